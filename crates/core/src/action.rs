@@ -1,0 +1,365 @@
+//! The inputs of the core: everything that anybody can ask of the ledger.
+
+use serde::Serialize;
+
+use crate::{
+    event::{Actor, Evidence},
+    ids::{WaitId, WorkId},
+    limits,
+    liveness::Sighting,
+    model::{
+        AcceptStrength, Disposition, ErrorClass, OnParentClose, OnTimeout, RequestKey, Source, WaitKind,
+        Worker, Workflow,
+    },
+    payload::{Digest, Payload},
+    policy::Policy,
+    refusal::{Code, Refusal},
+    state::State,
+};
+
+/// One action with who asks, for which tenants they may ask, and the randomness it needs.
+#[derive(Clone, Debug)]
+pub struct Submission {
+    pub actor: Actor,
+    pub tenants: Tenants,
+    pub action: Action,
+    /// Salts and jitter are derived from it.
+    pub seed: [u8; 16],
+    /// The digest of the action's content: a repeated verb is recognised by it.
+    pub body_hash: Digest,
+}
+
+impl Submission {
+    pub fn new(actor: Actor, tenants: Tenants, action: Action, seed: [u8; 16]) -> Self {
+        let body = serde_json::to_vec(&action).expect("actions are plain structs with string keys");
+        Self { actor, tenants, action, seed, body_hash: Digest::of(body) }
+    }
+}
+
+/// The tenants that a caller may touch. What lies outside does not exist for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tenants {
+    All,
+    Only(Vec<String>),
+}
+
+impl Tenants {
+    pub fn allow(&self, tenant: &str) -> bool {
+        match self {
+            Tenants::All => true,
+            Tenants::Only(list) => list.iter().any(|t| t == tenant),
+        }
+    }
+}
+
+/// The proof that a holder's verb carries. The store has checked the token; the core gets the outcome.
+#[derive(Clone, Debug, Serialize)]
+pub struct Holder {
+    pub work: WorkId,
+    pub fence: u64,
+    pub genuine: bool,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Ingest {
+    pub id: WorkId,
+    pub tenant: String,
+    pub source: Source,
+    pub kind: String,
+    pub disposition: Disposition,
+    pub input: Payload,
+    pub priority: i16,
+    pub session: Option<String>,
+    pub correlation_id: Option<String>,
+    pub workflow: Option<Workflow>,
+    pub parent: Option<WorkId>,
+    pub on_parent_close: OnParentClose,
+    pub policy: Policy,
+    pub evidence: Vec<Evidence>,
+    pub claim: Option<Claimant>,
+    /// Detached work that is over: recorded, never running. Only for externally owned work.
+    pub born: Option<CloseOut>,
+}
+
+/// Who claims, and under which request.
+#[derive(Clone, Debug, Serialize)]
+pub struct Claimant {
+    pub worker: Worker,
+    pub request_id: String,
+    /// Owner-bound work is started by its first verb, not by the claim.
+    pub defer_start: bool,
+}
+
+impl Claimant {
+    pub fn key(&self) -> RequestKey {
+        RequestKey::new(&self.worker.id, &self.worker.incarnation, &self.request_id)
+    }
+
+    pub fn check(&self) -> Result<(), Refusal> {
+        limits::name("worker.id", &self.worker.id)?;
+        limits::name("worker.incarnation", &self.worker.incarnation)?;
+        limits::name("request_id", &self.request_id)?;
+        if let crate::liveness::Liveness::LocalProcess { boot_id, .. } = &self.worker.liveness {
+            limits::name("worker.liveness.boot_id", boot_id)?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Claim {
+    pub claimant: Claimant,
+    pub by: ClaimBy,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub enum ClaimBy {
+    Filter(ClaimFilter),
+    /// All of these or none.
+    Ids(Vec<WorkId>),
+    /// What the store selected for a filter: each is taken if it is still claimable.
+    Chosen(Vec<WorkId>),
+}
+
+/// Which works a claimer wants. Empty lists do not restrict.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
+pub struct ClaimFilter {
+    pub sources: Vec<String>,
+    pub kinds: Vec<String>,
+    pub tenants: Vec<String>,
+    pub max: usize,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Renew {
+    pub holder: Holder,
+    pub progress: Option<Payload>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub enum StepVerb {
+    Begin {
+        /// Voids this step and every later one.
+        restart: bool,
+    },
+    Complete {
+        result: Payload,
+    },
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct StepAction {
+    pub holder: Holder,
+    pub step: String,
+    pub input_hash: Digest,
+    pub verb: StepVerb,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct WaitSpec {
+    /// Made anew by each call, so no part of the content by which a repeat is recognised.
+    #[serde(skip)]
+    pub id: WaitId,
+    pub kind: WaitKind,
+    pub reference: String,
+    pub prompt: Option<String>,
+    pub assignee: Option<String>,
+    /// None: the kind's default, unless `endless`.
+    pub timeout_ms: Option<u64>,
+    pub endless: bool,
+    pub on_timeout: OnTimeout,
+    pub default: Option<Payload>,
+    pub schema: Option<Payload>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct WaitAction {
+    pub holder: Holder,
+    pub waits: Vec<WaitSpec>,
+    pub message: Option<String>,
+    pub tool: Option<String>,
+}
+
+/// Which wait an answer is for.
+#[derive(Clone, Debug, Serialize)]
+pub enum Target {
+    /// Every open wait of this tenant with this reference.
+    Reference { tenant: String, reference: String },
+    /// One wait, by a person or by its token.
+    Wait { id: WaitId, genuine: bool },
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Resolve {
+    pub target: Target,
+    pub payload: Payload,
+    pub evidence: Vec<Evidence>,
+    pub claim: Option<Claimant>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Failure {
+    pub class: ErrorClass,
+    pub message: String,
+    pub retry_after_ms: Option<u64>,
+    pub fingerprint: Option<String>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct Fail {
+    pub holder: Holder,
+    pub error: Failure,
+    /// An `auth` failure may ask to wait for a reconnect instead of counting as a failure.
+    pub wait: Option<WaitSpec>,
+}
+
+/// A declared end.
+#[derive(Clone, Debug, Serialize)]
+pub struct CloseOut {
+    pub state: State,
+    pub result: Option<Payload>,
+    pub result_ref: Option<String>,
+    pub no_output: bool,
+    pub warnings: Vec<String>,
+    pub error: Option<(ErrorClass, String)>,
+    pub evidence: Vec<Evidence>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub enum Decide {
+    Requeue,
+    Close(CloseOut),
+}
+
+/// Every action. The first group is the holder's, the second everybody's, the third the operators'.
+#[derive(Clone, Debug, Serialize)]
+pub enum Action {
+    Renew(Vec<Renew>),
+    Accept {
+        holder: Holder,
+        strength: AcceptStrength,
+    },
+    Progress {
+        holder: Holder,
+        progress: Payload,
+        request_id: Option<String>,
+    },
+    Step(StepAction),
+    Wait(WaitAction),
+    Fail(Fail),
+    Release {
+        holder: Holder,
+        message: Option<String>,
+    },
+    CloseOut {
+        holder: Holder,
+        close: CloseOut,
+    },
+    /// The owner of owner-bound work gives it up: nobody can know how it ended.
+    AbandonOwn {
+        holder: Holder,
+        reason: String,
+    },
+
+    Ingest(Box<Ingest>),
+    Claim(Claim),
+    Resolve(Resolve),
+    Complete {
+        work: WorkId,
+        genuine: bool,
+        close: CloseOut,
+    },
+
+    Cancel {
+        work: WorkId,
+        reason: String,
+        deadline_ms: Option<u64>,
+    },
+    RequestAbandon {
+        work: WorkId,
+        reason: String,
+    },
+    RetryNow {
+        work: WorkId,
+        reason: String,
+    },
+    Quarantine {
+        work: WorkId,
+        reason: String,
+    },
+    Decide {
+        work: WorkId,
+        reason: String,
+        decision: Decide,
+    },
+    Rerun {
+        of: WorkId,
+        id: WorkId,
+        from_step: Option<String>,
+        reason: String,
+    },
+    /// Ends a work's open waits without an answer; its worker goes on and sees them cancelled.
+    RevokeWaits {
+        work: WorkId,
+        reason: String,
+    },
+
+    Tick {
+        work: WorkId,
+        watched_ms: u64,
+        sighting: Option<Sighting>,
+    },
+}
+
+impl CloseOut {
+    pub fn check(&self) -> Result<(), Refusal> {
+        if !self.state.is_terminal() {
+            return Err(Refusal::new(
+                Code::Invalid,
+                format!(
+                    "`{}` is not an end. Close out as succeeded, completed_with_warnings, failed, timed_out, \
+                     cancelled or abandoned; to pause, use `wait`.",
+                    self.state
+                ),
+            ));
+        }
+        let outputs = usize::from(self.result.is_some())
+            + usize::from(self.result_ref.is_some())
+            + usize::from(self.no_output);
+        if outputs > 1 {
+            return Err(Refusal::new(
+                Code::Invalid,
+                "Give one of `result`, `result_ref` and `no_output`, not several.",
+            ));
+        }
+        if self.state.is_success() && outputs == 0 {
+            return Err(Refusal::new(
+                Code::ResultMissing,
+                "A success needs proof: give `result` or `result_ref`, or say `no_output: true`.",
+            ));
+        }
+        if self.state == State::CompletedWithWarnings && self.warnings.is_empty() {
+            return Err(Refusal::new(
+                Code::Invalid,
+                "`completed_with_warnings` needs at least one entry in `warnings`.",
+            ));
+        }
+        if let Some(reference) = &self.result_ref {
+            limits::reference("result_ref", reference)?;
+        }
+        limits::count("warnings", self.warnings.len(), limits::WARNINGS)?;
+        self.warnings.iter().try_for_each(|w| limits::text("warnings", w))?;
+        if let Some((_, message)) = &self.error {
+            limits::text("error.message", message)?;
+        }
+        check_evidence(&self.evidence)
+    }
+}
+
+pub fn check_evidence(evidence: &[Evidence]) -> Result<(), Refusal> {
+    limits::count("evidence", evidence.len(), limits::EVIDENCE)?;
+    evidence.iter().try_for_each(|e| {
+        limits::name("evidence.kind", &e.kind)?;
+        limits::reference("evidence.ref", &e.reference)
+    })
+}

@@ -1,0 +1,91 @@
+//! The hash chain: each event's hash covers its predecessor's, so that an edited, dropped or reordered
+//! event shows. Free text and payloads enter as one salted digest and can be erased.
+
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    event::{Content, Event, Evidence},
+    ids::WorkId,
+    payload::{Digest, Payload},
+};
+
+/// The salted digest of an event's erasable part. None where it has none.
+pub fn content(
+    message: Option<&str>,
+    payload: Option<&Payload>,
+    evidence: &[Evidence],
+    seed: &[u8; 16],
+    work: WorkId,
+    seq: u64,
+) -> Option<Content> {
+    if message.is_none() && payload.is_none() && evidence.is_empty() {
+        return None;
+    }
+    let mut salt = [0; 16];
+    let derived = Sha256::new()
+        .chain_update(seed)
+        .chain_update(work.0.as_bytes())
+        .chain_update(seq.to_be_bytes())
+        .finalize();
+    salt.copy_from_slice(&derived[..16]);
+    Some(Content { digest: content_digest(&salt, message, payload, evidence), salt: Some(salt) })
+}
+
+fn content_digest(
+    salt: &[u8; 16],
+    message: Option<&str>,
+    payload: Option<&Payload>,
+    evidence: &[Evidence],
+) -> Digest {
+    let mut hash = Sha256::new().chain_update(salt);
+    let parts: (Option<&str>, Option<String>, &[Evidence]) =
+        (message, payload.map(|p| p.hash().hex()), evidence);
+    hash.update(serde_json::to_vec(&parts).expect("strings and digests always serialise"));
+    Digest(hash.finalize().into())
+}
+
+/// The hash of an event: SHA-256 over the RFC 8785 array of all its fields but the position. The array
+/// holds only strings, integers and nulls; the structured data enters as its stored text.
+pub fn hash(event: &Event) -> Digest {
+    let fields = (
+        event.work,
+        event.seq,
+        event.at,
+        event.fact.kind(),
+        event.from.map(|s| s.as_str()),
+        event.to.as_str(),
+        event.actor.kind,
+        &event.actor.id,
+        event.attempt,
+        event.step.as_deref(),
+        event.fence,
+        &event.data,
+        event.content.map(|c| c.digest),
+        event.prev_hash,
+    );
+    Digest::of(serde_json::to_vec(&fields).expect("strings and integers always serialise"))
+}
+
+/// What is wrong with an event as it stands in a store, if anything.
+pub fn fault(event: &Event, previous: Digest) -> Option<String> {
+    if event.prev_hash != previous {
+        return Some(format!("event {} does not follow the event before it", event.seq));
+    }
+    if hash(event) != event.hash {
+        return Some(format!("event {} was changed after it was written", event.seq));
+    }
+    let kept = event.message.is_some() || event.payload.is_some() || !event.evidence.is_empty();
+    match event.content {
+        None if kept => Some(format!("event {} got content after it was written", event.seq)),
+        Some(Content { digest, salt: Some(salt) })
+            if content_digest(&salt, event.message.as_deref(), event.payload.as_ref(), &event.evidence)
+                != digest =>
+        {
+            Some(format!("the content of event {} was changed after it was written", event.seq))
+        }
+        Some(Content { salt: None, .. }) if kept => {
+            Some(format!("event {} has content but no salt: it was put back after an erasure", event.seq))
+        }
+        None | Some(_) => None,
+    }
+}

@@ -1,0 +1,94 @@
+//! The one door: an action in, a decision or a refusal out.
+
+use crate::{
+    Millis,
+    action::{Action, Submission},
+    event::Event,
+    ids::WorkId,
+    model::Work,
+    records::{Change, Records},
+    refusal::{Code, Refusal},
+    reply::{Ack, Reply},
+    work,
+};
+
+pub use crate::work::claim::claimable;
+
+/// What an accepted action does.
+#[derive(Clone, Debug)]
+pub struct Decision {
+    pub changes: Vec<Change>,
+    pub events: Vec<Event>,
+    pub reply: Reply,
+}
+
+impl Decision {
+    /// Nothing to write: a repeat, or a look.
+    pub fn unchanged(reply: Reply) -> Self {
+        Self { changes: Vec::new(), events: Vec::new(), reply }
+    }
+
+    pub fn again(ack: Ack) -> Self {
+        Self::unchanged(Reply::Ack(ack))
+    }
+}
+
+/// What a decision is made from.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'a> {
+    pub records: &'a Records,
+    pub submission: &'a Submission,
+    pub now: Millis,
+}
+
+impl<'a> Context<'a> {
+    /// A work that the caller may see. Foreign tenants' works do not exist for it.
+    pub fn work(&self, id: WorkId) -> Result<&'a Work, Refusal> {
+        self.records
+            .works
+            .get(&id)
+            .filter(|work| self.submission.tenants.allow(&work.spec.tenant))
+            .ok_or_else(|| Refusal::new(Code::NotFound, format!("There is no work {id} here. Check the id.")))
+    }
+
+    /// Randomness for jitter.
+    pub fn dice(&self) -> u64 {
+        let mut eight = [0; 8];
+        eight.copy_from_slice(&self.submission.seed[..8]);
+        u64::from_be_bytes(eight)
+    }
+}
+
+/// Decides one submission over the loaded records at the store's time `now`. Pure.
+pub fn decide(records: &Records, submission: &Submission, now: Millis) -> Result<Decision, Refusal> {
+    let cx = Context { records, submission, now };
+    match &submission.action {
+        Action::Renew(renewals) => work::renew::decide(cx, renewals),
+        Action::Accept { holder, strength } => work::accept::decide(cx, holder, *strength),
+        Action::Progress { holder, progress, request_id } => {
+            work::progress::decide(cx, holder, progress, request_id.as_deref())
+        }
+        Action::Step(step) => work::step::decide(cx, step),
+        Action::Wait(wait) => work::wait::decide(cx, wait),
+        Action::Fail(fail) => work::fail::decide(cx, fail),
+        Action::Release { holder, message } => work::release::decide(cx, holder, message.as_deref()),
+        Action::CloseOut { holder, close } => work::close_out::decide(cx, holder, close),
+        Action::AbandonOwn { holder, reason } => work::abandon::own(cx, holder, reason),
+        Action::Ingest(ingest) => work::ingest::decide(cx, ingest),
+        Action::Claim(claim) => work::claim::decide(cx, claim),
+        Action::Resolve(resolve) => work::resolve::decide(cx, resolve),
+        Action::Complete { work, genuine, close } => work::complete::decide(cx, *work, *genuine, close),
+        Action::Cancel { work, reason, deadline_ms } => work::cancel::decide(cx, *work, reason, *deadline_ms),
+        Action::RequestAbandon { work, reason } => work::abandon::request(cx, *work, reason),
+        Action::RetryNow { work, reason } => work::retry_now::decide(cx, *work, reason),
+        Action::Quarantine { work, reason } => work::quarantine::decide(cx, *work, reason),
+        Action::Decide { work, reason, decision } => work::quarantine::person(cx, *work, reason, decision),
+        Action::Rerun { of, id, from_step, reason } => {
+            work::rerun::decide(cx, *of, *id, from_step.as_deref(), reason)
+        }
+        Action::RevokeWaits { work, reason } => work::resolve::revoke(cx, *work, reason),
+        Action::Tick { work, watched_ms, sighting } => {
+            work::tick::decide(cx, *work, *watched_ms, sighting.as_ref())
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! One due date per open row: a lower bound of whatever happens next by itself.
+
+use crate::{
+    Millis,
+    liveness::Liveness,
+    model::{Disposition, Work},
+    state::State,
+};
+
+/// When the row must be looked at again. None where nothing will ever happen by itself.
+pub fn next(work: &Work, now: Millis) -> Option<Millis> {
+    let overall = work.spec.overall_at();
+    match work.state {
+        State::Queued => earliest([start(work), overall, work.body.bound_until]),
+        State::RetryScheduled => earliest([work.next_retry_at, overall]),
+        State::Running => earliest([overall, work.body.execution_at, lease_check(work, now)]),
+        State::CancelRequested => cancel_check(work),
+        State::WaitingUser
+        | State::WaitingApproval
+        | State::WaitingAuth
+        | State::WaitingTool
+        | State::WaitingExternal => earliest([work.body.wait_due, overall]),
+        State::Stalled => earliest([overall, stalled_check(work, now)]),
+        State::Quarantined
+        | State::Succeeded
+        | State::CompletedWithWarnings
+        | State::Failed
+        | State::TimedOut
+        | State::Cancelled
+        | State::Abandoned => None,
+    }
+}
+
+fn earliest<const N: usize>(dates: [Option<Millis>; N]) -> Option<Millis> {
+    dates.into_iter().flatten().min()
+}
+
+/// The start deadline counts until the first claim.
+fn start(work: &Work) -> Option<Millis> {
+    work.spec.start_at().filter(|_| work.attempt == 0)
+}
+
+/// When the lease lapses unless it is renewed.
+pub fn lapse_at(work: &Work) -> Option<Millis> {
+    work.lease.as_ref().map(|lease| lease.expires_at + work.spec.policy.lease.grace_ms as Millis)
+}
+
+fn lease_check(work: &Work, now: Millis) -> Option<Millis> {
+    let look = local_process(work).then(|| now + work.spec.policy.lease.renew_ms as Millis);
+    earliest([lapse_at(work), look])
+}
+
+/// A lapse ends a cancelled work at once where that is harmless, else only after the cancel deadline.
+fn cancel_check(work: &Work) -> Option<Millis> {
+    let lapse = lapse_at(work)?;
+    match &work.body.cancel {
+        Some(cancel) if !harmless_to_cancel(work) => Some(lapse.max(cancel.deadline_at)),
+        Some(_) | None => Some(lapse),
+    }
+}
+
+fn stalled_check(work: &Work, now: Millis) -> Option<Millis> {
+    if work.body.abandon_request.is_some() {
+        return Some(now);
+    }
+    local_process(work).then(|| now + work.spec.policy.lease.ttl_ms as Millis)
+}
+
+fn local_process(work: &Work) -> bool {
+    work.body.holder.as_ref().is_some_and(|holder| match holder.liveness {
+        Liveness::Opaque => false,
+        Liveness::LocalProcess { .. } => true,
+    })
+}
+
+/// Never started, or declared rerunnable: stopping it half-way leaves nothing to doubt.
+pub fn harmless_to_cancel(work: &Work) -> bool {
+    !work.started() || work.spec.disposition == Disposition::Rerunnable
+}

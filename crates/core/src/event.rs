@@ -1,0 +1,385 @@
+//! Events: the immutable facts of the log. A work's row is what its events add up to.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Millis,
+    ids::{WaitId, WorkId},
+    liveness::Grade,
+    model::{AcceptStrength, ErrorClass, OnTimeout, Output, ReasonCode, RequestKey, Spec, WaitKind, Worker},
+    payload::{Digest, Payload},
+    recovery::Verdict,
+    state::State,
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ActorKind {
+    Person,
+    Machine,
+    Worker,
+    /// Tenure itself: the sweeper and the relay.
+    System,
+}
+
+/// Who did it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Actor {
+    #[serde(rename = "type")]
+    pub kind: ActorKind,
+    pub id: String,
+}
+
+impl Actor {
+    pub fn new(kind: ActorKind, id: impl Into<String>) -> Self {
+        Self { kind, id: id.into() }
+    }
+    pub fn person(id: impl Into<String>) -> Self {
+        Self::new(ActorKind::Person, id)
+    }
+    pub fn machine(id: impl Into<String>) -> Self {
+        Self::new(ActorKind::Machine, id)
+    }
+    pub fn worker(id: impl Into<String>) -> Self {
+        Self::new(ActorKind::Worker, id)
+    }
+    pub fn system(id: impl Into<String>) -> Self {
+        Self::new(ActorKind::System, id)
+    }
+}
+
+/// A pointer to something outside that supports an event: a trace, a log line, a ticket.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Evidence {
+    pub kind: String,
+    #[serde(rename = "ref")]
+    pub reference: String,
+}
+
+/// Which declared deadline passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Deadline {
+    Start,
+    Execution,
+    Overall,
+    /// A lapse that `on_expiry: timeout` declared to be the end.
+    Expiry,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Created {
+    pub spec: Arc<Spec>,
+    /// The checkpoint that a rerun starts from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_step: Option<String>,
+    /// How many checkpoints it took over.
+    #[serde(default)]
+    pub steps: u32,
+    /// Work that was over when it was recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Output>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claimed {
+    pub worker: Worker,
+    pub request: RequestKey,
+    /// Whether the claim itself starts the work.
+    pub starts: bool,
+    pub expires_at: Millis,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution_at: Option<Millis>,
+    /// The fence of a lapsed lease that this claim supersedes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub supersedes: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Accepted {
+    pub strength: AcceptStrength,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progressed {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepBegun {
+    pub input_hash: Digest,
+    /// How many earlier rows of this step and later ones are void now.
+    #[serde(default)]
+    pub voided: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepCompleted {
+    pub input_hash: Digest,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitOpened {
+    pub id: WaitId,
+    pub kind: WaitKind,
+    #[serde(rename = "ref")]
+    pub reference: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_at: Option<Millis>,
+    pub on_timeout: OnTimeout,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitingSet {
+    pub waits: Vec<WaitOpened>,
+    pub open: u32,
+    /// Rows that the work has now, answered ones included.
+    pub total: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_due: Option<Millis>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitResolved {
+    pub wait: WaitId,
+    #[serde(rename = "ref")]
+    pub reference: String,
+    pub open: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_due: Option<Millis>,
+    /// An answer that came before the wait.
+    #[serde(default)]
+    pub early: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound_until: Option<Millis>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitTimedOut {
+    pub wait: WaitId,
+    #[serde(rename = "ref")]
+    pub reference: String,
+    pub on_timeout: OnTimeout,
+    pub open: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_due: Option<Millis>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound_until: Option<Millis>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitsRevoked {
+    pub waits: Vec<WaitId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound_until: Option<Millis>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttemptFailed {
+    pub class: ErrorClass,
+    pub fingerprint: String,
+    pub fingerprint_count: u32,
+    pub failures: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_retry_at: Option<Millis>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<ReasonCode>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimeoutMarked {
+    pub deadline: Deadline,
+    pub failures: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_retry_at: Option<Millis>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseLapsed {
+    pub grade: Grade,
+    pub expires_at: Millis,
+    pub watched_ms: u64,
+    pub failures: u32,
+    pub lapses: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recovered {
+    pub verdict: Verdict,
+    pub grade: Grade,
+    /// The last completed checkpoint, for `resume`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_step: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<ReasonCode>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Late {
+    pub lapsed_at: Millis,
+    pub expires_at: Millis,
+    /// The lapse's failure, taken back.
+    pub failures: u32,
+    pub lapses: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CancelRequested {
+    pub deadline_at: Millis,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cancelled {
+    /// How it is known that nothing runs on.
+    pub proof: CancelProof,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CancelProof {
+    /// Nobody held it.
+    NotHeld,
+    /// Its holder handed it back.
+    HolderStopped,
+    /// Its lease lapsed, and running it again would be harmless.
+    Lapsed,
+    /// Its holder said so at close-out.
+    Declared,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClosedOut {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Output>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorClass>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+    /// Decided by a person, or declared by the outside owner or by the holder.
+    pub by: ClosedBy,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ClosedBy {
+    Holder,
+    ExternalOwner,
+    Person,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quarantined {
+    pub reason: ReasonCode,
+}
+
+/// A fact without fields of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Plain {}
+
+macro_rules! facts {
+    ($($name:ident($data:ty) = $text:literal: $meaning:literal,)*) => {
+        /// The closed list of event types, each with its structured data.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum Fact {
+            $(#[doc = $meaning] $name($data),)*
+        }
+
+        impl Fact {
+            /// Every type's name with its meaning.
+            pub const TYPES: &'static [(&'static str, &'static str)] = &[$(($text, $meaning),)*];
+
+            /// The stored type.
+            pub fn kind(&self) -> &'static str {
+                match self {
+                    $(Fact::$name(_) => $text,)*
+                }
+            }
+
+            /// The stored data.
+            pub fn data(&self) -> String {
+                match self {
+                    $(Fact::$name(data) => serde_json::to_string(data),)*
+                }
+                .expect("facts are plain structs with string keys")
+            }
+
+            /// Reads a stored fact back.
+            pub fn parse(kind: &str, data: &str) -> Result<Fact, String> {
+                match kind {
+                    $($text => serde_json::from_str(data).map(Fact::$name).map_err(|e| e.to_string()),)*
+                    other => Err(format!("unknown event type `{other}`")),
+                }
+            }
+        }
+    };
+}
+
+facts! {
+    WorkCreated(Created) = "work_created": "The work was recorded.",
+    Claimed(Claimed) = "claimed": "A worker holds it now, under a new fence.",
+    Accepted(Accepted) = "accepted": "The holder took it on, weakly or strongly.",
+    Progressed(Progressed) = "progressed": "The holder reported progress.",
+    StepBegun(StepBegun) = "step_begun": "A checkpoint was begun.",
+    StepCompleted(StepCompleted) = "step_completed": "A checkpoint was completed; its result is the payload.",
+    WaitingSet(WaitingSet) = "waiting_set": "The work waits; its lease ended unless every answer was already there.",
+    WaitResolved(WaitResolved) = "wait_resolved": "A wait was answered; the answer is the payload.",
+    WaitTimedOut(WaitTimedOut) = "wait_timed_out": "A wait's deadline passed; its policy says what follows.",
+    WaitEscalated(WaitTimedOut) = "wait_escalated": "A wait's deadline passed and was re-armed: somebody should look.",
+    WaitsRevoked(WaitsRevoked) = "waits_revoked": "The open waits were called off; the work goes on without answers.",
+    AttemptFailed(AttemptFailed) = "attempt_failed": "The holder reported a failure; the retry policy decided what follows.",
+    RetryDue(Plain) = "retry_due": "The retry's time has come.",
+    RetriedNow(Plain) = "retried_now": "An operator cut the backoff short.",
+    Released(Plain) = "lease_released": "The holder handed it back.",
+    LeaseLapsed(LeaseLapsed) = "lease_lapsed": "The lease was found past expiry and grace, or its holder dead.",
+    Recovered(Recovered) = "recovered": "Recovery decided by the declared contract.",
+    Late(Late) = "late": "A lapsed holder that nobody superseded wrote again.",
+    OwnerAbsent(Plain) = "owner_absent": "Started owner-bound work whose owner did not come back.",
+    TimeoutMarked(TimeoutMarked) = "timeout_marked": "A declared deadline passed.",
+    CancelRequested(CancelRequested) = "cancel_requested": "Somebody asked for it to stop.",
+    CancelAcknowledged(Plain) = "cancel_acknowledged": "The holder was told of the cancel.",
+    Cancelled(Cancelled) = "cancelled": "It was cancelled, with how that is known.",
+    AbandonRequested(Plain) = "abandon_requested": "Somebody asked to give it up once its lease lapses.",
+    Quarantined(Quarantined) = "quarantined": "It was set aside for a person.",
+    Requeued(Plain) = "requeued": "A person decided to run it again.",
+    ClosedOut(ClosedOut) = "close_out": "Its end was declared.",
+}
+
+/// One entry of a work's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    pub work: WorkId,
+    pub seq: u64,
+    pub at: Millis,
+    /// None at birth; equal to `to` where nothing moves.
+    pub from: Option<State>,
+    pub to: State,
+    pub actor: Actor,
+    pub attempt: u32,
+    pub step: Option<String>,
+    pub fence: Option<u64>,
+    pub fact: Fact,
+    /// The fact as stored: what the hash covers.
+    pub data: String,
+    /// Free text and payloads: the part that can be erased without breaking the chain.
+    pub message: Option<String>,
+    pub payload: Option<Payload>,
+    pub evidence: Vec<Evidence>,
+    pub content: Option<Content>,
+    pub prev_hash: Digest,
+    pub hash: Digest,
+}
+
+/// The salted digest by which the erasable part enters the chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Content {
+    pub digest: Digest,
+    /// Gone after an erasure.
+    pub salt: Option<[u8; 16]>,
+}

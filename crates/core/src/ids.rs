@@ -1,0 +1,87 @@
+//! Prefixed ids over UUIDv7. The core parses and prints them; only callers make new ones.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use uuid::Uuid;
+
+use crate::refusal::{Code, Refusal};
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub Uuid);
+
+        impl $name {
+            pub const PREFIX: &'static str = $prefix;
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($prefix, "{}"), self.0.simple())
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = Refusal;
+            fn from_str(text: &str) -> Result<Self, Refusal> {
+                text.strip_prefix($prefix)
+                    .filter(|hex| hex.len() == 32)
+                    .and_then(|hex| Uuid::try_parse(hex).ok())
+                    .map(Self)
+                    .ok_or_else(|| {
+                        Refusal::new(
+                            Code::Invalid,
+                            format!(concat!("`{}` is not an id: expected ", $prefix, " and 32 hex digits."), text),
+                        )
+                    })
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let text = String::deserialize(from)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+id!(
+    /// A work's id.
+    WorkId,
+    "w_"
+);
+id!(
+    /// A wait's id.
+    WaitId,
+    "wt_"
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_print_and_parse_with_their_prefix() {
+        let id = WorkId(Uuid::from_u128(7));
+        assert_eq!(id.to_string(), "w_00000000000000000000000000000007");
+        assert_eq!(id.to_string().parse::<WorkId>().unwrap(), id);
+        assert!("wt_00000000000000000000000000000007".parse::<WorkId>().is_err());
+        assert!("w_0000".parse::<WorkId>().is_err());
+        assert_eq!(serde_json::to_string(&id).unwrap(), "\"w_00000000000000000000000000000007\"");
+    }
+}

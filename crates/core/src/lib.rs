@@ -1,0 +1,45 @@
+//! The rules of Tenure: what may happen to a piece of work, decided in one pure place.
+//!
+//! [`decide`] takes the records that a store has loaded, one [`Submission`] and the store's time,
+//! and answers with a [`Decision`] (rows to save, events to append, a reply) or a typed [`Refusal`].
+//! Nothing here does I/O, reads a clock, rolls dice, awaits or knows SQL: ids, seeds and the
+//! outcome of token checks ride inside the submission.
+
+pub mod action;
+pub mod chain;
+mod decide;
+pub mod due;
+pub mod event;
+pub mod explain;
+pub mod fold;
+pub mod ids;
+pub mod invariant;
+pub mod limits;
+pub mod liveness;
+pub mod model;
+pub mod payload;
+pub mod policy;
+pub mod records;
+pub mod recovery;
+pub mod refusal;
+pub mod reply;
+pub mod retry;
+pub mod scope;
+pub mod state;
+pub mod state_machine;
+pub mod work;
+
+pub use action::{Action, Submission};
+pub use decide::{Decision, claimable, decide};
+pub use event::{Actor, ActorKind, Event, Evidence, Fact};
+pub use ids::{WaitId, WorkId};
+pub use model::{Attempt, Identity, Spec, Step, Wait, Work};
+pub use payload::Payload;
+pub use records::{Change, Records};
+pub use refusal::{Code, Refusal, Retryable};
+pub use reply::{Ack, Grant, Reply};
+pub use scope::Scope;
+pub use state::{Phase, State};
+
+/// A moment: Unix time in milliseconds, always by the store's clock.
+pub type Millis = i64;

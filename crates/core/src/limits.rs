@@ -1,0 +1,93 @@
+//! Bounds on everything that a caller can make grow, and the checks that use them.
+
+use crate::refusal::{Code, Refusal};
+
+pub const PAYLOAD_BYTES: usize = 1024 * 1024;
+pub const JSON_DEPTH: usize = 64;
+/// The largest integer that RFC 8785 carries exactly.
+pub const SAFE_INTEGER: u64 = 1 << 53;
+/// Names: systems, kinds, tenants, workers, steps, sessions, correlation ids.
+pub const NAME_CHARS: usize = 200;
+/// Source ids and wait references may be longer: they come from other systems.
+pub const REFERENCE_CHARS: usize = 500;
+/// Free text: reasons, prompts, error messages, warnings.
+pub const TEXT_CHARS: usize = 4_000;
+pub const CLAIM_MAX: usize = 1_000;
+pub const RENEW_MAX: usize = 1_000;
+pub const WAITS_PER_WORK: usize = 100;
+pub const STEPS_PER_WORK: usize = 1_000;
+pub const WARNINGS: usize = 50;
+pub const EVIDENCE: usize = 50;
+/// Early answers kept for one tenant, and for how long.
+pub const KEPT_PER_TENANT: usize = 10_000;
+pub const KEPT_MS: i64 = 24 * 3_600_000;
+/// Ten years: no duration that a caller gives may be longer.
+pub const DURATION_MS: u64 = 10 * 365 * 24 * 3_600_000;
+
+/// A required, printable name of bounded length.
+pub fn name(field: &str, value: &str) -> Result<(), Refusal> {
+    bounded(field, value, NAME_CHARS)
+}
+
+pub fn reference(field: &str, value: &str) -> Result<(), Refusal> {
+    bounded(field, value, REFERENCE_CHARS)
+}
+
+fn bounded(field: &str, value: &str, max: usize) -> Result<(), Refusal> {
+    if value.is_empty() {
+        return Err(Refusal::new(Code::Invalid, format!("`{field}` is empty: give it a value.")));
+    }
+    if value.chars().any(char::is_control) {
+        return Err(Refusal::new(
+            Code::Invalid,
+            format!("`{field}` has a control character: send printable text."),
+        ));
+    }
+    length(field, value, max)
+}
+
+/// Free text may be empty and may have line breaks, but no NUL: PostgreSQL cannot store it.
+pub fn text(field: &str, value: &str) -> Result<(), Refusal> {
+    if value.contains('\0') {
+        return Err(Refusal::new(Code::Invalid, format!("`{field}` has a NUL character: remove it.")));
+    }
+    length(field, value, TEXT_CHARS)
+}
+
+fn length(field: &str, value: &str, max: usize) -> Result<(), Refusal> {
+    let chars = value.chars().count();
+    if chars > max {
+        return Err(Refusal::new(
+            Code::Invalid,
+            format!("`{field}` has {chars} characters; at most {max} are kept. Shorten it."),
+        ));
+    }
+    Ok(())
+}
+
+pub fn reason(value: &str) -> Result<(), Refusal> {
+    if value.trim().is_empty() {
+        return Err(Refusal::new(Code::ReasonMissing, "Say why: this verb needs a reason, and it is kept."));
+    }
+    text("reason", value)
+}
+
+pub fn count(field: &str, len: usize, max: usize) -> Result<(), Refusal> {
+    if len > max {
+        return Err(Refusal::new(
+            Code::Invalid,
+            format!("`{field}` has {len} entries; at most {max} at once. Split the call."),
+        ));
+    }
+    Ok(())
+}
+
+pub fn duration(field: &str, ms: u64) -> Result<(), Refusal> {
+    if ms > DURATION_MS {
+        return Err(Refusal::new(
+            Code::ImpossibleTimings,
+            format!("`{field}` is longer than ten years. Give a shorter one, or leave it out for none."),
+        ));
+    }
+    Ok(())
+}

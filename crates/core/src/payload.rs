@@ -1,0 +1,191 @@
+//! A caller's JSON, checked once at the door and kept in its RFC 8785 form with its digest.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    limits,
+    refusal::{Code, Refusal},
+};
+
+/// A SHA-256 digest; hexadecimal in JSON.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Digest(pub [u8; 32]);
+
+impl Digest {
+    pub fn of(bytes: impl AsRef<[u8]>) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+
+    pub fn hex(&self) -> String {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut text = String::with_capacity(64);
+        for byte in self.0 {
+            text.push(DIGITS[usize::from(byte >> 4)] as char);
+            text.push(DIGITS[usize::from(byte & 15)] as char);
+        }
+        text
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut bytes = [0; 32];
+        if text.len() != 64 || !text.is_ascii() {
+            return None;
+        }
+        for (i, byte) in bytes.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&text[2 * i..2 * i + 2], 16).ok()?;
+        }
+        Some(Self(bytes))
+    }
+}
+
+impl std::fmt::Debug for Digest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.hex())
+    }
+}
+
+impl Serialize for Digest {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&self.hex())
+    }
+}
+
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        Self::parse(&text).ok_or_else(|| serde::de::Error::custom("a digest is 64 hex digits"))
+    }
+}
+
+/// JSON in canonical form. Making one is the only place where a caller's JSON is checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Payload {
+    text: String,
+    hash: Digest,
+}
+
+impl Payload {
+    pub fn new(value: &Value) -> Result<Self, Refusal> {
+        check(value, 0)?;
+        let text = serde_json_canonicalizer::to_string(value)
+            .map_err(|e| refused(format!("The payload cannot be written as canonical JSON: {e}.")))?;
+        if text.len() > limits::PAYLOAD_BYTES {
+            return Err(refused(format!(
+                "The payload has {} bytes; at most {} are kept. Store it elsewhere and send a reference.",
+                text.len(),
+                limits::PAYLOAD_BYTES
+            )));
+        }
+        Ok(Self::stored(text))
+    }
+
+    /// A text that was read back from a store, which holds canonical forms only.
+    pub fn stored(text: String) -> Self {
+        let hash = Digest::of(&text);
+        Self { text, hash }
+    }
+
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub fn hash(&self) -> Digest {
+        self.hash
+    }
+
+    pub fn value(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or(Value::Null)
+    }
+}
+
+impl Serialize for Payload {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.value().serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Payload {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Self::new(&Value::deserialize(from)?).map_err(serde::de::Error::custom)
+    }
+}
+
+fn refused(detail: String) -> Refusal {
+    Refusal::new(Code::PayloadRefused, detail)
+}
+
+fn check(value: &Value, depth: usize) -> Result<(), Refusal> {
+    if depth > limits::JSON_DEPTH {
+        return Err(refused(format!(
+            "The payload is nested deeper than {}. Flatten it.",
+            limits::JSON_DEPTH
+        )));
+    }
+    match value {
+        Value::Null | Value::Bool(_) => Ok(()),
+        Value::Number(number) => {
+            let unsafe_integer = number.as_u64().is_some_and(|n| n > limits::SAFE_INTEGER)
+                || number.as_i64().is_some_and(|n| n.unsigned_abs() > limits::SAFE_INTEGER);
+            if unsafe_integer {
+                return Err(refused(format!(
+                    "The integer {number} is beyond 2^53, and JSON readers would round it. Send it as a string."
+                )));
+            }
+            Ok(())
+        }
+        Value::String(text) => nul(text),
+        Value::Array(items) => items.iter().try_for_each(|item| check(item, depth + 1)),
+        Value::Object(fields) => fields.iter().try_for_each(|(key, item)| {
+            nul(key)?;
+            check(item, depth + 1)
+        }),
+    }
+}
+
+fn nul(text: &str) -> Result<(), Refusal> {
+    if text.contains('\0') {
+        return Err(refused("The payload has a NUL character in a string. Remove or encode it.".into()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn key_order_does_not_change_the_digest() {
+        let a: Value = serde_json::from_str(r#"{"b":1.0,"a":[true,null]}"#).unwrap();
+        let b: Value = serde_json::from_str(r#"{ "a": [true, null], "b": 1 }"#).unwrap();
+        assert_eq!(Payload::new(&a).unwrap(), Payload::new(&b).unwrap());
+        assert_eq!(Payload::new(&a).unwrap().text(), r#"{"a":[true,null],"b":1}"#);
+    }
+
+    #[test]
+    fn what_cannot_be_kept_exactly_is_refused() {
+        let mut deep = json!(1);
+        for _ in 0..65 {
+            deep = json!([deep]);
+        }
+        for value in [
+            json!(9_007_199_254_740_993_u64),
+            json!(-9_007_199_254_740_993_i64),
+            deep,
+            json!("x".repeat(1 << 20)),
+        ] {
+            assert_eq!(Payload::new(&value).unwrap_err().code, Code::PayloadRefused);
+        }
+        assert!(Payload::new(&json!(9_007_199_254_740_992_u64)).is_ok());
+        assert!(Payload::new(&json!("a\u{0}b")).is_err());
+    }
+
+    #[test]
+    fn digests_survive_json() {
+        let digest = Digest::of("x");
+        let text = serde_json::to_string(&digest).unwrap();
+        assert_eq!(serde_json::from_str::<Digest>(&text).unwrap(), digest);
+    }
+}

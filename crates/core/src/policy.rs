@@ -1,0 +1,249 @@
+//! How a work wants to be treated: lease timings, retries, timeouts; and the settings per source.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    limits,
+    refusal::{Code, Refusal},
+};
+
+/// Lease timings. `ttl ≥ 3 × renew`, so that two lost renewals never cost a living holder its lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeaseTimings {
+    pub grace_ms: u64,
+    pub renew_ms: u64,
+    pub ttl_ms: u64,
+}
+
+impl Default for LeaseTimings {
+    fn default() -> Self {
+        Self { ttl_ms: 45_000, renew_ms: 15_000, grace_ms: 30_000 }
+    }
+}
+
+impl LeaseTimings {
+    pub fn new(ttl_ms: u64, renew_ms: u64, grace_ms: u64) -> Result<Self, Refusal> {
+        let timings = Self { ttl_ms, renew_ms, grace_ms };
+        timings.check()?;
+        Ok(timings)
+    }
+
+    pub fn check(&self) -> Result<(), Refusal> {
+        limits::duration("ttl_ms", self.ttl_ms)?;
+        limits::duration("grace_ms", self.grace_ms)?;
+        if self.renew_ms == 0 || self.ttl_ms / 3 < self.renew_ms {
+            return Err(Refusal::new(
+                Code::ImpossibleTimings,
+                format!(
+                    "A lease of {} ms renewed every {} ms would be lost by one late renewal: \
+                     ttl_ms must be at least 3 × renew_ms, and renew_ms at least 1.",
+                    self.ttl_ms, self.renew_ms
+                ),
+            ));
+        }
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Jitter {
+    Full,
+    Equal,
+    None,
+}
+
+/// When a failed work is tried again. `max_attempts` counts failures, the first one included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RetryPolicy {
+    pub initial_ms: u64,
+    pub jitter: Jitter,
+    pub max_attempts: u32,
+    pub max_ms: u64,
+    /// 2,000 doubles each delay. An integer, so that the policy has one canonical form.
+    pub multiplier_permille: u32,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self {
+            max_attempts: 3,
+            initial_ms: 1_000,
+            multiplier_permille: 2_000,
+            max_ms: 300_000,
+            jitter: Jitter::Full,
+        }
+    }
+}
+
+impl RetryPolicy {
+    fn check(&self) -> Result<(), Refusal> {
+        limits::duration("max_ms", self.max_ms)?;
+        if self.max_attempts == 0 || self.initial_ms > self.max_ms || self.multiplier_permille < 1_000 {
+            return Err(Refusal::new(
+                Code::ImpossibleTimings,
+                "A retry policy needs max_attempts ≥ 1, initial_ms ≤ max_ms and a multiplier of at least 1.",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Declared deadlines, counted from ingest (start, overall) or from the claim (execution).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Timeouts {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overall_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_ms: Option<u64>,
+}
+
+/// What a lapse means for started owner-bound work, declared in advance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnExpiry {
+    /// Stalled until proof, a request, or its owner.
+    #[default]
+    Leave,
+    /// A pre-signed abandon: ends as `timed_out`.
+    Timeout,
+}
+
+/// The whole policy of one work, every value settled at ingest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Policy {
+    pub lease: LeaseTimings,
+    pub on_expiry: OnExpiry,
+    pub retry: RetryPolicy,
+    pub timeouts: Timeouts,
+}
+
+impl Policy {
+    pub fn check(&self) -> Result<(), Refusal> {
+        self.lease.check()?;
+        self.retry.check()?;
+        let Timeouts { execution_ms, overall_ms, start_ms } = self.timeouts;
+        for (name, ms) in [("execution_ms", execution_ms), ("overall_ms", overall_ms), ("start_ms", start_ms)]
+        {
+            let Some(ms) = ms else { continue };
+            limits::duration(name, ms)?;
+            if ms == 0 {
+                return Err(Refusal::new(
+                    Code::ImpossibleTimings,
+                    format!("`{name}` is 0: give at least 1, or leave it out for no deadline."),
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a caller may leave out; the rest comes from the source's settings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicyOverrides {
+    #[serde(default)]
+    pub lease: Option<LeaseTimings>,
+    #[serde(default)]
+    pub on_expiry: Option<OnExpiry>,
+    #[serde(default)]
+    pub retry: Option<RetryPolicy>,
+    #[serde(default)]
+    pub timeouts: Option<Timeouts>,
+}
+
+/// The sources that this ledger accepts, each with its default policy.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    sources: BTreeMap<String, Policy>,
+}
+
+/// The sources that every ledger knows.
+pub const BUILT_IN_SOURCES: [&str; 4] = ["control", "conversation", "manual", "scheduler"];
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { sources: BUILT_IN_SOURCES.map(|name| (name.to_owned(), Policy::default())).into() }
+    }
+}
+
+impl Settings {
+    /// Adds a source, or changes the default policy of a known one.
+    pub fn with_source(mut self, system: &str, policy: Policy) -> Result<Self, Refusal> {
+        limits::name("source.system", system)?;
+        policy.check()?;
+        self.sources.insert(system.to_owned(), policy);
+        Ok(self)
+    }
+
+    /// The settled policy of a work of this source.
+    pub fn policy(&self, system: &str, wanted: &PolicyOverrides) -> Result<Policy, Refusal> {
+        let Some(default) = self.sources.get(system) else {
+            let known: Vec<&str> = self.sources.keys().map(String::as_str).collect();
+            return Err(Refusal::new(
+                Code::UnknownSource,
+                format!(
+                    "`{system}` is not a configured source. Known: {}. Add it to the settings, or use `manual`.",
+                    known.join(", ")
+                ),
+            ));
+        };
+        let policy = Policy {
+            lease: wanted.lease.unwrap_or(default.lease),
+            on_expiry: wanted.on_expiry.unwrap_or(default.on_expiry),
+            retry: wanted.retry.unwrap_or(default.retry),
+            timeouts: wanted.timeouts.unwrap_or(default.timeouts),
+        };
+        policy.check()?;
+        Ok(policy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ttl_under_three_renewals_is_refused() {
+        assert!(LeaseTimings::new(45_000, 15_000, 30_000).is_ok());
+        assert_eq!(LeaseTimings::new(44_999, 15_000, 0).unwrap_err().code, Code::ImpossibleTimings);
+        assert_eq!(LeaseTimings::new(45_000, 0, 0).unwrap_err().code, Code::ImpossibleTimings);
+    }
+
+    #[test]
+    fn a_source_overrides_the_default_and_a_work_overrides_its_source() {
+        let quick = Policy { lease: LeaseTimings::new(3_000, 1_000, 0).unwrap(), ..Policy::default() };
+        let settings = Settings::default().with_source("telegram", quick).unwrap();
+        assert_eq!(settings.policy("telegram", &PolicyOverrides::default()).unwrap().lease.ttl_ms, 3_000);
+        assert_eq!(settings.policy("manual", &PolicyOverrides::default()).unwrap().lease.ttl_ms, 45_000);
+        let own = PolicyOverrides { lease: Some(LeaseTimings::default()), ..PolicyOverrides::default() };
+        assert_eq!(settings.policy("telegram", &own).unwrap().lease.ttl_ms, 45_000);
+        assert_eq!(
+            settings.policy("fax", &PolicyOverrides::default()).unwrap_err().code,
+            Code::UnknownSource
+        );
+    }
+
+    #[test]
+    fn impossible_policies_are_refused() {
+        let none =
+            Policy { retry: RetryPolicy { max_attempts: 0, ..RetryPolicy::default() }, ..Policy::default() };
+        let shrinking = Policy {
+            retry: RetryPolicy { multiplier_permille: 999, ..RetryPolicy::default() },
+            ..Policy::default()
+        };
+        let instant =
+            Policy { timeouts: Timeouts { start_ms: Some(0), ..Timeouts::default() }, ..Policy::default() };
+        for policy in [none, shrinking, instant] {
+            assert_eq!(policy.check().unwrap_err().code, Code::ImpossibleTimings);
+        }
+    }
+}

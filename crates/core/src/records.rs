@@ -1,0 +1,203 @@
+//! What a decision sees and what it changes. A store loads a part of it; the memory store is all of it.
+
+use std::collections::HashMap;
+
+use crate::{
+    Millis,
+    decide::Decision,
+    ids::{WaitId, WorkId},
+    model::{Attempt, AttemptEnd, Identity, Kept, RequestKey, Step, Wait, Work},
+    payload::Payload,
+};
+
+/// A tenant with one of its references or sessions.
+pub type TenantKey = (String, String);
+
+/// Who occupies a session, and who is next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionView {
+    /// The held work.
+    pub holder: Option<WorkId>,
+    /// The oldest queued or retry_scheduled one.
+    pub head: Option<WorkId>,
+    /// The head left earlier in the same batch: who is next is known only after the save.
+    pub unsure: bool,
+}
+
+/// Records by id. An entry that holds nothing was looked for and is not there.
+#[derive(Clone, Debug, Default)]
+pub struct Records {
+    pub works: HashMap<WorkId, Work>,
+    /// Works that are only looked at: parents, and works that others wait for.
+    pub peers: HashMap<WorkId, Option<Work>>,
+    /// The newest generation of an identity.
+    pub identities: HashMap<Identity, Option<WorkId>>,
+    pub ends: HashMap<(WorkId, u64), Option<AttemptEnd>>,
+    /// The attempts that a claim request was given.
+    pub requests: HashMap<RequestKey, Vec<(WorkId, u64)>>,
+    pub steps: HashMap<WorkId, Vec<Step>>,
+    pub waits: HashMap<WorkId, Vec<Wait>>,
+    /// The works that have, or had, a wait on a reference.
+    pub references: HashMap<TenantKey, Vec<WorkId>>,
+    pub wait_ids: HashMap<WaitId, WorkId>,
+    pub kept: HashMap<TenantKey, Option<Kept>>,
+    pub kept_counts: HashMap<String, usize>,
+    pub sessions: HashMap<TenantKey, SessionView>,
+    /// Inputs of works that are being rerun.
+    pub inputs: HashMap<WorkId, Option<Payload>>,
+}
+
+/// How much of a work's row a change touches; stores write no more than that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Touch {
+    /// Only `children` or `waiters`.
+    Flags,
+    /// Only `due_at`.
+    Due,
+    /// `expires_at`, `renewed_at`, `renewed_by`, `progress`, and a lower `due_at`.
+    Renewal,
+    /// Everything that events change.
+    Event,
+    Insert,
+}
+
+#[derive(Clone, Debug)]
+pub enum Change {
+    Work {
+        work: Box<Work>,
+        touch: Touch,
+    },
+    BeginAttempt(Attempt),
+    EndAttempt {
+        work: WorkId,
+        fence: u64,
+        end: Box<AttemptEnd>,
+    },
+    Step(Step),
+    Wait(Wait),
+    Keep(Kept),
+    Unkeep {
+        tenant: String,
+        reference: String,
+    },
+    /// Makes children, or works that wait for this one, due at once: their own Ticks act.
+    Wake {
+        work: WorkId,
+        children: bool,
+        waiters: bool,
+        at: Millis,
+    },
+}
+
+impl Records {
+    /// A work to look at, whether or not it may be changed.
+    pub fn peer(&self, id: WorkId) -> Option<&Work> {
+        self.works.get(&id).or_else(|| self.peers.get(&id)?.as_ref())
+    }
+
+    /// Makes a decision visible to the decisions after it.
+    pub fn absorb(&mut self, decision: &Decision) {
+        for change in &decision.changes {
+            match change {
+                Change::Work { work, touch } => self.absorb_work(work, *touch),
+                Change::BeginAttempt(attempt) => {
+                    self.requests.entry(attempt.request).or_default().push((attempt.work, attempt.fence));
+                }
+                Change::EndAttempt { work, fence, end } => {
+                    self.ends.insert((*work, *fence), Some((**end).clone()));
+                }
+                Change::Step(step) => {
+                    let steps = self.steps.entry(step.work).or_default();
+                    put(steps, step, |s| s.ordinal == step.ordinal);
+                }
+                Change::Wait(wait) => {
+                    let waits = self.waits.entry(wait.work).or_default();
+                    put(waits, wait, |w| w.id == wait.id);
+                    self.wait_ids.insert(wait.id, wait.work);
+                    let works =
+                        self.references.entry((wait.tenant.clone(), wait.reference.clone())).or_default();
+                    if !works.contains(&wait.work) {
+                        works.push(wait.work);
+                    }
+                }
+                Change::Keep(kept) => {
+                    let key = (kept.tenant.clone(), kept.reference.clone());
+                    if self.kept.insert(key, Some(kept.clone())).flatten().is_none() {
+                        *self.kept_counts.entry(kept.tenant.clone()).or_default() += 1;
+                    }
+                }
+                Change::Unkeep { tenant, reference } => {
+                    if self.kept.insert((tenant.clone(), reference.clone()), None).flatten().is_some()
+                        && let Some(count) = self.kept_counts.get_mut(tenant)
+                    {
+                        *count = count.saturating_sub(1);
+                    }
+                }
+                Change::Wake { work, children, waiters, at } => self.wake(*work, *children, *waiters, *at),
+            }
+        }
+    }
+
+    fn absorb_work(&mut self, work: &Work, touch: Touch) {
+        if touch == Touch::Insert {
+            self.identities.insert(work.spec.identity(), Some(work.id));
+        }
+        if let Some(key) = work.spec.session_key() {
+            let pending = matches!(work.state, crate::State::Queued | crate::State::RetryScheduled);
+            let view = self.sessions.entry(key).or_default();
+            if work.state.holds_session() {
+                view.holder = Some(work.id);
+            } else if view.holder == Some(work.id) {
+                view.holder = None;
+            }
+            if pending {
+                // A work that comes back may be older than the head.
+                match view.head {
+                    None if !view.unsure => view.head = Some(work.id),
+                    Some(head) if head != work.id && touch != Touch::Insert => view.unsure = true,
+                    None | Some(_) => {}
+                }
+            } else if view.head == Some(work.id) {
+                view.head = None;
+                view.unsure = true;
+            }
+        }
+        if let Some(peer) = self.peers.get_mut(&work.id) {
+            *peer = Some(work.clone());
+        }
+        self.works.insert(work.id, work.clone());
+    }
+
+    /// Within a batch only the rows at hand are woken; a store does the same to all of them.
+    fn wake(&mut self, closed: WorkId, children: bool, waiters: bool, at: Millis) {
+        let reference = reference_to(closed);
+        for work in self.works.values_mut() {
+            let child = children && work.spec.parent == Some(closed);
+            let waits = waiters
+                && self
+                    .waits
+                    .get(&work.id)
+                    .is_some_and(|waits| waits.iter().any(|w| w.reference == reference));
+            if (child || waits) && !work.state.is_terminal() {
+                work.due_at = Some(work.due_at.map_or(at, |due| due.min(at)));
+            }
+        }
+    }
+}
+
+fn put<T: Clone>(list: &mut Vec<T>, item: &T, same: impl Fn(&T) -> bool) {
+    match list.iter_mut().find(|old| same(old)) {
+        Some(old) => *old = item.clone(),
+        None => list.push(item.clone()),
+    }
+}
+
+/// The reserved reference on which one waits for a work.
+pub fn reference_to(work: WorkId) -> String {
+    format!("work:{work}")
+}
+
+/// The work that a reserved reference names.
+pub fn referenced_work(reference: &str) -> Option<WorkId> {
+    reference.strip_prefix("work:")?.parse().ok()
+}

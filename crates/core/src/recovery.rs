@@ -1,0 +1,147 @@
+//! What becomes of a work whose holder lapsed: decided by the declared contract, never by a guess.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{liveness::Grade, model::Disposition, policy::OnExpiry};
+
+/// Lapses in a row, and equal failures, that make a work poison.
+pub const POISON: u32 = 3;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    Retry,
+    Resume,
+    Reconcile,
+    Quarantine,
+    Abandon,
+    Leave,
+    /// Ended by what was declared in advance: exhausted failures, or `on_expiry: timeout`.
+    Fail,
+    TimeOut,
+}
+
+/// What is known of the dispatched commands that have no receipt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Doubt {
+    None,
+    /// All can be sent again with the same provider key.
+    AllNative,
+    /// All can be looked up.
+    AllLookup,
+    Some,
+}
+
+/// Everything that the verdict depends on. The lease has lapsed, or its holder is proven dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Facts {
+    pub abandon_requested: bool,
+    pub disposition: Disposition,
+    pub started: bool,
+    pub grade: Grade,
+    pub on_expiry: OnExpiry,
+    pub doubt: Doubt,
+    pub lapses: u32,
+    pub failures: u32,
+    pub max_attempts: u32,
+    pub has_checkpoint: bool,
+}
+
+/// The first rule that matches wins.
+pub fn verdict(facts: &Facts) -> Verdict {
+    if facts.abandon_requested {
+        return Verdict::Abandon;
+    }
+    match facts.disposition {
+        Disposition::ExternallyOwned => return Verdict::Leave,
+        Disposition::OwnerBound if facts.started => return owner_bound(facts),
+        Disposition::OwnerBound | Disposition::Rerunnable => {}
+    }
+    match facts.doubt {
+        Doubt::None => {}
+        Doubt::AllNative => return Verdict::Retry,
+        Doubt::AllLookup => return Verdict::Reconcile,
+        Doubt::Some => return Verdict::Quarantine,
+    }
+    if facts.lapses >= POISON {
+        Verdict::Quarantine
+    } else if facts.failures >= facts.max_attempts {
+        Verdict::Fail
+    } else if facts.started && facts.has_checkpoint {
+        Verdict::Resume
+    } else {
+        // Never started: a first execution is no re-execution. Started: it declared itself rerunnable.
+        Verdict::Retry
+    }
+}
+
+/// Expiry alone never ends started owner-bound work: only proof, or what it declared itself.
+fn owner_bound(facts: &Facts) -> Verdict {
+    match (facts.grade, facts.on_expiry, facts.doubt) {
+        (Grade::Dead, _, _) => Verdict::Abandon,
+        (_, OnExpiry::Timeout, Doubt::None) => Verdict::TimeOut,
+        (Grade::Alive | Grade::Suspended | Grade::Silent, _, _) => Verdict::Leave,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RERUNNABLE: Facts = Facts {
+        abandon_requested: false,
+        disposition: Disposition::Rerunnable,
+        started: true,
+        grade: Grade::Silent,
+        on_expiry: OnExpiry::Leave,
+        doubt: Doubt::None,
+        lapses: 1,
+        failures: 1,
+        max_attempts: 3,
+        has_checkpoint: false,
+    };
+    const OWNER_BOUND: Facts = Facts { disposition: Disposition::OwnerBound, ..RERUNNABLE };
+
+    #[test]
+    fn the_first_matching_rule_wins() {
+        let table = [
+            ("rerunnable", RERUNNABLE, Verdict::Retry),
+            ("with a checkpoint", Facts { has_checkpoint: true, ..RERUNNABLE }, Verdict::Resume),
+            ("never started", Facts { started: false, has_checkpoint: true, ..RERUNNABLE }, Verdict::Retry),
+            (
+                "abandon request first",
+                Facts { abandon_requested: true, lapses: 9, ..RERUNNABLE },
+                Verdict::Abandon,
+            ),
+            (
+                "externally owned",
+                Facts { disposition: Disposition::ExternallyOwned, lapses: 9, ..RERUNNABLE },
+                Verdict::Leave,
+            ),
+            ("third lapse", Facts { lapses: 3, ..RERUNNABLE }, Verdict::Quarantine),
+            ("poison before exhaustion", Facts { lapses: 3, failures: 3, ..RERUNNABLE }, Verdict::Quarantine),
+            ("exhausted", Facts { failures: 3, ..RERUNNABLE }, Verdict::Fail),
+            ("native doubt", Facts { doubt: Doubt::AllNative, failures: 9, ..RERUNNABLE }, Verdict::Retry),
+            ("lookup doubt", Facts { doubt: Doubt::AllLookup, ..RERUNNABLE }, Verdict::Reconcile),
+            ("other doubt", Facts { doubt: Doubt::Some, ..RERUNNABLE }, Verdict::Quarantine),
+            ("owner silent", OWNER_BOUND, Verdict::Leave),
+            ("owner suspended", Facts { grade: Grade::Suspended, ..OWNER_BOUND }, Verdict::Leave),
+            (
+                "owner silent for the ninth time",
+                Facts { lapses: 9, failures: 9, ..OWNER_BOUND },
+                Verdict::Leave,
+            ),
+            ("owner dead", Facts { grade: Grade::Dead, ..OWNER_BOUND }, Verdict::Abandon),
+            ("declared timeout", Facts { on_expiry: OnExpiry::Timeout, ..OWNER_BOUND }, Verdict::TimeOut),
+            (
+                "declared timeout with doubt",
+                Facts { on_expiry: OnExpiry::Timeout, doubt: Doubt::Some, ..OWNER_BOUND },
+                Verdict::Leave,
+            ),
+            ("owner-bound, not started", Facts { started: false, ..OWNER_BOUND }, Verdict::Retry),
+        ];
+        for (name, facts, expected) in table {
+            assert_eq!(verdict(&facts), expected, "{name}");
+        }
+    }
+}

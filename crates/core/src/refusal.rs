@@ -1,0 +1,175 @@
+//! Why an action was refused, and what to do about it. A refused action changes nothing.
+
+use serde::{Deserialize, Serialize};
+
+/// Stable machine-readable codes. New ones may be added; none is renamed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Code {
+    /// A field is malformed, too long, or contradicts another.
+    Invalid,
+    /// A payload is over 1 MiB, nested too deep, or has an integer that JSON cannot carry exactly.
+    PayloadRefused,
+    /// The source system is not one of the configured ones.
+    UnknownSource,
+    /// Lease timings, timeouts or retry settings that cannot work.
+    ImpossibleTimings,
+    /// No such work, wait or step here.
+    NotFound,
+    /// Same identity, different content.
+    IdempotencyMismatch,
+    /// Somebody else holds the work or its session.
+    Busy,
+    /// The work is not in a state that can be claimed.
+    NotClaimable,
+    /// The lease was superseded, or the token is not genuine.
+    LeaseLost,
+    /// The lease lapsed and nobody took over: renew first.
+    LeaseLapsed,
+    /// The verb does not apply in the work's present state.
+    IllegalState,
+    /// The work has ended; terminals never change.
+    Terminal,
+    /// The cancel deadline passed: renewals are refused.
+    CancelDeadline,
+    /// A success needs a result, a reference to one, or `no_output`.
+    ResultMissing,
+    /// The step exists with another input.
+    StepMismatch,
+    /// Only a person may do this.
+    PersonRequired,
+    /// An operator's verb needs a reason.
+    ReasonMissing,
+    /// Started owner-bound work cannot be handed back.
+    OwnerBound,
+    /// The reference is reserved or already used by another kind of wait.
+    ReferenceReserved,
+    /// The parent has ended.
+    ParentClosed,
+    /// A bound on how many of something may exist was reached.
+    LimitReached,
+    /// The token is not genuine or its wait is over.
+    TokenRefused,
+}
+
+/// Whether sending the very same action again can help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Retryable {
+    Yes,
+    No,
+    Unknown,
+}
+
+impl Code {
+    pub const ALL: [Code; 22] = [
+        Code::Invalid,
+        Code::PayloadRefused,
+        Code::UnknownSource,
+        Code::ImpossibleTimings,
+        Code::NotFound,
+        Code::IdempotencyMismatch,
+        Code::Busy,
+        Code::NotClaimable,
+        Code::LeaseLost,
+        Code::LeaseLapsed,
+        Code::IllegalState,
+        Code::Terminal,
+        Code::CancelDeadline,
+        Code::ResultMissing,
+        Code::StepMismatch,
+        Code::PersonRequired,
+        Code::ReasonMissing,
+        Code::OwnerBound,
+        Code::ReferenceReserved,
+        Code::ParentClosed,
+        Code::LimitReached,
+        Code::TokenRefused,
+    ];
+
+    pub fn retryable(self) -> Retryable {
+        match self {
+            Code::Busy | Code::NotClaimable | Code::LeaseLapsed => Retryable::Yes,
+            Code::IllegalState | Code::LimitReached => Retryable::Unknown,
+            Code::Invalid
+            | Code::PayloadRefused
+            | Code::UnknownSource
+            | Code::ImpossibleTimings
+            | Code::NotFound
+            | Code::IdempotencyMismatch
+            | Code::LeaseLost
+            | Code::Terminal
+            | Code::CancelDeadline
+            | Code::ResultMissing
+            | Code::StepMismatch
+            | Code::PersonRequired
+            | Code::ReasonMissing
+            | Code::OwnerBound
+            | Code::ReferenceReserved
+            | Code::ParentClosed
+            | Code::TokenRefused => Retryable::No,
+        }
+    }
+
+    /// The stable text of the code, as it stands in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Code::Invalid => "invalid",
+            Code::PayloadRefused => "payload_refused",
+            Code::UnknownSource => "unknown_source",
+            Code::ImpossibleTimings => "impossible_timings",
+            Code::NotFound => "not_found",
+            Code::IdempotencyMismatch => "idempotency_mismatch",
+            Code::Busy => "busy",
+            Code::NotClaimable => "not_claimable",
+            Code::LeaseLost => "lease_lost",
+            Code::LeaseLapsed => "lease_lapsed",
+            Code::IllegalState => "illegal_state",
+            Code::Terminal => "terminal",
+            Code::CancelDeadline => "cancel_deadline",
+            Code::ResultMissing => "result_missing",
+            Code::StepMismatch => "step_mismatch",
+            Code::PersonRequired => "person_required",
+            Code::ReasonMissing => "reason_missing",
+            Code::OwnerBound => "owner_bound",
+            Code::ReferenceReserved => "reference_reserved",
+            Code::ParentClosed => "parent_closed",
+            Code::LimitReached => "limit_reached",
+            Code::TokenRefused => "token_refused",
+        }
+    }
+}
+
+/// A typed "no": a stable code, and a sentence that says why and what to do next.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[error("{}: {detail}", code.as_str())]
+pub struct Refusal {
+    pub code: Code,
+    pub detail: String,
+}
+
+impl Refusal {
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self { code, detail: detail.into() }
+    }
+
+    pub fn retryable(&self) -> Retryable {
+        self.code.retryable()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_prints_as_it_serialises() {
+        for code in Code::ALL {
+            assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
+        }
+        let mut names: Vec<_> = Code::ALL.iter().map(|c| c.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Code::ALL.len());
+    }
+}

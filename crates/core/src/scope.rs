@@ -1,0 +1,280 @@
+//! What a store must load before a decision: first what the action names, then what those rows name.
+
+use crate::{
+    action::{Action, ClaimBy, Holder, Submission, Target, WaitSpec},
+    ids::{WaitId, WorkId},
+    model::{Identity, OnParentClose, RequestKey, WaitState, Work},
+    records::{Records, TenantKey, referenced_work},
+};
+
+/// Keys to load. Where rows are locked one by one, the order is: `locks` and `references`, sessions,
+/// works; what a later round asks for needs no lock.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// To be locked, with the sessions that they belong to.
+    pub works: Vec<WorkId>,
+    /// To be read only.
+    pub peers: Vec<WorkId>,
+    pub identities: Vec<Identity>,
+    /// Waits on these, the works of those waits (locked), all waits of those works, kept answers.
+    pub references: Vec<TenantKey>,
+    /// Likewise, by the wait's id.
+    pub wait_ids: Vec<WaitId>,
+    /// References on which waits are about to open: to be locked, nothing to load yet.
+    pub locks: Vec<String>,
+    pub sessions: Vec<TenantKey>,
+    pub kept: Vec<TenantKey>,
+    /// Attempts given to these claim requests, and their works (locked).
+    pub requests: Vec<RequestKey>,
+    pub ends: Vec<(WorkId, u64)>,
+    pub steps: Vec<WorkId>,
+    pub waits: Vec<WorkId>,
+    pub inputs: Vec<WorkId>,
+    /// Tenants of which kept answers are counted.
+    pub kept_counts: Vec<String>,
+}
+
+impl Scope {
+    pub fn is_empty(&self) -> bool {
+        *self == Scope::default()
+    }
+
+    /// Adds what one submission needs first. Lists may get duplicates; stores sort them anyway.
+    pub fn first(&mut self, submission: &Submission) {
+        match &submission.action {
+            Action::Renew(renewals) => self.works.extend(renewals.iter().map(|r| r.holder.work)),
+            Action::Accept { holder, .. }
+            | Action::Progress { holder, .. }
+            | Action::Release { holder, .. }
+            | Action::CloseOut { holder, .. }
+            | Action::AbandonOwn { holder, .. } => self.works.push(holder.work),
+            Action::Step(step) => self.works.push(step.holder.work),
+            Action::Wait(wait) => {
+                self.works.push(wait.holder.work);
+                wait.waits.iter().for_each(|spec| self.opens(spec));
+            }
+            Action::Fail(fail) => {
+                self.works.push(fail.holder.work);
+                fail.wait.iter().for_each(|spec| self.opens(spec));
+            }
+            Action::Ingest(ingest) => {
+                self.identities
+                    .push(Identity { tenant: ingest.tenant.clone(), source: ingest.source.clone() });
+                self.works.extend(ingest.parent);
+                if let Some(session) = &ingest.session {
+                    self.sessions.push((ingest.tenant.clone(), session.clone()));
+                }
+                if let Some(claim) = &ingest.claim {
+                    self.requests.push(claim.key());
+                }
+            }
+            Action::Claim(claim) => {
+                self.requests.push(claim.claimant.key());
+                match &claim.by {
+                    ClaimBy::Filter(_) => {}
+                    ClaimBy::Ids(ids) | ClaimBy::Chosen(ids) => self.works.extend(ids),
+                }
+            }
+            Action::Resolve(resolve) => {
+                match &resolve.target {
+                    Target::Reference { tenant, reference } => {
+                        self.references.push((tenant.clone(), reference.clone()));
+                        self.kept_counts.push(tenant.clone());
+                    }
+                    Target::Wait { id, .. } => self.wait_ids.push(*id),
+                }
+                if let Some(claim) = &resolve.claim {
+                    self.requests.push(claim.key());
+                }
+            }
+            Action::Complete { work, .. }
+            | Action::Cancel { work, .. }
+            | Action::RequestAbandon { work, .. }
+            | Action::RetryNow { work, .. }
+            | Action::Quarantine { work, .. }
+            | Action::Decide { work, .. }
+            | Action::RevokeWaits { work, .. }
+            | Action::Tick { work, .. } => self.works.push(*work),
+            Action::Rerun { of, .. } => self.works.push(*of),
+        }
+    }
+
+    fn opens(&mut self, spec: &WaitSpec) {
+        match referenced_work(&spec.reference) {
+            // It will be marked as waited for.
+            Some(work) => self.works.push(work),
+            None => self.locks.push(spec.reference.clone()),
+        }
+    }
+
+    /// Adds what the loaded rows show to be needed too and is not there yet. Empty: decide.
+    pub fn then(&mut self, submission: &Submission, records: &Records) {
+        match &submission.action {
+            Action::Renew(renewals) => {
+                renewals.iter().for_each(|renewal| self.held(&renewal.holder, records));
+            }
+            Action::Accept { holder, .. } | Action::Progress { holder, .. } => self.held(holder, records),
+            Action::Release { holder, .. }
+            | Action::CloseOut { holder, .. }
+            | Action::AbandonOwn { holder, .. } => self.held(holder, records),
+            Action::Step(step) => {
+                self.held(&step.holder, records);
+                self.steps_of(step.holder.work, records);
+            }
+            Action::Wait(wait) => self.waiting(&wait.holder, wait.waits.iter(), records),
+            Action::Fail(fail) => self.waiting(&fail.holder, fail.wait.iter(), records),
+            Action::Ingest(ingest) => {
+                let identity = Identity { tenant: ingest.tenant.clone(), source: ingest.source.clone() };
+                if let Some(Some(id)) = records.identities.get(&identity) {
+                    self.peer(*id, records);
+                }
+                if let Some(claim) = &ingest.claim {
+                    self.granted(claim.key(), records);
+                }
+            }
+            Action::Claim(claim) => {
+                self.granted(claim.claimant.key(), records);
+                match &claim.by {
+                    ClaimBy::Filter(_) => {}
+                    ClaimBy::Ids(ids) | ClaimBy::Chosen(ids) => {
+                        for id in ids {
+                            self.session_of(*id, records);
+                            self.grant(*id, records);
+                        }
+                    }
+                }
+            }
+            Action::Resolve(resolve) => {
+                let works: &[WorkId] = match &resolve.target {
+                    Target::Reference { tenant, reference } => records
+                        .references
+                        .get(&(tenant.clone(), reference.clone()))
+                        .map_or(&[], Vec::as_slice),
+                    Target::Wait { id, .. } => records.wait_ids.get(id).map_or(&[], std::slice::from_ref),
+                };
+                for id in works {
+                    self.waits_of(*id, records);
+                    if let Some(claim) = &resolve.claim {
+                        self.session_of(*id, records);
+                        self.steps_of(*id, records);
+                        self.granted(claim.key(), records);
+                    }
+                }
+            }
+            Action::Complete { work, .. }
+            | Action::Cancel { work, .. }
+            | Action::RequestAbandon { work, .. }
+            | Action::RetryNow { work, .. }
+            | Action::Quarantine { work, .. }
+            | Action::Decide { work, .. }
+            | Action::RevokeWaits { work, .. } => self.open_waits_of(*work, records),
+            Action::Tick { work, .. } => self.ticked(*work, records),
+            Action::Rerun { of, .. } => {
+                let Some(work) = records.works.get(of) else { return };
+                let identity = work.spec.identity();
+                match records.identities.get(&identity) {
+                    Some(newest) => newest.iter().for_each(|id| self.peer(*id, records)),
+                    None => self.identities.push(identity),
+                }
+                if !records.inputs.contains_key(of) {
+                    self.inputs.push(*of);
+                }
+                self.steps_of(*of, records);
+            }
+        }
+    }
+
+    fn held(&mut self, holder: &Holder, records: &Records) {
+        let Some(work) = records.works.get(&holder.work) else { return };
+        match &work.lease {
+            Some(lease) if lease.fence == holder.fence => {
+                if lease.lapsed_at.is_some() {
+                    self.session_of(work.id, records);
+                }
+            }
+            Some(_) | None => {
+                if !records.ends.contains_key(&(work.id, holder.fence)) {
+                    self.ends.push((work.id, holder.fence));
+                }
+            }
+        }
+    }
+
+    fn waiting<'a>(&mut self, holder: &Holder, specs: impl Iterator<Item = &'a WaitSpec>, records: &Records) {
+        self.held(holder, records);
+        let Some(work) = records.works.get(&holder.work) else { return };
+        self.waits_of(work.id, records);
+        for spec in specs.filter(|spec| referenced_work(&spec.reference).is_none()) {
+            let key = (work.spec.tenant.clone(), spec.reference.clone());
+            if !records.kept.contains_key(&key) {
+                self.kept.push(key);
+            }
+        }
+    }
+
+    fn ticked(&mut self, id: WorkId, records: &Records) {
+        let Some(work) = records.works.get(&id) else { return };
+        if work.spec.on_parent_close == OnParentClose::Cancel
+            && let Some(parent) = work.spec.parent
+        {
+            self.peer(parent, records);
+        }
+        self.open_waits_of(id, records);
+        let waits = records.waits.get(&id).map_or(&[][..], Vec::as_slice);
+        for wait in waits.iter().filter(|wait| wait.state == WaitState::Open) {
+            if let Some(target) = referenced_work(&wait.reference) {
+                self.peer(target, records);
+            }
+        }
+        if work.lease.is_some() {
+            self.steps_of(id, records);
+        }
+    }
+
+    fn granted(&mut self, key: RequestKey, records: &Records) {
+        for (work, _) in records.requests.get(&key).map_or(&[][..], Vec::as_slice) {
+            self.grant(*work, records);
+        }
+    }
+
+    fn grant(&mut self, id: WorkId, records: &Records) {
+        self.steps_of(id, records);
+        self.waits_of(id, records);
+    }
+
+    fn steps_of(&mut self, id: WorkId, records: &Records) {
+        let has = records.works.get(&id).is_some_and(|work| work.body.steps > 0);
+        if has && !records.steps.contains_key(&id) {
+            self.steps.push(id);
+        }
+    }
+
+    fn waits_of(&mut self, id: WorkId, records: &Records) {
+        self.waits_if(id, records, |work| work.body.waits > 0);
+    }
+
+    fn open_waits_of(&mut self, id: WorkId, records: &Records) {
+        self.waits_if(id, records, |work| work.open_waits > 0);
+    }
+
+    fn waits_if(&mut self, id: WorkId, records: &Records, has: impl Fn(&Work) -> bool) {
+        if records.works.get(&id).is_some_and(has) && !records.waits.contains_key(&id) {
+            self.waits.push(id);
+        }
+    }
+
+    fn session_of(&mut self, id: WorkId, records: &Records) {
+        let key = records.works.get(&id).and_then(|work| work.spec.session_key());
+        if let Some(key) = key
+            && !records.sessions.contains_key(&key)
+        {
+            self.sessions.push(key);
+        }
+    }
+
+    fn peer(&mut self, id: WorkId, records: &Records) {
+        if !records.works.contains_key(&id) && !records.peers.contains_key(&id) {
+            self.peers.push(id);
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! The states of a work and the one table of moves between them.
+
+use serde::{Deserialize, Serialize};
+
+/// Where a work stands. The numbers are stored; they never change meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[repr(u8)]
+pub enum State {
+    Queued = 0,
+    Running = 1,
+    #[serde(alias = "waiting_on_user")]
+    WaitingUser = 2,
+    #[serde(alias = "waiting_on_approval")]
+    WaitingApproval = 3,
+    #[serde(alias = "waiting_on_auth")]
+    WaitingAuth = 4,
+    #[serde(alias = "waiting_on_tool")]
+    WaitingTool = 5,
+    #[serde(alias = "waiting_on_external")]
+    WaitingExternal = 6,
+    RetryScheduled = 7,
+    /// Liveness unproven; not failed.
+    Stalled = 8,
+    CancelRequested = 9,
+    /// A person must decide.
+    Quarantined = 10,
+    #[serde(alias = "done")]
+    Succeeded = 11,
+    CompletedWithWarnings = 12,
+    Failed = 13,
+    #[serde(alias = "timeout")]
+    TimedOut = 14,
+    #[serde(alias = "canceled")]
+    Cancelled = 15,
+    /// The outcome cannot be known.
+    Abandoned = 16,
+}
+
+/// What a machine needs to know of a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    Pending,
+    Active,
+    Waiting,
+    Held,
+    Terminal,
+}
+
+use State::{
+    Abandoned, CancelRequested, Cancelled, CompletedWithWarnings, Failed, Quarantined, Queued,
+    RetryScheduled, Running, Stalled, Succeeded, TimedOut, WaitingApproval, WaitingAuth, WaitingExternal,
+    WaitingTool, WaitingUser,
+};
+
+/// Every waiting state, in the order in which several open waits show.
+pub const WAITING: [State; 5] = [WaitingApproval, WaitingAuth, WaitingUser, WaitingTool, WaitingExternal];
+
+/// One row of the table: from these states, to these, and why.
+pub struct Moves {
+    pub from: &'static [State],
+    pub to: &'static [State],
+    pub cause: &'static str,
+}
+
+const fn moves(from: &'static [State], to: &'static [State], cause: &'static str) -> Moves {
+    Moves { from, to, cause }
+}
+
+/// The states in which a work may be born.
+pub const BORN: &[(State, &str)] = &[
+    (Queued, "ingest"),
+    (WaitingExternal, "ingest of externally owned work"),
+    (Succeeded, "detached work, recorded when it was over"),
+    (CompletedWithWarnings, "detached work, recorded when it was over"),
+    (Failed, "detached work, recorded when it was over"),
+    (TimedOut, "detached work, recorded when it was over"),
+    (Cancelled, "detached work, recorded when it was over"),
+    (Abandoned, "detached work, recorded when it was over"),
+];
+
+/// The table. The databases' checks, the diagram and every decision come from it.
+pub const TABLE: &[Moves] = &[
+    moves(&[Queued], &[Running], "claim"),
+    moves(&[Queued, RetryScheduled, Stalled], &[Running], "late write of a lapsed, unsuperseded holder"),
+    moves(&[RetryScheduled], &[Queued], "retry due, or retried now"),
+    moves(&[Queued, RetryScheduled], &[Cancelled], "cancel"),
+    moves(&[Queued, RetryScheduled], &[TimedOut], "start or overall deadline"),
+    moves(&[Queued, RetryScheduled], &[Quarantined], "operator"),
+    moves(&[Queued], &[Stalled], "started owner-bound work whose owner did not come back"),
+    moves(&[Running], &WAITING, "wait"),
+    moves(&[Running], &[RetryScheduled], "failure with retries left"),
+    moves(
+        &[Running],
+        &[Succeeded, CompletedWithWarnings, Failed, TimedOut],
+        "close-out, failure or deadline",
+    ),
+    moves(&[Running], &[CancelRequested], "cancel"),
+    moves(&[Running], &[Queued], "release"),
+    moves(&[Running], &[Stalled], "lease lapsed, holder dead, or ended with a command in doubt"),
+    moves(&[Running], &[Quarantined], "poison, or operator"),
+    moves(&[Running], &[Abandoned], "owner's drain"),
+    moves(&WAITING, &[Queued], "every wait answered"),
+    moves(&WAITING, &[Running], "answered and claimed in one act"),
+    moves(&WAITING, &WAITING, "another wait is still open"),
+    moves(&WAITING, &[Cancelled], "cancel, or the wait's deadline"),
+    moves(&WAITING, &[Quarantined], "operator"),
+    moves(&WAITING, &[TimedOut, Failed, CompletedWithWarnings], "the wait's or the overall deadline"),
+    moves(
+        &[WaitingExternal],
+        &[Succeeded, CompletedWithWarnings, Failed, TimedOut, Cancelled],
+        "its outside owner completes it",
+    ),
+    moves(&[WaitingExternal], &[Abandoned], "abandon request on externally owned work"),
+    moves(&[Stalled], &[Running], "its starting incarnation claims it"),
+    moves(&[Stalled], &[CancelRequested], "its holder renews after a cancel"),
+    moves(&[Stalled], &[Queued], "verdict retry or resume"),
+    moves(&[Stalled], &[Quarantined, Abandoned, Failed, TimedOut], "verdict, or overall deadline"),
+    moves(&[Stalled], &[Cancelled], "cancel, never started or rerunnable with nothing in doubt"),
+    moves(&[CancelRequested], &[Cancelled], "the holder stopped, or lapsed with nothing to doubt"),
+    moves(&[CancelRequested], &[Succeeded, CompletedWithWarnings, Failed], "it finished first"),
+    moves(&[CancelRequested], &[Abandoned], "lapsed after the cancel deadline"),
+    moves(&[Quarantined], &[Queued, Succeeded, Failed, Cancelled, Abandoned], "a person decided"),
+];
+
+const fn has(states: &[State], state: State) -> bool {
+    let mut i = 0;
+    while i < states.len() {
+        if states[i] as u8 == state as u8 {
+            return true;
+        }
+        i += 1;
+    }
+    false
+}
+
+const fn masks() -> [u32; 17] {
+    let mut masks = [0u32; 17];
+    let mut from = 0;
+    while from < 17 {
+        let mut row = 0;
+        while row < TABLE.len() {
+            if has(TABLE[row].from, State::ALL[from]) {
+                let mut to = 0;
+                while to < 17 {
+                    if has(TABLE[row].to, State::ALL[to]) {
+                        masks[from] |= 1 << to;
+                    }
+                    to += 1;
+                }
+            }
+            row += 1;
+        }
+        from += 1;
+    }
+    masks
+}
+
+const LEGAL: [u32; 17] = masks();
+
+impl State {
+    pub const ALL: [State; 17] = [
+        Queued,
+        Running,
+        WaitingUser,
+        WaitingApproval,
+        WaitingAuth,
+        WaitingTool,
+        WaitingExternal,
+        RetryScheduled,
+        Stalled,
+        CancelRequested,
+        Quarantined,
+        Succeeded,
+        CompletedWithWarnings,
+        Failed,
+        TimedOut,
+        Cancelled,
+        Abandoned,
+    ];
+
+    /// The stored number.
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    pub fn from_code(code: u8) -> Option<State> {
+        State::ALL.get(usize::from(code)).copied()
+    }
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Queued => "queued",
+            Running => "running",
+            WaitingUser => "waiting_user",
+            WaitingApproval => "waiting_approval",
+            WaitingAuth => "waiting_auth",
+            WaitingTool => "waiting_tool",
+            WaitingExternal => "waiting_external",
+            RetryScheduled => "retry_scheduled",
+            Stalled => "stalled",
+            CancelRequested => "cancel_requested",
+            Quarantined => "quarantined",
+            Succeeded => "succeeded",
+            CompletedWithWarnings => "completed_with_warnings",
+            Failed => "failed",
+            TimedOut => "timed_out",
+            Cancelled => "cancelled",
+            Abandoned => "abandoned",
+        }
+    }
+
+    pub const fn phase(self) -> Phase {
+        match self {
+            Queued | RetryScheduled => Phase::Pending,
+            Running | CancelRequested => Phase::Active,
+            WaitingUser | WaitingApproval | WaitingAuth | WaitingTool | WaitingExternal => Phase::Waiting,
+            Stalled | Quarantined => Phase::Held,
+            Succeeded | CompletedWithWarnings | Failed | TimedOut | Cancelled | Abandoned => Phase::Terminal,
+        }
+    }
+
+    pub const fn is_terminal(self) -> bool {
+        matches!(self.phase(), Phase::Terminal)
+    }
+
+    pub const fn is_waiting(self) -> bool {
+        matches!(self.phase(), Phase::Waiting)
+    }
+
+    /// Success of either kind.
+    pub const fn is_success(self) -> bool {
+        matches!(self, Succeeded | CompletedWithWarnings)
+    }
+
+    /// Held: the work occupies its session.
+    pub const fn holds_session(self) -> bool {
+        matches!(self, Running | CancelRequested | Stalled)
+    }
+
+    /// Whether an event may move a work from `self` to `to`. Staying is not a move and always allowed.
+    pub const fn may_become(self, to: State) -> bool {
+        self as u8 == to as u8 || LEGAL[self as usize] & (1 << to as u8) != 0
+    }
+}
+
+impl std::fmt::Display for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terminals_never_change() {
+        for from in State::ALL.into_iter().filter(|s| s.is_terminal()) {
+            for to in State::ALL {
+                assert_eq!(from.may_become(to), from == to, "{from} -> {to}");
+            }
+        }
+    }
+
+    #[test]
+    fn codes_and_names_are_one_to_one() {
+        for state in State::ALL {
+            assert_eq!(State::from_code(state.code()), Some(state));
+            assert_eq!(serde_json::to_value(state).unwrap(), state.as_str());
+        }
+        assert_eq!(State::from_code(17), None);
+    }
+
+    #[test]
+    fn other_runtimes_names_are_understood_on_input() {
+        for (alias, state) in [
+            ("done", Succeeded),
+            ("timeout", TimedOut),
+            ("canceled", Cancelled),
+            ("waiting_on_user", WaitingUser),
+        ] {
+            assert_eq!(serde_json::from_value::<State>(alias.into()).unwrap(), state);
+        }
+    }
+
+    #[test]
+    fn every_open_state_leads_to_a_terminal() {
+        let mut leads: Vec<State> = State::ALL.into_iter().filter(|s| s.is_terminal()).collect();
+        loop {
+            let more: Vec<State> = State::ALL
+                .into_iter()
+                .filter(|s| !leads.contains(s) && leads.iter().any(|to| s.may_become(*to)))
+                .collect();
+            if more.is_empty() {
+                break;
+            }
+            leads.extend(more);
+        }
+        assert_eq!(leads.len(), State::ALL.len());
+    }
+
+    #[test]
+    fn a_running_work_never_resumes_around_the_queue() {
+        assert!(!RetryScheduled.may_become(Stalled));
+        assert!(!Running.may_become(Cancelled), "running work is asked to stop first");
+        assert!(!Quarantined.may_become(Running));
+        assert!(!CancelRequested.may_become(Running));
+    }
+}

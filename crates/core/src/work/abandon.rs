@@ -1,0 +1,78 @@
+//! Abandon: giving up on knowing how it ended. A request is a durable marker; only a lapse makes it act.
+
+use crate::{
+    WorkId,
+    action::Holder,
+    decide::{Context, Decision},
+    event::{ClosedBy, ClosedOut, Fact, Plain},
+    limits,
+    model::{AttemptOutcome, Disposition},
+    refusal::{Code, Refusal},
+    reply::Reply,
+    state::State,
+    work::{
+        Held, IfLapsed, cancel,
+        draft::{Draft, Said},
+        hold, wrong_state,
+    },
+};
+
+pub(crate) fn request(cx: Context<'_>, id: WorkId, reason: &str) -> Result<Decision, Refusal> {
+    limits::reason(reason)?;
+    let work = cx.work(id)?;
+    let said = Said { message: Some(reason), ..Said::default() };
+    match work.state {
+        State::Running | State::CancelRequested | State::Stalled => {
+            let mut draft = Draft::new(cx, work);
+            if work.body.abandon_request.is_none() {
+                draft.say(work.state, Fact::AbandonRequested(Plain {}), said);
+            }
+            draft.done()
+        }
+        State::WaitingExternal if work.spec.disposition == Disposition::ExternallyOwned => {
+            let mut draft = Draft::new(cx, work);
+            draft.say(State::Abandoned, Fact::ClosedOut(given_up(ClosedBy::Person)), said);
+            draft.done()
+        }
+        // Nobody holds it: there is no outcome to doubt, so it is simply cancelled.
+        State::Queued
+        | State::RetryScheduled
+        | State::WaitingUser
+        | State::WaitingApproval
+        | State::WaitingAuth
+        | State::WaitingTool
+        | State::WaitingExternal => cancel::request(cx, work, reason, 0)?.done(),
+        State::Abandoned => Ok(Decision::again(Draft::new(cx, work).ack())),
+        State::Quarantined
+        | State::Succeeded
+        | State::CompletedWithWarnings
+        | State::Failed
+        | State::TimedOut
+        | State::Cancelled => {
+            Err(wrong_state(work, "abandon", "A person decides: `decide` with abandoned and a reason."))
+        }
+    }
+}
+
+/// The owner drains: it started owner-bound work and will not finish it.
+pub(crate) fn own(cx: Context<'_>, holder: &Holder, reason: &str) -> Result<Decision, Refusal> {
+    limits::reason(reason)?;
+    let mut draft = match hold(cx, holder, IfLapsed::Revive)? {
+        Held::Repeat(ack) => return Ok(Decision::again(ack)),
+        Held::Current(draft) => draft,
+    };
+    if !draft.work.owner_bound_started() {
+        return Err(Refusal::new(
+            Code::IllegalState,
+            "Only started owner-bound work is abandoned by its owner. Release this one.",
+        ));
+    }
+    let said = Said { message: Some(reason), ..Said::default() };
+    draft.say(State::Abandoned, Fact::ClosedOut(given_up(ClosedBy::Holder)), said);
+    let ack = draft.ack();
+    draft.ended(AttemptOutcome::ClosedOut, ack.clone()).finish(|_| Reply::Ack(ack))
+}
+
+fn given_up(by: ClosedBy) -> ClosedOut {
+    ClosedOut { output: None, error: None, warnings: Vec::new(), by }
+}

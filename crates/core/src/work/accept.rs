@@ -1,0 +1,28 @@
+//! Accept: the holder has it. Weak: the bytes arrived. Strong: the agent took it on.
+
+use crate::{
+    action::Holder,
+    decide::{Context, Decision},
+    event::{Accepted, Fact},
+    model::AcceptStrength,
+    refusal::Refusal,
+    work::{Held, IfLapsed, hold},
+};
+
+pub(crate) fn decide(
+    cx: Context<'_>,
+    holder: &Holder,
+    strength: AcceptStrength,
+) -> Result<Decision, Refusal> {
+    match hold(cx, holder, IfLapsed::Refuse)? {
+        Held::Repeat(ack) => Ok(Decision::again(ack)),
+        Held::Current(mut draft) => {
+            if draft.work.body.accept_strength >= Some(strength) {
+                return Ok(Decision::again(draft.ack()));
+            }
+            let state = draft.work.state;
+            draft.emit(state, Fact::Accepted(Accepted { strength }));
+            draft.done()
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Claim: one worker takes one work, atomically, under a fence that only ever grows.
+
+use crate::{
+    Millis,
+    action::{Claim, ClaimBy, ClaimFilter, Claimant},
+    decide::{Context, Decision},
+    event::{Claimed, Fact},
+    limits,
+    model::{Attempt, Disposition, WaitState, Work, Worker},
+    records::SessionView,
+    refusal::{Code, Refusal},
+    reply::{Grant, Reply},
+    state::State,
+    work::draft::Draft,
+};
+
+pub(crate) fn decide(cx: Context<'_>, claim: &Claim) -> Result<Decision, Refusal> {
+    claim.claimant.check()?;
+    if let Some(given) = cx.records.requests.get(&claim.claimant.key()).filter(|given| !given.is_empty()) {
+        return Ok(again(cx, given));
+    }
+    match &claim.by {
+        // The store selects first; a filter that selected nothing arrives as it is.
+        ClaimBy::Filter(filter) => {
+            filter.check()?;
+            Ok(Decision::unchanged(Reply::Claimed(Vec::new())))
+        }
+        ClaimBy::Ids(ids) => all(cx, &claim.claimant, ids),
+        ClaimBy::Chosen(ids) => chosen(cx, &claim.claimant, ids),
+    }
+}
+
+impl ClaimFilter {
+    pub fn check(&self) -> Result<(), Refusal> {
+        if self.max == 0 || self.max > limits::CLAIM_MAX {
+            return Err(Refusal::new(
+                Code::Invalid,
+                format!("`max` is {}: claim between 1 and {} at once.", self.max, limits::CLAIM_MAX),
+            ));
+        }
+        for (field, list) in [("sources", &self.sources), ("kinds", &self.kinds), ("tenants", &self.tenants)]
+        {
+            limits::count(field, list.len(), limits::CLAIM_MAX)?;
+            list.iter().try_for_each(|name| limits::name(field, name))?;
+        }
+        Ok(())
+    }
+
+    /// Whether the filter asks for this work.
+    pub fn matches(&self, work: &Work) -> bool {
+        let wants = |list: &[String], name: &str| list.is_empty() || list.iter().any(|n| n == name);
+        wants(&self.sources, &work.spec.source.system)
+            && wants(&self.kinds, &work.spec.kind)
+            && wants(&self.tenants, &work.spec.tenant)
+    }
+}
+
+/// The same request again: what it still holds, nothing new.
+fn again(cx: Context<'_>, given: &[(crate::WorkId, u64)]) -> Decision {
+    let grants = given
+        .iter()
+        .filter_map(|(id, fence)| {
+            let work = cx.records.works.get(id)?;
+            (work.held_lease()?.fence == *fence).then(|| grant(cx, work.clone()))
+        })
+        .collect();
+    Decision::unchanged(Reply::Claimed(grants))
+}
+
+/// Given ids: all or nothing.
+fn all(cx: Context<'_>, claimant: &Claimant, ids: &[crate::WorkId]) -> Result<Decision, Refusal> {
+    limits::count("ids", ids.len(), limits::CLAIM_MAX)?;
+    if ids.is_empty() {
+        return Err(Refusal::new(Code::Invalid, "`ids` is empty: name what to claim, or claim by filter."));
+    }
+    let mut sessions = Vec::new();
+    for (i, id) in ids.iter().enumerate() {
+        let work = cx.work(*id)?;
+        claimable(work, &claimant.worker, session(cx, work))?;
+        if ids[..i].contains(id) || work.spec.session_key().is_some_and(|key| sessions.contains(&key)) {
+            return Err(Refusal::new(
+                Code::Invalid,
+                format!("{id} is named twice, or shares its session with another of `ids`. Claim one."),
+            ));
+        }
+        sessions.extend(work.spec.session_key());
+    }
+    chosen(cx, claimant, ids)
+}
+
+/// What a store selected: each that is still claimable. A selection is asserted, never trusted.
+fn chosen(cx: Context<'_>, claimant: &Claimant, ids: &[crate::WorkId]) -> Result<Decision, Refusal> {
+    let mut decision = Decision::unchanged(Reply::Claimed(Vec::new()));
+    let mut grants = Vec::with_capacity(ids.len());
+    let mut sessions = Vec::new();
+    for id in ids {
+        let Ok(work) = cx.work(*id) else { continue };
+        let key = work.spec.session_key();
+        if key.as_ref().is_some_and(|key| sessions.contains(key))
+            || claimable(work, &claimant.worker, session(cx, work)).is_err()
+        {
+            continue;
+        }
+        sessions.extend(key);
+        let mut draft = Draft::new(cx, work);
+        take(&mut draft, claimant);
+        let one = draft.finish(|draft| Reply::Claimed(vec![grant(cx, draft.work.clone())]))?;
+        decision.changes.extend(one.changes);
+        decision.events.extend(one.events);
+        if let Reply::Claimed(granted) = one.reply {
+            grants.extend(granted);
+        }
+    }
+    decision.reply = Reply::Claimed(grants);
+    Ok(decision)
+}
+
+/// Whether `worker` may claim this work now. The stores' selections are held against it.
+pub fn claimable(work: &Work, worker: &Worker, session: SessionView) -> Result<(), Refusal> {
+    let bound = work.bound_to();
+    let returns = work.state == State::Stalled && bound == Some(worker.incarnation.as_str());
+    match work.state {
+        State::Queued => {}
+        State::Stalled if returns => return Ok(()),
+        State::Running | State::CancelRequested | State::Stalled => {
+            let holder = work.body.holder.as_ref().map_or("its owner", |holder| holder.id.as_str());
+            let until = work.lease.as_ref().map_or(0, |lease| lease.expires_at);
+            return Err(Refusal::new(
+                Code::Busy,
+                format!("{} is {} and held by {holder} until {until}. Try again later.", work.id, work.state),
+            ));
+        }
+        State::RetryScheduled
+        | State::WaitingUser
+        | State::WaitingApproval
+        | State::WaitingAuth
+        | State::WaitingTool
+        | State::WaitingExternal
+        | State::Quarantined => {
+            return Err(Refusal::new(
+                Code::NotClaimable,
+                format!("{} is {}: it can be claimed once it is queued.", work.id, work.state),
+            ));
+        }
+        State::Succeeded
+        | State::CompletedWithWarnings
+        | State::Failed
+        | State::TimedOut
+        | State::Cancelled
+        | State::Abandoned => {
+            return Err(Refusal::new(
+                Code::Terminal,
+                format!("{} has ended as {}. To run it again, rerun it.", work.id, work.state),
+            ));
+        }
+    }
+    if bound.is_some_and(|incarnation| incarnation != worker.incarnation) {
+        return Err(Refusal::new(
+            Code::OwnerBound,
+            format!("{} was started by another incarnation, and only that one may go on with it.", work.id),
+        ));
+    }
+    if work.spec.session.is_some() {
+        if let Some(holder) = session.holder.filter(|holder| *holder != work.id) {
+            return Err(Refusal::new(
+                Code::Busy,
+                format!("{holder} holds the session of {}. Try again when it has ended.", work.id),
+            ));
+        }
+        if session.head != Some(work.id) {
+            return Err(Refusal::new(
+                Code::Busy,
+                format!("An older work of the session of {} comes first. Claim that one.", work.id),
+            ));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn session(cx: Context<'_>, work: &Work) -> SessionView {
+    work.spec.session_key().and_then(|key| cx.records.sessions.get(&key)).copied().unwrap_or_default()
+}
+
+/// Writes the claim. The caller has checked that it may.
+pub(super) fn take(draft: &mut Draft, claimant: &Claimant) {
+    let now = draft.now;
+    let policy = draft.work.spec.policy;
+    let fence = next_fence(draft.work.fence, now);
+    let starts = draft.work.spec.disposition == Disposition::OwnerBound && !claimant.defer_start;
+    let claimed = Claimed {
+        worker: claimant.worker.clone(),
+        request: claimant.key(),
+        starts,
+        expires_at: now + policy.lease.ttl_ms as Millis,
+        execution_at: policy.timeouts.execution_ms.map(|ms| now + ms as Millis),
+        supersedes: draft.work.lease.as_ref().map(|lease| lease.fence),
+    };
+    draft.claim(Fact::Claimed(claimed), fence);
+    draft.begin_attempt(Attempt {
+        work: draft.work.id,
+        number: draft.work.attempt,
+        fence,
+        worker: claimant.worker.id.clone(),
+        incarnation: claimant.worker.incarnation.clone(),
+        request: claimant.key(),
+        claimed_at: now,
+        end: None,
+    });
+}
+
+/// Strictly increasing per work, and not repeated by a restored backup: time leads it.
+fn next_fence(last: u64, now: Millis) -> u64 {
+    (last + 1).max(now.max(0) as u64 * 1024)
+}
+
+/// A lease with what its holder needs to go on.
+pub(super) fn grant(cx: Context<'_>, work: Work) -> Grant {
+    let steps = cx.records.steps.get(&work.id).map_or(&[][..], Vec::as_slice);
+    let waits = cx.records.waits.get(&work.id).map_or(&[][..], Vec::as_slice);
+    Grant {
+        steps: steps.iter().filter(|step| !step.voided).cloned().collect(),
+        answers: waits.iter().filter(|wait| wait.state != WaitState::Open).cloned().collect(),
+        work,
+    }
+}

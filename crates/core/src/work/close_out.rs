@@ -1,0 +1,74 @@
+//! Close-out: the holder declares how it ended. Nothing else ends a running work well.
+
+use crate::{
+    action::{CloseOut, Holder},
+    decide::{Context, Decision},
+    event::{CancelProof, Cancelled, ClosedBy, ClosedOut, Fact},
+    model::{AttemptOutcome, Disposition, Output},
+    refusal::{Code, Refusal},
+    reply::Reply,
+    state::State,
+    work::{
+        Held, IfLapsed,
+        draft::{Draft, Said},
+        hold,
+    },
+};
+
+pub(crate) fn decide(cx: Context<'_>, holder: &Holder, close: &CloseOut) -> Result<Decision, Refusal> {
+    close.check()?;
+    let mut draft = match hold(cx, holder, IfLapsed::Revive)? {
+        Held::Repeat(ack) => return Ok(Decision::again(ack)),
+        Held::Current(draft) => draft,
+    };
+    match (close.state, draft.work.state) {
+        (State::Cancelled, State::CancelRequested) => {
+            let fact = Fact::Cancelled(Cancelled { proof: CancelProof::Declared });
+            let message = close.error.as_ref().map(|(_, message)| message.as_str());
+            draft.say(State::Cancelled, fact, Said { message, evidence: &close.evidence, ..Said::default() });
+        }
+        (State::Cancelled, _) => {
+            return Err(Refusal::new(
+                Code::IllegalState,
+                "Nobody asked for a cancel. Close out as failed, or release the work.",
+            ));
+        }
+        (State::Abandoned, _) if draft.work.spec.disposition != Disposition::OwnerBound => {
+            return Err(Refusal::new(
+                Code::IllegalState,
+                "Only owner-bound work is abandoned by its owner. Release it, or close it out as failed.",
+            ));
+        }
+        (State::TimedOut | State::Abandoned, State::CancelRequested) => {
+            return Err(Refusal::new(
+                Code::IllegalState,
+                "The work is asked to stop. Close it out as cancelled, failed, or with its result.",
+            ));
+        }
+        _ => declare(&mut draft, close, ClosedBy::Holder, None),
+    }
+    let ack = draft.ack();
+    draft.ended(AttemptOutcome::ClosedOut, ack.clone()).finish(|_| Reply::Ack(ack))
+}
+
+/// Writes the end. The reason of a person goes before the message of the error.
+pub(super) fn declare(draft: &mut Draft, close: &CloseOut, by: ClosedBy, reason: Option<&str>) {
+    let output = match (&close.result, &close.result_ref) {
+        (Some(result), _) => Some(Output::Inline { hash: result.hash(), seq: draft.next_seq() }),
+        (None, Some(reference)) => Some(Output::Reference(reference.clone())),
+        (None, None) => close.no_output.then_some(Output::NoOutput),
+    };
+    let fact = ClosedOut {
+        output,
+        error: close.error.as_ref().map(|(class, _)| *class),
+        warnings: close.warnings.clone(),
+        by,
+    };
+    let said = Said {
+        message: reason.or(close.error.as_ref().map(|(_, message)| message.as_str())),
+        payload: close.result.as_ref(),
+        evidence: &close.evidence,
+        ..Said::default()
+    };
+    draft.say(close.state, Fact::ClosedOut(fact), said);
+}

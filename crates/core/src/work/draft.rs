@@ -1,0 +1,300 @@
+//! Events being written: each is numbered, chained and applied to the row at once.
+
+use crate::{
+    Millis,
+    action::Action,
+    chain,
+    decide::{Context, Decision},
+    due,
+    event::{Actor, Event, Evidence, Fact},
+    fold,
+    ids::WorkId,
+    model::{Attempt, AttemptEnd, AttemptOutcome, ErrorInfo, Step, Wait, WaitState, Work},
+    payload::{Digest, Payload},
+    records::{Change, Touch},
+    refusal::{Code, Refusal},
+    reply::{Ack, Reply},
+    state::State,
+};
+
+/// What an event says besides its fact.
+#[derive(Default)]
+pub(super) struct Said<'a> {
+    pub message: Option<&'a str>,
+    pub payload: Option<&'a Payload>,
+    pub evidence: &'a [Evidence],
+    pub step: Option<&'a str>,
+}
+
+/// A work on its way to a decision.
+pub(super) struct Draft {
+    pub work: Work,
+    pub now: Millis,
+    actor: Actor,
+    seed: [u8; 16],
+    body_hash: Digest,
+    /// The lease at the start: if it is gone at the end, its attempt has ended.
+    held: Option<u64>,
+    touch: Touch,
+    ticking: bool,
+    was_open: bool,
+    /// A move outside the table: the whole draft is refused.
+    illegal: Option<Refusal>,
+    changes: Vec<Change>,
+    events: Vec<Event>,
+}
+
+impl Draft {
+    pub fn new(cx: Context<'_>, work: &Work) -> Self {
+        Self {
+            held: work.lease.as_ref().map(|lease| lease.fence),
+            touch: Touch::Event,
+            ticking: matches!(cx.submission.action, Action::Tick { .. }),
+            was_open: !work.state.is_terminal(),
+            work: work.clone(),
+            now: cx.now,
+            actor: cx.submission.actor.clone(),
+            seed: cx.submission.seed,
+            body_hash: cx.submission.body_hash,
+            illegal: None,
+            changes: Vec::new(),
+            events: Vec::with_capacity(2),
+        }
+    }
+
+    /// A new work, with its first event.
+    pub fn birth(cx: Context<'_>, id: WorkId, to: State, fact: Fact, said: Said<'_>) -> Self {
+        let event = build(
+            Heading { work: id, seq: 1, at: cx.now, from: None, to, attempt: 0, fence: None },
+            &cx.submission.actor,
+            &cx.submission.seed,
+            fact,
+            said,
+            fold::GENESIS,
+        );
+        let work = fold::born(&event).expect("a birth is a work_created event");
+        Self {
+            held: None,
+            touch: Touch::Insert,
+            ticking: false,
+            was_open: false,
+            work,
+            now: cx.now,
+            actor: cx.submission.actor.clone(),
+            seed: cx.submission.seed,
+            body_hash: cx.submission.body_hash,
+            illegal: None,
+            changes: Vec::new(),
+            events: vec![event],
+        }
+    }
+
+    pub fn emit(&mut self, to: State, fact: Fact) {
+        self.say(to, fact, Said::default());
+    }
+
+    pub fn say(&mut self, to: State, fact: Fact, said: Said<'_>) {
+        let fence = self.work.lease.as_ref().map(|lease| lease.fence);
+        let attempt = self.work.attempt;
+        self.write(to, fact, said, attempt, fence);
+    }
+
+    /// A claim opens the next attempt under a new fence.
+    pub fn claim(&mut self, fact: Fact, fence: u64) {
+        let attempt = self.work.attempt + 1;
+        self.write(State::Running, fact, Said::default(), attempt, Some(fence));
+    }
+
+    fn write(&mut self, to: State, fact: Fact, said: Said<'_>, attempt: u32, fence: Option<u64>) {
+        let from = self.work.state;
+        if !from.may_become(to) {
+            self.illegal.get_or_insert_with(|| {
+                let kind = fact.kind();
+                Refusal::new(Code::IllegalState, format!("No {kind} leads from {from} to {to}."))
+            });
+            return;
+        }
+        let event = build(
+            Heading {
+                work: self.work.id,
+                seq: self.work.seq + 1,
+                at: self.now,
+                from: Some(from),
+                to,
+                attempt,
+                fence,
+            },
+            &self.actor,
+            &self.seed,
+            fact,
+            said,
+            self.work.head,
+        );
+        fold::apply(&mut self.work, &event);
+        self.events.push(event);
+    }
+
+    pub fn begin_attempt(&mut self, attempt: Attempt) {
+        if let Some(old) = self.held.take() {
+            self.end_attempt(old, AttemptOutcome::Superseded, None, None);
+        }
+        self.held = Some(attempt.fence);
+        self.changes.push(Change::BeginAttempt(attempt));
+    }
+
+    pub fn put_step(&mut self, step: Step) {
+        self.changes.push(Change::Step(step));
+    }
+
+    pub fn put_wait(&mut self, wait: Wait) {
+        self.changes.push(Change::Wait(wait));
+    }
+
+    pub fn change(&mut self, change: Change) {
+        self.changes.push(change);
+    }
+
+    /// Ends every open wait: exactly one of answer, timeout and cancel wins.
+    pub fn cancel_waits(&mut self, cx: Context<'_>) {
+        let waits = cx.records.waits.get(&self.work.id).map_or(&[][..], Vec::as_slice);
+        for wait in waits.iter().filter(|wait| wait.state == WaitState::Open) {
+            let ended = Wait { state: WaitState::Cancelled, ended_at: Some(self.now), ..wait.clone() };
+            self.changes.push(Change::Wait(ended));
+        }
+    }
+
+    /// The number that the next event will have.
+    pub fn next_seq(&self) -> u64 {
+        self.work.seq + 1
+    }
+
+    pub fn ack(&self) -> Ack {
+        Ack {
+            work: self.work.id,
+            state: self.work.state,
+            seq: self.work.seq,
+            next_retry_at: self.work.next_retry_at,
+            waits: Vec::new(),
+        }
+    }
+
+    fn end_attempt(
+        &mut self,
+        fence: u64,
+        outcome: AttemptOutcome,
+        said: Option<Ack>,
+        error: Option<ErrorInfo>,
+    ) {
+        let end = AttemptEnd {
+            at: self.now,
+            outcome,
+            body_hash: said.as_ref().map(|_| self.body_hash),
+            ack: said,
+            error,
+        };
+        self.changes.push(Change::EndAttempt { work: self.work.id, fence, end: Box::new(end) });
+    }
+
+    /// Ends with the short reply. A draft that wrote nothing changes nothing.
+    pub fn done(self) -> Result<Decision, Refusal> {
+        if self.events.is_empty() && self.illegal.is_none() {
+            return Ok(Decision::again(self.ack()));
+        }
+        self.finish(|draft| Reply::Ack(draft.ack()))
+    }
+
+    /// A holder's verb that ends its attempt leaves its reply on it, for its repeat.
+    pub fn ended(mut self, outcome: AttemptOutcome, ack: Ack) -> Self {
+        if let Some(fence) = self.held.take() {
+            let failed = matches!(outcome, AttemptOutcome::Failed | AttemptOutcome::TimedOut);
+            let error = self.work.body.error.clone().filter(|_| failed);
+            self.end_attempt(fence, outcome, Some(ack), error);
+        }
+        self
+    }
+
+    /// The next due date. One that has passed stays until a Tick has looked: another work may have set it,
+    /// and several waits may have ended at once.
+    fn armed(&self) -> Option<Millis> {
+        let next = due::next(&self.work, self.now);
+        let pending = self.work.due_at.filter(|due| *due <= self.now);
+        let looked = self.ticking && !self.work.state.is_waiting();
+        if looked || self.work.state.is_terminal() || self.work.state == State::Quarantined {
+            return next;
+        }
+        pending.into_iter().chain(next).min()
+    }
+
+    /// Ends, arming the due date and waking whoever waits for this work.
+    pub fn finish(mut self, reply: impl FnOnce(&Draft) -> Reply) -> Result<Decision, Refusal> {
+        if let Some(refusal) = self.illegal {
+            return Err(refusal);
+        }
+        if let Some(fence) = self.held
+            && self.work.lease.as_ref().is_none_or(|lease| lease.fence != fence)
+        {
+            let outcome = match self.events.last().map(|event| &event.fact) {
+                Some(Fact::TimeoutMarked(_)) => AttemptOutcome::TimedOut,
+                _ => AttemptOutcome::Superseded,
+            };
+            let error = self.work.body.error.clone().filter(|_| outcome == AttemptOutcome::TimedOut);
+            self.end_attempt(fence, outcome, None, error);
+        }
+        self.work.due_at = self.armed();
+        let ended = self.was_open && self.work.state.is_terminal();
+        if ended && (self.work.children || self.work.waiters) {
+            self.changes.push(Change::Wake {
+                work: self.work.id,
+                children: self.work.children,
+                waiters: self.work.waiters,
+                at: self.now,
+            });
+        }
+        let reply = reply(&self);
+        self.changes.insert(0, Change::Work { work: Box::new(self.work), touch: self.touch });
+        Ok(Decision { changes: self.changes, events: self.events, reply })
+    }
+}
+
+struct Heading {
+    work: WorkId,
+    seq: u64,
+    at: Millis,
+    from: Option<State>,
+    to: State,
+    attempt: u32,
+    fence: Option<u64>,
+}
+
+fn build(
+    heading: Heading,
+    actor: &Actor,
+    seed: &[u8; 16],
+    fact: Fact,
+    said: Said<'_>,
+    prev_hash: Digest,
+) -> Event {
+    let content = chain::content(said.message, said.payload, said.evidence, seed, heading.work, heading.seq);
+    let data = fact.data();
+    let mut event = Event {
+        work: heading.work,
+        seq: heading.seq,
+        at: heading.at,
+        from: heading.from,
+        to: heading.to,
+        actor: actor.clone(),
+        attempt: heading.attempt,
+        step: said.step.map(str::to_owned),
+        fence: heading.fence,
+        fact,
+        data,
+        message: said.message.map(str::to_owned),
+        payload: said.payload.cloned(),
+        evidence: said.evidence.to_vec(),
+        content,
+        prev_hash,
+        hash: Digest::default(),
+    };
+    event.hash = chain::hash(&event);
+    event
+}

@@ -1,0 +1,83 @@
+//! Fail: the holder reports a failure; the one retry policy decides what becomes of the work.
+
+use crate::{
+    action::{Fail, WaitAction},
+    decide::{Context, Decision},
+    event::{AttemptFailed, Fact},
+    limits,
+    model::{AttemptOutcome, ErrorClass, ReasonCode},
+    payload::Digest,
+    recovery::POISON,
+    refusal::{Code, Refusal},
+    reply::Reply,
+    retry,
+    state::State,
+    work::{
+        Held, IfLapsed,
+        draft::{Draft, Said},
+        hold, wait,
+    },
+};
+
+pub(crate) fn decide(cx: Context<'_>, fail: &Fail) -> Result<Decision, Refusal> {
+    limits::text("error.message", &fail.error.message)?;
+    if let Some(fingerprint) = &fail.error.fingerprint {
+        limits::reference("error.fingerprint", fingerprint)?;
+    }
+    if let Some(ms) = fail.error.retry_after_ms {
+        limits::duration("error.retry_after_ms", ms)?;
+    }
+    if fail.wait.is_some() && fail.error.class != ErrorClass::Auth {
+        return Err(Refusal::new(Code::Invalid, "Only an `auth` failure may ask to wait. Leave `wait` out."));
+    }
+    match hold(cx, &fail.holder, IfLapsed::Revive)? {
+        Held::Repeat(ack) => Ok(Decision::again(ack)),
+        Held::Current(draft) => match &fail.wait {
+            Some(spec) if draft.work.state == State::Running => {
+                let action = WaitAction {
+                    holder: fail.holder.clone(),
+                    waits: vec![spec.clone()],
+                    message: Some(fail.error.message.clone()),
+                    tool: None,
+                };
+                wait::open(cx, *draft, &action)
+            }
+            Some(_) | None => failed(cx, *draft, fail),
+        },
+    }
+}
+
+fn failed(cx: Context<'_>, mut draft: Draft, fail: &Fail) -> Result<Decision, Refusal> {
+    let error = &fail.error;
+    let work = &draft.work;
+    let failures = work.body.failures + 1;
+    let fingerprint = error.fingerprint.clone().unwrap_or_else(|| {
+        Digest::of(format!("{:?}\u{0}{}", error.class, error.message)).hex()[..16].to_owned()
+    });
+    let same = work.body.fingerprint.as_ref().filter(|last| last.text == fingerprint);
+    let fingerprint_count = same.map_or(1, |last| last.count + 1);
+    let poison = error.class == ErrorClass::Unknown && fingerprint_count >= POISON;
+    let next = retry::next_at(
+        &work.spec.policy.retry,
+        error.class,
+        failures,
+        error.retry_after_ms,
+        cx.dice(),
+        cx.now,
+    )
+    // What only its owner could go on with ends with its owner's failure.
+    .filter(|_| !work.owner_bound_started());
+    let (to, next_retry_at, reason) = match (work.state, next) {
+        (State::CancelRequested, _) => (State::Failed, None, None),
+        _ if poison && !work.owner_bound_started() => {
+            (State::Quarantined, None, Some(ReasonCode::PoisonFingerprint))
+        }
+        (_, Some(at)) => (State::RetryScheduled, Some(at), Some(ReasonCode::RetryBackoff)),
+        (_, None) => (State::Failed, None, None),
+    };
+    let fact =
+        AttemptFailed { class: error.class, fingerprint, fingerprint_count, failures, next_retry_at, reason };
+    draft.say(to, Fact::AttemptFailed(fact), Said { message: Some(&error.message), ..Said::default() });
+    let ack = draft.ack();
+    draft.ended(AttemptOutcome::Failed, ack.clone()).finish(|_| Reply::Ack(ack))
+}

@@ -1,0 +1,207 @@
+//! Ingest: every actionable unit becomes exactly one work, however often it is delivered.
+
+use std::sync::Arc;
+
+use crate::{
+    action::{CloseOut, Ingest, check_evidence},
+    decide::{Context, Decision},
+    event::{Created, Fact},
+    limits,
+    model::{Disposition, Identity, OnParentClose, Output, Spec, Work},
+    payload::Digest,
+    records::{Change, Touch},
+    refusal::{Code, Refusal},
+    reply::Reply,
+    state::State,
+    work::{
+        claim::{self, grant},
+        draft::{Draft, Said},
+    },
+};
+
+pub(crate) fn decide(cx: Context<'_>, ingest: &Ingest) -> Result<Decision, Refusal> {
+    check(cx, ingest)?;
+    let hash = input_hash(ingest);
+    let identity = Identity { tenant: ingest.tenant.clone(), source: ingest.source.clone() };
+    let existing = cx.records.identities.get(&identity).and_then(Option::as_ref);
+    if let Some(work) = existing.and_then(|id| cx.records.peer(*id)) {
+        return again(cx, ingest, work, hash);
+    }
+    let parent = parent(cx, ingest)?;
+    let mut draft = birth(cx, ingest, hash);
+    if let Some(parent) = parent.filter(|parent| !parent.children) {
+        let parent = Work { children: true, ..parent.clone() };
+        draft.change(Change::Work { work: Box::new(parent), touch: Touch::Flags });
+    }
+    let mut granted = false;
+    if let Some(claimant) = &ingest.claim
+        && claim::claimable(&draft.work, &claimant.worker, session(cx, &draft.work)).is_ok()
+    {
+        claim::take(&mut draft, claimant);
+        granted = true;
+    }
+    draft.finish(|draft| Reply::Ingested {
+        work: Box::new(draft.work.clone()),
+        created: true,
+        grant: granted.then(|| Box::new(grant(cx, draft.work.clone()))),
+    })
+}
+
+/// The session as it will be with this work in it.
+fn session(cx: Context<'_>, work: &Work) -> crate::records::SessionView {
+    let mut view = claim::session(cx, work);
+    if view.head.is_none() && !view.unsure {
+        view.head = Some(work.id);
+    }
+    view
+}
+
+fn birth(cx: Context<'_>, ingest: &Ingest, input_hash: Digest) -> Draft {
+    let spec = Spec {
+        tenant: ingest.tenant.clone(),
+        source: ingest.source.clone(),
+        kind: ingest.kind.clone(),
+        disposition: ingest.disposition,
+        priority: ingest.priority,
+        correlation_id: ingest.correlation_id.clone().unwrap_or_else(|| ingest.id.to_string()),
+        generation: 1,
+        input_hash,
+        policy: ingest.policy,
+        created_at: cx.now,
+        session: ingest.session.clone(),
+        workflow: ingest.workflow.clone(),
+        parent: ingest.parent,
+        on_parent_close: ingest.on_parent_close,
+        rerun_of: None,
+    };
+    let to = match (&ingest.born, ingest.disposition) {
+        (Some(close), _) => close.state,
+        (None, Disposition::ExternallyOwned) => State::WaitingExternal,
+        (None, Disposition::Rerunnable | Disposition::OwnerBound) => State::Queued,
+    };
+    let created = Created {
+        spec: Arc::new(spec),
+        from_step: None,
+        steps: 0,
+        output: ingest.born.as_ref().and_then(outside_output),
+    };
+    let said = Said {
+        payload: Some(&ingest.input),
+        evidence: &ingest.evidence,
+        message: ingest
+            .born
+            .as_ref()
+            .and_then(|close| close.error.as_ref())
+            .map(|(_, message)| message.as_str()),
+        ..Said::default()
+    };
+    Draft::birth(cx, ingest.id, to, Fact::WorkCreated(created), said)
+}
+
+/// Detached work's result lives elsewhere: its first event's payload is the input.
+fn outside_output(close: &CloseOut) -> Option<Output> {
+    match &close.result_ref {
+        Some(reference) => Some(Output::Reference(reference.clone())),
+        None => close.no_output.then_some(Output::NoOutput),
+    }
+}
+
+/// The same identity again: the same content is a repeat, other content is a mistake worth telling.
+fn again(cx: Context<'_>, ingest: &Ingest, work: &Work, hash: Digest) -> Result<Decision, Refusal> {
+    if work.spec.input_hash != hash {
+        return Err(Refusal::new(
+            Code::IdempotencyMismatch,
+            format!(
+                "{} is already there as {} with another kind, disposition or input. \
+                 Send the same content, or a new source id.",
+                ingest.source.id, work.id
+            ),
+        ));
+    }
+    let grant = ingest.claim.as_ref().and_then(|claimant| {
+        let given = cx.records.requests.get(&claimant.key())?;
+        let held = work.held_lease()?.fence;
+        given.contains(&(work.id, held)).then(|| Box::new(grant(cx, work.clone())))
+    });
+    Ok(Decision::unchanged(Reply::Ingested { work: Box::new(work.clone()), created: false, grant }))
+}
+
+fn parent<'a>(cx: Context<'a>, ingest: &Ingest) -> Result<Option<&'a Work>, Refusal> {
+    let Some(id) = ingest.parent else { return Ok(None) };
+    let parent = cx.work(id)?;
+    if parent.spec.tenant != ingest.tenant {
+        return Err(Refusal::new(
+            Code::NotFound,
+            format!("There is no work {id} in tenant {}. A parent is of the same tenant.", ingest.tenant),
+        ));
+    }
+    if parent.state.is_terminal() && ingest.on_parent_close == OnParentClose::Cancel {
+        return Err(Refusal::new(
+            Code::ParentClosed,
+            format!(
+                "The parent {id} has ended as {}. Ingest without `on_parent_close: cancel`.",
+                parent.state
+            ),
+        ));
+    }
+    Ok(Some(parent))
+}
+
+/// What makes two deliveries the same: kind, disposition and input.
+fn input_hash(ingest: &Ingest) -> Digest {
+    let parts = (&ingest.kind, ingest.disposition, ingest.input.hash());
+    Digest::of(serde_json::to_vec(&parts).expect("strings and digests always serialise"))
+}
+
+fn check(cx: Context<'_>, ingest: &Ingest) -> Result<(), Refusal> {
+    limits::name("tenant", &ingest.tenant)?;
+    if !cx.submission.tenants.allow(&ingest.tenant) {
+        return Err(Refusal::new(
+            Code::NotFound,
+            format!("Tenant {} is not one of yours. Use a tenant of your credential.", ingest.tenant),
+        ));
+    }
+    limits::name("source.system", &ingest.source.system)?;
+    limits::reference("source.id", &ingest.source.id)?;
+    if !ingest.source.run_id.is_empty() {
+        limits::reference("source.run_id", &ingest.source.run_id)?;
+    } else if ingest.source.system == "scheduler" {
+        return Err(Refusal::new(
+            Code::Invalid,
+            "A scheduled work needs `source.run_id`: without it the next run would be taken for this one.",
+        ));
+    }
+    limits::name("kind", &ingest.kind)?;
+    if let Some(session) = &ingest.session {
+        limits::reference("session", session)?;
+    }
+    if let Some(correlation) = &ingest.correlation_id {
+        limits::reference("correlation_id", correlation)?;
+    }
+    if let Some(workflow) = &ingest.workflow {
+        limits::name("workflow.id", &workflow.id)?;
+        limits::name("workflow.version", &workflow.version)?;
+    }
+    ingest.policy.check()?;
+    check_evidence(&ingest.evidence)?;
+    if let Some(claimant) = &ingest.claim {
+        claimant.check()?;
+    }
+    let external = ingest.disposition == Disposition::ExternallyOwned;
+    if external && (ingest.claim.is_some() || ingest.session.is_some()) {
+        return Err(Refusal::new(
+            Code::Invalid,
+            "Externally owned work is nobody's to claim, and holds no session. Leave both out.",
+        ));
+    }
+    if let Some(close) = &ingest.born {
+        close.check()?;
+        if !external || close.result.is_some() || !close.warnings.is_empty() && close.result_ref.is_none() {
+            return Err(Refusal::new(
+                Code::Invalid,
+                "Only externally owned work can be recorded when it is over, with `result_ref` or `no_output`.",
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,90 @@
+//! Renew: the holder is alive. Updates the row, appends nothing, and tells of a cancel.
+
+use crate::{
+    Millis,
+    action::Renew,
+    decide::{Context, Decision},
+    event::{ActorKind, Fact, Plain},
+    limits,
+    model::Work,
+    records::{Change, Touch},
+    refusal::{Code, Refusal},
+    reply::{Renewal, Renewed, Reply},
+    state::State,
+    work::{Held, IfLapsed, hold},
+};
+
+/// Each lease is answered on its own: one that is lost costs the others nothing.
+pub(crate) fn decide(cx: Context<'_>, renewals: &[Renew]) -> Result<Decision, Refusal> {
+    limits::count("leases", renewals.len(), limits::RENEW_MAX)?;
+    let mut decision = Decision::unchanged(Reply::Renewed(Vec::new()));
+    let mut replies = Vec::with_capacity(renewals.len());
+    for (i, renewal) in renewals.iter().enumerate() {
+        let id = renewal.holder.work;
+        let twice = renewals[..i].iter().any(|earlier| earlier.holder.work == id);
+        let outcome = if twice {
+            Err(Refusal::new(Code::Invalid, format!("{id} is named twice in one call. Renew it once.")))
+        } else {
+            one(cx, renewal, &mut decision)
+        };
+        replies.push(Renewal { work: id, outcome });
+    }
+    decision.reply = Reply::Renewed(replies);
+    Ok(decision)
+}
+
+fn one(cx: Context<'_>, renewal: &Renew, decision: &mut Decision) -> Result<Renewed, Refusal> {
+    if let Some(progress) = &renewal.progress {
+        super::progress::check(progress)?;
+    }
+    // The common case touches no event: look before a draft is made.
+    let work = cx.work(renewal.holder.work)?;
+    let current = work.held_lease().is_some_and(|lease| lease.fence == renewal.holder.fence);
+    let quiet = renewal.holder.genuine && current && work.state == State::Running;
+    if quiet {
+        let work = extended(cx, work.clone(), renewal);
+        let expires_at = expiry(&work);
+        decision.changes.push(Change::Work { work: Box::new(work), touch: Touch::Renewal });
+        return Ok(Renewed { expires_at, cancel_requested: false });
+    }
+    let Held::Current(mut draft) = hold(cx, &renewal.holder, IfLapsed::Revive)? else {
+        return Err(Refusal::new(Code::LeaseLost, "This attempt has ended. Claim again to go on."));
+    };
+    let cancel = draft.work.body.cancel.clone().filter(|_| draft.work.state == State::CancelRequested);
+    if let Some(cancel) = &cancel {
+        if cx.now >= cancel.deadline_at {
+            return Err(Refusal::new(
+                Code::CancelDeadline,
+                "The work was cancelled and its deadline has passed: stop now, and release or close it out.",
+            ));
+        }
+        if cancel.acknowledged_at.is_none() {
+            draft.emit(State::CancelRequested, Fact::CancelAcknowledged(Plain {}));
+        }
+    }
+    draft.work = extended(cx, draft.work, renewal);
+    let expires_at = expiry(&draft.work);
+    let one = draft.finish(|draft| Reply::Ack(draft.ack()))?;
+    decision.changes.extend(one.changes);
+    decision.events.extend(one.events);
+    Ok(Renewed { expires_at, cancel_requested: cancel.is_some() })
+}
+
+fn extended(cx: Context<'_>, mut work: Work, renewal: &Renew) -> Work {
+    let actor = &cx.submission.actor;
+    let delegated = work.body.holder.as_ref().is_some_and(|holder| holder.id != actor.id)
+        || actor.kind != ActorKind::Worker;
+    if let Some(lease) = &mut work.lease {
+        lease.expires_at = cx.now + work.spec.policy.lease.ttl_ms as Millis;
+        lease.renewed_at = cx.now;
+        lease.renewed_by = delegated.then(|| actor.id.clone());
+    }
+    if let Some(progress) = &renewal.progress {
+        work.progress = Some(progress.clone());
+    }
+    work
+}
+
+fn expiry(work: &Work) -> Millis {
+    work.lease.as_ref().map_or(0, |lease| lease.expires_at)
+}

@@ -1,0 +1,101 @@
+//! Rerun: ends never change, so running again is a new work, linked to the old one.
+
+use std::sync::Arc;
+
+use crate::{
+    WorkId,
+    decide::{Context, Decision},
+    event::{Created, Fact},
+    limits,
+    model::{Disposition, Spec, Step, Work},
+    refusal::{Code, Refusal},
+    reply::Reply,
+    state::State,
+    work::{
+        draft::{Draft, Said},
+        wrong_state,
+    },
+};
+
+pub(crate) fn decide(
+    cx: Context<'_>,
+    of: WorkId,
+    id: WorkId,
+    from_step: Option<&str>,
+    reason: &str,
+) -> Result<Decision, Refusal> {
+    limits::reason(reason)?;
+    let old = cx.work(of)?;
+    if let Some(newer) = newest(cx, old).filter(|newest| newest.id != old.id) {
+        if newer.spec.rerun_of == Some(old.id) {
+            return Ok(Decision::unchanged(reply(newer, false)));
+        }
+        return Err(Refusal::new(
+            Code::IllegalState,
+            format!("{of} was run again before; {} is the newest. Rerun that one.", newer.id),
+        ));
+    }
+    if !old.state.is_terminal() {
+        return Err(wrong_state(old, "rerun", "Wait for its end, or cancel it first."));
+    }
+    if old.spec.disposition == Disposition::ExternallyOwned {
+        return Err(Refusal::new(
+            Code::IllegalState,
+            "Externally owned work is run by its owner. Ask there, and record it as a new work.",
+        ));
+    }
+    let Some(input) = cx.records.inputs.get(&of).and_then(Option::as_ref) else {
+        return Err(Refusal::new(
+            Code::NotFound,
+            format!("The input of {of} was erased. Ingest it again under a new source id."),
+        ));
+    };
+    let steps = taken_over(cx, old, id, from_step)?;
+    let spec = Spec {
+        generation: old.spec.generation + 1,
+        rerun_of: Some(old.id),
+        created_at: cx.now,
+        ..(*old.spec).clone()
+    };
+    let created = Created {
+        spec: Arc::new(spec),
+        from_step: from_step.map(str::to_owned),
+        steps: steps.len() as u32,
+        output: None,
+    };
+    let said = Said { message: Some(reason), payload: Some(input), ..Said::default() };
+    let mut draft = Draft::birth(cx, id, State::Queued, Fact::WorkCreated(created), said);
+    steps.into_iter().for_each(|step| draft.put_step(step));
+    draft.finish(|draft| reply(&draft.work, true))
+}
+
+fn newest<'a>(cx: Context<'a>, old: &Work) -> Option<&'a Work> {
+    let id = cx.records.identities.get(&old.spec.identity())?.as_ref()?;
+    cx.records.peer(*id)
+}
+
+fn reply(work: &Work, created: bool) -> Reply {
+    Reply::Ingested { work: Box::new(work.clone()), created, grant: None }
+}
+
+/// The completed checkpoints before `from_step`; none without it.
+fn taken_over(
+    cx: Context<'_>,
+    old: &Work,
+    id: WorkId,
+    from_step: Option<&str>,
+) -> Result<Vec<Step>, Refusal> {
+    let Some(name) = from_step else { return Ok(Vec::new()) };
+    let steps = cx.records.steps.get(&old.id).map_or(&[][..], Vec::as_slice);
+    let Some(first) = steps.iter().find(|step| step.name == name && !step.voided) else {
+        return Err(Refusal::new(
+            Code::NotFound,
+            format!("{} has no step `{name}`. Rerun it from one of its steps, or from the start.", old.id),
+        ));
+    };
+    Ok(steps
+        .iter()
+        .filter(|step| !step.voided && step.ordinal < first.ordinal && step.completed_at.is_some())
+        .map(|step| Step { work: id, ..step.clone() })
+        .collect())
+}

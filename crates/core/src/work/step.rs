@@ -1,0 +1,117 @@
+//! Steps: named checkpoints. The same input reuses the stored result; another is refused unless restarted.
+
+use crate::{
+    action::{StepAction, StepVerb},
+    decide::{Context, Decision},
+    event::{Fact, StepBegun, StepCompleted},
+    limits,
+    model::Step,
+    payload::Payload,
+    refusal::{Code, Refusal},
+    reply::Reply,
+    work::{
+        Held, IfLapsed,
+        draft::{Draft, Said},
+        hold,
+    },
+};
+
+pub(crate) fn decide(cx: Context<'_>, action: &StepAction) -> Result<Decision, Refusal> {
+    limits::name("step", &action.step)?;
+    match hold(cx, &action.holder, IfLapsed::Refuse)? {
+        Held::Repeat(ack) => Ok(Decision::again(ack)),
+        Held::Current(draft) => {
+            let steps = cx.records.steps.get(&draft.work.id).map_or(&[][..], Vec::as_slice);
+            match &action.verb {
+                StepVerb::Begin { restart } => begin(*draft, action, steps, *restart),
+                StepVerb::Complete { result } => complete(*draft, action, steps, result),
+            }
+        }
+    }
+}
+
+fn live<'a>(steps: &'a [Step], name: &str) -> Option<&'a Step> {
+    steps.iter().find(|step| step.name == name && !step.voided)
+}
+
+fn mismatch(step: &Step) -> Refusal {
+    Refusal::new(
+        Code::StepMismatch,
+        format!(
+            "Step `{}` exists with another input. Send the input it was begun with, or begin it with \
+             `restart: true`, which voids it and every later step.",
+            step.name
+        ),
+    )
+}
+
+fn begin(mut draft: Draft, action: &StepAction, steps: &[Step], restart: bool) -> Result<Decision, Refusal> {
+    let existing = live(steps, &action.step);
+    if let Some(step) = existing.filter(|_| !restart) {
+        if step.input_hash != action.input_hash {
+            return Err(mismatch(step));
+        }
+        let reused = step.completed_at.is_some();
+        return Ok(Decision::unchanged(Reply::Step { step: step.clone(), reused }));
+    }
+    if steps.len() >= limits::STEPS_PER_WORK {
+        return Err(Refusal::new(
+            Code::LimitReached,
+            format!("A work keeps at most {} steps. Use fewer, larger ones.", limits::STEPS_PER_WORK),
+        ));
+    }
+    let voided: Vec<Step> = match existing {
+        Some(first) => steps
+            .iter()
+            .filter(|step| !step.voided && step.ordinal >= first.ordinal)
+            .map(|step| Step { voided: true, ..step.clone() })
+            .collect(),
+        None => Vec::new(),
+    };
+    let step = Step {
+        work: draft.work.id,
+        name: action.step.clone(),
+        ordinal: steps.iter().map(|step| step.ordinal + 1).max().unwrap_or(0),
+        input_hash: action.input_hash,
+        begun_at: draft.now,
+        completed_at: None,
+        result: None,
+        voided: false,
+    };
+    let fact = Fact::StepBegun(StepBegun { input_hash: action.input_hash, voided: voided.len() as u32 });
+    let state = draft.work.state;
+    draft.say(state, fact, Said { step: Some(&action.step), ..Said::default() });
+    voided.into_iter().for_each(|step| draft.put_step(step));
+    draft.put_step(step.clone());
+    draft.finish(|_| Reply::Step { step, reused: false })
+}
+
+fn complete(
+    mut draft: Draft,
+    action: &StepAction,
+    steps: &[Step],
+    result: &Payload,
+) -> Result<Decision, Refusal> {
+    let Some(step) = live(steps, &action.step) else {
+        return Err(Refusal::new(
+            Code::NotFound,
+            format!("Step `{}` was not begun. Begin it first.", action.step),
+        ));
+    };
+    if step.input_hash != action.input_hash {
+        return Err(mismatch(step));
+    }
+    if step.completed_at.is_some() {
+        return Ok(Decision::unchanged(Reply::Step { step: step.clone(), reused: true }));
+    }
+    let done = Step {
+        completed_at: Some(draft.now),
+        result: Some((draft.work.id, draft.next_seq())),
+        ..step.clone()
+    };
+    let fact = Fact::StepCompleted(StepCompleted { input_hash: action.input_hash });
+    let state = draft.work.state;
+    draft.say(state, fact, Said { step: Some(&action.step), payload: Some(result), ..Said::default() });
+    draft.put_step(done.clone());
+    draft.finish(|_| Reply::Step { step: done, reused: false })
+}

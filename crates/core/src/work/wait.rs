@@ -1,0 +1,268 @@
+//! Wait: a durable pause that holds no worker. Several may be open; all must end before work goes on.
+
+use crate::{
+    Millis,
+    action::{WaitAction, WaitSpec},
+    decide::{Context, Decision},
+    event::{Fact, WaitOpened, WaitResolved, WaitingSet},
+    limits,
+    model::{AttemptOutcome, Kept, OnTimeout, Wait, WaitDetail, WaitKind, WaitState, Work},
+    payload::Payload,
+    records::{Change, Touch, referenced_work},
+    refusal::{Code, Refusal},
+    reply::{Ack, Reply},
+    state::{State, WAITING},
+    work::{
+        Held, IfLapsed,
+        draft::{Draft, Said},
+        hold,
+    },
+};
+
+pub(crate) fn decide(cx: Context<'_>, action: &WaitAction) -> Result<Decision, Refusal> {
+    check(action)?;
+    match hold(cx, &action.holder, IfLapsed::Revive)? {
+        Held::Repeat(ack) => {
+            let answers = ended(cx, &ack);
+            Ok(Decision::unchanged(Reply::Waiting { ack, answers }))
+        }
+        Held::Current(draft) => open(cx, *draft, action),
+    }
+}
+
+fn ended(cx: Context<'_>, ack: &Ack) -> Vec<Wait> {
+    let waits = cx.records.waits.get(&ack.work).map_or(&[][..], Vec::as_slice);
+    waits.iter().filter(|wait| wait.state != WaitState::Open).cloned().collect()
+}
+
+pub(super) fn open(cx: Context<'_>, mut draft: Draft, action: &WaitAction) -> Result<Decision, Refusal> {
+    if draft.work.state == State::CancelRequested {
+        return Err(Refusal::new(
+            Code::IllegalState,
+            "The work is asked to stop: it cannot start to wait. Release it, or close it out.",
+        ));
+    }
+    let mut waits = cx.records.waits.get(&draft.work.id).cloned().unwrap_or_default();
+    let mut named = Vec::with_capacity(action.waits.len());
+    let mut early = Vec::new();
+    for spec in &action.waits {
+        if let Some(known) = waits.iter().find(|wait| wait.reference == spec.reference) {
+            named.push(known.id);
+            continue;
+        }
+        let wait = new_wait(&draft, spec)?;
+        if let Some(answer) = answer_at_hand(cx, &mut draft, &wait)? {
+            early.push((wait.id, answer));
+        }
+        named.push(wait.id);
+        waits.push(wait);
+    }
+    if waits.len() > limits::WAITS_PER_WORK {
+        return Err(Refusal::new(
+            Code::LimitReached,
+            format!("A work keeps at most {} waits. Reuse a reference.", limits::WAITS_PER_WORK),
+        ));
+    }
+    set(&mut draft, action, &mut waits, &early);
+    let state = draft.work.state;
+    let answers: Vec<Wait> = waits
+        .iter()
+        .filter(|wait| named.contains(&wait.id) && wait.state != WaitState::Open)
+        .cloned()
+        .collect();
+    let is_new = |wait: &Wait| action.waits.iter().any(|spec| spec.id == wait.id);
+    waits.into_iter().filter(is_new).for_each(|wait| draft.put_wait(wait));
+    let ack = Ack { waits: named, ..draft.ack() };
+    if state.is_waiting() {
+        draft = draft.ended(AttemptOutcome::Waited, ack.clone());
+    }
+    draft.finish(|_| Reply::Waiting { ack, answers })
+}
+
+/// The events: the waits are set, then whatever was answered before is resolved.
+fn set(draft: &mut Draft, action: &WaitAction, waits: &mut [Wait], early: &[(crate::WaitId, Early)]) {
+    let is_open = |wait: &Wait| wait.state == WaitState::Open && !early.iter().any(|(id, _)| *id == wait.id);
+    let still_open: Vec<&Wait> = waits.iter().filter(|wait| is_open(wait)).collect();
+    let to = shown(still_open.iter().map(|wait| wait.kind)).unwrap_or(draft.work.state);
+    let fact = WaitingSet {
+        waits: action
+            .waits
+            .iter()
+            .filter_map(|spec| waits.iter().find(|wait| wait.id == spec.id))
+            .map(|wait| WaitOpened {
+                id: wait.id,
+                kind: wait.kind,
+                reference: wait.reference.clone(),
+                deadline_at: wait.deadline_at,
+                on_timeout: wait.detail.on_timeout,
+            })
+            .collect(),
+        open: still_open.len() as u32,
+        total: waits.len() as u32,
+        wait_due: earliest(still_open.iter().copied()),
+        tool: action.tool.clone(),
+    };
+    // Early answers are matched while the lease stands: the last event is the one that lets go of it.
+    let held = draft.work.state;
+    for (id, answer) in early {
+        let wait = waits.iter_mut().find(|wait| wait.id == *id).expect("an early answer is for a new wait");
+        wait.state = WaitState::Answered;
+        wait.ended_at = Some(draft.now);
+        wait.answer_seq = Some(draft.next_seq());
+        wait.detail.answered_by = Some(answer.by.clone());
+        let resolved = WaitResolved {
+            wait: wait.id,
+            reference: wait.reference.clone(),
+            open: draft.work.open_waits,
+            wait_due: draft.work.body.wait_due,
+            early: true,
+            bound_until: None,
+        };
+        let said = Said { payload: Some(&answer.payload), evidence: &answer.evidence, ..Said::default() };
+        draft.say(held, Fact::WaitResolved(resolved), said);
+    }
+    draft.say(to, Fact::WaitingSet(fact), Said { message: action.message.as_deref(), ..Said::default() });
+}
+
+/// An answer that exists when the wait opens.
+struct Early {
+    payload: Payload,
+    by: crate::Actor,
+    evidence: Vec<crate::Evidence>,
+}
+
+fn answer_at_hand(cx: Context<'_>, draft: &mut Draft, wait: &Wait) -> Result<Option<Early>, Refusal> {
+    if let Some(target) = referenced_work(&wait.reference) {
+        return answer_of_work(cx, draft, target);
+    }
+    let key = (wait.tenant.clone(), wait.reference.clone());
+    let kept = cx.records.kept.get(&key).and_then(Option::as_ref);
+    Ok(kept.filter(|kept| !expired(kept, cx.now)).map(|kept| {
+        draft.change(Change::Unkeep { tenant: key.0, reference: key.1 });
+        Early { payload: kept.payload.clone(), by: kept.actor.clone(), evidence: kept.evidence.clone() }
+    }))
+}
+
+pub(super) fn expired(kept: &Kept, now: Millis) -> bool {
+    now >= kept.kept_at + limits::KEPT_MS
+}
+
+/// Waiting for a work reads that work; if it is still open, it learns that somebody waits for it.
+fn answer_of_work(
+    cx: Context<'_>,
+    draft: &mut Draft,
+    target: crate::WorkId,
+) -> Result<Option<Early>, Refusal> {
+    let work = cx.work(target)?;
+    if work.spec.tenant != draft.work.spec.tenant || work.id == draft.work.id {
+        return Err(Refusal::new(
+            Code::NotFound,
+            format!("{target} cannot be waited for here: it is this work itself, or of another tenant."),
+        ));
+    }
+    if let Some(payload) = end_of(work) {
+        return Ok(Some(Early { payload, by: crate::Actor::system("ledger"), evidence: Vec::new() }));
+    }
+    if !work.waiters {
+        let work = Work { waiters: true, ..work.clone() };
+        draft.change(Change::Work { work: Box::new(work), touch: Touch::Flags });
+    }
+    Ok(None)
+}
+
+/// What whoever waits for a work is told when it has ended.
+pub(super) fn end_of(work: &Work) -> Option<Payload> {
+    work.state.is_terminal().then(|| {
+        let value = serde_json::json!({ "work": work.id, "state": work.state });
+        Payload::new(&value).expect("two short strings are a payload")
+    })
+}
+
+/// The state that several open waits show.
+pub(super) fn shown(kinds: impl Iterator<Item = WaitKind>) -> Option<State> {
+    let states: Vec<State> = kinds.map(WaitKind::state).collect();
+    WAITING.into_iter().find(|state| states.contains(state))
+}
+
+pub(super) fn earliest<'a>(waits: impl Iterator<Item = &'a Wait>) -> Option<Millis> {
+    waits.filter_map(|wait| wait.deadline_at).min()
+}
+
+fn new_wait(draft: &Draft, spec: &WaitSpec) -> Result<Wait, Refusal> {
+    let timeout_ms = (!spec.endless).then(|| spec.timeout_ms.unwrap_or(spec.kind.default_timeout_ms()));
+    Ok(Wait {
+        id: spec.id,
+        work: draft.work.id,
+        tenant: draft.work.spec.tenant.clone(),
+        reference: spec.reference.clone(),
+        kind: spec.kind,
+        state: WaitState::Open,
+        opened_at: draft.now,
+        deadline_at: timeout_ms.map(|ms| draft.now + ms as Millis),
+        ended_at: None,
+        answer_seq: None,
+        detail: WaitDetail {
+            on_timeout: spec.on_timeout,
+            timeout_ms,
+            prompt: spec.prompt.clone(),
+            assignee: spec.assignee.clone(),
+            schema: spec.schema.clone(),
+            default: spec.default.clone(),
+            answered_by: None,
+            escalations: 0,
+        },
+    })
+}
+
+fn check(action: &WaitAction) -> Result<(), Refusal> {
+    if action.waits.is_empty() {
+        return Err(Refusal::new(Code::Invalid, "`waits` is empty: say what the work waits for."));
+    }
+    limits::count("waits", action.waits.len(), limits::WAITS_PER_WORK)?;
+    if let Some(message) = &action.message {
+        limits::text("reason.message", message)?;
+    }
+    if let Some(tool) = &action.tool {
+        limits::name("reason.tool", tool)?;
+    }
+    for (i, spec) in action.waits.iter().enumerate() {
+        if action.waits[..i].iter().any(|earlier| earlier.reference == spec.reference) {
+            return Err(Refusal::new(
+                Code::Invalid,
+                format!("`{}` is named twice: one wait a reference.", spec.reference),
+            ));
+        }
+        check_spec(spec)?;
+    }
+    Ok(())
+}
+
+fn check_spec(spec: &WaitSpec) -> Result<(), Refusal> {
+    limits::reference("ref", &spec.reference)?;
+    let reserved = spec.reference.starts_with("work:") || spec.reference.starts_with("command:");
+    if reserved && referenced_work(&spec.reference).is_none() {
+        return Err(Refusal::new(
+            Code::ReferenceReserved,
+            format!("`{}` is reserved and names nothing here. Use `work:` and a work's id.", spec.reference),
+        ));
+    }
+    for text in spec.prompt.iter().chain(&spec.assignee) {
+        limits::text("prompt and assignee", text)?;
+    }
+    if let Some(ms) = spec.timeout_ms {
+        limits::duration("timeout_ms", ms)?;
+        if ms == 0 || spec.endless {
+            return Err(Refusal::new(
+                Code::ImpossibleTimings,
+                "Give `timeout_ms` of at least 1, or `endless: true`, not both.",
+            ));
+        }
+    }
+    if (spec.on_timeout == OnTimeout::Default) != spec.default.is_some() {
+        return Err(Refusal::new(
+            Code::Invalid,
+            "`default` goes with `on_timeout: default`: give both or neither.",
+        ));
+    }
+    Ok(())
+}

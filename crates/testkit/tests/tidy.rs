@@ -1,0 +1,260 @@
+//! House rules that a machine can check.
+
+use std::collections::BTreeSet;
+use std::path::{Component, Path, PathBuf};
+
+mod repo;
+use repo::assert_none;
+
+const LONGEST: usize = 700;
+
+/// Left behind by unfinished work. Written in halves, or this file would find itself.
+const UNFINISHED: [&str; 4] = [
+    concat!("to", "do!("),
+    concat!("unimple", "mented!("),
+    concat!("#[ig", "nore"),
+    concat!("db", "g!("),
+];
+
+const PAUSE: &str = concat!("sle", "ep(");
+
+#[test]
+fn no_source_file_is_too_long() {
+    let long = sources().into_iter().filter_map(|(file, text)| {
+        let lines = text.lines().count();
+        (lines > LONGEST).then(|| format!("{}: {lines} lines", file.display()))
+    });
+    assert_none(
+        &format!("a file of more than {LONGEST} lines is two things"),
+        &long.collect::<Vec<_>>(),
+    );
+}
+
+#[test]
+fn nothing_is_left_unfinished() {
+    let found = sources()
+        .into_iter()
+        .flat_map(|(file, text)| lines_with(&file, &text, &UNFINISHED));
+    assert_none("finish it, or leave it out", &found.collect::<Vec<_>>());
+}
+
+#[test]
+fn tests_wait_for_events_not_for_time() {
+    let in_tests = |file: &Path| {
+        file.components()
+            .any(|part| part == Component::Normal("tests".as_ref()))
+    };
+    let tests = sources().into_iter().filter(|(file, _)| in_tests(file));
+    let found = tests.flat_map(|(file, text)| lines_with(&file, &text, &[PAUSE]));
+    assert_none("a test that sleeps is slow or flaky", &found.collect::<Vec<_>>());
+}
+
+#[test]
+fn every_source_file_is_compiled() {
+    let sources = sources();
+    let is_declared = |file: &Path| {
+        let (name, parents) = declaration(file);
+        let in_parent = sources.iter().filter(|(other, _)| parents.contains(other));
+        in_parent
+            .flat_map(|(_, text)| text.lines())
+            .any(|line| declares(line, &name))
+    };
+    let dead = sources
+        .iter()
+        .filter(|(file, _)| is_module(file) && !is_declared(file));
+    let dead: Vec<_> = dead.map(|(file, _)| file.display().to_string()).collect();
+    assert_none("no `mod` leads to these", &dead);
+}
+
+#[test]
+fn every_document_can_be_reached() {
+    let mut reached = BTreeSet::new();
+    let mut next = vec![PathBuf::from("README.md"), PathBuf::from("ARCHITECTURE.md")];
+    while let Some(file) = next.pop() {
+        if repo::root().join(&file).is_file() && reached.insert(file.clone()) && is_markdown(&file) {
+            next.extend(links(&file));
+        }
+    }
+    let documents = repo::files().into_iter().filter(|file| file.starts_with("docs"));
+    let lost: Vec<_> = documents
+        .filter(|file| !reached.contains(file))
+        .map(|file| file.display().to_string())
+        .collect();
+    assert_none("no link leads here from README.md or ARCHITECTURE.md", &lost);
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let documents = repo::files().into_iter().filter(|file| is_markdown(file));
+    let broken: Vec<_> = documents
+        .flat_map(|file| links(&file).into_iter().map(move |target| (file.clone(), target)))
+        .filter(|(_, target)| !repo::root().join(target).exists())
+        .map(|(file, target)| format!("{}: {}", file.display(), target.display()))
+        .collect();
+    assert_none("links to files that do not exist", &broken);
+}
+
+#[test]
+fn the_rules_see_what_they_look_for() {
+    let text = format!("fn a() {{\n    {}later)\n}}", UNFINISHED[0]);
+    assert_eq!(
+        lines_with(Path::new("a.rs"), &text, &UNFINISHED),
+        [format!("a.rs:2: {}later)", UNFINISHED[0])]
+    );
+
+    assert!(declares("mod lease;", "lease"));
+    assert!(declares("    pub(crate) mod lease; // why", "lease"));
+    assert!(declares("#[cfg(test)] mod lease;", "lease"));
+    for line in ["// mod lease;", "mod release;", "pub mod lease {", "use lease;"] {
+        assert!(!declares(line, "lease"), "{line}");
+    }
+
+    let paths = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
+    for (file, name, parents) in [
+        (
+            "crates/a/src/b.rs",
+            "b",
+            ["crates/a/src/lib.rs", "crates/a/src/main.rs"].as_slice(),
+        ),
+        (
+            "crates/a/src/b/c.rs",
+            "c",
+            ["crates/a/src/b.rs", "crates/a/src/b/mod.rs"].as_slice(),
+        ),
+        (
+            "crates/a/src/b/mod.rs",
+            "b",
+            ["crates/a/src/lib.rs", "crates/a/src/main.rs"].as_slice(),
+        ),
+        (
+            "bench/src/bin/x/y.rs",
+            "y",
+            ["bench/src/bin/x/main.rs"].as_slice(),
+        ),
+    ] {
+        let (found, candidates) = declaration(Path::new(file));
+        assert_eq!(found, name, "{file}");
+        assert!(
+            paths(parents).iter().all(|parent| candidates.contains(parent)),
+            "{file}: {candidates:?}"
+        );
+    }
+    for (file, module) in [
+        ("crates/a/src/b.rs", true),
+        ("bench/src/b.rs", true),
+        ("crates/a/src/lib.rs", false),
+        ("bench/src/bin/x.rs", false),
+        ("bench/src/bin/x/main.rs", false),
+        ("bench/src/bin/x/y.rs", true),
+        ("crates/a/tests/b.rs", false),
+    ] {
+        assert_eq!(is_module(Path::new(file)), module, "{file}");
+    }
+
+    let page = "[a](a.md#part) ![b](../b.svg \"title\") [c](https://c.example) [d](#here)\n[e]: <../e.md>\n";
+    assert_eq!(
+        links_of(Path::new("docs/adr/x.md"), page),
+        paths(&["docs/adr/a.md", "docs/b.svg", "docs/e.md"])
+    );
+}
+
+/// Every Rust file with its text.
+fn sources() -> Vec<(PathBuf, String)> {
+    let files = repo::files()
+        .into_iter()
+        .filter(|file| file.extension().is_some_and(|ext| ext == "rs"));
+    files.map(|file| (file.clone(), repo::read(&file))).collect()
+}
+
+fn lines_with(file: &Path, text: &str, patterns: &[&str]) -> Vec<String> {
+    let lines = text.lines().enumerate();
+    let found = lines.filter(|(_, line)| patterns.iter().any(|pattern| line.contains(pattern)));
+    found
+        .map(|(index, line)| format!("{}:{}: {}", file.display(), index + 1, line.trim()))
+        .collect()
+}
+
+/// Whether a file is compiled only if some other file says `mod`.
+fn is_module(file: &Path) -> bool {
+    let parts: Vec<_> = file.iter().filter_map(|part| part.to_str()).collect();
+    let inside = match parts[..] {
+        ["crates", _, "src", ref inside @ ..] | ["bench", "src", ref inside @ ..] => inside,
+        _ => return false,
+    };
+    !matches!(
+        inside,
+        ["lib.rs" | "main.rs"] | ["bin", _] | ["bin", _, "main.rs"]
+    )
+}
+
+/// The module's name, and the files that may declare it.
+fn declaration(file: &Path) -> (String, Vec<PathBuf>) {
+    let folder = file.parent().expect("a file is in a folder");
+    if file.ends_with("mod.rs") {
+        return declaration(&folder.with_extension("rs"));
+    }
+    let name = file
+        .file_stem()
+        .expect("a file has a name")
+        .to_string_lossy()
+        .into_owned();
+    let roots = ["lib.rs", "main.rs", "mod.rs"].map(|root| folder.join(root));
+    (
+        name,
+        roots.into_iter().chain([folder.with_extension("rs")]).collect(),
+    )
+}
+
+fn declares(line: &str, name: &str) -> bool {
+    let code = line.split("//").next().unwrap_or_default().trim_end();
+    code.strip_suffix(';')
+        .and_then(|code| code.strip_suffix(name))
+        .is_some_and(|code| {
+            let mut words = code.trim_end().rsplit([' ', ')']);
+            code.ends_with(' ') && words.next() == Some("mod")
+        })
+}
+
+fn is_markdown(file: &Path) -> bool {
+    file.extension().is_some_and(|ext| ext == "md")
+}
+
+fn links(file: &Path) -> Vec<PathBuf> {
+    links_of(file, &repo::read(file))
+}
+
+/// The files that a page links to, inline or by reference, relative to the root.
+fn links_of(file: &Path, page: &str) -> Vec<PathBuf> {
+    let inline = page
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split([')', ' ', '\n']).next());
+    let by_reference = page.lines().filter_map(|line| {
+        let (_, target) = line.strip_prefix('[')?.split_once("]: ")?;
+        target.split_whitespace().next()
+    });
+    inline
+        .chain(by_reference)
+        .map(|target| {
+            target
+                .trim_matches(['<', '>'])
+                .split('#')
+                .next()
+                .unwrap_or_default()
+        })
+        .filter(|target| !target.is_empty() && !target.contains(':'))
+        .map(|target| resolve(file, target))
+        .collect()
+}
+
+fn resolve(file: &Path, target: &str) -> PathBuf {
+    let mut path = file.parent().expect("a file is in a folder").to_owned();
+    for part in Path::new(target).components() {
+        match part {
+            Component::ParentDir => drop(path.pop()),
+            Component::Normal(name) => path.push(name),
+            _ => {}
+        }
+    }
+    path
+}
