@@ -48,6 +48,20 @@ pub enum Phase {
     Terminal,
 }
 
+impl Phase {
+    pub const ALL: [Phase; 5] = [Phase::Pending, Phase::Active, Phase::Waiting, Phase::Held, Phase::Terminal];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Phase::Pending => "pending",
+            Phase::Active => "active",
+            Phase::Waiting => "waiting",
+            Phase::Held => "held",
+            Phase::Terminal => "terminal",
+        }
+    }
+}
+
 use State::{
     Abandoned, CancelRequested, Cancelled, CompletedWithWarnings, Failed, Quarantined, Queued,
     RetryScheduled, Running, Stalled, Succeeded, TimedOut, WaitingApproval, WaitingAuth, WaitingExternal,
@@ -271,6 +285,9 @@ mod tests {
             assert_eq!(serde_json::to_value(state).unwrap(), state.as_str());
         }
         assert_eq!(State::from_code(17), None);
+        for phase in Phase::ALL {
+            assert_eq!(serde_json::to_value(phase).unwrap(), phase.as_str());
+        }
     }
 
     #[test]
