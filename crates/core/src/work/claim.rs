@@ -1,5 +1,7 @@
 //! Claim: one worker takes one work, atomically, under a fence that only ever grows.
 
+use std::collections::BTreeSet;
+
 use crate::{
     Millis,
     action::{Claim, ClaimBy, ClaimFilter, Claimant},
@@ -96,7 +98,8 @@ fn chosen(cx: Context<'_>, claimant: &Claimant, ids: &[crate::WorkId]) -> Result
     let mut decision = Decision::unchanged(Reply::Claimed(Vec::new()));
     let mut grants = Vec::with_capacity(ids.len());
     let mut sessions = Vec::new();
-    for id in ids {
+    let mut named = BTreeSet::new();
+    for id in ids.iter().filter(|id| named.insert(**id)) {
         let Ok(work) = cx.work(*id) else { continue };
         let key = work.spec.session_key();
         if key.as_ref().is_some_and(|key| sessions.contains(key))
