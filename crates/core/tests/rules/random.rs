@@ -44,7 +44,7 @@ fn lived(acts: Vec<Act>) -> World {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 400,
+        cases: 300,
         max_shrink_iters: 4_000,
         failure_persistence: None,
         ..ProptestConfig::default()
@@ -61,7 +61,7 @@ proptest! {
 fn random_histories_reach_every_state_and_event() {
     let mut runner = TestRunner::deterministic();
     let (mut moves, mut kinds) = (BTreeSet::new(), BTreeSet::new());
-    for _ in 0..400 {
+    for _ in 0..150 {
         let acts = histories().new_tree(&mut runner).expect("a history").current();
         for event in lived(acts).log.values().flatten() {
             moves.insert((event.from, event.to));
@@ -71,18 +71,9 @@ fn random_histories_reach_every_state_and_event() {
     let unseen: Vec<_> =
         Fact::TYPES.iter().map(|(kind, _)| kind).filter(|kind| !kinds.contains(*kind)).collect();
     assert!(unseen.is_empty(), "never happened: {unseen:?}");
-    for state in State::ALL.into_iter().filter(|s| !matches!(s, State::WaitingAuth | State::WaitingTool)) {
+    for state in State::ALL {
         assert!(moves.iter().any(|(_, to)| *to == state), "{state} was never reached");
     }
-    panic!(
-        "{} moves; unseen {:?}",
-        moves.len(),
-        State::ALL
-            .into_iter()
-            .flat_map(|f| State::ALL.into_iter().map(move |t| (f, t)))
-            .filter(|(f, t)| f != t && f.may_become(*t) && !moves.contains(&(Some(*f), *t)))
-            .collect::<Vec<_>>()
-    );
 }
 
 fn workers() -> [Worker; 4] {
@@ -266,7 +257,7 @@ impl Actors {
     fn random_wait(&mut self, a: u8, b: u8) -> WaitSpec {
         let target = self.pick(b).filter(|_| a % 5 == 0);
         let reference = target.map_or_else(|| format!("ref{}", a % 3), |id| format!("work:{id}"));
-        let kinds = [WaitKind::User, WaitKind::Approval, WaitKind::External];
+        let kinds = [WaitKind::User, WaitKind::Approval, WaitKind::External, WaitKind::Tool, WaitKind::Auth];
         let policies = [
             OnTimeout::TimeOut,
             OnTimeout::Fail,
@@ -281,7 +272,7 @@ impl Actors {
             endless: a % 8 == 0,
             on_timeout,
             default: (on_timeout == OnTimeout::Default).then(|| payload("default")),
-            ..self.world.spec(&reference, kinds[usize::from(a) % 3])
+            ..self.world.spec(&reference, kinds[usize::from(a) % 5])
         }
     }
 
