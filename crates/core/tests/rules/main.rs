@@ -3,4 +3,6 @@
 mod common;
 
 mod claim;
+mod lease;
 mod random;
+mod steps;
