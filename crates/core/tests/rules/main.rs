@@ -3,6 +3,8 @@
 mod common;
 
 mod claim;
+mod family;
 mod lease;
 mod random;
 mod steps;
+mod waits;
