@@ -4,9 +4,12 @@ mod common;
 
 mod cancel;
 mod claim;
+mod explain;
 mod failures;
 mod family;
+mod ingest;
 mod lease;
+mod operator;
 mod random;
 mod recovery;
 mod steps;

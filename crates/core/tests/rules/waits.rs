@@ -340,7 +340,8 @@ fn an_auth_failure_may_wait_for_a_reconnect_instead() {
 
 #[test]
 fn bad_waits_are_refused_with_a_type() {
-    let table: [(&str, fn(&mut WaitSpec), Code); 9] = [
+    type Spoil = fn(&mut WaitSpec);
+    let table: [(&str, Spoil, Code); 9] = [
         ("no reference", |s| s.reference = String::new(), Code::Invalid),
         ("long reference", |s| s.reference = "x".repeat(501), Code::Invalid),
         ("reserved", |s| s.reference = "command:c_1".into(), Code::ReferenceReserved),
