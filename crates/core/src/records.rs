@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use crate::{
     Millis,
-    decide::Decision,
     ids::{WaitId, WorkId},
     model::{Attempt, AttemptEnd, Identity, Kept, RequestKey, Step, Wait, Work},
     payload::Payload,
@@ -95,50 +94,47 @@ impl Records {
         self.works.get(&id).or_else(|| self.peers.get(&id)?.as_ref())
     }
 
-    /// Makes a decision visible to the decisions after it.
-    pub fn absorb(&mut self, decision: &Decision) {
-        for change in &decision.changes {
-            match change {
-                Change::Work { work, touch } => self.absorb_work(work, *touch),
-                Change::BeginAttempt(attempt) => {
-                    self.requests.entry(attempt.request).or_default().push((attempt.work, attempt.fence));
-                }
-                Change::EndAttempt { work, fence, end } => {
-                    self.ends.insert((*work, *fence), Some((**end).clone()));
-                }
-                Change::Step(step) => {
-                    let steps = self.steps.entry(step.work).or_default();
-                    put(steps, step, |s| s.ordinal == step.ordinal);
-                }
-                Change::Wait(wait) => {
-                    let waits = self.waits.entry(wait.work).or_default();
-                    put(waits, wait, |w| w.id == wait.id);
-                    self.wait_ids.insert(wait.id, wait.work);
-                    let works =
-                        self.references.entry((wait.tenant.clone(), wait.reference.clone())).or_default();
-                    if !works.contains(&wait.work) {
-                        works.push(wait.work);
-                    }
-                }
-                Change::Keep(kept) => {
-                    let key = (kept.tenant.clone(), kept.reference.clone());
-                    if self.kept.insert(key, Some(kept.clone())).flatten().is_none() {
-                        *self.kept_counts.entry(kept.tenant.clone()).or_default() += 1;
-                    }
-                }
-                Change::Unkeep { tenant, reference } => {
-                    if self.kept.insert((tenant.clone(), reference.clone()), None).flatten().is_some()
-                        && let Some(count) = self.kept_counts.get_mut(tenant)
-                    {
-                        *count = count.saturating_sub(1);
-                    }
-                }
-                Change::Wake { work, children, waiters, at } => self.wake(*work, *children, *waiters, *at),
+    /// Makes a change visible to the decisions after it.
+    pub fn absorb(&mut self, change: Change) {
+        match change {
+            Change::Work { work, touch } => self.absorb_work(*work, touch),
+            Change::BeginAttempt(attempt) => {
+                self.requests.entry(attempt.request).or_default().push((attempt.work, attempt.fence));
             }
+            Change::EndAttempt { work, fence, end } => {
+                self.ends.insert((work, fence), Some(*end));
+            }
+            Change::Step(step) => {
+                let steps = self.steps.entry(step.work).or_default();
+                put(steps, step, |old, new| old.ordinal == new.ordinal);
+            }
+            Change::Wait(wait) => {
+                self.wait_ids.insert(wait.id, wait.work);
+                let works = self.references.entry((wait.tenant.clone(), wait.reference.clone())).or_default();
+                if !works.contains(&wait.work) {
+                    works.push(wait.work);
+                }
+                put(self.waits.entry(wait.work).or_default(), wait, |old, new| old.id == new.id);
+            }
+            Change::Keep(kept) => {
+                let tenant = kept.tenant.clone();
+                let key = (tenant.clone(), kept.reference.clone());
+                if self.kept.insert(key, Some(kept)).flatten().is_none() {
+                    *self.kept_counts.entry(tenant).or_default() += 1;
+                }
+            }
+            Change::Unkeep { tenant, reference } => {
+                if self.kept.insert((tenant.clone(), reference), None).flatten().is_some()
+                    && let Some(count) = self.kept_counts.get_mut(&tenant)
+                {
+                    *count = count.saturating_sub(1);
+                }
+            }
+            Change::Wake { work, children, waiters, at } => self.wake(work, children, waiters, at),
         }
     }
 
-    fn absorb_work(&mut self, work: &Work, touch: Touch) {
+    fn absorb_work(&mut self, work: Work, touch: Touch) {
         if touch == Touch::Insert {
             self.identities.insert(work.spec.identity(), Some(work.id));
         }
@@ -165,7 +161,7 @@ impl Records {
         if let Some(peer) = self.peers.get_mut(&work.id) {
             *peer = Some(work.clone());
         }
-        self.works.insert(work.id, work.clone());
+        self.works.insert(work.id, work);
     }
 
     /// Within a batch only the rows at hand are woken; a store does the same to all of them.
@@ -185,10 +181,10 @@ impl Records {
     }
 }
 
-fn put<T: Clone>(list: &mut Vec<T>, item: &T, same: impl Fn(&T) -> bool) {
-    match list.iter_mut().find(|old| same(old)) {
-        Some(old) => *old = item.clone(),
-        None => list.push(item.clone()),
+fn put<T>(list: &mut Vec<T>, item: T, same: impl Fn(&T, &T) -> bool) {
+    match list.iter_mut().find(|old| same(old, &item)) {
+        Some(old) => *old = item,
+        None => list.push(item),
     }
 }
 

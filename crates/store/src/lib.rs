@@ -1,0 +1,24 @@
+//! The durable ledger: everything that [`tenure_core`] decides, kept by SQLite, PostgreSQL or memory.
+//!
+//! A [`Ledger`] is the one door. Submissions queue up; a store takes what is there, loads the rows they
+//! touch, lets the core decide one after another, writes rows and events, commits once and answers all.
+
+mod batch;
+mod clock;
+mod error;
+mod job;
+mod ledger;
+#[cfg(feature = "postgres")]
+mod postgres;
+mod query;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+mod store;
+mod token;
+
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use error::Error;
+pub use ledger::{Options, Outcome};
+pub use query::{EventPage, Position, StoredEvent, WaitFilter, WorkFilter};
+
+pub use tenure_core as core;
