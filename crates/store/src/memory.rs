@@ -7,12 +7,12 @@ use std::{
 };
 
 use tenure_core::{
-    Attempt, Change, Event, Millis, Payload, Reply, Scope, State, Step, Submission, Wait, Work, WorkId,
+    Attempt, Change, Event, Millis, Payload, Records, Reply, Scope, State, Step, Submission, Wait, Work,
+    WorkId,
     action::{Action, ClaimFilter, Tenants},
     decide,
     model::WaitState,
     records::{SessionView, TenantKey},
-    Records,
 };
 use tokio::time::Instant;
 

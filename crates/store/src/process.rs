@@ -62,16 +62,19 @@ mod tests {
         let me = here().expect("Linux tells about processes");
         assert_eq!(look(&me, 7).unwrap().seen, Seen::Running);
 
-        let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
         let Liveness::LocalProcess { boot_id, pid_namespace, .. } = me else { panic!("a local process") };
         let (_, start_time) = state_and_start(child.id()).unwrap();
-        let theirs = Liveness::LocalProcess { boot_id: boot_id.clone(), pid_namespace, pid: child.id(), start_time };
+        let theirs =
+            Liveness::LocalProcess { boot_id: boot_id.clone(), pid_namespace, pid: child.id(), start_time };
         assert_eq!(look(&theirs, 7).unwrap().seen, Seen::Running);
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(look(&theirs, 7).unwrap().seen, Seen::Gone);
 
-        let elsewhere = Liveness::LocalProcess { boot_id, pid_namespace: pid_namespace + 1, pid: 1, start_time: 1 };
+        let elsewhere =
+            Liveness::LocalProcess { boot_id, pid_namespace: pid_namespace + 1, pid: 1, start_time: 1 };
         assert_eq!(look(&elsewhere, 7), None, "another namespace proves nothing");
     }
 }

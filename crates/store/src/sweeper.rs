@@ -8,7 +8,11 @@ use tenure_core::{
     Action, Actor, Millis, Reply, Work, WorkId, action::Tenants, limits, liveness::Sighting, reply::Ticked,
 };
 
-use crate::{Clock, Error, ledger::Ledger, process};
+use crate::{
+    Clock, Error,
+    ledger::{Ledger, WeakLedger},
+    process,
+};
 
 /// Rows a page; a page's Ticks go into the ledger together.
 const PAGE: usize = 500;
@@ -66,7 +70,6 @@ impl Watch {
 
 /// One process's sweeper. Any number may run on one ledger.
 pub struct Sweeper {
-    ledger: Ledger,
     clock: Arc<dyn Clock>,
     watch: Watch,
     /// Rows to pass over until a moment of the monotonic clock.
@@ -75,85 +78,98 @@ pub struct Sweeper {
 }
 
 impl Sweeper {
-    pub fn new(ledger: Ledger, clock: Arc<dyn Clock>) -> Self {
-        Self { ledger, clock, watch: Watch::default(), passed_over: HashMap::new(), forgot_at: None }
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, watch: Watch::default(), passed_over: HashMap::new(), forgot_at: None }
     }
 
-    /// Runs until the ledger is closed.
-    pub(crate) async fn run(mut self) {
+    /// Runs until the ledger is closed, or nobody has it any more.
+    pub(crate) async fn run(mut self, ledger: WeakLedger) {
         loop {
-            let wait = match self.run_once().await {
-                Ok(sweep) => self.pause(sweep.next_due).await,
+            let Some(open) = ledger.upgrade() else { return };
+            let closed = open.closed();
+            let wait = match self.run_once(&open).await {
+                Ok(sweep) => pause(&open, sweep.next_due).await,
                 Err(error) => {
                     tracing::warn!(%error, "sweep failed; trying again");
                     Duration::from_secs(1)
                 }
             };
+            drop(open);
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
-                () = self.ledger.closed() => return,
+                () = closed => return,
             }
         }
     }
 
-    /// Until the next due date, at most a second; never a busy loop.
-    async fn pause(&self, next_due: Option<Millis>) -> Duration {
-        let now = self.ledger.now().await.unwrap_or(Millis::MAX);
-        let ms = next_due.map_or(1_000, |due| (due - now).clamp(20, 1_000));
-        Duration::from_millis(ms as u64)
-    }
-
     /// One look: every due row gets its Tick.
-    pub async fn run_once(&mut self) -> Result<Sweep, Error> {
-        let now = self.ledger.now().await.inspect_err(|_| self.watch.lost())?;
+    pub async fn run_once(&mut self, ledger: &Ledger) -> Result<Sweep, Error> {
+        let now = ledger.now().await.inspect_err(|_| self.watch.lost())?;
         let monotonic = self.clock.monotonic();
         let every_lease = self.watch.observe(now, monotonic);
         self.passed_over.retain(|_, until| *until > monotonic);
         let mut sweep = Sweep::default();
         if every_lease {
-            self.tick_leases(&mut sweep, monotonic).await?;
+            self.tick_leases(ledger, &mut sweep, monotonic).await?;
         }
-        self.tick_due(&mut sweep, now, monotonic).await?;
+        self.tick_due(ledger, &mut sweep, now, monotonic).await?;
         if self.forgot_at.is_none_or(|at| monotonic - at >= FORGET_EVERY_MS) {
-            self.ledger.forget_kept(now - limits::KEPT_MS).await?;
+            ledger.forget_kept(now - limits::KEPT_MS).await?;
             self.forgot_at = Some(monotonic);
         }
-        sweep.next_due = self.ledger.next_due().await?;
+        sweep.next_due = ledger.next_due().await?;
         Ok(sweep)
     }
 
     /// At open and after a backward jump every lease is looked at: one that lies too far ahead is brought
     /// into reach.
-    async fn tick_leases(&mut self, sweep: &mut Sweep, monotonic: Millis) -> Result<(), Error> {
+    async fn tick_leases(
+        &mut self,
+        ledger: &Ledger,
+        sweep: &mut Sweep,
+        monotonic: Millis,
+    ) -> Result<(), Error> {
         let mut after = None;
         loop {
-            let ids = self.ledger.leased(after, PAGE).await?;
+            let ids = ledger.leased(after, PAGE).await?;
             let Some(last) = ids.last().copied() else { return Ok(()) };
-            self.tick(&ids, sweep, monotonic).await?;
+            self.tick(ledger, &ids, sweep, monotonic).await?;
             after = Some(last);
         }
     }
 
-    async fn tick_due(&mut self, sweep: &mut Sweep, now: Millis, monotonic: Millis) -> Result<(), Error> {
+    async fn tick_due(
+        &mut self,
+        ledger: &Ledger,
+        sweep: &mut Sweep,
+        now: Millis,
+        monotonic: Millis,
+    ) -> Result<(), Error> {
         let mut after = None;
         loop {
-            let rows = self.ledger.due(now, after, PAGE).await?;
+            let rows = ledger.due(now, after, PAGE).await?;
             let Some(last) = rows.last().copied() else { return Ok(()) };
             let ids: Vec<WorkId> =
                 rows.into_iter().map(|(_, id)| id).filter(|id| !self.passed_over.contains_key(id)).collect();
-            self.tick(&ids, sweep, monotonic).await?;
+            self.tick(ledger, &ids, sweep, monotonic).await?;
             after = Some(last);
         }
     }
 
     /// Ticks one page; the submissions form one group in the store.
-    async fn tick(&mut self, ids: &[WorkId], sweep: &mut Sweep, monotonic: Millis) -> Result<(), Error> {
-        let works = self.ledger.works(ids).await?;
+    async fn tick(
+        &mut self,
+        ledger: &Ledger,
+        ids: &[WorkId],
+        sweep: &mut Sweep,
+        monotonic: Millis,
+    ) -> Result<(), Error> {
+        let works = ledger.works(ids).await?;
         let watched_ms = self.watch.watched(monotonic);
         let mut ticks = Vec::with_capacity(works.len());
         for work in &works {
             let action = Action::Tick { work: work.id, watched_ms, sighting: sighting(work) };
-            let answer = self.ledger.send(Actor::system("sweeper"), Tenants::All, action)?;
+            let answer = ledger.send(Actor::system("sweeper"), Tenants::All, action)?;
             ticks.push((work, answer));
         }
         for (work, answer) in ticks {
@@ -179,6 +195,13 @@ impl Sweeper {
         }
         Ok(())
     }
+}
+
+/// Until the next due date, at most a second; never a busy loop.
+async fn pause(ledger: &Ledger, next_due: Option<Millis>) -> Duration {
+    let now = ledger.now().await.unwrap_or(Millis::MAX);
+    let ms = next_due.map_or(1_000, |due| due.saturating_sub(now).clamp(20, 1_000));
+    Duration::from_millis(ms as u64)
 }
 
 fn sighting(work: &Work) -> Option<Sighting> {

@@ -6,8 +6,8 @@ use serde_json::Value;
 use tenure_core::{
     Ack, Action, Actor, Evidence, Payload, Reply, Step, Submission, Wait, WaitId, Work, WorkId,
     action::{
-        Claim, ClaimBy, ClaimFilter, Claimant, CloseOut, Decide, Fail, Failure, Renew, Resolve, StepAction, StepVerb,
-        Target, Tenants, WaitAction,
+        Claim, ClaimBy, ClaimFilter, Claimant, CloseOut, Decide, Fail, Failure, Renew, Resolve, StepAction,
+        StepVerb, Target, Tenants, WaitAction,
     },
     model::AcceptStrength,
     payload::Digest,

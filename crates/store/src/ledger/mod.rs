@@ -4,7 +4,12 @@ mod caller;
 mod new;
 mod reads;
 
-use std::{future::Future, path::Path, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    path::Path,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use tenure_core::{
     Action, Actor, Grant, Millis, Payload, Reply, Step, Submission, Wait, WaitId, Work, WorkId,
@@ -101,6 +106,15 @@ pub struct Ingested {
 #[derive(Clone)]
 pub struct Ledger(Arc<Inner>);
 
+/// A ledger that does not keep it open.
+pub(crate) struct WeakLedger(Weak<Inner>);
+
+impl WeakLedger {
+    pub fn upgrade(&self) -> Option<Ledger> {
+        self.0.upgrade().map(Ledger)
+    }
+}
+
 struct Inner {
     store: Arc<dyn Store>,
     settings: Settings,
@@ -137,7 +151,7 @@ impl Ledger {
         let ledger = Self(Arc::new(Inner { store, settings: options.settings, closed }));
         if options.sweep {
             let clock = options.clock.unwrap_or_else(|| Arc::new(SystemClock::default()));
-            tokio::spawn(Sweeper::new(ledger.clone(), clock).run());
+            tokio::spawn(Sweeper::new(clock).run(WeakLedger(Arc::downgrade(&ledger.0))));
         }
         ledger
     }
@@ -240,11 +254,13 @@ impl Ledger {
         }
     }
 
-    /// Ends when the ledger is closed.
-    pub(crate) async fn closed(&self) {
+    /// Ends when the ledger is closed or gone.
+    pub(crate) fn closed(&self) -> impl Future<Output = ()> + use<> {
         let mut closed = self.0.closed.subscribe();
-        // The sender lives as long as the ledger: an error cannot happen while we hold one.
-        let _ = closed.wait_for(|closed| *closed).await;
+        async move {
+            // An error means that the ledger is gone, which is as good as closed.
+            let _ = closed.wait_for(|closed| *closed).await;
+        }
     }
 
     /// Finishes what is queued, answers parked claims, stops the sweeper. Later submissions are refused.
