@@ -60,7 +60,7 @@ fn again(cx: Context<'_>, given: &[(crate::WorkId, u64)]) -> Decision {
     let grants = given
         .iter()
         .filter_map(|(id, fence)| {
-            let work = cx.records.works.get(id)?;
+            let work = cx.work(*id).ok()?;
             (work.held_lease()?.fence == *fence).then(|| grant(cx, work.clone()))
         })
         .collect();
