@@ -312,6 +312,24 @@ pub enum Action {
 }
 
 impl CloseOut {
+    /// An end in this state, with nothing else said.
+    pub fn new(state: State) -> Self {
+        Self {
+            state,
+            result: None,
+            result_ref: None,
+            no_output: false,
+            warnings: Vec::new(),
+            error: None,
+            evidence: Vec::new(),
+        }
+    }
+
+    /// A success; add its result, a reference to it, or `no_output`.
+    pub fn succeeded() -> Self {
+        Self::new(State::Succeeded)
+    }
+
     pub fn check(&self) -> Result<(), Refusal> {
         if !self.state.is_terminal() {
             return Err(Refusal::new(

@@ -31,3 +31,8 @@ pub use sweeper::{Sweep, Sweeper};
 pub use verify::{Anchor, Fault, Report};
 
 pub use tenure_core as core;
+
+/// The README's example is compiled and run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
