@@ -203,6 +203,13 @@ pub struct FirstStarted {
     pub at: Millis,
 }
 
+impl FirstStarted {
+    /// The same worker in the same incarnation: after a restart it is another owner.
+    pub fn is(&self, worker: &Worker) -> bool {
+        self.worker == worker.id && self.incarnation == worker.incarnation
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AcceptStrength {
@@ -330,12 +337,14 @@ impl Work {
         self.lease.as_ref().filter(|lease| lease.lapsed_at.is_none())
     }
 
+    /// Who alone may claim it: the one that started owner-bound work.
+    pub fn starter(&self) -> Option<&FirstStarted> {
+        self.body.first_started.as_ref().filter(|_| self.spec.disposition == Disposition::OwnerBound)
+    }
+
     /// The incarnation for which alone the work is claimable.
     pub fn bound_to(&self) -> Option<&str> {
-        if self.spec.disposition != Disposition::OwnerBound {
-            return None;
-        }
-        self.body.first_started.as_ref().map(|first| first.incarnation.as_str())
+        self.starter().map(|first| first.incarnation.as_str())
     }
 }
 
