@@ -5,6 +5,8 @@
 
 mod batch;
 mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod error;
 mod job;
 mod ledger;
