@@ -32,7 +32,7 @@ pub struct Bar {
 }
 
 /// From the project's quality bars, section 4 (speed).
-const BARS: [Bar; 10] = {
+const BARS: [Bar; 9] = {
     use Figure::{OfBare, OfRaw, P50Ms, PerS, Ratio};
     use Limit::{AtLeast, AtMost};
     use Store::{Postgres, Sqlite};
@@ -44,7 +44,6 @@ const BARS: [Bar; 10] = {
         bar(Sqlite, "start_ms", None, None, P50Ms, AtMost(1.5)),
         bar(Sqlite, "claim_1m", None, None, Ratio, AtMost(1.5)),
         bar(Postgres, "raw", Some(2), Some(256), OfBare, AtLeast(0.60)),
-        bar(Postgres, "raw", Some(1), Some(256), OfBare, AtLeast(0.60)),
         bar(Postgres, "transition", Some(256), None, OfRaw, AtLeast(0.60)),
         bar(Postgres, "claim_1m", None, None, Ratio, AtMost(1.5)),
     ]

@@ -22,7 +22,7 @@ pub async fn connect(url: &str) -> Result<Client> {
 /// Runs as many lanes as the commit asks for, each as a task of its own.
 pub async fn run<L: Lane>(lanes: &mut Vec<L>, commit: Commit, slice: Duration) -> Result<Rate> {
     let began = Instant::now();
-    let each = async move |mut lane: L| {
+    let each = |mut lane: L| async move {
         let mut count = 0;
         while began.elapsed() < slice {
             lane.commit(commit.size).await?;

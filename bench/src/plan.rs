@@ -24,7 +24,10 @@ pub enum Case {
     Ingest(usize),
     Renew(usize),
     /// Claim and close-out by so many workers, each claiming so many works at a time.
-    Drain { workers: usize, claim: usize },
+    Drain {
+        workers: usize,
+        claim: usize,
+    },
     /// From before an ingest to the return of a parked claim, at a light load.
     Start,
 }
@@ -67,7 +70,9 @@ impl Case {
     pub fn against(self, store: Store) -> Option<Commit> {
         match self {
             Case::Bare(commit) | Case::Raw(commit) => Some(commit),
-            Case::Transition(1) | Case::Ingest(1) | Case::Renew(1) => Some(Commit { connections: 1, size: 1 }),
+            Case::Transition(1) | Case::Ingest(1) | Case::Renew(1) => {
+                Some(Commit { connections: 1, size: 1 })
+            }
             Case::Transition(_) | Case::Ingest(_) | Case::Renew(_) | Case::Drain { .. } => {
                 Some(Commit { connections: lanes(store), size: GROUP })
             }

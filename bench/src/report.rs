@@ -103,8 +103,10 @@ pub fn judge(rows: &mut [Row]) {
 
 /// The rows as an aligned table, bars beside the figures.
 pub fn table(rows: &[Row]) -> String {
-    let percent = |ratio: Option<f64>| ratio.map_or("–".to_owned(), |ratio| format!("{:.0} %", ratio * 100.0));
-    let mut lines = vec![["store", "case", "", "per s", "of raw", "of bare", "", "bar", ""].map(str::to_owned)];
+    let percent =
+        |ratio: Option<f64>| ratio.map_or("–".to_owned(), |ratio| format!("{:.0} %", ratio * 100.0));
+    let mut lines =
+        vec![["store", "case", "", "per s", "of raw", "of bare", "", "bar", ""].map(str::to_owned)];
     for row in rows {
         lines.push([
             row.store.name().to_owned(),
