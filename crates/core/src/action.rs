@@ -322,11 +322,7 @@ pub enum Action {
 }
 
 impl CloseOut {
-<<<<<<< HEAD
-    /// An end in this state, with nothing else said.
-=======
     /// An end that says nothing yet but how; a success needs its proof as well.
->>>>>>> conformance
     pub fn new(state: State) -> Self {
         Self {
             state,
@@ -339,11 +335,6 @@ impl CloseOut {
         }
     }
 
-<<<<<<< HEAD
-    /// A success; add its result, a reference to it, or `no_output`.
-    pub fn succeeded() -> Self {
-        Self::new(State::Succeeded)
-=======
     /// A success, with its result as the proof.
     pub fn succeeded(result: Payload) -> Self {
         Self { result: Some(result), ..Self::new(State::Succeeded) }
@@ -351,7 +342,6 @@ impl CloseOut {
 
     pub fn failed(class: ErrorClass, message: &str) -> Self {
         Self { error: Some((class, message.to_owned())), ..Self::new(State::Failed) }
->>>>>>> conformance
     }
 
     pub fn check(&self) -> Result<(), Refusal> {
