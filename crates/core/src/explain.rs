@@ -1,1 +1,513 @@
+//! Why a work stands where it stands, in one sentence, and what a person can do about it.
+//! Derived from the record alone; it decides nothing.
 
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Millis, due,
+    event::{Event, Fact},
+    liveness::{self, Grade},
+    model::{Disposition, ErrorClass, OnTimeout, Output, ReasonCode, Wait, WaitKind, WaitState, Work},
+    policy::OnExpiry,
+    records::referenced_work,
+    recovery::POISON,
+    state::State,
+};
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// Who holds it, since when, why it does not go on, and what happens by itself.
+    pub sentence: String,
+    /// What to type, or `nothing: …` where it goes on by itself.
+    pub next: String,
+}
+
+/// Explains a work from its row, its waits and its latest events, oldest first.
+pub fn explain(work: &Work, waits: &[Wait], last: &[Event], now: Millis) -> Explanation {
+    let view = View { work, waits, last, now };
+    let (sentence, next) = match work.state {
+        State::Queued => view.queued(),
+        State::RetryScheduled => view.retrying(),
+        State::Running => view.running(),
+        State::WaitingUser
+        | State::WaitingApproval
+        | State::WaitingAuth
+        | State::WaitingTool
+        | State::WaitingExternal => view.waiting(),
+        State::Stalled => view.stalled(),
+        State::CancelRequested => view.cancelling(),
+        State::Quarantined => view.quarantined(),
+        State::Succeeded => view.succeeded(),
+        State::CompletedWithWarnings => view.warned(),
+        State::Failed => view.ended_badly("Failed"),
+        State::TimedOut => view.ended_badly("Timed out"),
+        State::Cancelled => view.cancelled(),
+        State::Abandoned => view.abandoned(),
+    };
+    Explanation { sentence, next }
+}
+
+/// A length of time as people say it: its largest unit, rounded down.
+pub fn span(ms: Millis) -> String {
+    let seconds = ms.max(0) / 1_000;
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3_600 => format!("{} m", seconds / 60),
+        3_600..172_800 => format!("{} h", seconds / 3_600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+#[derive(Clone, Copy)]
+struct View<'a> {
+    work: &'a Work,
+    waits: &'a [Wait],
+    last: &'a [Event],
+    now: Millis,
+}
+
+impl View<'_> {
+    fn ago(&self, at: Millis) -> String {
+        format!("{} ago", span(self.now - at))
+    }
+
+    fn until(&self, at: Millis) -> String {
+        if at <= self.now { "now".to_owned() } else { format!("in {}", span(at - self.now)) }
+    }
+
+    /// The event that brought it into its present state.
+    fn arrival(&self) -> Option<&Event> {
+        let moved = |event: &&Event| event.to == self.work.state && event.from != Some(event.to);
+        self.last.iter().rev().find(moved)
+    }
+
+    /// For how long it has been in its present state.
+    fn age(&self) -> String {
+        span(self.now - self.arrival().map_or(self.work.updated_at, |event| event.at))
+    }
+
+    fn holder(&self) -> &str {
+        self.work.body.holder.as_ref().map_or("its holder", |holder| holder.id.as_str())
+    }
+
+    fn command(&self, verb: &str) -> String {
+        format!("`tenure {verb} {} --reason …`", self.work.id)
+    }
+
+    /// The declared end that comes by itself, as a closing clause.
+    fn overall(&self) -> String {
+        match self.work.spec.overall_at() {
+            Some(at) => format!("; its overall deadline ends it {}", self.until(at)),
+            None => String::new(),
+        }
+    }
+
+    fn error(&self) -> String {
+        match &self.work.body.error {
+            Some(error) => {
+                let message = error.message.as_deref().unwrap_or("(no message kept)");
+                format!("{}: {message}", class(error.class))
+            }
+            None => "no error was given".to_owned(),
+        }
+    }
+
+    fn queued(&self) -> (String, String) {
+        let work = self.work;
+        let why = match self.arrival().map(|event| &event.fact) {
+            Some(Fact::Released(_)) => "its holder handed it back",
+            Some(Fact::RetryDue(_)) => "its retry is due",
+            Some(Fact::RetriedNow(_)) => "an operator retried it",
+            Some(Fact::Recovered(_)) => "its holder was lost and recovery queued it again",
+            Some(Fact::WaitResolved(_) | Fact::WaitTimedOut(_)) => "its last wait is answered",
+            Some(Fact::WaitsRevoked(_)) => "its waits were called off",
+            Some(Fact::Requeued(_)) => "a person decided to run it again",
+            Some(_) | None if work.attempt == 0 => "nobody has claimed it yet",
+            Some(_) | None => "nobody has claimed it again",
+        };
+        let bound = work.starter();
+        if let Some(owner) = bound {
+            let then = match work.body.bound_until {
+                Some(at) => format!(", else it stalls {}", self.until(at)),
+                None => String::new(),
+            };
+            let sentence = format!(
+                "Queued {}: {why}; only {} (incarnation {}), which started it, may go on{then}{}.",
+                self.age(),
+                owner.worker,
+                owner.incarnation,
+                self.overall()
+            );
+            return (sentence, format!("nothing: {} claims it, or it stalls", owner.worker));
+        }
+        let start = match work.spec.start_at().filter(|_| work.attempt == 0) {
+            Some(at) => format!("; unless it is claimed, it times out {}", self.until(at)),
+            None => String::new(),
+        };
+        let sentence = format!("Queued {}: {why}{start}{}.", self.age(), self.overall());
+        let next = format!(
+            "nothing: the next worker that claims `{}` from `{}` takes it; `tenure workers` shows whether \
+             there is one",
+            work.spec.kind, work.spec.source.system
+        );
+        (sentence, next)
+    }
+
+    fn retrying(&self) -> (String, String) {
+        let work = self.work;
+        let due = work.next_retry_at.unwrap_or(self.now);
+        let sentence = format!(
+            "Retry scheduled: attempt {} failed {} ({}), failure {} of {}; it is queued again {}{}.",
+            work.attempt,
+            self.ago(work.updated_at),
+            self.error(),
+            work.body.failures,
+            work.spec.policy.retry.max_attempts,
+            self.until(due),
+            self.overall()
+        );
+        let next =
+            format!("nothing: it goes on {}; to go on at once, {}", self.until(due), self.command("retry"));
+        (sentence, next)
+    }
+
+    fn running(&self) -> (String, String) {
+        let work = self.work;
+        let mut sentence = format!(
+            "Running {}: {} holds it (attempt {}{}){}{}",
+            self.age(),
+            self.holder(),
+            work.attempt,
+            step(work),
+            self.lease(),
+            self.overall()
+        );
+        if let Some(at) = work.body.execution_at {
+            sentence.push_str(&format!("; the attempt may run until its deadline {}", self.until(at)));
+        }
+        sentence.push('.');
+        let next = match &work.body.abandon_request {
+            Some(request) => format!(
+                "nothing: {} asked to abandon it, which acts only if its lease lapses",
+                request.requested_by.id
+            ),
+            None => format!("nothing: it is being worked on; to stop it, {}", self.command("cancel")),
+        };
+        (sentence, next)
+    }
+
+    /// The lease's freshness, and what a lapse would lead to.
+    fn lease(&self) -> String {
+        let Some(lease) = &self.work.lease else { return String::new() };
+        let renewed = self.ago(lease.renewed_at);
+        let missed = liveness::grade(self.work, None, self.now).map_or(0, |(_, missed)| missed);
+        let lapse = due::lapse_at(self.work).unwrap_or(self.now);
+        if missed < 2 && self.now < lease.expires_at {
+            return format!(", renewed {renewed}");
+        }
+        let (when, then) = (self.until(lapse), self.verdict());
+        format!(
+            ", last renewed {renewed}, {missed} renewals missed; if it stays silent it lapses {when} and {then}"
+        )
+    }
+
+    /// What recovery would do after a lapse, in words. The rules are `recovery::verdict`'s.
+    fn verdict(&self) -> String {
+        let work = self.work;
+        let body = &work.body;
+        if let Some(request) = &body.abandon_request {
+            return format!("recovery abandons it, as {} asked", request.requested_by.id);
+        }
+        if work.owner_bound_started() {
+            return match work.spec.policy.on_expiry {
+                OnExpiry::Timeout => "recovery times it out, as it declared".to_owned(),
+                OnExpiry::Leave => "recovery leaves it, until its owner returns or is proven dead".to_owned(),
+            };
+        }
+        if body.lapses + 1 >= POISON {
+            "recovery quarantines it".to_owned()
+        } else if body.failures + 1 >= work.spec.policy.retry.max_attempts {
+            "recovery fails it, its failures exhausted".to_owned()
+        } else {
+            "recovery queues it again".to_owned()
+        }
+    }
+
+    fn waiting(&self) -> (String, String) {
+        let mut open: Vec<&Wait> = self.waits.iter().filter(|wait| wait.state == WaitState::Open).collect();
+        open.sort_by_key(|wait| (wait.kind, wait.deadline_at.unwrap_or(Millis::MAX), wait.id));
+        let Some(wait) = open.first() else { return self.outside() };
+        let whom = wait.detail.assignee.as_deref().unwrap_or(asked(wait.kind));
+        let ask = match &wait.detail.prompt {
+            Some(prompt) => format!("{whom} must answer `{}`: {prompt}", wait.reference),
+            None => format!("{whom} must answer `{}`", wait.reference),
+        };
+        let others = match open.len() {
+            1 => String::new(),
+            more => format!(", and {} more must be answered", more - 1),
+        };
+        let sentence = format!(
+            "Waiting {}: {ask}{others}; {}{}.",
+            span(self.now - wait.opened_at),
+            self.deadline(wait),
+            self.overall()
+        );
+        let next = match referenced_work(&wait.reference) {
+            Some(target) => format!(
+                "nothing: it goes on when {target} ends; `tenure explain {target}` says why it has not"
+            ),
+            None => format!("`tenure resolve {} --payload …`", wait.reference),
+        };
+        (sentence, next)
+    }
+
+    fn deadline(&self, wait: &Wait) -> String {
+        let Some(at) = wait.deadline_at else { return "it waits without a deadline".to_owned() };
+        let then = match wait.detail.on_timeout {
+            OnTimeout::TimeOut => "times out",
+            OnTimeout::Fail => "fails",
+            OnTimeout::Warn => "completes with a warning",
+            OnTimeout::Cancel => "is cancelled",
+            OnTimeout::Escalate => "goes on waiting, and says so louder",
+            OnTimeout::Default => "goes on with the default answer",
+        };
+        format!("unanswered, it {then} {}", self.until(at))
+    }
+
+    fn outside(&self) -> (String, String) {
+        let sentence = format!(
+            "Waiting {}: it is owned outside, and ends when its owner completes it{}.",
+            self.age(),
+            self.overall()
+        );
+        let next = format!("nothing: its owner completes it; to give it up, {}", self.command("abandon"));
+        (sentence, next)
+    }
+
+    /// Who held it, is there proof of death, had it started, is anything in doubt, what would recovery do.
+    fn stalled(&self) -> (String, String) {
+        let work = self.work;
+        let held = match (&work.body.holder, &work.lease, &work.body.first_started) {
+            (Some(holder), Some(lease), _) => {
+                format!("{} held it and last renewed {}", holder.id, self.ago(lease.renewed_at))
+            }
+            (_, _, Some(first)) => format!("{} started it and did not come back for it", first.worker),
+            (_, _, None) => "nobody holds it".to_owned(),
+        };
+        let proof = match self.grade() {
+            Grade::Dead => "its process is proven gone",
+            Grade::Suspended => "its process was seen stopped, which proves no death",
+            Grade::Alive | Grade::Silent => "nothing proves that it is dead",
+        };
+        let started = if work.started() { "it had started" } else { "it had not started" };
+        let plan = self.stalled_plan();
+        let sentence = format!(
+            "Stalled {}: {held}; {proof}; {started}{}, nothing is in doubt; {plan}{}.",
+            self.age(),
+            step(work),
+            self.overall()
+        );
+        let next = match &work.body.abandon_request {
+            Some(_) => "nothing: the next sweep abandons it".to_owned(),
+            None => format!(
+                "{} once you know that its owner will not return; until then nothing: its owner may still go on",
+                self.command("abandon")
+            ),
+        };
+        (sentence, next)
+    }
+
+    /// What the last look at the holder's process showed.
+    fn grade(&self) -> Grade {
+        let graded = self.last.iter().rev().find_map(|event| match &event.fact {
+            Fact::LeaseLapsed(lapsed) => Some(lapsed.grade),
+            _ => None,
+        });
+        let dead = self.work.body.reason.as_ref().is_some_and(|reason| reason.code == ReasonCode::HolderDead);
+        graded.unwrap_or(if dead { Grade::Dead } else { Grade::Silent })
+    }
+
+    fn stalled_plan(&self) -> String {
+        let body = &self.work.body;
+        match (&body.abandon_request, &body.cancel) {
+            (Some(request), _) => format!("recovery abandons it, as {} asked", request.requested_by.id),
+            (None, Some(cancel)) => format!(
+                "{} asked {} to cancel it, and its owner will be told if it returns",
+                cancel.requested_by.id,
+                self.ago(cancel.requested_at)
+            ),
+            (None, None) => "recovery leaves it until its owner returns, a proof, or a request".to_owned(),
+        }
+    }
+
+    fn cancelling(&self) -> (String, String) {
+        let Some(cancel) = &self.work.body.cancel else { return self.running() };
+        let told = match cancel.acknowledged_at {
+            Some(at) => format!("was told {}", self.ago(at)),
+            None => "has not been told yet".to_owned(),
+        };
+        let limit = if self.now < cancel.deadline_at {
+            format!("has {} to stop", span(cancel.deadline_at - self.now))
+        } else {
+            "can no longer renew".to_owned()
+        };
+        let lapse = due::lapse_at(self.work).unwrap_or(self.now);
+        let (end, at) = if due::harmless_to_cancel(self.work) && self.work.body.abandon_request.is_none() {
+            ("cancelled", lapse)
+        } else {
+            ("abandoned", lapse.max(cancel.deadline_at))
+        };
+        let sentence = format!(
+            "Cancel requested {} by {} ({}): {} {told} and {limit}; if its lease lapses it is {end} {}.",
+            self.ago(cancel.requested_at),
+            cancel.requested_by.id,
+            cancel.reason.as_deref().unwrap_or("no reason kept"),
+            self.holder(),
+            self.until(at)
+        );
+        (sentence, "nothing: its holder stops, or its lease runs out".to_owned())
+    }
+
+    fn quarantined(&self) -> (String, String) {
+        let reason = self.work.body.reason.as_ref();
+        let message = reason.and_then(|reason| reason.message.as_deref()).unwrap_or("no message kept");
+        let why = match reason.map(|reason| reason.code) {
+            Some(ReasonCode::PoisonLapses) => "one holder after another was lost with it",
+            Some(ReasonCode::PoisonFingerprint) => "it failed again and again in the same way",
+            Some(ReasonCode::InDoubt) => "a side effect is in doubt",
+            Some(ReasonCode::Operator) => "an operator set it aside",
+            Some(
+                ReasonCode::WaitingForAnswer
+                | ReasonCode::ExternalOwner
+                | ReasonCode::RetryBackoff
+                | ReasonCode::ExecutionTimeout
+                | ReasonCode::LeaseLapsed
+                | ReasonCode::HolderDead
+                | ReasonCode::OwnerAbsent
+                | ReasonCode::CancelRequested,
+            )
+            | None => "it was set aside",
+        };
+        let sentence =
+            format!("Quarantined {}: {why} ({message}); it stays until a person decides.", self.age());
+        let id = self.work.id;
+        let next = match self.work.spec.disposition {
+            Disposition::ExternallyOwned => {
+                format!(
+                    "`tenure decide {id} failed --reason …`, or another end: its owner runs it, not the queue"
+                )
+            }
+            Disposition::Rerunnable | Disposition::OwnerBound => {
+                format!(
+                    "`tenure decide {id} requeue --reason …` to run it again, or `tenure decide {id} failed --reason …`"
+                )
+            }
+        };
+        (sentence, next)
+    }
+
+    fn ended(&self, how: &str) -> String {
+        let at = self.work.body.completed_at.unwrap_or(self.work.updated_at);
+        let attempts = match self.work.attempt {
+            0 => "without an attempt".to_owned(),
+            1 => "in one attempt".to_owned(),
+            many => format!("in {many} attempts"),
+        };
+        format!("{how} {} {attempts}", self.ago(at))
+    }
+
+    fn succeeded(&self) -> (String, String) {
+        let output = match &self.work.body.output {
+            Some(Output::Inline { seq, .. }) => format!("its result is in event {seq}"),
+            Some(Output::Reference(reference)) => format!("its result is at {reference}"),
+            Some(Output::NoOutput) | None => "it declared that there is no output".to_owned(),
+        };
+        (format!("{}: {output}.", self.ended("Succeeded")), OVER.to_owned())
+    }
+
+    fn warned(&self) -> (String, String) {
+        let warnings = self.work.body.warnings.join("; ");
+        (format!("{}: {warnings}.", self.ended("Completed with warnings")), OVER.to_owned())
+    }
+
+    fn ended_badly(&self, how: &str) -> (String, String) {
+        (format!("{}: {}.", self.ended(how), self.error()), self.rerun())
+    }
+
+    fn cancelled(&self) -> (String, String) {
+        let (who, why) = match (&self.work.body.cancel, self.arrival()) {
+            (Some(cancel), _) => (cancel.requested_by.id.as_str(), cancel.reason.as_deref()),
+            (None, Some(event)) => (event.actor.id.as_str(), event.message.as_deref()),
+            (None, None) => ("somebody", None),
+        };
+        let why = why.unwrap_or("no reason kept");
+        (format!("{}: {who} asked for it ({why}).", self.ended("Cancelled")), self.rerun())
+    }
+
+    fn abandoned(&self) -> (String, String) {
+        let why = self
+            .arrival()
+            .and_then(|event| event.message.as_deref())
+            .unwrap_or("nobody can know how it ended");
+        let next =
+            format!("find out what it did; then {}, if it is safe to run again", self.command("rerun"));
+        (format!("{}: {why}.", self.ended("Abandoned")), next)
+    }
+
+    fn rerun(&self) -> String {
+        format!("nothing: it is over; to run it again, {}", self.command("rerun"))
+    }
+}
+
+const OVER: &str = "nothing: it is over";
+
+fn step(work: &Work) -> String {
+    work.body.step.as_ref().map_or_else(String::new, |step| format!(", step `{step}`"))
+}
+
+fn asked(kind: WaitKind) -> &'static str {
+    match kind {
+        WaitKind::Approval => "an approver",
+        WaitKind::Auth => "somebody who can reconnect",
+        WaitKind::User => "the user",
+        WaitKind::Tool => "a tool",
+        WaitKind::External => "something outside",
+    }
+}
+
+fn class(class: ErrorClass) -> &'static str {
+    match class {
+        ErrorClass::Transport => "transport",
+        ErrorClass::Timeout => "timeout",
+        ErrorClass::RateLimited => "rate limited",
+        ErrorClass::Unavailable => "unavailable",
+        ErrorClass::Validation => "validation",
+        ErrorClass::Auth => "auth",
+        ErrorClass::Quota => "quota",
+        ErrorClass::PolicyDenied => "policy denied",
+        ErrorClass::Misconfigured => "misconfigured",
+        ErrorClass::Unsupported => "unsupported",
+        ErrorClass::Unknown => "unknown",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_said_in_their_largest_unit() {
+        for (ms, said) in [
+            (-5, "0 s"),
+            (999, "0 s"),
+            (59_999, "59 s"),
+            (60_000, "1 m"),
+            (3_599_999, "59 m"),
+            (3_600_000, "1 h"),
+            (172_799_999, "47 h"),
+            (172_800_000, "2 d"),
+        ] {
+            assert_eq!(span(ms), said);
+        }
+    }
+}
