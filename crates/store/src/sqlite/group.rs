@@ -2,7 +2,7 @@
 
 use tenure_core::{
     Millis, Reply, Submission, Work, WorkId,
-    action::{Action, Claimant, ClaimFilter},
+    action::{Action, ClaimFilter, Claimant},
     claimable,
     records::SessionView,
 };

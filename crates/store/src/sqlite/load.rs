@@ -29,7 +29,8 @@ const SESSION_HEAD: &str = "SELECT work FROM status INDEXED BY status_line \
      WHERE tenant = ?1 AND session = ?2 AND (state = 0 OR state = 7) ORDER BY created_at, work LIMIT 1";
 const END_OF_ATTEMPT: &str =
     concat!("SELECT ", attempt_columns!(), " FROM attempt WHERE work = ?1 AND fence = ?2");
-const STEPS_OF_WORK: &str = concat!("SELECT ", step_columns!(), " FROM step WHERE work = ?1 ORDER BY ordinal");
+const STEPS_OF_WORK: &str =
+    concat!("SELECT ", step_columns!(), " FROM step WHERE work = ?1 ORDER BY ordinal");
 const WAITS_OF_WORK: &str =
     concat!("SELECT ", wait_columns!(), " FROM wait WHERE work = ?1 ORDER BY opened_at, id");
 const KEPT: &str = "SELECT tenant, reference, payload, actor, evidence, kept_at FROM kept \
@@ -190,8 +191,7 @@ impl<'c> Tables<'c> {
 
     pub fn payload(&mut self, work: WorkId, seq: u64) -> Read<Option<Payload>> {
         let key = params![work.0.as_bytes(), seq as i64];
-        let text: Option<Option<String>> =
-            self.hot.payload.query_row(key, |row| row.get(0)).optional()?;
+        let text: Option<Option<String>> = self.hot.payload.query_row(key, |row| row.get(0)).optional()?;
         Ok(text.flatten().map(Payload::stored))
     }
 

@@ -11,11 +11,8 @@ use super::{
 };
 use crate::{Position, StoredEvent, WaitFilter, WorkFilter, job::Payloads};
 
-const EVENTS_OF_WORK: &str = concat!(
-    "SELECT ",
-    event_columns!(),
-    " FROM event WHERE work = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3"
-);
+const EVENTS_OF_WORK: &str =
+    concat!("SELECT ", event_columns!(), " FROM event WHERE work = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3");
 const FEED: &str =
     concat!("SELECT ", event_columns!(), " FROM event WHERE position > ?1 ORDER BY position LIMIT ?2");
 const STEPS: &str = concat!("SELECT ", step_columns!(), " FROM step WHERE work = ?1 ORDER BY ordinal");
@@ -62,7 +59,8 @@ impl Reader {
                 for state in states {
                     let lead = "SELECT w.id FROM status s CROSS JOIN work w ON w.id = s.work";
                     let order = "ORDER BY s.work DESC";
-                    let here = conditions.clone().and_state("s.state", state).and("s.work < ?", before.clone());
+                    let here =
+                        conditions.clone().and_state("s.state", state).and("s.work < ?", before.clone());
                     ids.extend(self.ids(lead, here, order, limit)?);
                 }
                 ids.sort_unstable_by(|a, b| b.cmp(a));
@@ -212,7 +210,10 @@ impl Conditions {
             all = all.and("work = ?", work.0.as_bytes().to_vec());
         }
         for (part, value) in [
-            ("EXISTS (SELECT 1 FROM status s WHERE s.work = wait.work AND s.session = ?)", filter.session.clone()),
+            (
+                "EXISTS (SELECT 1 FROM status s WHERE s.work = wait.work AND s.session = ?)",
+                filter.session.clone(),
+            ),
             ("reference = ?", filter.reference.clone()),
             ("kind = ?", filter.kind.map(row::name_of)),
             ("state = ?", filter.state.map(row::name_of)),

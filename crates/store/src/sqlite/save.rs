@@ -17,8 +17,7 @@ use super::{
 };
 use crate::batch::{Batch, Row};
 
-const WORK_FLAGS: &str =
-    "UPDATE OR ROLLBACK work SET due_at = ?2, children = ?3, waiters = ?4 WHERE id = ?1";
+const WORK_FLAGS: &str = "UPDATE OR ROLLBACK work SET due_at = ?2, children = ?3, waiters = ?4 WHERE id = ?1";
 const STEP_SAVE: &str = "INSERT OR REPLACE INTO step \
      (work, ordinal, name, input_hash, begun_at, completed_at, result_work, result_seq, voided) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";

@@ -59,7 +59,8 @@ pub(super) fn writer(path: &Path, allow_weak: bool) -> Result<Connection, Error>
 }
 
 fn recognise(path: &Path, conn: &Connection) -> Result<(), Error> {
-    conn.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(())).map_err(|error| explain(path, &error))?;
+    conn.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))
+        .map_err(|error| explain(path, &error))?;
     migrate::recognise(conn)
 }
 
@@ -114,9 +115,9 @@ fn explain(path: &Path, error: &rusqlite::Error) -> Error {
         Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => Error::Unusable(format!(
             "{place} cannot be opened ({error}). Check that this user may read and write it and its folder"
         )),
-        Some(ErrorCode::DatabaseCorrupt) => Error::Unusable(format!(
-            "{place} is damaged ({error}). Keep a copy of it, and restore a backup"
-        )),
+        Some(ErrorCode::DatabaseCorrupt) => {
+            Error::Unusable(format!("{place} is damaged ({error}). Keep a copy of it, and restore a backup"))
+        }
         Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure) => {
             Error::Unavailable(format!("{place} cannot be read or written ({error}). Look at the disk"))
         }

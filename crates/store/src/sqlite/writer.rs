@@ -214,11 +214,8 @@ impl Writer<'_> {
         let mut still = Vec::new();
         self.look = false;
         for job in jobs.chain(parked) {
-            let (submits, claims) = if job.claim_filter().is_some() {
-                (Vec::new(), vec![job])
-            } else {
-                (vec![job], Vec::new())
-            };
+            let (submits, claims) =
+                if job.claim_filter().is_some() { (Vec::new(), vec![job]) } else { (vec![job], Vec::new()) };
             if let Some(why) = &self.stopped {
                 let error = Error::Stopped(why.clone());
                 refuse(submits.into_iter().chain(claims), &error);

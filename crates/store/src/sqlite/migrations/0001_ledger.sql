@@ -90,7 +90,38 @@ CREATE TABLE event (
     CHECK ((seq = 1) = (from_state IS NULL)),
     -- Generated from the core's table of moves; a test keeps it equal.
     CHECK (
-        @MOVES@
+        ((from_state IS NULL AND (to_state = 0 OR to_state = 6 OR to_state = 11 OR to_state = 12
+            OR to_state = 13 OR to_state = 14 OR to_state = 15 OR to_state = 16))
+        OR (from_state IS NOT NULL AND ((from_state = to_state AND from_state >= 0 AND from_state <= 16)
+        OR (from_state = 0 AND (to_state = 1 OR to_state = 8 OR to_state = 10
+            OR to_state = 14 OR to_state = 15))
+        OR (from_state = 1 AND (to_state = 0 OR to_state = 2 OR to_state = 3 OR to_state = 4
+            OR to_state = 5 OR to_state = 6 OR to_state = 7 OR to_state = 8 OR to_state = 9
+            OR to_state = 10 OR to_state = 11 OR to_state = 12 OR to_state = 13
+            OR to_state = 14 OR to_state = 16))
+        OR (from_state = 2 AND (to_state = 0 OR to_state = 1 OR to_state = 3 OR to_state = 4
+            OR to_state = 5 OR to_state = 6 OR to_state = 10 OR to_state = 12
+            OR to_state = 13 OR to_state = 14 OR to_state = 15))
+        OR (from_state = 3 AND (to_state = 0 OR to_state = 1 OR to_state = 2 OR to_state = 4
+            OR to_state = 5 OR to_state = 6 OR to_state = 10 OR to_state = 12
+            OR to_state = 13 OR to_state = 14 OR to_state = 15))
+        OR (from_state = 4 AND (to_state = 0 OR to_state = 1 OR to_state = 2 OR to_state = 3
+            OR to_state = 5 OR to_state = 6 OR to_state = 10 OR to_state = 12
+            OR to_state = 13 OR to_state = 14 OR to_state = 15))
+        OR (from_state = 5 AND (to_state = 0 OR to_state = 1 OR to_state = 2 OR to_state = 3
+            OR to_state = 4 OR to_state = 6 OR to_state = 10 OR to_state = 12
+            OR to_state = 13 OR to_state = 14 OR to_state = 15))
+        OR (from_state = 6 AND (to_state = 0 OR to_state = 1 OR to_state = 2 OR to_state = 3
+            OR to_state = 4 OR to_state = 5 OR to_state = 10 OR to_state = 11
+            OR to_state = 12 OR to_state = 13 OR to_state = 14 OR to_state = 15 OR to_state = 16))
+        OR (from_state = 7 AND (to_state = 0 OR to_state = 1 OR to_state = 10
+            OR to_state = 14 OR to_state = 15))
+        OR (from_state = 8 AND (to_state = 0 OR to_state = 1 OR to_state = 9 OR to_state = 10
+            OR to_state = 13 OR to_state = 14 OR to_state = 15 OR to_state = 16))
+        OR (from_state = 9 AND (to_state = 11 OR to_state = 12 OR to_state = 13
+            OR to_state = 15 OR to_state = 16))
+        OR (from_state = 10 AND (to_state = 0 OR to_state = 11 OR to_state = 13
+            OR to_state = 15 OR to_state = 16)))))
     )
 ) STRICT;
 
