@@ -19,7 +19,8 @@ pub struct SessionView {
     pub holder: Option<WorkId>,
     /// The oldest queued or retry_scheduled one.
     pub head: Option<WorkId>,
-    /// The head left earlier in the same batch: who is next is known only after the save.
+    /// The head left, or an older one may have come back, earlier in the same batch: who is next is known
+    /// only after the save.
     pub unsure: bool,
 }
 
@@ -139,7 +140,8 @@ impl Records {
             self.identities.insert(work.spec.identity(), Some(work.id));
         }
         if let Some(key) = work.spec.session_key() {
-            let pending = matches!(work.state, crate::State::Queued | crate::State::RetryScheduled);
+            let pending = work.state.awaits_session();
+            let returned = self.works.get(&work.id).is_some_and(|old| !old.state.awaits_session());
             let view = self.sessions.entry(key).or_default();
             if work.state.holds_session() {
                 view.holder = Some(work.id);
@@ -147,10 +149,13 @@ impl Records {
                 view.holder = None;
             }
             if pending {
-                // A work that comes back may be older than the head.
                 match view.head {
                     None if !view.unsure => view.head = Some(work.id),
-                    Some(head) if head != work.id && touch != Touch::Insert => view.unsure = true,
+                    // A work that comes back may be older than the head.
+                    Some(_) if returned => {
+                        view.head = None;
+                        view.unsure = true;
+                    }
                     None | Some(_) => {}
                 }
             } else if view.head == Some(work.id) {
