@@ -1,6 +1,6 @@
 //! Raw.
-use std::time::Duration;
 use crate::{Result, plan::Commit, site::Place, stats::Rate};
+use std::time::Duration;
 pub struct Raw;
 impl Raw {
     pub async fn open(_place: &Place, _rows: usize, _connections: usize) -> Result<Raw> {
