@@ -113,6 +113,13 @@ pub struct Worker {
     pub liveness: Liveness,
 }
 
+impl Worker {
+    /// A worker that offers no evidence of its life but its renewals.
+    pub fn new(id: &str, incarnation: &str) -> Self {
+        Self { id: id.to_owned(), incarnation: incarnation.to_owned(), liveness: Liveness::Opaque }
+    }
+}
+
 /// The part of ownership that renewals move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use crate::{
     Millis,
-    decide::Decision,
     ids::{WaitId, WorkId},
     model::{Attempt, AttemptEnd, Identity, Kept, RequestKey, Step, Wait, Work},
     payload::Payload,
@@ -37,6 +36,7 @@ pub struct Records {
     /// The attempts that a claim request was given.
     pub requests: HashMap<RequestKey, Vec<(WorkId, u64)>>,
     pub steps: HashMap<WorkId, Vec<Step>>,
+    /// By (opened_at, id): events list them in this order.
     pub waits: HashMap<WorkId, Vec<Wait>>,
     /// The works that have, or had, a wait on a reference.
     pub references: HashMap<TenantKey, Vec<WorkId>>,
@@ -96,50 +96,49 @@ impl Records {
         self.works.get(&id).or_else(|| self.peers.get(&id)?.as_ref())
     }
 
-    /// Makes a decision visible to the decisions after it.
-    pub fn absorb(&mut self, decision: &Decision) {
-        for change in &decision.changes {
-            match change {
-                Change::Work { work, touch } => self.absorb_work(work, *touch),
-                Change::BeginAttempt(attempt) => {
-                    self.requests.entry(attempt.request).or_default().push((attempt.work, attempt.fence));
-                }
-                Change::EndAttempt { work, fence, end } => {
-                    self.ends.insert((*work, *fence), Some((**end).clone()));
-                }
-                Change::Step(step) => {
-                    let steps = self.steps.entry(step.work).or_default();
-                    put(steps, step, |s| s.ordinal == step.ordinal);
-                }
-                Change::Wait(wait) => {
-                    let waits = self.waits.entry(wait.work).or_default();
-                    put(waits, wait, |w| w.id == wait.id);
-                    self.wait_ids.insert(wait.id, wait.work);
-                    let works =
-                        self.references.entry((wait.tenant.clone(), wait.reference.clone())).or_default();
-                    if !works.contains(&wait.work) {
-                        works.push(wait.work);
-                    }
-                }
-                Change::Keep(kept) => {
-                    let key = (kept.tenant.clone(), kept.reference.clone());
-                    if self.kept.insert(key, Some(kept.clone())).flatten().is_none() {
-                        *self.kept_counts.entry(kept.tenant.clone()).or_default() += 1;
-                    }
-                }
-                Change::Unkeep { tenant, reference } => {
-                    if self.kept.insert((tenant.clone(), reference.clone()), None).flatten().is_some()
-                        && let Some(count) = self.kept_counts.get_mut(tenant)
-                    {
-                        *count = count.saturating_sub(1);
-                    }
-                }
-                Change::Wake { work, children, waiters, at } => self.wake(*work, *children, *waiters, *at),
+    /// Makes a change visible to the decisions after it.
+    pub fn absorb(&mut self, change: Change) {
+        match change {
+            Change::Work { work, touch } => self.absorb_work(*work, touch),
+            Change::BeginAttempt(attempt) => {
+                self.requests.entry(attempt.request).or_default().push((attempt.work, attempt.fence));
             }
+            Change::EndAttempt { work, fence, end } => {
+                self.ends.insert((work, fence), Some(*end));
+            }
+            Change::Step(step) => {
+                let steps = self.steps.entry(step.work).or_default();
+                put(steps, step, |old, new| old.ordinal == new.ordinal);
+            }
+            Change::Wait(wait) => {
+                self.wait_ids.insert(wait.id, wait.work);
+                let works = self.references.entry((wait.tenant.clone(), wait.reference.clone())).or_default();
+                if !works.contains(&wait.work) {
+                    works.push(wait.work);
+                }
+                let waits = self.waits.entry(wait.work).or_default();
+                put(waits, wait, |old, new| old.id == new.id);
+                waits.sort_by_key(|wait| (wait.opened_at, wait.id));
+            }
+            Change::Keep(kept) => {
+                let tenant = kept.tenant.clone();
+                let key = (tenant.clone(), kept.reference.clone());
+                if self.kept.insert(key, Some(kept)).flatten().is_none() {
+                    *self.kept_counts.entry(tenant).or_default() += 1;
+                }
+            }
+            Change::Unkeep { tenant, reference } => {
+                if self.kept.insert((tenant.clone(), reference), None).flatten().is_some()
+                    && let Some(count) = self.kept_counts.get_mut(&tenant)
+                {
+                    *count = count.saturating_sub(1);
+                }
+            }
+            Change::Wake { work, children, waiters, at } => self.wake(work, children, waiters, at),
         }
     }
 
-    fn absorb_work(&mut self, work: &Work, touch: Touch) {
+    fn absorb_work(&mut self, work: Work, touch: Touch) {
         if touch == Touch::Insert {
             self.identities.insert(work.spec.identity(), Some(work.id));
         }
@@ -170,7 +169,7 @@ impl Records {
         if let Some(peer) = self.peers.get_mut(&work.id) {
             *peer = Some(work.clone());
         }
-        self.works.insert(work.id, work.clone());
+        self.works.insert(work.id, work);
     }
 
     /// Within a batch only the rows at hand are woken; a store does the same to all of them.
@@ -190,10 +189,10 @@ impl Records {
     }
 }
 
-fn put<T: Clone>(list: &mut Vec<T>, item: &T, same: impl Fn(&T) -> bool) {
-    match list.iter_mut().find(|old| same(old)) {
-        Some(old) => *old = item.clone(),
-        None => list.push(item.clone()),
+fn put<T>(list: &mut Vec<T>, item: T, same: impl Fn(&T, &T) -> bool) {
+    match list.iter_mut().find(|old| same(old, &item)) {
+        Some(old) => *old = item,
+        None => list.push(item),
     }
 }
 

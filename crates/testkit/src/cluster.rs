@@ -42,10 +42,7 @@ impl Cluster {
             match Keeper::start(port, &conf(settings)) {
                 Ok(keeper) => {
                     let base = format!("postgres://tenure@127.0.0.1:{port}");
-                    return Cluster {
-                        base,
-                        keeper: Some(Mutex::new(keeper)),
-                    };
+                    return Cluster { base, keeper: Some(Mutex::new(keeper)) };
                 }
                 Err(failure) => log = failure,
             }
@@ -59,10 +56,7 @@ impl Cluster {
 
     /// A server that somebody else keeps, by its URL without a database.
     pub fn at(base: &str) -> Cluster {
-        Cluster {
-            base: base.trim_end_matches('/').to_owned(),
-            keeper: None,
-        }
+        Cluster { base: base.trim_end_matches('/').to_owned(), keeper: None }
     }
 
     /// The server's URL without a database: what [`Cluster::at`] takes.
@@ -131,25 +125,16 @@ impl Cluster {
 fn postmaster(data: &Path) -> u32 {
     let lock =
         std::fs::read_to_string(data.join("postmaster.pid")).expect("a running server has a lock file");
-    lock.lines()
-        .next()
-        .and_then(|pid| pid.parse().ok())
-        .expect("its first line is the process id")
+    lock.lines().next().and_then(|pid| pid.parse().ok()).expect("its first line is the process id")
 }
 
 /// Later lines win, so the caller's settings may also weaken these.
 fn conf(settings: &[&str]) -> String {
-    let own = [
-        "listen_addresses=127.0.0.1",
-        "fsync=on",
-        "synchronous_commit=on",
-        "max_connections=200",
-    ];
+    let own = ["listen_addresses=127.0.0.1", "fsync=on", "synchronous_commit=on", "max_connections=200"];
     let mut lines = String::new();
     for setting in own.iter().chain(settings) {
-        let (name, value) = setting
-            .split_once('=')
-            .unwrap_or_else(|| panic!("`{setting}` is not name=value"));
+        let (name, value) =
+            setting.split_once('=').unwrap_or_else(|| panic!("`{setting}` is not name=value"));
         lines += &format!("{} = '{}'\n", name.trim(), value.trim().replace('\'', "''"));
     }
     lines

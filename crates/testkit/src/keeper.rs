@@ -43,12 +43,7 @@ impl Keeper {
             .map_err(|error| format!("the keeper did not start: {error}"))?;
         let orders = process.stdin.take();
         let answers = BufReader::new(process.stdout.take().expect("stdout is piped"));
-        let mut keeper = Keeper {
-            process,
-            orders,
-            answers,
-            folder: PathBuf::new(),
-        };
+        let mut keeper = Keeper { process, orders, answers, folder: PathBuf::new() };
 
         let line = keeper.read_line();
         match line.strip_prefix("folder ") {
@@ -81,9 +76,7 @@ impl Keeper {
 
     fn read_line(&mut self) -> String {
         let mut line = String::new();
-        self.answers
-            .read_line(&mut line)
-            .expect("the keeper writes lines of UTF-8");
+        self.answers.read_line(&mut line).expect("the keeper writes lines of UTF-8");
         line.trim_end().to_owned()
     }
 }

@@ -21,11 +21,7 @@ fn main() -> ExitCode {
 
 fn run(program: &OsString, args: &[OsString]) -> ExitCode {
     let cluster = Cluster::start();
-    match Command::new(program)
-        .args(args)
-        .env(OUTER_SERVER, cluster.base())
-        .status()
-    {
+    match Command::new(program).args(args).env(OUTER_SERVER, cluster.base()).status() {
         // The shells' convention for a command that a signal ended.
         Ok(status) => ExitCode::from(status.code().unwrap_or(128 + status.signal().unwrap_or(0)) as u8),
         Err(error) => {

@@ -28,13 +28,7 @@ pub fn unprivileged(program: &str) -> Command {
         return Command::new(program);
     }
     let mut command = Command::new("setpriv");
-    command.args([
-        "--reuid=postgres",
-        "--regid=postgres",
-        "--init-groups",
-        "--",
-        program,
-    ]);
+    command.args(["--reuid=postgres", "--regid=postgres", "--init-groups", "--", program]);
     command
 }
 
@@ -45,15 +39,11 @@ fn is_root() -> bool {
 
 fn on_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path)
-        .map(|folder| folder.join(program))
-        .find(|file| file.is_file())
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
 fn is_server(folder: &Path) -> bool {
-    ["initdb", "postgres", "pg_isready"]
-        .iter()
-        .all(|program| folder.join(program).is_file())
+    ["initdb", "postgres", "pg_isready"].iter().all(|program| folder.join(program).is_file())
 }
 
 fn newest_of_debian() -> Option<PathBuf> {

@@ -21,11 +21,7 @@ fn serves_with_the_settings_asked_for() {
         ("server_encoding", "UTF8"),
         ("timezone", "UTC"),
     ] {
-        assert_eq!(
-            cluster.psql("postgres", &format!("show {setting}")),
-            value,
-            "{setting}"
-        );
+        assert_eq!(cluster.psql("postgres", &format!("show {setting}")), value, "{setting}");
     }
 }
 
@@ -33,16 +29,9 @@ fn serves_with_the_settings_asked_for() {
 fn databases_are_distinct_also_through_an_outer_server() {
     let cluster = Cluster::start();
     let outer = Cluster::at(&format!("{}/", cluster.base()));
-    let urls = [
-        cluster.create_database(),
-        cluster.create_database(),
-        outer.create_database(),
-    ];
+    let urls = [cluster.create_database(), cluster.create_database(), outer.create_database()];
     for url in &urls {
-        let name = url
-            .strip_prefix(cluster.base())
-            .expect("on this server")
-            .trim_start_matches('/');
+        let name = url.strip_prefix(cluster.base()).expect("on this server").trim_start_matches('/');
         cluster.psql(name, "create table mine ()");
     }
 }
@@ -84,9 +73,7 @@ fn a_killed_holder_leaves_no_process_and_no_folder() {
         .spawn()
         .expect("the wrapper starts");
     let mut base = String::new();
-    BufReader::new(holder.stdout.take().unwrap())
-        .read_line(&mut base)
-        .unwrap();
+    BufReader::new(holder.stdout.take().unwrap()).read_line(&mut base).unwrap();
     let data = Cluster::at(base.trim()).psql("postgres", "show data_directory");
     let lock = std::fs::read_to_string(format!("{data}/postmaster.pid")).unwrap();
     let pid: u32 = lock.lines().next().unwrap().parse().unwrap();
@@ -102,17 +89,10 @@ fn a_killed_holder_leaves_no_process_and_no_folder() {
 fn the_wrapper_passes_on_how_its_command_ended() {
     let run = |args: &[&str]| -> ExitStatus {
         let mut wrapper = Command::new(env!("CARGO_BIN_EXE_tenure-testkit"));
-        wrapper
-            .args(args)
-            .stderr(Stdio::null())
-            .status()
-            .expect("the wrapper runs")
+        wrapper.args(args).stderr(Stdio::null()).status().expect("the wrapper runs")
     };
     assert_eq!(run(&["pg", "--", "sh", "-c", "exit 7"]).code(), Some(7));
-    assert_eq!(
-        run(&["pg", "--", "sh", "-c", "kill -TERM $$"]).code(),
-        Some(128 + 15)
-    );
+    assert_eq!(run(&["pg", "--", "sh", "-c", "kill -TERM $$"]).code(), Some(128 + 15));
     assert_eq!(run(&["pg", "--", "/no/such/program"]).code(), Some(127));
     assert_eq!(run(&["pg"]).code(), Some(2));
 }
@@ -122,29 +102,19 @@ fn address(base: &str) -> &str {
 }
 
 fn kill(signal: &str, pid: u32) {
-    let sent = Command::new("sh")
-        .args(["-c", "kill -s \"$0\" \"$1\"", signal, &pid.to_string()])
-        .status();
+    let sent = Command::new("sh").args(["-c", "kill -s \"$0\" \"$1\"", signal, &pid.to_string()]).status();
     assert!(sent.expect("sh runs").success());
 }
 
 /// A zombie, which nobody has waited for yet, is dead.
 fn is_alive(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(')')
-        .is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
 }
 
 /// The keeper is no child of this process, so there is nothing to wait on but the file system.
 fn wait_until_gone(folder: &Path) {
     let script = "while [ -e \"$0\" ]; do sleep 0.02; done";
-    let gone = Command::new("timeout")
-        .args(["30", "sh", "-c", script])
-        .arg(folder)
-        .status();
-    assert!(
-        gone.expect("timeout runs").success(),
-        "{} is still there",
-        folder.display()
-    );
+    let gone = Command::new("timeout").args(["30", "sh", "-c", script]).arg(folder).status();
+    assert!(gone.expect("timeout runs").success(), "{} is still there", folder.display());
 }

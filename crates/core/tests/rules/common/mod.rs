@@ -119,7 +119,7 @@ impl World {
 
     fn accept(&mut self, decision: &Decision) {
         let before = self.records.clone();
-        self.records.absorb(decision);
+        decision.changes.iter().cloned().for_each(|change| self.records.absorb(change));
         for event in &decision.events {
             self.log.entry(event.work).or_default().push(event.clone());
             if let Fact::WorkCreated(_) = event.fact {

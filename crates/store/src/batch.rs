@@ -1,0 +1,161 @@
+//! A group of submissions being decided: later ones see what earlier ones did, and the store writes
+//! the net result once.
+
+use std::collections::{BTreeSet, HashMap};
+
+use tenure_core::{
+    Attempt, Change, Event, Millis, Records, Reply, Step, Submission, Wait, WaitId, Work, WorkId,
+    claim_order, decide, invariant,
+    model::{AttemptEnd, Kept},
+    records::{TenantKey, Touch},
+    state::State,
+};
+
+use crate::Error;
+
+/// What the narrow tables said of a work before the batch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Before {
+    pub state: State,
+    pub due_at: Option<Millis>,
+}
+
+/// How much of a row changed, and what stood there before. None before: the work is new.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    pub touch: Touch,
+    pub before: Option<Before>,
+}
+
+/// A row to save in its last version.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row<'a> {
+    pub work: &'a Work,
+    pub touch: Touch,
+    pub before: Option<Before>,
+}
+
+impl Row<'_> {
+    /// Whether the work was on the queue. Works of a session are queued by their session's head instead.
+    pub fn was_ready(&self) -> bool {
+        self.work.spec.session.is_none() && self.before.is_some_and(|before| before.state == State::Queued)
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.work.spec.session.is_none() && self.work.state == State::Queued
+    }
+
+    /// Whether the narrow row has to follow.
+    pub fn status_changed(&self) -> bool {
+        self.before.is_none_or(|before| before.state != self.work.state || before.due_at != self.work.due_at)
+    }
+}
+
+/// The net result of a batch, ready to be written.
+#[derive(Debug, Default)]
+pub(crate) struct Writes {
+    pub marks: HashMap<WorkId, Mark>,
+    pub events: Vec<Event>,
+    pub begun: Vec<Attempt>,
+    pub ended: Vec<(WorkId, u64, AttemptEnd)>,
+    pub steps: HashMap<(WorkId, u32), Step>,
+    pub waits: HashMap<WaitId, Wait>,
+    pub kept: HashMap<TenantKey, Option<Kept>>,
+    /// (closed work, its children?, its waiters?, when): to be applied after every row is saved.
+    pub wakes: Vec<(WorkId, bool, bool, Millis)>,
+    /// Sessions whose holder or head may have changed.
+    pub sessions: BTreeSet<TenantKey>,
+}
+
+impl Writes {
+    pub fn is_empty(&self) -> bool {
+        self.marks.is_empty() && self.kept.is_empty()
+    }
+
+    /// Notes a change, before the records take it in.
+    fn note(&mut self, records: &Records, change: &Change) {
+        match change {
+            Change::Work { work, touch } => self.mark(records, work, *touch),
+            Change::BeginAttempt(attempt) => self.begun.push(attempt.clone()),
+            Change::EndAttempt { work, fence, end } => self.ended.push((*work, *fence, (**end).clone())),
+            Change::Step(step) => {
+                self.steps.insert((step.work, step.ordinal), step.clone());
+            }
+            Change::Wait(wait) => {
+                self.waits.insert(wait.id, wait.clone());
+            }
+            Change::Keep(kept) => {
+                self.kept.insert((kept.tenant.clone(), kept.reference.clone()), Some(kept.clone()));
+            }
+            Change::Unkeep { tenant, reference } => {
+                self.kept.insert((tenant.clone(), reference.clone()), None);
+            }
+            Change::Wake { work, children, waiters, at } => {
+                self.wakes.push((*work, *children, *waiters, *at));
+            }
+        }
+    }
+
+    fn mark(&mut self, records: &Records, work: &Work, touch: Touch) {
+        if touch >= Touch::Event {
+            self.sessions.extend(work.spec.session_key());
+        }
+        let mark = self.marks.entry(work.id).or_insert_with(|| {
+            let old = records.works.get(&work.id);
+            Mark { touch, before: old.map(|old| Before { state: old.state, due_at: old.due_at }) }
+        });
+        mark.touch = mark.touch.max(touch);
+    }
+}
+
+/// Records and writes of the group at hand.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    pub records: Records,
+    pub writes: Writes,
+}
+
+impl Batch {
+    /// Decides one submission. A refusal leaves no trace and costs nobody else anything.
+    pub fn decide(&mut self, submission: &Submission, now: Millis) -> Result<Reply, Error> {
+        let decision = decide(&self.records, submission, now)?;
+        for change in &decision.changes {
+            if let Change::Work { work, .. } = change
+                && let Some(fault) = invariant::fault(work)
+            {
+                return Err(Error::Corrupt(format!("{} would break a rule: {fault}", work.id)));
+            }
+        }
+        // Marks remember what stood before the batch, so they come before the records.
+        for change in decision.changes {
+            self.writes.note(&self.records, &change);
+            self.records.absorb(change);
+        }
+        self.writes.events.extend(decision.events);
+        Ok(decision.reply)
+    }
+
+    /// The rows to save, sorted by id.
+    pub fn rows(&self) -> Vec<Row<'_>> {
+        let mut rows: Vec<Row<'_>> = self
+            .writes
+            .marks
+            .iter()
+            .filter_map(|(id, mark)| {
+                let work = self.records.works.get(id)?;
+                Some(Row { work, touch: mark.touch, before: mark.before })
+            })
+            .collect();
+        rows.sort_unstable_by_key(|row| row.work.id);
+        rows
+    }
+
+    /// Works of no session that came onto the queue in this batch, in claiming order.
+    pub fn newly_ready(&self) -> Vec<WorkId> {
+        let rows = self.rows();
+        let mut works: Vec<&Work> =
+            rows.iter().filter(|row| row.is_ready() && !row.was_ready()).map(|row| row.work).collect();
+        works.sort_by_key(|work| claim_order(work));
+        works.into_iter().map(|work| work.id).collect()
+    }
+}

@@ -1,0 +1,363 @@
+//! Somebody who uses the ledger: an actor, and the tenants it may touch. One method a verb.
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tenure_core::{
+    Ack, Action, Actor, Evidence, Payload, Reply, Step, Submission, Wait, WaitId, Work, WorkId,
+    action::{
+        Claim, ClaimBy, ClaimFilter, Claimant, CloseOut, Decide, Fail, Failure, Renew, Resolve, StepAction,
+        StepVerb, Target, Tenants, WaitAction,
+    },
+    model::AcceptStrength,
+    payload::Digest,
+    reply::{Answer, Renewal},
+    state::State,
+};
+use uuid::Uuid;
+
+use super::{Claimed, Ingested, LeaseRef, Ledger, NewWait, NewWork, Outcome, seed};
+use crate::{Error, WaitFilter};
+
+/// What a wait call led to.
+#[derive(Clone, Debug)]
+pub struct Waiting {
+    pub ack: Ack,
+    /// The waits with the tokens that answer them, in the order given.
+    pub waits: Vec<(WaitId, String)>,
+    /// Answers that were there already. If all were, the lease goes on.
+    pub answers: Vec<(Wait, Option<Payload>)>,
+}
+
+/// What an answer led to.
+#[derive(Clone, Debug)]
+pub struct Resolved {
+    /// Each wait it was for, with the answer that counts: the first.
+    pub answers: Vec<(Answer, Option<Payload>)>,
+    /// No wait is there yet: the answer is kept for it.
+    pub kept: bool,
+    pub lease: Option<Claimed>,
+}
+
+#[derive(Clone)]
+pub struct Caller {
+    ledger: Ledger,
+    actor: Actor,
+    tenants: Tenants,
+}
+
+impl Caller {
+    pub(super) fn new(ledger: Ledger, actor: Actor, tenants: Tenants) -> Self {
+        Self { ledger, actor, tenants }
+    }
+
+    /// The same caller, bound to these tenants. What lies outside does not exist for it.
+    pub fn within(self, tenants: Vec<String>) -> Self {
+        Self { tenants: Tenants::Only(tenants), ..self }
+    }
+
+    pub async fn submit(&self, action: Action) -> Result<Outcome, Error> {
+        self.ledger.submit(self.submission(action)?).await
+    }
+
+    fn submission(&self, action: Action) -> Result<Submission, Error> {
+        Ok(Submission::new(self.actor.clone(), self.tenants.clone(), action, seed()?))
+    }
+
+    async fn ack(&self, action: Action) -> Result<Ack, Error> {
+        match self.submit(action).await?.reply {
+            Reply::Ack(ack) => Ok(ack),
+            Reply::Waiting { ack, .. } => Ok(ack),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Records a work. The same identity and content again returns what is there.
+    pub async fn ingest(&self, new: NewWork) -> Result<Ingested, Error> {
+        let ingest = new.settle(self.ledger.settings())?;
+        self.ingested(Action::Ingest(Box::new(ingest))).await
+    }
+
+    /// Runs an ended work again, as a new work linked to it.
+    pub async fn rerun(&self, of: WorkId, from_step: Option<&str>, reason: &str) -> Result<Work, Error> {
+        let id = WorkId(Uuid::now_v7());
+        let from_step = from_step.map(str::to_owned);
+        let action = Action::Rerun { of, id, from_step, reason: reason.to_owned() };
+        Ok(self.ingested(action).await?.work)
+    }
+
+    async fn ingested(&self, action: Action) -> Result<Ingested, Error> {
+        let mut outcome = self.submit(action).await?;
+        match outcome.reply {
+            Reply::Ingested { work, created, grant } => Ok(Ingested {
+                lease: grant.map(|grant| self.ledger.claimed(*grant, &mut outcome.payloads)),
+                completion_token: (work.state == State::WaitingExternal && work.open_waits == 0)
+                    .then(|| self.ledger.completion_token(work.id)),
+                work: *work,
+                created,
+            }),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Claims by filter. With `wait`, an empty queue is waited for that long.
+    pub async fn claim(
+        &self,
+        claimant: Claimant,
+        filter: ClaimFilter,
+        wait: Option<Duration>,
+    ) -> Result<Vec<Claimed>, Error> {
+        let submission =
+            self.submission(Action::Claim(Claim { claimant, by: ClaimBy::Filter(self.allowed(filter)) }))?;
+        self.claimed(self.ledger.queue(submission, wait).await?)
+    }
+
+    /// A caller of some tenants claims there only.
+    fn allowed(&self, filter: ClaimFilter) -> ClaimFilter {
+        let Tenants::Only(mine) = &self.tenants else { return filter };
+        let tenants = match filter.tenants.is_empty() {
+            true => mine.clone(),
+            false => filter.tenants.iter().filter(|tenant| mine.contains(tenant)).cloned().collect(),
+        };
+        ClaimFilter { tenants, ..filter }
+    }
+
+    /// Claims exactly these, or none.
+    pub async fn claim_ids(&self, claimant: Claimant, ids: Vec<WorkId>) -> Result<Vec<Claimed>, Error> {
+        let outcome = self.submit(Action::Claim(Claim { claimant, by: ClaimBy::Ids(ids) })).await?;
+        self.claimed(outcome)
+    }
+
+    fn claimed(&self, mut outcome: Outcome) -> Result<Vec<Claimed>, Error> {
+        match outcome.reply {
+            Reply::Claimed(grants) => Ok(grants
+                .into_iter()
+                .map(|grant| self.ledger.claimed(grant, &mut outcome.payloads))
+                .collect()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Renews many leases at once; each is answered on its own.
+    pub async fn renew(&self, leases: &[(LeaseRef, Option<Value>)]) -> Result<Vec<Renewal>, Error> {
+        let renewals = leases
+            .iter()
+            .map(|(lease, progress)| {
+                let progress = progress.as_ref().map(Payload::new).transpose()?;
+                Ok(Renew { holder: self.ledger.holder(lease), progress })
+            })
+            .collect::<Result<_, Error>>()?;
+        match self.submit(Action::Renew(renewals)).await?.reply {
+            Reply::Renewed(renewals) => Ok(renewals),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub async fn accept(&self, lease: &LeaseRef, strength: AcceptStrength) -> Result<Ack, Error> {
+        self.ack(Action::Accept { holder: self.ledger.holder(lease), strength }).await
+    }
+
+    pub async fn progress(
+        &self,
+        lease: &LeaseRef,
+        progress: &Value,
+        request_id: Option<&str>,
+    ) -> Result<Ack, Error> {
+        let progress = Payload::new(progress)?;
+        let request_id = request_id.map(str::to_owned);
+        self.ack(Action::Progress { holder: self.ledger.holder(lease), progress, request_id }).await
+    }
+
+    /// Begins a checkpoint. A completed one with the same input comes back with its result: reuse it.
+    pub async fn begin_step(
+        &self,
+        lease: &LeaseRef,
+        step: &str,
+        input: &Value,
+        restart: bool,
+    ) -> Result<(Step, Option<Payload>), Error> {
+        self.step(lease, step, input, StepVerb::Begin { restart }).await
+    }
+
+    pub async fn complete_step(
+        &self,
+        lease: &LeaseRef,
+        step: &str,
+        input: &Value,
+        result: &Value,
+    ) -> Result<Step, Error> {
+        let verb = StepVerb::Complete { result: Payload::new(result)? };
+        Ok(self.step(lease, step, input, verb).await?.0)
+    }
+
+    async fn step(
+        &self,
+        lease: &LeaseRef,
+        step: &str,
+        input: &Value,
+        verb: StepVerb,
+    ) -> Result<(Step, Option<Payload>), Error> {
+        let input_hash: Digest = Payload::new(input)?.hash();
+        let holder = self.ledger.holder(lease);
+        let action = StepAction { holder, step: step.to_owned(), input_hash, verb };
+        let mut outcome = self.submit(Action::Step(action)).await?;
+        match outcome.reply {
+            Reply::Step { step, .. } => {
+                let result = step.result.and_then(|key| outcome.payloads.remove(&key));
+                Ok((step, result))
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Pauses the work durably. The lease ends, unless every answer is there already.
+    pub async fn wait(
+        &self,
+        lease: &LeaseRef,
+        waits: Vec<NewWait>,
+        message: Option<&str>,
+    ) -> Result<Waiting, Error> {
+        let waits = waits.into_iter().map(NewWait::settle).collect::<Result<Vec<_>, _>>()?;
+        let holder = self.ledger.holder(lease);
+        let action = WaitAction { holder, waits, message: message.map(str::to_owned), tool: None };
+        let outcome = self.submit(Action::Wait(action)).await?;
+        match &outcome.reply {
+            Reply::Waiting { ack, answers } => Ok(Waiting {
+                waits: ack.waits.iter().map(|id| (*id, self.ledger.wait_token(*id))).collect(),
+                answers: answers
+                    .iter()
+                    .map(|wait| {
+                        let answer = wait.answer_seq.and_then(|seq| outcome.payload(wait.work, seq));
+                        (wait.clone(), answer.cloned())
+                    })
+                    .collect(),
+                ack: ack.clone(),
+            }),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Answers every open wait on a reference of a tenant; kept where none is open yet.
+    pub async fn resolve(
+        &self,
+        tenant: &str,
+        reference: &str,
+        payload: &Value,
+        claim: Option<Claimant>,
+    ) -> Result<Resolved, Error> {
+        let target = Target::Reference { tenant: tenant.to_owned(), reference: reference.to_owned() };
+        self.resolved(target, payload, claim).await
+    }
+
+    /// Answers one wait by its token. A person needs none.
+    pub async fn resolve_wait(
+        &self,
+        id: WaitId,
+        token: &str,
+        payload: &Value,
+        claim: Option<Claimant>,
+    ) -> Result<Resolved, Error> {
+        let genuine = self.ledger.opens_wait(id, token);
+        self.resolved(Target::Wait { id, genuine }, payload, claim).await
+    }
+
+    async fn resolved(
+        &self,
+        target: Target,
+        payload: &Value,
+        claim: Option<Claimant>,
+    ) -> Result<Resolved, Error> {
+        let payload = Payload::new(payload)?;
+        let action = Resolve { target, payload, evidence: Vec::<Evidence>::new(), claim };
+        let mut outcome = self.submit(Action::Resolve(action)).await?;
+        match outcome.reply {
+            Reply::Resolved { answers, kept, grant } => Ok(Resolved {
+                answers: answers
+                    .into_iter()
+                    .map(|answer| {
+                        let payload = answer.seq.and_then(|seq| outcome.payloads.get(&(answer.work, seq)));
+                        let payload = payload.cloned();
+                        (answer, payload)
+                    })
+                    .collect(),
+                kept,
+                lease: grant.map(|grant| self.ledger.claimed(*grant, &mut outcome.payloads)),
+            }),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    pub async fn fail(&self, lease: &LeaseRef, error: Failure) -> Result<Ack, Error> {
+        self.ack(Action::Fail(Fail { holder: self.ledger.holder(lease), error, wait: None })).await
+    }
+
+    pub async fn release(&self, lease: &LeaseRef, message: Option<&str>) -> Result<Ack, Error> {
+        let message = message.map(str::to_owned);
+        self.ack(Action::Release { holder: self.ledger.holder(lease), message }).await
+    }
+
+    pub async fn close_out(&self, lease: &LeaseRef, close: CloseOut) -> Result<Ack, Error> {
+        self.ack(Action::CloseOut { holder: self.ledger.holder(lease), close }).await
+    }
+
+    /// Gives up started owner-bound work of one's own.
+    pub async fn abandon_own(&self, lease: &LeaseRef, reason: &str) -> Result<Ack, Error> {
+        let holder = self.ledger.holder(lease);
+        self.ack(Action::AbandonOwn { holder, reason: reason.to_owned() }).await
+    }
+
+    /// Says how externally owned work ended.
+    pub async fn complete(&self, work: WorkId, token: &str, close: CloseOut) -> Result<Ack, Error> {
+        let genuine = self.ledger.completes(work, token);
+        self.ack(Action::Complete { work, genuine, close }).await
+    }
+
+    pub async fn cancel(&self, work: WorkId, reason: &str, deadline_ms: Option<u64>) -> Result<Ack, Error> {
+        self.ack(Action::Cancel { work, reason: reason.to_owned(), deadline_ms }).await
+    }
+
+    pub async fn request_abandon(&self, work: WorkId, reason: &str) -> Result<Ack, Error> {
+        self.ack(Action::RequestAbandon { work, reason: reason.to_owned() }).await
+    }
+
+    pub async fn retry_now(&self, work: WorkId, reason: &str) -> Result<Ack, Error> {
+        self.ack(Action::RetryNow { work, reason: reason.to_owned() }).await
+    }
+
+    pub async fn quarantine(&self, work: WorkId, reason: &str) -> Result<Ack, Error> {
+        self.ack(Action::Quarantine { work, reason: reason.to_owned() }).await
+    }
+
+    /// A person's decision over a quarantined work.
+    pub async fn decide(&self, work: WorkId, reason: &str, decision: Decide) -> Result<Ack, Error> {
+        self.ack(Action::Decide { work, reason: reason.to_owned(), decision }).await
+    }
+
+    /// Calls off every open wait of a tenant's session; the works go on without answers.
+    pub async fn revoke_session_waits(
+        &self,
+        tenant: &str,
+        session: &str,
+        reason: &str,
+    ) -> Result<Vec<Ack>, Error> {
+        let filter = WaitFilter {
+            tenants: Some(Tenants::Only(vec![tenant.to_owned()])),
+            session: Some(session.to_owned()),
+            state: Some(tenure_core::model::WaitState::Open),
+            ..WaitFilter::default()
+        };
+        let mut works: Vec<WorkId> =
+            self.ledger.waits(&filter, usize::MAX).await?.into_iter().map(|wait| wait.work).collect();
+        works.sort_unstable();
+        works.dedup();
+        let mut acks = Vec::with_capacity(works.len());
+        for work in works {
+            acks.push(self.ack(Action::RevokeWaits { work, reason: reason.to_owned() }).await?);
+        }
+        Ok(acks)
+    }
+}
+
+fn unexpected(reply: &Reply) -> Error {
+    Error::Corrupt(format!("a verb was answered with {reply:?}"))
+}

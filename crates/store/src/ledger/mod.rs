@@ -1,0 +1,278 @@
+//! The ledger as a Rust program uses it: open it, get a [`Caller`], submit, read.
+
+mod caller;
+mod new;
+mod reads;
+
+use std::{
+    future::Future,
+    path::Path,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use tenure_core::{
+    Action, Actor, Grant, Millis, Payload, Reply, Step, Submission, Wait, WaitId, Work, WorkId,
+    action::{Holder, Tenants},
+    policy::Settings,
+};
+use tokio::{
+    sync::{oneshot, watch},
+    time::Instant,
+};
+
+use crate::{
+    Clock, Error, SystemClock,
+    job::{Job, Payloads},
+    memory,
+    store::Store,
+    sweeper::Sweeper,
+    token,
+};
+
+pub use caller::{Caller, Resolved, Waiting};
+pub use new::{NewWait, NewWork};
+
+/// How to open a ledger.
+#[derive(Clone)]
+pub struct Options {
+    /// Sources and their default policies.
+    pub settings: Settings,
+    /// None: the process's clock on SQLite, the server's on PostgreSQL.
+    pub clock: Option<Arc<dyn Clock>>,
+    /// Concurrent writers on PostgreSQL, besides the one for claims. SQLite has one writer.
+    pub lanes: usize,
+    /// Whether to start a sweeper.
+    pub sweep: bool,
+    /// Opens databases whose settings would let a commit be lost. For throw-away data only.
+    pub allow_weak_settings: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { settings: Settings::default(), clock: None, lanes: 2, sweep: true, allow_weak_settings: false }
+    }
+}
+
+/// A reply, with the payloads that it refers to.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    pub reply: Reply,
+    pub(crate) payloads: Payloads,
+}
+
+impl Outcome {
+    /// The payload of an event that the reply refers to.
+    pub fn payload(&self, work: WorkId, seq: u64) -> Option<&Payload> {
+        self.payloads.get(&(work, seq))
+    }
+}
+
+/// What a holder shows with every write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseRef {
+    pub work: WorkId,
+    pub fence: u64,
+    pub token: String,
+}
+
+/// A lease with all that its holder needs to go on.
+#[derive(Clone, Debug)]
+pub struct Claimed {
+    pub lease: LeaseRef,
+    pub work: Work,
+    /// None only after an erasure.
+    pub input: Option<Payload>,
+    pub expires_at: Millis,
+    /// Renew at least so often.
+    pub renew_every: Duration,
+    /// Checkpoints, with the results of the completed ones.
+    pub steps: Vec<(Step, Option<Payload>)>,
+    /// Waits that have ended, with their answers.
+    pub answers: Vec<(Wait, Option<Payload>)>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Ingested {
+    pub work: Work,
+    /// False where the same work was already there.
+    pub created: bool,
+    pub lease: Option<Claimed>,
+    /// For externally owned work: what its owner completes it with. Shown here only.
+    pub completion_token: Option<String>,
+}
+
+/// An open ledger. Cheap to clone; the last clone to go leaves what is queued to be finished.
+#[derive(Clone)]
+pub struct Ledger(Arc<Inner>);
+
+/// A ledger that does not keep it open.
+pub(crate) struct WeakLedger(Weak<Inner>);
+
+impl WeakLedger {
+    pub fn upgrade(&self) -> Option<Ledger> {
+        self.0.upgrade().map(Ledger)
+    }
+}
+
+struct Inner {
+    store: Arc<dyn Store>,
+    settings: Settings,
+    closed: watch::Sender<bool>,
+}
+
+impl Ledger {
+    /// A ledger that is gone with the process: for tests of what embeds one.
+    pub async fn open_memory(options: Options) -> Result<Self, Error> {
+        let store = memory::open(&options)?;
+        Ok(Self::start(store, options))
+    }
+
+    /// Opens or creates a ledger in an SQLite file. Several processes may share it.
+    #[cfg(feature = "sqlite")]
+    pub async fn open_sqlite(path: impl AsRef<Path>, options: Options) -> Result<Self, Error> {
+        let path = path.as_ref().to_owned();
+        let wanted = options.clone();
+        let store = tokio::task::spawn_blocking(move || crate::sqlite::open(&path, &wanted))
+            .await
+            .map_err(|e| Error::Unavailable(format!("opening was interrupted: {e}")))??;
+        Ok(Self::start(store, options))
+    }
+
+    /// Opens or creates a ledger in a PostgreSQL database. Any number of processes may share it.
+    #[cfg(feature = "postgres")]
+    pub async fn open_postgres(url: &str, options: Options) -> Result<Self, Error> {
+        let store = crate::postgres::open(url, &options).await?;
+        Ok(Self::start(store, options))
+    }
+
+    fn start(store: Arc<dyn Store>, options: Options) -> Self {
+        let (closed, _) = watch::channel(false);
+        let ledger = Self(Arc::new(Inner { store, settings: options.settings, closed }));
+        if options.sweep {
+            let clock = options.clock.unwrap_or_else(|| Arc::new(SystemClock::default()));
+            tokio::spawn(Sweeper::new(clock).run(WeakLedger(Arc::downgrade(&ledger.0))));
+        }
+        ledger
+    }
+
+    /// Everything that `actor` does, in every tenant.
+    pub fn caller(&self, actor: Actor) -> Caller {
+        Caller::new(self.clone(), actor, Tenants::All)
+    }
+
+    /// Submits an action as it is. [`Caller`] has a method for each.
+    pub async fn submit(&self, submission: Submission) -> Result<Outcome, Error> {
+        self.queue(submission, None).await
+    }
+
+    /// Queues an action; the future ends when its group has committed.
+    pub(crate) fn send(
+        &self,
+        actor: Actor,
+        tenants: Tenants,
+        action: Action,
+    ) -> Result<impl Future<Output = Result<Outcome, Error>> + use<>, Error> {
+        Ok(self.queue(Submission::new(actor, tenants, action, seed()?), None))
+    }
+
+    /// `wait`: how long a claim by filter that finds nothing stays parked.
+    pub(crate) fn queue(
+        &self,
+        submission: Submission,
+        wait: Option<Duration>,
+    ) -> impl Future<Output = Result<Outcome, Error>> + use<> {
+        let (reply, answer) = oneshot::channel();
+        let park_until = wait.map(|wait| Instant::now() + wait);
+        self.0.store.send(Job { submission, park_until, reply });
+        async move {
+            answer.await.unwrap_or_else(|_| {
+                Err(Error::OutcomeUnknown("the ledger stopped before it answered".to_owned()))
+            })
+        }
+    }
+
+    /// Checks a holder's token. The action carries the outcome.
+    pub fn holder(&self, lease: &LeaseRef) -> Holder {
+        let expected = self.0.store.key().lease(lease.work, lease.fence);
+        Holder { work: lease.work, fence: lease.fence, genuine: token::same(&expected, &lease.token) }
+    }
+
+    /// The token that answers a wait; for whoever opened it.
+    pub fn wait_token(&self, wait: WaitId) -> String {
+        self.0.store.key().wait(wait)
+    }
+
+    pub(crate) fn opens_wait(&self, wait: WaitId, token: &str) -> bool {
+        token::same(&self.wait_token(wait), token)
+    }
+
+    pub(crate) fn completes(&self, work: WorkId, token: &str) -> bool {
+        token::same(&self.0.store.key().complete(work), token)
+    }
+
+    pub(crate) fn completion_token(&self, work: WorkId) -> String {
+        self.0.store.key().complete(work)
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.0.settings
+    }
+
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.0.store
+    }
+
+    /// A grant as its holder gets it: with the token, and the payloads that it may see.
+    pub(crate) fn claimed(&self, grant: Grant, payloads: &mut Payloads) -> Claimed {
+        let work = grant.work;
+        let fence = work.fence;
+        let lease = LeaseRef { work: work.id, fence, token: self.0.store.key().lease(work.id, fence) };
+        let result = |payloads: &Payloads, key: Option<(WorkId, u64)>| payloads.get(&key?).cloned();
+        Claimed {
+            lease,
+            input: payloads.remove(&(work.id, 1)),
+            expires_at: work.lease.as_ref().map_or(0, |lease| lease.expires_at),
+            renew_every: Duration::from_millis(work.spec.policy.lease.renew_ms),
+            steps: grant
+                .steps
+                .into_iter()
+                .map(|step| {
+                    let value = result(payloads, step.result);
+                    (step, value)
+                })
+                .collect(),
+            answers: grant
+                .answers
+                .into_iter()
+                .map(|wait| {
+                    let value = result(payloads, wait.answer_seq.map(|seq| (wait.work, seq)));
+                    (wait, value)
+                })
+                .collect(),
+            work,
+        }
+    }
+
+    /// Ends when the ledger is closed or gone.
+    pub(crate) fn closed(&self) -> impl Future<Output = ()> + use<> {
+        let mut closed = self.0.closed.subscribe();
+        async move {
+            // An error means that the ledger is gone, which is as good as closed.
+            let _ = closed.wait_for(|closed| *closed).await;
+        }
+    }
+
+    /// Finishes what is queued, answers parked claims, stops the sweeper. Later submissions are refused.
+    pub async fn close(&self) -> Result<(), Error> {
+        self.0.closed.send_replace(true);
+        self.0.store.close().await
+    }
+}
+
+/// Randomness of a submission.
+pub(crate) fn seed() -> Result<[u8; 16], Error> {
+    let mut seed = [0; 16];
+    getrandom::fill(&mut seed).map_err(|e| Error::Unavailable(format!("no randomness: {e}")))?;
+    Ok(seed)
+}

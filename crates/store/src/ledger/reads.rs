@@ -1,0 +1,112 @@
+//! Reads. They render what is stored and change nothing.
+
+use std::collections::BTreeMap;
+
+use tenure_core::{
+    Attempt, Millis, Payload, Refusal, State, Step, Wait, Work, WorkId,
+    action::Tenants,
+    explain::{Explanation, explain},
+    refusal::Code,
+};
+
+use crate::{Error, EventPage, Ledger, Position, StoredEvent, WaitFilter, WorkFilter};
+
+/// No page is larger.
+const PAGE_MAX: usize = 1_000;
+
+impl Ledger {
+    /// The store's clock.
+    pub async fn now(&self) -> Result<Millis, Error> {
+        self.store().now().await
+    }
+
+    pub async fn work(&self, id: WorkId) -> Result<Work, Error> {
+        let mut works = self.store().works(&[id]).await?;
+        works.pop().ok_or_else(|| {
+            Refusal::new(Code::NotFound, format!("There is no work {id} here. Check the id.")).into()
+        })
+    }
+
+    pub async fn works(&self, ids: &[WorkId]) -> Result<Vec<Work>, Error> {
+        self.store().works(ids).await
+    }
+
+    /// Matching works, newest first. The next page goes on below the last id of this one.
+    pub async fn list(
+        &self,
+        filter: &WorkFilter,
+        before: Option<WorkId>,
+        limit: usize,
+    ) -> Result<Vec<Work>, Error> {
+        self.store().list(filter, before, limit.min(PAGE_MAX)).await
+    }
+
+    /// How many works stand in each state.
+    pub async fn counts(&self, tenants: &Tenants) -> Result<BTreeMap<State, u64>, Error> {
+        self.store().counts(tenants).await
+    }
+
+    /// A work's events after `seq`.
+    pub async fn events(&self, work: WorkId, after: u64, limit: usize) -> Result<Vec<StoredEvent>, Error> {
+        self.store().events(work, after, limit.min(PAGE_MAX)).await
+    }
+
+    /// Everybody's events after a position; none is ever skipped.
+    pub async fn feed(&self, after: Position, limit: usize) -> Result<EventPage, Error> {
+        let events = self.store().feed(after, limit.min(PAGE_MAX)).await?;
+        let next = events.last().map_or(after, |event| event.position);
+        Ok(EventPage { events, next })
+    }
+
+    /// The payload of one event: an input, a result, an answer. None where there is none, or it was erased.
+    pub async fn payload(&self, work: WorkId, seq: u64) -> Result<Option<Payload>, Error> {
+        Ok(self.store().payloads(&[(work, seq)]).await?.remove(&(work, seq)))
+    }
+
+    pub async fn steps(&self, work: WorkId) -> Result<Vec<Step>, Error> {
+        self.store().steps(work).await
+    }
+
+    pub async fn attempts(&self, work: WorkId) -> Result<Vec<Attempt>, Error> {
+        self.store().attempts(work).await
+    }
+
+    pub async fn waits(&self, filter: &WaitFilter, limit: usize) -> Result<Vec<Wait>, Error> {
+        self.store().waits(filter, limit.min(PAGE_MAX)).await
+    }
+
+    /// Why a work stands where it stands, in one sentence, and what to do next.
+    pub async fn explain(&self, id: WorkId) -> Result<Explanation, Error> {
+        let work = self.work(id).await?;
+        let filter = WaitFilter { work: Some(id), ..WaitFilter::default() };
+        let waits = self.waits(&filter, PAGE_MAX).await?;
+        let last: Vec<_> = self
+            .events(id, work.seq.saturating_sub(20), 20)
+            .await?
+            .into_iter()
+            .map(|stored| stored.event)
+            .collect();
+        Ok(explain(&work, &waits, &last, self.now().await?))
+    }
+
+    pub(crate) async fn due(
+        &self,
+        at: Millis,
+        after: Option<(Millis, WorkId)>,
+        limit: usize,
+    ) -> Result<Vec<(Millis, WorkId)>, Error> {
+        self.store().due(at, after, limit).await
+    }
+
+    pub(crate) async fn next_due(&self) -> Result<Option<Millis>, Error> {
+        self.store().next_due().await
+    }
+
+    pub(crate) async fn leased(&self, after: Option<WorkId>, limit: usize) -> Result<Vec<WorkId>, Error> {
+        self.store().leased(after, limit).await
+    }
+
+    pub(crate) async fn forget_kept(&self, at: Millis) -> Result<u64, Error> {
+        self.store().forget_kept(at).await
+    }
+}

@@ -1,0 +1,40 @@
+//! The durable ledger: everything that [`tenure_core`] decides, kept by SQLite, PostgreSQL or memory.
+//!
+//! A [`Ledger`] is the one door. Submissions queue up; a store takes what is there, loads the rows they
+//! touch, lets the core decide one after another, writes rows and events, commits once and answers all.
+
+mod batch;
+mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod error;
+mod job;
+mod ledger;
+mod memory;
+#[cfg(feature = "postgres")]
+mod postgres;
+mod process;
+mod query;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+mod store;
+mod sweeper;
+mod token;
+mod verify;
+
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use error::Error;
+pub use ledger::{
+    Caller, Claimed, Ingested, LeaseRef, Ledger, NewWait, NewWork, Options, Outcome, Resolved, Waiting,
+};
+pub use process::here as local_process;
+pub use query::{EventPage, Position, StoredEvent, WaitFilter, WorkFilter};
+pub use sweeper::{Sweep, Sweeper};
+pub use verify::{Anchor, Fault, Report};
+
+pub use tenure_core as core;
+
+/// The README's example is compiled and run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -1,0 +1,401 @@
+//! The memory store: the core over maps. It is the oracle that the databases are held against, and a
+//! ledger for tests of runtimes that embed one.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tenure_core::{
+    Attempt, Change, Event, Millis, Payload, Records, Reply, Scope, State, Step, Submission, Wait, Work,
+    WorkId,
+    action::{Action, ClaimFilter, Tenants},
+    claim_order, decide,
+    model::WaitState,
+    records::{SessionView, TenantKey},
+};
+use tokio::time::Instant;
+
+use crate::{
+    Clock, Error, Options, Outcome, Position, StoredEvent, SystemClock, WaitFilter, WorkFilter,
+    job::{Job, Payloads, wanted},
+    store::{Answer, Store},
+    token::Key,
+};
+
+pub(crate) struct Memory {
+    key: Key,
+    clock: Arc<dyn Clock>,
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Default)]
+struct Inner {
+    records: Records,
+    log: Vec<Event>,
+    by_work: HashMap<WorkId, Vec<usize>>,
+    attempts: BTreeMap<(WorkId, u64), Attempt>,
+    parked: Vec<Job>,
+    closed: bool,
+}
+
+pub(crate) fn open(options: &Options) -> Result<Arc<dyn Store>, Error> {
+    let mut key = [0; 32];
+    getrandom::fill(&mut key).map_err(|e| Error::Unavailable(format!("no randomness: {e}")))?;
+    let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::default()));
+    Ok(Arc::new(Memory { key: Key(key), clock, inner: Arc::default() }))
+}
+
+impl Memory {
+    /// A panic while it was held left the records as they were: decisions are applied after they are made.
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ready<'a, T: Send + 'a>(&self, read: impl FnOnce(&Inner) -> T) -> Answer<'a, T> {
+        let value = read(&self.inner());
+        Box::pin(std::future::ready(Ok(value)))
+    }
+
+    /// A parked claim that nobody served is answered when its time is over.
+    fn expire(&self, until: Instant) {
+        let inner = self.inner.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep_until(until).await;
+            let mut inner = inner.lock().unwrap_or_else(PoisonError::into_inner);
+            let late = |job: &Job| job.park_until.is_none_or(|at| at <= Instant::now());
+            for job in std::mem::take(&mut inner.parked) {
+                if late(&job) {
+                    job.answer(Ok(nothing()));
+                } else {
+                    inner.parked.push(job);
+                }
+            }
+        });
+    }
+}
+
+fn nothing() -> Outcome {
+    Outcome { reply: Reply::Claimed(Vec::new()), payloads: Payloads::new() }
+}
+
+impl Inner {
+    fn submit(&mut self, submission: &Submission, now: Millis) -> Result<Outcome, Error> {
+        let submission = &self.selected(submission);
+        self.refresh(submission);
+        let decision = decide(&self.records, submission, now)?;
+        for event in decision.events {
+            self.by_work.entry(event.work).or_default().push(self.log.len());
+            self.log.push(event);
+        }
+        for change in decision.changes {
+            match &change {
+                Change::BeginAttempt(attempt) => {
+                    self.attempts.insert((attempt.work, attempt.fence), attempt.clone());
+                }
+                Change::EndAttempt { work, fence, end } => {
+                    if let Some(attempt) = self.attempts.get_mut(&(*work, *fence)) {
+                        attempt.end = Some((**end).clone());
+                    }
+                }
+                _ => {}
+            }
+            self.records.absorb(change);
+        }
+        let payloads = self.payloads(&wanted(&decision.reply));
+        Ok(Outcome { reply: decision.reply, payloads })
+    }
+
+    /// A claim by filter, with what it selects.
+    fn selected(&self, submission: &Submission) -> Submission {
+        let mut submission = submission.clone();
+        if let Action::Claim(claim) = &mut submission.action
+            && let tenure_core::action::ClaimBy::Filter(filter) = &claim.by
+            && filter.check().is_ok()
+        {
+            let ids = self.select(filter, &claim.claimant.worker);
+            if !ids.is_empty() {
+                claim.by = tenure_core::action::ClaimBy::Chosen(ids);
+            }
+        }
+        submission
+    }
+
+    fn select(&self, filter: &ClaimFilter, worker: &tenure_core::model::Worker) -> Vec<WorkId> {
+        let mut works: Vec<&Work> = self
+            .records
+            .works
+            .values()
+            .filter(|work| work.state == State::Queued && filter.matches(work))
+            .filter(|work| {
+                let view = work.spec.session_key().map(|key| self.view(&key)).unwrap_or_default();
+                tenure_core::claimable(work, worker, view).is_ok()
+            })
+            .collect();
+        works.sort_by_key(|work| claim_order(work));
+        works.into_iter().take(filter.max).map(|work| work.id).collect()
+    }
+
+    /// Everything is at hand but what is derived: sessions, and inputs that live in the log.
+    fn refresh(&mut self, submission: &Submission) {
+        let mut scope = Scope::default();
+        scope.first(submission);
+        scope.then(submission, &self.records);
+        let mut keys = scope.sessions;
+        let works = scope.works.iter().chain(&scope.waits).chain(&scope.steps);
+        keys.extend(works.filter_map(|id| self.records.works.get(id)?.spec.session_key()));
+        if let Action::Resolve(resolve) = &submission.action
+            && resolve.claim.is_some()
+        {
+            keys.extend(self.records.works.values().filter_map(|work| work.spec.session_key()));
+        }
+        self.records.sessions.clear();
+        for key in keys {
+            let view = self.view(&key);
+            self.records.sessions.insert(key, view);
+        }
+        for id in scope.inputs {
+            let input = self.payloads(&[(id, 1)]).remove(&(id, 1));
+            self.records.inputs.insert(id, input);
+        }
+    }
+
+    fn view(&self, key: &TenantKey) -> SessionView {
+        let members: Vec<&Work> = self
+            .records
+            .works
+            .values()
+            .filter(|work| work.spec.session_key().as_ref() == Some(key))
+            .collect();
+        let pending = |work: &&&Work| matches!(work.state, State::Queued | State::RetryScheduled);
+        SessionView {
+            holder: members.iter().find(|work| work.state.holds_session()).map(|work| work.id),
+            head: members
+                .iter()
+                .filter(pending)
+                .min_by_key(|work| (work.spec.created_at, work.id))
+                .map(|work| work.id),
+            unsure: false,
+        }
+    }
+
+    fn payloads(&self, keys: &[(WorkId, u64)]) -> Payloads {
+        let find = |(work, seq): &(WorkId, u64)| -> Option<Payload> {
+            let index = *self.by_work.get(work)?.get(usize::try_from(*seq).ok()?.checked_sub(1)?)?;
+            self.log[index].payload.clone()
+        };
+        keys.iter().filter_map(|key| Some((*key, find(key)?))).collect()
+    }
+
+    fn serve_parked(&mut self, now: Millis) {
+        for job in std::mem::take(&mut self.parked) {
+            if job.abandoned() {
+                continue;
+            }
+            match self.submit(&job.submission, now) {
+                Ok(outcome) if is_empty(&outcome) => self.parked.push(job),
+                answer => job.answer(answer),
+            }
+        }
+    }
+
+    fn stored(&self, index: usize) -> StoredEvent {
+        let position = Position { epoch: 0, txn: 0, number: index as i64 + 1 };
+        StoredEvent { position, event: self.log[index].clone() }
+    }
+}
+
+fn is_empty(outcome: &Outcome) -> bool {
+    matches!(&outcome.reply, Reply::Claimed(grants) if grants.is_empty())
+}
+
+impl Store for Memory {
+    fn key(&self) -> &Key {
+        &self.key
+    }
+
+    fn send(&self, job: Job) {
+        let now = self.clock.wall();
+        let mut inner = self.inner();
+        if inner.closed {
+            return job.answer(Err(Error::Unavailable("the ledger is closed".into())));
+        }
+        let answer = inner.submit(&job.submission, now);
+        match (answer, job.park_until) {
+            (Ok(outcome), Some(until)) if is_empty(&outcome) && until > Instant::now() => {
+                inner.parked.push(job);
+                self.expire(until);
+            }
+            (answer, _) => job.answer(answer),
+        }
+        inner.serve_parked(now);
+    }
+
+    fn now(&self) -> Answer<'_, Millis> {
+        let now = self.clock.wall();
+        self.ready(|_| now)
+    }
+
+    fn works<'a>(&'a self, ids: &'a [WorkId]) -> Answer<'a, Vec<Work>> {
+        self.ready(|inner| ids.iter().filter_map(|id| inner.records.works.get(id).cloned()).collect())
+    }
+
+    fn list<'a>(
+        &'a self,
+        filter: &'a WorkFilter,
+        before: Option<WorkId>,
+        limit: usize,
+    ) -> Answer<'a, Vec<Work>> {
+        self.ready(|inner| {
+            let mut works: Vec<&Work> = inner
+                .records
+                .works
+                .values()
+                .filter(|work| before.is_none_or(|id| work.id < id) && filter.matches(work))
+                .collect();
+            works.sort_by_key(|work| std::cmp::Reverse(work.id));
+            works.into_iter().take(limit).cloned().collect()
+        })
+    }
+
+    fn counts<'a>(&'a self, tenants: &'a Tenants) -> Answer<'a, BTreeMap<State, u64>> {
+        self.ready(|inner| {
+            let mut counts = BTreeMap::new();
+            for work in inner.records.works.values().filter(|work| tenants.allow(&work.spec.tenant)) {
+                *counts.entry(work.state).or_default() += 1;
+            }
+            counts
+        })
+    }
+
+    fn events(&self, work: WorkId, after: u64, limit: usize) -> Answer<'_, Vec<StoredEvent>> {
+        self.ready(|inner| {
+            let indexes = inner.by_work.get(&work).map_or(&[][..], Vec::as_slice);
+            indexes.iter().skip(after as usize).take(limit).map(|index| inner.stored(*index)).collect()
+        })
+    }
+
+    fn feed(&self, after: Position, limit: usize) -> Answer<'_, Vec<StoredEvent>> {
+        self.ready(|inner| {
+            let first = after.number.max(0) as usize;
+            (first..inner.log.len()).take(limit).map(|index| inner.stored(index)).collect()
+        })
+    }
+
+    fn payloads<'a>(&'a self, keys: &'a [(WorkId, u64)]) -> Answer<'a, Payloads> {
+        self.ready(|inner| inner.payloads(keys))
+    }
+
+    fn steps(&self, work: WorkId) -> Answer<'_, Vec<Step>> {
+        self.ready(|inner| inner.records.steps.get(&work).cloned().unwrap_or_default())
+    }
+
+    fn attempts(&self, work: WorkId) -> Answer<'_, Vec<Attempt>> {
+        self.ready(|inner| {
+            inner.attempts.range((work, 0)..=(work, u64::MAX)).map(|(_, attempt)| attempt.clone()).collect()
+        })
+    }
+
+    fn waits<'a>(&'a self, filter: &'a WaitFilter, limit: usize) -> Answer<'a, Vec<Wait>> {
+        self.ready(|inner| {
+            let mut waits: Vec<&Wait> = inner
+                .records
+                .waits
+                .iter()
+                .filter(|(id, _)| {
+                    let session = inner.records.works.get(id).and_then(|work| work.spec.session.as_ref());
+                    filter.session.is_none() || filter.session.as_ref() == session
+                })
+                .flat_map(|(_, waits)| waits)
+                .filter(|wait| {
+                    filter.tenants.as_ref().is_none_or(|tenants| tenants.allow(&wait.tenant))
+                        && filter.work.is_none_or(|id| wait.work == id)
+                        && filter.reference.as_ref().is_none_or(|r| wait.reference == *r)
+                        && filter.kind.is_none_or(|kind| wait.kind == kind)
+                        && filter.state.is_none_or(|state| wait.state == state)
+                })
+                .collect();
+            waits.sort_by_key(|wait| (wait.opened_at, wait.id));
+            waits.into_iter().take(limit).cloned().collect()
+        })
+    }
+
+    fn due(
+        &self,
+        at: Millis,
+        after: Option<(Millis, WorkId)>,
+        limit: usize,
+    ) -> Answer<'_, Vec<(Millis, WorkId)>> {
+        self.ready(|inner| {
+            let mut due: Vec<(Millis, WorkId)> = inner
+                .records
+                .works
+                .values()
+                .filter_map(|work| Some((work.due_at?, work.id)))
+                .filter(|row| row.0 <= at && after.is_none_or(|after| *row > after))
+                .collect();
+            due.sort_unstable();
+            due.truncate(limit);
+            due
+        })
+    }
+
+    fn next_due(&self) -> Answer<'_, Option<Millis>> {
+        self.ready(|inner| inner.records.works.values().filter_map(|work| work.due_at).min())
+    }
+
+    fn leased(&self, after: Option<WorkId>, limit: usize) -> Answer<'_, Vec<WorkId>> {
+        self.ready(|inner| {
+            let mut ids: Vec<WorkId> = inner
+                .records
+                .works
+                .values()
+                .filter(|work| work.held_lease().is_some() && after.is_none_or(|id| work.id > id))
+                .map(|work| work.id)
+                .collect();
+            ids.sort_unstable();
+            ids.truncate(limit);
+            ids
+        })
+    }
+
+    fn forget_kept(&self, at: Millis) -> Answer<'_, u64> {
+        let mut inner = self.inner();
+        let old: Vec<TenantKey> = inner
+            .records
+            .kept
+            .iter()
+            .filter(|(_, kept)| kept.as_ref().is_some_and(|kept| kept.kept_at <= at))
+            .map(|(key, _)| key.clone())
+            .collect();
+        let count = old.len() as u64;
+        old.into_iter()
+            .for_each(|(tenant, reference)| inner.records.absorb(Change::Unkeep { tenant, reference }));
+        Box::pin(std::future::ready(Ok(count)))
+    }
+
+    fn self_check(&self) -> Answer<'_, Vec<String>> {
+        self.ready(|inner| {
+            let open = |waits: &[Wait]| waits.iter().filter(|w| w.state == WaitState::Open).count();
+            inner
+                .records
+                .works
+                .values()
+                .filter(|work| {
+                    let waits = inner.records.waits.get(&work.id).map_or(&[][..], Vec::as_slice);
+                    open(waits) != work.open_waits as usize
+                })
+                .map(|work| format!("{} does not count its open waits right", work.id))
+                .collect()
+        })
+    }
+
+    fn close(&self) -> Answer<'_, ()> {
+        let mut inner = self.inner();
+        inner.closed = true;
+        for job in std::mem::take(&mut inner.parked) {
+            job.answer(Ok(nothing()));
+        }
+        Box::pin(std::future::ready(Ok(())))
+    }
+}

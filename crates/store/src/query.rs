@@ -1,0 +1,128 @@
+//! What can be asked of a ledger: typed filters, keyset pages, positions in the feed.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+use tenure_core::{
+    Code, Event, Millis, Phase, Refusal, State, Work, WorkId,
+    action::Tenants,
+    model::{WaitKind, WaitState},
+};
+
+/// Which works to list. Fields left out do not restrict.
+#[derive(Clone, Debug, Default)]
+pub struct WorkFilter {
+    pub tenants: Option<Tenants>,
+    pub states: Vec<State>,
+    pub phase: Option<Phase>,
+    pub system: Option<String>,
+    pub source_id: Option<String>,
+    pub kind: Option<String>,
+    pub workflow: Option<String>,
+    pub session: Option<String>,
+    /// The worker that holds it.
+    pub owner: Option<String>,
+    pub parent: Option<WorkId>,
+    pub correlation_id: Option<String>,
+    pub created_after: Option<Millis>,
+    pub created_before: Option<Millis>,
+    pub due_before: Option<Millis>,
+}
+
+impl WorkFilter {
+    /// The states that the filter admits; None for all.
+    pub fn admitted(&self) -> Option<Vec<State>> {
+        if self.states.is_empty() && self.phase.is_none() {
+            return None;
+        }
+        let wanted = |state: &State| {
+            (self.states.is_empty() || self.states.contains(state))
+                && self.phase.is_none_or(|phase| state.phase() == phase)
+        };
+        Some(State::ALL.into_iter().filter(wanted).collect())
+    }
+
+    /// The filter as a predicate: what every store's SQL must mean.
+    pub fn matches(&self, work: &Work) -> bool {
+        let same = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|w| w == value);
+        let spec = &work.spec;
+        self.tenants.as_ref().is_none_or(|tenants| tenants.allow(&spec.tenant))
+            && self.admitted().is_none_or(|states| states.contains(&work.state))
+            && same(&self.system, &spec.source.system)
+            && same(&self.source_id, &spec.source.id)
+            && same(&self.kind, &spec.kind)
+            && same(&self.correlation_id, &spec.correlation_id)
+            && self.workflow.as_ref().is_none_or(|w| spec.workflow.as_ref().is_some_and(|f| f.id == *w))
+            && self.session.as_ref().is_none_or(|s| spec.session.as_ref() == Some(s))
+            && self.owner.as_ref().is_none_or(|o| work.body.holder.as_ref().is_some_and(|h| h.id == *o))
+            && self.parent.is_none_or(|parent| spec.parent == Some(parent))
+            && self.created_after.is_none_or(|at| spec.created_at > at)
+            && self.created_before.is_none_or(|at| spec.created_at < at)
+            && self.due_before.is_none_or(|at| work.due_at.is_some_and(|due| due < at))
+    }
+}
+
+/// Which waits to list.
+#[derive(Clone, Debug, Default)]
+pub struct WaitFilter {
+    pub tenants: Option<Tenants>,
+    pub work: Option<WorkId>,
+    pub session: Option<String>,
+    pub reference: Option<String>,
+    pub kind: Option<WaitKind>,
+    pub state: Option<WaitState>,
+}
+
+/// A place in the feed. Opaque to callers; later events compare greater, and none is ever skipped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position {
+    pub(crate) epoch: i32,
+    pub(crate) txn: i64,
+    pub(crate) number: i64,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}-{:x}-{:x}", self.epoch, self.txn, self.number)
+    }
+}
+
+impl FromStr for Position {
+    type Err = Refusal;
+
+    fn from_str(text: &str) -> Result<Self, Refusal> {
+        let bad =
+            || Refusal::new(Code::Invalid, format!("`{text}` is no cursor. Use one that the feed gave."));
+        let mut parts = text.split('-');
+        let mut next = || parts.next().and_then(|part| i64::from_str_radix(part, 16).ok()).ok_or_else(bad);
+        let position =
+            Position { epoch: i32::try_from(next()?).map_err(|_| bad())?, txn: next()?, number: next()? };
+        if parts.next().is_some() { Err(bad()) } else { Ok(position) }
+    }
+}
+
+impl Serialize for Position {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Position {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// An event with its place in the feed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredEvent {
+    pub position: Position,
+    pub event: Event,
+}
+
+/// A page of the feed, with where to go on from.
+#[derive(Clone, Debug)]
+pub struct EventPage {
+    pub events: Vec<StoredEvent>,
+    pub next: Position,
+}

@@ -1,0 +1,41 @@
+//! Unguessable tokens that nobody stores: a MAC over what they are for, under the ledger's own key.
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use subtle::ConstantTimeEq;
+use tenure_core::{WaitId, WorkId};
+
+/// The ledger's key: 32 random bytes, made by the first migration.
+#[derive(Clone)]
+pub(crate) struct Key(pub [u8; 32]);
+
+impl Key {
+    /// The holder's token of one lease.
+    pub fn lease(&self, work: WorkId, fence: u64) -> String {
+        self.mac(&[b"lease", work.0.as_bytes(), &fence.to_be_bytes()])
+    }
+
+    /// Answers one wait.
+    pub fn wait(&self, wait: WaitId) -> String {
+        self.mac(&[b"wait", wait.0.as_bytes()])
+    }
+
+    /// Completes one externally owned work.
+    pub fn complete(&self, work: WorkId) -> String {
+        self.mac(&[b"complete", work.0.as_bytes()])
+    }
+
+    fn mac(&self, parts: &[&[u8]]) -> String {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes a key of any length");
+        parts.iter().for_each(|part| {
+            mac.update(&(part.len() as u64).to_be_bytes());
+            mac.update(part);
+        });
+        mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
+/// Compared in constant time: a token cannot be guessed byte by byte.
+pub(crate) fn same(expected: &str, given: &str) -> bool {
+    expected.as_bytes().ct_eq(given.as_bytes()).into()
+}

@@ -1,0 +1,161 @@
+//! Verify: reads everything back and tells what contradicts itself.
+
+use tenure_core::{
+    Event, Work, WorkId, chain,
+    fold::{self, GENESIS},
+    invariant,
+    payload::Digest,
+};
+
+use crate::{Error, Ledger, Position, WorkFilter};
+
+const PAGE: usize = 500;
+
+/// Something stored that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// None where it is of no single work.
+    pub work: Option<WorkId>,
+    pub what: String,
+}
+
+/// What a verification read and found.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    pub works: u64,
+    pub events: u64,
+    pub faults: Vec<Fault>,
+}
+
+/// A running digest over the feed. Kept elsewhere, it shows a deleted work or a cut tail.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Anchor {
+    pub position: Position,
+    pub events: u64,
+    pub digest: Digest,
+}
+
+impl Ledger {
+    /// Refolds every work, follows every chain, and asks the database to check itself.
+    pub async fn verify(&self) -> Result<Report, Error> {
+        let mut report = Report::default();
+        let mut before = None;
+        loop {
+            let works = self.list(&WorkFilter::default(), before, PAGE).await?;
+            let Some(last) = works.last() else { break };
+            before = Some(last.id);
+            for work in &works {
+                self.verify_work(work, &mut report).await?;
+            }
+        }
+        let own = self.store().self_check().await?;
+        report.faults.extend(own.into_iter().map(|what| Fault { work: None, what }));
+        Ok(report)
+    }
+
+    async fn verify_work(&self, work: &Work, report: &mut Report) -> Result<(), Error> {
+        report.works += 1;
+        let events = self.log(work).await?;
+        report.events += events.len() as u64;
+        let what = log_fault(&events).or_else(|| row_fault(work, &events));
+        report.faults.extend(what.map(|what| Fault { work: Some(work.id), what }));
+        Ok(())
+    }
+
+    /// A work's events up to the row's own last one: what came after the row was read is not judged.
+    async fn log(&self, work: &Work) -> Result<Vec<Event>, Error> {
+        let mut events: Vec<Event> = Vec::new();
+        loop {
+            let after = events.last().map_or(0, |event| event.seq);
+            let page = self.events(work.id, after, PAGE).await?;
+            let end = page.len() < PAGE;
+            events.extend(page.into_iter().map(|stored| stored.event).filter(|event| event.seq <= work.seq));
+            if end || events.last().is_some_and(|event| event.seq == work.seq) {
+                return Ok(events);
+            }
+        }
+    }
+
+    /// Extends an anchor over everything that is settled by now.
+    pub async fn anchor(&self, from: Anchor) -> Result<Anchor, Error> {
+        self.anchored(from, u64::MAX).await
+    }
+
+    /// Whether the feed still begins with exactly what an anchor covers.
+    pub async fn verify_anchor(&self, anchor: &Anchor) -> Result<bool, Error> {
+        Ok(self.anchored(Anchor::default(), anchor.events).await? == *anchor)
+    }
+
+    async fn anchored(&self, mut anchor: Anchor, until: u64) -> Result<Anchor, Error> {
+        loop {
+            let left = usize::try_from(until - anchor.events).unwrap_or(usize::MAX);
+            let page = self.feed(anchor.position, PAGE.min(left)).await?;
+            if page.events.is_empty() {
+                return Ok(anchor);
+            }
+            for stored in page.events {
+                let mut bytes = anchor.digest.0.to_vec();
+                bytes.extend(stored.position.to_string().into_bytes());
+                bytes.extend(stored.event.hash.0);
+                anchor.digest = Digest::of(bytes);
+                anchor.events += 1;
+                anchor.position = stored.position;
+            }
+        }
+    }
+}
+
+/// The first event that does not follow from the one before it.
+fn log_fault(events: &[Event]) -> Option<String> {
+    let mut previous = GENESIS;
+    let mut state = None;
+    for (i, event) in events.iter().enumerate() {
+        if event.seq != i as u64 + 1 {
+            return Some(format!("event {} is missing", i + 1));
+        }
+        if let Some(fault) = chain::fault(event, previous) {
+            return Some(fault);
+        }
+        let legal = match (state, event.from) {
+            (None, None) => i == 0,
+            (Some(state), Some(from)) => state == from && from.may_become(event.to),
+            _ => false,
+        };
+        if !legal {
+            return Some(format!("event {} moves to {} from a state it was not in", event.seq, event.to));
+        }
+        previous = event.hash;
+        state = Some(event.to);
+    }
+    None
+}
+
+fn row_fault(work: &Work, events: &[Event]) -> Option<String> {
+    let Some(folded) = fold::fold(events) else {
+        return Some("it has no log".to_owned());
+    };
+    if folded.seq != work.seq || folded.head != work.head {
+        return Some(format!("its log ends at event {}, its row at {}", folded.seq, work.seq));
+    }
+    if !fold::matches(work, &folded) {
+        return Some(format!("its row is not what its log adds up to ({})", difference(work, &folded)));
+    }
+    invariant::fault(work)
+}
+
+/// Which part differs, for whoever has to look.
+fn difference(row: &Work, folded: &Work) -> &'static str {
+    if row.state != folded.state {
+        "state"
+    } else if row.spec != folded.spec {
+        "spec"
+    } else if row.lease.as_ref().map(|l| (l.fence, l.lapsed_at))
+        != folded.lease.as_ref().map(|l| (l.fence, l.lapsed_at))
+    {
+        "lease"
+    } else if row.body != folded.body {
+        "body"
+    } else {
+        "counters"
+    }
+}
