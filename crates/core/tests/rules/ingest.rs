@@ -83,6 +83,19 @@ fn an_ingest_into_a_busy_session_is_queued() {
 }
 
 #[test]
+fn an_ingest_does_not_overtake_an_older_work_of_its_session() {
+    let mut w = World::default();
+    w.ingest_with("a", in_session);
+    w.pass(1);
+    let reply = w.try_ingest("b", |i| {
+        in_session(i);
+        i.claim = Some(claimant(&w2(), "r"));
+    });
+    let Reply::Ingested { work, grant, .. } = reply.unwrap() else { panic!() };
+    assert_eq!((work.state, grant), (State::Queued, None));
+}
+
+#[test]
 fn externally_owned_work_waits_for_its_owner() {
     let mut w = World::default();
     let id = w.ingest_with("a", external);

@@ -3,6 +3,7 @@
 mod common;
 
 mod cancel;
+mod chain;
 mod claim;
 mod explain;
 mod failures;

@@ -101,6 +101,13 @@ impl Actors {
         (!ids.is_empty()).then(|| ids[usize::from(n) % ids.len()])
     }
 
+    /// Rather one in such a state than any.
+    fn prefer(&self, n: u8, state: State) -> Option<WorkId> {
+        let such: Vec<WorkId> =
+            self.world.log.keys().copied().filter(|id| self.world.state(*id) == state).collect();
+        if such.is_empty() { self.pick(n) } else { Some(such[usize::from(n) % such.len()]) }
+    }
+
     fn ingest(&mut self, a: u8, b: u8, c: u8) {
         let parent = self.pick(c).filter(|_| b.is_multiple_of(4));
         let id = self.world.work_id();
@@ -138,7 +145,8 @@ impl Actors {
     }
 
     fn claim(&mut self, a: u8, b: u8, c: u8) {
-        let Some(first) = self.pick(a) else { return };
+        let queued = if b < 200 { self.prefer(a, State::Queued) } else { self.prefer(a, State::Stalled) };
+        let Some(first) = queued else { return };
         let second = self.pick(a.wrapping_add(c));
         let request =
             if c.is_multiple_of(3) { format!("r{}", b % 5) } else { format!("new{}", self.world.events()) };
@@ -303,9 +311,12 @@ impl Actors {
     }
 
     fn operate(&mut self, a: u8, b: u8, c: u8) {
-        let failed = self.world.records.works.values().filter(|work| work.state == State::RetryScheduled);
-        let failed = failed.map(|work| work.id).min().filter(|_| b % 8 == 2);
-        let Some(work) = failed.or_else(|| self.pick(a)) else { return };
+        let picked = match b % 8 {
+            0 => self.prefer(a, State::Stalled),
+            2 => self.prefer(a, State::RetryScheduled),
+            _ => self.pick(a),
+        };
+        let Some(work) = picked else { return };
         let reason = || "because".to_owned();
         let id = self.world.work_id();
         let action = match b % 8 {
@@ -326,7 +337,7 @@ impl Actors {
     }
 
     fn decide(&mut self, a: u8, b: u8) {
-        let Some(work) = self.pick(a) else { return };
+        let Some(work) = self.prefer(a, State::Quarantined) else { return };
         let decision = match b % 3 {
             0 => Decide::Requeue,
             1 => Decide::Close(close(State::Succeeded)),
@@ -345,7 +356,9 @@ impl Actors {
     }
 
     fn tick(&mut self, a: u8, b: u8, c: u8) {
-        let Some(work) = self.pick(a) else { return };
+        let due = self.world.records.works.values().filter(|work| work.due_at.is_some());
+        let next = due.min_by_key(|work| (work.due_at, work.id)).map(|work| work.id);
+        let Some(work) = next.filter(|_| a < 160).or_else(|| self.pick(a)) else { return };
         let watched = [0, 44_999, 45_000, u64::MAX][usize::from(b) % 4];
         let seen = [None, None, None, Some(Seen::Gone), Some(Seen::Stopped), Some(Seen::Running)];
         let fence = self.world.row(work).fence.saturating_sub(u64::from(c.is_multiple_of(7)));
@@ -432,7 +445,7 @@ fn random_ingest(id: WorkId, a: u8, b: u8, c: u8, parent: Option<WorkId>) -> Ing
     let mut work = ingest(id, &format!("source{}", a % 9));
     work.disposition = dispositions[usize::from(b) % 4];
     let external = work.disposition == Disposition::ExternallyOwned;
-    work.session = (!c.is_multiple_of(3) && !external).then(|| format!("s{}", c % 2));
+    work.session = (!c.is_multiple_of(3) && !external).then(|| "chat".to_owned());
     work.parent = parent;
     work.on_parent_close = if a.is_multiple_of(2) { OnParentClose::Cancel } else { OnParentClose::Leave };
     work.policy = match c % 6 {
