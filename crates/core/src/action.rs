@@ -91,6 +91,10 @@ pub struct Claimant {
 }
 
 impl Claimant {
+    pub fn new(worker: Worker, request_id: &str) -> Self {
+        Self { worker, request_id: request_id.to_owned(), defer_start: false }
+    }
+
     pub fn key(&self) -> RequestKey {
         RequestKey::new(&self.worker.id, &self.worker.incarnation, &self.request_id)
     }
@@ -205,6 +209,12 @@ pub struct Failure {
     pub fingerprint: Option<String>,
 }
 
+impl Failure {
+    pub fn new(class: ErrorClass, message: &str) -> Self {
+        Self { class, message: message.to_owned(), retry_after_ms: None, fingerprint: None }
+    }
+}
+
 #[derive(Clone, Debug, Serialize)]
 pub struct Fail {
     pub holder: Holder,
@@ -312,6 +322,28 @@ pub enum Action {
 }
 
 impl CloseOut {
+    /// An end that says nothing yet but how; a success needs its proof as well.
+    pub fn new(state: State) -> Self {
+        Self {
+            state,
+            result: None,
+            result_ref: None,
+            no_output: false,
+            warnings: Vec::new(),
+            error: None,
+            evidence: Vec::new(),
+        }
+    }
+
+    /// A success, with its result as the proof.
+    pub fn succeeded(result: Payload) -> Self {
+        Self { result: Some(result), ..Self::new(State::Succeeded) }
+    }
+
+    pub fn failed(class: ErrorClass, message: &str) -> Self {
+        Self { error: Some((class, message.to_owned())), ..Self::new(State::Failed) }
+    }
+
     pub fn check(&self) -> Result<(), Refusal> {
         if !self.state.is_terminal() {
             return Err(Refusal::new(

@@ -14,7 +14,7 @@ pub fn next(work: &Work, now: Millis) -> Option<Millis> {
         State::Queued => earliest([start(work), overall, work.body.bound_until]),
         State::RetryScheduled => earliest([work.next_retry_at, overall]),
         State::Running => earliest([overall, work.body.execution_at, lease_check(work, now)]),
-        State::CancelRequested => cancel_check(work),
+        State::CancelRequested => earliest([cancel_check(work), look(work, now)]),
         State::WaitingUser
         | State::WaitingApproval
         | State::WaitingAuth
@@ -46,15 +46,22 @@ pub fn lapse_at(work: &Work) -> Option<Millis> {
 }
 
 fn lease_check(work: &Work, now: Millis) -> Option<Millis> {
-    let look = local_process(work).then(|| now + work.spec.policy.lease.renew_ms as Millis);
-    earliest([lapse_at(work), look])
+    earliest([lapse_at(work), look(work, now)])
 }
 
-/// A lapse ends a cancelled work at once where that is harmless, else only after the cancel deadline.
+/// When to look again whether the holder's process is still there.
+fn look(work: &Work, now: Millis) -> Option<Millis> {
+    local_process(work).then(|| now + work.spec.policy.lease.renew_ms as Millis)
+}
+
+/// A lapse ends a cancelled work at once where that is harmless or an abandon was asked for, else only
+/// after the cancel deadline.
 fn cancel_check(work: &Work) -> Option<Millis> {
     let lapse = lapse_at(work)?;
     match &work.body.cancel {
-        Some(cancel) if !harmless_to_cancel(work) => Some(lapse.max(cancel.deadline_at)),
+        Some(cancel) if !harmless_to_cancel(work) && work.body.abandon_request.is_none() => {
+            Some(lapse.max(cancel.deadline_at))
+        }
         Some(_) | None => Some(lapse),
     }
 }

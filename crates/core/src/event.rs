@@ -67,8 +67,6 @@ pub enum Deadline {
     Start,
     Execution,
     Overall,
-    /// A lapse that `on_expiry: timeout` declared to be the end.
-    Expiry,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,6 +81,10 @@ pub struct Created {
     /// Work that was over when it was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Output>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<ErrorClass>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -279,6 +281,12 @@ pub struct Quarantined {
     pub reason: ReasonCode,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Requeued {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound_until: Option<Millis>,
+}
+
 /// A fact without fields of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plain {}
@@ -347,7 +355,7 @@ facts! {
     Cancelled(Cancelled) = "cancelled": "It was cancelled, with how that is known.",
     AbandonRequested(Plain) = "abandon_requested": "Somebody asked to give it up once its lease lapses.",
     Quarantined(Quarantined) = "quarantined": "It was set aside for a person.",
-    Requeued(Plain) = "requeued": "A person decided to run it again.",
+    Requeued(Requeued) = "requeued": "A person decided to run it again.",
     ClosedOut(ClosedOut) = "close_out": "Its end was declared.",
 }
 

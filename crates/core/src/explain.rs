@@ -125,7 +125,7 @@ impl View<'_> {
             Some(_) | None if work.attempt == 0 => "nobody has claimed it yet",
             Some(_) | None => "nobody has claimed it again",
         };
-        let bound = work.body.first_started.as_ref().filter(|_| work.bound_to().is_some());
+        let bound = work.starter();
         if let Some(owner) = bound {
             let then = match work.body.bound_until {
                 Some(at) => format!(", else it stalls {}", self.until(at)),

@@ -41,7 +41,13 @@ pub fn matches(row: &Work, folded: &Work) -> bool {
 /// The row that a work's first event makes.
 pub fn born(event: &Event) -> Option<Work> {
     let Fact::WorkCreated(created) = &event.fact else { return None };
-    let mut body = Body { steps: created.steps, output: created.output.clone(), ..Body::default() };
+    let mut body = Body {
+        steps: created.steps,
+        output: created.output.clone(),
+        warnings: created.warnings.clone(),
+        error: created.error.map(|class| ErrorInfo { class, message: event.message.clone() }),
+        ..Body::default()
+    };
     if event.to == State::WaitingExternal {
         body.reason = Some(reason(ReasonCode::ExternalOwner, None));
     }
@@ -161,8 +167,7 @@ pub fn apply(work: &mut Work, event: &Event) {
         }
         Fact::Recovered(recovered) => {
             work.body.reason = recovered.reason.map(|code| reason(code, event.message.clone()));
-            work.body.execution_at = None;
-            if recovered.verdict == Verdict::Fail {
+            if matches!(recovered.verdict, Verdict::Fail | Verdict::TimeOut) {
                 work.body.error =
                     Some(ErrorInfo { class: ErrorClass::Timeout, message: event.message.clone() });
             }
@@ -194,9 +199,11 @@ pub fn apply(work: &mut Work, event: &Event) {
             end_lease(work);
         }
         Fact::CancelRequested(cancel) => {
+            // Repeated when an owner comes back to a standing cancel: who asked first, and when, stays.
+            let first = work.body.cancel.take();
             work.body.cancel = Some(Cancel {
-                requested_at: event.at,
-                requested_by: event.actor.clone(),
+                requested_at: first.as_ref().map_or(event.at, |first| first.requested_at),
+                requested_by: first.map_or_else(|| event.actor.clone(), |first| first.requested_by),
                 deadline_at: cancel.deadline_at,
                 reason: event.message.clone(),
                 acknowledged_at: None,
@@ -222,7 +229,8 @@ pub fn apply(work: &mut Work, event: &Event) {
             work.next_retry_at = None;
             work.body.reason = Some(reason(quarantined.reason, event.message.clone()));
         }
-        Fact::Requeued(_) => {
+        Fact::Requeued(requeued) => {
+            work.body.bound_until = requeued.bound_until;
             work.body.failures = 0;
             work.body.lapses = 0;
             work.body.fingerprint = None;

@@ -113,6 +113,13 @@ pub struct Worker {
     pub liveness: Liveness,
 }
 
+impl Worker {
+    /// A worker that offers no evidence of its life but its renewals.
+    pub fn new(id: &str, incarnation: &str) -> Self {
+        Self { id: id.to_owned(), incarnation: incarnation.to_owned(), liveness: Liveness::Opaque }
+    }
+}
+
 /// The part of ownership that renewals move.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
@@ -201,6 +208,13 @@ pub struct FirstStarted {
     pub worker: String,
     pub incarnation: String,
     pub at: Millis,
+}
+
+impl FirstStarted {
+    /// The same worker in the same incarnation: after a restart it is another owner.
+    pub fn is(&self, worker: &Worker) -> bool {
+        self.worker == worker.id && self.incarnation == worker.incarnation
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -330,12 +344,14 @@ impl Work {
         self.lease.as_ref().filter(|lease| lease.lapsed_at.is_none())
     }
 
+    /// Who alone may claim it: the one that started owner-bound work.
+    pub fn starter(&self) -> Option<&FirstStarted> {
+        self.body.first_started.as_ref().filter(|_| self.spec.disposition == Disposition::OwnerBound)
+    }
+
     /// The incarnation for which alone the work is claimable.
     pub fn bound_to(&self) -> Option<&str> {
-        if self.spec.disposition != Disposition::OwnerBound {
-            return None;
-        }
-        self.body.first_started.as_ref().map(|first| first.incarnation.as_str())
+        self.starter().map(|first| first.incarnation.as_str())
     }
 }
 

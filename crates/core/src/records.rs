@@ -19,7 +19,8 @@ pub struct SessionView {
     pub holder: Option<WorkId>,
     /// The oldest queued or retry_scheduled one.
     pub head: Option<WorkId>,
-    /// The head left earlier in the same batch: who is next is known only after the save.
+    /// The head left, or an older one may have come back, earlier in the same batch: who is next is known
+    /// only after the save.
     pub unsure: bool,
 }
 
@@ -35,6 +36,7 @@ pub struct Records {
     /// The attempts that a claim request was given.
     pub requests: HashMap<RequestKey, Vec<(WorkId, u64)>>,
     pub steps: HashMap<WorkId, Vec<Step>>,
+    /// By (opened_at, id): events list them in this order.
     pub waits: HashMap<WorkId, Vec<Wait>>,
     /// The works that have, or had, a wait on a reference.
     pub references: HashMap<TenantKey, Vec<WorkId>>,
@@ -114,7 +116,9 @@ impl Records {
                 if !works.contains(&wait.work) {
                     works.push(wait.work);
                 }
-                put(self.waits.entry(wait.work).or_default(), wait, |old, new| old.id == new.id);
+                let waits = self.waits.entry(wait.work).or_default();
+                put(waits, wait, |old, new| old.id == new.id);
+                waits.sort_by_key(|wait| (wait.opened_at, wait.id));
             }
             Change::Keep(kept) => {
                 let tenant = kept.tenant.clone();
@@ -139,7 +143,8 @@ impl Records {
             self.identities.insert(work.spec.identity(), Some(work.id));
         }
         if let Some(key) = work.spec.session_key() {
-            let pending = matches!(work.state, crate::State::Queued | crate::State::RetryScheduled);
+            let pending = work.state.awaits_session();
+            let returned = self.works.get(&work.id).is_some_and(|old| !old.state.awaits_session());
             let view = self.sessions.entry(key).or_default();
             if work.state.holds_session() {
                 view.holder = Some(work.id);
@@ -147,10 +152,13 @@ impl Records {
                 view.holder = None;
             }
             if pending {
-                // A work that comes back may be older than the head.
                 match view.head {
                     None if !view.unsure => view.head = Some(work.id),
-                    Some(head) if head != work.id && touch != Touch::Insert => view.unsure = true,
+                    // A work that comes back may be older than the head.
+                    Some(_) if returned => {
+                        view.head = None;
+                        view.unsure = true;
+                    }
                     None | Some(_) => {}
                 }
             } else if view.head == Some(work.id) {

@@ -176,6 +176,7 @@ impl Scope {
                     Some(newest) => newest.iter().for_each(|id| self.peer(*id, records)),
                     None => self.identities.push(identity),
                 }
+                work.spec.parent.iter().for_each(|parent| self.peer(*parent, records));
                 if !records.inputs.contains_key(of) {
                     self.inputs.push(*of);
                 }
@@ -218,6 +219,9 @@ impl Scope {
             && let Some(parent) = work.spec.parent
         {
             self.peer(parent, records);
+        }
+        if work.body.bound_until.is_some() {
+            self.session_of(id, records);
         }
         self.open_waits_of(id, records);
         let waits = records.waits.get(&id).map_or(&[][..], Vec::as_slice);

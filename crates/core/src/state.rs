@@ -253,6 +253,11 @@ impl State {
         matches!(self, Running | CancelRequested | Stalled)
     }
 
+    /// Pending: in the queue of its session.
+    pub const fn awaits_session(self) -> bool {
+        matches!(self.phase(), Phase::Pending)
+    }
+
     /// Whether an event may move a work from `self` to `to`. Staying is not a move and always allowed.
     pub const fn may_become(self, to: State) -> bool {
         self as u8 == to as u8 || LEGAL[self as usize] & (1 << to as u8) != 0

@@ -5,6 +5,8 @@
 
 mod batch;
 mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod error;
 mod job;
 mod ledger;
@@ -31,3 +33,8 @@ pub use sweeper::{Sweep, Sweeper};
 pub use verify::{Anchor, Fault, Report};
 
 pub use tenure_core as core;
+
+/// The README's example is compiled and run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -15,7 +15,7 @@ use crate::{
     },
 };
 
-const DEADLINE_MS: u64 = 60_000;
+pub(super) const DEADLINE_MS: u64 = 60_000;
 
 pub(crate) fn decide(
     cx: Context<'_>,

@@ -1,17 +1,22 @@
 //! Claim: one worker takes one work, atomically, under a fence that only ever grows.
 
+use std::collections::BTreeSet;
+
 use crate::{
     Millis,
     action::{Claim, ClaimBy, ClaimFilter, Claimant},
     decide::{Context, Decision},
-    event::{Claimed, Fact},
+    event::{CancelRequested, Claimed, Fact},
     limits,
     model::{Attempt, Disposition, WaitState, Work, Worker},
     records::SessionView,
     refusal::{Code, Refusal},
     reply::{Grant, Reply},
     state::State,
-    work::draft::Draft,
+    work::{
+        cancel,
+        draft::{Draft, Said},
+    },
 };
 
 pub(crate) fn decide(cx: Context<'_>, claim: &Claim) -> Result<Decision, Refusal> {
@@ -57,13 +62,14 @@ impl ClaimFilter {
 
 /// The same request again: what it still holds, nothing new.
 fn again(cx: Context<'_>, given: &[(crate::WorkId, u64)]) -> Decision {
-    let grants = given
+    let mut grants: Vec<Grant> = given
         .iter()
         .filter_map(|(id, fence)| {
             let work = cx.work(*id).ok()?;
             (work.held_lease()?.fence == *fence).then(|| grant(cx, work.clone()))
         })
         .collect();
+    grants.sort_by_key(|grant| claim_order(&grant.work));
     Decision::unchanged(Reply::Claimed(grants))
 }
 
@@ -93,7 +99,8 @@ fn chosen(cx: Context<'_>, claimant: &Claimant, ids: &[crate::WorkId]) -> Result
     let mut decision = Decision::unchanged(Reply::Claimed(Vec::new()));
     let mut grants = Vec::with_capacity(ids.len());
     let mut sessions = Vec::new();
-    for id in ids {
+    let mut named = BTreeSet::new();
+    for id in ids.iter().filter(|id| named.insert(**id)) {
         let Ok(work) = cx.work(*id) else { continue };
         let key = work.spec.session_key();
         if key.as_ref().is_some_and(|key| sessions.contains(key))
@@ -115,10 +122,14 @@ fn chosen(cx: Context<'_>, claimant: &Claimant, ids: &[crate::WorkId]) -> Result
     Ok(decision)
 }
 
+/// Priority, then age: the order in which works are claimed.
+pub fn claim_order(work: &Work) -> (i16, Millis, crate::WorkId) {
+    (work.spec.priority, work.spec.created_at, work.id)
+}
+
 /// Whether `worker` may claim this work now. The stores' selections are held against it.
 pub fn claimable(work: &Work, worker: &Worker, session: SessionView) -> Result<(), Refusal> {
-    let bound = work.bound_to();
-    let returns = work.state == State::Stalled && bound == Some(worker.incarnation.as_str());
+    let returns = work.state == State::Stalled && work.starter().is_some_and(|starter| starter.is(worker));
     match work.state {
         State::Queued => {}
         State::Stalled if returns => return Ok(()),
@@ -154,7 +165,7 @@ pub fn claimable(work: &Work, worker: &Worker, session: SessionView) -> Result<(
             ));
         }
     }
-    if bound.is_some_and(|incarnation| incarnation != worker.incarnation) {
+    if work.starter().is_some_and(|starter| !starter.is(worker)) {
         return Err(Refusal::new(
             Code::OwnerBound,
             format!("{} was started by another incarnation, and only that one may go on with it.", work.id),
@@ -206,6 +217,13 @@ pub(super) fn take(draft: &mut Draft, claimant: &Claimant) {
         claimed_at: now,
         end: None,
     });
+    // A cancel that came while its owner was away still stands: the owner learns of it with the lease.
+    if let Some(cancel) = draft.work.body.cancel.clone() {
+        let deadline_at = cancel.deadline_at.max(now + cancel::DEADLINE_MS as Millis);
+        let said = Said { message: cancel.reason.as_deref(), ..Said::default() };
+        let fact = Fact::CancelRequested(CancelRequested { deadline_at });
+        draft.say(State::CancelRequested, fact, said);
+    }
 }
 
 /// Strictly increasing per work, and not repeated by a restored backup: time leads it.

@@ -4,7 +4,7 @@ use crate::{
     action::{CloseOut, Holder},
     decide::{Context, Decision},
     event::{CancelProof, Cancelled, ClosedBy, ClosedOut, Fact},
-    model::{AttemptOutcome, Disposition, Output},
+    model::{AttemptOutcome, Output},
     refusal::{Code, Refusal},
     reply::Reply,
     state::State,
@@ -33,10 +33,10 @@ pub(crate) fn decide(cx: Context<'_>, holder: &Holder, close: &CloseOut) -> Resu
                 "Nobody asked for a cancel. Close out as failed, or release the work.",
             ));
         }
-        (State::Abandoned, _) if draft.work.spec.disposition != Disposition::OwnerBound => {
+        (State::Abandoned, _) if !draft.work.owner_bound_started() => {
             return Err(Refusal::new(
                 Code::IllegalState,
-                "Only owner-bound work is abandoned by its owner. Release it, or close it out as failed.",
+                "Only started owner-bound work is abandoned by its owner. Release it, or close it out as failed.",
             ));
         }
         (State::TimedOut | State::Abandoned, State::CancelRequested) => {

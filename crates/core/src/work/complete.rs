@@ -5,7 +5,7 @@ use crate::{
     action::CloseOut,
     decide::{Context, Decision},
     event::ClosedBy,
-    model::Disposition,
+    model::{Disposition, Output, Work},
     refusal::{Code, Refusal},
     state::State,
     work::{close_out, draft::Draft, wrong_state},
@@ -31,12 +31,7 @@ pub(crate) fn decide(
             "Only externally owned work is completed from outside. Its holder closes this one out.",
         ));
     }
-    let output_of = |close: &CloseOut| close.result.as_ref().map(|result| result.hash());
-    let inline = |work: &crate::Work| match &work.body.output {
-        Some(crate::model::Output::Inline { hash, .. }) => Some(*hash),
-        Some(_) | None => None,
-    };
-    if work.state == close.state && inline(work) == output_of(close) {
+    if same_end(work, close) {
         return Ok(Decision::again(Draft::new(cx, work).ack()));
     }
     if work.state != State::WaitingExternal || close.state == State::Abandoned {
@@ -45,4 +40,19 @@ pub(crate) fn decide(
     let mut draft = Draft::new(cx, work);
     close_out::declare(&mut draft, close, ClosedBy::ExternalOwner, None);
     draft.done()
+}
+
+/// Whether the work has ended just as this call says: then it is the same call again.
+fn same_end(work: &Work, close: &CloseOut) -> bool {
+    let same_output = match &work.body.output {
+        Some(Output::Inline { hash, .. }) => close.result.as_ref().is_some_and(|r| r.hash() == *hash),
+        Some(Output::Reference(reference)) => close.result_ref.as_ref() == Some(reference),
+        Some(Output::NoOutput) => close.no_output,
+        None => close.result.is_none() && close.result_ref.is_none() && !close.no_output,
+    };
+    let error = work.body.error.as_ref().map(|error| error.class);
+    work.state == close.state
+        && same_output
+        && error == close.error.as_ref().map(|(class, _)| *class)
+        && work.body.warnings == close.warnings
 }

@@ -8,7 +8,7 @@ use crate::{
     due,
     event::{Actor, Event, Evidence, Fact},
     fold,
-    ids::WorkId,
+    ids::{WaitId, WorkId},
     model::{Attempt, AttemptEnd, AttemptOutcome, ErrorInfo, Step, Wait, WaitState, Work},
     payload::{Digest, Payload},
     records::{Change, Touch},
@@ -156,11 +156,20 @@ impl Draft {
 
     /// Ends every open wait: exactly one of answer, timeout and cancel wins.
     pub fn cancel_waits(&mut self, cx: Context<'_>) {
+        self.cancel_other_waits(cx, None);
+    }
+
+    pub fn cancel_other_waits(&mut self, cx: Context<'_>, but: Option<WaitId>) {
         let waits = cx.records.waits.get(&self.work.id).map_or(&[][..], Vec::as_slice);
-        for wait in waits.iter().filter(|wait| wait.state == WaitState::Open) {
+        for wait in waits.iter().filter(|wait| wait.state == WaitState::Open && Some(wait.id) != but) {
             let ended = Wait { state: WaitState::Cancelled, ended_at: Some(self.now), ..wait.clone() };
             self.changes.push(Change::Wait(ended));
         }
+    }
+
+    /// Whether nothing has been written so far.
+    pub fn is_untouched(&self) -> bool {
+        self.events.is_empty() && self.illegal.is_none()
     }
 
     /// The number that the next event will have.
@@ -197,7 +206,7 @@ impl Draft {
 
     /// Ends with the short reply. A draft that wrote nothing changes nothing.
     pub fn done(self) -> Result<Decision, Refusal> {
-        if self.events.is_empty() && self.illegal.is_none() {
+        if self.is_untouched() {
             return Ok(Decision::again(self.ack()));
         }
         self.finish(|draft| Reply::Ack(draft.ack()))

@@ -5,7 +5,7 @@ use crate::{
     decide::{Context, Decision},
     event::{AttemptFailed, Fact},
     limits,
-    model::{AttemptOutcome, ErrorClass, ReasonCode},
+    model::{AttemptOutcome, ErrorClass, ReasonCode, WaitKind},
     payload::Digest,
     recovery::POISON,
     refusal::{Code, Refusal},
@@ -27,10 +27,17 @@ pub(crate) fn decide(cx: Context<'_>, fail: &Fail) -> Result<Decision, Refusal> 
     if let Some(ms) = fail.error.retry_after_ms {
         limits::duration("error.retry_after_ms", ms)?;
     }
-    if fail.wait.is_some() && fail.error.class != ErrorClass::Auth {
-        return Err(Refusal::new(Code::Invalid, "Only an `auth` failure may ask to wait. Leave `wait` out."));
+    if let Some(spec) = &fail.wait {
+        wait::check_spec(spec)?;
+        if fail.error.class != ErrorClass::Auth || spec.kind != WaitKind::Auth {
+            return Err(Refusal::new(
+                Code::Invalid,
+                "Only an `auth` failure may ask to wait, and only with kind `auth`. Leave `wait` out.",
+            ));
+        }
     }
     match hold(cx, &fail.holder, IfLapsed::Revive)? {
+        Held::Repeat(ack) if ack.state.is_waiting() => Ok(wait::again(cx, ack)),
         Held::Repeat(ack) => Ok(Decision::again(ack)),
         Held::Current(draft) => match &fail.wait {
             Some(spec) if draft.work.state == State::Running => {
@@ -55,8 +62,12 @@ fn failed(cx: Context<'_>, mut draft: Draft, fail: &Fail) -> Result<Decision, Re
         Digest::of(format!("{:?}\u{0}{}", error.class, error.message)).hex()[..16].to_owned()
     });
     let same = work.body.fingerprint.as_ref().filter(|last| last.text == fingerprint);
-    let fingerprint_count = same.map_or(1, |last| last.count + 1);
-    let poison = error.class == ErrorClass::Unknown && fingerprint_count >= POISON;
+    // Only what nobody can classify counts towards poison.
+    let fingerprint_count = match error.class {
+        ErrorClass::Unknown => same.map_or(1, |last| last.count + 1),
+        _ => 0,
+    };
+    let poison = fingerprint_count >= POISON;
     let next = retry::next_at(
         &work.spec.policy.retry,
         error.class,

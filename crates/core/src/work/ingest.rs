@@ -29,7 +29,7 @@ pub(crate) fn decide(cx: Context<'_>, ingest: &Ingest) -> Result<Decision, Refus
     }
     let parent = parent(cx, ingest)?;
     let mut draft = birth(cx, ingest, hash);
-    if let Some(parent) = parent.filter(|parent| !parent.children) {
+    if let Some(parent) = parent.filter(|parent| !parent.children && !parent.state.is_terminal()) {
         let parent = Work { children: true, ..parent.clone() };
         draft.change(Change::Work { work: Box::new(parent), touch: Touch::Flags });
     }
@@ -79,20 +79,21 @@ fn birth(cx: Context<'_>, ingest: &Ingest, input_hash: Digest) -> Draft {
         (None, Disposition::ExternallyOwned) => State::WaitingExternal,
         (None, Disposition::Rerunnable | Disposition::OwnerBound) => State::Queued,
     };
+    let error = ingest.born.as_ref().and_then(|close| close.error.as_ref());
     let created = Created {
         spec: Arc::new(spec),
         from_step: None,
         steps: 0,
         output: ingest.born.as_ref().and_then(outside_output),
+        error: error.map(|(class, _)| *class),
+        warnings: ingest.born.as_ref().map_or_else(Vec::new, |close| close.warnings.clone()),
     };
+    let of_its_end = ingest.born.as_ref().map_or(&[][..], |close| &close.evidence);
+    let evidence = [&ingest.evidence[..], of_its_end].concat();
     let said = Said {
         payload: Some(&ingest.input),
-        evidence: &ingest.evidence,
-        message: ingest
-            .born
-            .as_ref()
-            .and_then(|close| close.error.as_ref())
-            .map(|(_, message)| message.as_str()),
+        evidence: &evidence,
+        message: error.map(|(_, message)| message.as_str()),
         ..Said::default()
     };
     Draft::birth(cx, ingest.id, to, Fact::WorkCreated(created), said)
@@ -196,7 +197,7 @@ fn check(cx: Context<'_>, ingest: &Ingest) -> Result<(), Refusal> {
     }
     if let Some(close) = &ingest.born {
         close.check()?;
-        if !external || close.result.is_some() || !close.warnings.is_empty() && close.result_ref.is_none() {
+        if !external || close.result.is_some() {
             return Err(Refusal::new(
                 Code::Invalid,
                 "Only externally owned work can be recorded when it is over, with `result_ref` or `no_output`.",

@@ -4,14 +4,15 @@ use crate::{
     WorkId,
     action::Decide,
     decide::{Context, Decision},
-    event::{ActorKind, ClosedBy, Fact, Plain, Quarantined},
+    event::{ActorKind, ClosedBy, Fact, Quarantined, Requeued},
     limits,
-    model::ReasonCode,
+    model::{Disposition, ReasonCode},
     refusal::{Code, Refusal},
     state::State,
     work::{
         close_out,
         draft::{Draft, Said},
+        resolve::bound_until,
         wrong_state,
     },
 };
@@ -51,9 +52,16 @@ pub(crate) fn person(
     }
     let mut draft = Draft::new(cx, work);
     match decision {
+        Decide::Requeue if work.spec.disposition == Disposition::ExternallyOwned => {
+            return Err(Refusal::new(
+                Code::IllegalState,
+                "Externally owned work is run by its owner, never from the queue. Decide on an end.",
+            ));
+        }
         Decide::Requeue => {
             let said = Said { message: Some(reason), ..Said::default() };
-            draft.say(State::Queued, Fact::Requeued(Plain {}), said);
+            let fact = Requeued { bound_until: bound_until(&draft) };
+            draft.say(State::Queued, Fact::Requeued(fact), said);
         }
         Decide::Close(close) => {
             close.check()?;

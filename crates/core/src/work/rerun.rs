@@ -7,7 +7,7 @@ use crate::{
     decide::{Context, Decision},
     event::{Created, Fact},
     limits,
-    model::{Disposition, Spec, Step, Work},
+    model::{Disposition, OnParentClose, Spec, Step, Work},
     refusal::{Code, Refusal},
     reply::Reply,
     state::State,
@@ -55,6 +55,7 @@ pub(crate) fn decide(
         generation: old.spec.generation + 1,
         rerun_of: Some(old.id),
         created_at: cx.now,
+        on_parent_close: on_parent_close(cx, old),
         ..(*old.spec).clone()
     };
     let created = Created {
@@ -62,11 +63,22 @@ pub(crate) fn decide(
         from_step: from_step.map(str::to_owned),
         steps: steps.len() as u32,
         output: None,
+        error: None,
+        warnings: Vec::new(),
     };
     let said = Said { message: Some(reason), payload: Some(input), ..Said::default() };
     let mut draft = Draft::birth(cx, id, State::Queued, Fact::WorkCreated(created), said);
     steps.into_iter().for_each(|step| draft.put_step(step));
     draft.finish(|draft| reply(&draft.work, true))
+}
+
+/// A parent that has ended cannot take the rerun along: somebody asked for it knowing that.
+fn on_parent_close(cx: Context<'_>, old: &Work) -> OnParentClose {
+    let parent = old.spec.parent.and_then(|id| cx.records.peer(id));
+    match parent {
+        Some(parent) if !parent.state.is_terminal() => old.spec.on_parent_close,
+        Some(_) | None => OnParentClose::Leave,
+    }
 }
 
 fn newest<'a>(cx: Context<'a>, old: &Work) -> Option<&'a Work> {

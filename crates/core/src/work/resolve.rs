@@ -8,7 +8,7 @@ use crate::{
     limits,
     model::{Kept, Wait, WaitState, Work},
     payload::Payload,
-    records::Change,
+    records::{Change, referenced_work},
     refusal::{Code, Refusal},
     reply::{Answer, Reply},
     state::State,
@@ -41,7 +41,17 @@ fn by_id(cx: Context<'_>, resolve: &Resolve, id: crate::WaitId, genuine: bool) -
     let unknown = || Refusal::new(Code::NotFound, format!("There is no wait {id} here. Check the id."));
     let work = cx.work(*cx.records.wait_ids.get(&id).ok_or_else(unknown)?).map_err(|_| unknown())?;
     let wait = waits_of(cx, work).iter().find(|wait| wait.id == id).ok_or_else(unknown)?;
+    if referenced_work(&wait.reference).is_some() {
+        return Err(reserved(&wait.reference));
+    }
     answer_all(cx, resolve, &[(work, wait)])
+}
+
+fn reserved(reference: &str) -> Refusal {
+    Refusal::new(
+        Code::ReferenceReserved,
+        format!("`{reference}` is answered by that record itself, never by a call."),
+    )
 }
 
 fn by_reference(
@@ -56,10 +66,7 @@ fn by_reference(
         return Err(Refusal::new(Code::NotFound, format!("Tenant {tenant} is not one of yours.")));
     }
     if reference.starts_with("work:") || reference.starts_with("command:") {
-        return Err(Refusal::new(
-            Code::ReferenceReserved,
-            format!("`{reference}` is answered by that record itself, never by a call."),
-        ));
+        return Err(reserved(reference));
     }
     let key = (tenant.to_owned(), reference.to_owned());
     let works = cx.records.references.get(&key).map_or(&[][..], Vec::as_slice);
@@ -74,7 +81,7 @@ fn by_reference(
         waits.retain(|(_, wait)| wait.state == WaitState::Open);
         return answer_all(cx, resolve, &waits);
     }
-    match waits.iter().rev().find(|(_, wait)| wait.state == WaitState::Answered) {
+    match waits.iter().rev().find(|(_, wait)| wait.answer_seq.is_some()) {
         Some(answered) => answer_all(cx, resolve, std::slice::from_ref(answered)),
         None => keep(cx, resolve, key),
     }
@@ -119,12 +126,13 @@ fn answer_all(cx: Context<'_>, resolve: &Resolve, waits: &[(&Work, &Wait)]) -> R
     for (work, wait) in waits {
         match wait.state {
             WaitState::Open => {}
-            WaitState::Answered => {
+            // By somebody before, or by its default.
+            _ if wait.answer_seq.is_some() => {
                 answers.push(Answer { wait: wait.id, work: work.id, seq: wait.answer_seq, first: false });
                 granted = granted.or_else(|| granted_before(cx, resolve.claim.as_ref(), work));
                 continue;
             }
-            WaitState::TimedOut | WaitState::Cancelled => {
+            WaitState::Answered | WaitState::TimedOut | WaitState::Cancelled => {
                 return Err(Refusal::new(
                     Code::IllegalState,
                     format!(
@@ -239,7 +247,7 @@ pub(super) fn end_wait(
 }
 
 /// Started owner-bound work waits a while for its owner to come back.
-fn bound_until(draft: &Draft) -> Option<Millis> {
+pub(super) fn bound_until(draft: &Draft) -> Option<Millis> {
     let lease = draft.work.spec.policy.lease;
     draft.work.owner_bound_started().then(|| draft.now + (lease.ttl_ms + lease.grace_ms) as Millis)
 }

@@ -47,7 +47,12 @@ fn mismatch(step: &Step) -> Refusal {
 
 fn begin(mut draft: Draft, action: &StepAction, steps: &[Step], restart: bool) -> Result<Decision, Refusal> {
     let existing = live(steps, &action.step);
-    if let Some(step) = existing.filter(|_| !restart) {
+    let last = steps.iter().filter(|step| !step.voided).map(|step| step.ordinal).max();
+    // A restart that has just happened is there already: its repeat voids nothing.
+    let fresh = |step: &Step| {
+        step.completed_at.is_none() && step.input_hash == action.input_hash && Some(step.ordinal) == last
+    };
+    if let Some(step) = existing.filter(|step| !restart || fresh(step)) {
         if step.input_hash != action.input_hash {
             return Err(mismatch(step));
         }

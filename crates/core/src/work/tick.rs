@@ -18,7 +18,7 @@ use crate::{
     retry,
     state::State,
     work::{
-        cancel,
+        cancel, claim,
         draft::{Draft, Said},
         resolve::end_wait,
         wait::{earliest, end_of},
@@ -94,7 +94,8 @@ fn rearm(cx: Context<'_>, work: &Work) -> Decision {
         lease.expires_at = cx.now + ttl;
         touch = Touch::Renewal;
     }
-    let next = due::next(&work, cx.now);
+    // A date that has passed without effect (its session is busy) is looked at again, but not at once.
+    let next = due::next(&work, cx.now).map(|due| if due <= cx.now { cx.now + ttl } else { due });
     let mut decision = Decision::unchanged(Reply::Ticked(Ticked::Nothing));
     if next != work.due_at || touch == Touch::Renewal {
         work.due_at = next;
@@ -119,7 +120,7 @@ fn orphaned(cx: Context<'_>, work: &Work) -> Result<Option<Draft>, Refusal> {
     match parent.filter(|parent| parent.state.is_terminal()) {
         Some(parent) => {
             let reason = format!("its parent {} ended as {}", parent.id, parent.state);
-            cancel::request(cx, work, &reason, 60_000).map(Some)
+            cancel::request(cx, work, &reason, cancel::DEADLINE_MS).map(Some)
         }
         None => Ok(None),
     }
@@ -140,7 +141,6 @@ fn time_out(cx: Context<'_>, work: &Work, deadline: Deadline) -> Draft {
         Deadline::Start => "nobody started it in time",
         Deadline::Execution => "the attempt ran longer than its execution timeout",
         Deadline::Overall => "it did not end before its overall deadline",
-        Deadline::Expiry => "its lease lapsed, and it declared that to be its end",
     };
     let fact = TimeoutMarked { deadline, failures, next_retry_at: retry_at };
     draft.say(to, Fact::TimeoutMarked(fact), Said { message: Some(message), ..Said::default() });
@@ -154,14 +154,20 @@ fn queued(cx: Context<'_>, work: &Work) -> Result<Outcome, Refusal> {
     if work.attempt == 0 && passed(work.spec.start_at(), cx.now) {
         return acted(time_out(cx, work, Deadline::Start));
     }
-    if passed(work.body.bound_until, cx.now) {
+    if passed(work.body.bound_until, cx.now) && session_is_free(cx, work) {
         let mut draft = Draft::new(cx, work);
         let message = "the incarnation that started it did not come back for it";
         let said = Said { message: Some(message), ..Said::default() };
         draft.say(State::Stalled, Fact::OwnerAbsent(Plain {}), said);
+        recover(cx, &mut draft, Grade::Silent, &[]);
         return acted(draft);
     }
     Ok(Outcome::Nothing)
+}
+
+/// While another work holds the session its owner cannot come back, and stalling would hold it twice.
+fn session_is_free(cx: Context<'_>, work: &Work) -> bool {
+    claim::session(cx, work).holder.is_none()
 }
 
 fn retrying(cx: Context<'_>, work: &Work) -> Result<Outcome, Refusal> {
@@ -227,7 +233,7 @@ fn running(
     let message = lapse_message(work, grade);
     let said = Said { message: Some(&message), evidence: &evidence, ..Said::default() };
     draft.say(State::Stalled, Fact::LeaseLapsed(fact), said);
-    recover(cx, &mut draft, grade);
+    recover(cx, &mut draft, grade, &[]);
     acted(draft)
 }
 
@@ -250,7 +256,7 @@ fn proof(sighting: Option<&Sighting>, work: &Work) -> Vec<Evidence> {
 }
 
 /// From the lapse to the verdict, in the same Tick.
-fn recover(cx: Context<'_>, draft: &mut Draft, grade: Grade) {
+fn recover(cx: Context<'_>, draft: &mut Draft, grade: Grade, evidence: &[Evidence]) {
     let steps = cx.records.steps.get(&draft.work.id).map_or(&[][..], Vec::as_slice);
     let checkpoint = steps
         .iter()
@@ -291,7 +297,7 @@ fn recover(cx: Context<'_>, draft: &mut Draft, grade: Grade) {
     };
     let from_step = checkpoint.filter(|_| verdict == Verdict::Resume).map(|step| step.name.clone());
     let fact = Recovered { verdict, grade, from_step, reason };
-    draft.say(to, Fact::Recovered(fact), Said { message: Some(&message), ..Said::default() });
+    draft.say(to, Fact::Recovered(fact), Said { message: Some(&message), evidence, ..Said::default() });
 }
 
 fn abandoned(work: &Work) -> String {
@@ -315,7 +321,7 @@ fn stalled(cx: Context<'_>, work: &Work, sighting: Option<&Sighting>) -> Result<
         return Ok(Outcome::Nothing);
     }
     let mut draft = Draft::new(cx, work);
-    recover(cx, &mut draft, grade);
+    recover(cx, &mut draft, grade, &proof(sighting, work));
     if draft.work.state == State::Stalled { Ok(Outcome::Nothing) } else { acted(draft) }
 }
 
@@ -410,7 +416,7 @@ fn unanswered(cx: Context<'_>, work: &Work, wait: &Wait) -> Draft {
             return draft;
         }
     };
-    draft.cancel_waits(cx);
+    draft.cancel_other_waits(cx, Some(wait.id));
     draft.put_wait(Wait { state: WaitState::TimedOut, ended_at: Some(cx.now), ..wait.clone() });
     draft.say(end, Fact::WaitTimedOut(fact), said);
     draft

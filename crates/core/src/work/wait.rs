@@ -22,17 +22,19 @@ use crate::{
 pub(crate) fn decide(cx: Context<'_>, action: &WaitAction) -> Result<Decision, Refusal> {
     check(action)?;
     match hold(cx, &action.holder, IfLapsed::Revive)? {
-        Held::Repeat(ack) => {
-            let answers = ended(cx, &ack);
-            Ok(Decision::unchanged(Reply::Waiting { ack, answers }))
-        }
+        Held::Repeat(ack) => Ok(again(cx, ack)),
         Held::Current(draft) => open(cx, *draft, action),
     }
 }
 
-fn ended(cx: Context<'_>, ack: &Ack) -> Vec<Wait> {
+/// The first reply again: of the waits that it named, those that had ended by then.
+pub(super) fn again(cx: Context<'_>, ack: Ack) -> Decision {
     let waits = cx.records.waits.get(&ack.work).map_or(&[][..], Vec::as_slice);
-    waits.iter().filter(|wait| wait.state != WaitState::Open).cloned().collect()
+    let by_then = |wait: &&Wait| {
+        ack.waits.contains(&wait.id) && wait.answer_seq.is_some_and(|answered| answered <= ack.seq)
+    };
+    let answers = waits.iter().filter(by_then).cloned().collect();
+    Decision::unchanged(Reply::Waiting { ack, answers })
 }
 
 pub(super) fn open(cx: Context<'_>, mut draft: Draft, action: &WaitAction) -> Result<Decision, Refusal> {
@@ -63,18 +65,23 @@ pub(super) fn open(cx: Context<'_>, mut draft: Draft, action: &WaitAction) -> Re
             format!("A work keeps at most {} waits. Reuse a reference.", limits::WAITS_PER_WORK),
         ));
     }
-    set(&mut draft, action, &mut waits, &early);
+    let is_new = |wait: &Wait| action.waits.iter().any(|spec| spec.id == wait.id);
+    if waits.iter().any(is_new) {
+        set(&mut draft, action, &mut waits, &early);
+    }
     let state = draft.work.state;
     let answers: Vec<Wait> = waits
         .iter()
         .filter(|wait| named.contains(&wait.id) && wait.state != WaitState::Open)
         .cloned()
         .collect();
-    let is_new = |wait: &Wait| action.waits.iter().any(|spec| spec.id == wait.id);
     waits.into_iter().filter(is_new).for_each(|wait| draft.put_wait(wait));
     let ack = Ack { waits: named, ..draft.ack() };
     if state.is_waiting() {
         draft = draft.ended(AttemptOutcome::Waited, ack.clone());
+    } else if draft.is_untouched() {
+        // Every answer was given before: nothing happens, however often it is asked.
+        return Ok(Decision::unchanged(Reply::Waiting { ack, answers }));
     }
     draft.finish(|_| Reply::Waiting { ack, answers })
 }
@@ -237,7 +244,7 @@ fn check(action: &WaitAction) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn check_spec(spec: &WaitSpec) -> Result<(), Refusal> {
+pub(super) fn check_spec(spec: &WaitSpec) -> Result<(), Refusal> {
     limits::reference("ref", &spec.reference)?;
     let reserved = spec.reference.starts_with("work:") || spec.reference.starts_with("command:");
     if reserved && referenced_work(&spec.reference).is_none() {

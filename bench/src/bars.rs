@@ -1,0 +1,147 @@
+//! What the figures have to reach. Bars that name other products need those products in the same run, and
+//! are judged where they are measured.
+
+use std::fmt;
+
+use crate::{args::Store, report::Row};
+
+#[derive(Clone, Copy, Debug)]
+enum Figure {
+    PerS,
+    OfRaw,
+    OfBare,
+    P50Ms,
+    Ratio,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Limit {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Bar {
+    store: Store,
+    case: &'static str,
+    submitters: Option<usize>,
+    /// The `per_commit`, `claim` or `queued` of the line, whichever it has. None for any.
+    size: Option<usize>,
+    figure: Figure,
+    limit: Limit,
+}
+
+/// From the project's quality bars, section 4 (speed).
+const BARS: [Bar; 9] = {
+    use Figure::{OfBare, OfRaw, P50Ms, PerS, Ratio};
+    use Limit::{AtLeast, AtMost};
+    use Store::{Postgres, Sqlite};
+    [
+        bar(Sqlite, "raw", Some(1), Some(256), OfBare, AtLeast(0.33)),
+        bar(Sqlite, "transition", Some(256), None, OfRaw, AtLeast(0.70)),
+        bar(Sqlite, "transition", Some(1), None, OfRaw, AtLeast(0.80)),
+        bar(Sqlite, "drain", Some(4), Some(100), PerS, AtLeast(20_000.0)),
+        bar(Sqlite, "start_ms", None, None, P50Ms, AtMost(1.5)),
+        bar(Sqlite, "claim_1m", None, None, Ratio, AtMost(1.5)),
+        bar(Postgres, "raw", Some(2), Some(256), OfBare, AtLeast(0.60)),
+        bar(Postgres, "transition", Some(256), None, OfRaw, AtLeast(0.60)),
+        bar(Postgres, "claim_1m", None, None, Ratio, AtMost(1.5)),
+    ]
+};
+
+const fn bar(
+    store: Store,
+    case: &'static str,
+    submitters: Option<usize>,
+    size: Option<usize>,
+    figure: Figure,
+    limit: Limit,
+) -> Bar {
+    Bar { store, case, submitters, size, figure, limit }
+}
+
+/// The bar of a line, if it has one.
+pub fn of(row: &Row) -> Option<&'static Bar> {
+    let size = row.per_commit.or(row.claim);
+    BARS.iter().find(|bar| {
+        bar.store == row.store
+            && bar.case == row.case
+            && bar.submitters == row.submitters
+            && (bar.size.is_none() || bar.size == size)
+            && bar.figure.of(row).is_some()
+    })
+}
+
+impl Bar {
+    /// None where the line does not have the figure.
+    pub fn met(&self, row: &Row) -> Option<bool> {
+        let value = self.figure.of(row)?;
+        Some(match self.limit {
+            Limit::AtLeast(limit) => value >= limit,
+            Limit::AtMost(limit) => value <= limit,
+        })
+    }
+}
+
+impl Figure {
+    fn of(self, row: &Row) -> Option<f64> {
+        match self {
+            Figure::PerS => row.per_s,
+            Figure::OfRaw => row.of_raw,
+            Figure::OfBare => row.of_bare,
+            Figure::P50Ms => row.p50_ms,
+            Figure::Ratio => row.ratio,
+        }
+    }
+
+    fn show(self, value: f64) -> String {
+        match self {
+            Figure::PerS => format!("{value:.0}"),
+            Figure::OfRaw | Figure::OfBare => format!("{:.0} %", value * 100.0),
+            Figure::P50Ms => format!("{value} ms"),
+            Figure::Ratio => format!("{value}"),
+        }
+    }
+}
+
+impl fmt::Display for Bar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self.figure {
+            Figure::PerS => "per s",
+            Figure::OfRaw => "of raw",
+            Figure::OfBare => "of bare",
+            Figure::P50Ms => "p50",
+            Figure::Ratio => "ratio",
+        };
+        match self.limit {
+            Limit::AtLeast(limit) => write!(f, "{name} ≥ {}", self.figure.show(limit)),
+            Limit::AtMost(limit) => write!(f, "{name} ≤ {}", self.figure.show(limit)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_finds_its_line_and_no_other() {
+        let mut row = Row::new(Store::Sqlite, "drain");
+        (row.submitters, row.claim, row.per_s) = (Some(4), Some(100), Some(19_999.0));
+        let bar = of(&row).unwrap();
+        assert_eq!((bar.met(&row), bar.to_string().as_str()), (Some(false), "per s ≥ 20000"));
+        row.claim = Some(1);
+        assert!(of(&row).is_none());
+        row.store = Store::Postgres;
+        assert!(of(&row).is_none());
+    }
+
+    #[test]
+    fn latencies_and_ratios_must_stay_under_their_bars() {
+        let mut row = Row::new(Store::Sqlite, "start_ms");
+        for (p50, met) in [(1.4, true), (1.5, true), (1.6, false)] {
+            row.p50_ms = Some(p50);
+            assert_eq!(of(&row).unwrap().met(&row), Some(met));
+        }
+    }
+}

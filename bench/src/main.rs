@@ -1,0 +1,63 @@
+//! Benchmarks of Tenure. Figures are compared only within one run: disks drift by 2× within minutes.
+
+mod args;
+mod bare;
+mod bars;
+mod cases;
+mod pg;
+mod plan;
+mod raw;
+mod report;
+mod run;
+mod site;
+mod stats;
+mod subject;
+
+use std::{error::Error, process::ExitCode};
+
+use clap::Parser;
+
+use args::{Bench, Cli, LedgerArgs, Store};
+use plan::Plan;
+
+type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let outcome = match &Cli::parse().bench {
+        Bench::Ledger(args) => ledger(args).await,
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {}", told(&*error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn ledger(args: &LedgerArgs) -> Result<()> {
+    let plan = if args.quick { Plan::quick() } else { Plan::full() };
+    let mut rows = Vec::new();
+    for store in Store::ALL.into_iter().filter(|store| args.store.is_none_or(|only| only == *store)) {
+        rows.extend(run::store(store, args, &plan).await?);
+    }
+    report::judge(&mut rows);
+    for row in &rows {
+        println!("{}", row.json());
+    }
+    eprint!("\n{}", report::table(&rows));
+    Ok(())
+}
+
+/// An error with its causes: PostgreSQL's alone says no more than that there was one.
+fn told(error: &(dyn Error + 'static)) -> String {
+    let mut told = vec![error.to_string()];
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        told.push(error.to_string());
+        cause = error.source();
+    }
+    told.dedup();
+    told.join(": ")
+}

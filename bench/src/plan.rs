@@ -1,0 +1,179 @@
+//! How much is measured: which cases make up a round, how long each runs, how many rounds there are.
+
+use std::time::Duration;
+
+use crate::args::Store;
+
+/// A commit's shape where no ledger is in the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Commit {
+    pub connections: usize,
+    /// Transitions in each commit.
+    pub size: usize,
+}
+
+/// What runs for one slice of time in every round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Case {
+    /// Row update + event insert on two plain tables.
+    Bare(Commit),
+    /// The same on the ledger's own tables, by the ledger's own statements.
+    Raw(Commit),
+    /// `progress` by so many submitters at once.
+    Transition(usize),
+    Ingest(usize),
+    Renew(usize),
+    /// Claim and close-out by so many workers, each claiming so many works at a time.
+    Drain {
+        workers: usize,
+        claim: usize,
+    },
+    /// From before an ingest to the return of a parked claim, at a light load.
+    Start,
+}
+
+/// The group that a busy ledger's commits are measured against.
+const GROUP: usize = 256;
+
+impl Case {
+    pub fn name(self) -> &'static str {
+        match self {
+            Case::Bare(_) => "bare",
+            Case::Raw(_) => "raw",
+            Case::Transition(_) => "transition",
+            Case::Ingest(_) => "ingest",
+            Case::Renew(_) => "renew",
+            Case::Drain { .. } => "drain",
+            Case::Start => "start_ms",
+        }
+    }
+
+    pub fn submitters(self) -> Option<usize> {
+        match self {
+            Case::Bare(commit) | Case::Raw(commit) => Some(commit.connections),
+            Case::Transition(n) | Case::Ingest(n) | Case::Renew(n) => Some(n),
+            Case::Drain { workers, .. } => Some(workers),
+            Case::Start => None,
+        }
+    }
+
+    /// Transitions in what is counted: a drained work was claimed and closed out.
+    pub fn transitions(self) -> f64 {
+        match self {
+            Case::Drain { .. } => 2.0,
+            _ => 1.0,
+        }
+    }
+
+    /// The commit without a ledger that this case is measured against. A single submitter waits for each
+    /// commit by itself; many share commits.
+    pub fn against(self, store: Store) -> Option<Commit> {
+        match self {
+            Case::Bare(commit) | Case::Raw(commit) => Some(commit),
+            Case::Transition(1) | Case::Ingest(1) | Case::Renew(1) => {
+                Some(Commit { connections: 1, size: 1 })
+            }
+            Case::Transition(_) | Case::Ingest(_) | Case::Renew(_) | Case::Drain { .. } => {
+                Some(Commit { connections: lanes(store), size: GROUP })
+            }
+            Case::Start => None,
+        }
+    }
+}
+
+/// Connections that write at once: as many as the ledger has lanes.
+pub fn lanes(store: Store) -> usize {
+    match store {
+        Store::Sqlite => 1,
+        Store::Postgres => tenure_store::Options::default().lanes,
+    }
+}
+
+/// The cases of one round, in the order in which they run.
+pub fn round(store: Store) -> Vec<Case> {
+    let workers = match store {
+        Store::Sqlite => 4,
+        Store::Postgres => 16,
+    };
+    let mut commits = vec![
+        Commit { connections: lanes(store), size: GROUP },
+        Commit { connections: 1, size: GROUP },
+        Commit { connections: 1, size: 1 },
+    ];
+    commits.dedup();
+    let mut cases: Vec<Case> = commits.iter().map(|commit| Case::Bare(*commit)).collect();
+    cases.extend(commits.iter().map(|commit| Case::Raw(*commit)));
+    cases.extend([1, 16, 256, 1_024].map(Case::Transition));
+    cases.extend([1, 16, 64, 256, 1_024].map(Case::Ingest));
+    cases.extend([256, 1_024].map(Case::Renew));
+    cases.extend([1, 100].map(|claim| Case::Drain { workers, claim }));
+    cases.push(Case::Start);
+    cases
+}
+
+/// Sizes and durations.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    pub rounds: usize,
+    pub slice: Duration,
+    /// The light load of `start_ms` needs longer slices to give samples.
+    pub start_slice: Duration,
+    /// Rows that transitions go round on, in the bare tables as in the ledger's.
+    pub rows: usize,
+    /// Queue lengths whose claims are compared.
+    pub queued: [usize; 2],
+    /// Single claims timed at each length.
+    pub claims: usize,
+    /// Works whose bytes on disk are counted.
+    pub stored: usize,
+}
+
+impl Plan {
+    pub fn full() -> Plan {
+        Plan {
+            rounds: 5,
+            slice: Duration::from_millis(700),
+            start_slice: Duration::from_secs(2),
+            rows: 8_192,
+            queued: [1_000, 1_000_000],
+            claims: 2_000,
+            stored: 10_000,
+        }
+    }
+
+    pub fn quick() -> Plan {
+        Plan {
+            rounds: 3,
+            slice: Duration::from_millis(150),
+            start_slice: Duration::from_millis(700),
+            rows: 4_096,
+            queued: [1_000, 50_000],
+            claims: 300,
+            stored: 2_000,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_is_measured_against_runs_in_the_same_round() {
+        for store in Store::ALL {
+            let cases = round(store);
+            for commit in cases.iter().filter_map(|case| case.against(store)) {
+                assert!(cases.contains(&Case::Bare(commit)), "{store:?} {commit:?}");
+                assert!(cases.contains(&Case::Raw(commit)), "{store:?} {commit:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_case_runs_twice_in_a_round() {
+        for store in Store::ALL {
+            let cases = round(store);
+            assert!(cases.iter().enumerate().all(|(i, case)| !cases[..i].contains(case)), "{store:?}");
+        }
+    }
+}

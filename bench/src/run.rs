@@ -1,0 +1,156 @@
+//! One store from start to end: rounds of all cases in turn, then growth and bytes, then the figures.
+
+use std::time::{Duration, Instant};
+
+use crate::{
+    Result,
+    args::{LedgerArgs, Store},
+    bare::Bare,
+    cases::{bytes, drain::Drain, growth, start, steady::Steady},
+    plan::{self, Case, Plan},
+    raw::Raw,
+    report::Row,
+    site::Site,
+    stats::{median, percentile, ratio},
+    subject::Subject,
+};
+
+pub async fn store(store: Store, args: &LedgerArgs, plan: &Plan) -> Result<Vec<Row>> {
+    let began = Instant::now();
+    let say = |what: &str| eprintln!("{}: {what} ({:.0} s)", store.name(), began.elapsed().as_secs_f64());
+    let site = Site::new(store, args)?;
+    let mut bench = Bench::open(&site, plan, plan::lanes(store)).await?;
+    say("ready");
+
+    let cases = plan::round(store);
+    let mut tallies = vec![Tally::default(); cases.len()];
+    // A short round first, not counted: nobody pays for cold caches and unprepared statements.
+    for case in &cases {
+        bench.measure(*case, plan.slice / 4, plan.slice / 4).await?;
+    }
+    for round in 1..=plan.rounds {
+        for (case, tally) in cases.iter().zip(&mut tallies) {
+            let (rate, samples) = bench.measure(*case, plan.slice, plan.start_slice).await?;
+            tally.rates.extend(rate);
+            tally.samples.extend(samples);
+        }
+        say(&format!("round {round} of {}", plan.rounds));
+    }
+    bench.subject.close().await?;
+
+    let mut rows = figures(store, &cases, &tallies);
+    rows.extend(growth::run(store, &site, plan).await?);
+    say("claims from a long queue");
+    let mut row = Row::new(store, "bytes");
+    row.bytes = Some(bytes::run(&site.empty("bytes"), plan.stored).await?);
+    rows.push(row);
+    say("done");
+    Ok(rows)
+}
+
+/// Everything that a round needs, open at once: each case finds its own database as it left it.
+struct Bench {
+    bare: Bare,
+    raw: Raw,
+    subject: Subject,
+    steady: Steady,
+    drain: Drain,
+}
+
+impl Bench {
+    async fn open(site: &Site, plan: &Plan, lanes: usize) -> Result<Bench> {
+        let subject = Subject::new(site.empty("ledger").ledger().await?)?;
+        Ok(Bench {
+            bare: Bare::open(&site.empty("bare"), plan.rows, lanes).await?,
+            raw: Raw::open(&site.empty("raw"), plan.rows, lanes).await?,
+            steady: Steady::new(subject.clone(), plan.rows).await?,
+            drain: Drain::new(subject.clone()),
+            subject,
+        })
+    }
+
+    /// A rate, or samples of a latency in milliseconds.
+    async fn measure(
+        &mut self,
+        case: Case,
+        slice: Duration,
+        start_slice: Duration,
+    ) -> Result<(Option<f64>, Vec<f64>)> {
+        let rate = match case {
+            Case::Bare(commit) => self.bare.run(commit, slice).await?,
+            Case::Raw(commit) => self.raw.run(commit, slice).await?,
+            Case::Transition(submitters) => self.steady.transition(submitters, slice).await?,
+            Case::Ingest(submitters) => self.steady.ingest(submitters, slice).await?,
+            Case::Renew(submitters) => self.steady.renew(submitters, slice).await?,
+            Case::Drain { workers, claim } => self.drain.run(workers, claim, slice).await?,
+            Case::Start => return Ok((None, start::run(&self.subject, start_slice).await?)),
+        };
+        Ok((Some(rate.per_s()), Vec::new()))
+    }
+}
+
+/// What a case gave: one rate a round, or samples of all rounds.
+#[derive(Clone, Debug, Default)]
+struct Tally {
+    rates: Vec<f64>,
+    samples: Vec<f64>,
+}
+
+fn figures(store: Store, cases: &[Case], tallies: &[Tally]) -> Vec<Row> {
+    let rates_of = |wanted: Case| {
+        let at = cases.iter().position(|case| *case == wanted)?;
+        Some(tallies[at].rates.as_slice())
+    };
+    let figure = |(case, tally): (&Case, &Tally)| {
+        let transitions: Vec<f64> = tally.rates.iter().map(|rate| rate * case.transitions()).collect();
+        let of = |base: Option<Case>| ratio(&transitions, rates_of(base?)?);
+        let is_bare = matches!(case, Case::Bare(_));
+        let is_raw = matches!(case, Case::Raw(_));
+        let against = case.against(store);
+        let mut row = Row::new(store, case.name());
+        row.submitters = case.submitters();
+        row.per_s = median(&tally.rates);
+        row.of_raw = of(against.filter(|_| !is_bare && !is_raw).map(Case::Raw));
+        row.of_bare = of(against.filter(|_| !is_bare).map(Case::Bare));
+        row.p50_ms = percentile(&tally.samples, 50.0);
+        row.p99_ms = percentile(&tally.samples, 99.0);
+        match case {
+            Case::Bare(commit) | Case::Raw(commit) => row.per_commit = Some(commit.size),
+            Case::Drain { claim, .. } => row.claim = Some(*claim),
+            Case::Transition(_) | Case::Ingest(_) | Case::Renew(_) | Case::Start => {}
+        }
+        row
+    };
+    cases.iter().zip(tallies).map(figure).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_are_taken_within_each_round() {
+        let cases = plan::round(Store::Sqlite);
+        // Every case does 100, 50 and 10 a second in the three rounds; transitions by 256 do half of it.
+        let rates = |case: &Case| {
+            let share = if *case == Case::Transition(256) { 0.5 } else { 1.0 };
+            [100.0, 50.0, 10.0].map(|rate| rate * share).to_vec()
+        };
+        let tallies: Vec<Tally> =
+            cases.iter().map(|case| Tally { rates: rates(case), samples: Vec::new() }).collect();
+        let rows = figures(Store::Sqlite, &cases, &tallies);
+        let row = |case: Case| &rows[cases.iter().position(|other| *other == case).unwrap()];
+
+        let transition = row(Case::Transition(256));
+        assert_eq!(
+            (transition.per_s, transition.of_raw, transition.of_bare),
+            (Some(25.0), Some(0.5), Some(0.5))
+        );
+        let drain = row(Case::Drain { workers: 4, claim: 100 });
+        assert_eq!((drain.per_s, drain.of_raw, drain.claim), (Some(50.0), Some(2.0), Some(100)));
+        let bare = rows.iter().find(|row| row.case == "bare").unwrap();
+        assert_eq!((bare.of_raw, bare.of_bare, bare.per_commit), (None, None, Some(256)));
+        let raw = rows.iter().find(|row| row.case == "raw").unwrap();
+        assert_eq!((raw.of_raw, raw.of_bare), (None, Some(1.0)));
+    }
+}

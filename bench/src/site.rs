@@ -1,0 +1,104 @@
+//! Where databases are made: SQLite files in a folder of the disk, databases of a private PostgreSQL.
+
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+use tenure_store::{Ledger, Options};
+use tenure_testkit::Cluster;
+
+use crate::{
+    Result,
+    args::{LedgerArgs, Store},
+};
+
+/// The server's own settings, but for room: a checkpoint forced by a full log would land in one slice and
+/// not in the next. `fsync` and `synchronous_commit` stay on.
+const SERVER: [&str; 2] = ["shared_buffers=256MB", "max_wal_size=4GB"];
+
+pub enum Site {
+    Sqlite(TempDir),
+    Postgres(Cluster),
+}
+
+/// One empty database.
+#[derive(Clone, Debug)]
+pub enum Place {
+    Sqlite(PathBuf),
+    Postgres(String),
+}
+
+impl Site {
+    pub fn new(store: Store, args: &LedgerArgs) -> Result<Site> {
+        let folder = args.dir.clone().unwrap_or_else(std::env::temp_dir);
+        match store {
+            Store::Sqlite => {
+                let folder = on_disk(&folder)?;
+                let prefix = "tenure-bench-";
+                let made = tempfile::Builder::new().prefix(prefix).tempdir_in(&folder);
+                Ok(Site::Sqlite(made.map_err(|error| format!("{}: {error}", folder.display()))?))
+            }
+            Store::Postgres => {
+                on_disk(&std::env::temp_dir())?;
+                Ok(Site::Postgres(Cluster::start_with(&SERVER)))
+            }
+        }
+    }
+
+    pub fn empty(&self, name: &str) -> Place {
+        match self {
+            Site::Sqlite(folder) => Place::Sqlite(folder.path().join(format!("{name}.db"))),
+            Site::Postgres(cluster) => Place::Postgres(cluster.create_database()),
+        }
+    }
+}
+
+impl Place {
+    /// Opens it as a program would: defaults, the sweeper included.
+    pub async fn ledger(&self) -> Result<Ledger> {
+        let options = Options::default();
+        Ok(match self {
+            Place::Sqlite(path) => Ledger::open_sqlite(path, options).await?,
+            Place::Postgres(url) => Ledger::open_postgres(url, options).await?,
+        })
+    }
+}
+
+/// Refuses folders in memory: nothing is synced there, and every figure would be a lie.
+fn on_disk(folder: &Path) -> Result<PathBuf> {
+    let folder = folder.canonicalize().map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
+    match filesystem(&mounts, &folder) {
+        Some(kind @ ("tmpfs" | "ramfs")) => Err(format!(
+            "{} is a {kind}: it lives in memory and syncs nothing. Give --dir (SQLite) or TMPDIR (both) on a disk.",
+            folder.display()
+        )
+        .into()),
+        _ => Ok(folder),
+    }
+}
+
+/// The type of the filesystem that a folder is on: that of the longest mount point above it.
+fn filesystem<'a>(mounts: &'a str, folder: &Path) -> Option<&'a str> {
+    let mounts = mounts.lines().filter_map(|line| {
+        let mut words = line.split(' ').skip(1);
+        Some((Path::new(words.next()?), words.next()?))
+    });
+    let above = mounts.filter(|(point, _)| folder.starts_with(point));
+    // Of two mounts on one point, the later one is seen.
+    above.max_by_key(|(point, _)| point.components().count()).map(|(_, kind)| kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_mount_says_what_a_folder_is_on() {
+        let mounts = "/dev/vda / ext4 rw 0 0\ntmpfs /tmp tmpfs rw 0 0\n/dev/vdb /tmp/disk xfs rw 0 0\n";
+        let kind = |folder: &str| filesystem(mounts, Path::new(folder));
+        assert_eq!(kind("/home/x"), Some("ext4"));
+        assert_eq!(kind("/tmp/x"), Some("tmpfs"));
+        assert_eq!(kind("/tmp/disk/x"), Some("xfs"));
+        assert_eq!(kind("/tmpfile"), Some("ext4"));
+    }
+}

@@ -1,0 +1,96 @@
+//! A store's loading, over the world's records: only what the scope asks for. A decision over that part
+//! must be the decision over everything, or a database would decide differently.
+
+use tenure_core::{Decision, Millis, Records, Refusal, Scope, Submission, WorkId, decide};
+
+const ROUNDS: usize = 6;
+
+pub fn scope_suffices(
+    all: &Records,
+    submission: &Submission,
+    now: Millis,
+    outcome: &Result<Decision, Refusal>,
+) {
+    let part = load(all, submission);
+    let again = decide(&part, submission, now);
+    assert_eq!(
+        format!("{again:?}"),
+        format!("{outcome:?}"),
+        "the scope of {:?} loads too little",
+        submission.action
+    );
+}
+
+fn load(all: &Records, submission: &Submission) -> Records {
+    let mut part = Records::default();
+    let mut scope = Scope::default();
+    scope.first(submission);
+    for _ in 0..ROUNDS {
+        if scope.is_empty() {
+            return part;
+        }
+        fill(all, &mut part, &scope);
+        scope = Scope::default();
+        scope.then(submission, &part);
+    }
+    panic!("the scope of {:?} never ends: {scope:?}", submission.action);
+}
+
+fn fill(all: &Records, part: &mut Records, scope: &Scope) {
+    for id in &scope.works {
+        work(all, part, *id);
+    }
+    for id in &scope.peers {
+        part.peers.insert(*id, all.works.get(id).cloned());
+    }
+    for identity in &scope.identities {
+        part.identities.insert(identity.clone(), all.identities.get(identity).copied().flatten());
+    }
+    for key in &scope.references {
+        let works = all.references.get(key).cloned().unwrap_or_default();
+        works.iter().for_each(|id| work_with_waits(all, part, *id));
+        part.references.insert(key.clone(), works);
+        part.kept.insert(key.clone(), all.kept.get(key).cloned().flatten());
+    }
+    for id in &scope.wait_ids {
+        if let Some(owner) = all.wait_ids.get(id) {
+            part.wait_ids.insert(*id, *owner);
+            work_with_waits(all, part, *owner);
+        }
+    }
+    for key in &scope.sessions {
+        part.sessions.insert(key.clone(), all.sessions.get(key).copied().unwrap_or_default());
+    }
+    for key in &scope.kept {
+        part.kept.insert(key.clone(), all.kept.get(key).cloned().flatten());
+    }
+    for key in &scope.requests {
+        let given = all.requests.get(key).cloned().unwrap_or_default();
+        given.iter().for_each(|(id, _)| work(all, part, *id));
+        part.requests.insert(*key, given);
+    }
+    for key in &scope.ends {
+        part.ends.insert(*key, all.ends.get(key).cloned().flatten());
+    }
+    for id in &scope.steps {
+        part.steps.insert(*id, all.steps.get(id).cloned().unwrap_or_default());
+    }
+    for id in &scope.waits {
+        part.waits.insert(*id, all.waits.get(id).cloned().unwrap_or_default());
+    }
+    for id in &scope.inputs {
+        part.inputs.insert(*id, all.inputs.get(id).cloned().flatten());
+    }
+    for tenant in &scope.kept_counts {
+        part.kept_counts.insert(tenant.clone(), all.kept_counts.get(tenant).copied().unwrap_or(0));
+    }
+}
+
+fn work(all: &Records, part: &mut Records, id: WorkId) {
+    part.works.extend(all.works.get(&id).map(|work| (id, work.clone())));
+}
+
+fn work_with_waits(all: &Records, part: &mut Records, id: WorkId) {
+    work(all, part, id);
+    part.waits.insert(id, all.waits.get(&id).cloned().unwrap_or_default());
+}

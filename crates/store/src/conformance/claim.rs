@@ -1,0 +1,241 @@
+//! Claiming: order, filters, requests, ids, and claims that wait for work.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tenure_core::{
+    Code, State, WorkId,
+    action::ClaimFilter,
+    model::{Source, Worker},
+};
+use tokio::task::JoinSet;
+
+use super::{Bed, PATIENCE, any, claimant, job, payload, refused, said_in, success};
+use crate::{Claimed, Error, NewWork};
+
+fn ids(claimed: &[Claimed]) -> Vec<WorkId> {
+    claimed.iter().map(|one| one.work.id).collect()
+}
+
+/// Lower priority first, then age, then id.
+pub async fn priority_then_age(bed: &mut Bed) {
+    let mut expected = Vec::new();
+    for (i, priority) in [3, 1, 5, 3, 1, -2].into_iter().enumerate() {
+        let work = bed.ingest(NewWork { priority, ..job(&i.to_string()) }).await;
+        expected.push((priority, i, work.id));
+        if i % 2 == 1 {
+            bed.clock.advance(10);
+        }
+    }
+    expected.sort();
+    let mut claimed = Vec::new();
+    for _ in 0..6 {
+        claimed.extend(ids(&bed.claim("w", any(1)).await));
+    }
+    assert_eq!(claimed, expected.iter().map(|(_, _, id)| *id).collect::<Vec<_>>());
+    assert!(bed.claim("w", any(1)).await.is_empty());
+}
+
+pub async fn filters_restrict(bed: &mut Bed) {
+    let source = Source { system: "control".to_owned(), id: "c".to_owned(), run_id: String::new() };
+    let control = bed.ingest(NewWork { source, ..job("c") }).await.id;
+    let mail = bed.ingest(NewWork { kind: "mail".to_owned(), ..job("m") }).await.id;
+    let acme = bed.ingest(NewWork { tenant: "acme".to_owned(), ..job("a") }).await.id;
+    let plain = bed.ingest(job("p")).await.id;
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+
+    let nothing = ClaimFilter { kinds: names(&["fax"]), ..any(10) };
+    assert!(bed.claim("w", nothing).await.is_empty());
+    let crossed = ClaimFilter { sources: names(&["control"]), kinds: names(&["mail"]), ..any(10) };
+    assert!(bed.claim("w", crossed).await.is_empty(), "every field must match");
+    let by_source = ClaimFilter { sources: names(&["control", "scheduler"]), ..any(10) };
+    assert_eq!(ids(&bed.claim("w", by_source).await), [control]);
+    let by_tenant = ClaimFilter { tenants: names(&["acme"]), ..any(10) };
+    assert_eq!(ids(&bed.claim("w", by_tenant).await), [acme]);
+    let by_kind = ClaimFilter { kinds: names(&["mail", "fax"]), ..any(10) };
+    assert_eq!(ids(&bed.claim("w", by_kind).await), [mail]);
+    assert_eq!(ids(&bed.claim("w", any(10)).await), [plain]);
+}
+
+pub async fn max_is_respected(bed: &mut Bed) {
+    for i in 0..10 {
+        bed.ingest(job(&i.to_string())).await;
+    }
+    let sizes = [bed.claim("w", any(4)).await.len(), bed.claim("v", any(100)).await.len()];
+    assert_eq!(sizes, [4, 6]);
+
+    // Many at once share what is there: every work goes to exactly one.
+    for i in 10..60 {
+        bed.ingest(job(&i.to_string())).await;
+    }
+    let mut claims = JoinSet::new();
+    for i in 0..20 {
+        let caller = bed.worker(&format!("w{i}"));
+        claims.spawn(async move {
+            caller.claim(claimant(&format!("w{i}"), "share"), any(3), None).await.unwrap()
+        });
+    }
+    let mut claimed: Vec<WorkId> = claims.join_all().await.iter().flat_map(|one| ids(one)).collect();
+    assert_eq!(claimed.len(), 50, "20 claims of 3 empty a queue of 50");
+    claimed.sort_unstable();
+    claimed.dedup();
+    assert_eq!(claimed.len(), 50);
+}
+
+/// Invariant 19: a lost reply can be asked for again, and costs no second lease.
+pub async fn a_repeated_request_gets_its_leases_again(bed: &mut Bed) {
+    for i in 0..3 {
+        bed.ingest(job(&i.to_string())).await;
+    }
+    let w = bed.worker("w");
+    let first = w.claim(claimant("w", "r1"), any(2), None).await.unwrap();
+    let again = w.claim(claimant("w", "r1"), any(2), None).await.unwrap();
+    let leases = |claimed: &[Claimed]| {
+        let mut leases: Vec<_> = claimed.iter().map(|one| one.lease.clone()).collect();
+        leases.sort_by_key(|lease| lease.work);
+        leases
+    };
+    assert_eq!(leases(&first), leases(&again));
+    assert!(again.iter().all(|one| one.input.is_some()));
+
+    w.close_out(&first[0].lease, success()).await.unwrap();
+    let third = w.claim(claimant("w", "r1"), any(2), None).await.unwrap();
+    assert_eq!(ids(&third), [first[1].work.id], "never an ended one, and nothing new");
+
+    let mut reborn = claimant("w", "r1");
+    reborn.worker = Worker::new("w", "w-2");
+    let other = w.claim(reborn, any(2), None).await.unwrap();
+    assert_eq!(other.len(), 1, "another incarnation is another worker");
+
+    assert!(w.claim(claimant("w", "r2"), any(2), None).await.unwrap().is_empty());
+    bed.ingest(job("later")).await;
+    let anew = w.claim(claimant("w", "r2"), any(2), None).await.unwrap();
+    assert_eq!(anew.len(), 1, "a claim that gave nothing left no trace");
+    let by_ids = w.claim_ids(claimant("w", "r2"), ids(&anew)).await.unwrap();
+    assert_eq!(leases(&by_ids), leases(&anew), "the request is known, however it is repeated");
+}
+
+pub async fn ids_are_all_or_nothing(bed: &mut Bed) {
+    let free = bed.ingest(job("free")).await.id;
+    let also = bed.ingest(job("also")).await.id;
+    let held = bed.held(job("held"), "busy-bee").await;
+    let w = bed.worker("w");
+    match w.claim_ids(claimant("w", "1"), vec![free, held.work.id]).await {
+        Err(Error::Refused(refusal)) => {
+            assert_eq!(refusal.code, Code::Busy);
+            assert!(refusal.detail.contains("busy-bee"), "it names the holder: {}", refusal.detail);
+        }
+        other => panic!("one of them is held: {other:?}"),
+    }
+    bed.expect(free, State::Queued).await;
+    let unknown = WorkId(uuid::Uuid::now_v7());
+    assert_eq!(refused(w.claim_ids(claimant("w", "2"), vec![free, unknown]).await), Code::NotFound);
+    assert_eq!(refused(w.claim_ids(claimant("w", "3"), vec![free, free]).await), Code::Invalid);
+    assert_eq!(refused(w.claim_ids(claimant("w", "4"), Vec::new()).await), Code::Invalid);
+    bed.expect(free, State::Queued).await;
+    let both = w.claim_ids(claimant("w", "5"), vec![also, free]).await.unwrap();
+    assert_eq!(ids(&both), [also, free]);
+    bed.worker("busy-bee").close_out(&held.lease, success()).await.unwrap();
+    assert_eq!(refused(w.claim_ids(claimant("w", "6"), vec![held.work.id]).await), Code::Terminal);
+}
+
+/// A claim in a task of its own that waits for work.
+fn park(
+    bed: &Bed,
+    worker: &str,
+    filter: ClaimFilter,
+) -> tokio::task::JoinHandle<Result<Vec<Claimed>, Error>> {
+    let caller = bed.worker(worker);
+    let claimant = claimant(worker, "parked");
+    tokio::spawn(async move { caller.claim(claimant, filter, Some(PATIENCE)).await })
+}
+
+/// Whether it was parked before or came just after the work: it is served.
+pub async fn a_parked_claim_is_served_by_an_ingest(bed: &mut Bed) {
+    let parked = park(bed, "w", any(5));
+    bed.claim("other", any(1)).await;
+    let work = bed.ingest(job("late")).await;
+    let claimed = parked.await.unwrap().unwrap();
+    assert_eq!(ids(&claimed), [work.id]);
+    assert_eq!(claimed[0].input, Some(payload(json!({ "ask": "late" }))));
+    bed.worker("w").close_out(&claimed[0].lease, success()).await.unwrap();
+
+    // Also by a work that comes back to the queue.
+    let held = bed.held(job("returns"), "v").await;
+    let parked = park(bed, "x", any(5));
+    bed.claim("other", any(1)).await;
+    bed.worker("v").release(&held.lease, None).await.unwrap();
+    assert_eq!(ids(&parked.await.unwrap().unwrap()), [held.work.id]);
+}
+
+/// Every one of many parked claims is served once enough work has come, and none twice.
+pub async fn parked_claims_are_served_in_turn(bed: &mut Bed) {
+    let parked: Vec<_> = (0..10).map(|i| park(bed, &format!("w{i}"), any(1))).collect();
+    bed.claim("other", any(1)).await;
+    let mut expected = Vec::new();
+    for i in 0..10 {
+        let session = (i % 3 == 0).then(|| format!("s{i}"));
+        expected.push(bed.ingest(NewWork { session, ..job(&i.to_string()) }).await.id);
+    }
+    let mut claimed = Vec::new();
+    for claim in parked {
+        let served = claim.await.unwrap().unwrap();
+        assert_eq!(served.len(), 1);
+        claimed.extend(ids(&served));
+    }
+    claimed.sort_unstable();
+    assert_eq!(claimed, expected);
+}
+
+pub async fn a_parked_claim_times_out_empty(bed: &mut Bed) {
+    let wait = Some(Duration::from_millis(50));
+    let began = std::time::Instant::now();
+    let claimed = bed.worker("w").claim(claimant("w", "short"), any(1), wait).await.unwrap();
+    assert!(claimed.is_empty());
+    assert!(began.elapsed() >= Duration::from_millis(45), "it waited");
+    let work = bed.ingest(job("after")).await;
+    assert_eq!(bed.work(work.id).await.state, State::Queued, "a claim that is over takes nothing");
+}
+
+/// Whoever asked has gone: a lease would be nobody's.
+pub async fn an_abandoned_parked_claim_takes_nothing(bed: &mut Bed) {
+    let w = bed.worker("w");
+    let asking = w.claim(claimant("w", "gone"), any(5), Some(PATIENCE));
+    let gone = tokio::time::timeout(Duration::from_millis(30), asking).await;
+    assert!(gone.is_err(), "an empty queue parks the claim");
+    let work = bed.ingest(job("late")).await;
+    assert_eq!(bed.state(work.id).await, State::Queued);
+    assert_eq!(ids(&bed.claim("v", any(5)).await), [work.id]);
+}
+
+pub async fn a_parked_claim_minds_its_filter(bed: &mut Bed) {
+    let mail = ClaimFilter { kinds: vec!["mail".to_owned()], ..any(5) };
+    let parked = park(bed, "w", mail);
+    bed.claim("other", any(1)).await;
+    let plain = bed.ingest(job("plain")).await;
+    let blocked = bed.held(said_in("chat", "first"), "v").await;
+    let next = NewWork { kind: "mail".to_owned(), ..said_in("chat", "second") };
+    let next = bed.ingest(next).await;
+    bed.expect(plain.id, State::Queued).await;
+    bed.expect(next.id, State::Queued).await;
+    assert!(!parked.is_finished(), "the session is held");
+    bed.worker("v").close_out(&blocked.lease, success()).await.unwrap();
+    assert_eq!(ids(&parked.await.unwrap().unwrap()), [next.id], "its turn came with the close-out");
+}
+
+/// Invariant 5: also when the clock stands still or goes back.
+pub async fn fences_only_grow(bed: &mut Bed) {
+    let work = bed.ingest(job("again")).await;
+    let mut last = 0;
+    for i in 0..6 {
+        let held = bed.take(work.id, &format!("w{i}")).await;
+        assert!(held.lease.fence > last);
+        assert!(held.lease.fence < 1 << 53, "safe as a JSON number");
+        last = held.lease.fence;
+        bed.worker(&format!("w{i}")).release(&held.lease, None).await.unwrap();
+        bed.clock.jump(if i % 2 == 0 { 0 } else { -3_600_000 });
+    }
+    let fences: Vec<u64> = bed.ledger.attempts(work.id).await.unwrap().iter().map(|a| a.fence).collect();
+    assert_eq!(fences.len(), 6);
+    assert!(fences.is_sorted());
+}

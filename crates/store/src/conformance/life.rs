@@ -1,0 +1,153 @@
+//! The holder's verbs on a work that nothing disturbs.
+
+use serde_json::json;
+use tenure_core::{
+    ActorKind, Code, State,
+    action::CloseOut,
+    model::{AcceptStrength, AttemptOutcome, Output},
+};
+
+use super::{Bed, job, payload, refused, success};
+
+/// From ingest to close-out, and everything that was said can be read back.
+pub async fn whole_life(bed: &mut Bed) {
+    let work = bed.ingest(job("whole")).await;
+    assert_eq!((work.state, work.seq, work.attempt), (State::Queued, 1, 0));
+
+    bed.pass(1_000).await;
+    let held = bed.take(work.id, "w").await;
+    assert_eq!(held.work.state, State::Running);
+    assert_eq!(held.input, Some(payload(json!({ "ask": "whole" }))));
+    assert_eq!(held.expires_at, bed.now() + 6_000);
+    assert_eq!(held.renew_every.as_millis(), 2_000);
+
+    let w = bed.worker("w");
+    w.accept(&held.lease, AcceptStrength::Weak).await.expect("accepted");
+    w.accept(&held.lease, AcceptStrength::Strong).await.expect("accepted for good");
+    w.progress(&held.lease, &json!({ "percent": 40 }), None).await.expect("progress");
+    w.begin_step(&held.lease, "read", &json!(1), false).await.expect("a step");
+    w.complete_step(&held.lease, "read", &json!(1), &json!("text")).await.expect("its result");
+    bed.pass(2_000).await;
+    w.renew(&[(held.lease.clone(), Some(json!({ "percent": 80 })))]).await.expect("renewed");
+    let ack = w.close_out(&held.lease, success()).await.expect("closed out");
+    assert_eq!((ack.state, ack.seq), (State::Succeeded, 8));
+
+    let story = bed.story(work.id).await;
+    assert_eq!(
+        story,
+        [
+            "work_created",
+            "claimed",
+            "accepted",
+            "accepted",
+            "progressed",
+            "step_begun",
+            "step_completed",
+            "close_out"
+        ]
+    );
+    let events = bed.events(work.id).await;
+    assert_eq!(events[0].event.actor.kind, ActorKind::Machine);
+    assert_eq!(events[7].event.actor.id, "w");
+    assert_eq!(events[7].event.at - events[0].event.at, 3_000);
+    assert!(events.windows(2).all(|two| two[0].event.hash == two[1].event.prev_hash));
+    assert!(events[1..].iter().all(|stored| stored.event.fence == Some(held.lease.fence)));
+
+    let ended = bed.work(work.id).await;
+    assert_eq!(ended.body.output, Some(Output::Inline { hash: payload(json!("done")).hash(), seq: 8 }));
+    assert_eq!(ended.body.completed_at, Some(bed.now()));
+    assert_eq!(ended.progress, Some(payload(json!({ "percent": 80 }))));
+    assert_eq!((ended.lease, ended.due_at), (None, None));
+    assert_eq!(bed.ledger.payload(work.id, 1).await.unwrap(), Some(payload(json!({ "ask": "whole" }))));
+    assert_eq!(bed.ledger.payload(work.id, 7).await.unwrap(), Some(payload(json!("text"))));
+    assert_eq!(bed.ledger.payload(work.id, 8).await.unwrap(), Some(payload(json!("done"))));
+    assert_eq!(bed.ledger.payload(work.id, 2).await.unwrap(), None);
+
+    let attempts = bed.ledger.attempts(work.id).await.unwrap();
+    assert_eq!(attempts.len(), 1);
+    assert_eq!((attempts[0].number, attempts[0].fence), (1, held.lease.fence));
+    assert_eq!(attempts[0].end.as_ref().map(|end| end.outcome), Some(AttemptOutcome::ClosedOut));
+    let steps = bed.ledger.steps(work.id).await.unwrap();
+    assert_eq!(steps.len(), 1);
+    assert_eq!(steps[0].result, Some((work.id, 7)));
+}
+
+/// The same input gets the stored result; another is refused, and a restart voids what came after.
+pub async fn steps_are_reused_and_restarted(bed: &mut Bed) {
+    let held = bed.held(job("steps"), "w").await;
+    let w = bed.worker("w");
+    for step in ["one", "two"] {
+        let (begun, result) = w.begin_step(&held.lease, step, &json!(1), false).await.unwrap();
+        assert_eq!((begun.completed_at, result), (None, None));
+        w.complete_step(&held.lease, step, &json!(1), &json!(step)).await.unwrap();
+    }
+    let (again, result) = w.begin_step(&held.lease, "one", &json!(1), false).await.unwrap();
+    assert!(again.completed_at.is_some());
+    assert_eq!(result, Some(payload(json!("one"))));
+    let before = bed.work(held.work.id).await;
+    assert_eq!(before.seq, 6, "a reused step writes nothing");
+    let twice = w.complete_step(&held.lease, "one", &json!(1), &json!("other")).await.unwrap();
+    assert_eq!(twice.result, Some((held.work.id, 4)), "the first result stands");
+
+    assert_eq!(refused(w.begin_step(&held.lease, "one", &json!(2), false).await), Code::StepMismatch);
+    let unknown = w.complete_step(&held.lease, "three", &json!(1), &json!(1)).await;
+    assert_eq!(refused(unknown), Code::NotFound);
+
+    w.begin_step(&held.lease, "one", &json!(2), true).await.unwrap();
+    let steps = bed.ledger.steps(held.work.id).await.unwrap();
+    let voided: Vec<(&str, bool)> = steps.iter().map(|step| (step.name.as_str(), step.voided)).collect();
+    assert_eq!(voided, [("one", true), ("two", true), ("one", false)]);
+    assert_eq!(bed.work(held.work.id).await.body.step.as_deref(), Some("one"));
+    w.complete_step(&held.lease, "one", &json!(2), &json!("anew")).await.unwrap();
+
+    w.release(&held.lease, None).await.unwrap();
+    let next = bed.take(held.work.id, "v").await;
+    let known: Vec<_> =
+        next.steps.iter().map(|(step, result)| (step.name.as_str(), result.clone())).collect();
+    assert_eq!(known, [("one", Some(payload(json!("anew"))))], "only what still counts is handed on");
+}
+
+pub async fn progress_is_idempotent(bed: &mut Bed) {
+    let held = bed.held(job("progress"), "w").await;
+    let w = bed.worker("w");
+    let first = w.progress(&held.lease, &json!(1), Some("p1")).await.unwrap();
+    let again = w.progress(&held.lease, &json!(1), Some("p1")).await.unwrap();
+    assert_eq!(first, again);
+    let next = w.progress(&held.lease, &json!(2), Some("p2")).await.unwrap();
+    assert_eq!(next.seq, first.seq + 1);
+    assert_eq!(bed.work(held.work.id).await.progress, Some(payload(json!(2))));
+    assert_eq!(
+        refused(w.progress(&held.lease, &json!("x".repeat(20_000)), None).await),
+        Code::PayloadRefused
+    );
+}
+
+/// Handing back counts as no failure, and the next claim gets a new fence.
+pub async fn release_hands_it_back(bed: &mut Bed) {
+    let held = bed.held(job("release"), "w").await;
+    let ack = bed.worker("w").release(&held.lease, Some("shutting down")).await.unwrap();
+    assert_eq!(ack.state, State::Queued);
+    let again = bed.worker("w").release(&held.lease, Some("shutting down")).await.unwrap();
+    assert_eq!(ack, again, "the same release again gets its first reply");
+    let next = bed.take(held.work.id, "v").await;
+    assert_eq!((next.work.attempt, next.work.body.failures), (2, 0));
+    assert!(next.lease.fence > held.lease.fence);
+    assert_eq!(refused(bed.worker("w").close_out(&held.lease, success()).await), Code::LeaseLost);
+}
+
+/// A success needs its proof, and warnings need to be said.
+pub async fn warnings_need_words(bed: &mut Bed) {
+    let held = bed.held(job("warnings"), "w").await;
+    let w = bed.worker("w");
+    let bare = w.close_out(&held.lease, CloseOut::new(State::Succeeded)).await;
+    assert_eq!(refused(bare), Code::ResultMissing);
+    let mute = CloseOut { no_output: true, ..CloseOut::new(State::CompletedWithWarnings) };
+    assert_eq!(refused(w.close_out(&held.lease, mute.clone()).await), Code::Invalid);
+    assert_eq!(refused(w.close_out(&held.lease, CloseOut::new(State::Running)).await), Code::Invalid);
+    let said = CloseOut { warnings: vec!["two rows were skipped".to_owned()], ..mute };
+    let ack = w.close_out(&held.lease, said).await.unwrap();
+    assert_eq!(ack.state, State::CompletedWithWarnings);
+    let ended = bed.work(held.work.id).await;
+    assert_eq!(ended.body.warnings, ["two rows were skipped"]);
+    assert_eq!(ended.body.output, Some(Output::NoOutput));
+}
