@@ -2,5 +2,12 @@
 
 mod common;
 
+mod cancel;
 mod claim;
+mod failures;
+mod family;
+mod lease;
 mod random;
+mod recovery;
+mod steps;
+mod waits;

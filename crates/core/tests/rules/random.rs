@@ -83,15 +83,15 @@ fn workers() -> [Worker; 4] {
 
 impl Actors {
     fn act(&mut self, (what, a, b, c): Act) {
-        match what % 24 {
+        match what % 26 {
             0..=2 => self.ingest(a, b, c),
             3..=6 => self.claim(a, b, c),
-            7..=13 => self.verb(what % 24, a, b, c),
+            7..=13 => self.verb(what % 26, a, b, c),
             14 | 15 => self.resolve(a, b, c),
-            16 => self.operate(a, b, c),
-            17 => self.decide(a, b),
-            18..=20 => self.tick(a, b, c),
-            21 => self.repeat(),
+            16..=18 => self.operate(a, b, c),
+            19 => self.decide(a, b),
+            20..=22 => self.tick(a, b, c),
+            23 => self.repeat(),
             _ => self.world.pass(JUMPS[usize::from(a) % JUMPS.len()]),
         }
     }
@@ -212,17 +212,14 @@ impl Actors {
             8 => Action::Progress { holder, progress: payload("p"), request_id: Some(format!("p{}", b % 2)) },
             9 => {
                 let input = if b % 5 == 0 { "other" } else { "same" };
-                let verb = match b % 3 {
-                    0 => StepVerb::Begin { restart: a % 2 == 0 },
-                    1 => StepVerb::Begin { restart: false },
-                    _ => StepVerb::Complete { result: payload("done") },
+                let begun = self.world.row(holder.work).body.step.clone().filter(|_| b % 2 == 0);
+                let verb = match (&begun, b % 3) {
+                    (Some(_), _) => StepVerb::Complete { result: payload("done") },
+                    (None, 0) => StepVerb::Begin { restart: a % 2 == 0 },
+                    (None, _) => StepVerb::Begin { restart: false },
                 };
-                Action::Step(StepAction {
-                    holder,
-                    step: format!("s{}", a % 3),
-                    input_hash: Digest::of(input),
-                    verb,
-                })
+                let step = begun.unwrap_or_else(|| format!("s{}", a % 3));
+                Action::Step(StepAction { holder, step, input_hash: Digest::of(input), verb })
             }
             10 | 11 => {
                 let mut waits = vec![self.random_wait(a, b)];
@@ -302,7 +299,9 @@ impl Actors {
     }
 
     fn operate(&mut self, a: u8, b: u8, c: u8) {
-        let Some(work) = self.pick(a) else { return };
+        let failed = self.world.records.works.values().filter(|work| work.state == State::RetryScheduled);
+        let failed = failed.map(|work| work.id).min().filter(|_| b % 8 == 2);
+        let Some(work) = failed.or_else(|| self.pick(a)) else { return };
         let reason = || "because".to_owned();
         let id = self.world.work_id();
         let action = match b % 8 {

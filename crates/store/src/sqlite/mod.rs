@@ -1,5 +1,213 @@
-use crate::{Error, Options, store::Store};
-use std::{path::Path, sync::Arc};
-pub(crate) fn open(_: &Path, _: &Options) -> Result<Arc<dyn Store>, Error> {
-    Err(Error::Unusable("being written".into()))
+//! A ledger in one SQLite file. One thread writes, in groups; reads have connections of their own and
+//! never wait for it. Several processes may share the file.
+
+mod check;
+mod claim;
+mod fault;
+mod group;
+mod load;
+mod migrate;
+mod read;
+mod row;
+mod save;
+mod settings;
+mod tables;
+mod writer;
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+        mpsc::{self, Sender},
+    },
+    thread,
+};
+
+use rusqlite::Connection;
+use tenure_core::{Attempt, Millis, State, Step, Wait, Work, WorkId, action::Tenants};
+use tokio::sync::oneshot;
+
+use crate::{
+    Clock, Error, Options, Position, StoredEvent, SystemClock, WaitFilter, WorkFilter,
+    job::{Job, Payloads},
+    store::{Answer, Store},
+    token::Key,
+};
+use read::Reader;
+use row::Read;
+use writer::Message;
+
+/// Connections for reads; more would only compete for the two or three cores of a small machine.
+const READERS: usize = 2;
+
+/// Jobs that may wait for the writer. Beyond that, something is wrong and callers should know.
+const QUEUE: usize = 1_000_000;
+
+struct SqliteStore {
+    key: Key,
+    clock: Arc<dyn Clock>,
+    inbox: Sender<Message>,
+    queued: Arc<AtomicUsize>,
+    readers: [Arc<Mutex<Reader>>; READERS],
+    next_reader: AtomicUsize,
+}
+
+/// Opens the ledger in a file, making it where there is none.
+pub(crate) fn open(path: &Path, options: &Options) -> Result<Arc<dyn Store>, Error> {
+    let clock: Arc<dyn Clock> = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::default()));
+    let mut conn = settings::writer(path, options.allow_weak_settings)?;
+    migrate::run(&mut conn, migrate::MIGRATIONS, clock.wall())?;
+    let key = migrate::key(&conn)?;
+    let reader = || Ok::<_, Error>(Arc::new(Mutex::new(Reader::new(settings::reader(path)?))));
+    let readers = [reader()?, reader()?];
+    let (inbox, received) = mpsc::channel();
+    let queued = Arc::new(AtomicUsize::new(0));
+    start(conn, clock.clone(), received, queued.clone(), path.to_owned())?;
+    Ok(Arc::new(SqliteStore { key, clock, inbox, queued, readers, next_reader: AtomicUsize::new(0) }))
+}
+
+fn start(
+    conn: Connection,
+    clock: Arc<dyn Clock>,
+    inbox: mpsc::Receiver<Message>,
+    queued: Arc<AtomicUsize>,
+    path: PathBuf,
+) -> Result<(), Error> {
+    let writer = move || {
+        if let Err(error) = writer::run(&conn, clock, inbox, queued) {
+            tracing::error!(path = %path.display(), %error, "the writer could not start");
+        }
+    };
+    let thread = thread::Builder::new().name("ledger-writer".into()).spawn(writer);
+    thread.map(drop).map_err(|error| Error::Unavailable(format!("no thread for the writer: {error}")))
+}
+
+impl SqliteStore {
+    /// Runs a read on one of the readers, off the async threads.
+    fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&mut Reader) -> Read<T> + Send + 'static,
+    ) -> Answer<'_, T> {
+        let turn = self.next_reader.fetch_add(1, Ordering::Relaxed) % READERS;
+        let reader = self.readers[turn].clone();
+        let task = tokio::task::spawn_blocking(move || {
+            // A panic in an earlier read left nothing half-done: readers only read.
+            let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
+            read(&mut reader).map_err(fault::Fault::into_error)
+        });
+        Box::pin(async move {
+            task.await.map_err(|error| Error::Unavailable(format!("the read did not finish: {error}")))?
+        })
+    }
+}
+
+impl Store for SqliteStore {
+    fn key(&self) -> &Key {
+        &self.key
+    }
+
+    fn send(&self, job: Job) {
+        if self.queued.fetch_add(1, Ordering::Relaxed) >= QUEUE {
+            self.queued.fetch_sub(1, Ordering::Relaxed);
+            return job.answer(Err(Error::Unavailable(format!("{QUEUE} submissions are queued already"))));
+        }
+        if let Err(mpsc::SendError(Message::Job(job))) = self.inbox.send(Message::Job(Box::new(job))) {
+            job.answer(Err(writer::closed()));
+        }
+    }
+
+    fn now(&self) -> Answer<'_, Millis> {
+        let now = self.clock.wall();
+        Box::pin(async move { Ok(now) })
+    }
+
+    fn works<'a>(&'a self, ids: &'a [WorkId]) -> Answer<'a, Vec<Work>> {
+        let ids = ids.to_vec();
+        self.read(move |reader| reader.works(&ids))
+    }
+
+    fn list<'a>(
+        &'a self,
+        filter: &'a WorkFilter,
+        before: Option<WorkId>,
+        limit: usize,
+    ) -> Answer<'a, Vec<Work>> {
+        let filter = filter.clone();
+        self.read(move |reader| reader.list(&filter, before, limit))
+    }
+
+    fn counts<'a>(&'a self, tenants: &'a Tenants) -> Answer<'a, BTreeMap<State, u64>> {
+        let tenants = tenants.clone();
+        self.read(move |reader| reader.counts(&tenants))
+    }
+
+    fn events(&self, work: WorkId, after: u64, limit: usize) -> Answer<'_, Vec<StoredEvent>> {
+        self.read(move |reader| reader.events(work, after, limit))
+    }
+
+    fn feed(&self, after: Position, limit: usize) -> Answer<'_, Vec<StoredEvent>> {
+        self.read(move |reader| reader.feed(after, limit))
+    }
+
+    fn payloads<'a>(&'a self, keys: &'a [(WorkId, u64)]) -> Answer<'a, Payloads> {
+        let keys = keys.to_vec();
+        self.read(move |reader| reader.payloads(&keys))
+    }
+
+    fn steps(&self, work: WorkId) -> Answer<'_, Vec<Step>> {
+        self.read(move |reader| reader.steps(work))
+    }
+
+    fn attempts(&self, work: WorkId) -> Answer<'_, Vec<Attempt>> {
+        self.read(move |reader| reader.attempts(work))
+    }
+
+    fn waits<'a>(&'a self, filter: &'a WaitFilter, limit: usize) -> Answer<'a, Vec<Wait>> {
+        let filter = filter.clone();
+        self.read(move |reader| reader.waits(&filter, limit))
+    }
+
+    fn due(
+        &self,
+        at: Millis,
+        after: Option<(Millis, WorkId)>,
+        limit: usize,
+    ) -> Answer<'_, Vec<(Millis, WorkId)>> {
+        self.read(move |reader| reader.due(at, after, limit))
+    }
+
+    fn next_due(&self) -> Answer<'_, Option<Millis>> {
+        self.read(Reader::next_due)
+    }
+
+    fn leased(&self, after: Option<WorkId>, limit: usize) -> Answer<'_, Vec<WorkId>> {
+        self.read(move |reader| reader.leased(after, limit))
+    }
+
+    fn forget_kept(&self, at: Millis) -> Answer<'_, u64> {
+        let (reply, answer) = oneshot::channel();
+        let sent = self.inbox.send(Message::ForgetKept(at, reply));
+        Box::pin(async move {
+            sent.map_err(|_| writer::closed())?;
+            answer.await.map_err(|_| writer::closed())?
+        })
+    }
+
+    fn self_check(&self) -> Answer<'_, Vec<String>> {
+        self.read(Reader::self_check)
+    }
+
+    fn close(&self) -> Answer<'_, ()> {
+        let (reply, answer) = oneshot::channel();
+        let sent = self.inbox.send(Message::Close(reply));
+        Box::pin(async move {
+            // A writer that is gone has finished already.
+            if sent.is_ok() {
+                let _finished = answer.await;
+            }
+            Ok(())
+        })
+    }
 }

@@ -1,0 +1,82 @@
+//! Faults that only the database can see: damage, and narrow tables that tell another story.
+
+use super::{
+    read::Reader,
+    row::{self, Read},
+};
+use tenure_core::WorkId;
+
+/// Faults of one kind that are told at most.
+const TOLD: usize = 100;
+
+/// What is wrong with the works that a query finds.
+const CHECKS: &[(&str, &str)] = &[
+    (
+        "does not stand where its last event left it",
+        "SELECT w.id FROM work w WHERE w.seq * 32 + w.state IS NOT (SELECT e.seq * 32 + e.to_state \
+         FROM event e WHERE e.work = w.id ORDER BY e.seq DESC LIMIT 1)",
+    ),
+    (
+        "has events but no row",
+        "SELECT DISTINCT e.work FROM event e WHERE e.seq = 1 AND NOT EXISTS \
+         (SELECT 1 FROM work w WHERE w.id = e.work)",
+    ),
+    (
+        "is not what its narrow row says",
+        "SELECT w.id FROM work w LEFT JOIN status s ON s.work = w.id WHERE s.work IS NULL \
+         OR s.state <> w.state OR s.due_at IS NOT w.due_at OR s.tenant <> w.tenant \
+         OR s.session IS NOT w.session OR s.created_at <> w.created_at",
+    ),
+    (
+        "has a narrow row but no row",
+        "SELECT s.work FROM status s WHERE NOT EXISTS (SELECT 1 FROM work w WHERE w.id = s.work)",
+    ),
+    (
+        "could be claimed but is not on the queue",
+        "SELECT s.work FROM status s JOIN work w ON w.id = s.work JOIN lane l \
+         ON l.system = w.system AND l.kind = w.kind WHERE s.state = 0 \
+         AND (s.session IS NULL OR (NOT EXISTS (SELECT 1 FROM status h WHERE h.tenant = s.tenant \
+         AND h.session = s.session AND (h.state = 1 OR h.state = 8 OR h.state = 9)) AND s.work = \
+         (SELECT q.work FROM status q WHERE q.tenant = s.tenant AND q.session = s.session \
+         AND (q.state = 0 OR q.state = 7) ORDER BY q.created_at, q.work LIMIT 1))) \
+         AND NOT EXISTS (SELECT 1 FROM ready r WHERE r.lane = l.id AND r.priority = w.priority \
+         AND r.created_at = w.created_at AND r.work = w.id AND r.tenant = w.tenant)",
+    ),
+    (
+        "is queued but has no lane",
+        "SELECT w.id FROM work w WHERE w.state = 0 AND w.session IS NULL AND NOT EXISTS \
+         (SELECT 1 FROM lane l WHERE l.system = w.system AND l.kind = w.kind)",
+    ),
+    (
+        "is on the queue but cannot be claimed",
+        "SELECT r.work FROM ready r LEFT JOIN status s ON s.work = r.work WHERE s.state IS NOT 0 \
+         OR (s.session IS NOT NULL AND (EXISTS (SELECT 1 FROM status h WHERE h.tenant = s.tenant \
+         AND h.session = s.session AND (h.state = 1 OR h.state = 8 OR h.state = 9)) OR s.work <> \
+         (SELECT q.work FROM status q WHERE q.tenant = s.tenant AND q.session = s.session \
+         AND (q.state = 0 OR q.state = 7) ORDER BY q.created_at, q.work LIMIT 1)))",
+    ),
+    (
+        "is held without an open attempt",
+        "SELECT w.id FROM work w WHERE w.lease_fence IS NOT NULL AND w.lapsed_at IS NULL AND NOT EXISTS \
+         (SELECT 1 FROM attempt a WHERE a.work = w.id AND a.fence = w.lease_fence AND a.ended_at IS NULL)",
+    ),
+    (
+        "counts other open waits than it has",
+        "SELECT w.id FROM work w WHERE w.open_waits <> \
+         (SELECT count(*) FROM wait q WHERE q.work = w.id AND q.state = 'open')",
+    ),
+];
+
+impl Reader {
+    /// Each fault in a sentence.
+    pub fn self_check(&mut self) -> Read<Vec<String>> {
+        let integrity = self.all("PRAGMA integrity_check", [], |row| Ok(row.get::<_, String>(0)?))?;
+        let mut faults: Vec<String> = integrity.into_iter().filter(|line| line != "ok").collect();
+        for (fault, sql) in CHECKS {
+            let sql = format!("{sql} LIMIT {TOLD}");
+            let works = self.all(&sql, [], |row| Ok(WorkId(row::uuid(row, 0)?)))?;
+            faults.extend(works.into_iter().map(|work| format!("{work} {fault}")));
+        }
+        Ok(faults)
+    }
+}

@@ -1,0 +1,249 @@
+//! One group in one transaction: load, decide one after another, save, serve claims, commit.
+
+use tenure_core::{
+    Millis, Reply, Submission, Work, WorkId,
+    action::{Action, ClaimFilter, Claimant},
+    claimable,
+    records::SessionView,
+};
+
+use super::{
+    claim::{Queues, Wish},
+    fault::Fault,
+    row::Read,
+    tables::Tables,
+};
+use crate::{
+    Clock, Error,
+    batch::Batch,
+    job::{Job, Payloads, wanted},
+    ledger::Outcome,
+};
+
+pub(super) type Answer = Result<Outcome, Error>;
+
+/// Why a group was not committed.
+pub(super) enum Failure {
+    /// Nothing stands.
+    Before(Fault),
+    /// Nobody knows whether it stands.
+    AtCommit(Fault),
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        Failure::Before(fault)
+    }
+}
+
+/// What a claim by filter came to.
+pub(super) enum Claimed {
+    Answer(Answer),
+    /// Nothing for it now; it may wait.
+    Nothing(Answer),
+}
+
+/// The answers of a committed group, in the order of its jobs.
+pub(super) struct Answers {
+    pub submitted: Vec<Answer>,
+    /// None for a parked claim that goes on waiting.
+    pub parked: Vec<Option<Answer>>,
+    pub claims: Vec<Claimed>,
+}
+
+/// The jobs of a group. Claims by filter are decided after everything else.
+pub(super) struct Group<'j> {
+    pub submits: &'j [Job],
+    /// Waiting since an earlier group, oldest first.
+    pub parked: &'j [Job],
+    pub claims: &'j [Job],
+    /// Whether parked claims should look at the whole queue: another process may have filled it.
+    pub look: bool,
+}
+
+impl Group<'_> {
+    /// Runs it. A failure has been rolled back.
+    pub fn run(&self, tables: &mut Tables<'_>, clock: &dyn Clock) -> Result<Answers, Failure> {
+        tables.hot.begin.raw_execute().map_err(Fault::from)?;
+        let decided = self.decide(tables, clock.wall());
+        let answers = match decided {
+            Ok(answers) => answers,
+            Err(fault) => {
+                tables.undo();
+                return Err(Failure::Before(fault));
+            }
+        };
+        match tables.hot.commit.raw_execute() {
+            Ok(_) => Ok(answers),
+            Err(error) => {
+                tables.undo();
+                Err(Failure::AtCommit(error.into()))
+            }
+        }
+    }
+
+    fn decide(&self, tables: &mut Tables<'_>, now: Millis) -> Read<Answers> {
+        let mut batch = Batch::default();
+        tables.gather(self.submits.iter().map(|job| &job.submission), &mut batch.records)?;
+        let submitted: Vec<Result<Reply, Error>> =
+            self.submits.iter().map(|job| batch.decide(&job.submission, now)).collect();
+        let mut parked = self.offer(tables, &mut batch, now)?;
+        let new_heads = tables.save(&batch)?;
+
+        let mut claiming = Claiming { now, batch: Batch::default(), queues: Queues::default() };
+        if self.look || new_heads {
+            for (job, answer) in self.parked.iter().zip(&mut parked).filter(|(_, answer)| answer.is_none()) {
+                let (reply, waits) = claiming.claim(tables, job)?;
+                *answer = (!waits).then_some(reply);
+            }
+        }
+        let mut claims = Vec::with_capacity(self.claims.len());
+        for job in self.claims {
+            claims.push(claiming.claim(tables, job)?);
+        }
+        tables.save(&claiming.batch)?;
+
+        let claims = claims.into_iter().map(|(reply, waits)| {
+            let answer = tables.outcome(reply)?;
+            Ok(if waits { Claimed::Nothing(answer) } else { Claimed::Answer(answer) })
+        });
+        let claims = claims.collect::<Read<_>>()?;
+        let parked = parked.into_iter().map(|reply| reply.map(|reply| tables.outcome(reply)).transpose());
+        let parked = parked.collect::<Read<_>>()?;
+        let submitted = submitted.into_iter().map(|reply| tables.outcome(reply)).collect::<Read<_>>()?;
+        Ok(Answers { submitted, parked, claims })
+    }
+
+    /// Hands what came onto the queue just now to the parked claims, before it is ever written there.
+    fn offer(
+        &self,
+        tables: &mut Tables<'_>,
+        batch: &mut Batch,
+        now: Millis,
+    ) -> Read<Vec<Option<Result<Reply, Error>>>> {
+        let mut answers: Vec<Option<Result<Reply, Error>>> = self.parked.iter().map(|_| None).collect();
+        if self.parked.is_empty() {
+            return Ok(answers);
+        }
+        let mut ready = batch.newly_ready();
+        for (job, answer) in self.parked.iter().zip(&mut answers) {
+            if ready.is_empty() {
+                break;
+            }
+            let Some((claimant, filter)) = claim_of(job) else { continue };
+            let fits = |id: &WorkId| {
+                batch.records.works.get(id).is_some_and(|work| {
+                    filter.matches(work)
+                        && job.submission.tenants.allow(&work.spec.tenant)
+                        && claimable(work, &claimant.worker, SessionView::default()).is_ok()
+                })
+            };
+            let chosen: Vec<WorkId> = ready.iter().filter(|id| fits(id)).take(filter.max).copied().collect();
+            if chosen.is_empty() || job.abandoned() {
+                continue;
+            }
+            let submission = job.chosen(chosen);
+            tables.gather(std::iter::once(&submission), &mut batch.records)?;
+            let reply = batch.decide(&submission, now);
+            if let Ok(Reply::Claimed(grants)) = &reply {
+                ready.retain(|id| !grants.iter().any(|grant| grant.work.id == *id));
+            }
+            *answer = Some(reply);
+        }
+        Ok(answers)
+    }
+}
+
+/// The claims by filter of one group, dealt out by arrival.
+struct Claiming {
+    now: Millis,
+    batch: Batch,
+    queues: Queues,
+}
+
+impl Claiming {
+    /// Decides one; the flag says that it found nothing and may wait.
+    fn claim(&mut self, tables: &mut Tables<'_>, job: &Job) -> Read<(Result<Reply, Error>, bool)> {
+        tables.gather(std::iter::once(&job.submission), &mut self.batch.records)?;
+        let Some((claimant, filter)) = claim_of(job).filter(|(_, filter)| filter.check().is_ok()) else {
+            return Ok((self.batch.decide(&job.submission, self.now), false));
+        };
+        let repeat = self.batch.records.requests.get(&claimant.key()).is_some_and(|given| !given.is_empty());
+        if repeat || claimant.check().is_err() || job.abandoned() {
+            return Ok((self.batch.decide(&job.submission, self.now), false));
+        }
+        let chosen = self.choose(tables, job, claimant, filter)?;
+        if chosen.is_empty() {
+            return Ok((self.batch.decide(&job.submission, self.now), true));
+        }
+        Ok((self.batch.decide(&job.chosen(chosen), self.now), false))
+    }
+
+    /// The selection is a hint: every work of it is held against the core's rule.
+    fn choose(
+        &mut self,
+        tables: &mut Tables<'_>,
+        job: &Job,
+        claimant: &Claimant,
+        filter: &ClaimFilter,
+    ) -> Read<Vec<WorkId>> {
+        let wish =
+            Wish { filter, tenants: &job.submission.tenants, incarnation: &claimant.worker.incarnation };
+        let mut chosen = Vec::new();
+        while chosen.len() < filter.max {
+            let found = self.queues.take(tables, &wish, filter.max - chosen.len())?;
+            if found.is_empty() {
+                break;
+            }
+            let submission: Submission = job.chosen(found.clone());
+            tables.gather(std::iter::once(&submission), &mut self.batch.records)?;
+            let may = |work: &Work| {
+                let view = work.spec.session_key().and_then(|key| self.batch.records.sessions.get(&key));
+                claimable(work, &claimant.worker, view.copied().unwrap_or_default())
+            };
+            for id in found {
+                match self.batch.records.works.get(&id).map(may) {
+                    Some(Ok(())) => chosen.push(id),
+                    Some(Err(refusal)) => tracing::warn!(work = %id, %refusal, "queued, yet not claimable"),
+                    None => tracing::warn!(work = %id, "queued, yet not there"),
+                }
+            }
+        }
+        Ok(chosen)
+    }
+}
+
+fn claim_of(job: &Job) -> Option<(&Claimant, &ClaimFilter)> {
+    let filter = job.claim_filter()?;
+    match &job.submission.action {
+        Action::Claim(claim) => Some((&claim.claimant, filter)),
+        _ => None,
+    }
+}
+
+impl Tables<'_> {
+    /// A reply with the payloads that it shows.
+    fn outcome(&mut self, reply: Result<Reply, Error>) -> Read<Answer> {
+        let reply = match reply {
+            Ok(reply) => reply,
+            Err(error) => return Ok(Err(error)),
+        };
+        let mut payloads = Payloads::new();
+        for (work, seq) in wanted(&reply) {
+            if let Some(payload) = self.payload(work, seq)? {
+                payloads.insert((work, seq), payload);
+            }
+        }
+        Ok(Ok(Outcome { reply, payloads }))
+    }
+
+    /// Takes a group back. SQLite has often done so already.
+    fn undo(&mut self) {
+        self.lanes.forget();
+        if !self.conn.is_autocommit()
+            && let Err(error) = self.conn.execute_batch("ROLLBACK")
+        {
+            tracing::error!(%error, "rollback failed");
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! What a decision needs, from the tables into records. One key at a time: a seek through a prepared
+//! statement costs less here than any set would.
+
+use std::collections::hash_map::Entry;
+
+use rusqlite::{CachedStatement, OptionalExtension, Params, Row, params};
+use tenure_core::{
+    Identity, Payload, Records, Scope, Submission, WaitId, Work, WorkId,
+    records::{SessionView, TenantKey},
+};
+
+use super::{
+    fault::Fault,
+    row::{self, Read, attempt_columns, step_columns, wait_columns},
+    tables::Tables,
+};
+
+/// Rows lead to rows at most this often; what is still missing then counts as absent.
+const ROUNDS: usize = 4;
+
+const WORK_OF_IDENTITY: &str = "SELECT id FROM work \
+     WHERE tenant = ?1 AND system = ?2 AND source_id = ?3 AND run_id = ?4 ORDER BY generation DESC LIMIT 1";
+const WORKS_OF_REFERENCE: &str = "SELECT DISTINCT work FROM wait WHERE tenant = ?1 AND reference = ?2";
+const WORK_OF_WAIT: &str = "SELECT work FROM wait WHERE id = ?1";
+const ATTEMPTS_OF_REQUEST: &str = "SELECT work, fence FROM attempt WHERE request = ?1 ORDER BY work, fence";
+const SESSION_HOLDER: &str = "SELECT work FROM status INDEXED BY status_holder \
+     WHERE tenant = ?1 AND session = ?2 AND (state = 1 OR state = 8 OR state = 9)";
+const SESSION_HEAD: &str = "SELECT work FROM status INDEXED BY status_line \
+     WHERE tenant = ?1 AND session = ?2 AND (state = 0 OR state = 7) ORDER BY created_at, work LIMIT 1";
+const END_OF_ATTEMPT: &str =
+    concat!("SELECT ", attempt_columns!(), " FROM attempt WHERE work = ?1 AND fence = ?2");
+const STEPS_OF_WORK: &str =
+    concat!("SELECT ", step_columns!(), " FROM step WHERE work = ?1 ORDER BY ordinal");
+const WAITS_OF_WORK: &str =
+    concat!("SELECT ", wait_columns!(), " FROM wait WHERE work = ?1 ORDER BY opened_at, id");
+const KEPT: &str = "SELECT tenant, reference, payload, actor, evidence, kept_at FROM kept \
+     WHERE tenant = ?1 AND reference = ?2";
+const KEPT_COUNT: &str = "SELECT count(*) FROM kept WHERE tenant = ?1";
+
+impl<'c> Tables<'c> {
+    /// Loads all that these submissions need and the records do not have yet.
+    pub fn gather<'s>(
+        &mut self,
+        submissions: impl Iterator<Item = &'s Submission> + Clone,
+        records: &mut Records,
+    ) -> Read<()> {
+        let mut scope = Scope::default();
+        submissions.clone().for_each(|submission| scope.first(submission));
+        for _ in 0..ROUNDS {
+            if scope.is_empty() {
+                return Ok(());
+            }
+            self.load(&scope, records)?;
+            scope = Scope::default();
+            submissions.clone().for_each(|submission| scope.then(submission, records));
+        }
+        Ok(())
+    }
+
+    fn load(&mut self, scope: &Scope, records: &mut Records) -> Read<()> {
+        for id in &scope.works {
+            self.load_work(*id, records)?;
+        }
+        for identity in &scope.identities {
+            self.load_identity(identity, records)?;
+        }
+        for key in &scope.references {
+            self.load_reference(key, records)?;
+            self.load_kept(key, records)?;
+        }
+        for id in &scope.wait_ids {
+            self.load_wait_id(*id, records)?;
+        }
+        for request in &scope.requests {
+            if !records.requests.contains_key(request) {
+                let given = self.all(ATTEMPTS_OF_REQUEST, [request.0], |row| {
+                    Ok((WorkId(row::uuid(row, 0)?), row.get::<_, i64>(1)? as u64))
+                })?;
+                for (work, _) in &given {
+                    self.load_work(*work, records)?;
+                }
+                records.requests.insert(*request, given);
+            }
+        }
+        for key in &scope.sessions {
+            if !records.sessions.contains_key(key) {
+                let view = self.session(key)?;
+                records.sessions.insert(key.clone(), view);
+            }
+        }
+        for id in &scope.peers {
+            if !records.peers.contains_key(id) {
+                let work = self.work(*id)?;
+                records.peers.insert(*id, work);
+            }
+        }
+        self.load_parts(scope, records)
+    }
+
+    fn load_parts(&mut self, scope: &Scope, records: &mut Records) -> Read<()> {
+        for (work, fence) in &scope.ends {
+            if let Entry::Vacant(entry) = records.ends.entry((*work, *fence)) {
+                let key = params![work.0.as_bytes(), *fence as i64];
+                entry.insert(self.one(END_OF_ATTEMPT, key, row::attempt_end)?.flatten());
+            }
+        }
+        for id in &scope.steps {
+            if let Entry::Vacant(entry) = records.steps.entry(*id) {
+                entry.insert(self.all(STEPS_OF_WORK, [id.0.as_bytes()], row::step)?);
+            }
+        }
+        for id in &scope.waits {
+            if let Entry::Vacant(entry) = records.waits.entry(*id) {
+                entry.insert(self.all(WAITS_OF_WORK, [id.0.as_bytes()], row::wait)?);
+            }
+        }
+        for key in &scope.kept {
+            self.load_kept(key, records)?;
+        }
+        for tenant in &scope.kept_counts {
+            if let Entry::Vacant(entry) = records.kept_counts.entry(tenant.clone()) {
+                let count = self.one(KEPT_COUNT, [tenant], |row| Ok(row.get::<_, i64>(0)?))?;
+                entry.insert(count.unwrap_or(0) as usize);
+            }
+        }
+        for id in &scope.inputs {
+            if !records.inputs.contains_key(id) {
+                let input = self.payload(*id, 1)?;
+                records.inputs.insert(*id, input);
+            }
+        }
+        Ok(())
+    }
+
+    fn load_work(&mut self, id: WorkId, records: &mut Records) -> Read<()> {
+        if let Entry::Vacant(entry) = records.works.entry(id)
+            && let Some(work) = self.work(id)?
+        {
+            entry.insert(work);
+        }
+        Ok(())
+    }
+
+    fn load_identity(&mut self, identity: &Identity, records: &mut Records) -> Read<()> {
+        if let Entry::Vacant(entry) = records.identities.entry(identity.clone()) {
+            let source = &identity.source;
+            let key = params![identity.tenant, source.system, source.id, source.run_id];
+            entry.insert(self.one(WORK_OF_IDENTITY, key, |row| Ok(WorkId(row::uuid(row, 0)?)))?);
+        }
+        Ok(())
+    }
+
+    fn load_reference(&mut self, key: &TenantKey, records: &mut Records) -> Read<()> {
+        if records.references.contains_key(key) {
+            return Ok(());
+        }
+        let works =
+            self.all(WORKS_OF_REFERENCE, params![key.0, key.1], |row| Ok(WorkId(row::uuid(row, 0)?)))?;
+        for work in &works {
+            self.load_work(*work, records)?;
+        }
+        records.references.insert(key.clone(), works);
+        Ok(())
+    }
+
+    fn load_wait_id(&mut self, id: WaitId, records: &mut Records) -> Read<()> {
+        if !records.wait_ids.contains_key(&id)
+            && let Some(work) =
+                self.one(WORK_OF_WAIT, [id.0.as_bytes()], |row| Ok(WorkId(row::uuid(row, 0)?)))?
+        {
+            self.load_work(work, records)?;
+            records.wait_ids.insert(id, work);
+        }
+        Ok(())
+    }
+
+    fn load_kept(&mut self, key: &TenantKey, records: &mut Records) -> Read<()> {
+        if let Entry::Vacant(entry) = records.kept.entry(key.clone()) {
+            entry.insert(self.one(KEPT, params![key.0, key.1], row::kept)?);
+        }
+        Ok(())
+    }
+
+    pub fn work(&mut self, id: WorkId) -> Read<Option<Work>> {
+        let mut rows = self.hot.work.query([id.0.as_bytes()])?;
+        match rows.next()? {
+            Some(found) => row::work(found, &mut self.specs).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    pub fn payload(&mut self, work: WorkId, seq: u64) -> Read<Option<Payload>> {
+        let key = params![work.0.as_bytes(), seq as i64];
+        let text: Option<Option<String>> = self.hot.payload.query_row(key, |row| row.get(0)).optional()?;
+        Ok(text.flatten().map(Payload::stored))
+    }
+
+    pub fn session(&mut self, key: &TenantKey) -> Read<SessionView> {
+        let id = |row: &Row<'_>| Ok(WorkId(row::uuid(row, 0)?));
+        let holder = self.one(SESSION_HOLDER, params![key.0, key.1], id)?;
+        let head = self.one(SESSION_HEAD, params![key.0, key.1], id)?;
+        Ok(SessionView { holder, head, unsure: false })
+    }
+
+    pub fn cached(&self, sql: &'static str) -> Read<CachedStatement<'c>> {
+        self.conn.prepare_cached(sql).map_err(Fault::from)
+    }
+
+    fn one<T>(
+        &self,
+        sql: &'static str,
+        key: impl Params,
+        read: impl Fn(&Row<'_>) -> Read<T>,
+    ) -> Read<Option<T>> {
+        let mut statement = self.cached(sql)?;
+        let mut rows = statement.query(key)?;
+        rows.next()?.map(read).transpose()
+    }
+
+    fn all<T>(
+        &self,
+        sql: &'static str,
+        key: impl Params,
+        read: impl Fn(&Row<'_>) -> Read<T>,
+    ) -> Read<Vec<T>> {
+        let mut statement = self.cached(sql)?;
+        let mut rows = statement.query(key)?;
+        let mut all = Vec::new();
+        while let Some(found) = rows.next()? {
+            all.push(read(found)?);
+        }
+        Ok(all)
+    }
+}

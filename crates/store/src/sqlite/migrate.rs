@@ -1,0 +1,161 @@
+//! The schema: numbered steps, each run once, in one transaction under the file's write lock.
+
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use tenure_core::Millis;
+
+use super::fault::Fault;
+use crate::{Error, token::Key};
+
+pub(super) struct Migration {
+    pub number: i64,
+    pub name: &'static str,
+    /// Programs that do not know it must not open the ledger any more.
+    pub breaking: bool,
+    pub sql: &'static str,
+}
+
+pub(super) const MIGRATIONS: &[Migration] = &[Migration {
+    number: 1,
+    name: "ledger",
+    breaking: true,
+    sql: include_str!("migrations/0001_ledger.sql"),
+}];
+
+const MIGRATION_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (
+    number INTEGER PRIMARY KEY,
+    name TEXT NOT NULL,
+    breaking INTEGER NOT NULL,
+    applied_at INTEGER NOT NULL
+) STRICT";
+
+/// Refuses a file that is something else, before anything in it is touched.
+pub(super) fn recognise(conn: &Connection) -> Result<(), Error> {
+    let count = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(fault);
+    let tables = count("SELECT count(*) FROM sqlite_schema WHERE type = 'table'")?;
+    let ours = count("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'migration'")?;
+    if tables > 0 && ours == 0 {
+        return Err(Error::Unusable(
+            "the file is an SQLite database, but of something else. Give the path of a ledger, or of a new file"
+                .into(),
+        ));
+    }
+    Ok(())
+}
+
+/// Brings the schema up to date.
+pub(super) fn run(conn: &mut Connection, migrations: &[Migration], now: Millis) -> Result<(), Error> {
+    let transaction = Transaction::new(conn, TransactionBehavior::Immediate).map_err(fault)?;
+    transaction.execute_batch(MIGRATION_TABLE).map_err(fault)?;
+    refuse_newer(&transaction, migrations)?;
+    for migration in migrations {
+        apply(&transaction, migration, now)?;
+    }
+    transaction.commit().map_err(fault)
+}
+
+fn refuse_newer(conn: &Connection, migrations: &[Migration]) -> Result<(), Error> {
+    let known = migrations.last().map_or(0, |last| last.number);
+    let newer: Option<(i64, String)> = conn
+        .query_row(
+            "SELECT number, name FROM migration WHERE number > ?1 AND breaking ORDER BY number DESC",
+            [known],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )
+        .optional()
+        .map_err(fault)?;
+    match newer {
+        None => Ok(()),
+        Some((number, name)) => Err(Error::Unusable(format!(
+            "a newer version has changed it (migration {number}, `{name}`; this version knows {known}). \
+             Install that version, or restore a backup made before the upgrade"
+        ))),
+    }
+}
+
+fn apply(conn: &Connection, migration: &Migration, now: Millis) -> Result<(), Error> {
+    let done: Option<i64> = conn
+        .query_row("SELECT 1 FROM migration WHERE number = ?1", [migration.number], |row| row.get(0))
+        .optional()
+        .map_err(fault)?;
+    if done.is_some() {
+        return Ok(());
+    }
+    conn.execute_batch(migration.sql).map_err(fault)?;
+    if migration.number == 1 {
+        make_key(conn)?;
+    }
+    conn.execute(
+        "INSERT INTO migration (number, name, breaking, applied_at) VALUES (?1, ?2, ?3, ?4)",
+        params![migration.number, migration.name, migration.breaking, now],
+    )
+    .map_err(fault)?;
+    Ok(())
+}
+
+/// The key of every token is made with the ledger and never changes.
+fn make_key(conn: &Connection) -> Result<(), Error> {
+    let mut key = [0; 32];
+    getrandom::fill(&mut key)
+        .map_err(|error| Error::Unavailable(format!("no randomness for the ledger's key: {error}")))?;
+    conn.execute("INSERT INTO meta (key, value) VALUES ('key', ?1)", [&key[..]]).map_err(fault)?;
+    Ok(())
+}
+
+pub(super) fn key(conn: &Connection) -> Result<Key, Error> {
+    conn.query_row("SELECT value FROM meta WHERE key = 'key'", [], |row| row.get(0)).map(Key).map_err(fault)
+}
+
+fn fault(error: rusqlite::Error) -> Error {
+    Fault::from(error).into_error()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn schema(conn: &Connection) -> Vec<(String, Option<String>)> {
+        let mut statement = conn.prepare("SELECT name, sql FROM sqlite_schema ORDER BY name").unwrap();
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
+        rows.map(Result::unwrap).collect()
+    }
+
+    #[test]
+    fn a_migrated_ledger_is_like_a_fresh_one() {
+        let mut fresh = Connection::open_in_memory().unwrap();
+        run(&mut fresh, MIGRATIONS, 1).unwrap();
+        let mut migrated = Connection::open_in_memory().unwrap();
+        for upto in 1..=MIGRATIONS.len() {
+            run(&mut migrated, &MIGRATIONS[..upto], upto as Millis).unwrap();
+        }
+        run(&mut migrated, MIGRATIONS, 99).unwrap();
+        assert_eq!(schema(&fresh), schema(&migrated));
+        assert_ne!(key(&fresh).unwrap().0, key(&migrated).unwrap().0);
+    }
+
+    #[test]
+    fn the_check_of_events_is_the_table_of_moves() {
+        let check = tenure_core::state_machine::sql_check("from_state", "to_state");
+        let squeeze = |sql: &str| sql.split_whitespace().collect::<Vec<_>>().join(" ");
+        let sql = squeeze(MIGRATIONS[0].sql).replace("( ", "(").replace(" )", ")");
+        assert!(sql.contains(&check), "the migration must contain\n{check}");
+    }
+
+    #[test]
+    fn a_newer_breaking_schema_is_refused_and_a_compatible_one_is_not() {
+        let mut conn = Connection::open_in_memory().unwrap();
+        run(&mut conn, MIGRATIONS, 1).unwrap();
+        conn.execute("INSERT INTO migration VALUES (900, 'more', 0, 1)", []).unwrap();
+        run(&mut conn, MIGRATIONS, 1).unwrap();
+        conn.execute("INSERT INTO migration VALUES (901, 'other', 1, 1)", []).unwrap();
+        let error = run(&mut conn, MIGRATIONS, 1).unwrap_err();
+        assert!(matches!(&error, Error::Unusable(why) if why.contains("901")), "{error}");
+    }
+
+    #[test]
+    fn somebody_elses_database_is_left_alone() {
+        let conn = Connection::open_in_memory().unwrap();
+        recognise(&conn).unwrap();
+        conn.execute_batch("CREATE TABLE notes (text TEXT)").unwrap();
+        assert!(matches!(recognise(&conn), Err(Error::Unusable(_))));
+    }
+}

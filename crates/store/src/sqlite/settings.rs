@@ -1,0 +1,133 @@
+//! Opening the file: under which settings a commit is durable, and what to do when it cannot be opened.
+
+use std::{path::Path, time::Duration};
+
+use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
+
+use super::migrate;
+use crate::Error;
+
+/// Earlier versions could corrupt a file when its WAL was reset under load.
+const OLDEST: i32 = 3_051_003;
+
+/// How long a writer waits for another process to let go of the file.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Statements kept prepared besides those of the hot path.
+const STATEMENTS: usize = 64;
+
+/// The writer's connection, checked and set up.
+pub(super) fn writer(path: &Path, allow_weak: bool) -> Result<Connection, Error> {
+    if rusqlite::version_number() < OLDEST {
+        return Err(Error::Unusable(format!(
+            "SQLite {} can corrupt a file that is written and read at once; build with a newer one",
+            rusqlite::version()
+        )));
+    }
+    let place = path.display();
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()) {
+        return Err(Error::Unusable(format!(
+            "{place} cannot be made: there is no folder {}. Create it first",
+            folder.display()
+        )));
+    }
+    if path.is_dir() {
+        return Err(Error::Unusable(format!("{place} is a folder. Give the path of a file in it")));
+    }
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(path, flags).map_err(|error| explain(path, &error))?;
+    if conn.is_readonly(MAIN_DB).map_err(|error| explain(path, &error))? {
+        return Err(read_only(path));
+    }
+    conn.busy_timeout(PATIENCE).map_err(|error| explain(path, &error))?;
+    recognise(path, &conn)?;
+    set(&conn).map_err(|error| explain(path, &error))?;
+    let weak = weakness(&conn).map_err(|error| explain(path, &error))?;
+    match weak {
+        Some(weak) if allow_weak => {
+            tracing::warn!(path = %place, weak, "commits may be lost: weak settings were allowed");
+        }
+        Some(weak) => {
+            return Err(Error::WeakSettings(format!(
+                "{place}: {weak}. Put the file on a local disk, or allow weak settings for throw-away data"
+            )));
+        }
+        None => {}
+    }
+    Ok(conn)
+}
+
+fn recognise(path: &Path, conn: &Connection) -> Result<(), Error> {
+    conn.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))
+        .map_err(|error| explain(path, &error))?;
+    migrate::recognise(conn)
+}
+
+/// `busy_timeout` is set before: changing the journal needs the lock.
+pub(super) fn set(conn: &Connection) -> rusqlite::Result<()> {
+    conn.pragma_update(None, "journal_mode", "WAL")?;
+    conn.pragma_update(None, "synchronous", "FULL")?;
+    conn.pragma_update(None, "fullfsync", true)?;
+    conn.pragma_update(None, "checkpoint_fullfsync", true)?;
+    conn.pragma_update(None, "foreign_keys", false)?;
+    conn.pragma_update(None, "temp_store", "MEMORY")?;
+    conn.pragma_update(None, "cache_size", -32_768)?;
+    conn.set_prepared_statement_cache_capacity(STATEMENTS);
+    Ok(())
+}
+
+/// What would let a commit be lost, read back from the connection.
+fn weakness(conn: &Connection) -> rusqlite::Result<Option<String>> {
+    let journal: String = conn.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
+    if !journal.eq_ignore_ascii_case("wal") {
+        return Ok(Some(format!("journal_mode is {journal}, not WAL")));
+    }
+    let synchronous: i64 = conn.pragma_query_value(None, "synchronous", |row| row.get(0))?;
+    Ok((synchronous < 2).then(|| format!("synchronous is {synchronous}, not FULL (2)")))
+}
+
+/// A connection that can only read.
+pub(super) fn reader(path: &Path) -> Result<Connection, Error> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let open = || {
+        let conn = Connection::open_with_flags(path, flags)?;
+        conn.busy_timeout(PATIENCE)?;
+        conn.pragma_update(None, "query_only", true)?;
+        conn.pragma_update(None, "cache_size", -4_096)?;
+        conn.set_prepared_statement_cache_capacity(STATEMENTS);
+        Ok(conn)
+    };
+    open().map_err(|error: rusqlite::Error| explain(path, &error))
+}
+
+/// Why the file cannot be opened, and what to do about it.
+fn explain(path: &Path, error: &rusqlite::Error) -> Error {
+    let place = path.display();
+    match error.sqlite_error_code() {
+        Some(ErrorCode::NotADatabase) => Error::Unusable(format!(
+            "{place} is not an SQLite database. Give the path of a ledger, or of a new file"
+        )),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Error::Unavailable(format!(
+            "{place} is locked by another process. Let it finish, or stop it, and try again"
+        )),
+        Some(ErrorCode::ReadOnly) => read_only(path),
+        Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => Error::Unusable(format!(
+            "{place} cannot be opened ({error}). Check that this user may read and write it and its folder"
+        )),
+        Some(ErrorCode::DatabaseCorrupt) => {
+            Error::Unusable(format!("{place} is damaged ({error}). Keep a copy of it, and restore a backup"))
+        }
+        Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure) => {
+            Error::Unavailable(format!("{place} cannot be read or written ({error}). Look at the disk"))
+        }
+        _ => Error::Unusable(format!("{place}: {error}")),
+    }
+}
+
+fn read_only(path: &Path) -> Error {
+    Error::Unusable(format!(
+        "{} is read-only here. Make the file and its folder writable for this user",
+        path.display()
+    ))
+}

@@ -1,0 +1,107 @@
+//! The writer's hands: its connection, the statements of the hot path prepared once, and what it may
+//! remember between groups.
+
+use rusqlite::{Connection, Statement};
+
+use super::{
+    claim::Lanes,
+    row::{Read, Specs, work_columns},
+};
+
+/// A work by its id.
+pub(super) const WORK: &str = concat!("SELECT ", work_columns!(), " FROM work WHERE id = ?1");
+
+pub(super) const PAYLOAD: &str = "SELECT payload FROM event WHERE work = ?1 AND seq = ?2";
+
+/// Appends one event. Without ROLLBACK, SQLite would journal the statement for its triggers' sake.
+pub const EVENT_INSERT: &str = "INSERT OR ROLLBACK INTO event \
+     (work, seq, at, type, from_state, to_state, actor_type, actor_id, attempt, step, fence, data, message, \
+     payload, evidence, digest, salt, prev_hash, hash) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
+
+/// Saves all that events change of a work.
+pub const WORK_UPDATE: &str = "UPDATE OR ROLLBACK work SET \
+     state = ?2, seq = ?3, head = ?4, attempt = ?5, fence = ?6, lease_fence = ?7, expires_at = ?8, \
+     renewed_at = ?9, renewed_by = ?10, lapsed_at = ?11, open_waits = ?12, next_retry_at = ?13, \
+     due_at = ?14, reason = ?15, owner = ?16, progress = ?17, updated_at = ?18, children = ?19, \
+     waiters = ?20, body = ?21 \
+     WHERE id = ?1";
+
+pub(super) const WORK_INSERT: &str = "INSERT OR ROLLBACK INTO work \
+     (id, state, seq, head, attempt, fence, lease_fence, expires_at, renewed_at, renewed_by, lapsed_at, \
+     open_waits, next_retry_at, due_at, reason, owner, progress, updated_at, children, waiters, body, \
+     tenant, system, source_id, run_id, generation, kind, session, parent, correlation_id, workflow_id, \
+     priority, created_at, spec) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, \
+     ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34)";
+
+const WORK_RENEW: &str = "UPDATE OR ROLLBACK work SET \
+     expires_at = ?2, renewed_at = ?3, renewed_by = ?4, progress = ?5, due_at = ?6, children = ?7, \
+     waiters = ?8 WHERE id = ?1";
+
+const STATUS_INSERT: &str = "INSERT OR ROLLBACK INTO status \
+     (work, state, due_at, tenant, session, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+
+const STATUS_UPDATE: &str = "UPDATE OR ROLLBACK status SET state = ?2, due_at = ?3 WHERE work = ?1";
+
+const READY_INSERT: &str = "INSERT OR REPLACE INTO ready \
+     (lane, priority, created_at, work, tenant, bound) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+
+const READY_DELETE: &str =
+    "DELETE FROM ready WHERE lane = ?1 AND priority = ?2 AND created_at = ?3 AND work = ?4";
+
+const ATTEMPT_INSERT: &str = "INSERT OR ROLLBACK INTO attempt \
+     (work, fence, number, worker, incarnation, request, claimed_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+
+const ATTEMPT_END: &str = "UPDATE OR ROLLBACK attempt SET \
+     ended_at = ?3, outcome = ?4, body_hash = ?5, ack = ?6, error = ?7 WHERE work = ?1 AND fence = ?2";
+
+/// The statements that every group uses.
+pub(super) struct Hot<'c> {
+    pub begin: Statement<'c>,
+    pub commit: Statement<'c>,
+    pub version: Statement<'c>,
+    pub work: Statement<'c>,
+    pub payload: Statement<'c>,
+    pub event_insert: Statement<'c>,
+    pub work_insert: Statement<'c>,
+    pub work_update: Statement<'c>,
+    pub work_renew: Statement<'c>,
+    pub status_insert: Statement<'c>,
+    pub status_update: Statement<'c>,
+    pub ready_insert: Statement<'c>,
+    pub ready_delete: Statement<'c>,
+    pub attempt_insert: Statement<'c>,
+    pub attempt_end: Statement<'c>,
+}
+
+pub(super) struct Tables<'c> {
+    pub conn: &'c Connection,
+    pub hot: Hot<'c>,
+    pub specs: Specs,
+    pub lanes: Lanes,
+}
+
+impl<'c> Tables<'c> {
+    pub fn new(conn: &'c Connection) -> Read<Self> {
+        let prepare = |sql: &str| conn.prepare(sql);
+        let hot = Hot {
+            begin: prepare("BEGIN IMMEDIATE")?,
+            commit: prepare("COMMIT")?,
+            version: prepare("PRAGMA data_version")?,
+            work: prepare(WORK)?,
+            payload: prepare(PAYLOAD)?,
+            event_insert: prepare(EVENT_INSERT)?,
+            work_insert: prepare(WORK_INSERT)?,
+            work_update: prepare(WORK_UPDATE)?,
+            work_renew: prepare(WORK_RENEW)?,
+            status_insert: prepare(STATUS_INSERT)?,
+            status_update: prepare(STATUS_UPDATE)?,
+            ready_insert: prepare(READY_INSERT)?,
+            ready_delete: prepare(READY_DELETE)?,
+            attempt_insert: prepare(ATTEMPT_INSERT)?,
+            attempt_end: prepare(ATTEMPT_END)?,
+        };
+        Ok(Self { conn, hot, specs: Specs::default(), lanes: Lanes::default() })
+    }
+}

@@ -1,0 +1,289 @@
+//! The one writer of this process: takes what is queued, runs it as a group, answers, keeps claims that
+//! wait. Nothing is answered before its commit returned.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc::{Receiver, RecvTimeoutError},
+    },
+    time::Duration,
+};
+
+use rusqlite::Connection;
+use tenure_core::{Millis, Reply};
+use tokio::{sync::oneshot, time::Instant};
+
+use super::{
+    fault::Fault,
+    group::{Answers, Claimed, Failure, Group},
+    tables::Tables,
+};
+use crate::{Clock, Error, job::Job, job::Payloads, ledger::Outcome};
+
+/// Submissions in one group at most.
+const GROUP: usize = 1_024;
+
+/// How often a parked claim looks for what other processes have queued.
+const LOOK: Duration = Duration::from_millis(50);
+
+const FORGET_KEPT: &str = "DELETE FROM kept WHERE kept_at < ?1";
+
+pub(super) enum Message {
+    Job(Box<Job>),
+    ForgetKept(Millis, oneshot::Sender<Result<u64, Error>>),
+    Close(oneshot::Sender<()>),
+}
+
+pub(super) struct Writer<'c> {
+    tables: Tables<'c>,
+    clock: Arc<dyn Clock>,
+    inbox: Receiver<Message>,
+    queued: Arc<AtomicUsize>,
+    parked: Vec<Job>,
+    /// The file's version when it was last looked at: it moves when another connection commits.
+    version: i64,
+    looked: Instant,
+    look: bool,
+    stopped: Option<String>,
+}
+
+/// The writer's thread. It ends when the store closes or is dropped.
+pub(super) fn run(
+    conn: &Connection,
+    clock: Arc<dyn Clock>,
+    inbox: Receiver<Message>,
+    queued: Arc<AtomicUsize>,
+) -> Result<(), Error> {
+    let tables = Tables::new(conn).map_err(Fault::into_error)?;
+    let mut writer = Writer {
+        tables,
+        clock,
+        inbox,
+        queued,
+        parked: Vec::new(),
+        version: 0,
+        looked: Instant::now(),
+        look: false,
+        stopped: None,
+    };
+    let closed = writer.serve();
+    writer.finish();
+    // Before the answer: whoever closed may move the file at once.
+    if let Err(error) = conn.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)") {
+        tracing::warn!(%error, "the last checkpoint failed; the next open repeats it");
+    }
+    if let Some(closed) = closed {
+        let _gone = closed.send(());
+    }
+    Ok(())
+}
+
+impl Writer<'_> {
+    fn serve(&mut self) -> Option<oneshot::Sender<()>> {
+        loop {
+            let mut jobs = Vec::new();
+            let mut next = match self.wait() {
+                Ok(message) => message,
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return None,
+            };
+            let mut closing = None;
+            while let Some(message) = next {
+                match message {
+                    Message::Job(job) => jobs.push(*job),
+                    Message::ForgetKept(at, reply) => {
+                        let _gone = reply.send(self.forget_kept(at));
+                    }
+                    Message::Close(closed) => {
+                        closing = Some(closed);
+                        break;
+                    }
+                }
+                if jobs.len() >= GROUP {
+                    break;
+                }
+                next = self.inbox.try_recv().ok();
+            }
+            self.queued.fetch_sub(jobs.len(), Ordering::Relaxed);
+            self.take(jobs);
+            if closing.is_some() {
+                return closing;
+            }
+        }
+    }
+
+    /// Waits for a message; with parked claims no longer than until one of them must be seen to.
+    fn wait(&self) -> Result<Option<Message>, RecvTimeoutError> {
+        if self.parked.is_empty() {
+            return self.inbox.recv().map(Some).map_err(|_| RecvTimeoutError::Disconnected);
+        }
+        let deadlines = self.parked.iter().filter_map(|job| job.park_until);
+        let until = deadlines.chain([self.looked + LOOK]).min().unwrap_or(self.looked);
+        self.inbox.recv_timeout(until.saturating_duration_since(Instant::now())).map(Some)
+    }
+
+    fn take(&mut self, jobs: Vec<Job>) {
+        self.expire();
+        if let Some(why) = &self.stopped {
+            for job in jobs.into_iter().chain(self.parked.drain(..)) {
+                job.answer(Err(Error::Stopped(why.clone())));
+            }
+            return;
+        }
+        let (claims, submits): (Vec<Job>, Vec<Job>) =
+            jobs.into_iter().partition(|job| job.claim_filter().is_some());
+        if !claims.is_empty() || !self.parked.is_empty() {
+            self.look_around(!claims.is_empty());
+        }
+        if submits.is_empty() && claims.is_empty() && !self.look {
+            return;
+        }
+        self.group(submits, claims);
+    }
+
+    /// Drops parked claims that nobody waits for, and answers those that have waited long enough.
+    fn expire(&mut self) {
+        if self.parked.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        for job in std::mem::take(&mut self.parked) {
+            if job.abandoned() {
+                continue;
+            }
+            if job.park_until.is_none_or(|until| until <= now) {
+                let reply = Reply::Claimed(Vec::new());
+                job.answer(Ok(Outcome { reply, payloads: Payloads::new() }));
+            } else {
+                self.parked.push(job);
+            }
+        }
+    }
+
+    /// Sees whether another process has committed since the last look.
+    fn look_around(&mut self, at_once: bool) {
+        let now = Instant::now();
+        if !at_once && now < self.looked + LOOK {
+            return;
+        }
+        self.looked = now;
+        match self.tables.hot.version.query_row([], |row| row.get(0)) {
+            Ok(version) if version == self.version => {}
+            Ok(version) => {
+                self.version = version;
+                self.tables.lanes.forget();
+                self.look = !self.parked.is_empty();
+            }
+            Err(error) => tracing::warn!(%error, "cannot see what other processes did"),
+        }
+    }
+
+    fn group(&mut self, submits: Vec<Job>, claims: Vec<Job>) {
+        let group = Group { submits: &submits, parked: &self.parked, claims: &claims, look: self.look };
+        match group.run(&mut self.tables, &*self.clock) {
+            Ok(answers) => {
+                self.look = false;
+                self.answer(answers, submits, claims);
+            }
+            Err(Failure::Before(Fault::Data(error))) => {
+                let alone = submits.len() + claims.len() == 1 && self.parked.is_empty();
+                match (alone, submits.into_iter().chain(claims)) {
+                    (true, jobs) => refuse(jobs, &error),
+                    (false, jobs) => self.one_by_one(jobs),
+                }
+            }
+            Err(Failure::Before(Fault::Busy(error))) => refuse(submits.into_iter().chain(claims), &error),
+            Err(Failure::Before(Fault::Broken(why))) => {
+                self.stop(why, submits.into_iter().chain(claims), Error::Stopped);
+            }
+            Err(Failure::AtCommit(Fault::Broken(why))) => {
+                self.stop(why, submits.into_iter().chain(claims), Error::OutcomeUnknown);
+            }
+            Err(Failure::AtCommit(fault)) => {
+                let error = Error::OutcomeUnknown(fault.into_error().to_string());
+                refuse(submits.into_iter().chain(claims), &error);
+            }
+        }
+    }
+
+    /// One of them cannot be stored: each is tried alone, so that it fails alone. Parked claims are not
+    /// offered anything meanwhile; afterwards they are jobs like the others.
+    fn one_by_one(&mut self, jobs: impl Iterator<Item = Job>) {
+        let parked = std::mem::take(&mut self.parked);
+        let mut still = Vec::new();
+        self.look = false;
+        for job in jobs.chain(parked) {
+            let (submits, claims) =
+                if job.claim_filter().is_some() { (Vec::new(), vec![job]) } else { (vec![job], Vec::new()) };
+            if let Some(why) = &self.stopped {
+                let error = Error::Stopped(why.clone());
+                refuse(submits.into_iter().chain(claims), &error);
+                continue;
+            }
+            self.group(submits, claims);
+            still.append(&mut self.parked);
+        }
+        self.parked = still;
+    }
+
+    fn answer(&mut self, answers: Answers, submits: Vec<Job>, claims: Vec<Job>) {
+        for (job, answer) in submits.into_iter().zip(answers.submitted) {
+            job.answer(answer);
+        }
+        if answers.parked.iter().any(Option::is_some) {
+            for (job, answer) in std::mem::take(&mut self.parked).into_iter().zip(answers.parked) {
+                match answer {
+                    Some(answer) => job.answer(answer),
+                    None => self.parked.push(job),
+                }
+            }
+        }
+        for (job, claimed) in claims.into_iter().zip(answers.claims) {
+            match claimed {
+                Claimed::Nothing(_) if job.park_until.is_some() => self.parked.push(job),
+                Claimed::Nothing(answer) | Claimed::Answer(answer) => job.answer(answer),
+            }
+        }
+    }
+
+    /// Nothing more is written until the ledger is opened again.
+    fn stop(&mut self, why: String, jobs: impl Iterator<Item = Job>, told: impl Fn(String) -> Error) {
+        tracing::error!(why, "writing has stopped");
+        refuse(jobs, &told(why.clone()));
+        refuse(self.parked.drain(..), &Error::Stopped(why.clone()));
+        self.stopped = Some(why);
+    }
+
+    fn forget_kept(&mut self, at: Millis) -> Result<u64, Error> {
+        if let Some(why) = &self.stopped {
+            return Err(Error::Stopped(why.clone()));
+        }
+        let dropped = self.tables.conn.execute(FORGET_KEPT, [at]).map_err(Fault::from);
+        if let Err(Fault::Broken(why)) = &dropped {
+            self.stopped = Some(why.clone());
+        }
+        dropped.map(|count| count as u64).map_err(Fault::into_error)
+    }
+
+    /// The store is closing: what came after is refused, what waits gets nothing.
+    fn finish(&mut self) {
+        for job in self.parked.drain(..) {
+            let reply = Reply::Claimed(Vec::new());
+            job.answer(Ok(Outcome { reply, payloads: Payloads::new() }));
+        }
+        while let Ok(message) = self.inbox.try_recv() {
+            if let Message::Job(job) = message {
+                job.answer(Err(closed()));
+            }
+        }
+    }
+}
+
+fn refuse(jobs: impl Iterator<Item = Job>, error: &Error) {
+    jobs.for_each(|job| job.answer(Err(error.clone())));
+}
+
+pub(super) fn closed() -> Error {
+    Error::Unavailable("this ledger was closed".into())
+}
