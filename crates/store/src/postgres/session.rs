@@ -26,10 +26,10 @@ const CONNECT: Duration = Duration::from_secs(5);
 
 /// Nothing of ours runs long. Plans are made once, and always by index: the tables may be empty when a
 /// statement is planned and huge when it runs.
-pub(super) const SETTINGS: &str = "SET statement_timeout = '60s'; \
+pub const SETTINGS: &str = "SET statement_timeout = '60s'; \
      SET idle_in_transaction_session_timeout = '30s'; \
      SET jit = off; SET plan_cache_mode = force_generic_plan; \
-     SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off";
+     SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off";
 
 /// What a statement gave.
 pub(super) struct Given {
