@@ -35,8 +35,12 @@ const MOVES: [Move; 18] = [
     |n| n.newest(1, |w, l| drop(w.fail(l, ErrorClass::Transport, "x"))),
     |n| drop(n.world.cancel(n.works[0])),
     |n| drop(n.world.abandon(n.works[0])),
-    |n| drop(n.world.tick(n.works[0])),
-    |n| drop(n.world.tick(n.works[1])),
+    |n| {
+        n.world.tick(n.works[0]);
+    },
+    |n| {
+        n.world.tick(n.works[1]);
+    },
     |n| drop(n.world.resolve("ref", "x")),
     |n| n.world.pass(LAPSE),
 ];
