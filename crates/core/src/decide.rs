@@ -12,7 +12,7 @@ use crate::{
     work,
 };
 
-pub use crate::work::claim::claimable;
+pub use crate::work::claim::{claim_order, claimable};
 
 /// What an accepted action does.
 #[derive(Clone, Debug)]

@@ -30,7 +30,7 @@ pub mod state_machine;
 pub mod work;
 
 pub use action::{Action, Submission};
-pub use decide::{Decision, claimable, decide};
+pub use decide::{Decision, claim_order, claimable, decide};
 pub use event::{Actor, ActorKind, Event, Evidence, Fact};
 pub use ids::{WaitId, WorkId};
 pub use model::{Attempt, Identity, Spec, Step, Wait, Work};

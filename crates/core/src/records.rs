@@ -36,6 +36,7 @@ pub struct Records {
     /// The attempts that a claim request was given.
     pub requests: HashMap<RequestKey, Vec<(WorkId, u64)>>,
     pub steps: HashMap<WorkId, Vec<Step>>,
+    /// By (opened_at, id): events list them in this order.
     pub waits: HashMap<WorkId, Vec<Wait>>,
     /// The works that have, or had, a wait on a reference.
     pub references: HashMap<TenantKey, Vec<WorkId>>,
@@ -115,7 +116,9 @@ impl Records {
                 if !works.contains(&wait.work) {
                     works.push(wait.work);
                 }
-                put(self.waits.entry(wait.work).or_default(), wait, |old, new| old.id == new.id);
+                let waits = self.waits.entry(wait.work).or_default();
+                put(waits, wait, |old, new| old.id == new.id);
+                waits.sort_by_key(|wait| (wait.opened_at, wait.id));
             }
             Change::Keep(kept) => {
                 let tenant = kept.tenant.clone();

@@ -4,8 +4,8 @@
 use std::collections::{BTreeSet, HashMap};
 
 use tenure_core::{
-    Attempt, Change, Event, Millis, Records, Reply, Step, Submission, Wait, WaitId, Work, WorkId, decide,
-    invariant,
+    Attempt, Change, Event, Millis, Records, Reply, Step, Submission, Wait, WaitId, Work, WorkId,
+    claim_order, decide, invariant,
     model::{AttemptEnd, Kept},
     records::{TenantKey, Touch},
     state::State,
@@ -106,11 +106,6 @@ impl Writes {
         });
         mark.touch = mark.touch.max(touch);
     }
-}
-
-/// Priority, then age: the order in which works are claimed.
-pub(crate) fn claim_order(work: &Work) -> (i16, Millis, WorkId) {
-    (work.spec.priority, work.spec.created_at, work.id)
 }
 
 /// Records and writes of the group at hand.

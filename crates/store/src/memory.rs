@@ -10,7 +10,7 @@ use tenure_core::{
     Attempt, Change, Event, Millis, Payload, Records, Reply, Scope, State, Step, Submission, Wait, Work,
     WorkId,
     action::{Action, ClaimFilter, Tenants},
-    decide,
+    claim_order, decide,
     model::WaitState,
     records::{SessionView, TenantKey},
 };
@@ -18,7 +18,6 @@ use tokio::time::Instant;
 
 use crate::{
     Clock, Error, Options, Outcome, Position, StoredEvent, SystemClock, WaitFilter, WorkFilter,
-    batch::claim_order,
     job::{Job, Payloads, wanted},
     store::{Answer, Store},
     token::Key,

@@ -62,13 +62,14 @@ impl ClaimFilter {
 
 /// The same request again: what it still holds, nothing new.
 fn again(cx: Context<'_>, given: &[(crate::WorkId, u64)]) -> Decision {
-    let grants = given
+    let mut grants: Vec<Grant> = given
         .iter()
         .filter_map(|(id, fence)| {
             let work = cx.work(*id).ok()?;
             (work.held_lease()?.fence == *fence).then(|| grant(cx, work.clone()))
         })
         .collect();
+    grants.sort_by_key(|grant| claim_order(&grant.work));
     Decision::unchanged(Reply::Claimed(grants))
 }
 
@@ -119,6 +120,11 @@ fn chosen(cx: Context<'_>, claimant: &Claimant, ids: &[crate::WorkId]) -> Result
     }
     decision.reply = Reply::Claimed(grants);
     Ok(decision)
+}
+
+/// Priority, then age: the order in which works are claimed.
+pub fn claim_order(work: &Work) -> (i16, Millis, crate::WorkId) {
+    (work.spec.priority, work.spec.created_at, work.id)
 }
 
 /// Whether `worker` may claim this work now. The stores' selections are held against it.
