@@ -64,6 +64,7 @@ pub(super) struct Group<'j> {
 impl Group<'_> {
     /// Runs it. A failure has been rolled back.
     pub fn run(&self, tables: &mut Tables<'_>, clock: &dyn Clock) -> Result<Answers, Failure> {
+        tables.rowids.clear();
         tables.hot.begin.raw_execute().map_err(Fault::from)?;
         let decided = self.decide(tables, clock.wall());
         let answers = match decided {

@@ -2,12 +2,12 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use rusqlite::{Row, types::ValueRef};
+use rusqlite::{Row, Statement, types::ValueRef};
 use serde::{Serialize, de::DeserializeOwned};
 use tenure_core::{
     Actor, ActorKind, Attempt, Event, Evidence, Fact, Millis, Payload, Spec, State, Step, Wait, WaitId, Work,
     WorkId,
-    event::Content,
+    event::{Content, Created},
     model::{AttemptEnd, Kept, Lease, RequestKey},
     payload::Digest,
 };
@@ -46,21 +46,27 @@ impl Specs {
     }
 }
 
-/// The columns of a work, in the order in which [`work`] reads them.
+/// The columns of a work, in the order in which [`work`] reads them. The immutable part is not kept in
+/// the row, which every event rewrites: it is the data of the work's first event.
 macro_rules! work_columns {
     () => {
-        "id, spec, state, seq, head, attempt, fence, lease_fence, expires_at, renewed_at, renewed_by, \
+        "rowid, id, state, seq, head, attempt, fence, lease_fence, expires_at, renewed_at, renewed_by, \
          lapsed_at, open_waits, next_retry_at, due_at, progress, updated_at, children, waiters, body"
     };
 }
 pub(super) use work_columns;
 
-pub(super) fn work(row: &Row<'_>, specs: &mut Specs) -> Read<Work> {
-    let id = WorkId(uuid(row, 0)?);
+/// The immutable part of a work: its first event's data.
+pub(super) const SPEC: &str = "SELECT data FROM event WHERE work = ?1 AND seq = 1";
+
+pub(super) fn work(row: &Row<'_>, specs: &mut Specs, created: &mut Statement<'_>) -> Read<Work> {
+    let id = WorkId(uuid(row, 1)?);
     let spec = match specs.get(id) {
         Some(spec) => spec,
         None => {
-            let spec = Arc::new(json::<Spec>(row, 1)?);
+            let mut rows = created.query([id.0.as_bytes()])?;
+            let first = rows.next()?.ok_or_else(|| Fault::stored(format!("{id} has no first event")))?;
+            let spec = json::<Created>(first, 0)?.spec;
             specs.put(id, spec.clone());
             spec
         }
