@@ -4,6 +4,7 @@ mod args;
 mod bare;
 mod bars;
 mod cases;
+mod lite;
 mod pg;
 mod plan;
 mod raw;

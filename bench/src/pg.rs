@@ -12,10 +12,15 @@ pub trait Lane: Send + 'static {
     fn commit(&mut self, size: usize) -> impl Future<Output = Result<()>> + Send;
 }
 
+/// As the ledger's lanes have it: rows are found by their index, however few the planner thinks there are.
+const SETTINGS: &str = "SET jit = off; SET plan_cache_mode = force_generic_plan; \
+     SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off";
+
 pub async fn connect(url: &str) -> Result<Client> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
     // It ends with its client; what goes wrong on the way, the client's own calls say.
     tokio::spawn(connection);
+    client.batch_execute(SETTINGS).await?;
     Ok(client)
 }
 

@@ -7,12 +7,9 @@ use std::{
 
 use rusqlite::{Connection, params};
 
-use crate::{Result, stats::Rate};
+use crate::{Result, lite, stats::Rate};
 
 const TABLES: &str = "
-    PRAGMA journal_mode = WAL;
-    PRAGMA synchronous = FULL;
-    PRAGMA cache_size = -65536;
     CREATE TABLE item (
         id INTEGER PRIMARY KEY, state INTEGER NOT NULL, attempt INTEGER NOT NULL,
         lease_until INTEGER, owner TEXT, payload BLOB
@@ -36,7 +33,7 @@ pub struct Bare {
 
 impl Bare {
     pub fn open(path: &Path, rows: usize) -> Result<Bare> {
-        let connection = Connection::open(path)?;
+        let connection = lite::connect(path)?;
         connection.execute_batch(TABLES)?;
         connection.execute_batch("BEGIN")?;
         for id in 0..rows {

@@ -34,6 +34,11 @@ pub use verify::{Anchor, Fault, Report};
 
 pub use tenure_core as core;
 
+/// For the benchmark only.
+#[cfg(feature = "sqlite")]
+#[doc(hidden)]
+pub use sqlite::bench_support;
+
 /// The README's example is compiled and run as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]

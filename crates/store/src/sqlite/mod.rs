@@ -1,6 +1,8 @@
 //! A ledger in one SQLite file. One thread writes, in groups; reads have connections of their own and
 //! never wait for it. Several processes may share the file.
 
+#[doc(hidden)]
+pub mod bench_support;
 mod check;
 mod claim;
 mod fault;

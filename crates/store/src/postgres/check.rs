@@ -1,0 +1,33 @@
+//! Faults that only the database can see. Each statement answers with sentences; none is fine.
+
+pub(super) const CHECKS: &[&str] = &[
+    "SELECT 'w_' || replace(w.id::text, '-', '') || ' and its status row disagree' \
+     FROM work w LEFT JOIN status s ON s.work = w.id \
+     WHERE s.work IS NULL OR (s.state, s.due_at, s.tenant, s.session, s.created_at) IS DISTINCT FROM \
+     (w.state, w.due_at, w.tenant, w.session, w.created_at) LIMIT 100",
+    "SELECT 'w_' || replace(s.work::text, '-', '') || ' has a status row and no work' \
+     FROM status s WHERE NOT EXISTS (SELECT 1 FROM work w WHERE w.id = s.work) LIMIT 100",
+    "SELECT 'w_' || replace(w.id::text, '-', '') || ' is not what its last event says' \
+     FROM work w LEFT JOIN event e ON e.work = w.id AND e.seq = w.seq \
+     WHERE (e.to_state, e.hash) IS DISTINCT FROM (w.state, w.head) \
+     OR EXISTS (SELECT 1 FROM event later WHERE later.work = w.id AND later.seq > w.seq) LIMIT 100",
+    "SELECT 'w_' || replace(w.id::text, '-', '') || ' does not count its open waits right' \
+     FROM work w WHERE w.open_waits <> \
+     (SELECT count(*) FROM wait t WHERE t.work = w.id AND t.state = 'open') LIMIT 100",
+    "SELECT 'w_' || replace(coalesce(r.work, c.id)::text, '-', '') || CASE WHEN r.work IS NULL \
+     THEN ' is claimable and not on the queue' ELSE ' is on the queue and not claimable' END \
+     FROM ready r FULL JOIN ( \
+     SELECT w.*, l.id AS lane FROM work w JOIN lane l ON l.system = w.system AND l.kind = w.kind \
+     WHERE w.state = 0 AND (w.session IS NULL OR NOT EXISTS (SELECT 1 FROM status o \
+     WHERE o.tenant = w.tenant AND o.session = w.session AND o.session IS NOT NULL \
+     AND (o.state = 1 OR o.state = 8 OR o.state = 9)) AND w.id = (SELECT h.work FROM status h \
+     WHERE h.tenant = w.tenant AND h.session = w.session AND h.session IS NOT NULL \
+     AND (h.state = 0 OR h.state = 7) ORDER BY h.created_at, h.work LIMIT 1)) \
+     ) c ON c.id = r.work \
+     WHERE r.work IS NULL OR c.id IS NULL OR (r.lane, r.priority, r.created_at, r.tenant, r.session, r.bound) \
+     IS DISTINCT FROM (c.lane, c.priority, c.created_at, c.tenant, c.session, c.bound) LIMIT 100",
+    "SELECT 'an attempt of w_' || replace(a.work::text, '-', '') || ' belongs to no work' \
+     FROM attempt a WHERE NOT EXISTS (SELECT 1 FROM work w WHERE w.id = a.work) LIMIT 100",
+    "SELECT 'event ' || e.seq || ' of w_' || replace(e.work::text, '-', '') || ' belongs to no work' \
+     FROM event e WHERE NOT EXISTS (SELECT 1 FROM work w WHERE w.id = e.work) LIMIT 100",
+];

@@ -1,0 +1,323 @@
+//! The lane of claims by filter: one selection a filter, dealt out by arrival.
+//!
+//! What `ready` says is only a hint. A selection locks nothing; the works are then locked where they are
+//! free, and the core judges the locked rows. So this lane never waits for a work.
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use tenure_core::{
+    Records, Reply, Submission, WorkId,
+    action::{Action, ClaimFilter, Tenants},
+    decide,
+    model::RequestKey,
+};
+use tokio::time::Instant;
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::{
+    Shared,
+    fault::Fault,
+    group::{self, complete, is_nothing, outcome},
+    lane::Line,
+    load::{self, Lessons},
+    queue::nothing,
+    row::get,
+    session::{Pipeline, Session, params},
+};
+use crate::{Error, Outcome, batch::Batch, job::Job};
+
+/// Claims a group, and works that the askers of one filter are given at once: the first of them should not
+/// have to wait for all the others.
+const GROUP: usize = 256;
+const WORKS: usize = 400;
+/// How often parked claims look by themselves: a lost hint costs no more.
+const POLL: Duration = Duration::from_secs(1);
+/// How often claims that met only taken works select again.
+const TRIES: usize = 5;
+
+/// Each lane's own head of the queue, merged: what is queued in other lanes costs nothing.
+const SELECT: &str = "SELECT r.work, r.bound FROM lane l CROSS JOIN LATERAL ( \
+     SELECT q.priority, q.created_at, q.work, q.bound FROM ready q WHERE q.lane = l.id \
+     AND ($3::text[] IS NULL OR q.tenant = ANY($3)) AND (q.bound IS NULL OR q.bound = ANY($4::text[])) \
+     ORDER BY q.priority, q.created_at, q.work LIMIT $5::bigint) r \
+     WHERE ($1::text[] IS NULL OR l.system = ANY($1)) AND ($2::text[] IS NULL OR l.kind = ANY($2)) \
+     ORDER BY r.priority, r.created_at, r.work LIMIT $5::bigint";
+
+/// Runs until the claims are closed.
+pub(super) async fn run(shared: Arc<Shared>) {
+    let mut line = Line::new(shared.clone());
+    let mut looked = Instant::now();
+    loop {
+        let next = shared.parked.expire();
+        let arrived = shared.claims.take_now(GROUP);
+        let nudged = shared.take_nudge();
+        if arrived.is_empty() && !nudged {
+            if shared.claims.is_closed() {
+                break;
+            }
+            let poll = next.map(|next| next.min(looked + POLL));
+            let timed_out = match poll {
+                Some(at) => tokio::time::timeout_at(at, shared.claims.news()).await.is_err(),
+                None => {
+                    shared.claims.news().await;
+                    false
+                }
+            };
+            if timed_out && looked + POLL <= Instant::now() {
+                shared.nudge();
+            }
+            continue;
+        }
+        let mut jobs = VecDeque::new();
+        if nudged {
+            looked = Instant::now();
+            jobs.extend(shared.parked.take(usize::MAX, |_| true));
+        }
+        jobs.extend(arrived);
+        serve(&mut line, jobs).await;
+    }
+    for job in shared.parked.take(usize::MAX, |_| true) {
+        job.answer(Ok(nothing()));
+    }
+}
+
+/// Serves claims in groups, oldest first.
+async fn serve(line: &mut Line, mut jobs: VecDeque<Job>) {
+    while !jobs.is_empty() {
+        let mut some = Vec::new();
+        while let Some(job) = jobs.pop_front() {
+            if job.abandoned() {
+                continue;
+            }
+            some.push(job);
+            if some.len() >= GROUP {
+                break;
+            }
+        }
+        group(line, some).await;
+    }
+}
+
+async fn group(line: &mut Line, mut jobs: Vec<Job>) {
+    let mut fruitless = 0;
+    while !jobs.is_empty() {
+        let given = match attempt(line, &jobs).await {
+            Ok(given) => given,
+            Err(fault) => {
+                line.clean(&fault).await;
+                fruitless += 1;
+                if matches!(fault, Fault::Again(_)) && fruitless < TRIES {
+                    continue;
+                }
+                if matches!(fault, Fault::Data(_)) && jobs.len() > 1 {
+                    for job in jobs {
+                        Box::pin(group(line, vec![job])).await;
+                    }
+                    return;
+                }
+                return jobs.into_iter().for_each(|job| job.answer(Err(fault.error())));
+            }
+        };
+        let mut unlucky = Vec::new();
+        let before = jobs.len();
+        for (job, given) in jobs.into_iter().zip(given) {
+            match given {
+                Given::Outcome(outcome) => job.answer(outcome),
+                Given::Later if fruitless + 1 < TRIES => unlucky.push(job),
+                Given::Later | Given::Nothing => rest(&line.shared, job),
+            }
+        }
+        fruitless += usize::from(unlucky.len() == before);
+        jobs = unlucky;
+    }
+}
+
+/// Parks a claim that may wait, and answers one that may not.
+fn rest(shared: &Shared, job: Job) {
+    match job.park_until {
+        Some(until) if until > Instant::now() && !shared.claims.is_closed() => shared.parked.put([job]),
+        _ => job.answer(Ok(nothing())),
+    }
+}
+
+/// What a claim is given for which nothing was selected. One that makes no sense is refused.
+fn without(submission: &Submission, more: bool) -> Given {
+    match decide(&Records::default(), submission, 0) {
+        Err(refusal) => Given::Outcome(Err(Error::Refused(refusal))),
+        Ok(_) if more => Given::Later,
+        Ok(_) => Given::Nothing,
+    }
+}
+
+enum Given {
+    Outcome(Result<Outcome, Error>),
+    /// There is nothing for this claim.
+    Nothing,
+    /// Others were quicker, or came first in this group: there may be more.
+    Later,
+}
+
+fn key(job: &Job) -> RequestKey {
+    match &job.submission.action {
+        Action::Claim(claim) => claim.claimant.key(),
+        _ => RequestKey(0),
+    }
+}
+
+fn incarnation(job: &Job) -> &str {
+    match &job.submission.action {
+        Action::Claim(claim) => &claim.claimant.worker.incarnation,
+        _ => "",
+    }
+}
+
+async fn attempt(line: &mut Line, jobs: &[Job]) -> Result<Vec<Given>, Fault> {
+    let shared = line.shared.clone();
+    let session = line.session().await?;
+    let Selected { dealt, more, repeats } = select(session, jobs).await?;
+    let active = |at: &usize| !dealt[*at].is_empty() || repeats.contains(&key(&jobs[*at]));
+    let chosen: Vec<(usize, Submission)> = (0..jobs.len())
+        .filter(active)
+        .map(|at| {
+            let job = &jobs[at];
+            let submission =
+                if dealt[at].is_empty() { job.submission.clone() } else { job.chosen(dealt[at].clone()) };
+            (at, submission)
+        })
+        .collect();
+    let mut given: Vec<Given> =
+        jobs.iter().zip(more).map(|(job, more)| without(&job.submission, more)).collect();
+    if chosen.is_empty() {
+        return Ok(given);
+    }
+
+    let mut batch = Batch::default();
+    let requests: Vec<RequestKey> = chosen.iter().map(|(at, _)| key(&jobs[*at])).collect();
+    let ids: Vec<WorkId> = dealt.into_iter().flatten().collect();
+    let clock = shared.clock.as_deref();
+    let mark = load::candidates(session, clock, &requests, &ids, &mut batch.records).await?;
+    load::given_before(session, &mut batch.records).await?;
+    complete(session, || chosen.iter().map(|(_, submission)| submission), &mut batch.records).await?;
+    let replies: Vec<(usize, Result<Reply, Error>)> =
+        chosen.iter().map(|(at, submission)| (*at, batch.decide(submission, mark.now))).collect();
+    let granted: Vec<&Reply> = replies.iter().filter_map(|(_, reply)| reply.as_ref().ok()).collect();
+    let payloads = group::commit(&shared, session, &batch, mark, &granted, &mut Lessons::default()).await?;
+    shared.specs.put(batch.records.works.values().map(|work| (work.id, work.spec.clone())));
+    if !batch.writes.sessions.is_empty() {
+        shared.ready_grew();
+    }
+    for (at, reply) in replies {
+        given[at] = match reply {
+            Ok(reply) if is_nothing(&reply) && !repeats.contains(&key(&jobs[at])) => Given::Later,
+            reply => Given::Outcome(reply.map(|reply| outcome(reply, &payloads))),
+        };
+    }
+    Ok(given)
+}
+
+/// What a claim by filter asks for, as far as a selection is concerned.
+#[derive(PartialEq, Eq, Hash)]
+struct Asked<'a> {
+    sources: Option<&'a [String]>,
+    kinds: Option<&'a [String]>,
+    tenants: Option<Vec<&'a str>>,
+}
+
+fn listed(list: &[String]) -> Option<&[String]> {
+    (!list.is_empty()).then_some(list)
+}
+
+impl<'a> Asked<'a> {
+    fn new(filter: &'a ClaimFilter, tenants: &'a Tenants) -> Self {
+        let asked = listed(&filter.tenants).map(|list| list.iter().map(String::as_str));
+        let tenants = match (asked, tenants) {
+            (asked, Tenants::All) => asked.map(Iterator::collect),
+            (None, Tenants::Only(own)) => Some(own.iter().map(String::as_str).collect()),
+            (Some(asked), own) => Some(asked.filter(|tenant| own.allow(tenant)).collect()),
+        };
+        Self { sources: listed(&filter.sources), kinds: listed(&filter.kinds), tenants }
+    }
+}
+
+/// The jobs that ask for the same, with how many works they want together.
+#[derive(Default)]
+struct Askers {
+    jobs: Vec<usize>,
+    wanted: usize,
+}
+
+struct Selected {
+    /// Candidates for each job.
+    dealt: Vec<Vec<WorkId>>,
+    /// Whether there may be more for it than was selected.
+    more: Vec<bool>,
+    /// The requests that were given something before.
+    repeats: HashSet<RequestKey>,
+}
+
+async fn select(session: &Session, jobs: &[Job]) -> Result<Selected, Fault> {
+    let mut asked: HashMap<Asked<'_>, Askers> = HashMap::new();
+    for (at, job) in jobs.iter().enumerate() {
+        let Some(filter) = job.claim_filter().filter(|filter| filter.check().is_ok()) else { continue };
+        let askers = asked.entry(Asked::new(filter, &job.submission.tenants)).or_default();
+        askers.jobs.push(at);
+        askers.wanted += filter.max;
+    }
+    let mut pipeline = Pipeline::default();
+    let keys: Vec<i64> = jobs.iter().map(|job| key(job).0).collect();
+    let requests = pipeline.add(load::REQUESTS, params![keys]);
+    let mut selections = Vec::with_capacity(asked.len());
+    for (asked, askers) in &asked {
+        let incarnations: Vec<&str> = askers.jobs.iter().map(|at| incarnation(&jobs[*at])).collect();
+        let first =
+            askers.jobs.first().and_then(|at| jobs[*at].claim_filter()).map_or(0, |filter| filter.max);
+        let limit = askers.wanted.min(WORKS.max(first));
+        let params = params![asked.sources, asked.kinds, asked.tenants.clone(), incarnations, limit as i64];
+        selections.push((pipeline.add(SELECT, params), askers, limit));
+    }
+    let mut results = pipeline.run(session).await?;
+    let mut repeats = HashSet::new();
+    for row in results.take(requests) {
+        repeats.insert(RequestKey(get(&row, 0)?));
+    }
+    let mut dealt: Vec<Vec<WorkId>> = jobs.iter().map(|_| Vec::new()).collect();
+    let mut more = vec![false; jobs.len()];
+    let mut taken = HashSet::new();
+    for (at, askers, limit) in selections {
+        let rows = results.take(at);
+        askers.jobs.iter().for_each(|at| more[*at] = rows.len() == limit);
+        deal(&rows, askers, jobs, &mut taken, &mut dealt)?;
+    }
+    Ok(Selected { dealt, more, repeats })
+}
+
+/// Deals the candidates of one filter out by arrival.
+fn deal(
+    rows: &[Row],
+    askers: &Askers,
+    jobs: &[Job],
+    taken: &mut HashSet<WorkId>,
+    dealt: &mut [Vec<WorkId>],
+) -> Result<(), Error> {
+    let mut offers = Vec::with_capacity(rows.len());
+    for row in rows {
+        offers.push((WorkId(get::<Uuid>(row, 0)?), get::<Option<&str>>(row, 1)?));
+    }
+    for at in &askers.jobs {
+        let max = jobs[*at].claim_filter().map_or(0, |filter| filter.max);
+        for (id, bound) in &offers {
+            if dealt[*at].len() >= max {
+                break;
+            }
+            if bound.is_none_or(|bound| bound == incarnation(&jobs[*at])) && taken.insert(*id) {
+                dealt[*at].push(*id);
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,87 @@
+//! What went wrong while talking to the server, and therefore what becomes of a group.
+
+use tokio_postgres::{Error as PgError, error::SqlState};
+
+use crate::Error;
+
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// The connection is gone, or the server cannot serve now. Before COMMIT nothing was written.
+    Lost(String),
+    /// Another transaction was in the way, or this one needs to know more first: roll back, do it again.
+    Again(String),
+    /// The database refused what was to be written: somebody in the group is at fault.
+    Data(String),
+    /// The disk is full or broken.
+    Broken(String),
+    /// The connection was lost while COMMIT was on its way.
+    Unknown(String),
+}
+
+impl Fault {
+    /// What a caller is told.
+    pub fn error(&self) -> Error {
+        match self {
+            Fault::Lost(text) | Fault::Again(text) => Error::Unavailable(text.clone()),
+            Fault::Data(text) => Error::Corrupt(text.clone()),
+            Fault::Broken(text) => Error::Stopped(text.clone()),
+            Fault::Unknown(text) => Error::OutcomeUnknown(text.clone()),
+        }
+    }
+
+    /// The same fault, met when COMMIT was among the statements sent.
+    pub fn at_commit(self) -> Fault {
+        match self {
+            Fault::Lost(text) => Fault::Unknown(text),
+            other => other,
+        }
+    }
+}
+
+impl From<PgError> for Fault {
+    fn from(error: PgError) -> Self {
+        let text = describe(&error);
+        let Some(code) = error.code() else { return Fault::Lost(text) };
+        let again = [
+            SqlState::T_R_DEADLOCK_DETECTED,
+            SqlState::T_R_SERIALIZATION_FAILURE,
+            SqlState::LOCK_NOT_AVAILABLE,
+        ];
+        if again.contains(code) {
+            return Fault::Again(text);
+        }
+        match (&code.code()[..2], code.code()) {
+            (_, "53100") | ("58" | "XX", _) => Fault::Broken(text),
+            // Data, integrity, a raised exception, or a statement that this schema does not know.
+            ("21" | "22" | "23" | "42" | "P0", _) => Fault::Data(text),
+            // An earlier statement of the transaction failed: the caller reports that one.
+            ("25", _) => Fault::Again(text),
+            _ => Fault::Lost(text),
+        }
+    }
+}
+
+/// A row that cannot be read concerns only those who need it.
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Unavailable(text) => Fault::Lost(text),
+            Error::Stopped(text) => Fault::Broken(text),
+            Error::OutcomeUnknown(text) => Fault::Unknown(text),
+            other => Fault::Data(other.to_string()),
+        }
+    }
+}
+
+pub(super) fn describe(error: &PgError) -> String {
+    match error.as_db_error() {
+        Some(db) => match db.constraint() {
+            Some(constraint) => format!("{} ({constraint}, {})", db.message(), db.code().code()),
+            None => format!("{} ({})", db.message(), db.code().code()),
+        },
+        None => {
+            let cause = std::error::Error::source(error).map(|source| format!(": {source}"));
+            format!("{error}{}", cause.unwrap_or_default())
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! One group in one transaction: load, decide each, save, commit once.
+
+use std::collections::{BTreeSet, HashMap};
+
+use tenure_core::{
+    Identity, Payload, Records, Reply, Scope, Submission, WorkId,
+    action::{Action, Ingest},
+    records::Touch,
+};
+use uuid::Uuid;
+
+use super::{
+    Shared,
+    fault::Fault,
+    lane_id::lane_id,
+    load::{self, Lessons, Mark},
+    row::{self, get},
+    save,
+    session::{Pipeline, Session, params},
+};
+use crate::{
+    Error, Outcome,
+    batch::Batch,
+    job::{Job, Payloads, wanted},
+};
+
+/// Rounds of loading: what a row leads to, and what that leads to. The core needs three.
+const ROUNDS: usize = 8;
+
+const INSERT_LANE: &str = "INSERT INTO lane (id, system, kind) \
+     SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[]) ON CONFLICT DO NOTHING";
+
+/// What became of a group.
+pub(super) struct Decided {
+    /// In the order of the jobs.
+    pub answers: Vec<Result<Outcome, Error>>,
+    /// In the order of the parked claims; None: nothing for this one.
+    pub served: Vec<Option<Outcome>>,
+    /// Whether there is more to claim now than before.
+    pub news: bool,
+}
+
+/// Runs a group. `parked` are claims that may take what this group brings, inside its own commit.
+pub(super) async fn run(
+    shared: &Shared,
+    session: &Session,
+    jobs: &[Job],
+    parked: &[Job],
+    lessons: &mut Lessons,
+) -> Result<Decided, Fault> {
+    make_lanes(shared, session, jobs).await?;
+    let submissions = || jobs.iter().chain(parked).map(|job| &job.submission);
+    let mut scope = Scope::default();
+    submissions().for_each(|submission| scope.first(submission));
+    let mut batch = Batch::default();
+    let clock = shared.clock.as_deref();
+    let mark = load::first(session, &shared.specs, clock, &scope, lessons, &mut batch.records).await?;
+    complete(session, submissions, &mut batch.records).await?;
+
+    let replies: Vec<Result<Reply, Error>> =
+        jobs.iter().map(|job| batch.decide(&job.submission, mark.now)).collect();
+    doubt(jobs, &replies, lessons)?;
+    let served = serve(&mut batch, parked, mark)?;
+    let given: Vec<&Reply> = replies.iter().flatten().chain(served.iter().flatten()).collect();
+    let payloads = commit(shared, session, &batch, mark, &given, lessons).await?;
+    let news = !batch.writes.sessions.is_empty() || !batch.newly_ready().is_empty();
+    Ok(Decided {
+        answers: replies.into_iter().map(|reply| Ok(outcome(reply?, &payloads))).collect(),
+        served: served.into_iter().map(|reply| Some(outcome(reply?, &payloads))).collect(),
+        news,
+    })
+}
+
+/// Loads what the loaded rows show to be needed, until nothing is.
+pub(super) async fn complete<'a, I: Iterator<Item = &'a Submission>>(
+    session: &Session,
+    submissions: impl Fn() -> I,
+    records: &mut Records,
+) -> Result<(), Fault> {
+    for _ in 0..ROUNDS {
+        let mut scope = Scope::default();
+        submissions().for_each(|submission| scope.then(submission, records));
+        if scope.is_empty() {
+            return Ok(());
+        }
+        load::then(session, &scope, records).await?;
+    }
+    Err(Fault::Data("a group's records lead to ever more records".to_owned()))
+}
+
+/// Lanes are made before the transaction: nobody waits for them, and one too many does no harm.
+async fn make_lanes(shared: &Shared, session: &Session, jobs: &[Job]) -> Result<(), Fault> {
+    let lanes: BTreeSet<(&str, &str)> = jobs
+        .iter()
+        .filter_map(|job| ingest(&job.submission))
+        .map(|ingest| (ingest.source.system.as_str(), ingest.kind.as_str()))
+        .collect();
+    let new: Vec<(i64, &str, &str)> = lanes
+        .into_iter()
+        .map(|(system, kind)| (lane_id(system, kind), system, kind))
+        .filter(|(id, _, _)| !shared.knows_lane(*id))
+        .collect();
+    if new.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<i64> = new.iter().map(|lane| lane.0).collect();
+    let systems: Vec<&str> = new.iter().map(|lane| lane.1).collect();
+    let kinds: Vec<&str> = new.iter().map(|lane| lane.2).collect();
+    session.query(INSERT_LANE, params![ids.clone(), systems, kinds]).await?;
+    shared.learn_lanes(&ids);
+    Ok(())
+}
+
+pub(super) fn ingest(submission: &Submission) -> Option<&Ingest> {
+    match &submission.action {
+        Action::Ingest(ingest) => Some(ingest),
+        _ => None,
+    }
+}
+
+/// An ingest that was refused as new may be the repeat of an old one, and then it is no longer refused.
+fn doubt(jobs: &[Job], replies: &[Result<Reply, Error>], lessons: &mut Lessons) -> Result<(), Fault> {
+    let refused = jobs.iter().zip(replies).filter(|(_, reply)| reply.is_err());
+    let assumed = refused
+        .filter_map(|(job, _)| ingest(&job.submission))
+        .map(|ingest| Identity { tenant: ingest.tenant.clone(), source: ingest.source.clone() })
+        .filter(|identity| !lessons.identities.contains(identity))
+        .collect::<Vec<_>>();
+    if assumed.is_empty() {
+        return Ok(());
+    }
+    lessons.identities.extend(assumed);
+    Err(Fault::Again("an ingest was refused as new".to_owned()))
+}
+
+/// Offers what came onto the queue to the parked claims, first come first served.
+fn serve(batch: &mut Batch, parked: &[Job], mark: Mark) -> Result<Vec<Option<Reply>>, Fault> {
+    if parked.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut offers = batch.newly_ready();
+    let mut served = Vec::with_capacity(parked.len());
+    for job in parked {
+        let ids = job.claim_filter().map_or_else(Vec::new, |filter| {
+            let fits = |id: &&WorkId| {
+                batch.records.works.get(id).is_some_and(|work| {
+                    filter.matches(work)
+                        && job.submission.tenants.allow(&work.spec.tenant)
+                        && work.bound_to().is_none()
+                })
+            };
+            offers.iter().filter(fits).take(filter.max).copied().collect()
+        });
+        let reply = if ids.is_empty() || job.abandoned() {
+            None
+        } else {
+            batch.decide(&job.chosen(ids), mark.now).ok().filter(|reply| !is_nothing(reply))
+        };
+        if let Some(Reply::Claimed(grants)) = &reply {
+            offers.retain(|id| !grants.iter().any(|grant| grant.work.id == *id));
+        }
+        served.push(reply);
+    }
+    Ok(served)
+}
+
+pub(super) fn is_nothing(reply: &Reply) -> bool {
+    matches!(reply, Reply::Claimed(grants) if grants.is_empty())
+}
+
+/// A reply with those of the payloads that it shows.
+pub(super) fn outcome(reply: Reply, payloads: &Payloads) -> Outcome {
+    let shown = wanted(&reply);
+    let payloads = shown.into_iter().filter_map(|key| Some((key, payloads.get(&key)?.clone()))).collect();
+    Outcome { reply, payloads }
+}
+
+/// Saves and commits; answers with the payloads that the replies show.
+pub(super) async fn commit(
+    shared: &Shared,
+    session: &Session,
+    batch: &Batch,
+    mark: Mark,
+    replies: &[&Reply],
+    lessons: &mut Lessons,
+) -> Result<Payloads, Fault> {
+    let rows = batch.rows();
+    insert_works(session, &rows, lessons).await?;
+    let mut pipeline = Pipeline::default();
+    save::rest(&mut pipeline, batch, &rows, session.epoch, mark);
+    if !batch.writes.wakes.is_empty() {
+        let woken = find_woken(session, std::mem::take(&mut pipeline), batch, lessons).await?;
+        save::wake(&mut pipeline, &woken, mark);
+    }
+    let (mut payloads, missing) = at_hand(batch, replies);
+    let read = pipeline.add_if(!missing.is_empty(), save::PAYLOADS, || {
+        let (works, seqs): (Vec<Uuid>, Vec<i64>) =
+            missing.iter().map(|(work, seq)| (work.0, *seq as i64)).unzip();
+        params![works, seqs]
+    });
+    pipeline.add("COMMIT", params![]);
+    let mut results = pipeline.run(session).await.map_err(Fault::at_commit)?;
+    for row in results.maybe(read) {
+        let key = (row::id(&row, 0)?, get::<i64>(&row, 1)? as u64);
+        payloads.insert(key, Payload::stored(get(&row, 2)?));
+    }
+    let born = rows.iter().filter(|row| row.touch == Touch::Insert).map(|row| row.work);
+    shared.specs.put(born.map(|work| (work.id, work.spec.clone())));
+    Ok(payloads)
+}
+
+/// Identities need no lock: whoever inserts first has them. Losers are decided again, knowing of the others.
+async fn insert_works(
+    session: &Session,
+    rows: &[crate::batch::Row<'_>],
+    lessons: &mut Lessons,
+) -> Result<(), Fault> {
+    let mut pipeline = Pipeline::default();
+    let Some(at) = save::insert_works(&mut pipeline, rows) else { return Ok(()) };
+    let inserted = pipeline.run(session).await?.take(at);
+    let new = rows.iter().filter(|row| row.touch == Touch::Insert);
+    if inserted.len() == new.clone().count() {
+        return Ok(());
+    }
+    let inserted: BTreeSet<Uuid> = inserted.iter().map(|row| row.get(0)).collect();
+    let lost = new.filter(|row| !inserted.contains(&row.work.id.0));
+    lessons.identities.extend(lost.map(|row| row.work.spec.identity()));
+    Err(Fault::Again("the same work was ingested elsewhere".to_owned()))
+}
+
+/// Locks what is to be woken. If somebody else holds one of them, the group starts over and locks them all
+/// in order: it never waits for works while it holds others.
+async fn find_woken(
+    session: &Session,
+    mut pipeline: Pipeline<'_>,
+    batch: &Batch,
+    lessons: &mut Lessons,
+) -> Result<Vec<WorkId>, Fault> {
+    let (all, free) = save::find_woken(&mut pipeline, batch);
+    let mut results = pipeline.run(session).await?;
+    let ids = |rows: Vec<tokio_postgres::Row>| -> BTreeSet<WorkId> {
+        rows.iter().map(|row| WorkId(row.get(0))).collect()
+    };
+    let (all, free) = (ids(results.take(all)), ids(results.take(free)));
+    if all.is_subset(&free) {
+        return Ok(all.into_iter().collect());
+    }
+    lessons.works.extend(all);
+    Err(Fault::Again("a work to be woken is being changed elsewhere".to_owned()))
+}
+
+/// The payloads that this very group wrote, and the keys of those that it did not.
+fn at_hand(batch: &Batch, replies: &[&Reply]) -> (Payloads, Vec<(WorkId, u64)>) {
+    let wanted: BTreeSet<(WorkId, u64)> = replies.iter().flat_map(|reply| wanted(reply)).collect();
+    if wanted.is_empty() {
+        return Default::default();
+    }
+    let written: HashMap<(WorkId, u64), Option<&Payload>> =
+        batch.writes.events.iter().map(|event| ((event.work, event.seq), event.payload.as_ref())).collect();
+    let mut payloads = Payloads::new();
+    let mut missing = Vec::new();
+    for key in wanted {
+        match written.get(&key) {
+            Some(payload) => payloads.extend(payload.map(|payload| (key, payload.clone()))),
+            None => missing.push(key),
+        }
+    }
+    (payloads, missing)
+}
+
+/// The parked claims that the ingests of a group could serve.
+pub(super) fn fitting<'a>(jobs: &'a [Job]) -> impl Fn(&Job) -> bool + use<'a> {
+    let offered: Vec<&Ingest> = jobs
+        .iter()
+        .filter_map(|job| ingest(&job.submission))
+        .filter(|ingest| ingest.session.is_none() && ingest.claim.is_none() && ingest.born.is_none())
+        .collect();
+    move |job: &Job| {
+        let Some(filter) = job.claim_filter() else { return false };
+        let wants = |list: &[String], name: &str| list.is_empty() || list.iter().any(|n| n == name);
+        offered.iter().any(|ingest| {
+            wants(&filter.sources, &ingest.source.system)
+                && wants(&filter.kinds, &ingest.kind)
+                && wants(&filter.tenants, &ingest.tenant)
+                && job.submission.tenants.allow(&ingest.tenant)
+        })
+    }
+}

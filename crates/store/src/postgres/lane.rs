@@ -1,0 +1,135 @@
+//! A writing lane: a task with a connection of its own that takes what is queued and commits it as a group.
+
+use std::sync::Arc;
+
+use super::{
+    Shared,
+    fault::Fault,
+    group::{self, Decided},
+    load::Lessons,
+    session::Session,
+};
+use crate::{Error, job::Job};
+
+/// Submissions a group.
+const GROUP: usize = 1_024;
+/// How often a group is tried before its caller is told to come back.
+const TRIES: usize = 12;
+
+/// Runs until the queue is closed and empty.
+pub(super) async fn run(shared: Arc<Shared>) {
+    let mut line = Line::new(shared.clone());
+    while let Some(jobs) = shared.writes.take(GROUP).await {
+        line.serve(jobs).await;
+    }
+}
+
+/// A lane's connection, made when it is needed and made again when it was lost.
+pub(super) struct Line {
+    pub shared: Arc<Shared>,
+    session: Option<Session>,
+}
+
+impl Line {
+    pub fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, session: None }
+    }
+
+    /// A connection that works, as far as one can know.
+    pub async fn session(&mut self) -> Result<&Session, Error> {
+        if let Some(text) = self.shared.stopped() {
+            return Err(Error::Stopped(text));
+        }
+        if self.session.as_ref().is_none_or(|session| session.client.is_closed()) {
+            self.session = None;
+            let session = super::open_session(&self.shared.config, self.shared.allow_weak).await?;
+            return Ok(self.session.insert(session));
+        }
+        self.session.as_ref().ok_or_else(|| Error::Unavailable("no connection".to_owned()))
+    }
+
+    /// After a fault: ends the transaction, or drops the connection.
+    pub async fn clean(&mut self, fault: &Fault) {
+        if let Fault::Broken(text) = fault {
+            self.shared.stop(text);
+        }
+        let keep = matches!(fault, Fault::Again(_) | Fault::Data(_));
+        let session = self.session.take();
+        if let (Some(session), true) = (session, keep)
+            && session.client.batch_execute("ROLLBACK").await.is_ok()
+        {
+            self.session = Some(session);
+        }
+    }
+
+    async fn serve(&mut self, jobs: Vec<Job>) {
+        let most = jobs.iter().filter(|job| group::ingest(&job.submission).is_some()).count();
+        let parked = if most == 0 || self.shared.parked.is_empty() {
+            Vec::new()
+        } else {
+            self.shared.parked.take(most, group::fitting(&jobs))
+        };
+        match self.attempt(&jobs, &parked).await {
+            Ok(decided) => self.answer(jobs, parked, decided),
+            Err(fault) => {
+                self.shared.parked.put_back(parked);
+                self.shared.claims.nudge();
+                // One bad job fails alone.
+                if matches!(fault, Fault::Data(_) | Fault::Again(_)) && jobs.len() > 1 {
+                    return self.replay(jobs).await;
+                }
+                fail(jobs, &fault);
+            }
+        }
+    }
+
+    async fn replay(&mut self, jobs: Vec<Job>) {
+        for job in jobs {
+            let one = vec![job];
+            match self.attempt(&one, &[]).await {
+                Ok(decided) => self.answer(one, Vec::new(), decided),
+                Err(fault) => fail(one, &fault),
+            }
+        }
+    }
+
+    /// Tries a group until it is decided, or nothing more can be done.
+    async fn attempt(&mut self, jobs: &[Job], parked: &[Job]) -> Result<Decided, Fault> {
+        let mut lessons = Lessons::default();
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let shared = self.shared.clone();
+            let session = self.session().await?;
+            let fault = match group::run(&shared, session, jobs, parked, &mut lessons).await {
+                Ok(decided) => return Ok(decided),
+                Err(fault) => fault,
+            };
+            self.clean(&fault).await;
+            if !matches!(fault, Fault::Again(_)) || tries == TRIES {
+                return Err(fault);
+            }
+        }
+    }
+
+    fn answer(&self, jobs: Vec<Job>, parked: Vec<Job>, decided: Decided) {
+        for (job, answer) in jobs.into_iter().zip(decided.answers) {
+            job.answer(answer);
+        }
+        let mut left = Vec::new();
+        for (job, served) in parked.into_iter().zip(decided.served) {
+            match served {
+                Some(outcome) => job.answer(Ok(outcome)),
+                None => left.push(job),
+            }
+        }
+        self.shared.parked.put_back(left);
+        if decided.news {
+            self.shared.ready_grew();
+        }
+    }
+}
+
+fn fail(jobs: Vec<Job>, fault: &Fault) {
+    jobs.into_iter().for_each(|job| job.answer(Err(fault.error())));
+}

@@ -1,0 +1,477 @@
+//! Locks what a group touches, in one order for everybody, and reads it.
+//!
+//! The order: references (advisory, class 1), claim requests (class 3), sessions (class 2), works. What is
+//! only read comes after that and needs no lock: whoever changes it holds one of these.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use tenure_core::{
+    Identity, Millis, Payload, Records, Scope, Spec, WaitId, WorkId,
+    model::RequestKey,
+    records::{SessionView, TenantKey},
+};
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::{
+    cache::Specs,
+    fault::Fault,
+    row::{self, get, work_columns},
+    session::{Pipeline, Results, Session, params},
+};
+use crate::{Clock, Error};
+
+/// Advisory locks a class. A lock table has room for all of them.
+const SLOTS: u32 = 1_024;
+
+const LOCK_REFERENCES: &str = "SELECT pg_advisory_xact_lock(1, k) FROM unnest($1::int[]) k";
+const LOCK_REQUESTS: &str = "SELECT pg_advisory_xact_lock(3, k) FROM unnest($1::int[]) k";
+pub(super) const LOCK_SESSIONS: &str = "SELECT pg_advisory_xact_lock(2, k) FROM unnest($1::int[]) k";
+
+/// A work's session never changes: it is read before anything is locked.
+const LOCK_SESSIONS_OF: &str = "SELECT pg_advisory_xact_lock(2, k) FROM (SELECT DISTINCT k FROM ( \
+     SELECT unnest($1::int[]) AS k \
+     UNION ALL SELECT w.session_lock FROM work w WHERE w.id = ANY($2::uuid[]) AND w.session_lock IS NOT NULL \
+     ) named ORDER BY k) sorted";
+
+/// The works that a scope leads to: by id, by waits on references, by waits, by claim requests.
+macro_rules! reached {
+    () => {
+        "SELECT unnest($1::uuid[]) AS id \
+         UNION SELECT t.work FROM unnest($2::text[], $3::text[]) AS k(tenant, reference) \
+             JOIN wait t ON t.tenant = k.tenant AND t.reference = k.reference \
+         UNION SELECT t.work FROM wait t WHERE t.id = ANY($4::uuid[]) \
+         UNION SELECT a.work FROM attempt a WHERE a.request = ANY($5::bigint[])"
+    };
+}
+
+const LOCK_SESSIONS_REACHED: &str = concat!(
+    "SELECT pg_advisory_xact_lock(2, k) FROM (SELECT DISTINCT k FROM ( \
+     SELECT unnest($6::int[]) AS k \
+     UNION ALL SELECT w.session_lock FROM work w WHERE w.session_lock IS NOT NULL AND w.id IN (",
+    reached!(),
+    ")) named ORDER BY k) sorted"
+);
+
+/// Locked in the order of their ids.
+const WORKS: &str = concat!(
+    "SELECT ",
+    work_columns!(),
+    ", w.spec FROM work w WHERE w.id = ANY($1::uuid[]) ORDER BY w.id FOR NO KEY UPDATE"
+);
+const WORKS_KNOWN: &str = concat!(
+    "SELECT ",
+    work_columns!(),
+    " FROM work w WHERE w.id = ANY($1::uuid[]) ORDER BY w.id FOR NO KEY UPDATE"
+);
+const WORKS_REACHED: &str = concat!(
+    "SELECT ",
+    work_columns!(),
+    ", w.spec FROM work w WHERE w.id IN (",
+    reached!(),
+    ") ORDER BY w.id FOR NO KEY UPDATE"
+);
+/// For claims: whoever has locked a work decides over it first. Queued ones only.
+const WORKS_FREE: &str = concat!(
+    "SELECT ",
+    work_columns!(),
+    ", w.spec FROM work w WHERE w.id = ANY($1::uuid[]) AND w.state = 0 ORDER BY w.id \
+     FOR NO KEY UPDATE SKIP LOCKED"
+);
+pub(super) const PEERS: &str =
+    concat!("SELECT ", work_columns!(), ", w.spec FROM work w WHERE w.id = ANY($1::uuid[])");
+
+/// Read once the locks are held. `txn` is the group's place in the feed: not below this transaction's own id,
+/// so that readers, who stay below every running transaction, cannot have passed it; and not below that of
+/// any transaction that had ended by now, so that the events of one work follow each other.
+const MARK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint, \
+     greatest(pg_current_xact_id()::text::bigint, pg_snapshot_xmax(pg_current_snapshot())::text::bigint)";
+
+const REFERENCES: &str = "SELECT DISTINCT t.tenant, t.reference, t.work \
+     FROM unnest($1::text[], $2::text[]) AS k(tenant, reference) \
+     JOIN wait t ON t.tenant = k.tenant AND t.reference = k.reference ORDER BY t.work";
+const WAIT_IDS: &str = "SELECT id, work FROM wait WHERE id = ANY($1::uuid[])";
+pub(super) const REQUESTS: &str =
+    "SELECT request, work, fence FROM attempt WHERE request = ANY($1::bigint[]) ORDER BY work, fence";
+const KEPT: &str = "SELECT t.tenant, t.reference, t.payload, t.actor, t.evidence, t.kept_at \
+     FROM unnest($1::text[], $2::text[]) AS k(tenant, reference) \
+     JOIN kept t ON t.tenant = k.tenant AND t.reference = k.reference";
+const KEPT_COUNTS: &str = "SELECT tenant, count(*) FROM kept WHERE tenant = ANY($1::text[]) GROUP BY tenant";
+const SESSIONS: &str = "SELECT k.tenant, k.session, \
+     (SELECT s.work FROM status s WHERE s.tenant = k.tenant AND s.session = k.session \
+      AND s.session IS NOT NULL AND (s.state = 1 OR s.state = 8 OR s.state = 9) LIMIT 1), \
+     (SELECT s.work FROM status s WHERE s.tenant = k.tenant AND s.session = k.session \
+      AND s.session IS NOT NULL AND (s.state = 0 OR s.state = 7) ORDER BY s.created_at, s.work LIMIT 1) \
+     FROM unnest($1::text[], $2::text[]) AS k(tenant, session)";
+const NEWEST: &str = "SELECT k.number, (SELECT w.id FROM work w WHERE w.tenant = k.tenant \
+     AND w.system = k.system AND w.source_id = k.source_id AND w.run_id = k.run_id \
+     ORDER BY w.generation DESC LIMIT 1) \
+     FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::int[]) \
+     AS k(tenant, system, source_id, run_id, number)";
+const ENDS: &str = "SELECT a.work, a.fence, a.ended_at, a.outcome, a.body_hash, a.ack, a.error \
+     FROM unnest($1::uuid[], $2::bigint[]) AS k(work, fence) \
+     JOIN attempt a ON a.work = k.work AND a.fence = k.fence";
+const STEPS: &str = "SELECT work, ordinal, name, input_hash, begun_at, completed_at, result_work, result_seq, \
+     voided FROM step WHERE work = ANY($1::uuid[]) ORDER BY work, ordinal";
+const WAITS: &str = "SELECT id, work, tenant, reference, kind, state, opened_at, deadline_at, ended_at, \
+     answer_seq, detail FROM wait WHERE work = ANY($1::uuid[]) ORDER BY work, opened_at, id";
+const INPUTS: &str = "SELECT work, payload FROM event WHERE work = ANY($1::uuid[]) AND seq = 1";
+
+/// When a group is decided, and where its events go in the feed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    pub now: Millis,
+    pub txn: i64,
+}
+
+/// What an earlier try of the same group has taught.
+#[derive(Default)]
+pub(super) struct Lessons {
+    /// Identities that turned out to exist.
+    pub identities: BTreeSet<Identity>,
+    /// Works that it has to wake, and that somebody else had locked.
+    pub works: BTreeSet<WorkId>,
+}
+
+/// A stable hash: every process and version must choose the same lock.
+pub(super) fn slot(parts: &[&str]) -> i32 {
+    let mut hash: u32 = 0x811c_9dc5;
+    for byte in parts.iter().flat_map(|part| part.bytes().chain([0])) {
+        hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    }
+    (hash % SLOTS) as i32
+}
+
+pub(super) fn session_slot(tenant: &str, session: &str) -> i32 {
+    slot(&[tenant, session])
+}
+
+fn request_slot(key: RequestKey) -> i32 {
+    key.0.rem_euclid(i64::from(SLOTS)) as i32
+}
+
+fn sorted(slots: impl Iterator<Item = i32>) -> Vec<i32> {
+    slots.collect::<BTreeSet<i32>>().into_iter().collect()
+}
+
+pub(super) fn uuids<'a>(ids: impl IntoIterator<Item = &'a WorkId>) -> Vec<Uuid> {
+    let mut uuids: Vec<Uuid> = ids.into_iter().map(|id| id.0).collect();
+    uuids.sort_unstable();
+    uuids.dedup();
+    uuids
+}
+
+/// Two columns of a list of pairs.
+fn columns(keys: &[TenantKey]) -> (Vec<&str>, Vec<&str>) {
+    keys.iter().map(|(left, right)| (left.as_str(), right.as_str())).unzip()
+}
+
+/// Where the results of the first round are.
+#[derive(Default)]
+struct First {
+    works: Option<usize>,
+    references: Option<usize>,
+    wait_ids: Option<usize>,
+    requests: Option<usize>,
+    rest: Rest,
+}
+
+/// BEGIN, every lock, the clock, and what the actions name: one round trip.
+pub(super) async fn first(
+    session: &Session,
+    specs: &Specs,
+    clock: Option<&dyn Clock>,
+    scope: &Scope,
+    lessons: &Lessons,
+    records: &mut Records,
+) -> Result<Mark, Fault> {
+    let mut scope = scope.clone();
+    scope.works.extend(&lessons.works);
+    scope.kept.extend(scope.references.iter().cloned());
+    // Ingests are decided as new; only what is known to exist, or is asked for by a rerun, is looked up.
+    let (load, assume): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut scope.identities).into_iter().partition(|id| lessons.identities.contains(id));
+    records.identities.extend(assume.into_iter().map(|identity| (identity, None)));
+    scope.identities = load;
+
+    let mut pipeline = Pipeline::default();
+    let mut first = First::default();
+    pipeline.add("BEGIN", params![]);
+    let known = lock(&mut pipeline, &mut first, specs, &scope);
+    let mark = pipeline.add(MARK, params![]);
+    let (tenants, references) = columns(&scope.references);
+    first.references = pipeline.add_if(!tenants.is_empty(), REFERENCES, || params![tenants, references]);
+    let wait_ids: Vec<Uuid> = scope.wait_ids.iter().map(|id| id.0).collect();
+    first.wait_ids = pipeline.add_if(!wait_ids.is_empty(), WAIT_IDS, || params![wait_ids]);
+    let requests: Vec<i64> = scope.requests.iter().map(|key| key.0).collect();
+    first.requests = pipeline.add_if(!requests.is_empty(), REQUESTS, || params![requests]);
+    first.rest = rest(&mut pipeline, &scope);
+
+    let mut results = pipeline.run(session).await?;
+    for row in results.maybe(first.works) {
+        let spec = known.as_ref().and_then(|known| known.get(&WorkId(row.get(0))).cloned());
+        let work = row::work(&row, spec)?;
+        records.works.insert(work.id, work);
+    }
+    if known.is_none() {
+        specs.put(records.works.values().map(|work| (work.id, work.spec.clone())));
+    }
+    take_references(&results.maybe(first.references), &scope, records)?;
+    for row in results.maybe(first.wait_ids) {
+        records.wait_ids.insert(WaitId(get(&row, 0)?), row::id(&row, 1)?);
+    }
+    take_requests(&results.maybe(first.requests), &scope.requests, records)?;
+    first.rest.take(&mut results, &scope, records)?;
+    read_mark(&results.take(mark), clock)
+}
+
+pub(super) fn read_mark(rows: &[Row], clock: Option<&dyn Clock>) -> Result<Mark, Fault> {
+    let row = rows.first().ok_or_else(|| Fault::Lost("the server told no time".to_owned()))?;
+    let now = match clock {
+        Some(clock) => clock.wall(),
+        None => get(row, 0)?,
+    };
+    Ok(Mark { now, txn: get(row, 1)? })
+}
+
+/// The statements that lock. Answers with the specs of the works, where all of them are known.
+fn lock<'a>(
+    pipeline: &mut Pipeline<'a>,
+    first: &mut First,
+    specs: &Specs,
+    scope: &'a Scope,
+) -> Option<HashMap<WorkId, Arc<Spec>>> {
+    let references = scope.references.iter().map(|(_, reference)| reference).chain(&scope.locks);
+    let references = sorted(references.map(|reference| slot(&[reference])));
+    pipeline.add_if(!references.is_empty(), LOCK_REFERENCES, || params![references]);
+    let requests = sorted(scope.requests.iter().map(|key| request_slot(*key)));
+    pipeline.add_if(!requests.is_empty(), LOCK_REQUESTS, || params![requests]);
+
+    let named = scope.sessions.iter().map(|(tenant, session)| session_slot(tenant, session));
+    let ids = uuids(&scope.works);
+    let reaches = !(scope.references.is_empty() && scope.wait_ids.is_empty() && scope.requests.is_empty());
+    if reaches {
+        let reached = || {
+            let (tenants, references) = columns(&scope.references);
+            let waits: Vec<Uuid> = scope.wait_ids.iter().map(|id| id.0).collect();
+            let requests: Vec<i64> = scope.requests.iter().map(|key| key.0).collect();
+            params![ids.clone(), tenants, references, waits, requests]
+        };
+        let mut with_sessions = reached();
+        with_sessions.extend(params![sorted(named)]);
+        pipeline.add(LOCK_SESSIONS_REACHED, with_sessions);
+        first.works = Some(pipeline.add(WORKS_REACHED, reached()));
+        return None;
+    }
+    let known = if ids.is_empty() { Some(HashMap::new()) } else { specs.all(&scope.works) };
+    match &known {
+        Some(known) => {
+            let theirs = known
+                .values()
+                .filter_map(|spec| spec.session.as_ref().map(|session| session_slot(&spec.tenant, session)));
+            let slots = sorted(named.chain(theirs));
+            pipeline.add_if(!slots.is_empty(), LOCK_SESSIONS, || params![slots]);
+        }
+        None => {
+            pipeline.add(LOCK_SESSIONS_OF, params![sorted(named), ids.clone()]);
+        }
+    }
+    let works = if known.is_some() { WORKS_KNOWN } else { WORKS };
+    first.works = pipeline.add_if(!ids.is_empty(), works, || params![ids]);
+    known
+}
+
+fn take_references(rows: &[Row], scope: &Scope, records: &mut Records) -> Result<(), Error> {
+    for key in &scope.references {
+        records.references.entry(key.clone()).or_default();
+    }
+    for row in rows {
+        let work = row::id(row, 2)?;
+        records.references.entry((get(row, 0)?, get(row, 1)?)).or_default().push(work);
+    }
+    Ok(())
+}
+
+pub(super) fn take_requests(rows: &[Row], keys: &[RequestKey], records: &mut Records) -> Result<(), Error> {
+    for key in keys {
+        records.requests.entry(*key).or_default();
+    }
+    for row in rows {
+        let given = (row::id(row, 1)?, get::<i64>(row, 2)? as u64);
+        records.requests.entry(RequestKey(get(row, 0)?)).or_default().push(given);
+    }
+    Ok(())
+}
+
+/// For claims: locks the requests, the sessions of the candidates, and those candidates that are free.
+pub(super) async fn candidates(
+    session: &Session,
+    clock: Option<&dyn Clock>,
+    requests: &[RequestKey],
+    ids: &[WorkId],
+    records: &mut Records,
+) -> Result<Mark, Fault> {
+    let mut pipeline = Pipeline::default();
+    pipeline.add("BEGIN", params![]);
+    let slots = sorted(requests.iter().map(|key| request_slot(*key)));
+    pipeline.add(LOCK_REQUESTS, params![slots]);
+    let ids = uuids(ids);
+    let nobody: Vec<i32> = Vec::new();
+    pipeline.add(LOCK_SESSIONS_OF, params![nobody, ids.clone()]);
+    let works = pipeline.add(WORKS_FREE, params![ids]);
+    let given = pipeline.add(REQUESTS, params![requests.iter().map(|key| key.0).collect::<Vec<i64>>()]);
+    let mark = pipeline.add(MARK, params![]);
+    let mut results = pipeline.run(session).await?;
+    for row in results.take(works) {
+        let work = row::work(&row, None)?;
+        records.works.insert(work.id, work);
+    }
+    take_requests(&results.take(given), requests, records)?;
+    read_mark(&results.take(mark), clock)
+}
+
+/// Works that a repeated claim was given before. Nothing about them will change: they are read, not locked.
+pub(super) async fn given_before(session: &Session, records: &mut Records) -> Result<(), Fault> {
+    let missing: Vec<WorkId> = records
+        .requests
+        .values()
+        .flatten()
+        .map(|(work, _)| *work)
+        .filter(|id| !records.works.contains_key(id))
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    for row in session.query(PEERS, params![uuids(&missing)]).await? {
+        let work = row::work(&row, None)?;
+        records.works.insert(work.id, work);
+    }
+    Ok(())
+}
+
+/// Reads that need no lock; what is absent is recorded as absent.
+#[derive(Default)]
+struct Rest {
+    peers: Option<usize>,
+    identities: Option<usize>,
+    sessions: Option<usize>,
+    kept: Option<usize>,
+    kept_counts: Option<usize>,
+    ends: Option<usize>,
+    steps: Option<usize>,
+    waits: Option<usize>,
+    inputs: Option<usize>,
+}
+
+fn rest<'a>(pipeline: &mut Pipeline<'a>, scope: &'a Scope) -> Rest {
+    let by_work = |pipeline: &mut Pipeline<'a>, ids: &[WorkId], sql| {
+        pipeline.add_if(!ids.is_empty(), sql, || params![uuids(ids)])
+    };
+    let by_key = |pipeline: &mut Pipeline<'a>, keys: &'a [TenantKey], sql| {
+        pipeline.add_if(!keys.is_empty(), sql, || {
+            let (left, right) = columns(keys);
+            params![left, right]
+        })
+    };
+    Rest {
+        peers: by_work(pipeline, &scope.peers, PEERS),
+        identities: pipeline.add_if(!scope.identities.is_empty(), NEWEST, || {
+            let ids = &scope.identities;
+            params![
+                ids.iter().map(|id| id.tenant.as_str()).collect::<Vec<_>>(),
+                ids.iter().map(|id| id.source.system.as_str()).collect::<Vec<_>>(),
+                ids.iter().map(|id| id.source.id.as_str()).collect::<Vec<_>>(),
+                ids.iter().map(|id| id.source.run_id.as_str()).collect::<Vec<_>>(),
+                (0..ids.len() as i32).collect::<Vec<_>>(),
+            ]
+        }),
+        sessions: by_key(pipeline, &scope.sessions, SESSIONS),
+        kept: by_key(pipeline, &scope.kept, KEPT),
+        kept_counts: pipeline.add_if(!scope.kept_counts.is_empty(), KEPT_COUNTS, || {
+            params![scope.kept_counts.iter().map(String::as_str).collect::<Vec<_>>()]
+        }),
+        ends: pipeline.add_if(!scope.ends.is_empty(), ENDS, || {
+            let (works, fences): (Vec<Uuid>, Vec<i64>) =
+                scope.ends.iter().map(|(work, fence)| (work.0, *fence as i64)).unzip();
+            params![works, fences]
+        }),
+        steps: by_work(pipeline, &scope.steps, STEPS),
+        waits: by_work(pipeline, &scope.waits, WAITS),
+        inputs: by_work(pipeline, &scope.inputs, INPUTS),
+    }
+}
+
+impl Rest {
+    fn take(self, results: &mut Results, scope: &Scope, records: &mut Records) -> Result<(), Error> {
+        records.peers.extend(scope.peers.iter().map(|id| (*id, None)));
+        for row in results.maybe(self.peers) {
+            let work = row::work(&row, None)?;
+            records.peers.insert(work.id, Some(work));
+        }
+        for row in results.maybe(self.identities) {
+            let number = get::<i32>(&row, 0)? as usize;
+            let newest = get::<Option<Uuid>>(&row, 1)?.map(WorkId);
+            records.identities.insert(scope.identities[number].clone(), newest);
+        }
+        for row in results.maybe(self.sessions) {
+            let view = SessionView {
+                holder: get::<Option<Uuid>>(&row, 2)?.map(WorkId),
+                head: get::<Option<Uuid>>(&row, 3)?.map(WorkId),
+                unsure: false,
+            };
+            records.sessions.insert((get(&row, 0)?, get(&row, 1)?), view);
+        }
+        records.kept.extend(scope.kept.iter().map(|key| (key.clone(), None)));
+        for row in results.maybe(self.kept) {
+            let kept = row::kept(&row)?;
+            records.kept.insert((kept.tenant.clone(), kept.reference.clone()), Some(kept));
+        }
+        for tenant in &scope.kept_counts {
+            records.kept_counts.entry(tenant.clone()).or_default();
+        }
+        for row in results.maybe(self.kept_counts) {
+            records.kept_counts.insert(get(&row, 0)?, get::<i64>(&row, 1)? as usize);
+        }
+        self.take_owned(results, scope, records)
+    }
+
+    /// What belongs to a work.
+    fn take_owned(self, results: &mut Results, scope: &Scope, records: &mut Records) -> Result<(), Error> {
+        records.ends.extend(scope.ends.iter().map(|key| (*key, None)));
+        for row in results.maybe(self.ends) {
+            let key = (row::id(&row, 0)?, get::<i64>(&row, 1)? as u64);
+            records.ends.insert(key, row::attempt_end(&row, 2)?);
+        }
+        for id in &scope.steps {
+            records.steps.insert(*id, Vec::new());
+        }
+        for row in results.maybe(self.steps) {
+            let step = row::step(&row)?;
+            records.steps.entry(step.work).or_default().push(step);
+        }
+        for id in &scope.waits {
+            records.waits.insert(*id, Vec::new());
+        }
+        for row in results.maybe(self.waits) {
+            let wait = row::wait(&row)?;
+            records.waits.entry(wait.work).or_default().push(wait);
+        }
+        records.inputs.extend(scope.inputs.iter().map(|id| (*id, None)));
+        for row in results.maybe(self.inputs) {
+            records.inputs.insert(row::id(&row, 0)?, get::<Option<String>>(&row, 1)?.map(Payload::stored));
+        }
+        Ok(())
+    }
+}
+
+/// What the loaded rows showed to be needed too.
+pub(super) async fn then(session: &Session, scope: &Scope, records: &mut Records) -> Result<(), Fault> {
+    let mut pipeline = Pipeline::default();
+    let rest = rest(&mut pipeline, scope);
+    let mut results = pipeline.run(session).await?;
+    rest.take(&mut results, scope, records)?;
+    Ok(())
+}

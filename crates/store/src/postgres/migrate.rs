@@ -1,0 +1,138 @@
+//! Brings a database to this version's schema, once, whoever comes first.
+
+use tenure_core::state_machine;
+use tokio_postgres::{Client, Error as PgError};
+
+use super::fault::describe;
+use crate::{Error, token::Key};
+
+pub(super) struct Migration {
+    number: i32,
+    name: &'static str,
+    /// Whether binaries that do not know it must not use the ledger any more.
+    breaking: bool,
+    sql: &'static str,
+}
+
+pub(super) const MIGRATIONS: &[Migration] = &[Migration {
+    number: 1,
+    name: "ledger",
+    breaking: true,
+    sql: include_str!("migrations/0001_ledger.sql"),
+}];
+
+/// Any number that nobody else is likely to lock.
+const LOCK: &str = "SELECT pg_advisory_xact_lock(7311450182)";
+
+const TABLE: &str = "CREATE TABLE migration (number integer PRIMARY KEY, name text NOT NULL, \
+     breaking boolean NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())";
+
+/// Applies what is missing and answers with the ledger's key.
+pub(super) async fn migrate(client: &mut Client) -> Result<Key, Error> {
+    up_to(client, MIGRATIONS).await
+}
+
+/// Applies what is missing of the given migrations.
+pub(super) async fn up_to(client: &mut Client, migrations: &[Migration]) -> Result<Key, Error> {
+    let failed = |e: PgError| Error::Unavailable(describe(&e));
+    let transaction = client.transaction().await.map_err(failed)?;
+    transaction.batch_execute(LOCK).await.map_err(failed)?;
+    let row = transaction
+        .query_one(
+            "SELECT to_regclass('migration') IS NOT NULL, EXISTS (SELECT 1 FROM pg_class c \
+             WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind = 'r')",
+            &[],
+        )
+        .await
+        .map_err(failed)?;
+    let (is_ledger, has_tables): (bool, bool) = (row.get(0), row.get(1));
+    if !is_ledger && has_tables {
+        return Err(Error::Unusable(
+            "the database has tables, and they are not a ledger's. Use an empty database".to_owned(),
+        ));
+    }
+    if !is_ledger {
+        transaction.batch_execute(TABLE).await.map_err(failed)?;
+    }
+    let rows = transaction
+        .query("SELECT number, name, breaking FROM migration ORDER BY number", &[])
+        .await
+        .map_err(failed)?;
+    let applied: Vec<i32> = rows.iter().map(|row| row.get(0)).collect();
+    for row in &rows {
+        let (number, name, breaking): (i32, String, bool) = (row.get(0), row.get(1), row.get(2));
+        if breaking && !migrations.iter().any(|known| known.number == number) {
+            return Err(Error::Unusable(format!(
+                "its schema has migration {number} ({name}), which this version does not know. \
+                 Use the version that made it, or a newer one"
+            )));
+        }
+    }
+    for migration in migrations.iter().filter(|migration| !applied.contains(&migration.number)) {
+        transaction.batch_execute(&filled(migration.sql)).await.map_err(failed)?;
+        transaction
+            .execute(
+                "INSERT INTO migration (number, name, breaking) VALUES ($1, $2, $3)",
+                &[&migration.number, &migration.name, &migration.breaking],
+            )
+            .await
+            .map_err(failed)?;
+    }
+    let key = make_key(&transaction).await?;
+    transaction.commit().await.map_err(failed)?;
+    Ok(key)
+}
+
+/// The checks on moves have one source: the core's table.
+fn filled(sql: &str) -> String {
+    sql.replace("{from_to}", &state_machine::sql_check("from_state", "to_state"))
+}
+
+/// The key of the ledger's tokens, made by the first to come.
+async fn make_key(transaction: &tokio_postgres::Transaction<'_>) -> Result<Key, Error> {
+    let failed = |e: PgError| Error::Unavailable(describe(&e));
+    let mut key = [0u8; 32];
+    getrandom::fill(&mut key).map_err(|e| Error::Unavailable(format!("no randomness: {e}")))?;
+    transaction
+        .execute(
+            "INSERT INTO meta (key, value) VALUES ('key', encode($1::bytea, 'hex')), ('epoch', '1') \
+             ON CONFLICT DO NOTHING",
+            &[&&key[..]],
+        )
+        .await
+        .map_err(failed)?;
+    let row = transaction
+        .query_one("SELECT decode(value, 'hex') FROM meta WHERE key = 'key'", &[])
+        .await
+        .map_err(failed)?;
+    let stored: &[u8] = row.get(0);
+    stored.try_into().map(Key).map_err(|_| Error::Corrupt("the ledger's key has not 32 bytes".to_owned()))
+}
+
+/// The epoch of positions. A stored position ahead of the server's own transactions, as after a dump and a
+/// restore, starts a new one: otherwise new events would hide behind old ones.
+pub(super) async fn epoch(client: &mut Client) -> Result<i32, Error> {
+    let failed = |e: PgError| Error::Unavailable(describe(&e));
+    let transaction = client.transaction().await.map_err(failed)?;
+    transaction.batch_execute(LOCK).await.map_err(failed)?;
+    let row = transaction
+        .query_one(
+            "SELECT m.value::int, coalesce((SELECT e.txn FROM event e WHERE e.epoch = m.value::int \
+             ORDER BY e.txn DESC LIMIT 1) > pg_snapshot_xmax(pg_current_snapshot())::text::bigint, false) \
+             FROM meta m WHERE m.key = 'epoch'",
+            &[],
+        )
+        .await
+        .map_err(failed)?;
+    let (mut epoch, ahead): (i32, bool) = (row.get(0), row.get(1));
+    if ahead {
+        epoch += 1;
+        transaction
+            .execute("UPDATE meta SET value = $1 WHERE key = 'epoch'", &[&epoch.to_string()])
+            .await
+            .map_err(failed)?;
+        tracing::info!(epoch, "positions start a new epoch: the database was restored");
+    }
+    transaction.commit().await.map_err(failed)?;
+    Ok(epoch)
+}

@@ -1,0 +1,142 @@
+//! Where submissions wait: one queue for the writing lanes, one for the claims, and the parked claims.
+
+use std::{
+    collections::VecDeque,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use tenure_core::Reply;
+use tokio::{sync::Notify, time::Instant};
+
+use crate::{
+    Error, Outcome,
+    job::{Job, Payloads},
+};
+
+#[derive(Default)]
+struct Inner {
+    waiting: VecDeque<Job>,
+    closed: bool,
+}
+
+#[derive(Default)]
+pub(super) struct Queue {
+    inner: Mutex<Inner>,
+    news: Notify,
+}
+
+impl Queue {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn push(&self, job: Job) {
+        let mut inner = self.inner();
+        if inner.closed {
+            drop(inner);
+            return job.answer(Err(Error::Unavailable("the ledger is closed".to_owned())));
+        }
+        inner.waiting.push_back(job);
+        drop(inner);
+        self.news.notify_one();
+    }
+
+    /// Wakes whoever waits for jobs, though there may be none.
+    pub fn nudge(&self) {
+        self.news.notify_one();
+    }
+
+    pub async fn news(&self) {
+        self.news.notified().await;
+    }
+
+    pub fn take_now(&self, max: usize) -> Vec<Job> {
+        let mut inner = self.inner();
+        let count = inner.waiting.len().min(max);
+        let jobs = inner.waiting.drain(..count).collect();
+        if !inner.waiting.is_empty() {
+            self.news.notify_one();
+        }
+        jobs
+    }
+
+    /// What is there, as soon as there is anything. None: closed, and nothing is left.
+    pub async fn take(&self, max: usize) -> Option<Vec<Job>> {
+        loop {
+            let jobs = self.take_now(max);
+            if !jobs.is_empty() {
+                return Some(jobs);
+            }
+            if self.is_closed() {
+                // The next lane has to see it too.
+                self.news.notify_one();
+                return None;
+            }
+            self.news.notified().await;
+        }
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.inner().closed
+    }
+
+    pub fn close(&self) {
+        self.inner().closed = true;
+        self.news.notify_one();
+    }
+}
+
+/// Claims that found nothing and may wait. Whoever serves one takes it out, so that only one does.
+#[derive(Default)]
+pub(super) struct Parked(Mutex<Vec<Job>>);
+
+impl Parked {
+    fn jobs(&self) -> MutexGuard<'_, Vec<Job>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.jobs().is_empty()
+    }
+
+    pub fn put(&self, jobs: impl IntoIterator<Item = Job>) {
+        self.jobs().extend(jobs);
+    }
+
+    /// Takes at most `max`, oldest first.
+    pub fn take(&self, max: usize, wanted: impl Fn(&Job) -> bool) -> Vec<Job> {
+        let mut jobs = self.jobs();
+        if jobs.is_empty() {
+            return Vec::new();
+        }
+        let mut taken = Vec::new();
+        let mut left = Vec::with_capacity(jobs.len());
+        for job in jobs.drain(..) {
+            if job.abandoned() {
+                continue;
+            }
+            if taken.len() < max && wanted(&job) { taken.push(job) } else { left.push(job) }
+        }
+        *jobs = left;
+        taken
+    }
+
+    /// Puts claims back in front: they have waited longest.
+    pub fn put_back(&self, jobs: Vec<Job>) {
+        if !jobs.is_empty() {
+            self.jobs().splice(0..0, jobs);
+        }
+    }
+
+    /// Answers those whose time is over, and tells when the next one's is.
+    pub fn expire(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let late = self.take(usize::MAX, |job| job.park_until.is_none_or(|until| until <= now));
+        late.into_iter().for_each(|job| job.answer(Ok(nothing())));
+        self.jobs().iter().filter_map(|job| job.park_until).min()
+    }
+}
+
+pub(super) fn nothing() -> Outcome {
+    Outcome { reply: Reply::Claimed(Vec::new()), payloads: Payloads::new() }
+}

@@ -1,0 +1,310 @@
+//! Reads: on connections of their own, so that none of them waits for a writer.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use tenure_core::{Attempt, Millis, Payload, State, Step, Wait, Work, WorkId, action::Tenants};
+use tokio::sync::Mutex;
+use tokio_postgres::{Config, Row, types::ToSql};
+use uuid::Uuid;
+
+use super::{
+    fault::Fault,
+    load::{PEERS, uuids},
+    row::{self, event_columns, get, work_columns},
+    save::PAYLOADS,
+    session::{Param, Session, params},
+};
+use crate::{Error, Position, StoredEvent, WaitFilter, WorkFilter, job::Payloads};
+
+const EVENTS: &str = concat!(
+    "SELECT ",
+    event_columns!(),
+    " FROM event e WHERE e.work = $1::uuid AND e.seq > $2::bigint ORDER BY e.seq LIMIT $3::bigint"
+);
+/// Below every transaction that still runs: nothing can appear there any more.
+const FEED: &str = concat!(
+    "SELECT ",
+    event_columns!(),
+    " FROM event e WHERE (e.epoch, e.txn, e.number) > ($1::int, $2::bigint, $3::bigint) \
+     AND (e.epoch, e.txn) < ((SELECT m.value::int FROM meta m WHERE m.key = 'epoch'), \
+     pg_snapshot_xmin(pg_current_snapshot())::text::bigint) \
+     ORDER BY e.epoch, e.txn, e.number LIMIT $4::bigint"
+);
+const STEPS: &str = "SELECT work, ordinal, name, input_hash, begun_at, completed_at, result_work, result_seq, \
+     voided FROM step WHERE work = $1::uuid ORDER BY ordinal";
+const ATTEMPTS: &str = "SELECT work, fence, number, worker, incarnation, request, claimed_at, ended_at, \
+     outcome, body_hash, ack, error FROM attempt WHERE work = $1::uuid ORDER BY fence";
+const COUNTS: &str = "SELECT state, count(*) FROM status WHERE $1::text[] IS NULL OR tenant = ANY($1) \
+     GROUP BY state";
+const DUE: &str = "SELECT due_at, work FROM status WHERE due_at IS NOT NULL AND due_at <= $1::bigint \
+     AND (due_at, work) > ($2::bigint, $3::uuid) ORDER BY due_at, work LIMIT $4::bigint";
+const NEXT_DUE: &str = "SELECT due_at FROM status WHERE due_at IS NOT NULL ORDER BY due_at, work LIMIT 1";
+/// Only these two states have a lease that nobody found lapsed.
+const LEASED: &str = "SELECT s.work FROM unnest('{1,9}'::smallint[]) AS k(state) CROSS JOIN LATERAL ( \
+     SELECT t.work FROM status t WHERE t.state = k.state AND t.work > $1::uuid ORDER BY t.work \
+     LIMIT $2::bigint) s ORDER BY s.work LIMIT $2::bigint";
+const FORGET: &str = "DELETE FROM kept WHERE kept_at <= $1::bigint";
+const NOW: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+
+/// A connection that everybody shares, made again when it was lost.
+pub(super) struct Reader {
+    config: Config,
+    session: Mutex<Option<Arc<Session>>>,
+}
+
+impl Reader {
+    pub fn new(config: Config) -> Self {
+        Self { config, session: Mutex::new(None) }
+    }
+
+    async fn session(&self) -> Result<Arc<Session>, Error> {
+        let mut session = self.session.lock().await;
+        if let Some(session) = session.as_ref().filter(|session| !session.client.is_closed()) {
+            return Ok(session.clone());
+        }
+        let new = Arc::new(Session::connect(&self.config).await?);
+        *session = Some(new.clone());
+        Ok(new)
+    }
+
+    pub async fn query(&self, sql: &'static str, params: Vec<Param<'_>>) -> Result<Vec<Row>, Error> {
+        let session = self.session().await?;
+        session.query(sql, params).await.map_err(|fault| fault.error())
+    }
+
+    /// A statement that is not worth preparing.
+    async fn query_once(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Error> {
+        let session = self.session().await?;
+        let params: Vec<&(dyn ToSql + Sync)> = params.iter().map(|param| &**param as _).collect();
+        session.client.query(sql, &params).await.map_err(|error| Fault::from(error).error())
+    }
+
+    pub async fn now(&self) -> Result<Millis, Error> {
+        let rows = self.query(NOW, params![]).await?;
+        get(rows.first().ok_or_else(|| Error::Unavailable("the server told no time".to_owned()))?, 0)
+    }
+
+    pub async fn works(&self, ids: &[WorkId]) -> Result<Vec<Work>, Error> {
+        let rows = self.query(PEERS, params![uuids(ids)]).await?;
+        let works = rows.iter().map(|row| row::work(row, None)).collect::<Result<Vec<_>, _>>()?;
+        let mut by_id: BTreeMap<WorkId, Work> = works.into_iter().map(|work| (work.id, work)).collect();
+        Ok(ids.iter().filter_map(|id| by_id.remove(id)).collect())
+    }
+
+    pub async fn list(
+        &self,
+        filter: &WorkFilter,
+        before: Option<WorkId>,
+        limit: usize,
+    ) -> Result<Vec<Work>, Error> {
+        let mut list = List::default();
+        list.conditions(filter, before);
+        let limit = list.param(limit as i64);
+        let wanted = list.wanted.join(" AND ");
+        let columns = concat!(work_columns!(), ", w.spec");
+        let sql = match filter.admitted() {
+            None => format!("SELECT {columns} FROM work w WHERE {wanted} ORDER BY w.id DESC LIMIT {limit}"),
+            Some(states) => {
+                let codes: Vec<i16> = states.iter().map(|state| i16::from(state.code())).collect();
+                let codes = list.param(codes);
+                format!(
+                    "SELECT {columns} FROM unnest({codes}::smallint[]) AS k(state) CROSS JOIN LATERAL ( \
+                     SELECT w.* FROM status s JOIN work w ON w.id = s.work \
+                     WHERE s.state = k.state AND w.state = s.state AND {wanted} \
+                     ORDER BY s.work DESC LIMIT {limit}) w ORDER BY w.id DESC LIMIT {limit}"
+                )
+            }
+        };
+        let rows = self.query_once(&sql, &list.params).await?;
+        rows.iter().map(|row| row::work(row, None)).collect()
+    }
+
+    pub async fn counts(&self, tenants: &Tenants) -> Result<BTreeMap<State, u64>, Error> {
+        let own: Option<&[String]> = match tenants {
+            Tenants::All => None,
+            Tenants::Only(list) => Some(list),
+        };
+        let rows = self.query(COUNTS, params![own]).await?;
+        rows.iter().map(|row| Ok((row::state(get(row, 0)?)?, get::<i64>(row, 1)? as u64))).collect()
+    }
+
+    pub async fn events(&self, work: WorkId, after: u64, limit: usize) -> Result<Vec<StoredEvent>, Error> {
+        let rows = self.query(EVENTS, params![work.0, after as i64, limit as i64]).await?;
+        rows.iter().map(row::event).collect()
+    }
+
+    pub async fn feed(&self, after: Position, limit: usize) -> Result<Vec<StoredEvent>, Error> {
+        let params = params![after.epoch, after.txn, after.number, limit as i64];
+        self.query(FEED, params).await?.iter().map(row::event).collect()
+    }
+
+    pub async fn payloads(&self, keys: &[(WorkId, u64)]) -> Result<Payloads, Error> {
+        let (works, seqs): (Vec<Uuid>, Vec<i64>) =
+            keys.iter().map(|(work, seq)| (work.0, *seq as i64)).unzip();
+        let rows = self.query(PAYLOADS, params![works, seqs]).await?;
+        rows.iter()
+            .map(|row| {
+                let key = (row::id(row, 0)?, get::<i64>(row, 1)? as u64);
+                Ok((key, Payload::stored(get(row, 2)?)))
+            })
+            .collect()
+    }
+
+    pub async fn steps(&self, work: WorkId) -> Result<Vec<Step>, Error> {
+        self.query(STEPS, params![work.0]).await?.iter().map(row::step).collect()
+    }
+
+    pub async fn attempts(&self, work: WorkId) -> Result<Vec<Attempt>, Error> {
+        self.query(ATTEMPTS, params![work.0]).await?.iter().map(row::attempt).collect()
+    }
+
+    pub async fn waits(&self, filter: &WaitFilter, limit: usize) -> Result<Vec<Wait>, Error> {
+        let mut list = List::default();
+        list.wait_conditions(filter);
+        let limit = list.param(limit as i64);
+        let sql = format!(
+            "SELECT t.id, t.work, t.tenant, t.reference, t.kind, t.state, t.opened_at, t.deadline_at, \
+             t.ended_at, t.answer_seq, t.detail FROM wait t WHERE {} ORDER BY t.opened_at, t.id LIMIT {limit}",
+            list.wanted.join(" AND ")
+        );
+        self.query_once(&sql, &list.params).await?.iter().map(row::wait).collect()
+    }
+
+    pub async fn due(
+        &self,
+        at: Millis,
+        after: Option<(Millis, WorkId)>,
+        limit: usize,
+    ) -> Result<Vec<(Millis, WorkId)>, Error> {
+        let (due, work) = after.map_or((i64::MIN, Uuid::nil()), |(due, work)| (due, work.0));
+        let rows = self.query(DUE, params![at, due, work, limit as i64]).await?;
+        rows.iter().map(|row| Ok((get(row, 0)?, row::id(row, 1)?))).collect()
+    }
+
+    pub async fn next_due(&self) -> Result<Option<Millis>, Error> {
+        let rows = self.query(NEXT_DUE, params![]).await?;
+        rows.first().map(|row| get(row, 0)).transpose()
+    }
+
+    pub async fn leased(&self, after: Option<WorkId>, limit: usize) -> Result<Vec<WorkId>, Error> {
+        let after = after.map_or(Uuid::nil(), |id| id.0);
+        let rows = self.query(LEASED, params![after, limit as i64]).await?;
+        rows.iter().map(|row| row::id(row, 0)).collect()
+    }
+
+    pub async fn forget_kept(&self, at: Millis) -> Result<u64, Error> {
+        let session = self.session().await?;
+        let mut pipeline = super::session::Pipeline::default();
+        let step = pipeline.add(FORGET, params![at]);
+        let results = pipeline.run(&session).await.map_err(|fault| fault.error())?;
+        Ok(results.affected(step))
+    }
+
+    /// Runs each check; a check answers with sentences.
+    pub async fn self_check(&self) -> Result<Vec<String>, Error> {
+        let mut faults = Vec::new();
+        for check in super::check::CHECKS {
+            let rows = self.query_once(check, &[]).await?;
+            for row in &rows {
+                faults.push(get(row, 0)?);
+            }
+        }
+        Ok(faults)
+    }
+}
+
+/// A list's conditions with their parameters.
+#[derive(Default)]
+struct List<'a> {
+    wanted: Vec<String>,
+    params: Vec<Param<'a>>,
+}
+
+impl<'a> List<'a> {
+    fn param(&mut self, value: impl ToSql + Sync + Send + 'a) -> String {
+        self.params.push(Box::new(value));
+        format!("${}", self.params.len())
+    }
+
+    fn want(&mut self, left: &str, value: impl ToSql + Sync + Send + 'a) {
+        let param = self.param(value);
+        self.wanted.push(format!("{left} {param}"));
+    }
+
+    fn tenants(&mut self, column: &str, tenants: Option<&'a Tenants>) {
+        if let Some(Tenants::Only(list)) = tenants {
+            let param = self.param(list.as_slice());
+            self.wanted.push(format!("{column} = ANY({param})"));
+        }
+    }
+
+    fn conditions(&mut self, filter: &'a WorkFilter, before: Option<WorkId>) {
+        self.wanted.push("true".to_owned());
+        self.tenants("w.tenant", filter.tenants.as_ref());
+        for (column, value) in [
+            ("w.system =", &filter.system),
+            ("w.source_id =", &filter.source_id),
+            ("w.kind =", &filter.kind),
+            ("w.workflow_id =", &filter.workflow),
+            ("w.session =", &filter.session),
+            ("w.owner =", &filter.owner),
+        ] {
+            if let Some(value) = value {
+                self.want(column, value.as_str());
+            }
+        }
+        if let Some(parent) = filter.parent {
+            self.want("w.parent =", parent.0);
+        }
+        if let Some(correlation) = &filter.correlation_id {
+            self.correlated(correlation);
+        }
+        if let Some(at) = filter.created_after {
+            self.want("w.created_at >", at);
+        }
+        if let Some(at) = filter.created_before {
+            self.want("w.created_at <", at);
+        }
+        if let Some(at) = filter.due_before {
+            self.want("w.due_at <", at);
+        }
+        if let Some(before) = before {
+            self.want("w.id <", before.0);
+        }
+    }
+
+    /// By default a work is correlated with itself; such a one has no entry in the column.
+    fn correlated(&mut self, correlation: &'a str) {
+        let given = self.param(correlation);
+        match correlation.parse::<WorkId>() {
+            Ok(id) => {
+                let own = self.param(id.0);
+                self.wanted.push(format!(
+                    "(w.correlation_id = {given} OR w.correlation_id IS NULL AND w.id = {own})"
+                ));
+            }
+            Err(_) => self.wanted.push(format!("w.correlation_id = {given}")),
+        }
+    }
+
+    fn wait_conditions(&mut self, filter: &'a WaitFilter) {
+        self.wanted.push("true".to_owned());
+        self.tenants("t.tenant", filter.tenants.as_ref());
+        if let Some(work) = filter.work {
+            self.want("t.work =", work.0);
+        }
+        if let Some(reference) = &filter.reference {
+            self.want("t.reference =", reference.as_str());
+        }
+        if let Some(kind) = &filter.kind {
+            self.want("t.kind =", row::name(kind));
+        }
+        if let Some(state) = &filter.state {
+            self.want("t.state =", row::name(state));
+        }
+        if let Some(session) = &filter.session {
+            let param = self.param(session.as_str());
+            self.wanted.push(format!("t.work IN (SELECT w.id FROM work w WHERE w.session = {param})"));
+        }
+    }
+}

@@ -1,0 +1,472 @@
+//! Writes the net result of a group: set-based, and no more of a row than was touched.
+
+use tenure_core::{
+    Work, WorkId,
+    records::{Touch, reference_to},
+};
+use uuid::Uuid;
+
+use super::{
+    lane_id::lane_id,
+    load::{Mark, session_slot, uuids},
+    row::{json, name},
+    session::{Pipeline, params},
+    sql::{INSERT_EVENT, UPDATE_WORK},
+};
+use crate::batch::{Batch, Row};
+
+pub(super) const INSERT_WORK: &str = "INSERT INTO work (id, created_at, generation, priority, session_lock, \
+     parent, tenant, system, source_id, run_id, kind, session, correlation_id, workflow_id, spec, state, \
+     children, waiters, attempt, open_waits, seq, fence, lease_fence, expires_at, renewed_at, lapsed_at, \
+     next_retry_at, due_at, updated_at, head, renewed_by, reason, owner, bound, progress, body) \
+     SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::int[], $4::smallint[], $5::smallint[], $6::uuid[], \
+     $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], \
+     $15::text[], $16::smallint[], $17::boolean[], $18::boolean[], $19::int[], $20::int[], $21::bigint[], \
+     $22::bigint[], $23::bigint[], $24::bigint[], $25::bigint[], $26::bigint[], $27::bigint[], \
+     $28::bigint[], $29::bigint[], $30::bytea[], $31::text[], $32::text[], $33::text[], $34::text[], \
+     $35::text[], $36::text[]) \
+     ON CONFLICT ON CONSTRAINT work_identity DO NOTHING RETURNING id";
+/// Flags ride along: a renewed work may have got its first child in the same group.
+const RENEW_WORK: &str = "UPDATE work w SET expires_at = v.expires_at, renewed_at = v.renewed_at, \
+     renewed_by = v.renewed_by, progress = v.progress, due_at = v.due_at, children = v.children, \
+     waiters = v.waiters FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], \
+     $6::bigint[], $7::boolean[], $8::boolean[]) \
+     AS v(id, expires_at, renewed_at, renewed_by, progress, due_at, children, waiters) WHERE w.id = v.id";
+const ARM_WORK: &str = "UPDATE work w SET due_at = v.due_at, children = v.children, waiters = v.waiters \
+     FROM unnest($1::uuid[], $2::bigint[], $3::boolean[], $4::boolean[]) \
+     AS v(id, due_at, children, waiters) WHERE w.id = v.id";
+const INSERT_STATUS: &str = "INSERT INTO status (work, state, due_at, tenant, session, created_at) \
+     SELECT * FROM unnest($1::uuid[], $2::smallint[], $3::bigint[], $4::text[], $5::text[], $6::bigint[])";
+const UPDATE_STATUS: &str = "UPDATE status s SET state = v.state, due_at = v.due_at \
+     FROM unnest($1::uuid[], $2::smallint[], $3::bigint[]) AS v(work, state, due_at) WHERE s.work = v.work";
+const DELETE_READY: &str = "DELETE FROM ready r USING unnest($1::bigint[], $2::smallint[], $3::bigint[], \
+     $4::uuid[]) AS v(lane, priority, created_at, work) WHERE r.lane = v.lane AND r.priority = v.priority \
+     AND r.created_at = v.created_at AND r.work = v.work";
+const INSERT_READY: &str = "INSERT INTO ready (lane, priority, created_at, work, tenant, bound) \
+     SELECT * FROM unnest($1::bigint[], $2::smallint[], $3::bigint[], $4::uuid[], $5::text[], $6::text[])";
+
+/// The queued head of each session that nobody holds.
+macro_rules! heads {
+    () => {
+        "unnest($1::text[], $2::text[]) AS k(tenant, session) CROSS JOIN LATERAL ( \
+         SELECT h.work, h.state FROM status h WHERE h.tenant = k.tenant AND h.session = k.session \
+         AND h.session IS NOT NULL AND (h.state = 0 OR h.state = 7) ORDER BY h.created_at, h.work LIMIT 1) s \
+         WHERE s.state = 0 AND NOT EXISTS (SELECT 1 FROM status o WHERE o.tenant = k.tenant \
+         AND o.session = k.session AND o.session IS NOT NULL \
+         AND (o.state = 1 OR o.state = 8 OR o.state = 9))"
+    };
+}
+const UNREADY_SESSIONS: &str = concat!(
+    "DELETE FROM ready r USING unnest($1::text[], $2::text[]) AS d(tenant, session) \
+     WHERE r.tenant = d.tenant AND r.session = d.session AND r.session IS NOT NULL \
+     AND r.work NOT IN (SELECT s.work FROM ",
+    heads!(),
+    ")"
+);
+const READY_SESSIONS: &str = concat!(
+    "INSERT INTO ready (lane, priority, created_at, work, tenant, session, bound) \
+     SELECT l.id, w.priority, w.created_at, w.id, w.tenant, w.session, w.bound \
+     FROM work w JOIN lane l ON l.system = w.system AND l.kind = w.kind WHERE w.id IN (SELECT s.work FROM ",
+    heads!(),
+    ") ON CONFLICT DO NOTHING"
+);
+const INSERT_ATTEMPT: &str = "INSERT INTO attempt (work, fence, number, worker, incarnation, request, \
+     claimed_at) SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::int[], $4::text[], $5::text[], \
+     $6::bigint[], $7::bigint[])";
+const END_ATTEMPT: &str = "UPDATE attempt a SET ended_at = v.ended_at, outcome = v.outcome, \
+     body_hash = v.body_hash, ack = v.ack, error = v.error FROM unnest($1::uuid[], $2::bigint[], \
+     $3::bigint[], $4::text[], $5::bytea[], $6::text[], $7::text[]) \
+     AS v(work, fence, ended_at, outcome, body_hash, ack, error) WHERE a.work = v.work AND a.fence = v.fence";
+const SAVE_STEP: &str = "INSERT INTO step (work, ordinal, name, input_hash, begun_at, completed_at, \
+     result_work, result_seq, voided) SELECT * FROM unnest($1::uuid[], $2::int[], $3::text[], $4::bytea[], \
+     $5::bigint[], $6::bigint[], $7::uuid[], $8::bigint[], $9::boolean[]) \
+     ON CONFLICT (work, ordinal) DO UPDATE SET name = excluded.name, input_hash = excluded.input_hash, \
+     begun_at = excluded.begun_at, completed_at = excluded.completed_at, result_work = excluded.result_work, \
+     result_seq = excluded.result_seq, voided = excluded.voided";
+const SAVE_WAIT: &str = "INSERT INTO wait (id, work, tenant, reference, kind, state, opened_at, deadline_at, \
+     ended_at, answer_seq, detail) SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], \
+     $5::text[], $6::text[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::text[]) \
+     ON CONFLICT (id) DO UPDATE SET state = excluded.state, deadline_at = excluded.deadline_at, \
+     ended_at = excluded.ended_at, answer_seq = excluded.answer_seq, detail = excluded.detail";
+const SAVE_KEPT: &str = "INSERT INTO kept (tenant, reference, payload, actor, evidence, kept_at) \
+     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[]) \
+     ON CONFLICT (tenant, reference) DO UPDATE SET payload = excluded.payload, actor = excluded.actor, \
+     evidence = excluded.evidence, kept_at = excluded.kept_at";
+const DELETE_KEPT: &str = "DELETE FROM kept t USING unnest($1::text[], $2::text[]) AS v(tenant, reference) \
+     WHERE t.tenant = v.tenant AND t.reference = v.reference";
+
+/// Open works that closed works have to wake: children, and those that wait for them.
+macro_rules! woken {
+    () => {
+        "SELECT w.id FROM work w WHERE w.parent = ANY($1::uuid[]) AND w.state < 11 \
+         UNION SELECT t.work FROM unnest($2::text[]) AS k(reference) JOIN wait t \
+         ON t.tenant = ANY($3::text[]) AND t.reference = k.reference AND t.state = 'open'"
+    };
+}
+pub(super) const WOKEN: &str = woken!();
+/// Never waits: a group that holds works must not wait for more of them.
+pub(super) const WOKEN_FREE: &str =
+    concat!("SELECT w.id FROM work w WHERE w.id IN (", woken!(), ") FOR NO KEY UPDATE SKIP LOCKED");
+const WAKE_WORK: &str = "UPDATE work w SET due_at = least(w.due_at, v.at) \
+     FROM unnest($1::uuid[], $2::bigint[]) AS v(id, at) WHERE w.id = v.id AND w.state < 11";
+const WAKE_STATUS: &str = "UPDATE status s SET due_at = least(s.due_at, v.at) \
+     FROM unnest($1::uuid[], $2::bigint[]) AS v(id, at) WHERE s.work = v.id AND s.state < 11";
+
+pub(super) const PAYLOADS: &str = "SELECT e.work, e.seq, e.payload FROM unnest($1::uuid[], $2::bigint[]) \
+     AS k(work, seq) JOIN event e ON e.work = k.work AND e.seq = k.seq WHERE e.payload IS NOT NULL";
+
+/// A column of a list.
+fn each<'a, T, U>(rows: &'a [T], column: impl Fn(&'a T) -> U) -> Vec<U> {
+    rows.iter().map(column).collect()
+}
+
+/// The mutable columns in the order of the statements above.
+struct Columns {
+    reason: Vec<Option<String>>,
+    body: Vec<String>,
+}
+
+impl Columns {
+    fn of(works: &[&Work]) -> Self {
+        Self {
+            reason: each(works, |w| w.body.reason.as_ref().map(|reason| name(&reason.code))),
+            body: each(works, |w| json(&w.body)),
+        }
+    }
+}
+
+fn owner<'a>(work: &&'a Work) -> Option<&'a str> {
+    work.body.holder.as_ref().map(|holder| holder.id.as_str())
+}
+
+/// New works, sorted by identity: two groups that bring the same ones wait for each other in one order.
+pub(super) fn insert_works<'a>(pipeline: &mut Pipeline<'a>, rows: &[Row<'a>]) -> Option<usize> {
+    let mut works: Vec<&Work> =
+        rows.iter().filter(|row| row.touch == Touch::Insert).map(|row| row.work).collect();
+    if works.is_empty() {
+        return None;
+    }
+    works.sort_by_cached_key(|work| (work.spec.identity(), work.spec.generation));
+    let columns = Columns::of(&works);
+    let works = &works[..];
+    let lease = |w: &&'a Work| w.lease.as_ref();
+    Some(pipeline.add(
+        INSERT_WORK,
+        params![
+            each(works, |w| w.id.0),
+            each(works, |w| w.spec.created_at),
+            each(works, |w| w.spec.generation as i32),
+            each(works, |w| w.spec.priority),
+            each(works, |w| {
+                w.spec.session.as_ref().map(|session| session_slot(&w.spec.tenant, session) as i16)
+            }),
+            each(works, |w| w.spec.parent.map(|parent| parent.0)),
+            each(works, |w| w.spec.tenant.as_str()),
+            each(works, |w| w.spec.source.system.as_str()),
+            each(works, |w| w.spec.source.id.as_str()),
+            each(works, |w| w.spec.source.run_id.as_str()),
+            each(works, |w| w.spec.kind.as_str()),
+            each(works, |w| w.spec.session.as_deref()),
+            // The default, a work's own id, needs no column and no index.
+            each(works, |w| { Some(w.spec.correlation_id.as_str()).filter(|id| *id != w.id.to_string()) }),
+            each(works, |w| w.spec.workflow.as_ref().map(|workflow| workflow.id.as_str())),
+            each(works, |w| json(&*w.spec)),
+            each(works, |w| i16::from(w.state.code())),
+            each(works, |w| w.children),
+            each(works, |w| w.waiters),
+            each(works, |w| w.attempt as i32),
+            each(works, |w| w.open_waits as i32),
+            each(works, |w| w.seq as i64),
+            each(works, |w| w.fence as i64),
+            each(works, |w| lease(w).map(|lease| lease.fence as i64)),
+            each(works, |w| lease(w).map(|lease| lease.expires_at)),
+            each(works, |w| lease(w).map(|lease| lease.renewed_at)),
+            each(works, |w| lease(w).and_then(|lease| lease.lapsed_at)),
+            each(works, |w| w.next_retry_at),
+            each(works, |w| w.due_at),
+            each(works, |w| w.updated_at),
+            each(works, |w| &w.head.0[..]),
+            each(works, |w| lease(w).and_then(|lease| lease.renewed_by.as_deref())),
+            columns.reason,
+            each(works, owner),
+            each(works, |w| w.bound_to()),
+            each(works, |w| w.progress.as_ref().map(|progress| progress.text())),
+            columns.body,
+        ],
+    ))
+}
+
+/// Everything but new works and wakes. Events come first: the rows are held against them.
+pub(super) fn rest<'a>(
+    pipeline: &mut Pipeline<'a>,
+    batch: &'a Batch,
+    rows: &[Row<'a>],
+    epoch: i32,
+    mark: Mark,
+) {
+    events(pipeline, batch, epoch, mark);
+    let touched = |touch: &dyn Fn(Touch) -> bool| -> Vec<&'a Work> {
+        rows.iter().filter(|row| touch(row.touch)).map(|row| row.work).collect()
+    };
+    update_works(pipeline, &touched(&|touch| touch == Touch::Event));
+    renew_works(pipeline, &touched(&|touch| touch == Touch::Renewal));
+    arm_works(pipeline, &touched(&|touch| touch == Touch::Due || touch == Touch::Flags));
+    statuses(pipeline, rows);
+    ready(pipeline, rows);
+    attempts(pipeline, batch);
+    steps(pipeline, batch);
+    waits(pipeline, batch);
+    kept(pipeline, batch);
+    sessions(pipeline, batch);
+}
+
+fn events<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch, epoch: i32, mark: Mark) {
+    let events = &batch.writes.events[..];
+    pipeline.add_if(!events.is_empty(), INSERT_EVENT, || {
+        params![
+            epoch,
+            mark.txn,
+            each(events, |e| e.work.0),
+            each(events, |e| e.seq as i64),
+            each(events, |e| e.at),
+            each(events, |e| e.fact.kind()),
+            each(events, |e| e.from.map(|state| i16::from(state.code()))),
+            each(events, |e| i16::from(e.to.code())),
+            each(events, |e| name(&e.actor.kind)),
+            each(events, |e| e.actor.id.as_str()),
+            each(events, |e| e.attempt as i32),
+            each(events, |e| e.step.as_deref()),
+            each(events, |e| e.fence.map(|fence| fence as i64)),
+            each(events, |e| e.data.as_str()),
+            each(events, |e| e.message.as_deref()),
+            each(events, |e| e.payload.as_ref().map(|payload| payload.text())),
+            each(events, |e| (!e.evidence.is_empty()).then(|| json(&e.evidence))),
+            each(events, |e| e.content.as_ref().map(|content| &content.digest.0[..])),
+            each(events, |e| e.content.as_ref().and_then(|content| content.salt.as_ref().map(|s| &s[..]))),
+            each(events, |e| &e.prev_hash.0[..]),
+            each(events, |e| &e.hash.0[..]),
+        ]
+    });
+}
+
+fn update_works<'a>(pipeline: &mut Pipeline<'a>, works: &[&'a Work]) {
+    let lease = |w: &&'a Work| w.lease.as_ref();
+    pipeline.add_if(!works.is_empty(), UPDATE_WORK, || {
+        let columns = Columns::of(works);
+        params![
+            each(works, |w| w.id.0),
+            each(works, |w| i16::from(w.state.code())),
+            each(works, |w| w.seq as i64),
+            each(works, |w| &w.head.0[..]),
+            each(works, |w| w.attempt as i32),
+            each(works, |w| w.fence as i64),
+            each(works, |w| lease(w).map(|lease| lease.fence as i64)),
+            each(works, |w| lease(w).map(|lease| lease.expires_at)),
+            each(works, |w| lease(w).map(|lease| lease.renewed_at)),
+            each(works, |w| lease(w).and_then(|lease| lease.renewed_by.as_deref())),
+            each(works, |w| lease(w).and_then(|lease| lease.lapsed_at)),
+            each(works, |w| w.open_waits as i32),
+            each(works, |w| w.next_retry_at),
+            each(works, |w| w.due_at),
+            columns.reason,
+            each(works, owner),
+            each(works, |w| w.bound_to()),
+            each(works, |w| w.progress.as_ref().map(|progress| progress.text())),
+            each(works, |w| w.updated_at),
+            each(works, |w| w.children),
+            each(works, |w| w.waiters),
+            columns.body,
+        ]
+    });
+}
+
+fn renew_works<'a>(pipeline: &mut Pipeline<'a>, works: &[&'a Work]) {
+    let lease = |w: &&'a Work| w.lease.as_ref();
+    pipeline.add_if(!works.is_empty(), RENEW_WORK, || {
+        params![
+            each(works, |w| w.id.0),
+            each(works, |w| lease(w).map(|lease| lease.expires_at)),
+            each(works, |w| lease(w).map(|lease| lease.renewed_at)),
+            each(works, |w| lease(w).and_then(|lease| lease.renewed_by.as_deref())),
+            each(works, |w| w.progress.as_ref().map(|progress| progress.text())),
+            each(works, |w| w.due_at),
+            each(works, |w| w.children),
+            each(works, |w| w.waiters),
+        ]
+    });
+}
+
+fn arm_works<'a>(pipeline: &mut Pipeline<'a>, works: &[&'a Work]) {
+    pipeline.add_if(!works.is_empty(), ARM_WORK, || {
+        params![
+            each(works, |w| w.id.0),
+            each(works, |w| w.due_at),
+            each(works, |w| w.children),
+            each(works, |w| w.waiters),
+        ]
+    });
+}
+
+fn statuses<'a>(pipeline: &mut Pipeline<'a>, rows: &[Row<'a>]) {
+    let (new, old): (Vec<&Row<'a>>, Vec<&Row<'a>>) =
+        rows.iter().filter(|row| row.status_changed()).partition(|row| row.touch == Touch::Insert);
+    let new: Vec<&'a Work> = new.into_iter().map(|row| row.work).collect();
+    let old: Vec<&'a Work> = old.into_iter().map(|row| row.work).collect();
+    pipeline.add_if(!new.is_empty(), INSERT_STATUS, || {
+        params![
+            each(&new, |w| w.id.0),
+            each(&new, |w| i16::from(w.state.code())),
+            each(&new, |w| w.due_at),
+            each(&new, |w| w.spec.tenant.as_str()),
+            each(&new, |w| w.spec.session.as_deref()),
+            each(&new, |w| w.spec.created_at),
+        ]
+    });
+    pipeline.add_if(!old.is_empty(), UPDATE_STATUS, || {
+        params![each(&old, |w| w.id.0), each(&old, |w| i16::from(w.state.code())), each(&old, |w| w.due_at),]
+    });
+}
+
+fn ready<'a>(pipeline: &mut Pipeline<'a>, rows: &[Row<'a>]) {
+    let works = |wanted: &dyn Fn(&Row<'a>) -> bool| -> Vec<&'a Work> {
+        rows.iter().filter(|row| wanted(row)).map(|row| row.work).collect()
+    };
+    let lane = |w: &&'a Work| lane_id(&w.spec.source.system, &w.spec.kind);
+    let gone = works(&|row| row.was_ready() && !row.is_ready());
+    pipeline.add_if(!gone.is_empty(), DELETE_READY, || {
+        params![
+            each(&gone, lane),
+            each(&gone, |w| w.spec.priority),
+            each(&gone, |w| w.spec.created_at),
+            each(&gone, |w| w.id.0),
+        ]
+    });
+    let come = works(&|row| row.is_ready() && !row.was_ready());
+    pipeline.add_if(!come.is_empty(), INSERT_READY, || {
+        params![
+            each(&come, lane),
+            each(&come, |w| w.spec.priority),
+            each(&come, |w| w.spec.created_at),
+            each(&come, |w| w.id.0),
+            each(&come, |w| w.spec.tenant.as_str()),
+            each(&come, |w| w.bound_to()),
+        ]
+    });
+}
+
+fn attempts<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch) {
+    let begun = &batch.writes.begun[..];
+    pipeline.add_if(!begun.is_empty(), INSERT_ATTEMPT, || {
+        params![
+            each(begun, |a| a.work.0),
+            each(begun, |a| a.fence as i64),
+            each(begun, |a| a.number as i32),
+            each(begun, |a| a.worker.as_str()),
+            each(begun, |a| a.incarnation.as_str()),
+            each(begun, |a| a.request.0),
+            each(begun, |a| a.claimed_at),
+        ]
+    });
+    let ended = &batch.writes.ended[..];
+    pipeline.add_if(!ended.is_empty(), END_ATTEMPT, || {
+        params![
+            each(ended, |(work, _, _)| work.0),
+            each(ended, |(_, fence, _)| *fence as i64),
+            each(ended, |(_, _, end)| end.at),
+            each(ended, |(_, _, end)| name(&end.outcome)),
+            each(ended, |(_, _, end)| end.body_hash.as_ref().map(|hash| &hash.0[..])),
+            each(ended, |(_, _, end)| end.ack.as_ref().map(json)),
+            each(ended, |(_, _, end)| end.error.as_ref().map(json)),
+        ]
+    });
+}
+
+fn steps<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch) {
+    let steps: Vec<_> = batch.writes.steps.values().collect();
+    pipeline.add_if(!steps.is_empty(), SAVE_STEP, || {
+        params![
+            each(&steps, |s| s.work.0),
+            each(&steps, |s| s.ordinal as i32),
+            each(&steps, |s| s.name.as_str()),
+            each(&steps, |s| &s.input_hash.0[..]),
+            each(&steps, |s| s.begun_at),
+            each(&steps, |s| s.completed_at),
+            each(&steps, |s| s.result.map(|(work, _)| work.0)),
+            each(&steps, |s| s.result.map(|(_, seq)| seq as i64)),
+            each(&steps, |s| s.voided),
+        ]
+    });
+}
+
+fn waits<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch) {
+    let waits: Vec<_> = batch.writes.waits.values().collect();
+    pipeline.add_if(!waits.is_empty(), SAVE_WAIT, || {
+        params![
+            each(&waits, |w| w.id.0),
+            each(&waits, |w| w.work.0),
+            each(&waits, |w| w.tenant.as_str()),
+            each(&waits, |w| w.reference.as_str()),
+            each(&waits, |w| name(&w.kind)),
+            each(&waits, |w| name(&w.state)),
+            each(&waits, |w| w.opened_at),
+            each(&waits, |w| w.deadline_at),
+            each(&waits, |w| w.ended_at),
+            each(&waits, |w| w.answer_seq.map(|seq| seq as i64)),
+            each(&waits, |w| json(&w.detail)),
+        ]
+    });
+}
+
+fn kept<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch) {
+    let kept: Vec<_> = batch.writes.kept.values().flatten().collect();
+    pipeline.add_if(!kept.is_empty(), SAVE_KEPT, || {
+        params![
+            each(&kept, |k| k.tenant.as_str()),
+            each(&kept, |k| k.reference.as_str()),
+            each(&kept, |k| k.payload.text()),
+            each(&kept, |k| json(&k.actor)),
+            each(&kept, |k| json(&k.evidence)),
+            each(&kept, |k| k.kept_at),
+        ]
+    });
+    let gone: Vec<_> =
+        batch.writes.kept.iter().filter(|(_, kept)| kept.is_none()).map(|(key, _)| key).collect();
+    pipeline.add_if(!gone.is_empty(), DELETE_KEPT, || {
+        params![each(&gone, |key| key.0.as_str()), each(&gone, |key| key.1.as_str())]
+    });
+}
+
+/// Who is next in a session is known only now.
+fn sessions<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch) {
+    let keys: Vec<_> = batch.writes.sessions.iter().collect();
+    let columns = || params![each(&keys, |key| key.0.as_str()), each(&keys, |key| key.1.as_str())];
+    pipeline.add_if(!keys.is_empty(), UNREADY_SESSIONS, columns);
+    pipeline.add_if(!keys.is_empty(), READY_SESSIONS, columns);
+}
+
+/// Asks which works are to be woken, and locks those that are free.
+pub(super) fn find_woken<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch) -> (usize, usize) {
+    let columns = || {
+        let wakes = &batch.writes.wakes;
+        let parents = uuids(wakes.iter().filter(|wake| wake.1).map(|wake| &wake.0));
+        let waited = wakes.iter().filter(|wake| wake.2).map(|wake| wake.0);
+        let tenants: std::collections::BTreeSet<&str> = waited
+            .clone()
+            .filter_map(|id| Some(batch.records.works.get(&id)?.spec.tenant.as_str()))
+            .collect();
+        params![
+            parents,
+            waited.map(reference_to).collect::<Vec<String>>(),
+            tenants.into_iter().collect::<Vec<&str>>(),
+        ]
+    };
+    (pipeline.add(WOKEN, columns()), pipeline.add(WOKEN_FREE, columns()))
+}
+
+/// After every row is saved. A group has one time, so one date serves all.
+pub(super) fn wake(pipeline: &mut Pipeline<'_>, ids: &[WorkId], mark: Mark) {
+    let at = vec![mark.now; ids.len()];
+    let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+    pipeline.add(WAKE_WORK, params![ids.clone(), at.clone()]);
+    pipeline.add(WAKE_STATUS, params![ids, at]);
+}

@@ -1,0 +1,165 @@
+//! One connection: its settings, its prepared statements, and pipelines of statements over it.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use futures_util::{TryStreamExt, future::join_all};
+use tokio_postgres::{Client, Config, NoTls, Row, Statement, types::ToSql};
+
+use super::fault::{Fault, describe};
+use crate::Error;
+
+pub(super) type Param<'a> = Box<dyn ToSql + Sync + Send + 'a>;
+
+/// Parameters in the order of their `$n`.
+macro_rules! params {
+    ($($value:expr),* $(,)?) => {
+        vec![$(Box::new($value) as $crate::postgres::session::Param<'_>),*]
+    };
+}
+pub(super) use params;
+
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// Nothing of ours runs long. Plans are made once, and always by index: the tables may be empty when a
+/// statement is planned and huge when it runs.
+pub(super) const SETTINGS: &str = "SET statement_timeout = '60s'; \
+     SET idle_in_transaction_session_timeout = '30s'; \
+     SET jit = off; SET plan_cache_mode = force_generic_plan; \
+     SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off";
+
+/// What a statement gave.
+pub(super) struct Given {
+    pub rows: Vec<Row>,
+    pub affected: u64,
+}
+
+pub(super) struct Session {
+    pub client: Client,
+    /// Of the positions that this connection writes.
+    pub epoch: i32,
+    prepared: Mutex<HashMap<&'static str, Statement>>,
+}
+
+impl Session {
+    /// Connects; the connection lives in a task of its own and ends with the client.
+    pub async fn connect(config: &Config) -> Result<Session, Error> {
+        let unreachable = |text: String| Error::Unavailable(text);
+        let (client, connection) = tokio::time::timeout(CONNECT, config.connect(NoTls))
+            .await
+            .map_err(|_| unreachable("the server does not answer".to_owned()))?
+            .map_err(|e| unreachable(describe(&e)))?;
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(error = describe(&error), "a connection ended");
+            }
+        });
+        let session = Session { client, epoch: 0, prepared: Mutex::default() };
+        session.client.batch_execute(SETTINGS).await.map_err(|e| unreachable(describe(&e)))?;
+        Ok(session)
+    }
+
+    /// Prepares what this connection has not prepared yet.
+    async fn prepare(&self, steps: &[(&'static str, Vec<Param<'_>>)]) -> Result<Vec<Statement>, Fault> {
+        let mut statements = Vec::with_capacity(steps.len());
+        for (sql, _) in steps {
+            let known = self.known(sql);
+            let statement = match known {
+                Some(statement) => statement,
+                None => {
+                    let statement = self.client.prepare(sql).await?;
+                    self.prepared
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .insert(sql, statement.clone());
+                    statement
+                }
+            };
+            statements.push(statement);
+        }
+        Ok(statements)
+    }
+
+    fn known(&self, sql: &str) -> Option<Statement> {
+        self.prepared.lock().unwrap_or_else(PoisonError::into_inner).get(sql).cloned()
+    }
+
+    /// One statement by itself.
+    pub async fn query(&self, sql: &'static str, params: Vec<Param<'_>>) -> Result<Vec<Row>, Fault> {
+        let mut pipeline = Pipeline::default();
+        let at = pipeline.add(sql, params);
+        Ok(pipeline.run(self).await?.take(at))
+    }
+}
+
+/// Statements that are sent together and answered in order: one round trip.
+#[derive(Default)]
+pub(super) struct Pipeline<'a> {
+    steps: Vec<(&'static str, Vec<Param<'a>>)>,
+}
+
+/// A pipeline's results, by the number that `add` gave.
+pub(super) struct Results(Vec<Given>);
+
+impl Results {
+    pub fn take(&mut self, at: usize) -> Vec<Row> {
+        std::mem::take(&mut self.0[at].rows)
+    }
+
+    pub fn maybe(&mut self, at: Option<usize>) -> Vec<Row> {
+        at.map(|at| self.take(at)).unwrap_or_default()
+    }
+
+    pub fn affected(&self, at: usize) -> u64 {
+        self.0[at].affected
+    }
+}
+
+impl<'a> Pipeline<'a> {
+    pub fn add(&mut self, sql: &'static str, params: Vec<Param<'a>>) -> usize {
+        self.steps.push((sql, params));
+        self.steps.len() - 1
+    }
+
+    /// Adds a statement only where there is something for it to do.
+    pub fn add_if(
+        &mut self,
+        wanted: bool,
+        sql: &'static str,
+        params: impl FnOnce() -> Vec<Param<'a>>,
+    ) -> Option<usize> {
+        wanted.then(|| self.add(sql, params()))
+    }
+
+    /// The first fault is the cause of every later one.
+    pub async fn run(self, session: &Session) -> Result<Results, Fault> {
+        let statements = session.prepare(&self.steps).await?;
+        let sent = self.steps.into_iter().zip(&statements).map(|((_, params), statement)| {
+            // Polled in order for the first time by `join_all`, and sent by that first poll.
+            Box::pin(one(&session.client, statement, params))
+        });
+        let sent: Vec<_> = sent.collect();
+        let mut results = Vec::with_capacity(sent.len());
+        for given in join_all(sent).await {
+            results.push(given?);
+        }
+        Ok(Results(results))
+    }
+}
+
+async fn one(
+    client: &Client,
+    statement: &Statement,
+    params: Vec<Param<'_>>,
+) -> Result<Given, tokio_postgres::Error> {
+    let stream = client.query_raw(statement, params).await?;
+    let mut stream = std::pin::pin!(stream);
+    let mut rows = Vec::new();
+    while let Some(row) = stream.try_next().await? {
+        rows.push(row);
+    }
+    Ok(Given { rows, affected: stream.rows_affected().unwrap_or(0) })
+}

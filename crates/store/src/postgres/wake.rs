@@ -1,0 +1,70 @@
+//! Hints between processes: whoever brings work to the queue tells the others, and nobody depends on it.
+//!
+//! NOTIFY never runs in a group's own transaction, where its lock would line up every commit of all
+//! processes: it runs here, on the connection that listens, and at most once at a time.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::{StreamExt, stream};
+use tokio::sync::mpsc;
+use tokio_postgres::{AsyncMessage, Client, NoTls};
+
+use super::Shared;
+
+const CHANNEL: &str = "tenure_ready";
+/// Between two hints, and between two tries to connect.
+const PAUSE: Duration = Duration::from_millis(10);
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Listens and tells until the ledger is closed.
+pub(super) async fn run(shared: Arc<Shared>) {
+    let mut closed = shared.closed.subscribe();
+    loop {
+        tokio::select! {
+            _ = closed.wait_for(|closed| *closed) => return,
+            () = connected(&shared) => {}
+        }
+        tokio::select! {
+            _ = closed.wait_for(|closed| *closed) => return,
+            () = tokio::time::sleep(AGAIN) => {}
+        }
+    }
+}
+
+/// One connection's life.
+async fn connected(shared: &Shared) {
+    let Ok((client, mut connection)) = shared.config.connect(NoTls).await else { return };
+    let (heard, mut notices) = mpsc::unbounded_channel();
+    let driver = tokio::spawn(async move {
+        let mut messages = stream::poll_fn(move |cx| connection.poll_message(cx));
+        while let Some(Ok(message)) = messages.next().await {
+            if let AsyncMessage::Notification(note) = message {
+                let _gone = heard.send(note.process_id());
+            }
+        }
+    });
+    let Some(own) = listen(&client).await else { return };
+    loop {
+        tokio::select! {
+            note = notices.recv() => match note {
+                Some(process) if process == own => {}
+                Some(_) => shared.nudge(),
+                None => break,
+            },
+            () = shared.announced.notified() => {
+                if client.batch_execute(&format!("NOTIFY {CHANNEL}")).await.is_err() {
+                    break;
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+    driver.abort();
+}
+
+/// The number of the own backend: its own hints are no news. A hint need not be durable.
+async fn listen(client: &Client) -> Option<i32> {
+    let settings = format!("SET synchronous_commit = off; LISTEN {CHANNEL}");
+    client.batch_execute(&settings).await.ok()?;
+    client.query_one("SELECT pg_backend_pid()", &[]).await.ok()?.try_get(0).ok()
+}
