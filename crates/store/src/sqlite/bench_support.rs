@@ -5,8 +5,8 @@ use std::path::Path;
 
 use rusqlite::{Connection, params, types::Value};
 
-use super::{fault::Fault, settings};
 pub use super::tables::{EVENT_INSERT, WORK_UPDATE};
+use super::{fault::Fault, settings};
 use crate::Error;
 
 /// A connection set up as the ledger's writer is.
