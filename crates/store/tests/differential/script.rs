@@ -60,7 +60,7 @@ pub fn pause(group: u64, round: usize) -> i64 {
     match (group + round as u64) % 7 {
         0 => 40_000,
         3 => 90_000,
-        5 if round % 3 == 0 => 3 * 3_600_000,
+        5 if round.is_multiple_of(3) => 3 * 3_600_000,
         _ => 700,
     }
 }
