@@ -104,7 +104,15 @@ impl Sweeper {
 
     /// One look: every due row gets its Tick.
     pub async fn run_once(&mut self, ledger: &Ledger) -> Result<Sweep, Error> {
-        let now = ledger.now().await.inspect_err(|_| self.watch.lost())?;
+        let sweep = self.look(ledger).await;
+        if sweep.is_err() {
+            self.watch.lost();
+        }
+        sweep
+    }
+
+    async fn look(&mut self, ledger: &Ledger) -> Result<Sweep, Error> {
+        let now = ledger.now().await?;
         let monotonic = self.clock.monotonic();
         let every_lease = self.watch.observe(now, monotonic);
         self.passed_over.retain(|_, until| *until > monotonic);
@@ -164,7 +172,7 @@ impl Sweeper {
         sweep: &mut Sweep,
         monotonic: Millis,
     ) -> Result<(), Error> {
-        let works = ledger.works(ids).await?;
+        let works = self.readable(ledger, ids, sweep, monotonic).await?;
         let watched_ms = self.watch.watched(monotonic);
         let mut ticks = Vec::with_capacity(works.len());
         for work in &works {
@@ -183,17 +191,41 @@ impl Sweeper {
                 }
                 Ok(_) => {}
                 Err(error @ (Error::Unavailable(_) | Error::OutcomeUnknown(_) | Error::Stopped(_))) => {
-                    self.watch.lost();
                     return Err(error);
                 }
-                Err(error) => {
-                    sweep.failed += 1;
-                    tracing::warn!(work = %work.id, %error, "a row could not be ticked; passed over");
-                    self.passed_over.insert(work.id, monotonic + POISON_MS);
-                }
+                Err(error) => self.poisoned(work.id, &error, sweep, monotonic),
             }
         }
         Ok(())
+    }
+
+    /// The rows of a page. Where one cannot be read, each is read on its own: it costs the others nothing.
+    async fn readable(
+        &mut self,
+        ledger: &Ledger,
+        ids: &[WorkId],
+        sweep: &mut Sweep,
+        monotonic: Millis,
+    ) -> Result<Vec<Work>, Error> {
+        match ledger.works(ids).await {
+            Err(Error::Corrupt(_)) => {}
+            page => return page,
+        }
+        let mut works = Vec::with_capacity(ids.len());
+        for id in ids {
+            match ledger.works(std::slice::from_ref(id)).await {
+                Ok(found) => works.extend(found),
+                Err(error @ Error::Corrupt(_)) => self.poisoned(*id, &error, sweep, monotonic),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(works)
+    }
+
+    fn poisoned(&mut self, work: WorkId, error: &Error, sweep: &mut Sweep, monotonic: Millis) {
+        sweep.failed += 1;
+        tracing::warn!(%work, %error, "a row could not be ticked; passed over");
+        self.passed_over.insert(work, monotonic + POISON_MS);
     }
 }
 

@@ -26,7 +26,6 @@ fn proof(w: &World, lease: &Lease) -> CancelProof {
 
 #[test]
 fn where_a_cancel_leads_from_each_state() {
-    type Prepare = fn(&mut World) -> tenure_core::WorkId;
     let table: [(&str, Prepare, Result<State, Code>); 11] = [
         ("queued", |w| w.ingest("a"), Ok(State::Cancelled)),
         ("running", |w| w.held("a").work, Ok(State::CancelRequested)),
@@ -124,8 +123,8 @@ fn the_holder_is_told_once_by_its_renewal() {
 
 #[test]
 fn what_a_holder_may_still_do() {
-    type Verb = fn(&mut World, &Lease) -> Result<State, Code>;
-    let table: [(&str, Verb, bool, Result<State, Code>); 12] = [
+    type Outcome = fn(&mut World, &Lease) -> Result<State, Code>;
+    let table: [(&str, Outcome, bool, Result<State, Code>); 12] = [
         ("release", |w, l| w.release(l).map(|a| a.state).map_err(|r| r.code), false, Ok(State::Cancelled)),
         ("release", |w, l| w.release(l).map(|a| a.state).map_err(|r| r.code), true, Err(Code::OwnerBound)),
         ("cancelled", |w, l| closed(w, l, State::Cancelled), false, Ok(State::Cancelled)),

@@ -28,7 +28,7 @@ fn a_claim_gives_a_lease_under_a_growing_fence() {
 
 #[test]
 fn only_what_is_queued_can_be_claimed() {
-    let table: [(&str, fn(&mut World) -> tenure_core::WorkId, Code); 9] = [
+    let table: [(&str, Prepare, Code); 9] = [
         ("running", |w| w.held("a").work, Code::Busy),
         (
             "cancel requested",
@@ -213,7 +213,7 @@ fn a_session_gives_its_oldest_first_and_one_at_a_time() {
 
 #[test]
 fn what_blocks_a_session_and_what_does_not() {
-    let table: [(&str, fn(&mut World, &Lease), bool); 6] = [
+    let table: [(&str, Verb, bool); 6] = [
         (
             "cancel requested",
             |w, l| {

@@ -96,7 +96,8 @@ fn fails_with(w: &mut World, id: tenure_core::WorkId, errors: &[(ErrorClass, &st
 fn three_equal_unknown_failures_are_poison() {
     use ErrorClass::{Transport, Unknown};
     let generous = |i: &mut Ingest| i.policy.retry.max_attempts = 10;
-    let table: [(&str, &[(ErrorClass, &str)], State); 4] = [
+    type Errors = &'static [(ErrorClass, &'static str)];
+    let table: [(&str, Errors, State); 4] = [
         ("three equal", &[(Unknown, "x"), (Unknown, "x"), (Unknown, "x")], State::Quarantined),
         ("one differs", &[(Unknown, "x"), (Unknown, "y"), (Unknown, "x")], State::RetryScheduled),
         ("known class", &[(Transport, "x"), (Transport, "x"), (Transport, "x")], State::RetryScheduled),
@@ -211,7 +212,7 @@ fn the_execution_deadline_counts_per_attempt() {
 #[test]
 fn the_overall_deadline_ends_whatever_is_open_but_a_cancel() {
     let overall = |i: &mut Ingest| i.policy = timeouts(None, Some(600_000), None);
-    let table: [(&str, fn(&mut World, &Lease), State); 7] = [
+    let table: [(&str, Verb, State); 7] = [
         (
             "running",
             |w, l| {

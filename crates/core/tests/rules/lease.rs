@@ -246,7 +246,7 @@ fn the_verb_that_ended_an_attempt_can_be_repeated() {
 
 #[test]
 fn what_starts_a_work() {
-    let table: [(&str, fn(&mut World, &Lease), bool); 6] = [
+    let table: [(&str, Verb, bool); 6] = [
         (
             "claim and renew",
             |w, l| {

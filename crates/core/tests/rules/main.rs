@@ -3,10 +3,14 @@
 mod common;
 
 mod cancel;
+mod chain;
 mod claim;
+mod explain;
 mod failures;
 mod family;
+mod ingest;
 mod lease;
+mod operator;
 mod random;
 mod recovery;
 mod steps;

@@ -101,8 +101,15 @@ impl Actors {
         (!ids.is_empty()).then(|| ids[usize::from(n) % ids.len()])
     }
 
+    /// Rather one in such a state than any.
+    fn prefer(&self, n: u8, state: State) -> Option<WorkId> {
+        let such: Vec<WorkId> =
+            self.world.log.keys().copied().filter(|id| self.world.state(*id) == state).collect();
+        if such.is_empty() { self.pick(n) } else { Some(such[usize::from(n) % such.len()]) }
+    }
+
     fn ingest(&mut self, a: u8, b: u8, c: u8) {
-        let parent = self.pick(c).filter(|_| b % 4 == 0);
+        let parent = self.pick(c).filter(|_| b.is_multiple_of(4));
         let id = self.world.work_id();
         let ingest = random_ingest(id, a, b, c, parent);
         let identity = (ingest.source.clone(), ingest.tenant.clone());
@@ -138,13 +145,15 @@ impl Actors {
     }
 
     fn claim(&mut self, a: u8, b: u8, c: u8) {
-        let Some(first) = self.pick(a) else { return };
+        let queued = if b < 200 { self.prefer(a, State::Queued) } else { self.prefer(a, State::Stalled) };
+        let Some(first) = queued else { return };
         let second = self.pick(a.wrapping_add(c));
-        let request = if c % 3 == 0 { format!("r{}", b % 5) } else { format!("new{}", self.world.events()) };
+        let request =
+            if c.is_multiple_of(3) { format!("r{}", b % 5) } else { format!("new{}", self.world.events()) };
         let mut me = claimant(&workers()[usize::from(b) % 4], &request);
-        me.defer_start = c % 5 == 0;
+        me.defer_start = c.is_multiple_of(5);
         let ids = [Some(first), second].into_iter().flatten();
-        let by = if c % 2 == 0 { ClaimBy::Ids(vec![first]) } else { ClaimBy::Chosen(ids.collect()) };
+        let by = if c.is_multiple_of(2) { ClaimBy::Ids(vec![first]) } else { ClaimBy::Chosen(ids.collect()) };
         let repeated = self.world.records.requests.contains_key(&me.key());
         let fences: Vec<(WorkId, u64)> = self.world.records.works.values().map(|w| (w.id, w.fence)).collect();
         let action = Action::Claim(Claim { claimant: me.clone(), by });
@@ -170,7 +179,7 @@ impl Actors {
             return;
         }
         let newest = self.leases.len() - 1;
-        let lease = self.leases[if c % 4 == 0 {
+        let lease = self.leases[if c.is_multiple_of(4) {
             usize::from(a) % self.leases.len()
         } else {
             newest.saturating_sub(usize::from(c % 3))
@@ -207,15 +216,18 @@ impl Actors {
 
     fn holders_action(&mut self, what: u8, holder: Holder, a: u8, b: u8) -> Action {
         match what {
-            7 => Action::Renew(vec![Renew { holder, progress: (a % 2 == 0).then(|| payload("on it")) }]),
-            8 if a % 2 == 0 => Action::Accept { holder, strength: AcceptStrength::Weak },
+            7 => Action::Renew(vec![Renew {
+                holder,
+                progress: (a.is_multiple_of(2)).then(|| payload("on it")),
+            }]),
+            8 if a.is_multiple_of(2) => Action::Accept { holder, strength: AcceptStrength::Weak },
             8 => Action::Progress { holder, progress: payload("p"), request_id: Some(format!("p{}", b % 2)) },
             9 => {
-                let input = if b % 5 == 0 { "other" } else { "same" };
-                let begun = self.world.row(holder.work).body.step.clone().filter(|_| b % 2 == 0);
+                let input = if b.is_multiple_of(5) { "other" } else { "same" };
+                let begun = self.world.row(holder.work).body.step.clone().filter(|_| b.is_multiple_of(2));
                 let verb = match (&begun, b % 3) {
                     (Some(_), _) => StepVerb::Complete { result: payload("done") },
-                    (None, 0) => StepVerb::Begin { restart: a % 2 == 0 },
+                    (None, 0) => StepVerb::Begin { restart: a.is_multiple_of(2) },
                     (None, _) => StepVerb::Begin { restart: false },
                 };
                 let step = begun.unwrap_or_else(|| format!("s{}", a % 3));
@@ -223,12 +235,12 @@ impl Actors {
             }
             10 | 11 => {
                 let mut waits = vec![self.random_wait(a, b)];
-                if b % 3 == 0 {
+                if b.is_multiple_of(3) {
                     waits.push(self.random_wait(a.wrapping_add(1), b.wrapping_add(1)));
                 }
                 Action::Wait(WaitAction { holder, waits, message: None, tool: None })
             }
-            12 if a % 3 == 0 => Action::Release { holder, message: None },
+            12 if a.is_multiple_of(3) => Action::Release { holder, message: None },
             12 if a % 3 == 1 => Action::AbandonOwn { holder, reason: "drain".into() },
             12 => {
                 let class = [ErrorClass::Unknown, ErrorClass::Unavailable, ErrorClass::Validation];
@@ -252,7 +264,7 @@ impl Actors {
     }
 
     fn random_wait(&mut self, a: u8, b: u8) -> WaitSpec {
-        let target = self.pick(b).filter(|_| a % 5 == 0);
+        let target = self.pick(b).filter(|_| a.is_multiple_of(5));
         let reference = target.map_or_else(|| format!("ref{}", a % 3), |id| format!("work:{id}"));
         let kinds = [WaitKind::User, WaitKind::Approval, WaitKind::External, WaitKind::Tool, WaitKind::Auth];
         let policies = [
@@ -265,8 +277,8 @@ impl Actors {
         ];
         let on_timeout = policies[usize::from(b) % policies.len()];
         WaitSpec {
-            timeout_ms: (a % 4 != 0).then(|| 1_000 * u64::from(b) + 1),
-            endless: a % 8 == 0,
+            timeout_ms: (!a.is_multiple_of(4)).then(|| 1_000 * u64::from(b) + 1),
+            endless: a.is_multiple_of(8),
             on_timeout,
             default: (on_timeout == OnTimeout::Default).then(|| payload("default")),
             ..self.world.spec(&reference, kinds[usize::from(a) % 5])
@@ -274,10 +286,10 @@ impl Actors {
     }
 
     fn resolve(&mut self, a: u8, b: u8, c: u8) {
-        let claim = (c % 3 == 0).then(|| claimant(&workers()[usize::from(b) % 4], &format!("x{c}")));
+        let claim = (c.is_multiple_of(3)).then(|| claimant(&workers()[usize::from(b) % 4], &format!("x{c}")));
         let waits: Vec<_> = self.world.records.wait_ids.keys().copied().collect();
-        let target = match waits.iter().max().filter(|_| a % 4 == 0) {
-            Some(id) => Target::Wait { id: *id, genuine: b % 3 != 0 },
+        let target = match waits.iter().max().filter(|_| a.is_multiple_of(4)) {
+            Some(id) => Target::Wait { id: *id, genuine: !b.is_multiple_of(3) },
             None => reference_target(&format!("ref{}", a % 3)),
         };
         let resolve =
@@ -299,9 +311,12 @@ impl Actors {
     }
 
     fn operate(&mut self, a: u8, b: u8, c: u8) {
-        let failed = self.world.records.works.values().filter(|work| work.state == State::RetryScheduled);
-        let failed = failed.map(|work| work.id).min().filter(|_| b % 8 == 2);
-        let Some(work) = failed.or_else(|| self.pick(a)) else { return };
+        let picked = match b % 8 {
+            0 => self.prefer(a, State::Stalled),
+            2 => self.prefer(a, State::RetryScheduled),
+            _ => self.pick(a),
+        };
+        let Some(work) = picked else { return };
         let reason = || "because".to_owned();
         let id = self.world.work_id();
         let action = match b % 8 {
@@ -310,16 +325,19 @@ impl Actors {
             2 => Action::RetryNow { work, reason: reason() },
             3 => Action::Quarantine { work, reason: reason() },
             4 => Action::RevokeWaits { work, reason: reason() },
-            5 => Action::Complete { work, genuine: c % 4 != 0, close: close(State::Succeeded) },
-            _ => {
-                Action::Rerun { of: work, id, from_step: (c % 2 == 0).then(|| "s1".into()), reason: reason() }
-            }
+            5 => Action::Complete { work, genuine: !c.is_multiple_of(4), close: close(State::Succeeded) },
+            _ => Action::Rerun {
+                of: work,
+                id,
+                from_step: (c.is_multiple_of(2)).then(|| "s1".into()),
+                reason: reason(),
+            },
         };
         let _: Result<Reply, Refusal> = self.world.submit(Actor::person("ana"), action);
     }
 
     fn decide(&mut self, a: u8, b: u8) {
-        let Some(work) = self.pick(a) else { return };
+        let Some(work) = self.prefer(a, State::Quarantined) else { return };
         let decision = match b % 3 {
             0 => Decide::Requeue,
             1 => Decide::Close(close(State::Succeeded)),
@@ -338,10 +356,12 @@ impl Actors {
     }
 
     fn tick(&mut self, a: u8, b: u8, c: u8) {
-        let Some(work) = self.pick(a) else { return };
+        let due = self.world.records.works.values().filter(|work| work.due_at.is_some());
+        let next = due.min_by_key(|work| (work.due_at, work.id)).map(|work| work.id);
+        let Some(work) = next.filter(|_| a < 160).or_else(|| self.pick(a)) else { return };
         let watched = [0, 44_999, 45_000, u64::MAX][usize::from(b) % 4];
         let seen = [None, None, None, Some(Seen::Gone), Some(Seen::Stopped), Some(Seen::Running)];
-        let fence = self.world.row(work).fence.saturating_sub(u64::from(c % 7 == 0));
+        let fence = self.world.row(work).fence.saturating_sub(u64::from(c.is_multiple_of(7)));
         let sighting =
             seen[usize::from(c) % seen.len()].map(|seen| Sighting { fence, seen, detail: "pid 7".into() });
         self.judged(work, watched, sighting);
@@ -425,9 +445,9 @@ fn random_ingest(id: WorkId, a: u8, b: u8, c: u8, parent: Option<WorkId>) -> Ing
     let mut work = ingest(id, &format!("source{}", a % 9));
     work.disposition = dispositions[usize::from(b) % 4];
     let external = work.disposition == Disposition::ExternallyOwned;
-    work.session = (c % 3 != 0 && !external).then(|| format!("s{}", c % 2));
+    work.session = (!c.is_multiple_of(3) && !external).then(|| "chat".to_owned());
     work.parent = parent;
-    work.on_parent_close = if a % 2 == 0 { OnParentClose::Cancel } else { OnParentClose::Leave };
+    work.on_parent_close = if a.is_multiple_of(2) { OnParentClose::Cancel } else { OnParentClose::Leave };
     work.policy = match c % 6 {
         0 => timeouts(Some(60_000), None, None),
         1 => timeouts(None, Some(600_000), None),
@@ -435,8 +455,9 @@ fn random_ingest(id: WorkId, a: u8, b: u8, c: u8, parent: Option<WorkId>) -> Ing
         _ => policy(),
     };
     work.policy.on_expiry = if b % 8 == 1 { OnExpiry::Timeout } else { OnExpiry::Leave };
-    work.claim = (a % 5 == 0).then(|| claimant(&workers()[usize::from(c) % 4], &format!("in{a}{b}{c}")));
-    work.born = (external && c % 5 == 0).then(|| CloseOut {
+    work.claim =
+        (a.is_multiple_of(5)).then(|| claimant(&workers()[usize::from(c) % 4], &format!("in{a}{b}{c}")));
+    work.born = (external && c.is_multiple_of(5)).then(|| CloseOut {
         result: None,
         no_output: true,
         ..close(State::CompletedWithWarnings)

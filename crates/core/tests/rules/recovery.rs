@@ -168,7 +168,7 @@ fn three_lapses_in_a_row_are_poison_before_exhaustion() {
 
 #[test]
 fn what_a_holder_does_in_between_breaks_the_row_of_lapses() {
-    let table: [(&str, fn(&mut World, &Lease)); 3] = [
+    let table: [(&str, Verb); 3] = [
         ("release", |w, l| {
             w.release(l).unwrap();
         }),

@@ -220,6 +220,17 @@ fn an_answer_goes_to_every_open_wait_of_its_tenant() {
 }
 
 #[test]
+fn an_answer_goes_to_what_is_open_and_not_to_what_was() {
+    let mut w = World::default();
+    let (a, b) = (w.held("a"), w.held("b"));
+    w.wait(&a, "ref");
+    w.resolve("ref", "first").unwrap();
+    w.wait(&b, "ref");
+    let (given, _) = answers(w.resolve("ref", "second").unwrap());
+    assert_eq!(given.iter().map(|answer| (answer.work, answer.first)).collect::<Vec<_>>(), [(b.work, true)]);
+}
+
+#[test]
 fn a_wait_is_answered_by_its_token_or_by_a_person() {
     let by_id = |id: WaitId, genuine| Target::Wait { id, genuine };
     let mut w = World::default();
@@ -340,7 +351,8 @@ fn an_auth_failure_may_wait_for_a_reconnect_instead() {
 
 #[test]
 fn bad_waits_are_refused_with_a_type() {
-    let table: [(&str, fn(&mut WaitSpec), Code); 9] = [
+    type Spoil = fn(&mut WaitSpec);
+    let table: [(&str, Spoil, Code); 9] = [
         ("no reference", |s| s.reference = String::new(), Code::Invalid),
         ("long reference", |s| s.reference = "x".repeat(501), Code::Invalid),
         ("reserved", |s| s.reference = "command:c_1".into(), Code::ReferenceReserved),

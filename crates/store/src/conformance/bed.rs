@@ -31,6 +31,7 @@ pub struct Bed {
     pub ledger: Ledger,
     pub clock: Arc<ManualClock>,
     sweeper: Sweeper,
+    closed: bool,
 }
 
 impl Bed {
@@ -38,18 +39,29 @@ impl Bed {
     pub async fn open<F: Future<Output = Ledger>>(open: impl FnOnce(Options) -> F) -> Self {
         let clock = Arc::new(ManualClock::new(START));
         let options = Options { clock: Some(clock.clone()), sweep: false, ..Options::default() };
-        let mut bed = Self { ledger: open(options).await, sweeper: Sweeper::new(clock.clone()), clock };
+        let sweeper = Sweeper::new(clock.clone());
+        let mut bed = Self { ledger: open(options).await, clock, sweeper, closed: false };
         bed.sweep().await;
         bed
     }
 
     /// Ends a case: whatever it did, the ledger must not contradict itself.
     pub async fn verify(&self) {
+        if self.closed {
+            return;
+        }
         let report = self.ledger.verify().await.expect("a ledger can be verified");
         assert!(report.faults.is_empty(), "verify found {:#?}", report.faults);
         let works = self.all().await;
         assert_eq!(report.works, works.len() as u64, "verify reads every work");
         assert_eq!(report.events, works.iter().map(|work| work.seq).sum::<u64>(), "and every event");
+    }
+
+    /// Closes the ledger, verified for the last time.
+    pub async fn close(&mut self) {
+        self.verify().await;
+        self.ledger.close().await.expect("a ledger can be closed");
+        self.closed = true;
     }
 
     pub fn now(&self) -> Millis {
@@ -102,9 +114,9 @@ impl Bed {
 
     /// Claims exactly this work.
     pub async fn take(&self, work: WorkId, worker: &str) -> Claimed {
-        let claimant = claimant(worker, &format!("{work} at {}", self.now()));
-        let mut claimed =
-            self.worker(worker).claim_ids(claimant, vec![work]).await.expect("it can be claimed");
+        let claimant = claimant(worker, &request());
+        let claim = self.worker(worker).claim_ids(claimant, vec![work]).await;
+        let mut claimed = claim.expect("it can be claimed");
         assert_eq!(claimed.len(), 1);
         claimed.remove(0)
     }
@@ -117,9 +129,8 @@ impl Bed {
 
     /// Claims by filter, as a new request.
     pub async fn claim(&self, worker: &str, filter: ClaimFilter) -> Vec<Claimed> {
-        let request = uuid::Uuid::now_v7().to_string();
         self.worker(worker)
-            .claim(claimant(worker, &request), filter, None)
+            .claim(claimant(worker, &request()), filter, None)
             .await
             .expect("a claim is answered")
     }
@@ -225,6 +236,11 @@ pub fn said_in(session: &str, id: &str) -> NewWork {
 /// A worker's first incarnation, under a request.
 pub fn claimant(worker: &str, request: &str) -> Claimant {
     Claimant::new(Worker::new(worker, &format!("{worker}-1")), request)
+}
+
+/// A request id that nobody used before.
+pub fn request() -> String {
+    uuid::Uuid::now_v7().to_string()
 }
 
 pub fn any(max: usize) -> ClaimFilter {

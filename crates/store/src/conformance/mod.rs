@@ -6,8 +6,19 @@
 
 mod bed;
 pub mod claim;
+pub mod crowd;
+pub mod deadlines;
+pub mod family;
 pub mod ingest;
+pub mod lease;
 pub mod life;
+pub mod operate;
+pub mod reads;
+pub mod recovery;
+pub mod refusal;
+pub mod session;
+pub mod timers;
+pub mod waits;
 
 pub use bed::*;
 
@@ -46,6 +57,96 @@ macro_rules! conformance_tests {
                 an_abandoned_parked_claim_takes_nothing,
                 a_parked_claim_minds_its_filter,
                 fences_only_grow,
+            }
+            session {
+                one_at_a_time_oldest_first,
+                a_scheduled_retry_blocks_its_session,
+                waiting_does_not_block,
+                a_stalled_work_holds_its_session,
+                a_lapsed_holder_cannot_take_back_a_taken_session,
+                a_late_write_takes_the_session_back,
+                many_sessions_under_many_workers,
+            }
+            lease {
+                renewals_are_answered_one_by_one,
+                nothing_goes_without_fence_and_token,
+                the_verb_that_ended_an_attempt_can_be_repeated,
+                a_late_write_counts_while_nobody_took_over,
+                a_late_write_is_refused_after_a_takeover,
+                only_a_tick_finds_a_lapse,
+                clock_jumps_expire_no_living_holder,
+            }
+            recovery {
+                rerunnable_work_goes_on,
+                started_owner_bound_work_is_left,
+                unstarted_owner_bound_work_goes_to_another,
+                a_declared_timeout_ends_owner_bound_work,
+                an_owner_that_does_not_come_back,
+                poison_is_quarantined,
+                an_abandon_request_waits_for_the_lapse,
+                a_proven_death_is_acted_on_at_once,
+                lapses_and_failures_exhaust_together,
+            }
+            timers {
+                retries_back_off_and_exhaust,
+                classes_decide_about_retries,
+                retry_now_cuts_the_backoff_short,
+                a_start_deadline,
+                an_execution_deadline,
+                an_overall_deadline,
+            }
+            waits {
+                answered_by_reference,
+                answered_by_token_or_person,
+                the_first_answer_counts,
+                several_waits,
+                one_answer_for_many,
+                an_early_answer_is_kept,
+                resolve_and_claim_in_one_act,
+                a_sessions_waits_are_revoked,
+                reserved_references_are_refused,
+                waits_are_listed,
+            }
+            deadlines {
+                each_policy_has_its_end,
+                a_default_answers,
+                an_escalation_waits_on,
+                an_endless_wait_has_no_deadline,
+                deadlines_at_the_same_moment,
+                answers_race_with_the_deadline,
+            }
+            family {
+                children_follow_their_parent_if_they_asked,
+                a_work_waits_for_others,
+                ends_at_the_same_moment,
+                an_ended_work_answers_at_once,
+                works_that_wait_for_each_other,
+            }
+            operate {
+                cancel_what_nobody_holds,
+                cancel_asks_the_holder,
+                a_cancel_has_a_deadline,
+                cancel_while_stalled,
+                quarantine_and_decisions,
+                rerun_is_a_new_work,
+            }
+            reads {
+                every_filter_means_its_predicate,
+                counts_follow_the_states,
+                works_and_events_by_key,
+                a_cursor_never_skips,
+                explanations_say_what_to_do,
+                anchors_cover_the_feed,
+                time_is_the_stores,
+            }
+            refusal {
+                refused_actions_change_nothing,
+                verbs_that_do_not_apply,
+            }
+            crowd {
+                no_acknowledged_write_is_lost,
+                one_work_many_claimants,
+                close_answers_everybody,
             }
         }
     };

@@ -184,7 +184,13 @@ impl Ledger {
     ) -> impl Future<Output = Result<Outcome, Error>> + use<> {
         let (reply, answer) = oneshot::channel();
         let park_until = wait.map(|wait| Instant::now() + wait);
-        self.0.store.send(Job { submission, park_until, reply });
+        let job = Job { submission, park_until, reply };
+        // A store that is closing may drop what it did not take; here it is certain that nothing was written.
+        if *self.0.closed.borrow() {
+            job.answer(Err(Error::Unavailable("the ledger is closed".to_owned())));
+        } else {
+            self.0.store.send(job);
+        }
         async move {
             answer.await.unwrap_or_else(|_| {
                 Err(Error::OutcomeUnknown("the ledger stopped before it answered".to_owned()))

@@ -94,11 +94,6 @@ async fn serve(line: &mut Line, mut jobs: VecDeque<Job>) {
             if job.abandoned() {
                 continue;
             }
-            // A claim that cannot be granted is refused before anything is looked up.
-            if let Err(refusal) = decide(&Records::default(), &job.submission, 0) {
-                job.answer(Err(Error::Refused(refusal)));
-                continue;
-            }
             some.push(job);
             if some.len() >= GROUP {
                 break;
@@ -150,6 +145,15 @@ fn rest(shared: &Shared, job: Job) {
     }
 }
 
+/// What a claim is given for which nothing was selected. One that makes no sense is refused.
+fn without(submission: &Submission, more: bool) -> Given {
+    match decide(&Records::default(), submission, 0) {
+        Err(refusal) => Given::Outcome(Err(Error::Refused(refusal))),
+        Ok(_) if more => Given::Later,
+        Ok(_) => Given::Nothing,
+    }
+}
+
 enum Given {
     Outcome(Result<Outcome, Error>),
     /// There is nothing for this claim.
@@ -187,7 +191,7 @@ async fn attempt(line: &mut Line, jobs: &[Job]) -> Result<Vec<Given>, Fault> {
         })
         .collect();
     let mut given: Vec<Given> =
-        more.iter().map(|more| if *more { Given::Later } else { Given::Nothing }).collect();
+        jobs.iter().zip(more).map(|(job, more)| without(&job.submission, more)).collect();
     if chosen.is_empty() {
         return Ok(given);
     }
@@ -259,7 +263,7 @@ struct Selected {
 async fn select(session: &Session, jobs: &[Job]) -> Result<Selected, Fault> {
     let mut asked: HashMap<Asked<'_>, Askers> = HashMap::new();
     for (at, job) in jobs.iter().enumerate() {
-        let Some(filter) = job.claim_filter() else { continue };
+        let Some(filter) = job.claim_filter().filter(|filter| filter.check().is_ok()) else { continue };
         let askers = asked.entry(Asked::new(filter, &job.submission.tenants)).or_default();
         askers.jobs.push(at);
         askers.wanted += filter.max;

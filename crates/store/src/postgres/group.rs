@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use tenure_core::{
-    Payload, Records, Reply, Scope, Submission, WorkId,
+    Identity, Payload, Records, Reply, Scope, Submission, WorkId,
     action::{Action, Ingest},
     records::Touch,
 };
@@ -59,6 +59,7 @@ pub(super) async fn run(
 
     let replies: Vec<Result<Reply, Error>> =
         jobs.iter().map(|job| batch.decide(&job.submission, mark.now)).collect();
+    doubt(jobs, &replies, lessons)?;
     let served = serve(&mut batch, parked, mark)?;
     let given: Vec<&Reply> = replies.iter().flatten().chain(served.iter().flatten()).collect();
     let payloads = commit(shared, session, &batch, mark, &given, lessons).await?;
@@ -115,6 +116,21 @@ pub(super) fn ingest(submission: &Submission) -> Option<&Ingest> {
         Action::Ingest(ingest) => Some(ingest),
         _ => None,
     }
+}
+
+/// An ingest that was refused as new may be the repeat of an old one, and then it is no longer refused.
+fn doubt(jobs: &[Job], replies: &[Result<Reply, Error>], lessons: &mut Lessons) -> Result<(), Fault> {
+    let refused = jobs.iter().zip(replies).filter(|(_, reply)| reply.is_err());
+    let assumed = refused
+        .filter_map(|(job, _)| ingest(&job.submission))
+        .map(|ingest| Identity { tenant: ingest.tenant.clone(), source: ingest.source.clone() })
+        .filter(|identity| !lessons.identities.contains(identity))
+        .collect::<Vec<_>>();
+    if assumed.is_empty() {
+        return Ok(());
+    }
+    lessons.identities.extend(assumed);
+    Err(Fault::Again("an ingest was refused as new".to_owned()))
 }
 
 /// Offers what came onto the queue to the parked claims, first come first served.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_core::{
-    Decision, Event, Fact, Records, State, Work, WorkId, chain, due, fold, invariant,
+    Decision, Event, Fact, Millis, Records, State, Work, WorkId, chain, due, fold, invariant,
     model::WaitState,
     records::{Change, Touch},
     state,
@@ -106,12 +106,28 @@ fn rest_of_the_row(world: &World, row: &Work) {
     armed(world, row);
 }
 
-/// 12: the due date is never after the next deadline. One that has passed and led to nothing, because the
-/// session is busy, is looked at again later.
+/// 12: the due date is never after the next deadline, and the deadlines are counted here anew. One that
+/// has passed and led to nothing, because the session is busy, is looked at again later.
 fn armed(world: &World, row: &Work) {
-    let Some(next) = due::next(row, world.now) else { return };
-    let busy = row.state == State::Queued && row.body.bound_until.is_some_and(|at| at <= world.now);
-    if !row.state.is_terminal() && !busy {
+    let lapse = row.held_lease().map(|lease| lease.expires_at + row.spec.policy.lease.grace_ms as Millis);
+    let awake = !matches!(row.state, State::CancelRequested | State::Quarantined);
+    let start = row.spec.start_at().filter(|_| row.state == State::Queued && row.attempt == 0);
+    let owner = row.body.bound_until.filter(|at| *at > world.now);
+    let execution = row.body.execution_at.filter(|_| row.state == State::Running);
+    let lapse = lapse.filter(|_| row.state == State::Running || due::harmless_to_cancel(row));
+    let deadlines = [
+        row.spec.overall_at().filter(|_| awake),
+        start,
+        owner,
+        row.next_retry_at,
+        row.body.wait_due,
+        execution,
+        lapse,
+    ];
+    if row.state.is_terminal() {
+        return assert_eq!(row.due_at, None, "12: over");
+    }
+    if let Some(next) = deadlines.into_iter().flatten().min() {
         let due = row.due_at.expect("12: armed");
         assert!(due <= next.max(world.now), "12: due {due}, but {next} comes first: {row:#?}");
     }

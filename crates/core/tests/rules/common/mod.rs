@@ -42,6 +42,10 @@ pub struct World {
     made: u128,
 }
 
+/// How a row of a table makes its work, and what is then done with its lease.
+pub type Prepare = fn(&mut World) -> WorkId;
+pub type Verb = fn(&mut World, &Lease);
+
 /// A lease as a worker remembers it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
@@ -92,17 +96,25 @@ impl World {
     }
 
     pub fn submit_for(&mut self, actor: Actor, tenants: Tenants, action: Action) -> Result<Reply, Refusal> {
-        let mut seed = [0; 16];
-        seed[..16].copy_from_slice(
-            &self.next().wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835).to_be_bytes(),
-        );
-        let submission = Submission::new(actor, tenants, action, seed);
         self.look_at_sessions();
+        let submission = Submission::new(actor, tenants, action, self.seed());
         let outcome = decide(&self.records, &submission, self.now);
         load::scope_suffices(&self.records, &submission, self.now, &outcome);
         let decision = outcome?;
         self.accept(&decision);
         Ok(decision.reply)
+    }
+
+    /// Submits over the records as a batch sees them: nothing is read anew since the last decision.
+    pub fn in_batch(&mut self, action: Action) -> Result<Reply, Refusal> {
+        let submission = Submission::new(Actor::worker("w1"), Tenants::All, action, self.seed());
+        let decision = decide(&self.records, &submission, self.now)?;
+        self.accept(&decision);
+        Ok(decision.reply)
+    }
+
+    fn seed(&mut self) -> [u8; 16] {
+        self.next().wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835).to_be_bytes()
     }
 
     fn accept(&mut self, decision: &Decision) {

@@ -1,0 +1,108 @@
+//! The chain: whatever is edited, dropped, moved or put back in a log shows.
+
+use tenure_core::{Actor, Event, Evidence, State, chain, event::Content, fold::GENESIS, payload::Digest};
+
+use crate::common::*;
+
+/// A log of three events; the last has a message, a payload and evidence.
+fn log() -> Vec<Event> {
+    let mut w = World::default();
+    let id = w.ingest_with("a", |i| {
+        external(i);
+        i.evidence = vec![Evidence { kind: "trace".into(), reference: "t-1".into() }];
+    });
+    w.quarantine(id).unwrap();
+    w.decide(id, tenure_core::action::Decide::Close(close(State::Succeeded))).unwrap();
+    w.log.remove(&id).expect("three events")
+}
+
+fn fault(log: &[Event]) -> Option<String> {
+    let mut previous = GENESIS;
+    log.iter().find_map(|event| {
+        let fault = chain::fault(event, previous);
+        previous = event.hash;
+        fault
+    })
+}
+
+#[test]
+fn an_untouched_log_is_whole() {
+    assert_eq!(fault(&log()), None);
+}
+
+#[test]
+fn every_field_is_covered() {
+    type Edit = fn(&mut Event);
+    let edits: [(&str, Edit); 14] = [
+        ("work", |e| e.work.0 = uuid::Uuid::from_u128(99)),
+        ("seq", |e| e.seq += 1),
+        ("at", |e| e.at += 1),
+        ("from", |e| e.from = Some(State::Running)),
+        ("to", |e| e.to = State::Failed),
+        ("actor", |e| e.actor = Actor::person("eve")),
+        ("actor's kind", |e| e.actor = Actor::machine("ana")),
+        ("attempt", |e| e.attempt += 1),
+        ("step", |e| e.step = Some("s".into())),
+        ("fence", |e| e.fence = Some(1)),
+        ("data", |e| e.data.push(' ')),
+        ("message", |e| e.message = Some("another".into())),
+        ("payload", |e| e.payload = Some(payload("another"))),
+        ("evidence", |e| e.evidence.push(Evidence { kind: "k".into(), reference: "r".into() })),
+    ];
+    for (field, edit) in edits {
+        let mut log = log();
+        edit(&mut log[2]);
+        assert!(fault(&log).is_some(), "{field}");
+    }
+}
+
+#[test]
+fn a_rehashed_edit_breaks_what_follows_it() {
+    let mut forged = log();
+    forged[1].at += 1;
+    forged[1].hash = chain::hash(&forged[1]);
+    assert!(fault(&forged).is_some_and(|fault| fault.contains("event 3 does not follow")));
+    forged[2].prev_hash = forged[1].hash;
+    assert!(fault(&forged).is_some_and(|fault| fault.contains("event 3 was changed")), "the link is covered");
+}
+
+#[test]
+fn a_dropped_or_moved_event_shows() {
+    let mut dropped = log();
+    dropped.remove(1);
+    let mut moved = log();
+    moved.swap(1, 2);
+    assert!(fault(&dropped).is_some() && fault(&moved).is_some());
+}
+
+#[test]
+fn an_erasure_keeps_the_chain_and_cannot_be_undone_unseen() {
+    let mut log = log();
+    let event = &mut log[2];
+    let (message, kept) = (event.message.take(), event.payload.take());
+    let content = event.content.expect("it has content");
+    event.content = Some(Content { salt: None, ..content });
+    assert_eq!(fault(&log), None);
+    log[2].payload = kept;
+    log[2].message = message;
+    assert!(fault(&log).is_some_and(|fault| fault.contains("no salt")));
+}
+
+#[test]
+fn content_cannot_be_slipped_in() {
+    let mut w = World::default();
+    let lease = w.held("a");
+    let log = w.log.get_mut(&lease.work).unwrap();
+    assert_eq!(log[1].content, None, "a claim says nothing");
+    log[1].message = Some("slipped in".into());
+    assert!(fault(log).is_some_and(|fault| fault.contains("got content")));
+}
+
+#[test]
+fn equal_contents_have_unequal_digests() {
+    let mut w = World::default();
+    let (a, b) = (w.ingest("a"), w.ingest("b"));
+    let digest = |id| w.log[&id][0].content.map(|content| content.digest);
+    assert_ne!(digest(a), digest(b), "salted: one cannot be guessed from the other");
+    assert_ne!(digest(a), Some(Digest::default()));
+}

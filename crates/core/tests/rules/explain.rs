@@ -1,0 +1,434 @@
+//! What a person reads about a work in each state, word for word.
+
+use tenure_core::{
+    Actor, State, WorkId,
+    action::{CloseOut, Decide},
+    explain::{Explanation, explain},
+    liveness::Seen,
+    model::{ErrorClass, OnTimeout, WaitKind},
+    policy::OnExpiry,
+    records::reference_to,
+};
+
+use crate::common::*;
+
+impl World {
+    fn explain(&self, id: WorkId) -> Explanation {
+        let waits = self.records.waits.get(&id).map_or(&[][..], Vec::as_slice);
+        explain(self.row(id), waits, &self.log[&id], self.now)
+    }
+}
+
+/// Prepares, lets five minutes pass, and compares; `W` stands for the work's id.
+fn says(prepare: fn(&mut World) -> WorkId, sentence: &str, next: &str) {
+    let mut w = World::default();
+    let id = prepare(&mut w);
+    w.pass(300 * SECOND);
+    let found = w.explain(id);
+    assert_eq!(found.sentence.replace(&id.to_string(), "W"), sentence);
+    assert_eq!(found.next.replace(&id.to_string(), "W"), next);
+}
+
+const CLAIM: &str = "nothing: the next worker that claims `reply` from `conversation` takes it; \
+                     `tenure workers` shows whether there is one";
+const RERUN: &str = "nothing: it is over; to run it again, `tenure rerun W --reason …`";
+const ABANDON: &str = "`tenure abandon W --reason …` once you know that its owner will not return; until then \
+                       nothing: its owner may still go on";
+
+#[test]
+fn queued() {
+    says(|w| w.ingest("a"), "Queued 5 m: nobody has claimed it yet.", CLAIM);
+    says(
+        |w| w.ingest_with("a", |i| i.policy = timeouts(None, Some(7_500_000), Some(360_000))),
+        "Queued 5 m: nobody has claimed it yet; unless it is claimed, it times out in 1 m; \
+         its overall deadline ends it in 2 h.",
+        CLAIM,
+    );
+    says(
+        |w| {
+            let l = w.held("a");
+            w.release(&l).unwrap();
+            l.work
+        },
+        "Queued 5 m: its holder handed it back.",
+        CLAIM,
+    );
+    says(
+        |w| {
+            let l = w.held("a");
+            w.after(LAPSE, l.work);
+            l.work
+        },
+        "Queued 5 m: its holder was lost and recovery queued it again.",
+        CLAIM,
+    );
+    says(
+        |w| {
+            let l = w.held_with("a", |i| {
+                owner_bound(i);
+                i.policy.lease.grace_ms = 600_000
+            });
+            w.wait(&l, "ref");
+            w.resolve("ref", "x").unwrap();
+            l.work
+        },
+        "Queued 5 m: its last wait is answered; only w1 (incarnation boot-1), which started it, may go on, \
+         else it stalls in 5 m.",
+        "nothing: w1 claims it, or it stalls",
+    );
+    says(
+        |w| {
+            let id = w.ingest("a");
+            w.quarantine(id).unwrap();
+            w.decide(id, Decide::Requeue).unwrap();
+            id
+        },
+        "Queued 5 m: a person decided to run it again.",
+        CLAIM,
+    );
+}
+
+#[test]
+fn retry_scheduled() {
+    says(
+        |w| {
+            let l = w.held_with("a", |i| i.policy.retry.initial_ms = 300_000);
+            w.fail(&l, ErrorClass::RateLimited, "slow down").unwrap();
+            w.now -= 120 * SECOND;
+            l.work
+        },
+        "Retry scheduled: attempt 1 failed 3 m ago (rate limited: slow down), failure 1 of 3; \
+         it is queued again in 2 m.",
+        "nothing: it goes on in 2 m; to go on at once, `tenure retry W --reason …`",
+    );
+}
+
+#[test]
+fn running() {
+    let stop = "nothing: it is being worked on; to stop it, `tenure cancel W --reason …`";
+    says(
+        |w| {
+            let l = w.held_with("a", |i| i.policy = timeouts(Some(3_600_000), None, None));
+            w.begin(&l, "draft", "x", false).unwrap();
+            w.pass(295 * SECOND);
+            w.renew(&l).unwrap();
+            w.pass(-295 * SECOND);
+            l.work
+        },
+        "Running 5 m: w1 holds it (attempt 1, step `draft`), renewed 5 s ago; the attempt may run until its \
+         deadline in 55 m.",
+        stop,
+    );
+    let mut w = World::default();
+    let lease = w.held("a");
+    w.pass(50 * SECOND);
+    let found = w.explain(lease.work).sentence;
+    assert_eq!(
+        found,
+        "Running 50 s: w1 holds it (attempt 1), last renewed 50 s ago, 3 renewals missed; if it stays silent \
+         it lapses in 25 s and recovery queues it again."
+    );
+}
+
+#[test]
+fn what_a_lapse_would_lead_to() {
+    let table: [(Prepare, &str); 5] = [
+        (
+            |w| w.held_with("a", owner_bound).work,
+            "recovery leaves it, until its owner returns or is proven dead",
+        ),
+        (
+            |w| {
+                w.held_with("a", |i| {
+                    owner_bound(i);
+                    i.policy.on_expiry = OnExpiry::Timeout
+                })
+                .work
+            },
+            "recovery times it out, as it declared",
+        ),
+        (
+            |w| w.held_with("a", |i| i.policy.retry.max_attempts = 1).work,
+            "recovery fails it, its failures exhausted",
+        ),
+        (
+            |w| {
+                let id = w.ingest("a");
+                for _ in 0..2 {
+                    w.claim(id, &w1());
+                    w.after(LAPSE, id);
+                }
+                w.claim(id, &w1());
+                id
+            },
+            "recovery quarantines it",
+        ),
+        (
+            |w| {
+                let l = w.held("a");
+                w.abandon(l.work).unwrap();
+                l.work
+            },
+            "recovery abandons it, as ana asked",
+        ),
+    ];
+    for (prepare, expected) in table {
+        let mut w = World::default();
+        let id = prepare(&mut w);
+        w.pass(50 * SECOND);
+        let said = w.explain(id).sentence;
+        assert!(said.contains(expected), "{said}");
+        // What was said is what happens.
+        let before = w.state(id);
+        w.after(LAPSE, id);
+        let found = (before, w.state(id));
+        let then = match expected {
+            "recovery quarantines it" => State::Quarantined,
+            "recovery times it out, as it declared" => State::TimedOut,
+            "recovery fails it, its failures exhausted" => State::Failed,
+            "recovery abandons it, as ana asked" => State::Abandoned,
+            _ => State::Stalled,
+        };
+        assert_eq!(found, (State::Running, then), "{expected}");
+    }
+}
+
+#[test]
+fn waiting() {
+    says(
+        |w| {
+            let l = w.held("a");
+            let mut specs =
+                [("tool", WaitKind::Tool), ("pay", WaitKind::Approval)].map(|(r, k)| w.spec(r, k));
+            specs[1].assignee = Some("ana".into());
+            specs[1].prompt = Some("Pay 40 EUR?".into());
+            w.wait_for(&l, specs.into()).unwrap();
+            l.work
+        },
+        "Waiting 5 m: ana must answer `pay`: Pay 40 EUR?, and 1 more must be answered; unanswered, \
+         it times out in 23 h.",
+        "`tenure resolve pay --payload …`",
+    );
+    for (on_timeout, then) in [
+        (OnTimeout::TimeOut, "times out"),
+        (OnTimeout::Fail, "fails"),
+        (OnTimeout::Warn, "completes with a warning"),
+        (OnTimeout::Cancel, "is cancelled"),
+        (OnTimeout::Escalate, "goes on waiting, and says so louder"),
+        (OnTimeout::Default, "goes on with the default answer"),
+    ] {
+        let mut w = World::default();
+        let lease = w.held("a");
+        w.wait_with(&lease, "ref", |spec| {
+            spec.on_timeout = on_timeout;
+            spec.default = (on_timeout == OnTimeout::Default).then(|| payload("x"));
+        })
+        .unwrap();
+        let said = w.explain(lease.work).sentence;
+        assert_eq!(said, format!("Waiting 0 s: the user must answer `ref`; unanswered, it {then} in 24 h."));
+    }
+    says(
+        |w| w.ingest_with("a", external),
+        "Waiting 5 m: it is owned outside, and ends when its owner completes it.",
+        "nothing: its owner completes it; to give it up, `tenure abandon W --reason …`",
+    );
+}
+
+#[test]
+fn waiting_for_a_work() {
+    let mut w = World::default();
+    let (waiter, target) = (w.held("a"), w.ingest("b"));
+    w.wait_with(&waiter, &reference_to(target), |spec| spec.endless = true).unwrap();
+    let said = w.explain(waiter.work);
+    assert!(said.sentence.ends_with("it waits without a deadline."), "{}", said.sentence);
+    let expected =
+        format!("nothing: it goes on when {target} ends; `tenure explain {target}` says why it has not");
+    assert_eq!(said.next, expected);
+}
+
+#[test]
+fn stalled_answers_the_five_questions() {
+    says(
+        |w| {
+            let l = w.held_with("a", owner_bound);
+            w.begin(&l, "send", "x", false).unwrap();
+            w.after(LAPSE, l.work);
+            l.work
+        },
+        "Stalled 5 m: w1 held it and last renewed 6 m ago; nothing proves that it is dead; it had started, \
+         step `send`, nothing is in doubt; recovery leaves it until its owner returns, a proof, or a request.",
+        ABANDON,
+    );
+    says(
+        |w| {
+            let l = w.held_with("a", owner_bound);
+            w.wait(&l, "ref");
+            w.resolve("ref", "x").unwrap();
+            w.after(LAPSE, l.work);
+            w.cancel(l.work).unwrap();
+            l.work
+        },
+        "Stalled 5 m: w1 started it and did not come back for it; nothing proves that it is dead; \
+         it had started, nothing is in doubt; ana asked 5 m ago to cancel it, and its owner will be told if \
+         it returns.",
+        ABANDON,
+    );
+    let mut w = World::default();
+    let id = w.ingest_with("a", owner_bound);
+    let lease = w.claim(id, &local());
+    w.pass(LAPSE);
+    let stopped = tenure_core::liveness::Sighting {
+        fence: lease.fence,
+        seen: Seen::Stopped,
+        detail: "pid 4711 is stopped".into(),
+    };
+    w.tick_with(id, u64::MAX, Some(stopped));
+    w.abandon(id).unwrap();
+    let said = w.explain(id);
+    assert!(said.sentence.contains("seen stopped, which proves no death"), "{}", said.sentence);
+    assert!(said.sentence.contains("recovery abandons it, as ana asked"), "{}", said.sentence);
+    assert_eq!(said.next, "nothing: the next sweep abandons it");
+}
+
+#[test]
+fn cancel_requested() {
+    let wait = "nothing: its holder stops, or its lease runs out";
+    let mut w = World::default();
+    let lease = w.held("a");
+    w.cancel(lease.work).unwrap();
+    w.pass(20 * SECOND);
+    let said = w.explain(lease.work);
+    assert_eq!(
+        said.sentence,
+        "Cancel requested 20 s ago by ana (no longer needed): w1 has not been told yet and has 40 s to stop; \
+         if its lease lapses it is cancelled in 55 s."
+    );
+    assert_eq!(said.next, wait);
+
+    let mut w = World::default();
+    let lease = w.held_with("a", owner_bound);
+    w.cancel(lease.work).unwrap();
+    w.renew(&lease).unwrap();
+    w.pass(65 * SECOND);
+    assert_eq!(
+        w.explain(lease.work).sentence,
+        "Cancel requested 1 m ago by ana (no longer needed): w1 was told 1 m ago and can no longer renew; \
+         if its lease lapses it is abandoned in 10 s."
+    );
+}
+
+#[test]
+fn quarantined() {
+    let decide =
+        "`tenure decide W requeue --reason …` to run it again, or `tenure decide W failed --reason …`";
+    says(
+        |w| {
+            let id = w.ingest("a");
+            w.quarantine(id).unwrap();
+            id
+        },
+        "Quarantined 5 m: an operator set it aside (looks odd); it stays until a person decides.",
+        decide,
+    );
+    says(
+        |w| {
+            let id = w.ingest("a");
+            for _ in 0..3 {
+                w.claim(id, &w1());
+                w.after(LAPSE, id);
+            }
+            id
+        },
+        "Quarantined 5 m: one holder after another was lost with it (3 holders in a row were lost with it: \
+         a person must look); it stays until a person decides.",
+        decide,
+    );
+    says(
+        |w| {
+            let id = w.ingest_with("a", external);
+            w.quarantine(id).unwrap();
+            id
+        },
+        "Quarantined 5 m: an operator set it aside (looks odd); it stays until a person decides.",
+        "`tenure decide W failed --reason …`, or another end: its owner runs it, not the queue",
+    );
+}
+
+#[test]
+fn over() {
+    let done = "nothing: it is over";
+    says(
+        |w| {
+            let l = w.held("a");
+            w.close(&l, State::Succeeded).unwrap();
+            l.work
+        },
+        "Succeeded 5 m ago in one attempt: its result is in event 3.",
+        done,
+    );
+    says(
+        |w| {
+            let id = w.ingest_with("a", external);
+            w.complete(id, CloseOut { result: None, no_output: true, ..close(State::Succeeded) }).unwrap();
+            id
+        },
+        "Succeeded 5 m ago without an attempt: it declared that there is no output.",
+        done,
+    );
+    says(
+        |w| {
+            let l = w.held("a");
+            w.close(&l, State::CompletedWithWarnings).unwrap();
+            l.work
+        },
+        "Completed with warnings 5 m ago in one attempt: nearly.",
+        done,
+    );
+    says(
+        |w| {
+            let l = w.held("a");
+            w.close(&l, State::Failed).unwrap();
+            l.work
+        },
+        "Failed 5 m ago in one attempt: validation: bad input.",
+        RERUN,
+    );
+    says(
+        |w| {
+            let id = w.ingest_with("a", |i| i.policy = timeouts(None, Some(1_000), None));
+            w.after(1_000, id);
+            id
+        },
+        "Timed out 5 m ago without an attempt: timeout: it did not end before its overall deadline.",
+        RERUN,
+    );
+    says(
+        |w| {
+            let id = w.ingest("a");
+            w.cancel(id).unwrap();
+            id
+        },
+        "Cancelled 5 m ago without an attempt: ana asked for it (no longer needed).",
+        RERUN,
+    );
+    says(
+        |w| {
+            let l = w.held_with("a", owner_bound);
+            w.abandon(l.work).unwrap();
+            w.after(LAPSE, l.work);
+            l.work
+        },
+        "Abandoned 5 m ago in one attempt: ana asked to abandon it: the host is gone.",
+        "find out what it did; then `tenure rerun W --reason …`, if it is safe to run again",
+    );
+}
+
+#[test]
+fn a_work_is_explained_without_its_events_too() {
+    let mut w = World::default();
+    let lease = w.held("a");
+    w.resolve_as(Actor::machine("m"), reference_target("x"), "y", None).unwrap();
+    w.release(&lease).unwrap();
+    let said = explain(w.row(lease.work), &[], &[], w.now + 2 * SECOND);
+    assert_eq!(said.sentence, "Queued 2 s: nobody has claimed it again.");
+}

@@ -1,0 +1,285 @@
+//! Waits that are answered: by reference, by token, by a person, early, twice.
+
+use serde_json::json;
+use tenure_core::{
+    Code, State, WaitId,
+    action::Tenants,
+    model::{OnTimeout, WaitKind, WaitState},
+};
+use tokio::task::JoinSet;
+
+use super::{Bed, TENANT, any, claimant, external, job, payload, refused, said_in, success};
+use crate::{Claimed, NewWait, NewWork, WaitFilter, Waiting};
+
+fn user(reference: &str) -> NewWait {
+    NewWait::new(WaitKind::User, reference)
+}
+
+/// A work that waits for an answer on `reference`.
+async fn waiting(bed: &Bed, id: &str, waits: Vec<NewWait>) -> (Claimed, Waiting) {
+    let held = bed.held(job(id), "w").await;
+    let waiting = bed.worker("w").wait(&held.lease, waits, None).await.unwrap();
+    (held, waiting)
+}
+
+/// No worker is held meanwhile; the next one gets the answer.
+pub async fn answered_by_reference(bed: &mut Bed) {
+    let wait = NewWait {
+        prompt: Some("Which of the two?".into()),
+        assignee: Some("ada".into()),
+        schema: Some(json!({ "type": "string" })),
+        ..user("which")
+    };
+    let held = bed.held(job("one"), "w").await;
+    let waiting = bed.worker("w").wait(&held.lease, vec![wait], Some("it is unclear")).await.unwrap();
+    assert_eq!(waiting.ack.state, State::WaitingUser);
+    let work = bed.work(held.work.id).await;
+    assert_eq!((work.open_waits, &work.lease), (1, &None));
+    assert_eq!(work.due_at, Some(bed.now() + 24 * 3_600_000), "a person has a day");
+    assert_eq!(work.body.reason.unwrap().message.as_deref(), Some("it is unclear"));
+    let row = bed.waits(held.work.id).await.remove(0);
+    assert_eq!((row.id, row.state, row.kind), (waiting.waits[0].0, WaitState::Open, WaitKind::User));
+    assert_eq!(row.detail.prompt.as_deref(), Some("Which of the two?"));
+    assert_eq!(row.detail.schema, Some(payload(json!({ "type": "string" }))));
+    assert_eq!(refused(bed.worker("w").close_out(&held.lease, success()).await), Code::LeaseLost);
+
+    bed.pass(1_000).await;
+    let resolved = bed.machine().resolve(TENANT, "which", &json!("the first"), None).await.unwrap();
+    assert!(!resolved.kept && resolved.lease.is_none());
+    assert!(resolved.answers[0].0.first);
+    bed.expect(held.work.id, State::Queued).await;
+    let row = bed.waits(held.work.id).await.remove(0);
+    assert_eq!((row.state, row.ended_at), (WaitState::Answered, Some(bed.now())));
+    assert_eq!(row.detail.answered_by.unwrap().id, "gateway");
+
+    let next = bed.take(held.work.id, "v").await;
+    assert_eq!(next.answers[0].0.reference, "which");
+    assert_eq!(next.answers[0].1, Some(payload(json!("the first"))));
+    let again = bed.worker("v").wait(&next.lease, vec![user("which")], None).await.unwrap();
+    assert_eq!(again.ack.state, State::Running, "an answered wait is answered at once");
+    assert_eq!(again.answers[0].1, Some(payload(json!("the first"))));
+    bed.worker("v").close_out(&next.lease, success()).await.unwrap();
+}
+
+/// A token answers its own wait and no other; a person needs none.
+pub async fn answered_by_token_or_person(bed: &mut Bed) {
+    let (one, first) = waiting(bed, "one", vec![user("q1")]).await;
+    let (_, second) = waiting(bed, "two", vec![user("q2")]).await;
+    let (id, token) = first.waits[0].clone();
+    let (other, other_token) = second.waits[0].clone();
+    let machine = bed.machine();
+    assert_eq!(refused(machine.resolve_wait(id, &other_token, &json!(1), None).await), Code::TokenRefused);
+    assert_eq!(refused(machine.resolve_wait(id, "", &json!(1), None).await), Code::TokenRefused);
+    let unknown = WaitId(uuid::Uuid::now_v7());
+    assert_eq!(refused(bed.person().resolve_wait(unknown, "", &json!(1), None).await), Code::NotFound);
+    bed.expect(one.work.id, State::WaitingUser).await;
+    machine.resolve_wait(id, &token, &json!("by token"), None).await.unwrap();
+    bed.expect(one.work.id, State::Queued).await;
+    bed.person().resolve_wait(other, "", &json!("by hand"), None).await.unwrap();
+    let stranger = bed.person().within(vec!["acme".to_owned()]);
+    assert_eq!(refused(stranger.resolve_wait(other, "", &json!(1), None).await), Code::NotFound);
+}
+
+/// Invariant 18: the first answer counts, and everybody is told that one.
+pub async fn the_first_answer_counts(bed: &mut Bed) {
+    let (held, waits) = waiting(bed, "one", vec![user("q")]).await;
+    let mut answers = JoinSet::new();
+    for i in 0..20 {
+        let caller = bed.machine();
+        answers.spawn(async move { caller.resolve(TENANT, "q", &json!(i), None).await.unwrap() });
+    }
+    let answers = answers.join_all().await;
+    assert_eq!(answers.iter().filter(|one| one.answers[0].0.first).count(), 1);
+    let told: Vec<_> = answers.iter().map(|one| one.answers[0].1.clone()).collect();
+    assert!(told.iter().all(|one| one.is_some() && *one == told[0]), "all are told the first one");
+    let (id, token) = &waits.waits[0];
+    let late = bed.machine().resolve_wait(*id, token, &json!("late"), None).await.unwrap();
+    assert_eq!(late.answers[0].1, told[0]);
+    assert_eq!(bed.story(held.work.id).await.iter().filter(|kind| **kind == "wait_resolved").count(), 1);
+}
+
+/// The work goes on when all are answered, and shows the most pressing one meanwhile.
+pub async fn several_waits(bed: &mut Bed) {
+    let waits = vec![
+        NewWait::new(WaitKind::External, "webhook"),
+        user("question"),
+        NewWait::new(WaitKind::Approval, "consent"),
+    ];
+    let (held, waiting) = waiting(bed, "one", waits).await;
+    assert_eq!(waiting.waits.len(), 3);
+    let id = held.work.id;
+    let due = bed.now() + 2 * 3_600_000;
+    assert_eq!(bed.work(id).await.due_at, Some(due), "the earliest deadline");
+    for (reference, state) in
+        [("consent", State::WaitingUser), ("webhook", State::WaitingUser), ("question", State::Queued)]
+    {
+        let before = if reference == "consent" { State::WaitingApproval } else { State::WaitingUser };
+        bed.expect(id, before).await;
+        bed.machine().resolve(TENANT, reference, &json!(reference), None).await.unwrap();
+        bed.expect(id, state).await;
+    }
+    let next = bed.take(id, "v").await;
+    let mut answers: Vec<_> = next.answers.iter().map(|(wait, _)| wait.reference.as_str()).collect();
+    answers.sort_unstable();
+    assert_eq!(answers, ["consent", "question", "webhook"]);
+    assert!(next.answers.iter().all(|(wait, answer)| *answer == Some(payload(json!(wait.reference)))));
+    let v = bed.worker("v");
+    assert_eq!(refused(v.wait(&next.lease, Vec::new(), None).await), Code::Invalid);
+    assert_eq!(refused(v.wait(&next.lease, vec![user("a"), user("a")], None).await), Code::Invalid);
+    let crowd = (0..98).map(|i| user(&format!("more {i}"))).collect();
+    assert_eq!(refused(v.wait(&next.lease, crowd, None).await), Code::LimitReached);
+}
+
+/// An answer by reference goes to every open wait on it in its tenant.
+pub async fn one_answer_for_many(bed: &mut Bed) {
+    let mut works = Vec::new();
+    for i in 0..3 {
+        works.push(waiting(bed, &i.to_string(), vec![user("shared")]).await.0.work.id);
+    }
+    let acme = NewWork { tenant: "acme".to_owned(), ..job("acme") };
+    let acme = bed.held(acme, "w").await;
+    bed.worker("w").wait(&acme.lease, vec![user("shared")], None).await.unwrap();
+    let resolved = bed.machine().resolve(TENANT, "shared", &json!(true), None).await.unwrap();
+    assert_eq!(resolved.answers.len(), 3);
+    for id in works {
+        bed.expect(id, State::Queued).await;
+    }
+    bed.expect(acme.work.id, State::WaitingUser).await;
+}
+
+/// Kept until its wait opens, matched once, and gone after a day.
+pub async fn an_early_answer_is_kept(bed: &mut Bed) {
+    let machine = bed.machine();
+    let early = machine.resolve(TENANT, "early", &json!("first"), None).await.unwrap();
+    assert!(early.kept && early.answers.is_empty());
+    assert!(machine.resolve(TENANT, "early", &json!("second"), None).await.unwrap().kept);
+
+    let held = bed.held(job("one"), "w").await;
+    let waiting = bed.worker("w").wait(&held.lease, vec![user("early")], None).await.unwrap();
+    assert_eq!(waiting.ack.state, State::Running, "all answers exist: the lease goes on");
+    assert_eq!(waiting.answers[0].1, Some(payload(json!("first"))));
+    assert_eq!(bed.waits(held.work.id).await[0].state, WaitState::Answered);
+    bed.worker("w").progress(&held.lease, &json!(1), None).await.unwrap();
+
+    let other = bed.held(job("two"), "w").await;
+    let waits = vec![user("early"), user("another")];
+    let waiting = bed.worker("w").wait(&other.lease, waits, None).await.unwrap();
+    assert_eq!(waiting.ack.state, State::WaitingUser, "it was matched once");
+    assert!(waiting.answers.is_empty());
+
+    machine.resolve(TENANT, "stale", &json!("old"), None).await.unwrap();
+    machine.resolve(TENANT, "half", &json!("here"), None).await.unwrap();
+    let third = bed.held(job("three"), "w").await;
+    let waits = vec![user("half"), user("open")];
+    let waiting = bed.worker("w").wait(&third.lease, waits, None).await.unwrap();
+    assert_eq!((waiting.ack.state, waiting.answers.len()), (State::WaitingUser, 1));
+    assert_eq!(bed.work(third.work.id).await.open_waits, 1);
+    bed.skip(24 * 3_600_000).await;
+    let fourth = bed.held(job("four"), "w").await;
+    let waiting = bed.worker("w").wait(&fourth.lease, vec![user("stale")], None).await.unwrap();
+    assert_eq!(waiting.ack.state, State::WaitingUser, "no answer is kept for ever");
+}
+
+/// The answer and the claim are one act: nobody else can come in between.
+pub async fn resolve_and_claim_in_one_act(bed: &mut Bed) {
+    let (held, _) = waiting(bed, "one", vec![user("q")]).await;
+    let claim = || Some(claimant("v", "with the answer"));
+    let resolved = bed.machine().resolve(TENANT, "q", &json!("go"), claim()).await.unwrap();
+    let lease = resolved.lease.expect("it can go on at once");
+    assert_eq!(lease.work.state, State::Running);
+    assert_eq!(lease.answers[0].1, Some(payload(json!("go"))));
+    assert_eq!(lease.input, Some(payload(json!({ "ask": "one" }))));
+    let story = bed.story(held.work.id).await;
+    assert_eq!(story, ["work_created", "claimed", "waiting_set", "wait_resolved", "claimed"]);
+    let again = bed.machine().resolve(TENANT, "q", &json!("go"), claim()).await.unwrap();
+    assert_eq!(again.lease.expect("the same request gets its lease again").lease, lease.lease);
+    bed.worker("v").close_out(&lease.lease, success()).await.unwrap();
+
+    // One of two answers is not enough, and a held session stands in the way.
+    waiting(bed, "two", vec![user("a"), user("b")]).await;
+    let half = bed.machine().resolve(TENANT, "a", &json!(1), Some(claimant("v", "a"))).await.unwrap();
+    assert!(half.lease.is_none());
+    let chat = bed.held(said_in("chat", "1"), "w").await;
+    bed.worker("w").wait(&chat.lease, vec![user("c")], None).await.unwrap();
+    bed.held(said_in("chat", "2"), "x").await;
+    let busy = bed.machine().resolve(TENANT, "c", &json!(1), Some(claimant("v", "c"))).await.unwrap();
+    assert!(busy.lease.is_none() && busy.answers[0].0.first);
+    bed.expect(chat.work.id, State::Queued).await;
+}
+
+/// A whole session's questions are called off; the works go on and see them cancelled.
+pub async fn a_sessions_waits_are_revoked(bed: &mut Bed) {
+    let mut works = Vec::new();
+    for i in 0..2 {
+        let held = bed.held(said_in("chat", &i.to_string()), "w").await;
+        let waits = vec![user(&format!("a{i}")), user(&format!("b{i}"))];
+        bed.worker("w").wait(&held.lease, waits, None).await.unwrap();
+        works.push(held.work.id);
+    }
+    let (elsewhere, _) = waiting(bed, "elsewhere", vec![user("e")]).await;
+    let acks = bed.person().revoke_session_waits(TENANT, "chat", "the user left").await.unwrap();
+    assert_eq!(acks.len(), 2);
+    for id in &works {
+        bed.expect(*id, State::Queued).await;
+        assert!(bed.waits(*id).await.iter().all(|wait| wait.state == WaitState::Cancelled));
+    }
+    bed.expect(elsewhere.work.id, State::WaitingUser).await;
+    let next = bed.claim("w", any(5)).await;
+    assert_eq!(next[0].answers.len(), 2);
+    assert!(
+        next[0]
+            .answers
+            .iter()
+            .all(|(wait, answer)| { wait.state == WaitState::Cancelled && answer.is_none() })
+    );
+    let late = bed.machine().resolve(TENANT, "a0", &json!(1), None).await.unwrap();
+    assert!(late.kept, "no wait is open and none was answered");
+    assert!(bed.person().revoke_session_waits(TENANT, "chat", "again").await.unwrap().is_empty());
+}
+
+pub async fn reserved_references_are_refused(bed: &mut Bed) {
+    let held = bed.held(job("one"), "w").await;
+    let w = bed.worker("w");
+    for reference in ["work:", "work:w_0", "command:c_1"] {
+        let waits = vec![user(reference)];
+        assert_eq!(refused(w.wait(&held.lease, waits, None).await), Code::ReferenceReserved);
+        let answer = bed.machine().resolve(TENANT, reference, &json!(1), None).await;
+        assert_eq!(refused(answer), Code::ReferenceReserved);
+    }
+    let own = vec![user(&format!("work:{}", held.work.id))];
+    assert_eq!(refused(w.wait(&held.lease, own, None).await), Code::NotFound);
+    let endless = NewWait { endless: true, timeout_ms: Some(1), ..user("x") };
+    assert_eq!(refused(w.wait(&held.lease, vec![endless], None).await), Code::ImpossibleTimings);
+    let mute = NewWait { on_timeout: OnTimeout::Default, ..user("x") };
+    assert_eq!(refused(w.wait(&held.lease, vec![mute], None).await), Code::Invalid);
+}
+
+pub async fn waits_are_listed(bed: &mut Bed) {
+    let (one, _) = waiting(bed, "one", vec![user("q1"), NewWait::new(WaitKind::Tool, "q2")]).await;
+    bed.clock.advance(5);
+    let chat = bed.held(said_in("chat", "two"), "w").await;
+    bed.worker("w").wait(&chat.lease, vec![user("q3")], None).await.unwrap();
+    bed.clock.advance(5);
+    let acme = NewWork { tenant: "acme".to_owned(), ..said_in("chat", "three") };
+    let acme = bed.held(acme, "w").await;
+    bed.worker("w").wait(&acme.lease, vec![user("q1")], None).await.unwrap();
+    bed.ingest(external("no wait row")).await;
+    bed.machine().resolve(TENANT, "q2", &json!(1), None).await.unwrap();
+
+    let listed = async |filter: WaitFilter| -> Vec<String> {
+        let waits = bed.ledger.waits(&filter, 10).await.unwrap();
+        waits.into_iter().map(|wait| wait.reference).collect()
+    };
+    let all = WaitFilter::default;
+    assert_eq!(listed(all()).await, ["q1", "q2", "q3", "q1"], "in the order in which they were opened");
+    assert_eq!(listed(WaitFilter { work: Some(one.work.id), ..all() }).await, ["q1", "q2"]);
+    assert_eq!(listed(WaitFilter { session: Some("chat".into()), ..all() }).await, ["q3", "q1"]);
+    assert_eq!(listed(WaitFilter { reference: Some("q1".into()), ..all() }).await, ["q1", "q1"]);
+    assert_eq!(listed(WaitFilter { kind: Some(WaitKind::Tool), ..all() }).await, ["q2"]);
+    let open = WaitFilter { state: Some(WaitState::Open), ..all() };
+    assert_eq!(listed(open.clone()).await, ["q1", "q3", "q1"]);
+    let tenants = Some(Tenants::Only(vec!["acme".to_owned()]));
+    assert_eq!(listed(WaitFilter { tenants, ..open }).await, ["q1"]);
+    assert_eq!(listed(WaitFilter { tenants: Some(Tenants::Only(Vec::new())), ..all() }).await.len(), 0);
+    assert_eq!(bed.ledger.waits(&all(), 2).await.unwrap().len(), 2);
+}

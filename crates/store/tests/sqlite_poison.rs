@@ -1,0 +1,50 @@
+//! Invariant 11 over a file in which one row was damaged: the sweep goes on around it.
+#![cfg(feature = "sqlite")]
+
+use std::sync::Arc;
+
+use serde_json::json;
+use tenure_store::{
+    Ledger, ManualClock, NewWork, Options, Sweeper,
+    core::{
+        Actor, State, WorkId,
+        model::Disposition,
+        policy::{PolicyOverrides, Timeouts},
+    },
+};
+
+async fn ingest(ledger: &Ledger, id: &str) -> WorkId {
+    let timeouts = Some(Timeouts { start_ms: Some(1_000), ..Timeouts::default() });
+    let policy = PolicyOverrides { timeouts, ..PolicyOverrides::default() };
+    let new = NewWork::new("manual", id, "job", Disposition::Rerunnable, json!(id));
+    ledger.caller(Actor::machine("test")).ingest(NewWork { policy, ..new }).await.unwrap().work.id
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_row_does_not_block_the_sweep() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ledger.db");
+    let clock = Arc::new(ManualClock::new(1_790_000_000_000));
+    let options = Options { clock: Some(clock.clone()), sweep: false, ..Options::default() };
+    let ledger = Ledger::open_sqlite(&file, options).await.unwrap();
+    let before = ingest(&ledger, "before").await;
+    let damaged = ingest(&ledger, "damaged").await;
+    let after = ingest(&ledger, "after").await;
+    let changed = rusqlite::Connection::open(&file)
+        .unwrap()
+        .execute("UPDATE work SET body = '{' WHERE source_id = 'damaged'", [])
+        .unwrap();
+    assert_eq!(changed, 1);
+    assert!(ledger.work(damaged).await.is_err(), "it cannot be read");
+
+    let mut sweeper = Sweeper::new(clock.clone());
+    clock.advance(2_000);
+    let sweep = sweeper.run_once(&ledger).await.expect("the sweep goes on");
+    assert_eq!((sweep.acted, sweep.failed), (2, 1));
+    for id in [before, after] {
+        assert_eq!(ledger.work(id).await.unwrap().state, State::TimedOut);
+    }
+    let again = sweeper.run_once(&ledger).await.unwrap();
+    assert_eq!((again.ticked, again.failed), (0, 0), "it is passed over for a while");
+    ledger.close().await.unwrap();
+}
