@@ -33,6 +33,8 @@ struct Lane {
     /// Where the events' place in the feed is, and the next one.
     txn: (usize, i64),
     works: usize,
+    /// The work whose turn it is.
+    next: usize,
     done: usize,
 }
 
@@ -75,6 +77,7 @@ impl Lane {
             moving: Moving::of(&event, &row)?,
             txn: (event.place("txn")?, last + 1),
             works,
+            next: 0,
             done: 0,
             client,
         })
@@ -100,8 +103,9 @@ impl Lane {
 
 impl pg::Lane for Lane {
     async fn commit(&mut self, size: usize) -> Result<()> {
-        let first = self.done % self.works;
-        let works = first..(first + size).min(self.works);
+        // An array is one slice: where too few works are left for it, it starts over.
+        let first = if self.next + size > self.works { 0 } else { self.next };
+        let works = first..first + size;
         self.step(works.clone())?;
         self.events[self.txn.0].set(first, self.txn.1)?;
         self.txn.1 += 1;
@@ -120,6 +124,7 @@ impl pg::Lane for Lane {
         if changed != (works.len() as u64, works.len() as u64) {
             return Err(format!("raw statements changed {changed:?} rows for {} works", works.len()).into());
         }
+        self.next = first + size;
         self.done += size;
         Ok(())
     }
