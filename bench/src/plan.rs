@@ -148,10 +148,10 @@ impl Plan {
         Plan {
             rounds: 3,
             slice: Duration::from_millis(150),
-            start_slice: Duration::from_millis(700),
+            start_slice: Duration::from_millis(600),
             rows: ROWS,
             queued: [1_000, 50_000],
-            claims: 300,
+            claims: 200,
             stored: 2_000,
         }
     }
