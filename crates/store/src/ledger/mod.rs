@@ -31,7 +31,7 @@ use crate::{
 };
 
 pub use caller::{Caller, Resolved, Waiting};
-pub use new::{NewWait, NewWork};
+pub use new::{NewWait, NewWork, new_worker};
 
 /// How to open a ledger.
 #[derive(Clone)]
