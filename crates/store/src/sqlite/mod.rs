@@ -10,6 +10,7 @@ mod group;
 mod load;
 mod migrate;
 mod read;
+mod recent;
 mod row;
 mod save;
 mod settings;

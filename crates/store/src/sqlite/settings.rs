@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
+use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, config::DbConfig};
 
 use super::migrate;
 use crate::Error;
@@ -73,8 +73,15 @@ pub(super) fn set(conn: &Connection) -> rusqlite::Result<()> {
     conn.pragma_update(None, "foreign_keys", false)?;
     conn.pragma_update(None, "temp_store", "MEMORY")?;
     conn.pragma_update(None, "cache_size", -32_768)?;
+    planned_once(conn)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(())
+}
+
+/// Plans never depend on the values bound. Otherwise SQLite, to see whether a value fits a partial index,
+/// plans some statements anew each time they run.
+fn planned_once(conn: &Connection) -> rusqlite::Result<()> {
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
 }
 
 /// What would let a commit be lost, read back from the connection.
@@ -95,6 +102,7 @@ pub(super) fn reader(path: &Path) -> Result<Connection, Error> {
         conn.busy_timeout(PATIENCE)?;
         conn.pragma_update(None, "query_only", true)?;
         conn.pragma_update(None, "cache_size", -4_096)?;
+        planned_once(&conn)?;
         conn.set_prepared_statement_cache_capacity(STATEMENTS);
         Ok(conn)
     };

@@ -40,9 +40,7 @@ pub(super) struct Writer<'c> {
     clock: Arc<dyn Clock>,
     inbox: Receiver<Message>,
     queued: Arc<AtomicUsize>,
-    parked: Vec<Job>,
-    /// The file's version when it was last looked at: it moves when another connection commits.
-    version: i64,
+    parked: Vec<Box<Job>>,
     looked: Instant,
     look: bool,
     stopped: Option<String>,
@@ -62,7 +60,6 @@ pub(super) fn run(
         inbox,
         queued,
         parked: Vec::new(),
-        version: 0,
         looked: Instant::now(),
         look: false,
         stopped: None,
@@ -91,7 +88,7 @@ impl Writer<'_> {
             let mut closing = None;
             while let Some(message) = next {
                 match message {
-                    Message::Job(job) => jobs.push(*job),
+                    Message::Job(job) => jobs.push(job),
                     Message::ForgetKept(at, reply) => {
                         let _gone = reply.send(self.forget_kept(at));
                     }
@@ -123,7 +120,7 @@ impl Writer<'_> {
         self.inbox.recv_timeout(until.saturating_duration_since(Instant::now())).map(Some)
     }
 
-    fn take(&mut self, jobs: Vec<Job>) {
+    fn take(&mut self, jobs: Vec<Box<Job>>) {
         self.expire();
         if let Some(why) = &self.stopped {
             for job in jobs.into_iter().chain(self.parked.drain(..)) {
@@ -131,11 +128,9 @@ impl Writer<'_> {
             }
             return;
         }
-        let (claims, submits): (Vec<Job>, Vec<Job>) =
+        let (claims, submits): (Vec<Box<Job>>, Vec<Box<Job>>) =
             jobs.into_iter().partition(|job| job.claim_filter().is_some());
-        if !claims.is_empty() || !self.parked.is_empty() {
-            self.look_around(!claims.is_empty());
-        }
+        self.look_around();
         if submits.is_empty() && claims.is_empty() && !self.look {
             return;
         }
@@ -162,24 +157,25 @@ impl Writer<'_> {
     }
 
     /// Sees whether another process has committed since the last look.
-    fn look_around(&mut self, at_once: bool) {
+    fn look_around(&mut self) {
+        if self.parked.is_empty() {
+            return;
+        }
         let now = Instant::now();
-        if !at_once && now < self.looked + LOOK {
+        if now < self.looked + LOOK {
             return;
         }
         self.looked = now;
-        match self.tables.hot.version.query_row([], |row| row.get(0)) {
-            Ok(version) if version == self.version => {}
-            Ok(version) => {
-                self.version = version;
-                self.tables.lanes.forget();
-                self.look = !self.parked.is_empty();
+        match self.tables.version() {
+            Ok(version) => self.look |= version != self.tables.seen && !self.parked.is_empty(),
+            Err(fault) => {
+                let error = fault.into_error();
+                tracing::warn!(%error, "cannot see what other processes did");
             }
-            Err(error) => tracing::warn!(%error, "cannot see what other processes did"),
         }
     }
 
-    fn group(&mut self, submits: Vec<Job>, claims: Vec<Job>) {
+    fn group(&mut self, submits: Vec<Box<Job>>, claims: Vec<Box<Job>>) {
         let group = Group { submits: &submits, parked: &self.parked, claims: &claims, look: self.look };
         match group.run(&mut self.tables, &*self.clock) {
             Ok(answers) => {
@@ -209,7 +205,7 @@ impl Writer<'_> {
 
     /// One of them cannot be stored: each is tried alone, so that it fails alone. Parked claims are not
     /// offered anything meanwhile; afterwards they are jobs like the others.
-    fn one_by_one(&mut self, jobs: impl Iterator<Item = Job>) {
+    fn one_by_one(&mut self, jobs: impl Iterator<Item = Box<Job>>) {
         let parked = std::mem::take(&mut self.parked);
         let mut still = Vec::new();
         self.look = false;
@@ -227,7 +223,7 @@ impl Writer<'_> {
         self.parked = still;
     }
 
-    fn answer(&mut self, answers: Answers, submits: Vec<Job>, claims: Vec<Job>) {
+    fn answer(&mut self, answers: Answers, submits: Vec<Box<Job>>, claims: Vec<Box<Job>>) {
         for (job, answer) in submits.into_iter().zip(answers.submitted) {
             job.answer(answer);
         }
@@ -248,7 +244,7 @@ impl Writer<'_> {
     }
 
     /// Nothing more is written until the ledger is opened again.
-    fn stop(&mut self, why: String, jobs: impl Iterator<Item = Job>, told: impl Fn(String) -> Error) {
+    fn stop(&mut self, why: String, jobs: impl Iterator<Item = Box<Job>>, told: impl Fn(String) -> Error) {
         tracing::error!(why, "writing has stopped");
         refuse(jobs, &told(why.clone()));
         refuse(self.parked.drain(..), &Error::Stopped(why.clone()));
@@ -280,7 +276,7 @@ impl Writer<'_> {
     }
 }
 
-fn refuse(jobs: impl Iterator<Item = Job>, error: &Error) {
+fn refuse(jobs: impl Iterator<Item = Box<Job>>, error: &Error) {
     jobs.for_each(|job| job.answer(Err(error.clone())));
 }
 
