@@ -44,7 +44,7 @@ pub(super) enum Claimed {
 }
 
 /// The answers of a committed group, in the order of its jobs.
-pub(super) struct Answers {
+pub(super) struct Committed {
     pub submitted: Vec<Answer>,
     /// None for a parked claim that goes on waiting.
     pub parked: Vec<Option<Answer>>,
@@ -63,7 +63,7 @@ pub(super) struct Group<'j> {
 
 impl Group<'_> {
     /// Runs it. A failure has been rolled back.
-    pub fn run(&self, tables: &mut Tables<'_>, clock: &dyn Clock) -> Result<Answers, Failure> {
+    pub fn run(&self, tables: &mut Tables<'_>, clock: &dyn Clock) -> Result<Committed, Failure> {
         tables.begin()?;
         let decided = self.decide(tables, clock.wall());
         let answers = match decided {
@@ -82,7 +82,7 @@ impl Group<'_> {
         }
     }
 
-    fn decide(&self, tables: &mut Tables<'_>, now: Millis) -> Read<Answers> {
+    fn decide(&self, tables: &mut Tables<'_>, now: Millis) -> Read<Committed> {
         let mut batch = Batch::default();
         tables.gather(self.submits.iter().map(|job| &job.submission), &mut batch.records)?;
         let submitted: Vec<Result<Reply, Error>> =
@@ -113,7 +113,7 @@ impl Group<'_> {
         let parked = parked.into_iter().map(|reply| reply.map(|reply| tables.outcome(reply)).transpose());
         let parked = parked.collect::<Read<_>>()?;
         let submitted = submitted.into_iter().map(|reply| tables.outcome(reply)).collect::<Read<_>>()?;
-        Ok(Answers { submitted, parked, claims })
+        Ok(Committed { submitted, parked, claims })
     }
 
     /// Hands what came onto the queue just now to the parked claims, before it is ever written there.

@@ -13,6 +13,9 @@ const OLDEST: i32 = 3_051_003;
 /// How long a writer waits for another process to let go of the file.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// Pages in the WAL at which the writer moves them itself: only if the thread for it falls far behind.
+const LARGE_WAL: i64 = 8_000;
+
 /// Statements kept prepared besides those of the hot path.
 const STATEMENTS: usize = 64;
 
@@ -73,6 +76,7 @@ pub(super) fn set(conn: &Connection) -> rusqlite::Result<()> {
     conn.pragma_update(None, "foreign_keys", false)?;
     conn.pragma_update(None, "temp_store", "MEMORY")?;
     conn.pragma_update(None, "cache_size", -32_768)?;
+    conn.pragma_update(None, "wal_autocheckpoint", LARGE_WAL)?;
     planned_once(conn)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(())
@@ -92,6 +96,20 @@ fn weakness(conn: &Connection) -> rusqlite::Result<Option<String>> {
     }
     let synchronous: i64 = conn.pragma_query_value(None, "synchronous", |row| row.get(0))?;
     Ok((synchronous < 2).then(|| format!("synchronous is {synchronous}, not FULL (2)")))
+}
+
+/// A connection for checkpoints: they sync the file as the writer's commits sync the WAL.
+pub(super) fn checkpointer(path: &Path) -> Result<Connection, Error> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let open = || {
+        let conn = Connection::open_with_flags(path, flags)?;
+        conn.busy_timeout(PATIENCE)?;
+        conn.pragma_update(None, "synchronous", "FULL")?;
+        conn.pragma_update(None, "checkpoint_fullfsync", true)?;
+        conn.pragma_update(None, "cache_size", -256)?;
+        Ok(conn)
+    };
+    open().map_err(|error: rusqlite::Error| explain(path, &error))
 }
 
 /// A connection that can only read.

@@ -15,8 +15,10 @@ use tenure_core::{Millis, Reply};
 use tokio::{sync::oneshot, time::Instant};
 
 use super::{
+    answers::Answers,
+    checkpoint::Checkpoints,
     fault::Fault,
-    group::{Answers, Claimed, Failure, Group},
+    group::{Answer, Claimed, Committed, Failure, Group},
     tables::Tables,
 };
 use crate::{Clock, Error, job::Job, job::Payloads, ledger::Outcome};
@@ -35,11 +37,18 @@ pub(super) enum Message {
     Close(oneshot::Sender<()>),
 }
 
-pub(super) struct Writer<'c> {
+/// What the writer works with besides its tables.
+pub(super) struct Desk {
+    pub clock: Arc<dyn Clock>,
+    pub inbox: Receiver<Message>,
+    pub queued: Arc<AtomicUsize>,
+    pub checkpoints: Checkpoints,
+    pub answers: Answers,
+}
+
+struct Writer<'c> {
     tables: Tables<'c>,
-    clock: Arc<dyn Clock>,
-    inbox: Receiver<Message>,
-    queued: Arc<AtomicUsize>,
+    desk: Desk,
     parked: Vec<Box<Job>>,
     looked: Instant,
     look: bool,
@@ -47,23 +56,10 @@ pub(super) struct Writer<'c> {
 }
 
 /// The writer's thread. It ends when the store closes or is dropped.
-pub(super) fn run(
-    conn: &Connection,
-    clock: Arc<dyn Clock>,
-    inbox: Receiver<Message>,
-    queued: Arc<AtomicUsize>,
-) -> Result<(), Error> {
+pub(super) fn run(conn: &Connection, desk: Desk) -> Result<(), Error> {
     let tables = Tables::new(conn).map_err(Fault::into_error)?;
-    let mut writer = Writer {
-        tables,
-        clock,
-        inbox,
-        queued,
-        parked: Vec::new(),
-        looked: Instant::now(),
-        look: false,
-        stopped: None,
-    };
+    let mut writer =
+        Writer { tables, desk, parked: Vec::new(), looked: Instant::now(), look: false, stopped: None };
     let closed = writer.serve();
     writer.finish();
     // Before the answer: whoever closed may move the file at once.
@@ -100,9 +96,9 @@ impl Writer<'_> {
                 if jobs.len() >= GROUP {
                     break;
                 }
-                next = self.inbox.try_recv().ok();
+                next = self.desk.inbox.try_recv().ok();
             }
-            self.queued.fetch_sub(jobs.len(), Ordering::Relaxed);
+            self.desk.queued.fetch_sub(jobs.len(), Ordering::Relaxed);
             self.take(jobs);
             if closing.is_some() {
                 return closing;
@@ -113,11 +109,11 @@ impl Writer<'_> {
     /// Waits for a message; with parked claims no longer than until one of them must be seen to.
     fn wait(&self) -> Result<Option<Message>, RecvTimeoutError> {
         if self.parked.is_empty() {
-            return self.inbox.recv().map(Some).map_err(|_| RecvTimeoutError::Disconnected);
+            return self.desk.inbox.recv().map(Some).map_err(|_| RecvTimeoutError::Disconnected);
         }
         let deadlines = self.parked.iter().filter_map(|job| job.park_until);
         let until = deadlines.chain([self.looked + LOOK]).min().unwrap_or(self.looked);
-        self.inbox.recv_timeout(until.saturating_duration_since(Instant::now())).map(Some)
+        self.desk.inbox.recv_timeout(until.saturating_duration_since(Instant::now())).map(Some)
     }
 
     fn take(&mut self, jobs: Vec<Box<Job>>) {
@@ -177,7 +173,7 @@ impl Writer<'_> {
 
     fn group(&mut self, submits: Vec<Box<Job>>, claims: Vec<Box<Job>>) {
         let group = Group { submits: &submits, parked: &self.parked, claims: &claims, look: self.look };
-        match group.run(&mut self.tables, &*self.clock) {
+        match group.run(&mut self.tables, &*self.desk.clock) {
             Ok(answers) => {
                 self.look = false;
                 self.answer(answers, submits, claims);
@@ -223,14 +219,13 @@ impl Writer<'_> {
         self.parked = still;
     }
 
-    fn answer(&mut self, answers: Answers, submits: Vec<Box<Job>>, claims: Vec<Box<Job>>) {
-        for (job, answer) in submits.into_iter().zip(answers.submitted) {
-            job.answer(answer);
-        }
+    fn answer(&mut self, answers: Committed, submits: Vec<Box<Job>>, claims: Vec<Box<Job>>) {
+        self.desk.checkpoints.committed(submits.len() + claims.len());
+        let mut told: Vec<(Box<Job>, Answer)> = submits.into_iter().zip(answers.submitted).collect();
         if answers.parked.iter().any(Option::is_some) {
             for (job, answer) in std::mem::take(&mut self.parked).into_iter().zip(answers.parked) {
                 match answer {
-                    Some(answer) => job.answer(answer),
+                    Some(answer) => told.push((job, answer)),
                     None => self.parked.push(job),
                 }
             }
@@ -238,9 +233,10 @@ impl Writer<'_> {
         for (job, claimed) in claims.into_iter().zip(answers.claims) {
             match claimed {
                 Claimed::Nothing(_) if job.park_until.is_some() => self.parked.push(job),
-                Claimed::Nothing(answer) | Claimed::Answer(answer) => job.answer(answer),
+                Claimed::Nothing(answer) | Claimed::Answer(answer) => told.push((job, answer)),
             }
         }
+        self.desk.answers.tell(told);
     }
 
     /// Nothing more is written until the ledger is opened again.
@@ -268,7 +264,7 @@ impl Writer<'_> {
             let reply = Reply::Claimed(Vec::new());
             job.answer(Ok(Outcome { reply, payloads: Payloads::new() }));
         }
-        while let Ok(message) = self.inbox.try_recv() {
+        while let Ok(message) = self.desk.inbox.try_recv() {
             if let Message::Job(job) = message {
                 job.answer(Err(closed()));
             }
