@@ -133,9 +133,11 @@ impl<'c> Tables<'c> {
     }
 
     fn load_work(&mut self, id: WorkId, records: &mut Records) -> Read<()> {
-        if let Entry::Vacant(entry) = records.works.entry(id)
-            && let Some(work) = self.work(id)?
-        {
+        let Entry::Vacant(entry) = records.works.entry(id) else { return Ok(()) };
+        if let Some((rowid, work)) = self.works.take(id) {
+            self.rowids.insert(id, rowid);
+            entry.insert(work);
+        } else if let Some(work) = self.work(id)? {
             entry.insert(work);
         }
         Ok(())

@@ -171,6 +171,7 @@ impl Tables<'_> {
         statement.raw_bind_parameter(32, spec.priority)?;
         statement.raw_bind_parameter(33, spec.created_at)?;
         statement.raw_execute()?;
+        self.rowids.insert(work.id, self.conn.last_insert_rowid());
         self.specs.put(work.id, spec.clone());
         Ok(())
     }

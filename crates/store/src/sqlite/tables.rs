@@ -3,11 +3,12 @@
 
 use std::collections::HashMap;
 
-use rusqlite::{Connection, Statement};
-use tenure_core::WorkId;
+use rusqlite::{Connection, PrepFlags, Statement};
+use tenure_core::{Work, WorkId};
 
 use super::{
     claim::Lanes,
+    recent::Recent,
     row::{Read, SPEC, Specs, work_columns},
 };
 
@@ -86,11 +87,17 @@ pub(super) struct Tables<'c> {
     pub lanes: Lanes,
     /// Where the works of the group at hand lie.
     pub rowids: HashMap<WorkId, i64>,
+    /// Works as this process last saved or saw them, with where they lie. Valid while nobody else has
+    /// written since, which every group checks under the lock.
+    pub works: Recent<(i64, Work)>,
+    /// The file's version at the last look: it moves when another connection has committed.
+    pub seen: i64,
 }
 
 impl<'c> Tables<'c> {
     pub fn new(conn: &'c Connection) -> Read<Self> {
-        let prepare = |sql: &str| conn.prepare(sql);
+        // Kept for good, and so not in the small memory that SQLite has for passing needs.
+        let prepare = |sql: &str| conn.prepare_with_flags(sql, PrepFlags::SQLITE_PREPARE_PERSISTENT);
         let hot = Hot {
             begin: prepare("BEGIN IMMEDIATE")?,
             commit: prepare("COMMIT")?,
@@ -109,6 +116,18 @@ impl<'c> Tables<'c> {
             attempt_insert: prepare(ATTEMPT_INSERT)?,
             attempt_end: prepare(ATTEMPT_END)?,
         };
-        Ok(Self { conn, hot, specs: Specs::default(), lanes: Lanes::default(), rowids: HashMap::new() })
+        Ok(Self {
+            conn,
+            hot,
+            specs: Specs::default(),
+            lanes: Lanes::default(),
+            rowids: HashMap::new(),
+            works: Recent::default(),
+            seen: 0,
+        })
+    }
+
+    pub fn version(&mut self) -> Read<i64> {
+        Ok(self.hot.version.query_row([], |row| row.get(0))?)
     }
 }
