@@ -160,6 +160,17 @@ pub async fn a_parked_claim_is_served_by_an_ingest(bed: &mut Bed) {
     assert_eq!(claimed[0].input, Some(payload(json!({ "ask": "late" }))));
     bed.worker("w").close_out(&claimed[0].lease, success()).await.unwrap();
 
+    // However long it is willing to wait.
+    let caller = bed.worker("w");
+    let patient = tokio::spawn(async move {
+        caller.claim(claimant("w", "patient"), any(1), Some(Duration::MAX)).await.unwrap()
+    });
+    bed.claim("other", any(1)).await;
+    let work = bed.ingest(job("awaited")).await;
+    let claimed = patient.await.unwrap();
+    assert_eq!(ids(&claimed), [work.id]);
+    bed.worker("w").close_out(&claimed[0].lease, success()).await.unwrap();
+
     // Also by a work that comes back to the queue.
     let held = bed.held(job("returns"), "v").await;
     let parked = park(bed, "x", any(5));

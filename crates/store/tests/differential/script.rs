@@ -414,6 +414,6 @@ impl Script {
         let sighting =
             self.dice.random_bool(0.2).then(|| Sighting { fence, seen, detail: "pid 2".to_owned() });
         let watched_ms = if self.dice.random_bool(0.8) { 100_000 } else { 10 };
-        Action::Tick { work, watched_ms, sighting }
+        Action::Tick { work, looked_at: i64::MAX, watched_ms, sighting }
     }
 }
