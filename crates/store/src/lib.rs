@@ -35,6 +35,9 @@ pub use verify::{Anchor, Fault, Report};
 
 pub use tenure_core as core;
 
+#[cfg(feature = "postgres")]
+#[doc(hidden)]
+pub use postgres::bench_support as postgres_bench_support;
 /// For the benchmark only.
 #[cfg(feature = "sqlite")]
 #[doc(hidden)]

@@ -7,11 +7,11 @@ use tenure_core::{
 use uuid::Uuid;
 
 use super::{
+    bench_support::{INSERT_EVENT, UPDATE_WORK},
     lane_id::lane_id,
     load::{Mark, session_slot, uuids},
     row::{json, name},
     session::{Pipeline, params},
-    sql::{INSERT_EVENT, UPDATE_WORK},
 };
 use crate::batch::{Batch, Row};
 

@@ -24,13 +24,14 @@ pub(super) use params;
 
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// Every statement sees what is committed: what is read after a lock must be read anew. Nothing of ours runs long. Plans are made once, and always by index: the tables may be empty when a
-/// statement is planned and huge when it runs.
-pub(super) const SETTINGS: &str = "SET default_transaction_isolation = 'read committed'; \
+/// Every statement sees what is committed: what is read after a lock must be read anew. Nothing of ours runs
+/// long. Plans are made once, and always by index: the tables may be empty when a statement is planned and
+/// huge when it runs.
+pub const SETTINGS: &str = "SET default_transaction_isolation = 'read committed'; \
      SET statement_timeout = '60s'; \
      SET idle_in_transaction_session_timeout = '30s'; \
      SET jit = off; SET plan_cache_mode = force_generic_plan; \
-     SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off";
+     SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off";
 
 /// What a statement gave.
 pub(super) struct Given {
