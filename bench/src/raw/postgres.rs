@@ -4,18 +4,14 @@
 
 use std::{ops::Range, time::Duration};
 
+use tenure_store::postgres_bench_support::{INSERT_EVENT, UPDATE_WORK};
 use tokio_postgres::{Client, Statement};
 
-use self::sql::{INSERT_EVENT, UPDATE_WORK};
 use super::{
     cells::{Cells, Param},
     columns::{Columns, Moving},
 };
 use crate::{Result, pg, plan::Commit, stats::Rate};
-
-/// The ledger's own file: the very same statements, without the store having to show them to everybody.
-#[path = "../../../crates/store/src/postgres/sql.rs"]
-mod sql;
 
 pub struct Raw {
     lanes: Vec<Lane>,
