@@ -26,6 +26,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::Error;
 pub use ledger::{
     Caller, Claimed, Ingested, LeaseRef, Ledger, NewWait, NewWork, Options, Outcome, Resolved, Waiting,
+    new_worker,
 };
 pub use process::here as local_process;
 pub use query::{EventPage, Position, StoredEvent, WaitFilter, WorkFilter};

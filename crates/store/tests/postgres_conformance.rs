@@ -4,8 +4,9 @@
 use tenure_store::{Ledger, Options};
 
 async fn open(options: Options) -> Ledger {
-    let url = tenure_testkit::shared().create_database();
-    Ledger::open_postgres(&url, options).await.expect("an empty database can be opened")
+    // Made by a blocking `psql`; the first one also starts the server.
+    let made = tokio::task::spawn_blocking(|| tenure_testkit::shared().create_database()).await;
+    Ledger::open_postgres(&made.expect("a new database"), options).await.expect("it can be opened")
 }
 
 tenure_store::conformance_tests!(open);

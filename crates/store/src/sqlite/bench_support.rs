@@ -17,8 +17,9 @@ pub fn connect(path: &Path) -> Result<Connection, Error> {
 /// A running work, with what the update of its row binds.
 struct Held {
     seq: i64,
-    /// The id, then what follows the hash: ?1 and ?5 to ?21 of [`WORK_UPDATE`].
     id: Value,
+    /// Where it lies, then what follows the hash: ?1 and ?5 to ?21 of [`WORK_UPDATE`].
+    rowid: i64,
     rest: Vec<Value>,
 }
 
@@ -29,7 +30,7 @@ pub struct Raw {
     done: usize,
 }
 
-const HELD: &str = "SELECT seq, id, attempt, fence, lease_fence, expires_at, renewed_at, renewed_by, \
+const HELD: &str = "SELECT seq, id, rowid, attempt, fence, lease_fence, expires_at, renewed_at, renewed_by, \
      lapsed_at, open_waits, next_retry_at, due_at, reason, owner, progress, updated_at, children, waiters, \
      body FROM work WHERE state = 1 ORDER BY id";
 const RUNNING: i64 = 1;
@@ -47,9 +48,9 @@ impl Raw {
         let mut statement = conn.prepare(HELD)?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
-            let mut rest = (2..19).map(|column| row.get(column)).collect::<rusqlite::Result<Vec<Value>>>()?;
+            let mut rest = (3..20).map(|column| row.get(column)).collect::<rusqlite::Result<Vec<Value>>>()?;
             rest[12] = Value::Text(PROGRESS.to_owned());
-            held.push(Held { seq: row.get(0)?, id: row.get(1)?, rest });
+            held.push(Held { seq: row.get(0)?, id: row.get(1)?, rowid: row.get(2)?, rest });
         }
         Ok(held)
     }
@@ -89,7 +90,7 @@ impl Raw {
                 &hash[..],
                 &hash[..],
             ])?;
-            update.raw_bind_parameter(1, &held.id)?;
+            update.raw_bind_parameter(1, held.rowid)?;
             update.raw_bind_parameter(2, RUNNING)?;
             update.raw_bind_parameter(3, held.seq)?;
             update.raw_bind_parameter(4, &hash[..])?;

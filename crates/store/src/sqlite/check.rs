@@ -22,6 +22,17 @@ const CHECKS: &[(&str, &str)] = &[
          (SELECT 1 FROM work w WHERE w.id = e.work)",
     ),
     (
+        "is not what it was ingested as",
+        "SELECT w.id FROM work w JOIN event e ON e.work = w.id AND e.seq = 1 \
+         WHERE (w.tenant, w.system, w.source_id, w.run_id, w.generation, w.kind, w.session, w.priority, \
+         w.created_at, w.workflow_id) IS NOT (json_extract(e.data, '$.spec.tenant'), \
+         json_extract(e.data, '$.spec.source.system'), json_extract(e.data, '$.spec.source.id'), \
+         coalesce(json_extract(e.data, '$.spec.source.run_id'), ''), json_extract(e.data, '$.spec.generation'), \
+         json_extract(e.data, '$.spec.kind'), json_extract(e.data, '$.spec.session'), \
+         json_extract(e.data, '$.spec.priority'), json_extract(e.data, '$.spec.created_at'), \
+         json_extract(e.data, '$.spec.workflow.id'))",
+    ),
+    (
         "is not what its narrow row says",
         "SELECT w.id FROM work w LEFT JOIN status s ON s.work = w.id WHERE s.work IS NULL \
          OR s.state <> w.state OR s.due_at IS NOT w.due_at OR s.tenant <> w.tenant \

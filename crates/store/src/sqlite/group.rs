@@ -44,7 +44,7 @@ pub(super) enum Claimed {
 }
 
 /// The answers of a committed group, in the order of its jobs.
-pub(super) struct Answers {
+pub(super) struct Committed {
     pub submitted: Vec<Answer>,
     /// None for a parked claim that goes on waiting.
     pub parked: Vec<Option<Answer>>,
@@ -53,18 +53,18 @@ pub(super) struct Answers {
 
 /// The jobs of a group. Claims by filter are decided after everything else.
 pub(super) struct Group<'j> {
-    pub submits: &'j [Job],
+    pub submits: &'j [Box<Job>],
     /// Waiting since an earlier group, oldest first.
-    pub parked: &'j [Job],
-    pub claims: &'j [Job],
+    pub parked: &'j [Box<Job>],
+    pub claims: &'j [Box<Job>],
     /// Whether parked claims should look at the whole queue: another process may have filled it.
     pub look: bool,
 }
 
 impl Group<'_> {
     /// Runs it. A failure has been rolled back.
-    pub fn run(&self, tables: &mut Tables<'_>, clock: &dyn Clock) -> Result<Answers, Failure> {
-        tables.hot.begin.raw_execute().map_err(Fault::from)?;
+    pub fn run(&self, tables: &mut Tables<'_>, clock: &dyn Clock) -> Result<Committed, Failure> {
+        tables.begin()?;
         let decided = self.decide(tables, clock.wall());
         let answers = match decided {
             Ok(answers) => answers,
@@ -82,13 +82,14 @@ impl Group<'_> {
         }
     }
 
-    fn decide(&self, tables: &mut Tables<'_>, now: Millis) -> Read<Answers> {
+    fn decide(&self, tables: &mut Tables<'_>, now: Millis) -> Read<Committed> {
         let mut batch = Batch::default();
         tables.gather(self.submits.iter().map(|job| &job.submission), &mut batch.records)?;
         let submitted: Vec<Result<Reply, Error>> =
             self.submits.iter().map(|job| batch.decide(&job.submission, now)).collect();
         let mut parked = self.offer(tables, &mut batch, now)?;
         let new_heads = tables.save(&batch)?;
+        tables.remember(batch);
 
         let mut claiming = Claiming { now, batch: Batch::default(), queues: Queues::default() };
         if self.look || new_heads {
@@ -102,6 +103,7 @@ impl Group<'_> {
             claims.push(claiming.claim(tables, job)?);
         }
         tables.save(&claiming.batch)?;
+        tables.remember(claiming.batch);
 
         let claims = claims.into_iter().map(|(reply, waits)| {
             let answer = tables.outcome(reply)?;
@@ -111,7 +113,7 @@ impl Group<'_> {
         let parked = parked.into_iter().map(|reply| reply.map(|reply| tables.outcome(reply)).transpose());
         let parked = parked.collect::<Read<_>>()?;
         let submitted = submitted.into_iter().map(|reply| tables.outcome(reply)).collect::<Read<_>>()?;
-        Ok(Answers { submitted, parked, claims })
+        Ok(Committed { submitted, parked, claims })
     }
 
     /// Hands what came onto the queue just now to the parked claims, before it is ever written there.
@@ -237,9 +239,36 @@ impl Tables<'_> {
         Ok(Ok(Outcome { reply, payloads }))
     }
 
+    /// Waits for the write lock, then sees whether another process was here since the last group.
+    fn begin(&mut self) -> Read<()> {
+        self.rowids.clear();
+        self.hot.begin.raw_execute()?;
+        let version = self.version()?;
+        if version != self.seen {
+            self.seen = version;
+            self.works.clear();
+            self.lanes.forget();
+        }
+        Ok(())
+    }
+
+    /// Keeps the works of a saved batch for the next one. Waking others changes rows that it never saw.
+    fn remember(&mut self, batch: Batch) {
+        if !batch.writes.wakes.is_empty() {
+            self.works.clear();
+            return;
+        }
+        for (id, work) in batch.records.works {
+            if let Some(rowid) = self.rowids.get(&id) {
+                self.works.put(id, (*rowid, work));
+            }
+        }
+    }
+
     /// Takes a group back. SQLite has often done so already.
     fn undo(&mut self) {
         self.lanes.forget();
+        self.works.clear();
         if !self.conn.is_autocommit()
             && let Err(error) = self.conn.execute_batch("ROLLBACK")
         {

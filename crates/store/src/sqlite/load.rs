@@ -133,9 +133,11 @@ impl<'c> Tables<'c> {
     }
 
     fn load_work(&mut self, id: WorkId, records: &mut Records) -> Read<()> {
-        if let Entry::Vacant(entry) = records.works.entry(id)
-            && let Some(work) = self.work(id)?
-        {
+        let Entry::Vacant(entry) = records.works.entry(id) else { return Ok(()) };
+        if let Some((rowid, work)) = self.works.take(id) {
+            self.rowids.insert(id, rowid);
+            entry.insert(work);
+        } else if let Some(work) = self.work(id)? {
             entry.insert(work);
         }
         Ok(())
@@ -183,10 +185,9 @@ impl<'c> Tables<'c> {
 
     pub fn work(&mut self, id: WorkId) -> Read<Option<Work>> {
         let mut rows = self.hot.work.query([id.0.as_bytes()])?;
-        match rows.next()? {
-            Some(found) => row::work(found, &mut self.specs).map(Some),
-            None => Ok(None),
-        }
+        let Some(found) = rows.next()? else { return Ok(None) };
+        self.rowids.insert(id, found.get(0)?);
+        row::work(found, &mut self.specs, &mut self.hot.spec).map(Some)
     }
 
     pub fn payload(&mut self, work: WorkId, seq: u64) -> Read<Option<Payload>> {

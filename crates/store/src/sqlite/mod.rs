@@ -1,15 +1,18 @@
 //! A ledger in one SQLite file. One thread writes, in groups; reads have connections of their own and
 //! never wait for it. Several processes may share the file.
 
+mod answers;
 #[doc(hidden)]
 pub mod bench_support;
 mod check;
+mod checkpoint;
 mod claim;
 mod fault;
 mod group;
 mod load;
 mod migrate;
 mod read;
+mod recent;
 mod row;
 mod save;
 mod settings;
@@ -37,9 +40,11 @@ use crate::{
     store::{Answer, Store},
     token::Key,
 };
+use answers::Answers;
+use checkpoint::Checkpoints;
 use read::Reader;
 use row::Read;
-use writer::Message;
+use writer::{Desk, Message};
 
 /// Connections for reads; more would only compete for the two or three cores of a small machine.
 const READERS: usize = 2;
@@ -66,19 +71,16 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Arc<dyn Store>, Err
     let readers = [reader()?, reader()?];
     let (inbox, received) = mpsc::channel();
     let queued = Arc::new(AtomicUsize::new(0));
-    start(conn, clock.clone(), received, queued.clone(), path.to_owned())?;
+    let checkpoints = Checkpoints::start(path)?;
+    let answers = Answers::start()?;
+    let desk = Desk { clock: clock.clone(), inbox: received, queued: queued.clone(), checkpoints, answers };
+    start(conn, desk, path.to_owned())?;
     Ok(Arc::new(SqliteStore { key, clock, inbox, queued, readers, next_reader: AtomicUsize::new(0) }))
 }
 
-fn start(
-    conn: Connection,
-    clock: Arc<dyn Clock>,
-    inbox: mpsc::Receiver<Message>,
-    queued: Arc<AtomicUsize>,
-    path: PathBuf,
-) -> Result<(), Error> {
+fn start(conn: Connection, desk: Desk, path: PathBuf) -> Result<(), Error> {
     let writer = move || {
-        if let Err(error) = writer::run(&conn, clock, inbox, queued) {
+        if let Err(error) = writer::run(&conn, desk) {
             tracing::error!(path = %path.display(), %error, "the writer could not start");
         }
     };

@@ -6,7 +6,7 @@ use rusqlite::{Connection, Params, Row, params, params_from_iter, types::Value};
 use tenure_core::{Attempt, Millis, Payload, State, Step, Wait, Work, WorkId, action::Tenants};
 
 use super::{
-    row::{self, Read, Specs, attempt_columns, event_columns, step_columns, wait_columns},
+    row::{self, Read, SPEC, Specs, attempt_columns, event_columns, step_columns, wait_columns},
     tables::{PAYLOAD, WORK},
 };
 use crate::{Position, StoredEvent, WaitFilter, WorkFilter, job::Payloads};
@@ -38,11 +38,12 @@ impl Reader {
 
     pub fn works(&mut self, ids: &[WorkId]) -> Read<Vec<Work>> {
         let mut statement = self.conn.prepare_cached(WORK)?;
+        let mut created = self.conn.prepare_cached(SPEC)?;
         let mut works = Vec::with_capacity(ids.len());
         for id in ids {
             let mut rows = statement.query([id.0.as_bytes()])?;
             if let Some(found) = rows.next()? {
-                works.push(row::work(found, &mut self.specs)?);
+                works.push(row::work(found, &mut self.specs, &mut created)?);
             }
         }
         Ok(works)
@@ -90,7 +91,8 @@ impl Reader {
     }
 
     pub fn events(&mut self, work: WorkId, after: u64, limit: usize) -> Read<Vec<StoredEvent>> {
-        self.all(EVENTS_OF_WORK, params![work.0.as_bytes(), after as i64, bound(limit)], row::event)
+        let after = i64::try_from(after).unwrap_or(i64::MAX);
+        self.all(EVENTS_OF_WORK, params![work.0.as_bytes(), after, bound(limit)], row::event)
     }
 
     /// One writer at a time gives positions in the order of commits, so every reader sees a prefix.

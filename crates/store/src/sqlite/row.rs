@@ -1,66 +1,47 @@
 //! Rows into records. Columns are read by ordinal, and what never changes is parsed once.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
-use rusqlite::{Row, types::ValueRef};
+use rusqlite::{Row, Statement, types::ValueRef};
 use serde::{Serialize, de::DeserializeOwned};
 use tenure_core::{
     Actor, ActorKind, Attempt, Event, Evidence, Fact, Millis, Payload, Spec, State, Step, Wait, WaitId, Work,
     WorkId,
-    event::Content,
+    event::{Content, Created},
     model::{AttemptEnd, Kept, Lease, RequestKey},
     payload::Digest,
 };
 use uuid::Uuid;
 
-use super::fault::Fault;
+use super::{fault::Fault, recent::Recent};
 use crate::{Position, StoredEvent};
 
 pub(super) type Read<T> = Result<T, Fault>;
 
-/// How many immutable parts are remembered: two generations of so many.
-const SPECS: usize = 16_384;
+/// The immutable parts of works, parsed once. Nobody can make an entry stale.
+pub(super) type Specs = Recent<Arc<Spec>>;
 
-/// The immutable parts of works, parsed once. No other process can make an entry stale.
-#[derive(Default)]
-pub(super) struct Specs {
-    young: HashMap<WorkId, Arc<Spec>>,
-    old: HashMap<WorkId, Arc<Spec>>,
-}
-
-impl Specs {
-    pub fn get(&mut self, id: WorkId) -> Option<Arc<Spec>> {
-        if let Some(spec) = self.young.get(&id) {
-            return Some(spec.clone());
-        }
-        let spec = self.old.remove(&id)?;
-        self.put(id, spec.clone());
-        Some(spec)
-    }
-
-    pub fn put(&mut self, id: WorkId, spec: Arc<Spec>) {
-        if self.young.len() >= SPECS {
-            self.old = std::mem::take(&mut self.young);
-        }
-        self.young.insert(id, spec);
-    }
-}
-
-/// The columns of a work, in the order in which [`work`] reads them.
+/// The columns of a work, in the order in which [`work`] reads them. The immutable part is not kept in
+/// the row, which every event rewrites: it is the data of the work's first event.
 macro_rules! work_columns {
     () => {
-        "id, spec, state, seq, head, attempt, fence, lease_fence, expires_at, renewed_at, renewed_by, \
+        "rowid, id, state, seq, head, attempt, fence, lease_fence, expires_at, renewed_at, renewed_by, \
          lapsed_at, open_waits, next_retry_at, due_at, progress, updated_at, children, waiters, body"
     };
 }
 pub(super) use work_columns;
 
-pub(super) fn work(row: &Row<'_>, specs: &mut Specs) -> Read<Work> {
-    let id = WorkId(uuid(row, 0)?);
+/// The immutable part of a work: its first event's data.
+pub(super) const SPEC: &str = "SELECT data FROM event WHERE work = ?1 AND seq = 1";
+
+pub(super) fn work(row: &Row<'_>, specs: &mut Specs, created: &mut Statement<'_>) -> Read<Work> {
+    let id = WorkId(uuid(row, 1)?);
     let spec = match specs.get(id) {
-        Some(spec) => spec,
+        Some(spec) => spec.clone(),
         None => {
-            let spec = Arc::new(json::<Spec>(row, 1)?);
+            let mut rows = created.query([id.0.as_bytes()])?;
+            let first = rows.next()?.ok_or_else(|| Fault::stored(format!("{id} has no first event")))?;
+            let spec = json::<Created>(first, 0)?.spec;
             specs.put(id, spec.clone());
             spec
         }

@@ -12,12 +12,14 @@ use tenure_core::{
 
 use super::{
     claim::lane_id,
+    fault::Fault,
     row::{self, Read},
     tables::Tables,
 };
 use crate::batch::{Batch, Row};
 
-const WORK_FLAGS: &str = "UPDATE OR ROLLBACK work SET due_at = ?2, children = ?3, waiters = ?4 WHERE id = ?1";
+const WORK_FLAGS: &str =
+    "UPDATE OR ROLLBACK work SET due_at = ?2, children = ?3, waiters = ?4 WHERE rowid = ?1";
 const STEP_SAVE: &str = "INSERT OR REPLACE INTO step \
      (work, ordinal, name, input_hash, begun_at, completed_at, result_work, result_seq, voided) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
@@ -116,13 +118,16 @@ impl Tables<'_> {
         match row.touch {
             Touch::Insert => self.insert_work(work)?,
             Touch::Event => {
+                let rowid = self.rowid(work.id)?;
                 bind_mutable(&mut self.hot.work_update, work)?;
+                self.hot.work_update.raw_bind_parameter(1, rowid)?;
                 self.hot.work_update.raw_execute()?;
             }
             Touch::Renewal => {
                 let lease = work.lease.as_ref();
+                let rowid = self.rowid(work.id)?;
                 self.hot.work_renew.execute(params![
-                    work.id.0.as_bytes(),
+                    rowid,
                     lease.map(|lease| lease.expires_at),
                     lease.map(|lease| lease.renewed_at),
                     lease.and_then(|lease| lease.renewed_by.as_deref()),
@@ -134,17 +139,23 @@ impl Tables<'_> {
             }
             // Several touches of one work are saved as the widest: each covers those below it.
             Touch::Due | Touch::Flags => {
-                let values = params![work.id.0.as_bytes(), work.due_at, work.children, work.waiters];
+                let values = params![self.rowid(work.id)?, work.due_at, work.children, work.waiters];
                 self.cached(WORK_FLAGS)?.execute(values)?;
             }
         }
         Ok(())
     }
 
+    /// A row that changes was loaded in this very transaction.
+    fn rowid(&self, id: WorkId) -> Read<i64> {
+        self.rowids.get(&id).copied().ok_or_else(|| Fault::stored(format!("{id} was changed unread")))
+    }
+
     fn insert_work(&mut self, work: &Work) -> Read<()> {
         let spec = &work.spec;
         let statement = &mut self.hot.work_insert;
         bind_mutable(statement, work)?;
+        statement.raw_bind_parameter(1, &work.id.0.as_bytes()[..])?;
         let own = work.id.to_string();
         let correlation = Some(spec.correlation_id.as_str()).filter(|given| *given != own);
         statement.raw_bind_parameter(22, &spec.tenant)?;
@@ -159,8 +170,8 @@ impl Tables<'_> {
         statement.raw_bind_parameter(31, spec.workflow.as_ref().map(|workflow| &workflow.id))?;
         statement.raw_bind_parameter(32, spec.priority)?;
         statement.raw_bind_parameter(33, spec.created_at)?;
-        statement.raw_bind_parameter(34, row::to_json(&**spec)?)?;
         statement.raw_execute()?;
+        self.rowids.insert(work.id, self.conn.last_insert_rowid());
         self.specs.put(work.id, spec.clone());
         Ok(())
     }
@@ -342,10 +353,10 @@ impl Tables<'_> {
     }
 }
 
-/// Binds the id and what events change, as the insert and the update of a work both number them.
+/// Binds what events change, as the insert and the update of a work both number it. The first parameter
+/// says which work: its id, or where it lies.
 fn bind_mutable(statement: &mut Statement<'_>, work: &Work) -> Read<()> {
     let lease = work.lease.as_ref();
-    statement.raw_bind_parameter(1, &work.id.0.as_bytes()[..])?;
     statement.raw_bind_parameter(2, work.state.code())?;
     statement.raw_bind_parameter(3, work.seq as i64)?;
     statement.raw_bind_parameter(4, &work.head.0[..])?;

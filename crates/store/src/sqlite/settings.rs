@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
+use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, config::DbConfig};
 
 use super::migrate;
 use crate::Error;
@@ -12,6 +12,9 @@ const OLDEST: i32 = 3_051_003;
 
 /// How long a writer waits for another process to let go of the file.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Pages in the WAL at which the writer moves them itself: only if the thread for it falls far behind.
+const LARGE_WAL: i64 = 8_000;
 
 /// Statements kept prepared besides those of the hot path.
 const STATEMENTS: usize = 64;
@@ -73,8 +76,16 @@ pub(super) fn set(conn: &Connection) -> rusqlite::Result<()> {
     conn.pragma_update(None, "foreign_keys", false)?;
     conn.pragma_update(None, "temp_store", "MEMORY")?;
     conn.pragma_update(None, "cache_size", -32_768)?;
+    conn.pragma_update(None, "wal_autocheckpoint", LARGE_WAL)?;
+    planned_once(conn)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(())
+}
+
+/// Plans never depend on the values bound. Otherwise SQLite, to see whether a value fits a partial index,
+/// plans some statements anew each time they run.
+fn planned_once(conn: &Connection) -> rusqlite::Result<()> {
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
 }
 
 /// What would let a commit be lost, read back from the connection.
@@ -87,6 +98,20 @@ fn weakness(conn: &Connection) -> rusqlite::Result<Option<String>> {
     Ok((synchronous < 2).then(|| format!("synchronous is {synchronous}, not FULL (2)")))
 }
 
+/// A connection for checkpoints: they sync the file as the writer's commits sync the WAL.
+pub(super) fn checkpointer(path: &Path) -> Result<Connection, Error> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let open = || {
+        let conn = Connection::open_with_flags(path, flags)?;
+        conn.busy_timeout(PATIENCE)?;
+        conn.pragma_update(None, "synchronous", "FULL")?;
+        conn.pragma_update(None, "checkpoint_fullfsync", true)?;
+        conn.pragma_update(None, "cache_size", -256)?;
+        Ok(conn)
+    };
+    open().map_err(|error: rusqlite::Error| explain(path, &error))
+}
+
 /// A connection that can only read.
 pub(super) fn reader(path: &Path) -> Result<Connection, Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -95,6 +120,7 @@ pub(super) fn reader(path: &Path) -> Result<Connection, Error> {
         conn.busy_timeout(PATIENCE)?;
         conn.pragma_update(None, "query_only", true)?;
         conn.pragma_update(None, "cache_size", -4_096)?;
+        planned_once(&conn)?;
         conn.set_prepared_statement_cache_capacity(STATEMENTS);
         Ok(conn)
     };

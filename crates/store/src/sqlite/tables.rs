@@ -1,11 +1,15 @@
 //! The writer's hands: its connection, the statements of the hot path prepared once, and what it may
 //! remember between groups.
 
-use rusqlite::{Connection, Statement};
+use std::collections::HashMap;
+
+use rusqlite::{Connection, PrepFlags, Statement};
+use tenure_core::{Work, WorkId};
 
 use super::{
     claim::Lanes,
-    row::{Read, Specs, work_columns},
+    recent::Recent,
+    row::{Read, SPEC, Specs, work_columns},
 };
 
 /// A work by its id.
@@ -19,25 +23,25 @@ pub const EVENT_INSERT: &str = "INSERT OR ROLLBACK INTO event \
      payload, evidence, digest, salt, prev_hash, hash) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
 
-/// Saves all that events change of a work.
+/// Saves all that events change of a work. The load has seen its rowid: one search less.
 pub const WORK_UPDATE: &str = "UPDATE OR ROLLBACK work SET \
      state = ?2, seq = ?3, head = ?4, attempt = ?5, fence = ?6, lease_fence = ?7, expires_at = ?8, \
      renewed_at = ?9, renewed_by = ?10, lapsed_at = ?11, open_waits = ?12, next_retry_at = ?13, \
      due_at = ?14, reason = ?15, owner = ?16, progress = ?17, updated_at = ?18, children = ?19, \
      waiters = ?20, body = ?21 \
-     WHERE id = ?1";
+     WHERE rowid = ?1";
 
 pub(super) const WORK_INSERT: &str = "INSERT OR ROLLBACK INTO work \
      (id, state, seq, head, attempt, fence, lease_fence, expires_at, renewed_at, renewed_by, lapsed_at, \
      open_waits, next_retry_at, due_at, reason, owner, progress, updated_at, children, waiters, body, \
      tenant, system, source_id, run_id, generation, kind, session, parent, correlation_id, workflow_id, \
-     priority, created_at, spec) \
+     priority, created_at) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, \
-     ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34)";
+     ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33)";
 
 const WORK_RENEW: &str = "UPDATE OR ROLLBACK work SET \
      expires_at = ?2, renewed_at = ?3, renewed_by = ?4, progress = ?5, due_at = ?6, children = ?7, \
-     waiters = ?8 WHERE id = ?1";
+     waiters = ?8 WHERE rowid = ?1";
 
 const STATUS_INSERT: &str = "INSERT OR ROLLBACK INTO status \
      (work, state, due_at, tenant, session, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
@@ -62,6 +66,7 @@ pub(super) struct Hot<'c> {
     pub commit: Statement<'c>,
     pub version: Statement<'c>,
     pub work: Statement<'c>,
+    pub spec: Statement<'c>,
     pub payload: Statement<'c>,
     pub event_insert: Statement<'c>,
     pub work_insert: Statement<'c>,
@@ -80,16 +85,25 @@ pub(super) struct Tables<'c> {
     pub hot: Hot<'c>,
     pub specs: Specs,
     pub lanes: Lanes,
+    /// Where the works of the group at hand lie.
+    pub rowids: HashMap<WorkId, i64>,
+    /// Works as this process last saved or saw them, with where they lie. Valid while nobody else has
+    /// written since, which every group checks under the lock.
+    pub works: Recent<(i64, Work)>,
+    /// The file's version at the last look: it moves when another connection has committed.
+    pub seen: i64,
 }
 
 impl<'c> Tables<'c> {
     pub fn new(conn: &'c Connection) -> Read<Self> {
-        let prepare = |sql: &str| conn.prepare(sql);
+        // Kept for good, and so not in the small memory that SQLite has for passing needs.
+        let prepare = |sql: &str| conn.prepare_with_flags(sql, PrepFlags::SQLITE_PREPARE_PERSISTENT);
         let hot = Hot {
             begin: prepare("BEGIN IMMEDIATE")?,
             commit: prepare("COMMIT")?,
             version: prepare("PRAGMA data_version")?,
             work: prepare(WORK)?,
+            spec: prepare(SPEC)?,
             payload: prepare(PAYLOAD)?,
             event_insert: prepare(EVENT_INSERT)?,
             work_insert: prepare(WORK_INSERT)?,
@@ -102,6 +116,18 @@ impl<'c> Tables<'c> {
             attempt_insert: prepare(ATTEMPT_INSERT)?,
             attempt_end: prepare(ATTEMPT_END)?,
         };
-        Ok(Self { conn, hot, specs: Specs::default(), lanes: Lanes::default() })
+        Ok(Self {
+            conn,
+            hot,
+            specs: Specs::default(),
+            lanes: Lanes::default(),
+            rowids: HashMap::new(),
+            works: Recent::default(),
+            seen: 0,
+        })
+    }
+
+    pub fn version(&mut self) -> Read<i64> {
+        Ok(self.hot.version.query_row([], |row| row.get(0))?)
     }
 }

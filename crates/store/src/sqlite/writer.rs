@@ -15,8 +15,10 @@ use tenure_core::{Millis, Reply};
 use tokio::{sync::oneshot, time::Instant};
 
 use super::{
+    answers::Answers,
+    checkpoint::Checkpoints,
     fault::Fault,
-    group::{Answers, Claimed, Failure, Group},
+    group::{Answer, Claimed, Committed, Failure, Group},
     tables::Tables,
 };
 use crate::{Clock, Error, job::Job, job::Payloads, ledger::Outcome};
@@ -27,7 +29,7 @@ const GROUP: usize = 1_024;
 /// How often a parked claim looks for what other processes have queued.
 const LOOK: Duration = Duration::from_millis(50);
 
-const FORGET_KEPT: &str = "DELETE FROM kept WHERE kept_at < ?1";
+const FORGET_KEPT: &str = "DELETE FROM kept WHERE kept_at <= ?1";
 
 pub(super) enum Message {
     Job(Box<Job>),
@@ -35,38 +37,29 @@ pub(super) enum Message {
     Close(oneshot::Sender<()>),
 }
 
-pub(super) struct Writer<'c> {
+/// What the writer works with besides its tables.
+pub(super) struct Desk {
+    pub clock: Arc<dyn Clock>,
+    pub inbox: Receiver<Message>,
+    pub queued: Arc<AtomicUsize>,
+    pub checkpoints: Checkpoints,
+    pub answers: Answers,
+}
+
+struct Writer<'c> {
     tables: Tables<'c>,
-    clock: Arc<dyn Clock>,
-    inbox: Receiver<Message>,
-    queued: Arc<AtomicUsize>,
-    parked: Vec<Job>,
-    /// The file's version when it was last looked at: it moves when another connection commits.
-    version: i64,
+    desk: Desk,
+    parked: Vec<Box<Job>>,
     looked: Instant,
     look: bool,
     stopped: Option<String>,
 }
 
 /// The writer's thread. It ends when the store closes or is dropped.
-pub(super) fn run(
-    conn: &Connection,
-    clock: Arc<dyn Clock>,
-    inbox: Receiver<Message>,
-    queued: Arc<AtomicUsize>,
-) -> Result<(), Error> {
+pub(super) fn run(conn: &Connection, desk: Desk) -> Result<(), Error> {
     let tables = Tables::new(conn).map_err(Fault::into_error)?;
-    let mut writer = Writer {
-        tables,
-        clock,
-        inbox,
-        queued,
-        parked: Vec::new(),
-        version: 0,
-        looked: Instant::now(),
-        look: false,
-        stopped: None,
-    };
+    let mut writer =
+        Writer { tables, desk, parked: Vec::new(), looked: Instant::now(), look: false, stopped: None };
     let closed = writer.serve();
     writer.finish();
     // Before the answer: whoever closed may move the file at once.
@@ -91,7 +84,7 @@ impl Writer<'_> {
             let mut closing = None;
             while let Some(message) = next {
                 match message {
-                    Message::Job(job) => jobs.push(*job),
+                    Message::Job(job) => jobs.push(job),
                     Message::ForgetKept(at, reply) => {
                         let _gone = reply.send(self.forget_kept(at));
                     }
@@ -103,9 +96,9 @@ impl Writer<'_> {
                 if jobs.len() >= GROUP {
                     break;
                 }
-                next = self.inbox.try_recv().ok();
+                next = self.desk.inbox.try_recv().ok();
             }
-            self.queued.fetch_sub(jobs.len(), Ordering::Relaxed);
+            self.desk.queued.fetch_sub(jobs.len(), Ordering::Relaxed);
             self.take(jobs);
             if closing.is_some() {
                 return closing;
@@ -116,14 +109,14 @@ impl Writer<'_> {
     /// Waits for a message; with parked claims no longer than until one of them must be seen to.
     fn wait(&self) -> Result<Option<Message>, RecvTimeoutError> {
         if self.parked.is_empty() {
-            return self.inbox.recv().map(Some).map_err(|_| RecvTimeoutError::Disconnected);
+            return self.desk.inbox.recv().map(Some).map_err(|_| RecvTimeoutError::Disconnected);
         }
         let deadlines = self.parked.iter().filter_map(|job| job.park_until);
         let until = deadlines.chain([self.looked + LOOK]).min().unwrap_or(self.looked);
-        self.inbox.recv_timeout(until.saturating_duration_since(Instant::now())).map(Some)
+        self.desk.inbox.recv_timeout(until.saturating_duration_since(Instant::now())).map(Some)
     }
 
-    fn take(&mut self, jobs: Vec<Job>) {
+    fn take(&mut self, jobs: Vec<Box<Job>>) {
         self.expire();
         if let Some(why) = &self.stopped {
             for job in jobs.into_iter().chain(self.parked.drain(..)) {
@@ -131,11 +124,9 @@ impl Writer<'_> {
             }
             return;
         }
-        let (claims, submits): (Vec<Job>, Vec<Job>) =
+        let (claims, submits): (Vec<Box<Job>>, Vec<Box<Job>>) =
             jobs.into_iter().partition(|job| job.claim_filter().is_some());
-        if !claims.is_empty() || !self.parked.is_empty() {
-            self.look_around(!claims.is_empty());
-        }
+        self.look_around();
         if submits.is_empty() && claims.is_empty() && !self.look {
             return;
         }
@@ -162,26 +153,27 @@ impl Writer<'_> {
     }
 
     /// Sees whether another process has committed since the last look.
-    fn look_around(&mut self, at_once: bool) {
+    fn look_around(&mut self) {
+        if self.parked.is_empty() {
+            return;
+        }
         let now = Instant::now();
-        if !at_once && now < self.looked + LOOK {
+        if now < self.looked + LOOK {
             return;
         }
         self.looked = now;
-        match self.tables.hot.version.query_row([], |row| row.get(0)) {
-            Ok(version) if version == self.version => {}
-            Ok(version) => {
-                self.version = version;
-                self.tables.lanes.forget();
-                self.look = !self.parked.is_empty();
+        match self.tables.version() {
+            Ok(version) => self.look |= version != self.tables.seen && !self.parked.is_empty(),
+            Err(fault) => {
+                let error = fault.into_error();
+                tracing::warn!(%error, "cannot see what other processes did");
             }
-            Err(error) => tracing::warn!(%error, "cannot see what other processes did"),
         }
     }
 
-    fn group(&mut self, submits: Vec<Job>, claims: Vec<Job>) {
+    fn group(&mut self, submits: Vec<Box<Job>>, claims: Vec<Box<Job>>) {
         let group = Group { submits: &submits, parked: &self.parked, claims: &claims, look: self.look };
-        match group.run(&mut self.tables, &*self.clock) {
+        match group.run(&mut self.tables, &*self.desk.clock) {
             Ok(answers) => {
                 self.look = false;
                 self.answer(answers, submits, claims);
@@ -209,7 +201,7 @@ impl Writer<'_> {
 
     /// One of them cannot be stored: each is tried alone, so that it fails alone. Parked claims are not
     /// offered anything meanwhile; afterwards they are jobs like the others.
-    fn one_by_one(&mut self, jobs: impl Iterator<Item = Job>) {
+    fn one_by_one(&mut self, jobs: impl Iterator<Item = Box<Job>>) {
         let parked = std::mem::take(&mut self.parked);
         let mut still = Vec::new();
         self.look = false;
@@ -227,14 +219,13 @@ impl Writer<'_> {
         self.parked = still;
     }
 
-    fn answer(&mut self, answers: Answers, submits: Vec<Job>, claims: Vec<Job>) {
-        for (job, answer) in submits.into_iter().zip(answers.submitted) {
-            job.answer(answer);
-        }
+    fn answer(&mut self, answers: Committed, submits: Vec<Box<Job>>, claims: Vec<Box<Job>>) {
+        self.desk.checkpoints.committed(submits.len() + claims.len());
+        let mut told: Vec<(Box<Job>, Answer)> = submits.into_iter().zip(answers.submitted).collect();
         if answers.parked.iter().any(Option::is_some) {
             for (job, answer) in std::mem::take(&mut self.parked).into_iter().zip(answers.parked) {
                 match answer {
-                    Some(answer) => job.answer(answer),
+                    Some(answer) => told.push((job, answer)),
                     None => self.parked.push(job),
                 }
             }
@@ -242,13 +233,14 @@ impl Writer<'_> {
         for (job, claimed) in claims.into_iter().zip(answers.claims) {
             match claimed {
                 Claimed::Nothing(_) if job.park_until.is_some() => self.parked.push(job),
-                Claimed::Nothing(answer) | Claimed::Answer(answer) => job.answer(answer),
+                Claimed::Nothing(answer) | Claimed::Answer(answer) => told.push((job, answer)),
             }
         }
+        self.desk.answers.tell(told);
     }
 
     /// Nothing more is written until the ledger is opened again.
-    fn stop(&mut self, why: String, jobs: impl Iterator<Item = Job>, told: impl Fn(String) -> Error) {
+    fn stop(&mut self, why: String, jobs: impl Iterator<Item = Box<Job>>, told: impl Fn(String) -> Error) {
         tracing::error!(why, "writing has stopped");
         refuse(jobs, &told(why.clone()));
         refuse(self.parked.drain(..), &Error::Stopped(why.clone()));
@@ -272,7 +264,7 @@ impl Writer<'_> {
             let reply = Reply::Claimed(Vec::new());
             job.answer(Ok(Outcome { reply, payloads: Payloads::new() }));
         }
-        while let Ok(message) = self.inbox.try_recv() {
+        while let Ok(message) = self.desk.inbox.try_recv() {
             if let Message::Job(job) = message {
                 job.answer(Err(closed()));
             }
@@ -280,7 +272,7 @@ impl Writer<'_> {
     }
 }
 
-fn refuse(jobs: impl Iterator<Item = Job>, error: &Error) {
+fn refuse(jobs: impl Iterator<Item = Box<Job>>, error: &Error) {
     jobs.for_each(|job| job.answer(Err(error.clone())));
 }
 

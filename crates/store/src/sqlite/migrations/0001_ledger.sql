@@ -7,7 +7,8 @@ CREATE TABLE meta (
     value BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- What never changes comes first; what events change follows.
+-- What never changes comes first; what events change follows. The whole of what a work was ingested as
+-- is the data of its first event: a row that every event rewrites is kept small.
 CREATE TABLE work (
     id BLOB NOT NULL UNIQUE CHECK (length(id) = 16),
     tenant TEXT NOT NULL,
@@ -22,7 +23,6 @@ CREATE TABLE work (
     workflow_id TEXT,
     priority INTEGER NOT NULL,
     created_at INTEGER NOT NULL,
-    spec TEXT NOT NULL,
 
     state INTEGER NOT NULL,
     seq INTEGER NOT NULL,
@@ -274,7 +274,7 @@ END;
 
 CREATE TRIGGER work_stays BEFORE UPDATE OF
     id, tenant, system, source_id, run_id, generation, kind, session, parent, correlation_id,
-    workflow_id, priority, created_at, spec ON work
+    workflow_id, priority, created_at ON work
 BEGIN
     SELECT raise(ROLLBACK, 'what a work was ingested as never changes');
 END;
