@@ -207,11 +207,11 @@ async fn attempt(line: &mut Line, jobs: &[Job]) -> Result<Vec<Given>, Fault> {
     let replies: Vec<(usize, Result<Reply, Error>)> =
         chosen.iter().map(|(at, submission)| (*at, batch.decide(submission, mark.now))).collect();
     let granted: Vec<&Reply> = replies.iter().filter_map(|(_, reply)| reply.as_ref().ok()).collect();
-    let payloads = group::commit(&shared, session, &batch, mark, &granted, &mut Lessons::default()).await?;
-    shared.specs.put(batch.records.works.values().map(|work| (work.id, work.spec.clone())));
+    let payloads = group::commit(session, &batch, mark, &granted, &mut Lessons::default()).await?;
     if !batch.writes.sessions.is_empty() {
         shared.ready_grew();
     }
+    shared.recent.keep(batch, mark.by);
     for (at, reply) in replies {
         given[at] = match reply {
             Ok(reply) if is_nothing(&reply) && !repeats.contains(&key(&jobs[at])) => Given::Later,

@@ -55,7 +55,7 @@ pub(super) async fn run(
     submissions().for_each(|submission| scope.first(submission));
     let mut batch = Batch::default();
     let clock = shared.clock.as_deref();
-    let mark = load::first(session, &shared.specs, clock, &scope, lessons, &mut batch.records).await?;
+    let mark = load::first(session, &shared.recent, clock, &scope, lessons, &mut batch.records).await?;
     complete(session, submissions, &mut batch.records).await?;
 
     let replies: Vec<Result<Reply, Error>> =
@@ -63,8 +63,9 @@ pub(super) async fn run(
     doubt(jobs, &replies, lessons)?;
     let served = serve(&mut batch, parked, mark)?;
     let given: Vec<&Reply> = replies.iter().flatten().chain(served.iter().flatten()).collect();
-    let payloads = commit(shared, session, &batch, mark, &given, lessons).await?;
+    let payloads = commit(session, &batch, mark, &given, lessons).await?;
     let news = !batch.writes.sessions.is_empty() || !batch.newly_ready().is_empty();
+    shared.recent.keep(batch, mark.by);
     Ok(Decided {
         answers: replies.into_iter().map(|reply| Ok(outcome(reply?, &payloads))).collect(),
         served: served.into_iter().map(|reply| Some(outcome(reply?, &payloads))).collect(),
@@ -180,7 +181,6 @@ pub(super) fn outcome(reply: Reply, payloads: &Payloads) -> Outcome {
 
 /// Saves and commits; answers with the payloads that the replies show.
 pub(super) async fn commit(
-    shared: &Shared,
     session: &Session,
     batch: &Batch,
     mark: Mark,
@@ -207,8 +207,6 @@ pub(super) async fn commit(
         let key = (row::id(&row, 0)?, get::<i64>(&row, 1)? as u64);
         payloads.insert(key, Payload::stored(get(&row, 2)?));
     }
-    let born = rows.iter().filter(|row| row.touch == Touch::Insert).map(|row| row.work);
-    shared.specs.put(born.map(|work| (work.id, work.spec.clone())));
     Ok(payloads)
 }
 

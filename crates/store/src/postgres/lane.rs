@@ -20,10 +20,11 @@ const TRIES: usize = 12;
 pub(super) async fn run(shared: Arc<Shared>) {
     let mut line = Line::new(shared.clone());
     while let Some(jobs) = shared.writes.take(GROUP).await {
+        let count = jobs.len();
         line.serve(jobs).await;
-        // Those who were just answered send their next ones first: a group too small costs as much as a
-        // large one.
+        // Those who were just answered send their next ones first.
         tokio::task::yield_now().await;
+        shared.writes.done(count);
     }
 }
 

@@ -3,13 +3,10 @@
 //! The order: references (advisory, class 1), claim requests (class 3), sessions (class 2), works. What is
 //! only read comes after that and needs no lock: whoever changes it holds one of these.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    sync::Arc,
-};
+use std::collections::{BTreeSet, HashMap};
 
 use tenure_core::{
-    Identity, Millis, Payload, Records, Scope, Spec, WaitId, WorkId,
+    Identity, Millis, Payload, Records, Scope, WaitId, WorkId,
     model::RequestKey,
     records::{SessionView, TenantKey},
 };
@@ -17,7 +14,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{
-    cache::Specs,
+    cache::{Recent, Written, Xid},
     fault::Fault,
     row::{self, get, work_columns},
     session::{Pipeline, Results, Session, params},
@@ -60,17 +57,15 @@ const LOCK_SESSIONS_REACHED: &str = concat!(
 const WORKS: &str = concat!(
     "SELECT ",
     work_columns!(),
-    ", w.spec FROM work w WHERE w.id = ANY($1::uuid[]) ORDER BY w.id FOR NO KEY UPDATE"
-);
-const WORKS_KNOWN: &str = concat!(
-    "SELECT ",
-    work_columns!(),
     " FROM work w WHERE w.id = ANY($1::uuid[]) ORDER BY w.id FOR NO KEY UPDATE"
 );
+/// Works that this process wrote last, most likely: their versions tell.
+const VERSIONS: &str =
+    "SELECT w.id, w.xmin FROM work w WHERE w.id = ANY($1::uuid[]) ORDER BY w.id FOR NO KEY UPDATE";
 const WORKS_REACHED: &str = concat!(
     "SELECT ",
     work_columns!(),
-    ", w.spec FROM work w WHERE w.id IN (",
+    " FROM work w WHERE w.id IN (",
     reached!(),
     ") ORDER BY w.id FOR NO KEY UPDATE"
 );
@@ -78,18 +73,19 @@ const WORKS_REACHED: &str = concat!(
 const WORKS_FREE: &str = concat!(
     "SELECT ",
     work_columns!(),
-    ", w.spec FROM work w WHERE w.id = ANY($1::uuid[]) AND w.state = 0 ORDER BY w.id \
+    " FROM work w WHERE w.id = ANY($1::uuid[]) AND w.state = 0 ORDER BY w.id \
      FOR NO KEY UPDATE SKIP LOCKED"
 );
 pub(super) const PEERS: &str =
-    concat!("SELECT ", work_columns!(), ", w.spec FROM work w WHERE w.id = ANY($1::uuid[])");
+    concat!("SELECT ", work_columns!(), " FROM work w WHERE w.id = ANY($1::uuid[])");
 
 /// Read once the locks are held. `txn` is the group's place in the feed: not below this transaction's own id,
 /// so that readers, who stay below every running transaction, cannot have passed it; and not below that of
 /// any transaction that had ended by now, so that the events of one work follow each other. Nor is it above
 /// all of these, or readers would wait for a transaction that may never come.
 const MARK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint, \
-     greatest(pg_current_xact_id()::text::bigint, pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1)";
+     greatest(pg_current_xact_id()::text::bigint, pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1), \
+     pg_current_xact_id()::xid";
 
 const REFERENCES: &str = "SELECT DISTINCT t.tenant, t.reference, t.work \
      FROM unnest($1::text[], $2::text[]) AS k(tenant, reference) \
@@ -126,6 +122,8 @@ const INPUTS: &str = "SELECT work, payload FROM event WHERE work = ANY($1::uuid[
 pub(super) struct Mark {
     pub now: Millis,
     pub txn: i64,
+    /// The transaction that writes it.
+    pub by: Xid,
 }
 
 /// What an earlier try of the same group has taught.
@@ -190,7 +188,7 @@ struct First {
 /// BEGIN, every lock, the clock, and what the actions name: one round trip.
 pub(super) async fn first(
     session: &Session,
-    specs: &Specs,
+    recent: &Recent,
     clock: Option<&dyn Clock>,
     scope: &Scope,
     lessons: &Lessons,
@@ -208,7 +206,7 @@ pub(super) async fn first(
     let mut pipeline = Pipeline::default();
     let mut first = First::default();
     pipeline.add("BEGIN", params![]);
-    let known = lock(&mut pipeline, &mut first, specs, &scope);
+    let known = lock(&mut pipeline, &mut first, recent, &scope);
     let mark = pipeline.add(MARK, params![]);
     let (tenants, references) = columns(&scope.references);
     first.references = pipeline.add_if(!tenants.is_empty(), REFERENCES, || params![tenants, references]);
@@ -219,13 +217,10 @@ pub(super) async fn first(
     first.rest = rest(&mut pipeline, &scope);
 
     let mut results = pipeline.run(session).await?;
-    for row in results.maybe(first.works) {
-        let spec = known.as_ref().and_then(|known| known.get(&WorkId(row.get(0))).cloned());
-        let work = row::work(&row, spec)?;
-        records.works.insert(work.id, work);
-    }
-    if known.is_none() {
-        specs.put(records.works.values().map(|work| (work.id, work.spec.clone())));
+    let works = results.maybe(first.works);
+    match known {
+        Some(known) => unchanged(session, works, known, records).await?,
+        None => take_works(&works, records)?,
     }
     take_references(&results.maybe(first.references), &scope, records)?;
     for row in results.maybe(first.wait_ids) {
@@ -236,22 +231,53 @@ pub(super) async fn first(
     read_mark(&results.take(mark), clock)
 }
 
+fn take_works(rows: &[Row], records: &mut Records) -> Result<(), Error> {
+    for row in rows {
+        let work = row::work(row)?;
+        records.works.insert(work.id, work);
+    }
+    Ok(())
+}
+
+/// Takes over works whose rows are as this process left them, and reads the others. They are locked already.
+async fn unchanged(
+    session: &Session,
+    versions: Vec<Row>,
+    mut known: HashMap<WorkId, Box<Written>>,
+    records: &mut Records,
+) -> Result<(), Fault> {
+    let mut stale = Vec::new();
+    for row in versions {
+        let (id, by) = (row::id(&row, 0)?, get::<Xid>(&row, 1)?);
+        match known.remove(&id).filter(|written| written.by == by) {
+            Some(written) => {
+                records.works.insert(id, written.work);
+            }
+            None => stale.push(id),
+        }
+    }
+    if !stale.is_empty() {
+        take_works(&session.query(PEERS, params![uuids(&stale)]).await?, records)?;
+    }
+    Ok(())
+}
+
 pub(super) fn read_mark(rows: &[Row], clock: Option<&dyn Clock>) -> Result<Mark, Fault> {
     let row = rows.first().ok_or_else(|| Fault::Lost("the server told no time".to_owned()))?;
     let now = match clock {
         Some(clock) => clock.wall(),
         None => get(row, 0)?,
     };
-    Ok(Mark { now, txn: get(row, 1)? })
+    Ok(Mark { now, txn: get(row, 1)?, by: get(row, 2)? })
 }
 
-/// The statements that lock. Answers with the specs of the works, where all of them are known.
+/// The statements that lock. Answers with the works, where this process wrote all of them lately.
 fn lock<'a>(
     pipeline: &mut Pipeline<'a>,
     first: &mut First,
-    specs: &Specs,
+    recent: &Recent,
     scope: &'a Scope,
-) -> Option<HashMap<WorkId, Arc<Spec>>> {
+) -> Option<HashMap<WorkId, Box<Written>>> {
     let references = scope.references.iter().map(|(_, reference)| reference).chain(&scope.locks);
     let references = sorted(references.map(|reference| slot(&[reference])));
     pipeline.add_if(!references.is_empty(), LOCK_REFERENCES, || params![references]);
@@ -274,12 +300,13 @@ fn lock<'a>(
         first.works = Some(pipeline.add(WORKS_REACHED, reached()));
         return None;
     }
-    let known = if ids.is_empty() { Some(HashMap::new()) } else { specs.all(&scope.works) };
+    let known = if ids.is_empty() { Some(HashMap::new()) } else { recent.take(&scope.works) };
     match &known {
         Some(known) => {
-            let theirs = known
-                .values()
-                .filter_map(|spec| spec.session.as_ref().map(|session| session_slot(&spec.tenant, session)));
+            let theirs = known.values().filter_map(|written| {
+                let spec = &written.work.spec;
+                spec.session.as_ref().map(|session| session_slot(&spec.tenant, session))
+            });
             let slots = sorted(named.chain(theirs));
             pipeline.add_if(!slots.is_empty(), LOCK_SESSIONS, || params![slots]);
         }
@@ -287,7 +314,7 @@ fn lock<'a>(
             pipeline.add(LOCK_SESSIONS_OF, params![sorted(named), ids.clone()]);
         }
     }
-    let works = if known.is_some() { WORKS_KNOWN } else { WORKS };
+    let works = if known.is_some() { VERSIONS } else { WORKS };
     first.works = pipeline.add_if(!ids.is_empty(), works, || params![ids]);
     known
 }
@@ -334,7 +361,7 @@ pub(super) async fn candidates(
     let mark = pipeline.add(MARK, params![]);
     let mut results = pipeline.run(session).await?;
     for row in results.take(works) {
-        let work = row::work(&row, None)?;
+        let work = row::work(&row)?;
         records.works.insert(work.id, work);
     }
     take_requests(&results.take(given), requests, records)?;
@@ -354,7 +381,7 @@ pub(super) async fn given_before(session: &Session, records: &mut Records) -> Re
         return Ok(());
     }
     for row in session.query(PEERS, params![uuids(&missing)]).await? {
-        let work = row::work(&row, None)?;
+        let work = row::work(&row)?;
         records.works.insert(work.id, work);
     }
     Ok(())
@@ -423,7 +450,7 @@ impl Rest {
     fn take(self, results: &mut Results, scope: &Scope, records: &mut Records) -> Result<(), Error> {
         records.peers.extend(scope.peers.iter().map(|id| (*id, None)));
         for row in results.maybe(self.peers) {
-            let work = row::work(&row, None)?;
+            let work = row::work(&row)?;
             records.peers.insert(work.id, Some(work));
         }
         for row in results.maybe(self.identities) {

@@ -37,7 +37,7 @@ use tokio::{
 use tokio_postgres::{Client, Config};
 
 use self::{
-    cache::Specs,
+    cache::Recent,
     fault::describe,
     queue::{Parked, Queue},
     read::Reader,
@@ -65,7 +65,7 @@ struct Shared {
     nudged: AtomicBool,
     /// To be told to the other processes.
     announced: Notify,
-    specs: Specs,
+    recent: Recent,
     lanes: Mutex<HashSet<i64>>,
     stopped: OnceLock<String>,
     closed: watch::Sender<bool>,
@@ -142,7 +142,7 @@ pub(crate) async fn open(url: &str, options: &Options) -> Result<Arc<dyn Store>,
         parked: Parked::default(),
         nudged: AtomicBool::new(false),
         announced: Notify::new(),
-        specs: Specs::default(),
+        recent: Recent::default(),
         lanes: Mutex::default(),
         stopped: OnceLock::new(),
         closed: watch::Sender::new(false),

@@ -16,7 +16,17 @@ use crate::{
 #[derive(Default)]
 struct Inner {
     waiting: VecDeque<Job>,
+    /// Taken and not done.
+    busy: usize,
     closed: bool,
+}
+
+impl Inner {
+    /// At least half of what others are busy with. A small group costs nearly as much as a large one, and
+    /// takes from the others their time; while they are busy, it grows.
+    fn is_worth_a_group(&self) -> bool {
+        !self.waiting.is_empty() && (self.waiting.len() * 2 >= self.busy || self.closed)
+    }
 }
 
 #[derive(Default)]
@@ -37,8 +47,11 @@ impl Queue {
             return job.answer(Err(Error::Unavailable("the ledger is closed".to_owned())));
         }
         inner.waiting.push_back(job);
+        let worth = inner.is_worth_a_group();
         drop(inner);
-        self.news.notify_one();
+        if worth {
+            self.news.notify_one();
+        }
     }
 
     /// Wakes whoever waits for jobs, though there may be none.
@@ -60,19 +73,41 @@ impl Queue {
         jobs
     }
 
-    /// What is there, as soon as there is anything. None: closed, and nothing is left.
+    /// What is there, as soon as it is worth a group. None: closed, and nothing is left.
     pub async fn take(&self, max: usize) -> Option<Vec<Job>> {
         loop {
-            let jobs = self.take_now(max);
-            if !jobs.is_empty() {
-                return Some(jobs);
-            }
-            if self.is_closed() {
-                // The next lane has to see it too.
-                self.news.notify_one();
-                return None;
+            if let Some(jobs) = self.try_take(max) {
+                // The next lane has to see what is left, or that it is closed.
+                self.nudge_if_worth();
+                return Some(jobs).filter(|jobs| !jobs.is_empty());
             }
             self.news.notified().await;
+        }
+    }
+
+    /// None: not yet. Nothing: closed.
+    fn try_take(&self, max: usize) -> Option<Vec<Job>> {
+        let mut inner = self.inner();
+        if inner.is_worth_a_group() {
+            let count = inner.waiting.len().min(max);
+            inner.busy += count;
+            return Some(inner.waiting.drain(..count).collect());
+        }
+        inner.closed.then(Vec::new)
+    }
+
+    /// So many of those taken are done: what was not worth a group may be now.
+    pub fn done(&self, count: usize) {
+        let mut inner = self.inner();
+        inner.busy -= count;
+        drop(inner);
+        self.nudge_if_worth();
+    }
+
+    fn nudge_if_worth(&self) {
+        let inner = self.inner();
+        if inner.closed || inner.is_worth_a_group() {
+            self.news.notify_one();
         }
     }
 

@@ -86,7 +86,7 @@ impl Reader {
 
     pub async fn works(&self, ids: &[WorkId]) -> Result<Vec<Work>, Error> {
         let rows = self.query(PEERS, params![uuids(ids)]).await?;
-        let works = rows.iter().map(|row| row::work(row, None)).collect::<Result<Vec<_>, _>>()?;
+        let works = rows.iter().map(|row| row::work(row)).collect::<Result<Vec<_>, _>>()?;
         let mut by_id: BTreeMap<WorkId, Work> = works.into_iter().map(|work| (work.id, work)).collect();
         Ok(ids.iter().filter_map(|id| by_id.remove(id)).collect())
     }
@@ -101,7 +101,7 @@ impl Reader {
         list.conditions(filter, before);
         let limit = list.param(limit as i64);
         let wanted = list.wanted.join(" AND ");
-        let columns = concat!(work_columns!(), ", w.spec");
+        let columns = work_columns!();
         let sql = match filter.admitted() {
             None => format!("SELECT {columns} FROM work w WHERE {wanted} ORDER BY w.id DESC LIMIT {limit}"),
             Some(states) => {
@@ -116,7 +116,7 @@ impl Reader {
             }
         };
         let rows = self.query_once(&sql, &list.params).await?;
-        rows.iter().map(|row| row::work(row, None)).collect()
+        rows.iter().map(|row| row::work(row)).collect()
     }
 
     pub async fn counts(&self, tenants: &Tenants) -> Result<BTreeMap<State, u64>, Error> {

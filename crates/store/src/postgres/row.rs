@@ -13,12 +13,12 @@ use tokio_postgres::{Row, types::FromSql};
 
 use crate::{Error, Position, StoredEvent};
 
-/// A work's columns, the spec last: it is left out where it is known.
+/// A work's columns.
 macro_rules! work_columns {
     () => {
         "w.id, w.state, w.seq, w.head, w.attempt, w.fence, w.lease_fence, w.expires_at, w.renewed_at, \
          w.renewed_by, w.lapsed_at, w.open_waits, w.next_retry_at, w.due_at, w.progress, w.updated_at, \
-         w.children, w.waiters, w.body"
+         w.children, w.waiters, w.body, w.spec"
     };
 }
 pub(super) use work_columns;
@@ -31,8 +31,6 @@ macro_rules! event_columns {
     };
 }
 pub(super) use event_columns;
-
-pub(super) const SPEC: usize = 19;
 
 fn corrupt(what: impl std::fmt::Display) -> Error {
     Error::Corrupt(format!("a stored row cannot be read: {what}"))
@@ -84,12 +82,7 @@ pub(super) fn id(row: &Row, at: usize) -> Result<WorkId, Error> {
     get(row, at).map(WorkId)
 }
 
-/// A work whose spec is known, or comes with the row.
-pub(super) fn work(row: &Row, spec: Option<Arc<Spec>>) -> Result<Work, Error> {
-    let spec = match spec {
-        Some(spec) => spec,
-        None => Arc::new(parse::<Spec>(get(row, SPEC)?)?),
-    };
+pub(super) fn work(row: &Row) -> Result<Work, Error> {
     let lease = match get::<Option<i64>>(row, 6)? {
         None => None,
         Some(fence) => Some(Lease {
@@ -102,7 +95,7 @@ pub(super) fn work(row: &Row, spec: Option<Arc<Spec>>) -> Result<Work, Error> {
     };
     Ok(Work {
         id: id(row, 0)?,
-        spec,
+        spec: Arc::new(parse::<Spec>(get(row, 19)?)?),
         state: state(get(row, 1)?)?,
         seq: get::<i64>(row, 2)? as u64,
         head: digest(get(row, 3)?)?,
