@@ -137,6 +137,22 @@ mod tests {
     }
 
     #[test]
+    fn every_bar_is_about_a_case_that_is_measured() {
+        use crate::plan::{self, Case};
+        for bar in BARS.iter().filter(|bar| bar.case != "claim_1m") {
+            let size = |case: &Case| match *case {
+                Case::Bare(commit) | Case::Raw(commit) => Some(commit.size),
+                Case::Drain { claim, .. } => Some(claim),
+                Case::Transition(_) | Case::Ingest(_) | Case::Renew(_) | Case::Start => None,
+            };
+            let measured = plan::round(bar.store).into_iter().any(|case| {
+                case.name() == bar.case && case.submitters() == bar.submitters && size(&case) == bar.size
+            });
+            assert!(measured, "{bar:?}");
+        }
+    }
+
+    #[test]
     fn latencies_and_ratios_must_stay_under_their_bars() {
         let mut row = Row::new(Store::Sqlite, "start_ms");
         for (p50, met) in [(1.4, true), (1.5, true), (1.6, false)] {

@@ -13,5 +13,13 @@ pub fn connect(path: &Path) -> Result<Connection> {
     let connection = Connection::open(path)?;
     connection.busy_timeout(Duration::from_secs(5))?;
     connection.execute_batch(SETTINGS)?;
-    Ok(connection)
+    // A limit that is not durable would be no limit.
+    let journal: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
+    let synchronous: i64 = connection.pragma_query_value(None, "synchronous", |row| row.get(0))?;
+    match (journal.as_str(), synchronous) {
+        ("wal", 2) => Ok(connection),
+        other => {
+            Err(format!("SQLite gave journal_mode and synchronous {other:?}, not WAL and FULL (2)").into())
+        }
+    }
 }

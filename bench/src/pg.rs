@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use tenure_store::postgres_bench_support::SETTINGS;
 use tokio_postgres::{Client, NoTls};
 
 use crate::{Result, plan::Commit, stats::Rate};
@@ -12,10 +13,7 @@ pub trait Lane: Send + 'static {
     fn commit(&mut self, size: usize) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// As the ledger's lanes have it: rows are found by their index, however few the planner thinks there are.
-const SETTINGS: &str = "SET jit = off; SET plan_cache_mode = force_generic_plan; \
-     SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off";
-
+/// Set up as a ledger's lane is.
 pub async fn connect(url: &str) -> Result<Client> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
     // It ends with its client; what goes wrong on the way, the client's own calls say.

@@ -4,6 +4,7 @@
 
 use std::{ops::Range, time::Duration};
 
+use tenure_store::postgres_bench_support::{INSERT_EVENT, UPDATE_WORK};
 use tokio_postgres::{Client, Statement};
 
 use super::{
@@ -11,8 +12,6 @@ use super::{
     columns::{Columns, Moving},
 };
 use crate::{Result, pg, plan::Commit, stats::Rate};
-
-
 
 pub struct Raw {
     lanes: Vec<Lane>,
@@ -30,6 +29,8 @@ struct Lane {
     /// Where the events' place in the feed is, and the next one.
     txn: (usize, i64),
     works: usize,
+    /// The work whose turn it is.
+    next: usize,
     done: usize,
 }
 
@@ -72,6 +73,7 @@ impl Lane {
             moving: Moving::of(&event, &row)?,
             txn: (event.place("txn")?, last + 1),
             works,
+            next: 0,
             done: 0,
             client,
         })
@@ -97,8 +99,9 @@ impl Lane {
 
 impl pg::Lane for Lane {
     async fn commit(&mut self, size: usize) -> Result<()> {
-        let first = self.done % self.works;
-        let works = first..(first + size).min(self.works);
+        // An array is one slice: where too few works are left for it, it starts over.
+        let first = if self.next + size > self.works { 0 } else { self.next };
+        let works = first..first + size;
         self.step(works.clone())?;
         self.events[self.txn.0].set(first, self.txn.1)?;
         self.txn.1 += 1;
@@ -117,6 +120,7 @@ impl pg::Lane for Lane {
         if changed != (works.len() as u64, works.len() as u64) {
             return Err(format!("raw statements changed {changed:?} rows for {} works", works.len()).into());
         }
+        self.next = first + size;
         self.done += size;
         Ok(())
     }

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::{
+    Millis,
     event::{Actor, Evidence},
     ids::{WaitId, WorkId},
     limits,
@@ -316,6 +317,8 @@ pub enum Action {
 
     Tick {
         work: WorkId,
+        /// The store's time when the sweeper looked: leases are judged as they stood then.
+        looked_at: Millis,
         watched_ms: u64,
         sighting: Option<Sighting>,
     },

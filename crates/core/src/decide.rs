@@ -9,7 +9,7 @@ use crate::{
     records::{Change, Records},
     refusal::{Code, Refusal},
     reply::{Ack, Reply},
-    work,
+    work::{self, tick::Look},
 };
 
 pub use crate::work::claim::{claim_order, claimable};
@@ -87,8 +87,9 @@ pub fn decide(records: &Records, submission: &Submission, now: Millis) -> Result
             work::rerun::decide(cx, *of, *id, from_step.as_deref(), reason)
         }
         Action::RevokeWaits { work, reason } => work::resolve::revoke(cx, *work, reason),
-        Action::Tick { work, watched_ms, sighting } => {
-            work::tick::decide(cx, *work, *watched_ms, sighting.as_ref())
+        Action::Tick { work, looked_at, watched_ms, sighting } => {
+            let look = Look { at: *looked_at, watched_ms: *watched_ms, sighting: sighting.as_ref() };
+            work::tick::decide(cx, *work, look)
         }
     }
 }

@@ -26,6 +26,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use error::Error;
 pub use ledger::{
     Caller, Claimed, Ingested, LeaseRef, Ledger, NewWait, NewWork, Options, Outcome, Resolved, Waiting,
+    new_worker,
 };
 pub use process::here as local_process;
 pub use query::{EventPage, Position, StoredEvent, WaitFilter, WorkFilter};
@@ -34,6 +35,9 @@ pub use verify::{Anchor, Fault, Report};
 
 pub use tenure_core as core;
 
+#[cfg(feature = "postgres")]
+#[doc(hidden)]
+pub use postgres::bench_support as postgres_bench_support;
 /// For the benchmark only.
 #[cfg(feature = "sqlite")]
 #[doc(hidden)]

@@ -113,7 +113,7 @@ impl Inner {
             && let tenure_core::action::ClaimBy::Filter(filter) = &claim.by
             && filter.check().is_ok()
         {
-            let ids = self.select(filter, &claim.claimant.worker);
+            let ids = self.select(filter, &submission.tenants, &claim.claimant.worker);
             if !ids.is_empty() {
                 claim.by = tenure_core::action::ClaimBy::Chosen(ids);
             }
@@ -121,12 +121,18 @@ impl Inner {
         submission
     }
 
-    fn select(&self, filter: &ClaimFilter, worker: &tenure_core::model::Worker) -> Vec<WorkId> {
+    fn select(
+        &self,
+        filter: &ClaimFilter,
+        tenants: &Tenants,
+        worker: &tenure_core::model::Worker,
+    ) -> Vec<WorkId> {
         let mut works: Vec<&Work> = self
             .records
             .works
             .values()
             .filter(|work| work.state == State::Queued && filter.matches(work))
+            .filter(|work| tenants.allow(&work.spec.tenant))
             .filter(|work| {
                 let view = work.spec.session_key().map(|key| self.view(&key)).unwrap_or_default();
                 tenure_core::claimable(work, worker, view).is_ok()

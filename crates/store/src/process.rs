@@ -28,12 +28,23 @@ pub(crate) fn look(liveness: &Liveness, fence: u64) -> Option<Sighting> {
         Some(('Z' | 'X', _)) => (Seen::Gone, "it has exited"),
         Some(('T' | 't', _)) => (Seen::Stopped, "it is stopped"),
         Some(_) => (Seen::Running, "it runs"),
-        // Unreadable is not absent: only a missing /proc entry proves an end.
-        None if !fs::exists(format!("/proc/{pid}")).ok()? => (Seen::Gone, "no such process"),
+        // Unreadable is not absent: only a missing entry proves an end, where /proc hides nobody's.
+        None if !fs::exists(format!("/proc/{pid}")).ok()?
+            && shows_everybody(&fs::read_to_string("/proc/self/mounts").ok()?) =>
+        {
+            (Seen::Gone, "no such process")
+        }
         None => return None,
     };
     let detail = format!("pid {pid} started at tick {start_time} of boot {boot}: {what}");
     Some(Sighting { fence, seen, detail })
+}
+
+/// Whether /proc, among these mounts, shows other users' processes as well.
+fn shows_everybody(mounts: &str) -> bool {
+    let proc = mounts.lines().rev().find(|line| line.split(' ').nth(1) == Some("/proc"));
+    let options = proc.and_then(|line| line.split(' ').nth(3));
+    options.is_some_and(|options| options.split(',').all(|option| !option.starts_with("hidepid=")))
 }
 
 fn boot_id() -> Option<String> {
@@ -56,6 +67,18 @@ fn state_and_start(pid: u32) -> Option<(char, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn where_processes_are_hidden_absence_proves_nothing() {
+        let plain = "sysfs /sys sysfs rw 0 0\nproc /proc proc rw,nosuid,nodev,noexec,relatime 0 0\n";
+        let hidden = "proc /proc proc rw,nosuid,hidepid=invisible 0 0\n";
+        let old = "proc /proc proc rw,gid=4,hidepid=2 0 0\n";
+        assert!(shows_everybody(plain));
+        assert!(!shows_everybody(hidden));
+        assert!(!shows_everybody(old));
+        assert!(!shows_everybody(&[plain, hidden].concat()), "the last one mounted is the one seen");
+        assert!(!shows_everybody(""), "no /proc that anybody knows of");
+    }
 
     #[test]
     fn this_process_runs_and_a_child_that_was_waited_for_is_gone() {

@@ -65,7 +65,7 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// Works with a lease that nobody found lapsed, by id, after the given one.
     fn leased(&self, after: Option<WorkId>, limit: usize) -> Answer<'_, Vec<WorkId>>;
 
-    /// Drops early answers kept before `at`.
+    /// Drops early answers kept at `at` or before.
     fn forget_kept(&self, at: Millis) -> Answer<'_, u64>;
 
     /// Faults that only the database itself can see: its own integrity check, narrow tables that

@@ -24,6 +24,9 @@ const DRIFT_MS: Millis = 1_000;
 const POISON_MS: Millis = 60_000;
 const FORGET_EVERY_MS: Millis = 60_000;
 
+/// When a look began: the store's time, and the monotonic clock's.
+type Looked = (Millis, Millis);
+
 /// What one look did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sweep {
@@ -118,9 +121,9 @@ impl Sweeper {
         self.passed_over.retain(|_, until| *until > monotonic);
         let mut sweep = Sweep::default();
         if every_lease {
-            self.tick_leases(ledger, &mut sweep, monotonic).await?;
+            self.tick_leases(ledger, &mut sweep, (now, monotonic)).await?;
         }
-        self.tick_due(ledger, &mut sweep, now, monotonic).await?;
+        self.tick_due(ledger, &mut sweep, (now, monotonic)).await?;
         if self.forgot_at.is_none_or(|at| monotonic - at >= FORGET_EVERY_MS) {
             ledger.forget_kept(now - limits::KEPT_MS).await?;
             self.forgot_at = Some(monotonic);
@@ -131,35 +134,24 @@ impl Sweeper {
 
     /// At open and after a backward jump every lease is looked at: one that lies too far ahead is brought
     /// into reach.
-    async fn tick_leases(
-        &mut self,
-        ledger: &Ledger,
-        sweep: &mut Sweep,
-        monotonic: Millis,
-    ) -> Result<(), Error> {
+    async fn tick_leases(&mut self, ledger: &Ledger, sweep: &mut Sweep, looked: Looked) -> Result<(), Error> {
         let mut after = None;
         loop {
             let ids = ledger.leased(after, PAGE).await?;
             let Some(last) = ids.last().copied() else { return Ok(()) };
-            self.tick(ledger, &ids, sweep, monotonic).await?;
+            self.tick(ledger, &ids, sweep, looked).await?;
             after = Some(last);
         }
     }
 
-    async fn tick_due(
-        &mut self,
-        ledger: &Ledger,
-        sweep: &mut Sweep,
-        now: Millis,
-        monotonic: Millis,
-    ) -> Result<(), Error> {
+    async fn tick_due(&mut self, ledger: &Ledger, sweep: &mut Sweep, looked: Looked) -> Result<(), Error> {
         let mut after = None;
         loop {
-            let rows = ledger.due(now, after, PAGE).await?;
+            let rows = ledger.due(looked.0, after, PAGE).await?;
             let Some(last) = rows.last().copied() else { return Ok(()) };
             let ids: Vec<WorkId> =
                 rows.into_iter().map(|(_, id)| id).filter(|id| !self.passed_over.contains_key(id)).collect();
-            self.tick(ledger, &ids, sweep, monotonic).await?;
+            self.tick(ledger, &ids, sweep, looked).await?;
             after = Some(last);
         }
     }
@@ -170,13 +162,13 @@ impl Sweeper {
         ledger: &Ledger,
         ids: &[WorkId],
         sweep: &mut Sweep,
-        monotonic: Millis,
+        (looked_at, monotonic): Looked,
     ) -> Result<(), Error> {
         let works = self.readable(ledger, ids, sweep, monotonic).await?;
         let watched_ms = self.watch.watched(monotonic);
         let mut ticks = Vec::with_capacity(works.len());
         for work in &works {
-            let action = Action::Tick { work: work.id, watched_ms, sighting: sighting(work) };
+            let action = Action::Tick { work: work.id, looked_at, watched_ms, sighting: sighting(work) };
             let answer = ledger.send(Actor::system("sweeper"), Tenants::All, action)?;
             ticks.push((work, answer));
         }

@@ -32,35 +32,33 @@ enum Outcome {
     NotYet,
 }
 
-pub(crate) fn decide(
-    cx: Context<'_>,
-    id: WorkId,
-    watched_ms: u64,
-    sighting: Option<&Sighting>,
-) -> Result<Decision, Refusal> {
+/// What a sweeper brings: when it looked, for how long it had watched by then, and what it saw.
+#[derive(Clone, Copy)]
+pub(crate) struct Look<'a> {
+    pub at: Millis,
+    pub watched_ms: u64,
+    pub sighting: Option<&'a Sighting>,
+}
+
+pub(crate) fn decide(cx: Context<'_>, id: WorkId, seen: Look<'_>) -> Result<Decision, Refusal> {
     let work = cx.work(id)?;
-    match look(cx, work, watched_ms, sighting)? {
+    match look(cx, work, seen)? {
         Outcome::Acted(draft) => draft.finish(|_| Reply::Ticked(Ticked::Acted)),
         Outcome::NotYet => Ok(Decision::unchanged(Reply::Ticked(Ticked::NotYet))),
         Outcome::Nothing => Ok(rearm(cx, work)),
     }
 }
 
-fn look(
-    cx: Context<'_>,
-    work: &Work,
-    watched_ms: u64,
-    sighting: Option<&Sighting>,
-) -> Result<Outcome, Refusal> {
+fn look(cx: Context<'_>, work: &Work, seen: Look<'_>) -> Result<Outcome, Refusal> {
     if let Some(draft) = orphaned(cx, work)? {
         return acted(draft);
     }
     match work.state {
-        State::Running => running(cx, work, watched_ms, sighting),
-        State::CancelRequested => cancelling(cx, work, watched_ms, sighting),
+        State::Running => running(cx, work, seen),
+        State::CancelRequested => cancelling(cx, work, seen),
         State::Queued => queued(cx, work),
         State::RetryScheduled => retrying(cx, work),
-        State::Stalled => stalled(cx, work, sighting),
+        State::Stalled => stalled(cx, work, seen.sighting),
         State::WaitingUser
         | State::WaitingApproval
         | State::WaitingAuth
@@ -185,38 +183,34 @@ fn retrying(cx: Context<'_>, work: &Work) -> Result<Outcome, Refusal> {
 /// How a lease stands with this sweeper.
 enum Lapse {
     No,
-    /// Past its date, but this sweeper has not watched for a whole ttl.
+    /// Past its date, but this sweeper had not watched for a whole ttl, or it was not past when it looked:
+    /// whatever held up its Tick may have held up the renewals.
     NotYet,
     Yes(Grade),
 }
 
-fn lapse(cx: Context<'_>, work: &Work, watched_ms: u64, sighting: Option<&Sighting>) -> Lapse {
-    let Some((grade, _)) = liveness::grade(work, sighting, cx.now) else { return Lapse::No };
+fn lapse(cx: Context<'_>, work: &Work, seen: Look<'_>) -> Lapse {
+    let Some((grade, _)) = liveness::grade(work, seen.sighting, cx.now) else { return Lapse::No };
     if grade == Grade::Dead {
         return Lapse::Yes(grade);
     }
     if !passed(due::lapse_at(work), cx.now) {
         return Lapse::No;
     }
-    if watched_ms < work.spec.policy.lease.ttl_ms {
+    if seen.watched_ms < work.spec.policy.lease.ttl_ms || !passed(due::lapse_at(work), seen.at) {
         return Lapse::NotYet;
     }
     Lapse::Yes(grade)
 }
 
-fn running(
-    cx: Context<'_>,
-    work: &Work,
-    watched_ms: u64,
-    sighting: Option<&Sighting>,
-) -> Result<Outcome, Refusal> {
+fn running(cx: Context<'_>, work: &Work, seen: Look<'_>) -> Result<Outcome, Refusal> {
     if passed(work.spec.overall_at(), cx.now) {
         return acted(time_out(cx, work, Deadline::Overall));
     }
     if passed(work.body.execution_at, cx.now) {
         return acted(time_out(cx, work, Deadline::Execution));
     }
-    let grade = match lapse(cx, work, watched_ms, sighting) {
+    let grade = match lapse(cx, work, seen) {
         Lapse::No => return Ok(Outcome::Nothing),
         Lapse::NotYet => return Ok(Outcome::NotYet),
         Lapse::Yes(grade) => grade,
@@ -225,11 +219,11 @@ fn running(
     let fact = LeaseLapsed {
         grade,
         expires_at: work.lease.as_ref().map_or(cx.now, |lease| lease.expires_at),
-        watched_ms,
+        watched_ms: seen.watched_ms,
         failures: work.body.failures + 1,
         lapses: work.body.lapses + 1,
     };
-    let evidence = proof(sighting, work);
+    let evidence = proof(seen.sighting, work);
     let message = lapse_message(work, grade);
     let said = Said { message: Some(&message), evidence: &evidence, ..Said::default() };
     draft.say(State::Stalled, Fact::LeaseLapsed(fact), said);
@@ -326,18 +320,13 @@ fn stalled(cx: Context<'_>, work: &Work, sighting: Option<&Sighting>) -> Result<
 }
 
 /// Nothing ends while the lease is valid; other deadlines sleep.
-fn cancelling(
-    cx: Context<'_>,
-    work: &Work,
-    watched_ms: u64,
-    sighting: Option<&Sighting>,
-) -> Result<Outcome, Refusal> {
-    let grade = match lapse(cx, work, watched_ms, sighting) {
+fn cancelling(cx: Context<'_>, work: &Work, seen: Look<'_>) -> Result<Outcome, Refusal> {
+    let grade = match lapse(cx, work, seen) {
         Lapse::No => return Ok(Outcome::Nothing),
         Lapse::NotYet => return Ok(Outcome::NotYet),
         Lapse::Yes(grade) => grade,
     };
-    let evidence = proof(sighting, work);
+    let evidence = proof(seen.sighting, work);
     let message = lapse_message(work, grade);
     let said = Said { message: Some(&message), evidence: &evidence, ..Said::default() };
     let mut draft = Draft::new(cx, work);

@@ -244,7 +244,7 @@ fn a_foreign_tenant_does_not_exist() {
     for action in [
         Action::Cancel { work: id, reason: "x".into(), deadline_ms: None },
         Action::Quarantine { work: id, reason: "x".into() },
-        Action::Tick { work: id, watched_ms: 0, sighting: None },
+        Action::Tick { work: id, looked_at: 0, watched_ms: 0, sighting: None },
         Action::Complete { work: id, genuine: true, close: close(State::Succeeded) },
     ] {
         let refused = w.submit_for(Actor::person("eve"), theirs.clone(), action).unwrap_err();

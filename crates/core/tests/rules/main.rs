@@ -5,6 +5,7 @@ mod common;
 mod cancel;
 mod chain;
 mod claim;
+mod exhaustive;
 mod explain;
 mod failures;
 mod family;

@@ -1,7 +1,7 @@
 //! Recovery: who may judge a lease, from what, and what the declared contract makes of a lapse.
 
 use tenure_core::{
-    Event, Fact, State,
+    Action, Actor, Event, Fact, Reply, State,
     action::Ingest,
     liveness::{Grade, Seen, Sighting},
     model::{AcceptStrength, Disposition, ErrorClass, ReasonCode},
@@ -32,6 +32,21 @@ fn a_sweeper_judges_only_what_it_has_watched_for_a_ttl() {
     }
     assert_eq!(w.tick_with(lease.work, 45_000, None), Ticked::Acted);
     assert_eq!(w.story(lease.work)[2..], ["lease_lapsed", "recovered"], "one tick, from lapse to verdict");
+}
+
+/// 9: while a Tick waits in an outage, renewals wait as well.
+#[test]
+fn a_tick_judges_the_lease_as_it_stood_when_the_sweeper_looked() {
+    let mut w = World::default();
+    let lease = w.held("a");
+    w.pass(LAPSE - 1);
+    let delayed = Action::Tick { work: lease.work, looked_at: w.now, watched_ms: u64::MAX, sighting: None };
+    w.pass(HOUR);
+    let row = w.row(lease.work).clone();
+    let reply = w.submit(Actor::system("sweeper"), delayed).unwrap();
+    assert!(matches!(reply, Reply::Ticked(Ticked::NotYet)), "{reply:?}");
+    assert_eq!(w.row(lease.work), &row);
+    w.renew(&lease).unwrap();
 }
 
 #[test]

@@ -5,13 +5,13 @@ use std::time::Duration;
 use serde_json::json;
 use tenure_core::{
     Code, State, WorkId,
-    action::ClaimFilter,
-    model::{Source, Worker},
+    action::{ClaimFilter, Failure},
+    model::{ErrorClass, Source, WaitKind, Worker},
 };
 use tokio::task::JoinSet;
 
 use super::{Bed, PATIENCE, any, claimant, job, payload, refused, said_in, success};
-use crate::{Claimed, Error, NewWork};
+use crate::{Claimed, Error, NewWait, NewWork};
 
 fn ids(claimed: &[Claimed]) -> Vec<WorkId> {
     claimed.iter().map(|one| one.work.id).collect()
@@ -160,11 +160,38 @@ pub async fn a_parked_claim_is_served_by_an_ingest(bed: &mut Bed) {
     assert_eq!(claimed[0].input, Some(payload(json!({ "ask": "late" }))));
     bed.worker("w").close_out(&claimed[0].lease, success()).await.unwrap();
 
+    // However long it is willing to wait.
+    let caller = bed.worker("w");
+    let patient = tokio::spawn(async move {
+        caller.claim(claimant("w", "patient"), any(1), Some(Duration::MAX)).await.unwrap()
+    });
+    bed.claim("other", any(1)).await;
+    let work = bed.ingest(job("awaited")).await;
+    let claimed = patient.await.unwrap();
+    assert_eq!(ids(&claimed), [work.id]);
+    bed.worker("w").close_out(&claimed[0].lease, success()).await.unwrap();
+
     // Also by a work that comes back to the queue.
     let held = bed.held(job("returns"), "v").await;
     let parked = park(bed, "x", any(5));
     bed.claim("other", any(1)).await;
     bed.worker("v").release(&held.lease, None).await.unwrap();
+    assert_eq!(ids(&parked.await.unwrap().unwrap()), [held.work.id]);
+
+    // By an answer, and by a retry that falls due.
+    let held = bed.held(job("answered"), "v").await;
+    let wait = vec![NewWait::new(WaitKind::User, "q")];
+    bed.worker("v").wait(&held.lease, wait, None).await.unwrap();
+    let parked = park(bed, "y", any(5));
+    bed.claim("other", any(1)).await;
+    bed.machine().resolve("default", "q", &json!(1), None).await.unwrap();
+    let served = parked.await.unwrap().unwrap();
+    assert_eq!(served[0].answers[0].1, Some(payload(json!(1))), "it gets the answer as well");
+    let failure = Failure::new(ErrorClass::Transport, "reset");
+    bed.worker("y").fail(&served[0].lease, failure).await.unwrap();
+    let parked = park(bed, "z", any(5));
+    bed.claim("other", any(1)).await;
+    bed.pass(1_000).await;
     assert_eq!(ids(&parked.await.unwrap().unwrap()), [held.work.id]);
 }
 
@@ -238,4 +265,66 @@ pub async fn fences_only_grow(bed: &mut Bed) {
     let fences: Vec<u64> = bed.ledger.attempts(work.id).await.unwrap().iter().map(|a| a.fence).collect();
     assert_eq!(fences.len(), 6);
     assert!(fences.is_sorted());
+}
+
+/// Invariant 19 under concurrency: one request, sent ten times at once, is one claim.
+pub async fn a_request_repeated_at_once_is_one_claim(bed: &mut Bed) {
+    for i in 0..40 {
+        bed.ingest(job(&i.to_string())).await;
+    }
+    let mut claims = JoinSet::new();
+    for _ in 0..10 {
+        let caller = bed.worker("w");
+        claims.spawn(async move { caller.claim(claimant("w", "same"), any(3), None).await.unwrap() });
+    }
+    let answers = claims.join_all().await;
+    let leases = |claimed: &[Claimed]| {
+        let mut fences: Vec<_> = claimed.iter().map(|one| (one.work.id, one.lease.fence)).collect();
+        fences.sort_unstable();
+        fences
+    };
+    let first = leases(&answers[0]);
+    assert_eq!(first.len(), 3);
+    assert!(answers.iter().all(|one| leases(one) == first), "each answer is the same claim");
+    let queued = bed.ledger.counts(&tenure_core::action::Tenants::All).await.unwrap()[&State::Queued];
+    assert_eq!(queued, 37);
+}
+
+/// One order over all lanes: kinds, sources and tenants share the queue of whoever asks for all.
+pub async fn the_order_holds_across_kinds_and_sources(bed: &mut Bed) {
+    let mut expected = Vec::new();
+    for i in 0..24_i16 {
+        let system = ["manual", "control", "conversation"][i as usize % 3].to_owned();
+        let source = Source { system, id: i.to_string(), run_id: String::new() };
+        let (kind, tenant) = (format!("kind{}", i % 4), format!("tenant{}", i % 5));
+        let priority = 10 - i % 7;
+        let work = bed.ingest(NewWork { source, kind, tenant, priority, ..job("x") }).await;
+        bed.clock.advance(1);
+        expected.push((priority, work.spec.created_at, work.id));
+    }
+    expected.sort_unstable();
+    let expected: Vec<WorkId> = expected.into_iter().map(|(_, _, id)| id).collect();
+    let kinds = (0..4).map(|i| format!("kind{i}")).collect();
+    let mut claimed = ids(&bed.claim("w", any(5)).await);
+    claimed.extend(ids(&bed.claim("w", ClaimFilter { kinds, ..any(7) }).await));
+    claimed.extend(ids(&bed.claim("w", any(100)).await));
+    assert_eq!(claimed, expected);
+}
+
+/// A thousand in one call, and a thousand renewed in one.
+pub async fn a_thousand_at_once(bed: &mut Bed) {
+    let mut ingests = JoinSet::new();
+    for i in 0..1_000 {
+        let caller = bed.machine();
+        ingests.spawn(async move { caller.ingest(job(&i.to_string())).await.unwrap().created });
+    }
+    assert!(ingests.join_all().await.into_iter().all(|created| created));
+    let claimed = bed.claim("w", any(1_000)).await;
+    assert_eq!(claimed.len(), 1_000);
+    bed.clock.advance(1_000);
+    let leases: Vec<_> = claimed.iter().map(|one| (one.lease.clone(), Some(json!(1)))).collect();
+    let renewals = bed.worker("w").renew(&leases).await.unwrap();
+    assert!(renewals.iter().zip(&leases).all(|(renewal, (lease, _))| {
+        renewal.work == lease.work && renewal.outcome.as_ref().unwrap().expires_at == bed.now() + 6_000
+    }));
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 use tenure_core::{
     Code, Payload, State,
-    action::{CloseOut, Tenants},
+    action::{ClaimFilter, CloseOut, Tenants},
     model::{Output, Source},
     policy::{LeaseTimings, PolicyOverrides},
 };
@@ -70,6 +70,10 @@ pub async fn a_tenant_is_a_world_of_its_own(bed: &mut Bed) {
     assert_eq!(refused(ids), Code::NotFound);
     let claimed = acme.claim(claimant("a", "all"), super::any(10), None).await.unwrap();
     assert_eq!(claimed.iter().map(|one| one.work.id).collect::<Vec<_>>(), [there.id]);
+    bed.worker("a").release(&claimed[0].lease, None).await.unwrap();
+    let theirs = ClaimFilter { tenants: vec![TENANT.to_owned()], ..super::any(10) };
+    let claimed = acme.claim(claimant("a", "theirs"), theirs, None).await.unwrap();
+    assert!(claimed.is_empty(), "who asks for others' works is given none, not its own");
     let foreign = refused(acme.resolve(TENANT, "question", &json!(1), None).await);
     assert_eq!(foreign, Code::NotFound);
     let child = NewWork { tenant: "acme".to_owned(), parent: Some(here.id), ..job("child") };
@@ -89,6 +93,10 @@ pub async fn malformed_works_are_refused(bed: &mut Bed) {
         (NewWork { source: source("scheduler", "nightly"), ..job("x") }, Code::Invalid),
         (NewWork { source: source("manual", ""), ..job("x") }, Code::Invalid),
         (NewWork { kind: "a\nb".to_owned(), ..job("x") }, Code::Invalid),
+        (NewWork { kind: "a\0b".to_owned(), ..job("x") }, Code::Invalid),
+        (NewWork { source: source("manual", "a\0b"), ..job("x") }, Code::Invalid),
+        (NewWork { tenant: "a\0b".to_owned(), ..job("x") }, Code::Invalid),
+        (NewWork { session: Some("a\0b".to_owned()), ..job("x") }, Code::Invalid),
         (NewWork { session: Some(String::new()), ..job("x") }, Code::Invalid),
         (NewWork { policy, ..job("x") }, Code::ImpossibleTimings),
         (NewWork { session: Some("s".to_owned()), ..external("x") }, Code::Invalid),

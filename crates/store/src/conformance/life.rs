@@ -2,12 +2,13 @@
 
 use serde_json::json;
 use tenure_core::{
-    ActorKind, Code, State,
-    action::CloseOut,
-    model::{AcceptStrength, AttemptOutcome, Output},
+    Action, ActorKind, Code, Evidence, State,
+    action::{ClaimFilter, CloseOut, Fail, Failure, WaitSpec},
+    model::{AcceptStrength, AttemptOutcome, ErrorClass, OnTimeout, Output, Source, WaitKind, Workflow},
 };
 
-use super::{Bed, job, payload, refused, success};
+use super::{Bed, any, job, payload, refused, success};
+use crate::{NewWait, NewWork};
 
 /// From ingest to close-out, and everything that was said can be read back.
 pub async fn whole_life(bed: &mut Bed) {
@@ -150,4 +151,67 @@ pub async fn warnings_need_words(bed: &mut Bed) {
     let ended = bed.work(held.work.id).await;
     assert_eq!(ended.body.warnings, ["two rows were skipped"]);
     assert_eq!(ended.body.output, Some(Output::NoOutput));
+}
+
+/// What was said comes back as it was said: in every field that takes free text, and as evidence.
+pub async fn words_survive(bed: &mut Bed) {
+    let odd = "Ünïcödé 漢字 🦀 'single' \"double\" \\back %d ${x} ?1 $1 -- ; /* */ \u{202e}rtl";
+    let long = "é".repeat(500);
+    let evidence = vec![Evidence { kind: "trace".into(), reference: odd.into() }];
+    let new = NewWork {
+        source: Source { system: "manual".into(), id: odd.into(), run_id: long.clone() },
+        kind: odd.into(),
+        tenant: odd.into(),
+        session: Some(odd.into()),
+        correlation_id: Some(long.clone()),
+        workflow: Some(Workflow { id: odd.into(), version: odd.into() }),
+        evidence: evidence.clone(),
+        priority: i16::MIN,
+        ..job("x")
+    };
+    let held = bed.held(new.clone(), "w").await;
+    let spec = bed.work(held.work.id).await.spec;
+    assert_eq!((&spec.source, &spec.kind, &spec.tenant), (&new.source, &new.kind, &new.tenant));
+    assert_eq!((&spec.session, &spec.workflow), (&new.session, &new.workflow));
+    assert_eq!((&spec.correlation_id, spec.priority), (&long, i16::MIN));
+    let w = bed.worker("w");
+    let wait =
+        NewWait { prompt: Some(format!("{odd}\nand a second line")), ..NewWait::new(WaitKind::User, odd) };
+    w.wait(&held.lease, vec![wait], Some(odd)).await.unwrap();
+    assert!(bed.waits(held.work.id).await[0].detail.prompt.as_ref().unwrap().ends_with("second line"));
+    bed.machine().resolve(odd, odd, &json!(odd), None).await.unwrap();
+    let filter = ClaimFilter { kinds: vec![odd.into()], tenants: vec![odd.into()], ..any(1) };
+    let held = bed.claim("w", filter).await.remove(0);
+    assert_eq!(held.answers[0].1, Some(payload(json!(odd))));
+    let close = CloseOut { evidence: evidence.clone(), ..CloseOut::failed(ErrorClass::Unknown, odd) };
+    w.close_out(&held.lease, close).await.unwrap();
+    let events = bed.events(held.work.id).await;
+    assert_eq!(events[0].event.evidence, evidence);
+    let last = &events.last().unwrap().event;
+    assert_eq!((last.message.as_deref(), &last.evidence), (Some(odd), &evidence));
+    assert_eq!(bed.work(held.work.id).await.body.error.unwrap().message.as_deref(), Some(odd));
+}
+
+/// An `auth` failure may ask to wait for a reconnect: no failure, no lease, and then on.
+pub async fn an_auth_failure_may_wait(bed: &mut Bed) {
+    let held = bed.held(job("one"), "w").await;
+    let wait = Some(WaitSpec {
+        id: tenure_core::WaitId(uuid::Uuid::now_v7()),
+        kind: WaitKind::Auth,
+        reference: "mailbox".into(),
+        prompt: None,
+        assignee: None,
+        timeout_ms: None,
+        endless: false,
+        on_timeout: OnTimeout::Fail,
+        default: None,
+        schema: None,
+    });
+    let error = Failure::new(ErrorClass::Auth, "the token was revoked");
+    let fail = Fail { holder: bed.ledger.holder(&held.lease), error, wait };
+    bed.worker("w").submit(Action::Fail(fail)).await.unwrap();
+    let row = bed.work(held.work.id).await;
+    assert_eq!((row.state, row.body.failures), (State::WaitingAuth, 0));
+    bed.person().resolve(super::TENANT, "mailbox", &json!("reconnected"), None).await.unwrap();
+    bed.expect(held.work.id, State::Queued).await;
 }

@@ -33,6 +33,8 @@ macro_rules! conformance_tests {
                 progress_is_idempotent,
                 release_hands_it_back,
                 warnings_need_words,
+                words_survive,
+                an_auth_failure_may_wait,
             }
             ingest {
                 the_same_again_is_the_same_work,
@@ -57,6 +59,9 @@ macro_rules! conformance_tests {
                 an_abandoned_parked_claim_takes_nothing,
                 a_parked_claim_minds_its_filter,
                 fences_only_grow,
+                a_request_repeated_at_once_is_one_claim,
+                the_order_holds_across_kinds_and_sources,
+                a_thousand_at_once,
             }
             session {
                 one_at_a_time_oldest_first,
@@ -86,6 +91,7 @@ macro_rules! conformance_tests {
                 an_abandon_request_waits_for_the_lapse,
                 a_proven_death_is_acted_on_at_once,
                 lapses_and_failures_exhaust_together,
+                two_sweepers_find_a_lapse_once,
             }
             timers {
                 retries_back_off_and_exhaust,

@@ -111,6 +111,11 @@ pub async fn an_owner_that_does_not_come_back(bed: &mut Bed) {
     assert_eq!(bed.work(id).await.body.reason.map(|reason| reason.code), Some(ReasonCode::OwnerAbsent));
     let back = bed.take(id, "w").await;
     assert_eq!(back.answers[0].1, Some(payload(json!(1))));
+    let again = vec![NewWait::new(WaitKind::User, "q2")];
+    bed.worker("w").wait(&back.lease, again, None).await.unwrap();
+    bed.machine().resolve("default", "q2", &json!(2), None).await.unwrap();
+    let back = bed.claim("w", any(5)).await.remove(0);
+    assert_eq!(back.work.id, id, "its owner also finds it by filter");
     bed.worker("w").close_out(&back.lease, success()).await.unwrap();
 }
 
@@ -225,4 +230,22 @@ pub async fn lapses_and_failures_exhaust_together(bed: &mut Bed) {
     assert_eq!(errors, [true, false, true], "every attempt's error is kept");
     let closed = bed.person().decide(work.id, "too late", Decide::Close(CloseOut::new(State::Failed))).await;
     assert_eq!(refused(closed), Code::Terminal);
+}
+
+/// Invariant 7: any number of sweepers may look at once; each lapse is found once.
+pub async fn two_sweepers_find_a_lapse_once(bed: &mut Bed) {
+    let mut works = Vec::new();
+    for i in 0..20 {
+        works.push(bed.held(job(&i.to_string()), "w").await.work.id);
+    }
+    let mut second = crate::Sweeper::new(bed.clock.clone());
+    for _ in 0..LAPSE_MS / 1_000 {
+        bed.clock.advance(1_000);
+        let ledger = bed.ledger.clone();
+        let (_, sweep) = tokio::join!(bed.sweep(), second.run_once(&ledger));
+        assert_eq!(sweep.unwrap().failed, 0);
+    }
+    for id in works {
+        assert_eq!(bed.story(id).await, ["work_created", "claimed", "lease_lapsed", "recovered"]);
+    }
 }

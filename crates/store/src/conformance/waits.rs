@@ -217,6 +217,11 @@ pub async fn a_sessions_waits_are_revoked(bed: &mut Bed) {
         works.push(held.work.id);
     }
     let (elsewhere, _) = waiting(bed, "elsewhere", vec![user("e")]).await;
+    let acme = bed.person().within(vec!["acme".to_owned()]);
+    for session in ["chat", "no such session"] {
+        let foreign = acme.revoke_session_waits(TENANT, session, "why not").await;
+        assert_eq!(refused(foreign), Code::NotFound, "whether it has waits is not told");
+    }
     let acks = bed.person().revoke_session_waits(TENANT, "chat", "the user left").await.unwrap();
     assert_eq!(acks.len(), 2);
     for id in &works {
@@ -245,6 +250,11 @@ pub async fn reserved_references_are_refused(bed: &mut Bed) {
         assert_eq!(refused(w.wait(&held.lease, waits, None).await), Code::ReferenceReserved);
         let answer = bed.machine().resolve(TENANT, reference, &json!(1), None).await;
         assert_eq!(refused(answer), Code::ReferenceReserved);
+    }
+    for name in ["a\0b", "a\nb"] {
+        assert_eq!(refused(w.wait(&held.lease, vec![user(name)], None).await), Code::Invalid);
+        assert_eq!(refused(bed.machine().resolve(TENANT, name, &json!(1), None).await), Code::Invalid);
+        assert_eq!(refused(bed.machine().resolve(name, "q", &json!(1), None).await), Code::Invalid);
     }
     let own = vec![user(&format!("work:{}", held.work.id))];
     assert_eq!(refused(w.wait(&held.lease, own, None).await), Code::NotFound);

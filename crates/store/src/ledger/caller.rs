@@ -1,10 +1,11 @@
 //! Somebody who uses the ledger: an actor, and the tenants it may touch. One method a verb.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::Value;
 use tenure_core::{
-    Ack, Action, Actor, Evidence, Payload, Reply, Step, Submission, Wait, WaitId, Work, WorkId,
+    Ack, Action, Actor, Code, Evidence, Payload, Refusal, Reply, Step, Submission, Wait, WaitId, Work,
+    WorkId,
     action::{
         Claim, ClaimBy, ClaimFilter, Claimant, CloseOut, Decide, Fail, Failure, Renew, Resolve, StepAction,
         StepVerb, Target, Tenants, WaitAction,
@@ -107,19 +108,8 @@ impl Caller {
         filter: ClaimFilter,
         wait: Option<Duration>,
     ) -> Result<Vec<Claimed>, Error> {
-        let submission =
-            self.submission(Action::Claim(Claim { claimant, by: ClaimBy::Filter(self.allowed(filter)) }))?;
+        let submission = self.submission(Action::Claim(Claim { claimant, by: ClaimBy::Filter(filter) }))?;
         self.claimed(self.ledger.queue(submission, wait).await?)
-    }
-
-    /// A caller of some tenants claims there only.
-    fn allowed(&self, filter: ClaimFilter) -> ClaimFilter {
-        let Tenants::Only(mine) = &self.tenants else { return filter };
-        let tenants = match filter.tenants.is_empty() {
-            true => mine.clone(),
-            false => filter.tenants.iter().filter(|tenant| mine.contains(tenant)).cloned().collect(),
-        };
-        ClaimFilter { tenants, ..filter }
     }
 
     /// Claims exactly these, or none.
@@ -340,21 +330,33 @@ impl Caller {
         session: &str,
         reason: &str,
     ) -> Result<Vec<Ack>, Error> {
+        if !self.tenants.allow(tenant) {
+            return Err(Refusal::new(Code::NotFound, format!("Tenant {tenant} is not one of yours.")).into());
+        }
         let filter = WaitFilter {
             tenants: Some(Tenants::Only(vec![tenant.to_owned()])),
             session: Some(session.to_owned()),
             state: Some(tenure_core::model::WaitState::Open),
             ..WaitFilter::default()
         };
-        let mut works: Vec<WorkId> =
-            self.ledger.waits(&filter, usize::MAX).await?.into_iter().map(|wait| wait.work).collect();
-        works.sort_unstable();
-        works.dedup();
-        let mut acks = Vec::with_capacity(works.len());
-        for work in works {
-            acks.push(self.ack(Action::RevokeWaits { work, reason: reason.to_owned() }).await?);
+        let mut seen = BTreeSet::new();
+        let mut acks = Vec::new();
+        // Page by page: what was revoked is no longer open.
+        loop {
+            let page = self.ledger.waits(&filter, usize::MAX).await?;
+            let new: BTreeSet<WorkId> =
+                page.into_iter().map(|wait| wait.work).filter(|work| seen.insert(*work)).collect();
+            if new.is_empty() {
+                return Ok(acks);
+            }
+            for work in new {
+                match self.ack(Action::RevokeWaits { work, reason: reason.to_owned() }).await {
+                    // Answered, or over, in the meantime.
+                    Err(Error::Refused(Refusal { code: Code::IllegalState | Code::Terminal, .. })) => {}
+                    ack => acks.push(ack?),
+                }
+            }
         }
-        Ok(acks)
     }
 }
 

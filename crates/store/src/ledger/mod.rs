@@ -31,7 +31,10 @@ use crate::{
 };
 
 pub use caller::{Caller, Resolved, Waiting};
-pub use new::{NewWait, NewWork};
+pub use new::{NewWait, NewWork, new_worker};
+
+/// No claim stays parked for longer.
+const PARK_MAX: Duration = Duration::from_secs(24 * 3_600);
 
 /// How to open a ledger.
 #[derive(Clone)]
@@ -183,7 +186,7 @@ impl Ledger {
         wait: Option<Duration>,
     ) -> impl Future<Output = Result<Outcome, Error>> + use<> {
         let (reply, answer) = oneshot::channel();
-        let park_until = wait.map(|wait| Instant::now() + wait);
+        let park_until = wait.map(|wait| Instant::now() + wait.min(PARK_MAX));
         let job = Job { submission, park_until, reply };
         // A store that is closing may drop what it did not take; here it is certain that nothing was written.
         if *self.0.closed.borrow() {

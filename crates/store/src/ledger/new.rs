@@ -4,10 +4,15 @@ use serde_json::Value;
 use tenure_core::{
     Evidence, Payload, Refusal, WaitId, WorkId,
     action::{Claimant, CloseOut, Ingest, WaitSpec},
-    model::{Disposition, OnParentClose, OnTimeout, Source, WaitKind, Workflow},
+    model::{Disposition, OnParentClose, OnTimeout, Source, WaitKind, Worker, Workflow},
     policy::{PolicyOverrides, Settings},
 };
 use uuid::Uuid;
+
+/// A worker as it boots: an id that stays, an incarnation that nobody had before.
+pub fn new_worker(id: &str) -> Worker {
+    Worker::new(id, &Uuid::now_v7().simple().to_string())
+}
 
 /// A work to be recorded.
 #[derive(Clone, Debug)]

@@ -81,9 +81,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
         jobs.extend(arrived);
         serve(&mut line, jobs).await;
     }
-    for job in shared.parked.take(usize::MAX, |_| true) {
-        job.answer(Ok(nothing()));
-    }
+    shared.parked.close();
 }
 
 /// Serves claims in groups, oldest first.
@@ -140,7 +138,7 @@ async fn group(line: &mut Line, mut jobs: Vec<Job>) {
 /// Parks a claim that may wait, and answers one that may not.
 fn rest(shared: &Shared, job: Job) {
     match job.park_until {
-        Some(until) if until > Instant::now() && !shared.claims.is_closed() => shared.parked.put([job]),
+        Some(until) if until > Instant::now() && !shared.claims.is_closed() => shared.parked.put(job),
         _ => job.answer(Ok(nothing())),
     }
 }
@@ -181,26 +179,29 @@ async fn attempt(line: &mut Line, jobs: &[Job]) -> Result<Vec<Given>, Fault> {
     let session = line.session().await?;
     let Selected { dealt, more, repeats } = select(session, jobs).await?;
     let active = |at: &usize| !dealt[*at].is_empty() || repeats.contains(&key(&jobs[*at]));
-    let chosen: Vec<(usize, Submission)> = (0..jobs.len())
-        .filter(active)
-        .map(|at| {
-            let job = &jobs[at];
-            let submission =
-                if dealt[at].is_empty() { job.submission.clone() } else { job.chosen(dealt[at].clone()) };
-            (at, submission)
-        })
-        .collect();
+    let active: Vec<usize> = (0..jobs.len()).filter(active).collect();
     let mut given: Vec<Given> =
         jobs.iter().zip(more).map(|(job, more)| without(&job.submission, more)).collect();
-    if chosen.is_empty() {
+    if active.is_empty() {
         return Ok(given);
     }
 
     let mut batch = Batch::default();
-    let requests: Vec<RequestKey> = chosen.iter().map(|(at, _)| key(&jobs[*at])).collect();
-    let ids: Vec<WorkId> = dealt.into_iter().flatten().collect();
+    let requests: Vec<RequestKey> = active.iter().map(|at| key(&jobs[*at])).collect();
+    let ids: Vec<WorkId> = dealt.iter().flatten().copied().collect();
     let clock = shared.clock.as_deref();
     let mark = load::candidates(session, clock, &requests, &ids, &mut batch.records).await?;
+    // A claim is decided over what was locked for it; what a repeat was given before is only read.
+    let locked: HashSet<WorkId> = batch.records.works.keys().copied().collect();
+    let chosen: Vec<(usize, Submission)> = active
+        .into_iter()
+        .map(|at| {
+            let ids = dealt[at].iter().filter(|id| locked.contains(*id)).copied().collect();
+            let submission =
+                if dealt[at].is_empty() { jobs[at].submission.clone() } else { jobs[at].chosen(ids) };
+            (at, submission)
+        })
+        .collect();
     load::given_before(session, &mut batch.records).await?;
     complete(session, || chosen.iter().map(|(_, submission)| submission), &mut batch.records).await?;
     let replies: Vec<(usize, Result<Reply, Error>)> =

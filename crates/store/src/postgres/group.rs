@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use tenure_core::{
     Identity, Payload, Records, Reply, Scope, Submission, WorkId,
     action::{Action, Ingest},
+    limits,
     records::Touch,
 };
 use uuid::Uuid;
@@ -88,12 +89,14 @@ pub(super) async fn complete<'a, I: Iterator<Item = &'a Submission>>(
     Err(Fault::Data("a group's records lead to ever more records".to_owned()))
 }
 
-/// Lanes are made before the transaction: nobody waits for them, and one too many does no harm.
+/// Lanes are made before the transaction: nobody waits for them, and one too many does no harm. Names that
+/// the core will refuse make none.
 async fn make_lanes(shared: &Shared, session: &Session, jobs: &[Job]) -> Result<(), Fault> {
     let lanes: BTreeSet<(&str, &str)> = jobs
         .iter()
         .filter_map(|job| ingest(&job.submission))
         .map(|ingest| (ingest.source.system.as_str(), ingest.kind.as_str()))
+        .filter(|(system, kind)| limits::name("system", system).and(limits::name("kind", kind)).is_ok())
         .collect();
     let new: Vec<(i64, &str, &str)> = lanes
         .into_iter()

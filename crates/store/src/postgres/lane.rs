@@ -72,8 +72,7 @@ impl Line {
         match self.attempt(&jobs, &parked).await {
             Ok(decided) => self.answer(jobs, parked, decided),
             Err(fault) => {
-                self.shared.parked.put_back(parked);
-                self.shared.claims.nudge();
+                self.put_back(parked);
                 // One bad job fails alone.
                 if matches!(fault, Fault::Data(_) | Fault::Again(_)) && jobs.len() > 1 {
                     return self.replay(jobs).await;
@@ -112,6 +111,14 @@ impl Line {
         }
     }
 
+    /// Lets claims wait on. Whoever keeps their time may not have seen them meanwhile.
+    fn put_back(&self, parked: Vec<Job>) {
+        if !parked.is_empty() {
+            self.shared.parked.put_back(parked);
+            self.shared.claims.nudge();
+        }
+    }
+
     fn answer(&self, jobs: Vec<Job>, parked: Vec<Job>, decided: Decided) {
         for (job, answer) in jobs.into_iter().zip(decided.answers) {
             job.answer(answer);
@@ -123,7 +130,7 @@ impl Line {
                 None => left.push(job),
             }
         }
-        self.shared.parked.put_back(left);
+        self.put_back(left);
         if decided.news {
             self.shared.ready_grew();
         }

@@ -86,9 +86,10 @@ pub(super) const PEERS: &str =
 
 /// Read once the locks are held. `txn` is the group's place in the feed: not below this transaction's own id,
 /// so that readers, who stay below every running transaction, cannot have passed it; and not below that of
-/// any transaction that had ended by now, so that the events of one work follow each other.
+/// any transaction that had ended by now, so that the events of one work follow each other. Nor is it above
+/// all of these, or readers would wait for a transaction that may never come.
 const MARK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint, \
-     greatest(pg_current_xact_id()::text::bigint, pg_snapshot_xmax(pg_current_snapshot())::text::bigint)";
+     greatest(pg_current_xact_id()::text::bigint, pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1)";
 
 const REFERENCES: &str = "SELECT DISTINCT t.tenant, t.reference, t.work \
      FROM unnest($1::text[], $2::text[]) AS k(tenant, reference) \
@@ -164,9 +165,16 @@ pub(super) fn uuids<'a>(ids: impl IntoIterator<Item = &'a WorkId>) -> Vec<Uuid> 
     uuids
 }
 
+/// Whether a name can be asked for. PostgreSQL knows no NUL, so nothing is kept under a name that has one;
+/// the core refuses it, as soon as it gets to see it.
+pub(super) fn askable(name: &str) -> bool {
+    !name.contains('\0')
+}
+
 /// Two columns of a list of pairs.
 fn columns(keys: &[TenantKey]) -> (Vec<&str>, Vec<&str>) {
-    keys.iter().map(|(left, right)| (left.as_str(), right.as_str())).unzip()
+    let askable = keys.iter().filter(|(left, right)| askable(left) && askable(right));
+    askable.map(|(left, right)| (left.as_str(), right.as_str())).unzip()
 }
 
 /// Where the results of the first round are.
@@ -379,19 +387,26 @@ fn rest<'a>(pipeline: &mut Pipeline<'a>, scope: &'a Scope) -> Rest {
     Rest {
         peers: by_work(pipeline, &scope.peers, PEERS),
         identities: pipeline.add_if(!scope.identities.is_empty(), NEWEST, || {
-            let ids = &scope.identities;
+            let names = |id: &'a Identity| {
+                [&id.tenant, &id.source.system, &id.source.id, &id.source.run_id].map(String::as_str)
+            };
+            let ids: Vec<(i32, [&str; 4])> = (0..)
+                .zip(scope.identities.iter().map(names))
+                .filter(|id| id.1.into_iter().all(askable))
+                .collect();
             params![
-                ids.iter().map(|id| id.tenant.as_str()).collect::<Vec<_>>(),
-                ids.iter().map(|id| id.source.system.as_str()).collect::<Vec<_>>(),
-                ids.iter().map(|id| id.source.id.as_str()).collect::<Vec<_>>(),
-                ids.iter().map(|id| id.source.run_id.as_str()).collect::<Vec<_>>(),
-                (0..ids.len() as i32).collect::<Vec<_>>(),
+                ids.iter().map(|id| id.1[0]).collect::<Vec<_>>(),
+                ids.iter().map(|id| id.1[1]).collect::<Vec<_>>(),
+                ids.iter().map(|id| id.1[2]).collect::<Vec<_>>(),
+                ids.iter().map(|id| id.1[3]).collect::<Vec<_>>(),
+                ids.iter().map(|id| id.0).collect::<Vec<_>>(),
             ]
         }),
         sessions: by_key(pipeline, &scope.sessions, SESSIONS),
         kept: by_key(pipeline, &scope.kept, KEPT),
         kept_counts: pipeline.add_if(!scope.kept_counts.is_empty(), KEPT_COUNTS, || {
-            params![scope.kept_counts.iter().map(String::as_str).collect::<Vec<_>>()]
+            let tenants = scope.kept_counts.iter().map(String::as_str).filter(|tenant| askable(tenant));
+            params![tenants.collect::<Vec<_>>()]
         }),
         ends: pipeline.add_if(!scope.ends.is_empty(), ENDS, || {
             let (works, fences): (Vec<Uuid>, Vec<i64>) =

@@ -2,6 +2,8 @@
 //!
 //! Owns connections, transactions and SQL. It knows no rules: what is claimable, due or legal the core says.
 
+#[doc(hidden)]
+pub mod bench_support;
 mod cache;
 mod check;
 mod claim;
@@ -16,7 +18,6 @@ mod read;
 mod row;
 mod save;
 mod session;
-pub mod sql;
 mod wake;
 
 use std::{

@@ -88,44 +88,57 @@ impl Queue {
 
 /// Claims that found nothing and may wait. Whoever serves one takes it out, so that only one does.
 #[derive(Default)]
-pub(super) struct Parked(Mutex<Vec<Job>>);
+pub(super) struct Parked(Mutex<Inner>);
 
 impl Parked {
-    fn jobs(&self) -> MutexGuard<'_, Vec<Job>> {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn is_empty(&self) -> bool {
-        self.jobs().is_empty()
+        self.inner().waiting.is_empty()
     }
 
-    pub fn put(&self, jobs: impl IntoIterator<Item = Job>) {
-        self.jobs().extend(jobs);
+    pub fn put(&self, job: Job) {
+        let mut inner = self.inner();
+        if inner.closed {
+            return job.answer(Ok(nothing()));
+        }
+        inner.waiting.push_back(job);
     }
 
     /// Takes at most `max`, oldest first.
     pub fn take(&self, max: usize, wanted: impl Fn(&Job) -> bool) -> Vec<Job> {
-        let mut jobs = self.jobs();
-        if jobs.is_empty() {
+        let mut inner = self.inner();
+        if inner.waiting.is_empty() {
             return Vec::new();
         }
         let mut taken = Vec::new();
-        let mut left = Vec::with_capacity(jobs.len());
-        for job in jobs.drain(..) {
+        let mut left = VecDeque::with_capacity(inner.waiting.len());
+        for job in inner.waiting.drain(..) {
             if job.abandoned() {
                 continue;
             }
-            if taken.len() < max && wanted(&job) { taken.push(job) } else { left.push(job) }
+            if taken.len() < max && wanted(&job) { taken.push(job) } else { left.push_back(job) }
         }
-        *jobs = left;
+        inner.waiting = left;
         taken
     }
 
     /// Puts claims back in front: they have waited longest.
     pub fn put_back(&self, jobs: Vec<Job>) {
-        if !jobs.is_empty() {
-            self.jobs().splice(0..0, jobs);
+        let mut inner = self.inner();
+        if inner.closed {
+            return jobs.into_iter().for_each(|job| job.answer(Ok(nothing())));
         }
+        jobs.into_iter().rev().for_each(|job| inner.waiting.push_front(job));
+    }
+
+    /// Nobody will look at them any more: those that are here, and those that come, are given nothing.
+    pub fn close(&self) {
+        let mut inner = self.inner();
+        inner.closed = true;
+        inner.waiting.drain(..).for_each(|job| job.answer(Ok(nothing())));
     }
 
     /// Answers those whose time is over, and tells when the next one's is.
@@ -133,7 +146,7 @@ impl Parked {
         let now = Instant::now();
         let late = self.take(usize::MAX, |job| job.park_until.is_none_or(|until| until <= now));
         late.into_iter().for_each(|job| job.answer(Ok(nothing())));
-        self.jobs().iter().filter_map(|job| job.park_until).min()
+        self.inner().waiting.iter().filter_map(|job| job.park_until).min()
     }
 }
 

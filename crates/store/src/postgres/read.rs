@@ -129,7 +129,9 @@ impl Reader {
     }
 
     pub async fn events(&self, work: WorkId, after: u64, limit: usize) -> Result<Vec<StoredEvent>, Error> {
-        let rows = self.query(EVENTS, params![work.0, after as i64, limit as i64]).await?;
+        let rows = self
+            .query(EVENTS, params![work.0, i64::try_from(after).unwrap_or(i64::MAX), limit as i64])
+            .await?;
         rows.iter().map(row::event).collect()
     }
 

@@ -7,11 +7,11 @@ use tenure_core::{
 use uuid::Uuid;
 
 use super::{
+    bench_support::{INSERT_EVENT, UPDATE_WORK},
     lane_id::lane_id,
     load::{Mark, session_slot, uuids},
     row::{json, name},
     session::{Pipeline, params},
-    sql::{INSERT_EVENT, UPDATE_WORK},
 };
 use crate::batch::{Batch, Row};
 
@@ -307,11 +307,16 @@ fn arm_works<'a>(pipeline: &mut Pipeline<'a>, works: &[&'a Work]) {
     });
 }
 
+/// Those that let go of a session come before those that take it: a row each, in this order.
 fn statuses<'a>(pipeline: &mut Pipeline<'a>, rows: &[Row<'a>]) {
     let (new, old): (Vec<&Row<'a>>, Vec<&Row<'a>>) =
         rows.iter().filter(|row| row.status_changed()).partition(|row| row.touch == Touch::Insert);
     let new: Vec<&'a Work> = new.into_iter().map(|row| row.work).collect();
-    let old: Vec<&'a Work> = old.into_iter().map(|row| row.work).collect();
+    let mut old: Vec<&'a Work> = old.into_iter().map(|row| row.work).collect();
+    old.sort_by_key(|work| work.state.holds_session());
+    pipeline.add_if(!old.is_empty(), UPDATE_STATUS, || {
+        params![each(&old, |w| w.id.0), each(&old, |w| i16::from(w.state.code())), each(&old, |w| w.due_at),]
+    });
     pipeline.add_if(!new.is_empty(), INSERT_STATUS, || {
         params![
             each(&new, |w| w.id.0),
@@ -321,9 +326,6 @@ fn statuses<'a>(pipeline: &mut Pipeline<'a>, rows: &[Row<'a>]) {
             each(&new, |w| w.spec.session.as_deref()),
             each(&new, |w| w.spec.created_at),
         ]
-    });
-    pipeline.add_if(!old.is_empty(), UPDATE_STATUS, || {
-        params![each(&old, |w| w.id.0), each(&old, |w| i16::from(w.state.code())), each(&old, |w| w.due_at),]
     });
 }
 

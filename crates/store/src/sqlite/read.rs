@@ -91,7 +91,8 @@ impl Reader {
     }
 
     pub fn events(&mut self, work: WorkId, after: u64, limit: usize) -> Read<Vec<StoredEvent>> {
-        self.all(EVENTS_OF_WORK, params![work.0.as_bytes(), after as i64, bound(limit)], row::event)
+        let after = i64::try_from(after).unwrap_or(i64::MAX);
+        self.all(EVENTS_OF_WORK, params![work.0.as_bytes(), after, bound(limit)], row::event)
     }
 
     /// One writer at a time gives positions in the order of commits, so every reader sees a prefix.

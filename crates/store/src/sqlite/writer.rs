@@ -29,7 +29,7 @@ const GROUP: usize = 1_024;
 /// How often a parked claim looks for what other processes have queued.
 const LOOK: Duration = Duration::from_millis(50);
 
-const FORGET_KEPT: &str = "DELETE FROM kept WHERE kept_at < ?1";
+const FORGET_KEPT: &str = "DELETE FROM kept WHERE kept_at <= ?1";
 
 pub(super) enum Message {
     Job(Box<Job>),

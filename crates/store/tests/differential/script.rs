@@ -60,7 +60,7 @@ pub fn pause(group: u64, round: usize) -> i64 {
     match (group + round as u64) % 7 {
         0 => 40_000,
         3 => 90_000,
-        5 if round % 3 == 0 => 3 * 3_600_000,
+        5 if round.is_multiple_of(3) => 3 * 3_600_000,
         _ => 700,
     }
 }
@@ -414,6 +414,6 @@ impl Script {
         let sighting =
             self.dice.random_bool(0.2).then(|| Sighting { fence, seen, detail: "pid 2".to_owned() });
         let watched_ms = if self.dice.random_bool(0.8) { 100_000 } else { 10 };
-        Action::Tick { work, watched_ms, sighting }
+        Action::Tick { work, looked_at: i64::MAX, watched_ms, sighting }
     }
 }

@@ -412,7 +412,7 @@ impl World {
     }
 
     pub fn tick_with(&mut self, work: WorkId, watched_ms: u64, sighting: Option<Sighting>) -> Ticked {
-        let action = Action::Tick { work, watched_ms, sighting };
+        let action = Action::Tick { work, looked_at: self.now, watched_ms, sighting };
         match self.submit(Actor::system("sweeper"), action).expect("a tick of a known work") {
             Reply::Ticked(ticked) => ticked,
             other => panic!("{other:?}"),
