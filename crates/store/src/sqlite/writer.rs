@@ -279,3 +279,55 @@ fn refuse(jobs: impl Iterator<Item = Box<Job>>, error: &Error) {
 pub(super) fn closed() -> Error {
     Error::Unavailable("this ledger was closed".into())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use serde_json::json;
+    use tenure_core::{Action, Actor, Submission, action::Tenants, model::Disposition, policy::Settings};
+
+    use super::*;
+    use crate::{NewWork, SystemClock, sqlite::migrate, sqlite::settings};
+
+    type Answered = oneshot::Receiver<Result<Outcome, Error>>;
+
+    fn ingest(number: usize) -> (Message, Answered) {
+        let input = json!("x".repeat(2_000));
+        let new = NewWork::new("manual", &number.to_string(), "job", Disposition::Rerunnable, input);
+        let action = Action::Ingest(Box::new(new.settle(&Settings::default()).unwrap()));
+        let submission = Submission::new(Actor::machine("test"), Tenants::All, action, [0; 16]);
+        let (reply, answer) = oneshot::channel();
+        (Message::Job(Box::new(Job { submission, park_until: None, reply })), answer)
+    }
+
+    #[test]
+    fn a_full_disk_stops_all_writing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.db");
+        let mut conn = settings::writer(&path, false).unwrap();
+        migrate::run(&mut conn, migrate::MIGRATIONS, 0).unwrap();
+        let pages: i64 = conn.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
+        conn.pragma_update(None, "max_page_count", pages + 20).unwrap();
+
+        let (inbox, received) = channel();
+        let (messages, answers): (Vec<_>, Vec<_>) = (0..200).map(ingest).unzip();
+        messages.into_iter().for_each(|message| inbox.send(message).unwrap());
+        let (closed, _) = oneshot::channel();
+        inbox.send(Message::Close(closed)).unwrap();
+        let desk = Desk {
+            clock: Arc::new(SystemClock::default()),
+            inbox: received,
+            queued: Arc::new(AtomicUsize::new(200)),
+            checkpoints: Checkpoints::start(&path).unwrap(),
+            answers: Answers::start().unwrap(),
+        };
+        run(&conn, desk).unwrap();
+        let stored: i64 = conn.query_row("SELECT count(*) FROM work", [], |row| row.get(0)).unwrap();
+        assert_eq!(stored, 0, "the group did not fit, so none of it stands");
+        for answer in answers {
+            let error = answer.blocking_recv().unwrap().unwrap_err();
+            assert!(matches!(error, Error::Stopped(_)), "{error}");
+        }
+    }
+}
