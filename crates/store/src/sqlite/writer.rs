@@ -31,6 +31,9 @@ const LOOK: Duration = Duration::from_millis(50);
 
 const FORGET_KEPT: &str = "DELETE FROM kept WHERE kept_at <= ?1";
 
+#[expect(clippy::vec_box, reason = "a job is large and is handed on several times")]
+type Jobs = Vec<Box<Job>>;
+
 pub(super) enum Message {
     Job(Box<Job>),
     ForgetKept(Millis, oneshot::Sender<Result<u64, Error>>),
@@ -49,7 +52,7 @@ pub(super) struct Desk {
 struct Writer<'c> {
     tables: Tables<'c>,
     desk: Desk,
-    parked: Vec<Box<Job>>,
+    parked: Jobs,
     looked: Instant,
     look: bool,
     stopped: Option<String>,
@@ -116,7 +119,7 @@ impl Writer<'_> {
         self.desk.inbox.recv_timeout(until.saturating_duration_since(Instant::now())).map(Some)
     }
 
-    fn take(&mut self, jobs: Vec<Box<Job>>) {
+    fn take(&mut self, jobs: Jobs) {
         self.expire();
         if let Some(why) = &self.stopped {
             for job in jobs.into_iter().chain(self.parked.drain(..)) {
@@ -124,8 +127,7 @@ impl Writer<'_> {
             }
             return;
         }
-        let (claims, submits): (Vec<Box<Job>>, Vec<Box<Job>>) =
-            jobs.into_iter().partition(|job| job.claim_filter().is_some());
+        let (claims, submits): (Jobs, Jobs) = jobs.into_iter().partition(|job| job.claim_filter().is_some());
         self.look_around();
         if submits.is_empty() && claims.is_empty() && !self.look {
             return;
@@ -171,7 +173,7 @@ impl Writer<'_> {
         }
     }
 
-    fn group(&mut self, submits: Vec<Box<Job>>, claims: Vec<Box<Job>>) {
+    fn group(&mut self, submits: Jobs, claims: Jobs) {
         let group = Group { submits: &submits, parked: &self.parked, claims: &claims, look: self.look };
         match group.run(&mut self.tables, &*self.desk.clock) {
             Ok(answers) => {
@@ -219,7 +221,7 @@ impl Writer<'_> {
         self.parked = still;
     }
 
-    fn answer(&mut self, answers: Committed, submits: Vec<Box<Job>>, claims: Vec<Box<Job>>) {
+    fn answer(&mut self, answers: Committed, submits: Jobs, claims: Jobs) {
         self.desk.checkpoints.committed(submits.len() + claims.len());
         let mut told: Vec<(Box<Job>, Answer)> = submits.into_iter().zip(answers.submitted).collect();
         if answers.parked.iter().any(Option::is_some) {
