@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 const FORGET_KEPT: &str = "DELETE FROM kept WHERE kept_at <= ?1";
 
-#[expect(clippy::vec_box, reason = "a job is large and is handed on several times")]
+/// Boxed: a job is large, and is handed on several times.
 type Jobs = Vec<Box<Job>>;
 
 pub(super) enum Message {
