@@ -44,6 +44,10 @@ async fn a_damaged_row_does_not_block_the_sweep() {
     for id in [before, after] {
         assert_eq!(ledger.work(id).await.unwrap().state, State::TimedOut);
     }
+    let report = ledger.verify().await.expect("verify goes on as well");
+    assert_eq!(report.works, 3);
+    assert_eq!(report.faults.iter().filter_map(|fault| fault.work).collect::<Vec<_>>(), [damaged]);
+
     let again = sweeper.run_once(&ledger).await.unwrap();
     assert_eq!((again.ticked, again.failed), (0, 0), "it is passed over for a while");
     ledger.close().await.unwrap();
