@@ -1,6 +1,6 @@
 -- The ledger. Ids are 16-byte UUIDs, times Unix milliseconds, states the numbers of core::State.
--- Constraints abort by ROLLBACK and checks are chains of OR: an ABORT inside a statement with triggers
--- makes SQLite keep a journal of its own for every statement, an IN list a table.
+-- Triggers raise ROLLBACK, as the ledger's statements do: an ABORT where there are triggers makes SQLite
+-- keep a journal of its own for every statement. Checks are chains of OR: an IN list makes it a table.
 
 CREATE TABLE meta (
     key TEXT NOT NULL PRIMARY KEY,
