@@ -3,7 +3,7 @@
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
-use tenure_core::{WaitId, WorkId};
+use tenure_core::{WaitId, WorkId, payload::Digest};
 
 /// The ledger's key: 32 random bytes, made by the first migration.
 #[derive(Clone)]
@@ -31,7 +31,7 @@ impl Key {
             mac.update(&(part.len() as u64).to_be_bytes());
             mac.update(part);
         });
-        mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
+        Digest(mac.finalize().into_bytes().into()).hex()
     }
 }
 

@@ -136,3 +136,42 @@ pub(super) async fn epoch(client: &mut Client) -> Result<i32, Error> {
     transaction.commit().await.map_err(failed)?;
     Ok(epoch)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every column, constraint, index and trigger, in words.
+    const DUMP: &str = "SELECT string_agg(line, E'\\n' ORDER BY line) FROM ( \
+         SELECT format('%s.%s %s %s %s', table_name, column_name, data_type, is_nullable, column_default) \
+         FROM information_schema.columns WHERE table_schema = 'public' \
+         UNION ALL SELECT conrelid::regclass || ' ' || pg_get_constraintdef(oid) FROM pg_constraint \
+         WHERE connamespace = 'public'::regnamespace \
+         UNION ALL SELECT indexdef FROM pg_indexes WHERE schemaname = 'public' \
+         UNION ALL SELECT pg_get_triggerdef(t.oid) FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid \
+         WHERE c.relnamespace = 'public'::regnamespace) AS lines(line)";
+
+    async fn dump(steps: impl Iterator<Item = usize>) -> String {
+        let url = tenure_testkit::shared().create_database();
+        let (mut client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        for count in steps {
+            up_to(&mut client, &MIGRATIONS[..count]).await.unwrap();
+        }
+        client.query_one(DUMP, &[]).await.unwrap().get(0)
+    }
+
+    #[tokio::test]
+    async fn a_fresh_schema_is_a_migrated_one() {
+        let fresh = dump(std::iter::once(MIGRATIONS.len())).await;
+        let migrated = dump(1..=MIGRATIONS.len()).await;
+        assert_eq!(fresh, migrated);
+        assert!(fresh.contains("event_follows"));
+        assert!(fresh.contains(".from_state"), "{fresh}");
+    }
+
+    #[test]
+    fn numbers_rise() {
+        assert!(MIGRATIONS.windows(2).all(|pair| pair[0].number < pair[1].number));
+    }
+}

@@ -10,7 +10,7 @@ use super::{
     bench_support::{INSERT_EVENT, UPDATE_WORK},
     lane_id::lane_id,
     load::{Mark, session_slot, uuids},
-    row::{json, name},
+    row::{actor_kind, json, name},
     session::{Pipeline, params},
 };
 use crate::batch::{Batch, Row};
@@ -59,9 +59,10 @@ macro_rules! heads {
 const UNREADY_SESSIONS: &str = concat!(
     "DELETE FROM ready r USING unnest($1::text[], $2::text[]) AS d(tenant, session) \
      WHERE r.tenant = d.tenant AND r.session = d.session AND r.session IS NOT NULL \
-     AND r.work NOT IN (SELECT s.work FROM ",
+     AND (r.bound IS DISTINCT FROM (SELECT w.bound FROM work w WHERE w.id = r.work) \
+     OR r.work NOT IN (SELECT s.work FROM ",
     heads!(),
-    ")"
+    "))"
 );
 const READY_SESSIONS: &str = concat!(
     "INSERT INTO ready (lane, priority, created_at, work, tenant, session, bound) \
@@ -232,7 +233,7 @@ fn events<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch, epoch: i32, mark: M
             each(events, |e| e.fact.kind()),
             each(events, |e| e.from.map(|state| i16::from(state.code()))),
             each(events, |e| i16::from(e.to.code())),
-            each(events, |e| name(&e.actor.kind)),
+            each(events, |e| actor_kind(e.actor.kind)),
             each(events, |e| e.actor.id.as_str()),
             each(events, |e| e.attempt as i32),
             each(events, |e| e.step.as_deref()),
@@ -334,7 +335,8 @@ fn ready<'a>(pipeline: &mut Pipeline<'a>, rows: &[Row<'a>]) {
         rows.iter().filter(|row| wanted(row)).map(|row| row.work).collect()
     };
     let lane = |w: &&'a Work| lane_id(&w.spec.source.system, &w.spec.kind);
-    let gone = works(&|row| row.was_ready() && !row.is_ready());
+    // What left and came back in one group may be bound to an owner now.
+    let gone = works(&|row| row.was_ready() && (!row.is_ready() || row.touch == Touch::Event));
     pipeline.add_if(!gone.is_empty(), DELETE_READY, || {
         params![
             each(&gone, lane),
@@ -343,7 +345,7 @@ fn ready<'a>(pipeline: &mut Pipeline<'a>, rows: &[Row<'a>]) {
             each(&gone, |w| w.id.0),
         ]
     });
-    let come = works(&|row| row.is_ready() && !row.was_ready());
+    let come = works(&|row| row.is_ready() && (!row.was_ready() || row.touch == Touch::Event));
     pipeline.add_if(!come.is_empty(), INSERT_READY, || {
         params![
             each(&come, lane),

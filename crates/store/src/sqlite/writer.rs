@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use rusqlite::Connection;
+use rusqlite::{Connection, config::DbConfig};
 use tenure_core::{Millis, Reply};
 use tokio::{sync::oneshot, time::Instant};
 
@@ -65,8 +65,13 @@ pub(super) fn run(conn: &Connection, desk: Desk) -> Result<(), Error> {
         Writer { tables, desk, parked: Vec::new(), looked: Instant::now(), look: false, stopped: None };
     let closed = writer.serve();
     writer.finish();
-    // Before the answer: whoever closed may move the file at once.
-    if let Err(error) = conn.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)") {
+    // Before the answer: whoever closed may move the file at once. After a failed write the file is left as
+    // it is: the next open recovers it.
+    if writer.stopped.is_some() {
+        if let Err(error) = conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true) {
+            tracing::warn!(%error, "closing may still write a checkpoint");
+        }
+    } else if let Err(error) = conn.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)") {
         tracing::warn!(%error, "the last checkpoint failed; the next open repeats it");
     }
     if let Some(closed) = closed {

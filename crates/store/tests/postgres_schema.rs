@@ -1,0 +1,178 @@
+//! What the database itself refuses, and which databases are no ledger.
+#![cfg(feature = "postgres")]
+
+use tenure_core::{
+    Actor,
+    action::{Claimant, CloseOut},
+    model::{Disposition, Worker},
+    state::State,
+};
+use tenure_store::{Error, Ledger, NewWork, Options};
+use tenure_testkit::{Cluster, shared};
+
+fn options() -> Options {
+    Options { sweep: false, ..Options::default() }
+}
+
+/// The database's name, at the end of its URL.
+fn name(url: &str) -> &str {
+    url.rsplit('/').next().unwrap()
+}
+
+/// A ledger with one running work and one that has ended.
+async fn ledger() -> (String, Ledger) {
+    let url = shared().create_database();
+    let ledger = Ledger::open_postgres(&url, options()).await.unwrap();
+    let caller = ledger.caller(Actor::worker("w"));
+    for (id, ends) in [("open", false), ("ended", true)] {
+        let worker = Worker { id: "w".into(), incarnation: "1".into(), liveness: Default::default() };
+        let mut new = NewWork::new("manual", id, "k", Disposition::Rerunnable, serde_json::json!({"n": 1}));
+        new.claim = Some(Claimant { worker, request_id: id.into(), defer_start: false });
+        let lease = caller.ingest(new).await.unwrap().lease.unwrap().lease;
+        if ends {
+            let close = CloseOut {
+                state: State::Succeeded,
+                result: None,
+                result_ref: None,
+                no_output: true,
+                warnings: vec![],
+                error: None,
+                evidence: vec![],
+            };
+            caller.close_out(&lease, close).await.unwrap();
+        }
+    }
+    (url, ledger)
+}
+
+async fn refusal(url: &str, sql: &str) -> String {
+    let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
+    tokio::spawn(connection);
+    match client.batch_execute(sql).await {
+        Ok(()) => panic!("the database let it happen: {sql}"),
+        Err(error) => error.as_db_error().map(|db| db.message().to_owned()).unwrap_or_default(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_database_refuses_what_the_rules_forbid() {
+    let (url, ledger) = ledger().await;
+    for (sql, why) in [
+        ("UPDATE event SET to_state = 2", "only by erasure"),
+        ("UPDATE event SET payload = '{}' WHERE payload IS NOT NULL", "only by erasure"),
+        ("UPDATE event SET at = at + 1", "only by erasure"),
+        ("DELETE FROM event", "never deleted"),
+        ("TRUNCATE event", "never deleted"),
+        ("UPDATE work SET state = 0, seq = seq + 1 WHERE state = 11", "never change"),
+        (
+            "UPDATE work SET state = 10, reason = 'operator', lease_fence = NULL, expires_at = NULL, \
+          renewed_at = NULL WHERE state = 1",
+            "only by events",
+        ),
+        ("UPDATE work SET seq = seq + 1 WHERE state = 1", "last event says"),
+        (
+            "UPDATE work SET state = 17, seq = seq + 1, lease_fence = NULL, expires_at = NULL, \
+             renewed_at = NULL WHERE state = 1",
+            "work_state",
+        ),
+        ("UPDATE work SET lease_fence = NULL WHERE state = 1", "work_lease"),
+        ("UPDATE work SET open_waits = 1 WHERE state = 1", "work_waits"),
+        ("UPDATE work SET system = 'scheduler'", "work_run"),
+    ] {
+        let told = refusal(&url, sql).await;
+        assert!(told.contains(why), "{sql}: {told}");
+    }
+    let event = |seq: &str, from: &str, to: &str, hash: &str| {
+        format!(
+            "INSERT INTO event (epoch, txn, work, seq, at, type, from_state, to_state, actor_type, actor_id, \
+             attempt, data, prev_hash, hash) SELECT 1, 1, w.id, {seq}, 0, 'progressed', {from}, {to}, \
+             'person', 'p', 1, '{{}}', {hash}, w.head FROM work w WHERE w.state = 1"
+        )
+    };
+    for (sql, why) in [
+        // A gap, a predecessor in another state, another predecessor, a move outside the table.
+        (event("w.seq + 2", "1", "1", "w.head"), "does not follow"),
+        (event("w.seq + 1", "9", "9", "w.head"), "does not follow"),
+        (event("w.seq + 1", "1", "1", "decode('00', 'hex')"), "does not follow"),
+        (event("w.seq + 1", "1", "15", "w.head"), "event_move"),
+        (event("w.seq + 1", "NULL", "1", "w.head"), "event_birth"),
+        (event("w.seq", "1", "1", "w.head"), "event_seq"),
+    ] {
+        let told = refusal(&url, &sql).await;
+        assert!(told.contains(why), "{sql}: {told}");
+    }
+    // Erasure is no edit.
+    shared()
+        .psql(name(&url), "UPDATE event SET message = NULL, payload = NULL, evidence = NULL, salt = NULL");
+    assert_eq!(ledger.verify().await.unwrap().faults, []);
+    ledger.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_has_one_holder_whatever_happens() {
+    let (url, ledger) = ledger().await;
+    let told = refusal(
+        &url,
+        "INSERT INTO status SELECT gen_random_uuid(), NULL, 0, s, 'default', 'chat' \
+         FROM unnest('{1,8}'::smallint[]) s",
+    )
+    .await;
+    assert!(told.contains("status_holder"), "{told}");
+    ledger.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_ledger_is_left_alone() {
+    let url = shared().create_database();
+    shared().psql(name(&url), "CREATE TABLE somebody_elses (x int)");
+    let Err(Error::Unusable(told)) = Ledger::open_postgres(&url, options()).await else {
+        panic!("a foreign database was opened");
+    };
+    assert!(told.contains("not a ledger's"), "{told}");
+    let tables = shared().psql(name(&url), "SELECT count(*) FROM pg_class WHERE relname = 'work'");
+    assert_eq!(tables, "0");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_newer_breaking_schema_is_refused_and_another_one_is_not() {
+    let (url, ledger) = ledger().await;
+    ledger.close().await.unwrap();
+    let add = |number: i32, breaking: bool| {
+        let sql = format!("INSERT INTO migration VALUES ({number}, 'from_the_future', {breaking})");
+        shared().psql(name(&url), &sql);
+    };
+    add(1_000, false);
+    Ledger::open_postgres(&url, options()).await.unwrap().close().await.unwrap();
+    add(1_001, true);
+    let Err(Error::Unusable(told)) = Ledger::open_postgres(&url, options()).await else {
+        panic!("a newer schema was opened");
+    };
+    assert!(told.contains("1001 (from_the_future)"), "{told}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_may_open_an_empty_database_at_once() {
+    let url = shared().create_database();
+    let opens: Vec<_> = (0..8)
+        .map(|_| {
+            let url = url.clone();
+            tokio::spawn(async move { Ledger::open_postgres(&url, options()).await })
+        })
+        .collect();
+    for open in opens {
+        open.await.unwrap().unwrap().close().await.unwrap();
+    }
+    assert_eq!(shared().psql(name(&url), "SELECT count(*) FROM migration"), "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn weak_settings_are_refused_unless_allowed() {
+    let cluster = Cluster::start_with(&["synchronous_commit=off", "full_page_writes=off"]);
+    let url = cluster.create_database();
+    let Err(Error::WeakSettings(told)) = Ledger::open_postgres(&url, options()).await else {
+        panic!("a ledger was opened that may lose commits");
+    };
+    assert!(told.contains("synchronous_commit is off") && told.contains("full_page_writes is off"), "{told}");
+    let allowed = Options { allow_weak_settings: true, ..options() };
+    Ledger::open_postgres(&url, allowed).await.unwrap().close().await.unwrap();
+}
