@@ -145,6 +145,7 @@ async fn a_row_stands_where_its_last_event_left_it() {
     stored.refuses(&update("state = 0"), stored.succeeded, "last event");
     stored.refuses(&update("seq = seq + 1"), stored.running, "last event");
     stored.refuses(&update("seq = seq - 1"), stored.running, "last event");
+    stored.refuses(&update("head = zeroblob(32)"), stored.running, "last event");
     stored.refuses(&update("tenant = 'other'"), stored.queued, "never changes");
     stored.refuses(&update("priority = 0"), stored.queued, "never changes");
 }

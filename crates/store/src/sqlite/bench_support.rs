@@ -5,11 +5,15 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
-use super::settings;
 pub use super::tables::{EVENT_INSERT, WORK_UPDATE};
+use super::{fault::Fault, settings};
 use crate::Error;
 
-/// A connection set up as the ledger's writer is.
+/// A connection set up as the ledger's writer is. Nobody else moves its pages out of the WAL, so that is
+/// left to SQLite's own habits.
 pub fn connect(path: &Path) -> Result<Connection, Error> {
-    settings::writer(path, false)
+    let conn = settings::writer(path, false)?;
+    let usual = conn.pragma_update(None, "wal_autocheckpoint", 1_000);
+    usual.map_err(|error| Fault::from(error).into_error())?;
+    Ok(conn)
 }

@@ -257,16 +257,16 @@ END;
 -- A row is saved after its events and stands where the last of them left it. With the table of moves
 -- above, that also keeps ends final.
 CREATE TRIGGER work_born AFTER INSERT ON work
-WHEN NEW.seq * 32 + NEW.state IS NOT (
-    SELECT seq * 32 + to_state FROM event WHERE work = NEW.id ORDER BY seq DESC LIMIT 1
+WHEN (NEW.seq, NEW.state, NEW.head) IS NOT (
+    SELECT seq, to_state, hash FROM event WHERE work = NEW.id ORDER BY seq DESC LIMIT 1
 )
 BEGIN
     SELECT raise(ROLLBACK, 'a work must stand where its last event left it');
 END;
 
 CREATE TRIGGER work_moved AFTER UPDATE OF state, seq, head ON work
-WHEN NEW.seq * 32 + NEW.state IS NOT (
-    SELECT seq * 32 + to_state FROM event WHERE work = NEW.id ORDER BY seq DESC LIMIT 1
+WHEN (NEW.seq, NEW.state, NEW.head) IS NOT (
+    SELECT seq, to_state, hash FROM event WHERE work = NEW.id ORDER BY seq DESC LIMIT 1
 )
 BEGIN
     SELECT raise(ROLLBACK, 'a work must stand where its last event left it');
