@@ -32,7 +32,7 @@ pub struct Bar {
 }
 
 /// From the project's quality bars, section 4 (speed).
-const BARS: [Bar; 9] = {
+const BARS: [Bar; 12] = {
     use Figure::{OfBare, OfRaw, P50Ms, PerS, Ratio};
     use Limit::{AtLeast, AtMost};
     use Store::{Postgres, Sqlite};
@@ -45,6 +45,9 @@ const BARS: [Bar; 9] = {
         bar(Sqlite, "claim_1m", None, None, Ratio, AtMost(1.5)),
         bar(Postgres, "raw", Some(2), Some(256), OfBare, AtLeast(0.60)),
         bar(Postgres, "transition", Some(256), None, OfRaw, AtLeast(0.60)),
+        bar(Postgres, "transition", Some(1), None, OfRaw, AtLeast(0.60)),
+        bar(Postgres, "drain", Some(16), Some(100), PerS, AtLeast(15_000.0)),
+        bar(Postgres, "start_ms", None, None, P50Ms, AtMost(2.0)),
         bar(Postgres, "claim_1m", None, None, Ratio, AtMost(1.5)),
     ]
 };

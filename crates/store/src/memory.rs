@@ -246,6 +246,16 @@ impl Store for Memory {
         self.ready(|inner| ids.iter().filter_map(|id| inner.records.works.get(id).cloned()).collect())
     }
 
+    fn ids(&self, before: Option<WorkId>, limit: usize) -> Answer<'_, Vec<WorkId>> {
+        self.ready(|inner| {
+            let below = |id: &&WorkId| before.is_none_or(|before| **id < before);
+            let mut ids: Vec<WorkId> = inner.records.works.keys().filter(below).copied().collect();
+            ids.sort_unstable_by(|a, b| b.cmp(a));
+            ids.truncate(limit);
+            ids
+        })
+    }
+
     fn list<'a>(
         &'a self,
         filter: &'a WorkFilter,

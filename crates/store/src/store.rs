@@ -25,6 +25,9 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// Works by id; those that do not exist are left out.
     fn works<'a>(&'a self, ids: &'a [WorkId]) -> Answer<'a, Vec<Work>>;
 
+    /// The ids of all works, newest first, below `before`: also of those that cannot be read.
+    fn ids(&self, before: Option<WorkId>, limit: usize) -> Answer<'_, Vec<WorkId>>;
+
     /// Matching works, newest id first, below `before`.
     fn list<'a>(
         &'a self,

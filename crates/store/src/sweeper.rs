@@ -91,7 +91,7 @@ impl Sweeper {
             let Some(open) = ledger.upgrade() else { return };
             let closed = open.closed();
             let wait = match self.run_once(&open).await {
-                Ok(sweep) => pause(&open, sweep.next_due).await,
+                Ok(sweep) => pause(&open, &sweep).await,
                 Err(error) => {
                     tracing::warn!(%error, "sweep failed; trying again");
                     Duration::from_secs(1)
@@ -221,11 +221,16 @@ impl Sweeper {
     }
 }
 
-/// Until the next due date, at most a second; never a busy loop.
-async fn pause(ledger: &Ledger, next_due: Option<Millis>) -> Duration {
+/// Until the next due date, at most a second. What is due still was passed over, and can wait that long,
+/// unless this look moved something: then there may be more to do for it at once.
+async fn pause(ledger: &Ledger, sweep: &Sweep) -> Duration {
     let now = ledger.now().await.unwrap_or(Millis::MAX);
-    let ms = next_due.map_or(1_000, |due| due.saturating_sub(now).clamp(20, 1_000));
-    Duration::from_millis(ms as u64)
+    let ms = match sweep.next_due {
+        Some(due) if due > now => (due - now).min(1_000),
+        Some(_) if sweep.acted > 0 => 20,
+        Some(_) | None => 1_000,
+    };
+    Duration::from_millis(ms.max(1) as u64)
 }
 
 fn sighting(work: &Work) -> Option<Sighting> {

@@ -7,7 +7,7 @@ use tenure_core::{
     payload::Digest,
 };
 
-use crate::{Error, Ledger, Position, WorkFilter};
+use crate::{Error, Ledger, Position};
 
 const PAGE: usize = 500;
 
@@ -41,25 +41,32 @@ impl Ledger {
         let mut report = Report::default();
         let mut before = None;
         loop {
-            let works = self.list(&WorkFilter::default(), before, PAGE).await?;
-            let Some(last) = works.last() else { break };
-            before = Some(last.id);
-            for work in &works {
-                self.verify_work(work, &mut report).await?;
+            let ids = self.store().ids(before, PAGE).await?;
+            let Some(last) = ids.last() else { break };
+            before = Some(*last);
+            for id in ids {
+                report.works += 1;
+                let what = match self.verify_work(id, &mut report).await {
+                    // What cannot be read is a fault of its own, and costs the others nothing.
+                    Err(Error::Corrupt(what)) => Some(what),
+                    what => what?,
+                };
+                report.faults.extend(what.map(|what| Fault { work: Some(id), what }));
             }
         }
-        let own = self.store().self_check().await?;
+        let own = match self.store().self_check().await {
+            Err(Error::Corrupt(what)) => vec![what],
+            own => own?,
+        };
         report.faults.extend(own.into_iter().map(|what| Fault { work: None, what }));
         Ok(report)
     }
 
-    async fn verify_work(&self, work: &Work, report: &mut Report) -> Result<(), Error> {
-        report.works += 1;
-        let events = self.log(work).await?;
+    async fn verify_work(&self, id: WorkId, report: &mut Report) -> Result<Option<String>, Error> {
+        let work = self.work(id).await?;
+        let events = self.log(&work).await?;
         report.events += events.len() as u64;
-        let what = log_fault(&events).or_else(|| row_fault(work, &events));
-        report.faults.extend(what.map(|what| Fault { work: Some(work.id), what }));
-        Ok(())
+        Ok(log_fault(&events).or_else(|| row_fault(&work, &events)))
     }
 
     /// A work's events up to the row's own last one: what came after the row was read is not judged.

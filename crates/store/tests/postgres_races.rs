@@ -1,21 +1,21 @@
 //! Moments of PostgreSQL that only a second connection can bring about: somebody else holds a lock.
 #![cfg(feature = "postgres")]
 
-use std::time::{Duration, Instant};
+use std::{future::Future, time::Duration};
 
 use serde_json::json;
 use tenure_store::{
-    Caller, Ledger, NewWork, Options, Position,
+    Ledger, NewWork, Options, Position,
     core::{
         Actor, WorkId,
-        action::{ClaimFilter, Claimant},
+        action::{ClaimFilter, Claimant, Decide},
         model::{Disposition, Worker},
     },
 };
+use tokio::time::timeout;
 use tokio_postgres::{Client, NoTls};
 
-/// Long enough for a lane to reach the lock that it is held up by.
-const MOMENT: Duration = Duration::from_millis(300);
+/// Nothing here takes longer unless the store hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 async fn open() -> (Ledger, Client) {
@@ -43,8 +43,11 @@ fn claimant(request: &str) -> Claimant {
     Claimant::new(Worker::new("w", "w-1"), request)
 }
 
-fn one() -> ClaimFilter {
-    ClaimFilter { max: 1, ..ClaimFilter::default() }
+/// Claims one work by filter.
+async fn claim(ledger: &Ledger, request: &str, wait: Option<Duration>) -> Vec<WorkId> {
+    let filter = ClaimFilter { max: 1, ..ClaimFilter::default() };
+    let claimed = ledger.caller(Actor::worker("w")).claim(claimant(request), filter, wait).await.unwrap();
+    claimed.into_iter().map(|one| one.work.id).collect()
 }
 
 async fn hold(client: &Client, work: WorkId) {
@@ -52,15 +55,25 @@ async fn hold(client: &Client, work: WorkId) {
     client.execute("SELECT 1 FROM work WHERE id = $1 FOR UPDATE", &[&work.0]).await.unwrap();
 }
 
-fn claim(worker: &Caller, request: &str, wait: Option<Duration>) -> tokio::task::JoinHandle<Vec<WorkId>> {
-    let (worker, claimant) = (worker.clone(), claimant(request));
-    tokio::spawn(async move {
-        let claimed = worker.claim(claimant, one(), wait).await.unwrap();
-        claimed.into_iter().map(|one| one.work.id).collect()
-    })
+/// Until somebody waits for a lock of this client.
+async fn in_the_way(client: &Client) {
+    let sql = "SELECT EXISTS (SELECT 1 FROM pg_locks l WHERE NOT l.granted \
+               AND pg_backend_pid() = ANY (pg_blocking_pids(l.pid)))";
+    let look = async { while !client.query_one(sql, &[]).await.unwrap().get::<_, bool>(0) {} };
+    timeout(PATIENCE, look).await.expect("somebody comes for the lock");
 }
 
-/// Invariant 20 has a second half: what has committed is seen, even if nothing is ever written again.
+/// Sends what `asked` asks for, then does `then`, whichever of them ends first.
+async fn meanwhile<T>(asked: impl Future<Output = T>, then: impl Future<Output = ()>) -> T {
+    let both = async { tokio::join!(asked, then) };
+    timeout(PATIENCE, both).await.expect("an answer").0
+}
+
+async fn run(client: &Client, sql: &str) {
+    client.batch_execute(sql).await.unwrap();
+}
+
+/// Invariant 20 has a second half: what has committed is told, even if nothing is ever written again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_feed_tells_the_last_events_of_a_quiet_ledger() {
     // A server of its own: the writes of other tests would push the feed on.
@@ -68,26 +81,19 @@ async fn the_feed_tells_the_last_events_of_a_quiet_ledger() {
     let url = cluster.create_database();
     let options = Options { lanes: 1, sweep: false, ..Options::default() };
     let ledger = Ledger::open_postgres(&url, options).await.unwrap();
-    let other = connect(&url).await;
+    let (other, third) = (connect(&url).await, connect(&url).await);
     let works = vec![ingest(&ledger, job("a")).await, ingest(&ledger, job("b")).await];
     hold(&other, works[1]).await;
     let worker = ledger.caller(Actor::worker("w"));
-    let claim = tokio::spawn(async move { worker.claim_ids(claimant("ids"), works).await.unwrap() });
-    tokio::time::sleep(MOMENT).await;
-    // Younger than the claim's transaction, and over before it.
-    connect(&url).await.batch_execute("SELECT pg_current_xact_id()").await.unwrap();
-    other.batch_execute("ROLLBACK").await.unwrap();
-    assert_eq!(claim.await.unwrap().len(), 2);
-
-    let since = Instant::now();
-    loop {
-        let told = ledger.feed(Position::default(), 100).await.unwrap().events.len();
-        if told == 4 {
-            break;
-        }
-        assert!(since.elapsed() < Duration::from_secs(5), "only {told} of 4 events are told");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let claimed = meanwhile(worker.claim_ids(claimant("ids"), works), async {
+        in_the_way(&other).await;
+        // Younger than the claim's transaction, and over before it.
+        run(&third, "SELECT pg_current_xact_id()").await;
+        run(&other, "ROLLBACK").await;
+    });
+    assert_eq!(claimed.await.unwrap().len(), 2);
+    let told = async { while ledger.feed(Position::default(), 100).await.unwrap().events.len() < 4 {} };
+    timeout(PATIENCE, told).await.expect("all four events are told");
     ledger.close().await.unwrap();
 }
 
@@ -98,23 +104,23 @@ async fn a_parked_claim_that_was_passed_over_is_answered_in_time() {
     let parent = ingest(&ledger, job("parent")).await;
     let child = NewWork { parent: Some(parent), ..job("child") };
     ingest(&ledger, child.clone()).await;
-    let worker = ledger.caller(Actor::worker("w"));
     for request in ["1", "2"] {
-        assert_eq!(claim(&worker, request, None).await.unwrap().len(), 1, "the queue is emptied");
+        assert_eq!(claim(&ledger, request, None).await.len(), 1, "the queue is emptied");
     }
-    let parked = claim(&worker, "parked", Some(Duration::from_secs(3)));
-    tokio::time::sleep(MOMENT).await;
-    hold(&other, parent).await;
-    let repeat = {
-        let ledger = ledger.clone();
-        tokio::spawn(async move { ingest(&ledger, child).await })
-    };
-    // Long enough for the claims' own look, which finds nobody parked.
-    tokio::time::sleep(Duration::from_millis(1_500)).await;
-    other.batch_execute("ROLLBACK").await.unwrap();
-    repeat.await.unwrap();
-    let answer = tokio::time::timeout(PATIENCE, parked).await.expect("its time is over");
-    assert!(answer.unwrap().is_empty());
+    let parked = meanwhile(claim(&ledger, "parked", Some(Duration::from_secs(2))), async {
+        // Claims are served in turn: after this one, the first is parked.
+        claim(&ledger, "3", None).await;
+        hold(&other, parent).await;
+        meanwhile(ingest(&ledger, child), async {
+            in_the_way(&other).await;
+            // The claims' lane looks up, and finds nobody parked.
+            claim(&ledger, "4", None).await;
+            claim(&ledger, "5", None).await;
+            run(&other, "ROLLBACK").await;
+        })
+        .await;
+    });
+    assert!(parked.await.is_empty());
     ledger.close().await.unwrap();
 }
 
@@ -124,26 +130,80 @@ async fn a_claim_decides_over_no_work_that_it_has_not_locked() {
     let (ledger, other) = open().await;
     let work = ingest(&ledger, job("a")).await;
     let worker = ledger.caller(Actor::worker("w"));
-    let held = worker.claim(claimant("first"), one(), None).await.unwrap().remove(0);
+    let held = worker.claim_ids(claimant("first"), vec![work]).await.unwrap().remove(0);
     worker.release(&held.lease, None).await.unwrap();
 
     // Another process marks it as a parent and has not committed yet.
-    other.batch_execute("BEGIN").await.unwrap();
+    run(&other, "BEGIN").await;
     other.execute("UPDATE work SET children = true WHERE id = $1", &[&work.0]).await.unwrap();
-    // The claims' lane is held up, so that the next two form one group.
-    other.batch_execute("SELECT pg_advisory_lock(3, k) FROM generate_series(0, 1023) AS k").await.unwrap();
-    let first = claim(&worker, "first", None);
-    tokio::time::sleep(MOMENT).await;
-    let new = claim(&worker, "new", None);
-    tokio::time::sleep(MOMENT).await;
-    let again = claim(&worker, "first", None);
-    tokio::time::sleep(MOMENT).await;
-    other.batch_execute("SELECT pg_advisory_unlock_all()").await.unwrap();
-    tokio::time::sleep(MOMENT).await;
-    other.batch_execute("COMMIT").await.unwrap();
-    for claim in [first, new, again] {
-        tokio::time::timeout(PATIENCE, claim).await.expect("an answer").unwrap();
+    // The claims' lane is held up, so that the second and the third form one group.
+    run(&other, "SELECT pg_advisory_lock(3, k) FROM generate_series(0, 1023) AS k").await;
+    let group = async { tokio::join!(claim(&ledger, "new", None), claim(&ledger, "first", None)) };
+    let (first, others) = {
+        let mut others = None;
+        let first = meanwhile(claim(&ledger, "first", None), async {
+            in_the_way(&other).await;
+            others = Some(meanwhile(group, run(&other, "SELECT pg_advisory_unlock_all()")).await);
+        });
+        (first.await, others.unwrap())
+    };
+    assert_eq!((first, others), (vec![], (vec![], vec![])), "nobody waited for it, and nobody has it");
+    run(&other, "COMMIT").await;
+    assert!(ledger.work(work).await.unwrap().children, "the other process's write stands");
+    ledger.close().await.unwrap();
+}
+
+/// A work that is claimed and queued again in one group is for its owner alone, with a session or without.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_came_back_bound_to_its_owner_is_in_nobody_elses_way() {
+    for session in [None, Some("chat".to_owned())] {
+        let (ledger, other) = open().await;
+        let busy = ingest(&ledger, NewWork { priority: 9, ..job("busy") }).await;
+        let bound = NewWork { disposition: Disposition::OwnerBound, session, ..job("bound") };
+        let bound = ingest(&ledger, bound).await;
+        let free = ingest(&ledger, job("free")).await;
+        let (owner, ada) = (ledger.caller(Actor::worker("o")), ledger.caller(Actor::person("ada")));
+        let its_owner = Claimant::new(Worker::new("o", "o-1"), "ids");
+        let group = async {
+            let (claimed, aside, back) = tokio::join!(
+                owner.claim_ids(its_owner, vec![bound]),
+                ada.quarantine(bound, "odd"),
+                ada.decide(bound, "fine", Decide::Requeue),
+            );
+            (claimed.unwrap().len(), aside.unwrap(), back.unwrap())
+        };
+        // The lane is held up, so that these three form one group.
+        hold(&other, busy).await;
+        let cancelled = meanwhile(ada.cancel(busy, "not needed", None), async {
+            in_the_way(&other).await;
+            meanwhile(group, run(&other, "ROLLBACK")).await;
+        });
+        cancelled.await.unwrap();
+        assert_eq!(claim(&ledger, "1", None).await, [free]);
+        assert_eq!(ledger.verify().await.unwrap().faults, []);
+        ledger.close().await.unwrap();
     }
-    assert!(ledger.work(work).await.unwrap().children, "the other process's write is lost");
+}
+
+/// What is copied out of the log for lists and claims cannot be changed, and verify sees where it was.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_work_stays_what_it_was_ingested_as() {
+    let (ledger, other) = open().await;
+    let work = ingest(&ledger, job("a")).await;
+    let edits = ["UPDATE work SET tenant = 'other'", "UPDATE work SET spec = '{}'", "DELETE FROM work"];
+    for sql in edits {
+        assert!(other.batch_execute(sql).await.is_err(), "{sql}");
+    }
+    other.batch_execute("SET session_replication_role = replica").await.unwrap();
+    other
+        .batch_execute(
+            "UPDATE work SET tenant = 'other'; UPDATE status SET tenant = 'other'; \
+             UPDATE ready SET tenant = 'other'",
+        )
+        .await
+        .unwrap();
+    let faults = ledger.verify().await.unwrap().faults;
+    assert_eq!(faults.len(), 1, "{faults:?}");
+    assert!(faults[0].what.contains(&work.to_string()), "{faults:?}");
     ledger.close().await.unwrap();
 }

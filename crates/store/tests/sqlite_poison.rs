@@ -1,4 +1,4 @@
-//! Invariant 11 over a file in which one row was damaged: the sweep goes on around it.
+//! Invariant 11 over a file in which one row was damaged: sweep, claims and verify go on around it.
 #![cfg(feature = "sqlite")]
 
 use std::sync::Arc;
@@ -8,7 +8,8 @@ use tenure_store::{
     Ledger, ManualClock, NewWork, Options, Sweeper,
     core::{
         Actor, State, WorkId,
-        model::Disposition,
+        action::{ClaimFilter, Claimant},
+        model::{Disposition, Worker},
         policy::{PolicyOverrides, Timeouts},
     },
 };
@@ -21,7 +22,7 @@ async fn ingest(ledger: &Ledger, id: &str) -> WorkId {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_damaged_row_does_not_block_the_sweep() {
+async fn a_damaged_row_is_in_nobodys_way() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ledger.db");
     let clock = Arc::new(ManualClock::new(1_790_000_000_000));
@@ -37,6 +38,15 @@ async fn a_damaged_row_does_not_block_the_sweep() {
     assert_eq!(changed, 1);
     assert!(ledger.work(damaged).await.is_err(), "it cannot be read");
 
+    let worker = Claimant::new(Worker::new("w", "w-1"), "all");
+    let filter = ClaimFilter { max: 3, ..ClaimFilter::default() };
+    let claimed = ledger.caller(Actor::worker("w")).claim(worker, filter, None).await.unwrap();
+    assert_eq!(claimed.iter().map(|one| one.work.id).collect::<Vec<_>>(), [before, after]);
+    for one in claimed {
+        ledger.caller(Actor::worker("w")).release(&one.lease, None).await.unwrap();
+    }
+    let (before, after) = (ingest(&ledger, "one more").await, ingest(&ledger, "another").await);
+
     let mut sweeper = Sweeper::new(clock.clone());
     clock.advance(2_000);
     let sweep = sweeper.run_once(&ledger).await.expect("the sweep goes on");
@@ -44,6 +54,10 @@ async fn a_damaged_row_does_not_block_the_sweep() {
     for id in [before, after] {
         assert_eq!(ledger.work(id).await.unwrap().state, State::TimedOut);
     }
+    let report = ledger.verify().await.expect("verify goes on as well");
+    assert_eq!(report.works, 5);
+    assert_eq!(report.faults.iter().filter_map(|fault| fault.work).collect::<Vec<_>>(), [damaged]);
+
     let again = sweeper.run_once(&ledger).await.unwrap();
     assert_eq!((again.ticked, again.failed), (0, 0), "it is passed over for a while");
     ledger.close().await.unwrap();

@@ -5,6 +5,15 @@ pub(super) const CHECKS: &[&str] = &[
      FROM work w LEFT JOIN status s ON s.work = w.id \
      WHERE s.work IS NULL OR (s.state, s.due_at, s.tenant, s.session, s.created_at) IS DISTINCT FROM \
      (w.state, w.due_at, w.tenant, w.session, w.created_at) LIMIT 100",
+    "SELECT 'w_' || replace(w.id::text, '-', '') || ' is not what it was ingested as' \
+     FROM (SELECT work.*, work.spec::json AS said FROM work) w \
+     WHERE (w.tenant, w.system, w.source_id, w.run_id, w.kind, w.session, w.workflow_id, w.generation::text, \
+     w.priority::text, w.created_at::text, 'w_' || replace(w.parent::text, '-', ''), \
+     coalesce(w.correlation_id, 'w_' || replace(w.id::text, '-', ''))) IS DISTINCT FROM \
+     (w.said ->> 'tenant', w.said #>> '{source,system}', w.said #>> '{source,id}', \
+     coalesce(w.said #>> '{source,run_id}', ''), w.said ->> 'kind', w.said ->> 'session', \
+     w.said #>> '{workflow,id}', w.said ->> 'generation', w.said ->> 'priority', w.said ->> 'created_at', \
+     w.said ->> 'parent', w.said ->> 'correlation_id') LIMIT 100",
     "SELECT 'w_' || replace(s.work::text, '-', '') || ' has a status row and no work' \
      FROM status s WHERE NOT EXISTS (SELECT 1 FROM work w WHERE w.id = s.work) LIMIT 100",
     "SELECT 'w_' || replace(w.id::text, '-', '') || ' is not what its last event says' \

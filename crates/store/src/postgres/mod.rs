@@ -239,6 +239,10 @@ impl Store for Postgres {
         Box::pin(self.points.works(ids))
     }
 
+    fn ids(&self, before: Option<WorkId>, limit: usize) -> Answer<'_, Vec<WorkId>> {
+        Box::pin(self.lists.ids(before, limit))
+    }
+
     fn list<'a>(
         &'a self,
         filter: &'a WorkFilter,

@@ -30,6 +30,7 @@ const FEED: &str = concat!(
      pg_snapshot_xmin(pg_current_snapshot())::text::bigint) \
      ORDER BY e.epoch, e.txn, e.number LIMIT $4::bigint"
 );
+const IDS: &str = "SELECT id FROM work WHERE id < $1::uuid ORDER BY id DESC LIMIT $2::bigint";
 const STEPS: &str = "SELECT work, ordinal, name, input_hash, begun_at, completed_at, result_work, result_seq, \
      voided FROM step WHERE work = $1::uuid ORDER BY ordinal";
 const ATTEMPTS: &str = "SELECT work, fence, number, worker, incarnation, request, claimed_at, ended_at, \
@@ -89,6 +90,12 @@ impl Reader {
         let works = rows.iter().map(|row| row::work(row)).collect::<Result<Vec<_>, _>>()?;
         let mut by_id: BTreeMap<WorkId, Work> = works.into_iter().map(|work| (work.id, work)).collect();
         Ok(ids.iter().filter_map(|id| by_id.remove(id)).collect())
+    }
+
+    pub async fn ids(&self, before: Option<WorkId>, limit: usize) -> Result<Vec<WorkId>, Error> {
+        let before = before.map_or(Uuid::max(), |id| id.0);
+        let rows = self.query(IDS, params![before, limit as i64]).await?;
+        rows.iter().map(|row| row::id(row, 0)).collect()
     }
 
     pub async fn list(

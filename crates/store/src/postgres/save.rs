@@ -59,9 +59,10 @@ macro_rules! heads {
 const UNREADY_SESSIONS: &str = concat!(
     "DELETE FROM ready r USING unnest($1::text[], $2::text[]) AS d(tenant, session) \
      WHERE r.tenant = d.tenant AND r.session = d.session AND r.session IS NOT NULL \
-     AND r.work NOT IN (SELECT s.work FROM ",
+     AND (r.bound IS DISTINCT FROM (SELECT w.bound FROM work w WHERE w.id = r.work) \
+     OR r.work NOT IN (SELECT s.work FROM ",
     heads!(),
-    ")"
+    "))"
 );
 const READY_SESSIONS: &str = concat!(
     "INSERT INTO ready (lane, priority, created_at, work, tenant, session, bound) \
@@ -334,7 +335,8 @@ fn ready<'a>(pipeline: &mut Pipeline<'a>, rows: &[Row<'a>]) {
         rows.iter().filter(|row| wanted(row)).map(|row| row.work).collect()
     };
     let lane = |w: &&'a Work| lane_id(&w.spec.source.system, &w.spec.kind);
-    let gone = works(&|row| row.was_ready() && !row.is_ready());
+    // What left and came back in one group may be bound to an owner now.
+    let gone = works(&|row| row.was_ready() && (!row.is_ready() || row.touch == Touch::Event));
     pipeline.add_if(!gone.is_empty(), DELETE_READY, || {
         params![
             each(&gone, lane),
@@ -343,7 +345,7 @@ fn ready<'a>(pipeline: &mut Pipeline<'a>, rows: &[Row<'a>]) {
             each(&gone, |w| w.id.0),
         ]
     });
-    let come = works(&|row| row.is_ready() && !row.was_ready());
+    let come = works(&|row| row.is_ready() && (!row.was_ready() || row.touch == Touch::Event));
     pipeline.add_if(!come.is_empty(), INSERT_READY, || {
         params![
             each(&come, lane),

@@ -13,7 +13,7 @@ const TOLD: usize = 100;
 const CHECKS: &[(&str, &str)] = &[
     (
         "does not stand where its last event left it",
-        "SELECT w.id FROM work w WHERE w.seq * 32 + w.state IS NOT (SELECT e.seq * 32 + e.to_state \
+        "SELECT w.id FROM work w WHERE (w.seq, w.state, w.head) IS NOT (SELECT e.seq, e.to_state, e.hash \
          FROM event e WHERE e.work = w.id ORDER BY e.seq DESC LIMIT 1)",
     ),
     (

@@ -198,7 +198,11 @@ impl Claiming {
                 break;
             }
             let submission: Submission = job.chosen(found.clone());
-            tables.gather(std::iter::once(&submission), &mut self.batch.records)?;
+            let gathered = tables.gather(std::iter::once(&submission), &mut self.batch.records);
+            let found = match gathered {
+                Err(Fault::Data(_)) => self.readable(tables, job, found)?,
+                gathered => gathered.map(|()| found)?,
+            };
             let may = |work: &Work| {
                 let view = work.spec.session_key().and_then(|key| self.batch.records.sessions.get(&key));
                 claimable(work, &claimant.worker, view.copied().unwrap_or_default())
@@ -212,6 +216,19 @@ impl Claiming {
             }
         }
         Ok(chosen)
+    }
+
+    /// Those of a selection that can be read: a damaged work is in nobody's way.
+    fn readable(&mut self, tables: &mut Tables<'_>, job: &Job, ids: Vec<WorkId>) -> Read<Vec<WorkId>> {
+        let mut readable = Vec::with_capacity(ids.len());
+        for id in ids {
+            match tables.gather(std::iter::once(&job.chosen(vec![id])), &mut self.batch.records) {
+                Ok(()) => readable.push(id),
+                Err(Fault::Data(error)) => tracing::warn!(work = %id, %error, "queued, yet unreadable"),
+                Err(fault) => return Err(fault),
+            }
+        }
+        Ok(readable)
     }
 }
 

@@ -58,6 +58,7 @@ impl<'c> Tables<'c> {
     }
 
     fn load(&mut self, scope: &Scope, records: &mut Records) -> Read<()> {
+        records.works.reserve(scope.works.len());
         for id in &scope.works {
             self.load_work(*id, records)?;
         }

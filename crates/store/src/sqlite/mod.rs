@@ -132,6 +132,10 @@ impl Store for SqliteStore {
         self.read(move |reader| reader.works(&ids))
     }
 
+    fn ids(&self, before: Option<WorkId>, limit: usize) -> Answer<'_, Vec<WorkId>> {
+        self.read(move |reader| reader.all_ids(before, limit))
+    }
+
     fn list<'a>(
         &'a self,
         filter: &'a WorkFilter,

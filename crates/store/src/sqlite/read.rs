@@ -49,6 +49,12 @@ impl Reader {
         Ok(works)
     }
 
+    pub fn all_ids(&mut self, before: Option<WorkId>, limit: usize) -> Read<Vec<WorkId>> {
+        let before = before.map_or(vec![0xff; 17], |id| id.0.as_bytes().to_vec());
+        let here = Conditions::default().and("w.id < ?", before);
+        self.ids("SELECT w.id FROM work w", here, "ORDER BY w.id DESC", limit)
+    }
+
     pub fn list(&mut self, filter: &WorkFilter, before: Option<WorkId>, limit: usize) -> Read<Vec<Work>> {
         let before = before.map_or(vec![0xff; 17], |id| id.0.as_bytes().to_vec());
         let conditions = Conditions::of_works(filter);

@@ -157,3 +157,48 @@ fn read_only(path: &Path) -> Error {
         path.display()
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failure(code: rusqlite::ffi::ErrorCode) -> rusqlite::Error {
+        rusqlite::Error::SqliteFailure(rusqlite::ffi::Error { code, extended_code: 0 }, None)
+    }
+
+    #[test]
+    fn settings_that_lose_commits_are_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let conn = writer(&folder.path().join("ledger.db"), false).unwrap();
+        assert_eq!(weakness(&conn).unwrap(), None);
+        conn.pragma_update(None, "synchronous", "NORMAL").unwrap();
+        assert!(weakness(&conn).unwrap().is_some_and(|weak| weak.contains("synchronous")));
+        conn.pragma_update(None, "synchronous", "FULL").unwrap();
+        conn.pragma_update(None, "journal_mode", "DELETE").unwrap();
+        assert!(weakness(&conn).unwrap().is_some_and(|weak| weak.contains("journal_mode")));
+    }
+
+    #[test]
+    fn a_file_that_cannot_have_a_wal_is_refused_unless_allowed() {
+        // A shared memory database has no WAL; it stands for network folders, which have none that works.
+        let path = Path::new("file:weak?mode=memory&cache=shared");
+        assert!(matches!(writer(path, false), Err(Error::WeakSettings(_))));
+        assert!(writer(path, true).is_ok());
+    }
+
+    #[test]
+    fn every_reason_says_what_to_do() {
+        let path = Path::new("ledger.db");
+        for (code, advice) in [
+            (ErrorCode::DatabaseBusy, "try again"),
+            (ErrorCode::ReadOnly, "writable"),
+            (ErrorCode::CannotOpen, "Check"),
+            (ErrorCode::DatabaseCorrupt, "restore a backup"),
+            (ErrorCode::DiskFull, "Look at the disk"),
+            (ErrorCode::NotADatabase, "Give the path"),
+        ] {
+            let text = explain(path, &failure(code)).to_string();
+            assert!(text.contains("ledger.db") && text.contains(advice), "{text}");
+        }
+    }
+}

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use rusqlite::Connection;
+use rusqlite::{Connection, config::DbConfig};
 use tenure_core::{Millis, Reply};
 use tokio::{sync::oneshot, time::Instant};
 
@@ -31,6 +31,9 @@ const LOOK: Duration = Duration::from_millis(50);
 
 const FORGET_KEPT: &str = "DELETE FROM kept WHERE kept_at <= ?1";
 
+/// Boxed: a job is large, and is handed on several times.
+type Jobs = Vec<Box<Job>>;
+
 pub(super) enum Message {
     Job(Box<Job>),
     ForgetKept(Millis, oneshot::Sender<Result<u64, Error>>),
@@ -49,7 +52,7 @@ pub(super) struct Desk {
 struct Writer<'c> {
     tables: Tables<'c>,
     desk: Desk,
-    parked: Vec<Box<Job>>,
+    parked: Jobs,
     looked: Instant,
     look: bool,
     stopped: Option<String>,
@@ -62,8 +65,13 @@ pub(super) fn run(conn: &Connection, desk: Desk) -> Result<(), Error> {
         Writer { tables, desk, parked: Vec::new(), looked: Instant::now(), look: false, stopped: None };
     let closed = writer.serve();
     writer.finish();
-    // Before the answer: whoever closed may move the file at once.
-    if let Err(error) = conn.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)") {
+    // Before the answer: whoever closed may move the file at once. After a failed write the file is left as
+    // it is: the next open recovers it.
+    if writer.stopped.is_some() {
+        if let Err(error) = conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true) {
+            tracing::warn!(%error, "closing may still write a checkpoint");
+        }
+    } else if let Err(error) = conn.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)") {
         tracing::warn!(%error, "the last checkpoint failed; the next open repeats it");
     }
     if let Some(closed) = closed {
@@ -116,7 +124,7 @@ impl Writer<'_> {
         self.desk.inbox.recv_timeout(until.saturating_duration_since(Instant::now())).map(Some)
     }
 
-    fn take(&mut self, jobs: Vec<Box<Job>>) {
+    fn take(&mut self, jobs: Jobs) {
         self.expire();
         if let Some(why) = &self.stopped {
             for job in jobs.into_iter().chain(self.parked.drain(..)) {
@@ -124,8 +132,7 @@ impl Writer<'_> {
             }
             return;
         }
-        let (claims, submits): (Vec<Box<Job>>, Vec<Box<Job>>) =
-            jobs.into_iter().partition(|job| job.claim_filter().is_some());
+        let (claims, submits): (Jobs, Jobs) = jobs.into_iter().partition(|job| job.claim_filter().is_some());
         self.look_around();
         if submits.is_empty() && claims.is_empty() && !self.look {
             return;
@@ -171,7 +178,7 @@ impl Writer<'_> {
         }
     }
 
-    fn group(&mut self, submits: Vec<Box<Job>>, claims: Vec<Box<Job>>) {
+    fn group(&mut self, submits: Jobs, claims: Jobs) {
         let group = Group { submits: &submits, parked: &self.parked, claims: &claims, look: self.look };
         match group.run(&mut self.tables, &*self.desk.clock) {
             Ok(answers) => {
@@ -219,7 +226,7 @@ impl Writer<'_> {
         self.parked = still;
     }
 
-    fn answer(&mut self, answers: Committed, submits: Vec<Box<Job>>, claims: Vec<Box<Job>>) {
+    fn answer(&mut self, answers: Committed, submits: Jobs, claims: Jobs) {
         self.desk.checkpoints.committed(submits.len() + claims.len());
         let mut told: Vec<(Box<Job>, Answer)> = submits.into_iter().zip(answers.submitted).collect();
         if answers.parked.iter().any(Option::is_some) {
@@ -278,4 +285,56 @@ fn refuse(jobs: impl Iterator<Item = Box<Job>>, error: &Error) {
 
 pub(super) fn closed() -> Error {
     Error::Unavailable("this ledger was closed".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use serde_json::json;
+    use tenure_core::{Action, Actor, Submission, action::Tenants, model::Disposition, policy::Settings};
+
+    use super::*;
+    use crate::{NewWork, SystemClock, sqlite::migrate, sqlite::settings};
+
+    type Answered = oneshot::Receiver<Result<Outcome, Error>>;
+
+    fn ingest(number: usize) -> (Message, Answered) {
+        let input = json!("x".repeat(2_000));
+        let new = NewWork::new("manual", &number.to_string(), "job", Disposition::Rerunnable, input);
+        let action = Action::Ingest(Box::new(new.settle(&Settings::default()).unwrap()));
+        let submission = Submission::new(Actor::machine("test"), Tenants::All, action, [0; 16]);
+        let (reply, answer) = oneshot::channel();
+        (Message::Job(Box::new(Job { submission, park_until: None, reply })), answer)
+    }
+
+    #[test]
+    fn a_full_disk_stops_all_writing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.db");
+        let mut conn = settings::writer(&path, false).unwrap();
+        migrate::run(&mut conn, migrate::MIGRATIONS, 0).unwrap();
+        let pages: i64 = conn.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
+        conn.pragma_update(None, "max_page_count", pages + 20).unwrap();
+
+        let (inbox, received) = channel();
+        let (messages, answers): (Vec<_>, Vec<_>) = (0..200).map(ingest).unzip();
+        messages.into_iter().for_each(|message| inbox.send(message).unwrap());
+        let (closed, _) = oneshot::channel();
+        inbox.send(Message::Close(closed)).unwrap();
+        let desk = Desk {
+            clock: Arc::new(SystemClock::default()),
+            inbox: received,
+            queued: Arc::new(AtomicUsize::new(200)),
+            checkpoints: Checkpoints::start(&path).unwrap(),
+            answers: Answers::start().unwrap(),
+        };
+        run(&conn, desk).unwrap();
+        let stored: i64 = conn.query_row("SELECT count(*) FROM work", [], |row| row.get(0)).unwrap();
+        assert_eq!(stored, 0, "the group did not fit, so none of it stands");
+        for answer in answers {
+            let error = answer.blocking_recv().unwrap().unwrap_err();
+            assert!(matches!(error, Error::Stopped(_)), "{error}");
+        }
+    }
 }

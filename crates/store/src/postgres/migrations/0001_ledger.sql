@@ -229,6 +229,15 @@ CREATE TRIGGER work_moves_by_events BEFORE UPDATE ON work
     FOR EACH ROW WHEN (NEW.seq < OLD.seq OR NEW.seq = OLD.seq AND (NEW.state <> OLD.state OR NEW.head <> OLD.head))
     EXECUTE FUNCTION refuse('a work moves only by events');
 
+-- Named columns: an update that names none of them never asks.
+CREATE TRIGGER work_stays BEFORE UPDATE OF id, created_at, generation, priority, session_lock, parent, tenant,
+    system, source_id, run_id, kind, session, correlation_id, workflow_id, spec ON work
+    FOR EACH ROW EXECUTE FUNCTION refuse('what a work was ingested as never changes');
+CREATE TRIGGER work_kept BEFORE DELETE ON work
+    FOR EACH ROW EXECUTE FUNCTION refuse('works are never deleted');
+CREATE TRIGGER work_never_emptied BEFORE TRUNCATE ON work
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse('works are never deleted');
+
 -- Scalar look-ups, and no joins: whatever the planner believes of the tables, each is one probe of an index.
 CREATE FUNCTION event_follows() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE broken uuid;

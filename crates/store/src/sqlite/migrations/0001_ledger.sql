@@ -1,6 +1,6 @@
 -- The ledger. Ids are 16-byte UUIDs, times Unix milliseconds, states the numbers of core::State.
--- Constraints abort by ROLLBACK and checks are chains of OR: an ABORT inside a statement with triggers
--- makes SQLite keep a journal of its own for every statement, an IN list a table.
+-- Triggers raise ROLLBACK, as the ledger's statements do: an ABORT where there are triggers makes SQLite
+-- keep a journal of its own for every statement. Checks are chains of OR: an IN list makes it a table.
 
 CREATE TABLE meta (
     key TEXT NOT NULL PRIMARY KEY,
@@ -257,16 +257,16 @@ END;
 -- A row is saved after its events and stands where the last of them left it. With the table of moves
 -- above, that also keeps ends final.
 CREATE TRIGGER work_born AFTER INSERT ON work
-WHEN NEW.seq * 32 + NEW.state IS NOT (
-    SELECT seq * 32 + to_state FROM event WHERE work = NEW.id ORDER BY seq DESC LIMIT 1
+WHEN (NEW.seq, NEW.state, NEW.head) IS NOT (
+    SELECT seq, to_state, hash FROM event WHERE work = NEW.id ORDER BY seq DESC LIMIT 1
 )
 BEGIN
     SELECT raise(ROLLBACK, 'a work must stand where its last event left it');
 END;
 
 CREATE TRIGGER work_moved AFTER UPDATE OF state, seq, head ON work
-WHEN NEW.seq * 32 + NEW.state IS NOT (
-    SELECT seq * 32 + to_state FROM event WHERE work = NEW.id ORDER BY seq DESC LIMIT 1
+WHEN (NEW.seq, NEW.state, NEW.head) IS NOT (
+    SELECT seq, to_state, hash FROM event WHERE work = NEW.id ORDER BY seq DESC LIMIT 1
 )
 BEGIN
     SELECT raise(ROLLBACK, 'a work must stand where its last event left it');

@@ -1,0 +1,174 @@
+//! What the tables themselves refuse, whoever writes: illegal moves, edited or deleted events, changed
+//! ends, rows that do not stand where their events left them.
+#![cfg(feature = "sqlite")]
+
+use std::path::PathBuf;
+
+use rusqlite::{Connection, params};
+use serde_json::json;
+use tempfile::TempDir;
+use tenure_store::{
+    Ledger, NewWork, Options,
+    core::{
+        Actor, Payload, State, WorkId,
+        action::{Claimant, CloseOut},
+        liveness::Liveness,
+        model::{Disposition, Worker},
+    },
+};
+
+/// A closed ledger with one work in each of the states queued, running and succeeded.
+struct Stored {
+    _folder: TempDir,
+    file: PathBuf,
+    queued: WorkId,
+    running: WorkId,
+    succeeded: WorkId,
+}
+
+fn claimant(request: &str) -> Claimant {
+    let worker =
+        Worker { id: "w".to_owned(), incarnation: "first".to_owned(), liveness: Liveness::default() };
+    Claimant { worker, request_id: request.to_owned(), defer_start: false }
+}
+
+async fn stored() -> Stored {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ledger.db");
+    let ledger = Ledger::open_sqlite(&file, Options { sweep: false, ..Options::default() }).await.unwrap();
+    let caller = ledger.caller(Actor::worker("w"));
+    let mut ids = Vec::new();
+    for name in ["queued", "running", "succeeded"] {
+        let mut new = NewWork::new("manual", name, "job", Disposition::Rerunnable, json!({ "n": 1 }));
+        new.session = Some(name.to_owned());
+        ids.push(caller.ingest(new).await.unwrap().work.id);
+    }
+    let claimed = caller.claim_ids(claimant("one"), ids[1..].to_vec()).await.unwrap();
+    let close = CloseOut {
+        state: State::Succeeded,
+        result: Some(Payload::new(&json!("done")).unwrap()),
+        result_ref: None,
+        no_output: false,
+        warnings: Vec::new(),
+        error: None,
+        evidence: Vec::new(),
+    };
+    let last = claimed.iter().find(|claimed| claimed.work.id == ids[2]).unwrap();
+    caller.close_out(&last.lease, close).await.unwrap();
+    ledger.close().await.unwrap();
+    Stored { _folder: folder, file, queued: ids[0], running: ids[1], succeeded: ids[2] }
+}
+
+impl Stored {
+    fn open(&self) -> Connection {
+        Connection::open(&self.file).unwrap()
+    }
+
+    /// The statement is refused for this reason, and nothing of it stays.
+    #[track_caller]
+    fn refuses(&self, sql: &str, work: WorkId, why: &str) {
+        let conn = self.open();
+        let before = everything(&conn);
+        let error = conn.execute(sql, [work.0.as_bytes()]).expect_err(sql).to_string();
+        assert!(error.contains(why), "{sql}\n{error}");
+        assert!(conn.is_autocommit());
+        assert_eq!(everything(&conn), before, "{sql}");
+    }
+}
+
+fn everything(conn: &Connection) -> Vec<String> {
+    let mut statement = conn
+        .prepare(
+            "SELECT hex(id) || state || seq || hex(head) FROM work UNION ALL \
+             SELECT position || hex(work) || seq || to_state || coalesce(payload, '') FROM event",
+        )
+        .unwrap();
+    statement.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+}
+
+/// Appends an event of the given shape: its seq is `after` the last one, its states are as given.
+fn event(after: i64, from: &str, to: i64) -> String {
+    format!(
+        "INSERT INTO event (work, seq, at, type, from_state, to_state, actor_type, actor_id, attempt, data, \
+         prev_hash, hash) SELECT id, seq + {after}, 1, 'progressed', {from}, {to}, 'worker', 'w', 1, '{{}}', \
+         head, head FROM work WHERE id = ?1"
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_tabled_moves_are_stored() {
+    let stored = stored().await;
+    // running → cancelled and succeeded → queued are in no table.
+    stored.refuses(&event(1, "1", 15), stored.running, "CHECK");
+    stored.refuses(&event(1, "11", 0), stored.succeeded, "CHECK");
+    stored.refuses(&event(1, "1", 17), stored.running, "CHECK");
+    // A birth in the middle of a life.
+    stored.refuses(&event(1, "NULL", 0), stored.queued, "CHECK");
+    assert_eq!(stored.open().execute(&event(1, "1", 1), [stored.running.0.as_bytes()]).unwrap(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_follow_one_another_without_a_gap() {
+    let stored = stored().await;
+    stored.refuses(&event(2, "1", 1), stored.running, "follow");
+    stored.refuses(&event(0, "1", 1), stored.running, "follow");
+    stored.refuses(&event(-1, "0", 1), stored.running, "follow");
+    // From a state in which the work was not left.
+    stored.refuses(&event(1, "0", 1), stored.running, "follow");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_are_neither_changed_nor_deleted() {
+    let stored = stored().await;
+    let id = stored.succeeded;
+    for edit in
+        ["payload = '1'", "at = at + 1", "actor_id = 'x'", "hash = prev_hash", "seq = 9", "position = 999"]
+    {
+        stored.refuses(&format!("UPDATE event SET {edit} WHERE work = ?1"), id, "never changed");
+    }
+    stored.refuses("DELETE FROM event WHERE work = ?1", id, "never deleted");
+    stored.refuses("DELETE FROM work WHERE id = ?1", id, "never deleted");
+    let erasure =
+        "UPDATE event SET message = NULL, payload = NULL, evidence = NULL, salt = NULL WHERE work = ?1";
+    assert_eq!(stored.open().execute(erasure, [id.0.as_bytes()]).unwrap(), 3);
+    let ledger = Ledger::open_sqlite(&stored.file, Options::default()).await.unwrap();
+    let report = ledger.verify().await.unwrap();
+    assert!(report.faults.is_empty(), "an erasure keeps the chain: {:?}", report.faults);
+    ledger.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_stands_where_its_last_event_left_it() {
+    let stored = stored().await;
+    let update = |set: &str| format!("UPDATE work SET {set} WHERE id = ?1");
+    stored.refuses(&update("state = 13"), stored.succeeded, "last event");
+    stored.refuses(&update("state = 0"), stored.succeeded, "last event");
+    stored.refuses(&update("seq = seq + 1"), stored.running, "last event");
+    stored.refuses(&update("seq = seq - 1"), stored.running, "last event");
+    stored.refuses(&update("head = zeroblob(32)"), stored.running, "last event");
+    stored.refuses(&update("tenant = 'other'"), stored.queued, "never changes");
+    stored.refuses(&update("priority = 0"), stored.queued, "never changes");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_has_what_its_state_needs() {
+    let stored = stored().await;
+    let update = |set: &str| format!("UPDATE work SET {set} WHERE id = ?1");
+    stored.refuses(&update("lease_fence = NULL"), stored.running, "CHECK");
+    stored.refuses(&update("lapsed_at = 1"), stored.running, "CHECK");
+    stored.refuses(&update("lease_fence = 1"), stored.queued, "CHECK");
+    stored.refuses(&update("lease_fence = 1"), stored.succeeded, "CHECK");
+    stored.refuses(&update("open_waits = 1"), stored.running, "CHECK");
+    stored.refuses(&update("state = 7"), stored.queued, "CHECK");
+    stored.refuses(&update("state = 2"), stored.queued, "CHECK");
+    stored.refuses(&update("state = 17"), stored.queued, "CHECK");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_session_has_one_holder() {
+    let stored = stored().await;
+    let conn = stored.open();
+    let hold = "UPDATE status SET session = 'running', state = 8 WHERE work = ?1";
+    let error = conn.execute(hold, params![stored.queued.0.as_bytes()]).unwrap_err().to_string();
+    assert!(error.contains("UNIQUE"), "{error}");
+}
