@@ -87,7 +87,7 @@ impl Reader {
 
     pub async fn works(&self, ids: &[WorkId]) -> Result<Vec<Work>, Error> {
         let rows = self.query(PEERS, params![uuids(ids)]).await?;
-        let works = rows.iter().map(|row| row::work(row)).collect::<Result<Vec<_>, _>>()?;
+        let works = rows.iter().map(row::work).collect::<Result<Vec<_>, _>>()?;
         let mut by_id: BTreeMap<WorkId, Work> = works.into_iter().map(|work| (work.id, work)).collect();
         Ok(ids.iter().filter_map(|id| by_id.remove(id)).collect())
     }
@@ -123,7 +123,7 @@ impl Reader {
             }
         };
         let rows = self.query_once(&sql, &list.params).await?;
-        rows.iter().map(|row| row::work(row)).collect()
+        rows.iter().map(row::work).collect()
     }
 
     pub async fn counts(&self, tenants: &Tenants) -> Result<BTreeMap<State, u64>, Error> {
