@@ -77,7 +77,7 @@ async fn the_database_refuses_what_the_rules_forbid() {
         ),
         ("UPDATE work SET lease_fence = NULL WHERE state = 1", "work_lease"),
         ("UPDATE work SET open_waits = 1 WHERE state = 1", "work_waits"),
-        ("UPDATE work SET system = 'scheduler'", "work_run"),
+        ("UPDATE work SET system = 'scheduler'", "ingested as never changes"),
     ] {
         let told = refusal(&url, sql).await;
         assert!(told.contains(why), "{sql}: {told}");
