@@ -26,14 +26,17 @@ pub struct Submission {
     pub action: Action,
     /// Salts and jitter are derived from it.
     pub seed: [u8; 16],
-    /// The digest of the action's content: a repeated verb is recognised by it.
-    pub body_hash: Digest,
+    /// The digest of the content of a verb that can end an attempt: its repeat is recognised by it.
+    pub body_hash: Option<Digest>,
 }
 
 impl Submission {
     pub fn new(actor: Actor, tenants: Tenants, action: Action, seed: [u8; 16]) -> Self {
-        let body = serde_json::to_vec(&action).expect("actions are plain structs with string keys");
-        Self { actor, tenants, action, seed, body_hash: Digest::of(body) }
+        let body_hash = action.ends_attempt().then(|| {
+            let body = serde_json::to_vec(&action).expect("actions are plain structs with string keys");
+            Digest::of(body)
+        });
+        Self { actor, tenants, action, seed, body_hash }
     }
 }
 
@@ -322,6 +325,35 @@ pub enum Action {
         watched_ms: u64,
         sighting: Option<Sighting>,
     },
+}
+
+impl Action {
+    /// Whether it is a holder's verb after which its attempt may be over.
+    fn ends_attempt(&self) -> bool {
+        match self {
+            Action::Wait(_)
+            | Action::Fail(_)
+            | Action::Release { .. }
+            | Action::CloseOut { .. }
+            | Action::AbandonOwn { .. } => true,
+            Action::Renew(_)
+            | Action::Accept { .. }
+            | Action::Progress { .. }
+            | Action::Step(_)
+            | Action::Ingest(_)
+            | Action::Claim(_)
+            | Action::Resolve(_)
+            | Action::Complete { .. }
+            | Action::Cancel { .. }
+            | Action::RequestAbandon { .. }
+            | Action::RetryNow { .. }
+            | Action::Quarantine { .. }
+            | Action::Decide { .. }
+            | Action::Rerun { .. }
+            | Action::RevokeWaits { .. }
+            | Action::Tick { .. } => false,
+        }
+    }
 }
 
 impl CloseOut {

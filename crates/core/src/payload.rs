@@ -68,9 +68,10 @@ pub struct Payload {
 
 impl Payload {
     pub fn new(value: &Value) -> Result<Self, Refusal> {
-        check(value, 0)?;
-        let text = serde_json_canonicalizer::to_string(value)
-            .map_err(|e| refused(format!("The payload cannot be written as canonical JSON: {e}.")))?;
+        let plain = check(value, 0)?;
+        let text =
+            if plain { serde_json::to_string(value) } else { serde_json_canonicalizer::to_string(value) }
+                .map_err(|e| refused(format!("The payload cannot be written as canonical JSON: {e}.")))?;
         if text.len() > limits::PAYLOAD_BYTES {
             return Err(refused(format!(
                 "The payload has {} bytes; at most {} are kept. Store it elsewhere and send a reference.",
@@ -116,7 +117,9 @@ fn refused(detail: String) -> Refusal {
     Refusal::new(Code::PayloadRefused, detail)
 }
 
-fn check(value: &Value, depth: usize) -> Result<(), Refusal> {
+/// Refuses what cannot be kept. True where plain JSON is canonical JSON: serde's maps are sorted by bytes,
+/// which is RFC 8785's order for ASCII keys, and integers and strings are written alike.
+fn check(value: &Value, depth: usize) -> Result<bool, Refusal> {
     if depth > limits::JSON_DEPTH {
         return Err(refused(format!(
             "The payload is nested deeper than {}. Flatten it.",
@@ -124,7 +127,7 @@ fn check(value: &Value, depth: usize) -> Result<(), Refusal> {
         )));
     }
     match value {
-        Value::Null | Value::Bool(_) => Ok(()),
+        Value::Null | Value::Bool(_) => Ok(true),
         Value::Number(number) => {
             let unsafe_integer = number.as_u64().is_some_and(|n| n > limits::SAFE_INTEGER)
                 || number.as_i64().is_some_and(|n| n.unsigned_abs() > limits::SAFE_INTEGER);
@@ -133,13 +136,15 @@ fn check(value: &Value, depth: usize) -> Result<(), Refusal> {
                     "The integer {number} is beyond 2^53, and JSON readers would round it. Send it as a string."
                 )));
             }
-            Ok(())
+            Ok(!number.is_f64())
         }
-        Value::String(text) => nul(text),
-        Value::Array(items) => items.iter().try_for_each(|item| check(item, depth + 1)),
-        Value::Object(fields) => fields.iter().try_for_each(|(key, item)| {
+        Value::String(text) => nul(text).map(|()| true),
+        Value::Array(items) => {
+            items.iter().try_fold(true, |plain, item| Ok(check(item, depth + 1)? && plain))
+        }
+        Value::Object(fields) => fields.iter().try_fold(true, |plain, (key, item)| {
             nul(key)?;
-            check(item, depth + 1)
+            Ok(check(item, depth + 1)? && plain && key.is_ascii())
         }),
     }
 }
@@ -162,6 +167,34 @@ mod tests {
         let b: Value = serde_json::from_str(r#"{ "a": [true, null], "b": 1 }"#).unwrap();
         assert_eq!(Payload::new(&a).unwrap(), Payload::new(&b).unwrap());
         assert_eq!(Payload::new(&a).unwrap().text(), r#"{"a":[true,null],"b":1}"#);
+    }
+
+    #[test]
+    fn plain_json_is_written_as_the_canonical_form_is() {
+        let mut odd = serde_json::Map::new();
+        let words = [
+            "",
+            "a",
+            "b\"\\/",
+            "é",
+            "\u{1F980}",
+            "\u{e000}",
+            "\u{1}\u{8}\t\n\u{c}\r\u{1f}\u{7f}",
+            "\u{2028}",
+        ];
+        for (n, word) in words.iter().enumerate() {
+            odd.insert(
+                (*word).to_owned(),
+                json!([word, n, -(n as i64), n % 2 == 0, null, { "z": word, "A": n }]),
+            );
+        }
+        let floats = json!({ "f": [1.0, 1e21, 1.5e-9, -0.0, 0.1], "k": odd.clone() });
+        let ascii: serde_json::Map<_, _> =
+            odd.clone().into_iter().filter(|(key, _)| key.is_ascii()).collect();
+        for value in [json!(odd), floats, json!(ascii), json!([1, "x", {}]), json!(7)] {
+            let canonical = serde_json_canonicalizer::to_string(&value).unwrap();
+            assert_eq!(Payload::new(&value).unwrap().text(), canonical);
+        }
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(super) struct Draft {
     pub now: Millis,
     actor: Actor,
     seed: [u8; 16],
-    body_hash: Digest,
+    body_hash: Option<Digest>,
     /// The lease at the start: if it is gone at the end, its attempt has ended.
     held: Option<u64>,
     touch: Touch,
@@ -197,7 +197,7 @@ impl Draft {
         let end = AttemptEnd {
             at: self.now,
             outcome,
-            body_hash: said.as_ref().map(|_| self.body_hash),
+            body_hash: self.body_hash.filter(|_| said.is_some()),
             ack: said,
             error,
         };

@@ -71,7 +71,8 @@ fn repeat_or_lost(cx: Context<'_>, work: &Work, holder: &Holder) -> Result<Held,
     let end = cx.records.ends.get(&(work.id, holder.fence)).and_then(Option::as_ref);
     if let Some(end) = end
         && holder.genuine
-        && end.body_hash == Some(cx.submission.body_hash)
+        && cx.submission.body_hash.is_some()
+        && end.body_hash == cx.submission.body_hash
         && let Some(ack) = &end.ack
     {
         return Ok(Held::Repeat(ack.clone()));
