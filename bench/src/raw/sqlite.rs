@@ -7,7 +7,7 @@ use std::{
 };
 
 use rusqlite::{Connection, Statement, types::Value};
-use tenure_store::bench_support::{EVENT_INSERT, WORK_UPDATE, connect};
+use tenure_store::sqlite_bench_support::{EVENT_INSERT, WORK_UPDATE, connect};
 
 use super::columns::{Columns, Moving};
 use crate::{Result, stats::Rate};

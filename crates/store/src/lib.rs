@@ -9,6 +9,7 @@ mod clock;
 pub mod conformance;
 mod error;
 mod job;
+mod lane_id;
 mod ledger;
 mod memory;
 #[cfg(feature = "postgres")]
@@ -35,13 +36,14 @@ pub use verify::{Anchor, Fault, Report};
 
 pub use tenure_core as core;
 
+/// For the benchmark only.
 #[cfg(feature = "postgres")]
 #[doc(hidden)]
 pub use postgres::bench_support as postgres_bench_support;
 /// For the benchmark only.
 #[cfg(feature = "sqlite")]
 #[doc(hidden)]
-pub use sqlite::bench_support;
+pub use sqlite::bench_support as sqlite_bench_support;
 
 /// The README's example is compiled and run as a test.
 #[cfg(doctest)]

@@ -13,7 +13,6 @@ use uuid::Uuid;
 use super::{
     Shared,
     fault::Fault,
-    lane_id::lane_id,
     load::{self, Lessons, Mark},
     row::{self, get},
     save,
@@ -23,6 +22,7 @@ use crate::{
     Error, Outcome,
     batch::Batch,
     job::{Job, Payloads, wanted},
+    lane_id::lane_id,
 };
 
 /// Rounds of loading: what a row leads to, and what that leads to. The core needs three.

@@ -10,7 +10,6 @@ mod claim;
 mod fault;
 mod group;
 mod lane;
-mod lane_id;
 mod load;
 mod migrate;
 mod queue;

@@ -8,12 +8,12 @@ use uuid::Uuid;
 
 use super::{
     bench_support::{INSERT_EVENT, UPDATE_WORK},
-    lane_id::lane_id,
     load::{Mark, session_slot, uuids},
     row::{actor_kind, json, name},
     session::{Pipeline, params},
 };
 use crate::batch::{Batch, Row};
+use crate::lane_id::lane_id;
 
 pub(super) const INSERT_WORK: &str = "INSERT INTO work (id, created_at, generation, priority, session_lock, \
      parent, tenant, system, source_id, run_id, kind, session, correlation_id, workflow_id, spec, state, \

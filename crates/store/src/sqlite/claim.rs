@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 
 use rusqlite::params;
-use sha2::{Digest as _, Sha256};
 use tenure_core::{
     Millis, WorkId,
     action::{ClaimFilter, Tenants},
@@ -14,6 +13,7 @@ use super::{
     row::{self, Read},
     tables::Tables,
 };
+use crate::lane_id::lane_id;
 
 const LANES: &str = "SELECT id, system, kind FROM lane";
 const LANE_INSERT: &str = "INSERT OR IGNORE INTO lane (id, system, kind) VALUES (?1, ?2, ?3)";
@@ -37,14 +37,6 @@ impl Lanes {
         self.known.clear();
         self.complete = false;
     }
-}
-
-/// A lane's id: the first eight bytes of the digest of its two names.
-pub(super) fn lane_id(system: &str, kind: &str) -> i64 {
-    let digest = Sha256::new().chain_update(system).chain_update([0]).chain_update(kind).finalize();
-    let mut eight = [0; 8];
-    eight.copy_from_slice(&digest[..8]);
-    i64::from_be_bytes(eight)
 }
 
 /// Who claims.

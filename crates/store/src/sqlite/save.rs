@@ -11,12 +11,14 @@ use tenure_core::{
 };
 
 use super::{
-    claim::lane_id,
     fault::Fault,
     row::{self, Read},
     tables::Tables,
 };
-use crate::batch::{Batch, Row};
+use crate::{
+    batch::{Batch, Row},
+    lane_id::lane_id,
+};
 
 const WORK_FLAGS: &str =
     "UPDATE OR ROLLBACK work SET due_at = ?2, children = ?3, waiters = ?4 WHERE rowid = ?1";
