@@ -47,6 +47,7 @@ impl<'a> Context<'a> {
         self.records
             .works
             .get(&id)
+            .map(Box::as_ref)
             .filter(|work| self.submission.tenants.allow(&work.spec.tenant))
             .ok_or_else(|| Refusal::new(Code::NotFound, format!("There is no work {id} here. Check the id.")))
     }

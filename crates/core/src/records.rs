@@ -27,7 +27,7 @@ pub struct SessionView {
 /// Records by id. An entry that holds nothing was looked for and is not there.
 #[derive(Clone, Debug, Default)]
 pub struct Records {
-    pub works: HashMap<WorkId, Work>,
+    pub works: HashMap<WorkId, Box<Work>>,
     /// Works that are only looked at: parents, and works that others wait for.
     pub peers: HashMap<WorkId, Option<Work>>,
     /// The newest generation of an identity.
@@ -93,13 +93,13 @@ pub enum Change {
 impl Records {
     /// A work to look at, whether or not it may be changed.
     pub fn peer(&self, id: WorkId) -> Option<&Work> {
-        self.works.get(&id).or_else(|| self.peers.get(&id)?.as_ref())
+        self.works.get(&id).map(Box::as_ref).or_else(|| self.peers.get(&id)?.as_ref())
     }
 
     /// Makes a change visible to the decisions after it.
     pub fn absorb(&mut self, change: Change) {
         match change {
-            Change::Work { work, touch } => self.absorb_work(*work, touch),
+            Change::Work { work, touch } => self.absorb_work(work, touch),
             Change::BeginAttempt(attempt) => {
                 self.requests.entry(attempt.request).or_default().push((attempt.work, attempt.fence));
             }
@@ -138,7 +138,7 @@ impl Records {
         }
     }
 
-    fn absorb_work(&mut self, work: Work, touch: Touch) {
+    fn absorb_work(&mut self, work: Box<Work>, touch: Touch) {
         if touch == Touch::Insert {
             self.identities.insert(work.spec.identity(), Some(work.id));
         }
@@ -167,7 +167,7 @@ impl Records {
             }
         }
         if let Some(peer) = self.peers.get_mut(&work.id) {
-            *peer = Some(work.clone());
+            *peer = Some((*work).clone());
         }
         self.works.insert(work.id, work);
     }

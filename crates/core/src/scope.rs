@@ -262,7 +262,7 @@ impl Scope {
     }
 
     fn waits_if(&mut self, id: WorkId, records: &Records, has: impl Fn(&Work) -> bool) {
-        if records.works.get(&id).is_some_and(has) && !records.waits.contains_key(&id) {
+        if records.works.get(&id).is_some_and(|work| has(work)) && !records.waits.contains_key(&id) {
             self.waits.push(id);
         }
     }

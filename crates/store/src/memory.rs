@@ -131,6 +131,7 @@ impl Inner {
             .records
             .works
             .values()
+            .map(Box::as_ref)
             .filter(|work| work.state == State::Queued && filter.matches(work))
             .filter(|work| tenants.allow(&work.spec.tenant))
             .filter(|work| {
@@ -171,6 +172,7 @@ impl Inner {
             .records
             .works
             .values()
+            .map(Box::as_ref)
             .filter(|work| work.spec.session_key().as_ref() == Some(key))
             .collect();
         let pending = |work: &&&Work| matches!(work.state, State::Queued | State::RetryScheduled);
@@ -243,7 +245,9 @@ impl Store for Memory {
     }
 
     fn works<'a>(&'a self, ids: &'a [WorkId]) -> Answer<'a, Vec<Work>> {
-        self.ready(|inner| ids.iter().filter_map(|id| inner.records.works.get(id).cloned()).collect())
+        self.ready(|inner| {
+            ids.iter().filter_map(|id| Some((**inner.records.works.get(id)?).clone())).collect()
+        })
     }
 
     fn ids(&self, before: Option<WorkId>, limit: usize) -> Answer<'_, Vec<WorkId>> {
@@ -267,6 +271,7 @@ impl Store for Memory {
                 .records
                 .works
                 .values()
+                .map(Box::as_ref)
                 .filter(|work| before.is_none_or(|id| work.id < id) && filter.matches(work))
                 .collect();
             works.sort_by_key(|work| std::cmp::Reverse(work.id));

@@ -111,7 +111,7 @@ fn chosen(cx: Context<'_>, claimant: &Claimant, ids: &[crate::WorkId]) -> Result
         sessions.extend(key);
         let mut draft = Draft::new(cx, work);
         take(&mut draft, claimant);
-        let one = draft.finish(|draft| Reply::Claimed(vec![grant(cx, draft.work.clone())]))?;
+        let one = draft.finish(|draft| Reply::Claimed(vec![grant(cx, (*draft.work).clone())]))?;
         decision.changes.extend(one.changes);
         decision.events.extend(one.events);
         if let Reply::Claimed(granted) = one.reply {

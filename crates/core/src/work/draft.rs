@@ -28,7 +28,7 @@ pub(super) struct Said<'a> {
 
 /// A work on its way to a decision.
 pub(super) struct Draft {
-    pub work: Work,
+    pub work: Box<Work>,
     pub now: Millis,
     actor: Actor,
     seed: [u8; 16],
@@ -51,7 +51,7 @@ impl Draft {
             touch: Touch::Event,
             ticking: matches!(cx.submission.action, Action::Tick { .. }),
             was_open: !work.state.is_terminal(),
-            work: work.clone(),
+            work: Box::new(work.clone()),
             now: cx.now,
             actor: cx.submission.actor.clone(),
             seed: cx.submission.seed,
@@ -72,7 +72,7 @@ impl Draft {
             said,
             fold::GENESIS,
         );
-        let work = fold::born(&event).expect("a birth is a work_created event");
+        let work = Box::new(fold::born(&event).expect("a birth is a work_created event"));
         Self {
             held: None,
             touch: Touch::Insert,
@@ -260,7 +260,7 @@ impl Draft {
             });
         }
         let reply = reply(&self);
-        self.changes.insert(0, Change::Work { work: Box::new(self.work), touch: self.touch });
+        self.changes.insert(0, Change::Work { work: self.work, touch: self.touch });
         Ok(Decision { changes: self.changes, events: self.events, reply })
     }
 }

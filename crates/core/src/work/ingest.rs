@@ -41,9 +41,9 @@ pub(crate) fn decide(cx: Context<'_>, ingest: &Ingest) -> Result<Decision, Refus
         granted = true;
     }
     draft.finish(|draft| Reply::Ingested {
-        work: Box::new(draft.work.clone()),
+        work: draft.work.clone(),
         created: true,
-        grant: granted.then(|| Box::new(grant(cx, draft.work.clone()))),
+        grant: granted.then(|| Box::new(grant(cx, (*draft.work).clone()))),
     })
 }
 

@@ -42,9 +42,9 @@ fn one(cx: Context<'_>, renewal: &Renew, decision: &mut Decision) -> Result<Rene
     let current = work.held_lease().is_some_and(|lease| lease.fence == renewal.holder.fence);
     let quiet = renewal.holder.genuine && current && work.state == State::Running;
     if quiet {
-        let work = extended(cx, work.clone(), renewal);
+        let work = extended(cx, Box::new(work.clone()), renewal);
         let expires_at = expiry(&work);
-        decision.changes.push(Change::Work { work: Box::new(work), touch: Touch::Renewal });
+        decision.changes.push(Change::Work { work, touch: Touch::Renewal });
         return Ok(Renewed { expires_at, cancel_requested: false });
     }
     let Held::Current(mut draft) = hold(cx, &renewal.holder, IfLapsed::Revive)? else {
@@ -70,7 +70,7 @@ fn one(cx: Context<'_>, renewal: &Renew, decision: &mut Decision) -> Result<Rene
     Ok(Renewed { expires_at, cancel_requested: cancel.is_some() })
 }
 
-fn extended(cx: Context<'_>, mut work: Work, renewal: &Renew) -> Work {
+fn extended(cx: Context<'_>, mut work: Box<Work>, renewal: &Renew) -> Box<Work> {
     let actor = &cx.submission.actor;
     let delegated = work.body.holder.as_ref().is_some_and(|holder| holder.id != actor.id)
         || actor.kind != ActorKind::Worker;

@@ -72,7 +72,7 @@ fn by_reference(
     let works = cx.records.references.get(&key).map_or(&[][..], Vec::as_slice);
     let mut waits: Vec<(&Work, &Wait)> = works
         .iter()
-        .filter_map(|id| cx.records.works.get(id))
+        .filter_map(|id| cx.records.works.get(id).map(Box::as_ref))
         .flat_map(|work| waits_of(cx, work).iter().map(move |wait| (work, wait)))
         .filter(|(_, wait)| wait.reference == reference)
         .collect();

@@ -30,14 +30,14 @@ impl<'a> FromSql<'a> for Xid {
 
 /// A work, and the transaction that wrote it so.
 pub(super) struct Written {
-    pub work: Work,
+    pub work: Box<Work>,
     pub by: Xid,
 }
 
 #[derive(Default)]
 struct Generations {
-    young: HashMap<WorkId, Box<Written>>,
-    old: HashMap<WorkId, Box<Written>>,
+    young: HashMap<WorkId, Written>,
+    old: HashMap<WorkId, Written>,
 }
 
 #[derive(Default)]
@@ -49,7 +49,7 @@ impl Recent {
     }
 
     /// Takes all of these out, or none.
-    pub fn take(&self, ids: &[WorkId]) -> Option<HashMap<WorkId, Box<Written>>> {
+    pub fn take(&self, ids: &[WorkId]) -> Option<HashMap<WorkId, Written>> {
         let mut works = self.generations();
         if !ids.iter().all(|id| works.young.contains_key(id) || works.old.contains_key(id)) {
             return None;
@@ -71,14 +71,14 @@ impl Recent {
         let mut works = self.generations();
         for (id, work) in batch.records.works {
             if batch.writes.marks.contains_key(&id) && !work.state.is_terminal() {
-                works.put(id, Box::new(Written { work, by }));
+                works.put(id, Written { work, by });
             }
         }
     }
 }
 
 impl Generations {
-    fn put(&mut self, id: WorkId, written: Box<Written>) {
+    fn put(&mut self, id: WorkId, written: Written) {
         if self.young.len() >= GENERATION {
             self.old = std::mem::take(&mut self.young);
         }

@@ -234,7 +234,7 @@ pub(super) async fn first(
 fn take_works(rows: &[Row], records: &mut Records) -> Result<(), Error> {
     for row in rows {
         let work = row::work(row)?;
-        records.works.insert(work.id, work);
+        records.works.insert(work.id, Box::new(work));
     }
     Ok(())
 }
@@ -243,7 +243,7 @@ fn take_works(rows: &[Row], records: &mut Records) -> Result<(), Error> {
 async fn unchanged(
     session: &Session,
     versions: Vec<Row>,
-    mut known: HashMap<WorkId, Box<Written>>,
+    mut known: HashMap<WorkId, Written>,
     records: &mut Records,
 ) -> Result<(), Fault> {
     let mut stale = Vec::new();
@@ -277,7 +277,7 @@ fn lock<'a>(
     first: &mut First,
     recent: &Recent,
     scope: &'a Scope,
-) -> Option<HashMap<WorkId, Box<Written>>> {
+) -> Option<HashMap<WorkId, Written>> {
     let references = scope.references.iter().map(|(_, reference)| reference).chain(&scope.locks);
     let references = sorted(references.map(|reference| slot(&[reference])));
     pipeline.add_if(!references.is_empty(), LOCK_REFERENCES, || params![references]);
@@ -362,7 +362,7 @@ pub(super) async fn candidates(
     let mut results = pipeline.run(session).await?;
     for row in results.take(works) {
         let work = row::work(&row)?;
-        records.works.insert(work.id, work);
+        records.works.insert(work.id, Box::new(work));
     }
     take_requests(&results.take(given), requests, records)?;
     read_mark(&results.take(mark), clock)
@@ -382,7 +382,7 @@ pub(super) async fn given_before(session: &Session, records: &mut Records) -> Re
     }
     for row in session.query(PEERS, params![uuids(&missing)]).await? {
         let work = row::work(&row)?;
-        records.works.insert(work.id, work);
+        records.works.insert(work.id, Box::new(work));
     }
     Ok(())
 }

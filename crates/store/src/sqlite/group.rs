@@ -208,7 +208,7 @@ impl Claiming {
                 claimable(work, &claimant.worker, view.copied().unwrap_or_default())
             };
             for id in found {
-                match self.batch.records.works.get(&id).map(may) {
+                match self.batch.records.works.get(&id).map(|work| may(work)) {
                     Some(Ok(())) => chosen.push(id),
                     Some(Err(refusal)) => tracing::warn!(work = %id, %refusal, "queued, yet not claimable"),
                     None => tracing::warn!(work = %id, "queued, yet not there"),

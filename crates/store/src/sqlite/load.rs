@@ -139,7 +139,7 @@ impl<'c> Tables<'c> {
             self.rowids.insert(id, rowid);
             entry.insert(work);
         } else if let Some(work) = self.work(id)? {
-            entry.insert(work);
+            entry.insert(Box::new(work));
         }
         Ok(())
     }

@@ -89,7 +89,7 @@ pub(super) struct Tables<'c> {
     pub rowids: HashMap<WorkId, i64>,
     /// Works as this process last saved or saw them, with where they lie. Valid while nobody else has
     /// written since, which every group checks under the lock.
-    pub works: Recent<(i64, Work)>,
+    pub works: Recent<(i64, Box<Work>)>,
     /// The file's version at the last look: it moves when another connection has committed.
     pub seen: i64,
 }

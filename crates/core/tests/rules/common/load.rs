@@ -41,7 +41,7 @@ fn fill(all: &Records, part: &mut Records, scope: &Scope) {
         work(all, part, *id);
     }
     for id in &scope.peers {
-        part.peers.insert(*id, all.works.get(id).cloned());
+        part.peers.insert(*id, all.works.get(id).map(|work| (**work).clone()));
     }
     for identity in &scope.identities {
         part.identities.insert(identity.clone(), all.identities.get(identity).copied().flatten());
