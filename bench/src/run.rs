@@ -19,7 +19,7 @@ pub async fn store(store: Store, args: &LedgerArgs, plan: &Plan) -> Result<Vec<R
     let began = Instant::now();
     let say = |what: &str| eprintln!("{}: {what} ({:.0} s)", store.name(), began.elapsed().as_secs_f64());
     let site = Site::new(store, args)?;
-    let mut bench = Bench::open(&site, plan, plan::lanes(store)).await?;
+    let mut bench = Bench::open(&site, plan, plan::connections(store)).await?;
     say("ready");
 
     let cases = plan::round(store);

@@ -12,7 +12,7 @@ use tenure_store::{Ledger, NewWork, Options};
 use tenure_testkit::shared;
 
 async fn open(url: &str) -> Ledger {
-    Ledger::open_postgres(url, Options { sweep: false, ..Options::default() }).await.unwrap()
+    Ledger::open_postgres(url, Options { lanes: 2, sweep: false, ..Options::default() }).await.unwrap()
 }
 
 fn new(id: &str) -> NewWork {

@@ -19,7 +19,7 @@ async fn connect(url: &str) -> Client {
 }
 
 async fn open(url: &str) -> Ledger {
-    Ledger::open_postgres(url, Options { sweep: false, ..Options::default() }).await.unwrap()
+    Ledger::open_postgres(url, Options { lanes: 2, sweep: false, ..Options::default() }).await.unwrap()
 }
 
 async fn ingest(ledger: &Ledger, id: &str) -> (WorkId, LeaseRef) {

@@ -15,7 +15,8 @@ fn new(id: &str) -> NewWork {
 async fn it_is_unavailable_and_then_heals() {
     let cluster = Cluster::start();
     let url = cluster.create_database();
-    let ledger = Ledger::open_postgres(&url, Options { sweep: false, ..Options::default() }).await.unwrap();
+    let ledger =
+        Ledger::open_postgres(&url, Options { lanes: 2, sweep: false, ..Options::default() }).await.unwrap();
     let caller = ledger.caller(Actor::machine("m"));
     caller.ingest(new("before")).await.unwrap();
 
@@ -47,7 +48,8 @@ async fn it_is_unavailable_and_then_heals() {
 async fn what_was_answered_is_there_after_a_crash() {
     let cluster = Cluster::start();
     let url = cluster.create_database();
-    let ledger = Ledger::open_postgres(&url, Options { sweep: false, ..Options::default() }).await.unwrap();
+    let ledger =
+        Ledger::open_postgres(&url, Options { lanes: 2, sweep: false, ..Options::default() }).await.unwrap();
     let (stop, stopped) = tokio::sync::watch::channel(false);
     let mut writers = Vec::new();
     for writer in 0..16 {

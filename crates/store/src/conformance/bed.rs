@@ -38,7 +38,7 @@ impl Bed {
     /// Opens a fresh store and takes the sweeper's first look, so that it watches from the beginning.
     pub async fn open<F: Future<Output = Ledger>>(open: impl FnOnce(Options) -> F) -> Self {
         let clock = Arc::new(ManualClock::new(START));
-        let options = Options { clock: Some(clock.clone()), sweep: false, ..Options::default() };
+        let options = Options { clock: Some(clock.clone()), lanes: 2, sweep: false, ..Options::default() };
         let sweeper = Sweeper::new(clock.clone());
         let mut bed = Self { ledger: open(options).await, clock, sweeper, closed: false };
         bed.sweep().await;

@@ -43,7 +43,8 @@ pub struct Options {
     pub settings: Settings,
     /// None: the process's clock on SQLite, the server's on PostgreSQL.
     pub clock: Option<Arc<dyn Clock>>,
-    /// Concurrent writers on PostgreSQL, besides the one for claims. SQLite has one writer.
+    /// Concurrent writers on PostgreSQL, besides the one for claims; half the cores unless told otherwise.
+    /// SQLite has one writer.
     pub lanes: usize,
     /// Whether to start a sweeper.
     pub sweep: bool,
@@ -53,7 +54,16 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { settings: Settings::default(), clock: None, lanes: 2, sweep: true, allow_weak_settings: false }
+        // The other half is for the callers and, on the same machine, for the server: on two cores one lane
+        // hands works over sooner and drains faster than two.
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        Self {
+            settings: Settings::default(),
+            clock: None,
+            lanes: (cores / 2).clamp(1, 4),
+            sweep: true,
+            allow_weak_settings: false,
+        }
     }
 }
 

@@ -118,7 +118,7 @@ async fn differential<F: Future<Output = Ledger>>(name: &str, open: impl Fn(Opti
     let mut moves = 0;
     for group in (first..first + seeds).step_by(ABREAST as usize) {
         let clock = Arc::new(ManualClock::new(START));
-        let options = Options { clock: Some(clock.clone()), sweep: false, ..Options::default() };
+        let options = Options { clock: Some(clock.clone()), lanes: 2, sweep: false, ..Options::default() };
         let oracle = Ledger::open_memory(options.clone()).await.unwrap();
         let store = open(options).await;
         compare(name, group, &oracle, &store, &clock).await;
