@@ -48,12 +48,12 @@ pub struct Records {
     pub inputs: HashMap<WorkId, Option<Payload>>,
 }
 
-/// How much of a work's row a change touches; stores write no more than that.
+/// How much of a work's row a change touches; a greater one includes the lesser. Stores write no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Touch {
-    /// Only `children` or `waiters`.
+    /// `children` and `waiters`.
     Flags,
-    /// Only `due_at`.
+    /// `due_at`.
     Due,
     /// `expires_at`, `renewed_at`, `renewed_by`, `progress`, and a lower `due_at`.
     Renewal,

@@ -53,11 +53,21 @@ impl ClaimFilter {
 
     /// Whether the filter asks for this work.
     pub fn matches(&self, work: &Work) -> bool {
-        let wants = |list: &[String], name: &str| list.is_empty() || list.iter().any(|n| n == name);
-        wants(&self.sources, &work.spec.source.system)
-            && wants(&self.kinds, &work.spec.kind)
-            && wants(&self.tenants, &work.spec.tenant)
+        self.wants_lane(&work.spec.source.system, &work.spec.kind) && self.wants_tenant(&work.spec.tenant)
     }
+
+    pub fn wants_lane(&self, system: &str, kind: &str) -> bool {
+        admits(&self.sources, system) && admits(&self.kinds, kind)
+    }
+
+    pub fn wants_tenant(&self, tenant: &str) -> bool {
+        admits(&self.tenants, tenant)
+    }
+}
+
+/// An empty list does not restrict.
+fn admits(list: &[String], name: &str) -> bool {
+    list.is_empty() || list.iter().any(|admitted| admitted == name)
 }
 
 /// The same request again: what it still holds, nothing new.

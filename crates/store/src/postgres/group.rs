@@ -278,11 +278,9 @@ pub(super) fn fitting<'a>(jobs: &'a [Job]) -> impl Fn(&Job) -> bool + use<'a> {
         .collect();
     move |job: &Job| {
         let Some(filter) = job.claim_filter() else { return false };
-        let wants = |list: &[String], name: &str| list.is_empty() || list.iter().any(|n| n == name);
         offered.iter().any(|ingest| {
-            wants(&filter.sources, &ingest.source.system)
-                && wants(&filter.kinds, &ingest.kind)
-                && wants(&filter.tenants, &ingest.tenant)
+            filter.wants_lane(&ingest.source.system, &ingest.kind)
+                && filter.wants_tenant(&ingest.tenant)
                 && job.submission.tenants.allow(&ingest.tenant)
         })
     }

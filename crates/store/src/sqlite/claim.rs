@@ -48,8 +48,7 @@ pub(super) struct Wish<'a> {
 
 impl Wish<'_> {
     fn accepts(&self, ready: &Ready) -> bool {
-        let wanted = &self.filter.tenants;
-        (wanted.is_empty() || wanted.contains(&ready.tenant))
+        self.filter.wants_tenant(&ready.tenant)
             && self.tenants.allow(&ready.tenant)
             && ready.bound.as_deref().is_none_or(|bound| bound == self.incarnation)
     }
@@ -181,10 +180,8 @@ impl Tables<'_> {
             }
             self.lanes.complete = true;
         }
-        let wants = |list: &[String], name: &String| list.is_empty() || list.contains(name);
         let known = self.lanes.known.iter();
-        let matching =
-            known.filter(|(_, lane)| wants(&filter.sources, &lane.0) && wants(&filter.kinds, &lane.1));
+        let matching = known.filter(|(_, (system, kind))| filter.wants_lane(system, kind));
         Ok(matching.map(|(id, _)| *id).collect())
     }
 }
