@@ -9,6 +9,9 @@ use crate::{
     payload::{Digest, Payload},
 };
 
+/// Room for the array of an event with little data.
+const USUAL_BYTES: usize = 512;
+
 /// The salted digest of an event's erasable part. None where it has none.
 pub fn content(
     message: Option<&str>,
@@ -38,8 +41,7 @@ fn content_digest(
     evidence: &[Evidence],
 ) -> Digest {
     let mut hash = Sha256::new().chain_update(salt);
-    let parts: (Option<&str>, Option<String>, &[Evidence]) =
-        (message, payload.map(|p| p.hash().hex()), evidence);
+    let parts = (message, payload.map(Payload::hash), evidence);
     hash.update(serde_json::to_vec(&parts).expect("strings and digests always serialise"));
     Digest(hash.finalize().into())
 }
@@ -63,7 +65,9 @@ pub fn hash(event: &Event) -> Digest {
         event.content.map(|c| c.digest),
         event.prev_hash,
     );
-    Digest::of(serde_json::to_vec(&fields).expect("strings and integers always serialise"))
+    let mut text = Vec::with_capacity(USUAL_BYTES);
+    serde_json::to_writer(&mut text, &fields).expect("strings and integers always serialise");
+    Digest::of(text)
 }
 
 /// What is wrong with an event as it stands in a store, if anything.

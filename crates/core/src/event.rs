@@ -30,23 +30,23 @@ pub enum ActorKind {
 pub struct Actor {
     #[serde(rename = "type")]
     pub kind: ActorKind,
-    pub id: String,
+    pub id: Arc<str>,
 }
 
 impl Actor {
-    pub fn new(kind: ActorKind, id: impl Into<String>) -> Self {
-        Self { kind, id: id.into() }
+    pub fn new(kind: ActorKind, id: impl AsRef<str>) -> Self {
+        Self { kind, id: id.as_ref().into() }
     }
-    pub fn person(id: impl Into<String>) -> Self {
+    pub fn person(id: impl AsRef<str>) -> Self {
         Self::new(ActorKind::Person, id)
     }
-    pub fn machine(id: impl Into<String>) -> Self {
+    pub fn machine(id: impl AsRef<str>) -> Self {
         Self::new(ActorKind::Machine, id)
     }
-    pub fn worker(id: impl Into<String>) -> Self {
+    pub fn worker(id: impl AsRef<str>) -> Self {
         Self::new(ActorKind::Worker, id)
     }
-    pub fn system(id: impl Into<String>) -> Self {
+    pub fn system(id: impl AsRef<str>) -> Self {
         Self::new(ActorKind::System, id)
     }
 }

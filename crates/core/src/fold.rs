@@ -70,7 +70,7 @@ pub fn born(event: &Event) -> Option<Work> {
         updated_at: event.at,
         children: false,
         waiters: false,
-        body,
+        body: body.into(),
     })
 }
 
@@ -106,7 +106,10 @@ pub fn apply(work: &mut Work, event: &Event) {
         }
         Fact::Progressed(progressed) => {
             work.progress.clone_from(&event.payload);
-            work.body.progress_request.clone_from(&progressed.request_id);
+            // Most progress has none: then the body stays shared.
+            if work.body.progress_request != progressed.request_id {
+                work.body.progress_request.clone_from(&progressed.request_id);
+            }
             start(work, event.at);
         }
         Fact::StepBegun(_) => {

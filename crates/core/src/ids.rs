@@ -2,6 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
+use rustc_hash::FxHashMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::Uuid;
 
@@ -70,6 +71,9 @@ id!(
     WaitId,
     "wt_"
 );
+
+/// A map by a work's id. Ids are random enough for a hash that takes no time.
+pub type ByWork<T> = FxHashMap<WorkId, T>;
 
 #[cfg(test)]
 mod tests {

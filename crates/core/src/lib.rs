@@ -32,7 +32,7 @@ pub mod work;
 pub use action::{Action, Submission};
 pub use decide::{Decision, claim_order, claimable, decide};
 pub use event::{Actor, ActorKind, Event, Evidence, Fact};
-pub use ids::{WaitId, WorkId};
+pub use ids::{ByWork, WaitId, WorkId};
 pub use model::{Attempt, Identity, Spec, Step, Wait, Work};
 pub use payload::Payload;
 pub use records::{Change, Records};

@@ -1,6 +1,9 @@
 //! The records: a work and what belongs to it. Stores keep them; only the core changes them.
 
-use std::sync::Arc;
+use std::{
+    ops::{Deref, DerefMut},
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -300,6 +303,29 @@ pub struct Body {
     pub warnings: Vec<String>,
 }
 
+/// A part of a record that most changes leave alone: clones share it, and the first to write gets its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shared<T>(Arc<T>);
+
+impl<T> From<T> for Shared<T> {
+    fn from(part: T) -> Self {
+        Self(Arc::new(part))
+    }
+}
+
+impl<T> Deref for Shared<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: Clone> DerefMut for Shared<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        Arc::make_mut(&mut self.0)
+    }
+}
+
 fn is_zero(n: &u32) -> bool {
     *n == 0
 }
@@ -327,7 +353,7 @@ pub struct Work {
     /// Whether closing it has to wake children, or works that wait for it. Set by them, not by events.
     pub children: bool,
     pub waiters: bool,
-    pub body: Body,
+    pub body: Shared<Body>,
 }
 
 impl Work {

@@ -1,5 +1,7 @@
 //! A caller's JSON, checked once at the door and kept in its RFC 8785 form with its digest.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -19,13 +21,17 @@ impl Digest {
     }
 
     pub fn hex(&self) -> String {
+        let mut digits = [0; 64];
+        self.digits(&mut digits).to_owned()
+    }
+
+    fn digits<'b>(&self, digits: &'b mut [u8; 64]) -> &'b str {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let mut text = String::with_capacity(64);
-        for byte in self.0 {
-            text.push(DIGITS[usize::from(byte >> 4)] as char);
-            text.push(DIGITS[usize::from(byte & 15)] as char);
+        for (pair, byte) in digits.chunks_exact_mut(2).zip(self.0) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 15)];
         }
-        text
+        str::from_utf8(digits).expect("hexadecimal digits are ASCII")
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -48,7 +54,7 @@ impl std::fmt::Debug for Digest {
 
 impl Serialize for Digest {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(&self.hex())
+        to.serialize_str(self.digits(&mut [0; 64]))
     }
 }
 
@@ -59,10 +65,10 @@ impl<'de> Deserialize<'de> for Digest {
     }
 }
 
-/// JSON in canonical form. Making one is the only place where a caller's JSON is checked.
+/// JSON in canonical form, cheap to clone. Making one is the only place where a caller's JSON is checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payload {
-    text: String,
+    text: Arc<str>,
     hash: Digest,
 }
 
@@ -85,7 +91,7 @@ impl Payload {
     /// A text that was read back from a store, which holds canonical forms only.
     pub fn stored(text: String) -> Self {
         let hash = Digest::of(&text);
-        Self { text, hash }
+        Self { text: text.into(), hash }
     }
 
     pub fn text(&self) -> &str {

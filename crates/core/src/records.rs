@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use crate::{
     Millis,
-    ids::{WaitId, WorkId},
+    ids::{ByWork, WaitId, WorkId},
     model::{Attempt, AttemptEnd, Identity, Kept, RequestKey, Step, Wait, Work},
     payload::Payload,
 };
@@ -27,17 +27,17 @@ pub struct SessionView {
 /// Records by id. An entry that holds nothing was looked for and is not there.
 #[derive(Clone, Debug, Default)]
 pub struct Records {
-    pub works: HashMap<WorkId, Box<Work>>,
+    pub works: ByWork<Box<Work>>,
     /// Works that are only looked at: parents, and works that others wait for.
-    pub peers: HashMap<WorkId, Option<Work>>,
+    pub peers: ByWork<Option<Work>>,
     /// The newest generation of an identity.
     pub identities: HashMap<Identity, Option<WorkId>>,
     pub ends: HashMap<(WorkId, u64), Option<AttemptEnd>>,
     /// The attempts that a claim request was given.
     pub requests: HashMap<RequestKey, Vec<(WorkId, u64)>>,
-    pub steps: HashMap<WorkId, Vec<Step>>,
+    pub steps: ByWork<Vec<Step>>,
     /// By (opened_at, id): events list them in this order.
-    pub waits: HashMap<WorkId, Vec<Wait>>,
+    pub waits: ByWork<Vec<Wait>>,
     /// The works that have, or had, a wait on a reference.
     pub references: HashMap<TenantKey, Vec<WorkId>>,
     pub wait_ids: HashMap<WaitId, WorkId>,
@@ -45,7 +45,7 @@ pub struct Records {
     pub kept_counts: HashMap<String, usize>,
     pub sessions: HashMap<TenantKey, SessionView>,
     /// Inputs of works that are being rerun.
-    pub inputs: HashMap<WorkId, Option<Payload>>,
+    pub inputs: ByWork<Option<Payload>>,
 }
 
 /// How much of a work's row a change touches; a greater one includes the lesser. Stores write no more.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use tenure_core::{
-    Attempt, Change, Event, Millis, Records, Reply, Step, Submission, Wait, WaitId, Work, WorkId,
+    Attempt, ByWork, Change, Event, Millis, Records, Reply, Step, Submission, Wait, WaitId, Work, WorkId,
     claim_order, decide, invariant,
     model::{AttemptEnd, Kept},
     records::{TenantKey, Touch},
@@ -54,7 +54,7 @@ impl Row<'_> {
 /// The net result of a batch, ready to be written.
 #[derive(Debug, Default)]
 pub(crate) struct Writes {
-    pub marks: HashMap<WorkId, Mark>,
+    pub marks: ByWork<Mark>,
     pub events: Vec<Event>,
     pub begun: Vec<Attempt>,
     pub ended: Vec<(WorkId, u64, AttemptEnd)>,

@@ -16,6 +16,8 @@ mod memory;
 mod postgres;
 mod process;
 mod query;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod recent;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod store;

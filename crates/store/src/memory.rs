@@ -43,7 +43,7 @@ pub(crate) fn open(options: &Options) -> Result<Arc<dyn Store>, Error> {
     let mut key = [0; 32];
     getrandom::fill(&mut key).map_err(|e| Error::Unavailable(format!("no randomness: {e}")))?;
     let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::default()));
-    Ok(Arc::new(Memory { key: Key(key), clock, inner: Arc::default() }))
+    Ok(Arc::new(Memory { key: Key::new(key), clock, inner: Arc::default() }))
 }
 
 impl Memory {

@@ -5,11 +5,15 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq;
 use tenure_core::{WaitId, WorkId, payload::Digest};
 
-/// The ledger's key: 32 random bytes, made by the first migration.
+/// The ledger's key: 32 random bytes, made by the first migration. Kept as a MAC that has taken it in.
 #[derive(Clone)]
-pub(crate) struct Key(pub [u8; 32]);
+pub(crate) struct Key(Hmac<Sha256>);
 
 impl Key {
+    pub fn new(bytes: [u8; 32]) -> Self {
+        Self(Hmac::new_from_slice(&bytes).expect("HMAC takes a key of any length"))
+    }
+
     /// The holder's token of one lease.
     pub fn lease(&self, work: WorkId, fence: u64) -> String {
         self.mac(&[b"lease", work.0.as_bytes(), &fence.to_be_bytes()])
@@ -26,7 +30,7 @@ impl Key {
     }
 
     fn mac(&self, parts: &[&[u8]]) -> String {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes a key of any length");
+        let mut mac = self.0.clone();
         parts.iter().for_each(|part| {
             mac.update(&(part.len() as u64).to_be_bytes());
             mac.update(part);

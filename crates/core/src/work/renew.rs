@@ -72,12 +72,12 @@ fn one(cx: Context<'_>, renewal: &Renew, decision: &mut Decision) -> Result<Rene
 
 fn extended(cx: Context<'_>, mut work: Box<Work>, renewal: &Renew) -> Box<Work> {
     let actor = &cx.submission.actor;
-    let delegated = work.body.holder.as_ref().is_some_and(|holder| holder.id != actor.id)
+    let delegated = work.body.holder.as_ref().is_some_and(|holder| *holder.id != *actor.id)
         || actor.kind != ActorKind::Worker;
     if let Some(lease) = &mut work.lease {
         lease.expires_at = cx.now + work.spec.policy.lease.ttl_ms as Millis;
         lease.renewed_at = cx.now;
-        lease.renewed_by = delegated.then(|| actor.id.clone());
+        lease.renewed_by = delegated.then(|| actor.id.to_string());
     }
     if let Some(progress) = &renewal.progress {
         work.progress = Some(progress.clone());

@@ -326,7 +326,7 @@ fn a_lapse_is_recorded_with_its_grade() {
         let Fact::LeaseLapsed(lapsed) = &w.log[&id][2].fact else { panic!("{:?}", w.story(id)) };
         assert_eq!(lapsed.grade, grade);
         let folded = tenure_core::fold::fold(&w.log[&id][..3]).unwrap();
-        assert_eq!(folded.body.reason.unwrap().code, code);
+        assert_eq!(folded.body.reason.as_ref().unwrap().code, code);
         assert_eq!(w.row(id).spec.disposition, Disposition::Rerunnable);
     }
 }

@@ -47,7 +47,7 @@ pub async fn children_follow_their_parent_if_they_asked(bed: &mut Bed) {
     bed.expect(set_aside, State::Quarantined).await;
     bed.expect(running.work.id, State::CancelRequested).await;
     let last = bed.events(queued).await.pop().unwrap().event;
-    assert_eq!(last.actor.id, "sweeper");
+    assert_eq!(&*last.actor.id, "sweeper");
     assert!(last.message.unwrap().contains("its parent"));
     bed.worker("v").release(&running.lease, None).await.unwrap();
     bed.expect(running.work.id, State::Cancelled).await;

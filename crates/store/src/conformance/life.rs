@@ -49,7 +49,7 @@ pub async fn whole_life(bed: &mut Bed) {
     );
     let events = bed.events(work.id).await;
     assert_eq!(events[0].event.actor.kind, ActorKind::Machine);
-    assert_eq!(events[7].event.actor.id, "w");
+    assert_eq!(&*events[7].event.actor.id, "w");
     assert_eq!(events[7].event.at - events[0].event.at, 3_000);
     assert!(events.windows(2).all(|two| two[0].event.hash == two[1].event.prev_hash));
     assert!(events[1..].iter().all(|stored| stored.event.fence == Some(held.lease.fence)));
@@ -189,7 +189,7 @@ pub async fn words_survive(bed: &mut Bed) {
     assert_eq!(events[0].event.evidence, evidence);
     let last = &events.last().unwrap().event;
     assert_eq!((last.message.as_deref(), &last.evidence), (Some(odd), &evidence));
-    assert_eq!(bed.work(held.work.id).await.body.error.unwrap().message.as_deref(), Some(odd));
+    assert_eq!(bed.work(held.work.id).await.body.error.as_ref().unwrap().message.as_deref(), Some(odd));
 }
 
 /// An `auth` failure may ask to wait for a reconnect: no failure, no lease, and then on.

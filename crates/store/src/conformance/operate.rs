@@ -51,15 +51,15 @@ pub async fn cancel_asks_the_holder(bed: &mut Bed) {
     let ack = bed.person().cancel(held.work.id, "wrong file", None).await.unwrap();
     assert_eq!(ack.state, State::CancelRequested);
     let row = bed.work(held.work.id).await;
-    let cancel = row.body.cancel.unwrap();
+    let cancel = row.body.cancel.clone().unwrap();
     assert_eq!((cancel.deadline_at, cancel.acknowledged_at), (bed.now() + 60_000, None));
-    assert_eq!(cancel.requested_by.id, "ada");
+    assert_eq!(&*cancel.requested_by.id, "ada");
     bed.person().cancel(held.work.id, "again", Some(1)).await.unwrap();
     bed.pass(1_000).await;
     let renewed = w.renew(&[(held.lease.clone(), None)]).await.unwrap().remove(0).outcome.unwrap();
     assert!(renewed.cancel_requested);
     w.renew(&[(held.lease.clone(), None)]).await.unwrap();
-    let cancel = bed.work(held.work.id).await.body.cancel.unwrap();
+    let cancel = bed.work(held.work.id).await.body.cancel.clone().unwrap();
     assert_eq!(cancel.acknowledged_at, Some(bed.now()));
     assert_eq!(cancel.deadline_at, bed.now() + 59_000, "the first request stands");
     let wait = vec![NewWait::new(WaitKind::User, "q")];
@@ -142,7 +142,7 @@ pub async fn quarantine_and_decisions(bed: &mut Bed) {
         set_aside.push(held.work.id);
     }
     let row = bed.work(set_aside[0]).await;
-    assert_eq!(row.body.reason.map(|reason| reason.code), Some(ReasonCode::Operator));
+    assert_eq!(row.body.reason.as_ref().map(|reason| reason.code), Some(ReasonCode::Operator));
     assert_eq!(refused(ada.cancel(set_aside[0], "no", None).await), Code::IllegalState);
     let by_machine = bed.machine().decide(set_aside[0], "go", Decide::Requeue).await;
     assert_eq!(refused(by_machine), Code::PersonRequired);
@@ -159,7 +159,7 @@ pub async fn quarantine_and_decisions(bed: &mut Bed) {
         let ack = ada.decide(set_aside[id], "I looked at it", decision).await.unwrap();
         assert_eq!(ack.state, state);
         let last = bed.events(set_aside[id]).await.pop().unwrap().event;
-        assert_eq!((last.actor.id.as_str(), last.message.as_deref()), ("ada", Some("I looked at it")));
+        assert_eq!((&*last.actor.id, last.message.as_deref()), ("ada", Some("I looked at it")));
     }
     assert_eq!(bed.claim("v", any(5)).await[0].work.id, set_aside[0]);
     assert_eq!(refused(ada.decide(set_aside[0], "x", Decide::Requeue).await), Code::IllegalState);

@@ -49,7 +49,10 @@ pub async fn started_owner_bound_work_is_left(bed: &mut Bed) {
     bed.skip(30 * 24 * 3_600_000).await;
     bed.pass(LAPSE_MS).await;
     bed.expect(id, State::Stalled).await;
-    assert_eq!(bed.work(id).await.body.reason.map(|reason| reason.code), Some(ReasonCode::LeaseLapsed));
+    assert_eq!(
+        bed.work(id).await.body.reason.as_ref().map(|reason| reason.code),
+        Some(ReasonCode::LeaseLapsed)
+    );
     assert!(bed.claim("v", any(5)).await.is_empty());
     let mut reborn = claimant("w", "reborn");
     reborn.worker = Worker::new("w", "w-2");
@@ -108,7 +111,10 @@ pub async fn an_owner_that_does_not_come_back(bed: &mut Bed) {
     assert_eq!(refused(other), Code::OwnerBound);
     bed.pass(9_000).await;
     bed.expect(id, State::Stalled).await;
-    assert_eq!(bed.work(id).await.body.reason.map(|reason| reason.code), Some(ReasonCode::OwnerAbsent));
+    assert_eq!(
+        bed.work(id).await.body.reason.as_ref().map(|reason| reason.code),
+        Some(ReasonCode::OwnerAbsent)
+    );
     let back = bed.take(id, "w").await;
     assert_eq!(back.answers[0].1, Some(payload(json!(1))));
     let again = vec![NewWait::new(WaitKind::User, "q2")];
@@ -128,7 +134,7 @@ pub async fn poison_is_quarantined(bed: &mut Bed) {
     }
     bed.expect(work.id, State::Quarantined).await;
     let row = bed.work(work.id).await;
-    assert_eq!(row.body.reason.map(|reason| reason.code), Some(ReasonCode::PoisonLapses));
+    assert_eq!(row.body.reason.as_ref().map(|reason| reason.code), Some(ReasonCode::PoisonLapses));
 
     let same = bed.ingest(job("same")).await;
     for i in 0..3 {

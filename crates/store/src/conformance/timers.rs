@@ -41,7 +41,7 @@ pub async fn retries_back_off_and_exhaust(bed: &mut Bed) {
     }
     let ack = fail(bed, work.id, Failure::new(ErrorClass::Unavailable, "the last")).await;
     assert_eq!((ack.state, ack.next_retry_at), (State::Failed, None));
-    assert_eq!(bed.work(work.id).await.body.error.unwrap().message.as_deref(), Some("the last"));
+    assert_eq!(bed.work(work.id).await.body.error.as_ref().unwrap().message.as_deref(), Some("the last"));
 }
 
 pub async fn classes_decide_about_retries(bed: &mut Bed) {

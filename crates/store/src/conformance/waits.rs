@@ -36,7 +36,7 @@ pub async fn answered_by_reference(bed: &mut Bed) {
     let work = bed.work(held.work.id).await;
     assert_eq!((work.open_waits, &work.lease), (1, &None));
     assert_eq!(work.due_at, Some(bed.now() + 24 * 3_600_000), "a person has a day");
-    assert_eq!(work.body.reason.unwrap().message.as_deref(), Some("it is unclear"));
+    assert_eq!(work.body.reason.as_ref().unwrap().message.as_deref(), Some("it is unclear"));
     let row = bed.waits(held.work.id).await.remove(0);
     assert_eq!((row.id, row.state, row.kind), (waiting.waits[0].0, WaitState::Open, WaitKind::User));
     assert_eq!(row.detail.prompt.as_deref(), Some("Which of the two?"));
@@ -50,7 +50,7 @@ pub async fn answered_by_reference(bed: &mut Bed) {
     bed.expect(held.work.id, State::Queued).await;
     let row = bed.waits(held.work.id).await.remove(0);
     assert_eq!((row.state, row.ended_at), (WaitState::Answered, Some(bed.now())));
-    assert_eq!(row.detail.answered_by.unwrap().id, "gateway");
+    assert_eq!(&*row.detail.answered_by.unwrap().id, "gateway");
 
     let next = bed.take(held.work.id, "v").await;
     assert_eq!(next.answers[0].0.reference, "which");

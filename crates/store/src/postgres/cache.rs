@@ -2,18 +2,14 @@
 //! still has that version, once it is locked, need not be read, sent and parsed again.
 
 use std::{
-    collections::HashMap,
     error::Error,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use tenure_core::{Work, WorkId};
+use tenure_core::{ByWork, Work, WorkId};
 use tokio_postgres::types::{FromSql, Type, accepts};
 
-use crate::batch::Batch;
-
-/// Works in each of two generations: what is not used while a generation fills is forgotten.
-const GENERATION: usize = 16_384;
+use crate::{batch::Batch, recent::RecentWorks};
 
 /// A transaction's number as rows carry it. It comes round after four thousand million transactions; no work
 /// stays here that long without being used.
@@ -35,28 +31,22 @@ pub(super) struct Written {
 }
 
 #[derive(Default)]
-struct Generations {
-    young: HashMap<WorkId, Written>,
-    old: HashMap<WorkId, Written>,
-}
-
-#[derive(Default)]
-pub(super) struct Recent(Mutex<Generations>);
+pub(super) struct Recent(Mutex<RecentWorks<Written>>);
 
 impl Recent {
-    fn generations(&self) -> MutexGuard<'_, Generations> {
+    fn works(&self) -> MutexGuard<'_, RecentWorks<Written>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes all of these out, or none.
-    pub fn take(&self, ids: &[WorkId]) -> Option<HashMap<WorkId, Written>> {
-        let mut works = self.generations();
-        if !ids.iter().all(|id| works.young.contains_key(id) || works.old.contains_key(id)) {
+    pub fn take(&self, ids: &[WorkId]) -> Option<ByWork<Written>> {
+        let mut works = self.works();
+        if !ids.iter().all(|id| works.contains(*id)) {
             return None;
         }
-        let mut taken = HashMap::with_capacity(ids.len());
+        let mut taken = ByWork::with_capacity_and_hasher(ids.len(), Default::default());
         for id in ids {
-            if let Some(written) = works.young.remove(id).or_else(|| works.old.remove(id)) {
+            if let Some(written) = works.take(*id) {
                 taken.insert(*id, written);
             }
         }
@@ -68,21 +58,11 @@ impl Recent {
         if !batch.writes.wakes.is_empty() {
             return;
         }
-        let mut works = self.generations();
+        let mut works = self.works();
         for (id, work) in batch.records.works {
-            if batch.writes.marks.contains_key(&id) && !work.state.is_terminal() {
-                works.put(id, Written { work, by });
+            if batch.writes.marks.contains_key(&id) {
+                works.put(id, work.state, Written { work, by });
             }
         }
-    }
-}
-
-impl Generations {
-    fn put(&mut self, id: WorkId, written: Written) {
-        if self.young.len() >= GENERATION {
-            self.old = std::mem::take(&mut self.young);
-        }
-        self.old.remove(&id);
-        self.young.insert(id, written);
     }
 }

@@ -3,10 +3,10 @@
 //! The order: references (advisory, class 1), claim requests (class 3), sessions (class 2), works. What is
 //! only read comes after that and needs no lock: whoever changes it holds one of these.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use tenure_core::{
-    Identity, Millis, Payload, Records, Scope, WaitId, WorkId,
+    ByWork, Identity, Millis, Payload, Records, Scope, WaitId, WorkId,
     model::RequestKey,
     records::{SessionView, TenantKey},
 };
@@ -243,7 +243,7 @@ fn take_works(rows: &[Row], records: &mut Records) -> Result<(), Error> {
 async fn unchanged(
     session: &Session,
     versions: Vec<Row>,
-    mut known: HashMap<WorkId, Written>,
+    mut known: ByWork<Written>,
     records: &mut Records,
 ) -> Result<(), Fault> {
     let mut stale = Vec::new();
@@ -277,7 +277,7 @@ fn lock<'a>(
     first: &mut First,
     recent: &Recent,
     scope: &'a Scope,
-) -> Option<HashMap<WorkId, Written>> {
+) -> Option<ByWork<Written>> {
     let references = scope.references.iter().map(|(_, reference)| reference).chain(&scope.locks);
     let references = sorted(references.map(|reference| slot(&[reference])));
     pipeline.add_if(!references.is_empty(), LOCK_REFERENCES, || params![references]);
@@ -300,7 +300,7 @@ fn lock<'a>(
         first.works = Some(pipeline.add(WORKS_REACHED, reached()));
         return None;
     }
-    let known = if ids.is_empty() { Some(HashMap::new()) } else { recent.take(&scope.works) };
+    let known = if ids.is_empty() { Some(ByWork::default()) } else { recent.take(&scope.works) };
     match &known {
         Some(known) => {
             let theirs = known.values().filter_map(|written| {

@@ -106,7 +106,10 @@ async fn make_key(transaction: &tokio_postgres::Transaction<'_>) -> Result<Key, 
         .await
         .map_err(failed)?;
     let stored: &[u8] = row.get(0);
-    stored.try_into().map(Key).map_err(|_| Error::Corrupt("the ledger's key has not 32 bytes".to_owned()))
+    stored
+        .try_into()
+        .map(Key::new)
+        .map_err(|_| Error::Corrupt("the ledger's key has not 32 bytes".to_owned()))
 }
 
 /// The epoch of positions. A stored position ahead of the server's own transactions, as after a dump and a

@@ -109,7 +109,7 @@ pub(super) fn work(row: &Row) -> Result<Work, Error> {
         updated_at: get(row, 15)?,
         children: get(row, 16)?,
         waiters: get(row, 17)?,
-        body: parse::<Body>(get(row, 18)?)?,
+        body: parse::<Body>(get(row, 18)?)?.into(),
     })
 }
 
@@ -130,7 +130,7 @@ pub(super) fn event(row: &Row) -> Result<StoredEvent, Error> {
         at: get(row, 5)?,
         from: get::<Option<i16>>(row, 7)?.map(state).transpose()?,
         to: state(get(row, 8)?)?,
-        actor: Actor { kind: parse_name(get(row, 9)?)?, id: get(row, 10)? },
+        actor: Actor { kind: parse_name(get(row, 9)?)?, id: get::<&str>(row, 10)?.into() },
         attempt: get::<i32>(row, 11)? as u32,
         step: get(row, 12)?,
         fence: get::<Option<i64>>(row, 13)?.map(|fence| fence as u64),

@@ -131,7 +131,7 @@ impl Columns {
     fn of(works: &[&Work]) -> Self {
         Self {
             reason: each(works, |w| w.body.reason.as_ref().map(|reason| name(&reason.code))),
-            body: each(works, |w| json(&w.body)),
+            body: each(works, |w| json(&*w.body)),
         }
     }
 }
@@ -234,7 +234,7 @@ fn events<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch, epoch: i32, mark: M
             each(events, |e| e.from.map(|state| i16::from(state.code()))),
             each(events, |e| i16::from(e.to.code())),
             each(events, |e| actor_kind(e.actor.kind)),
-            each(events, |e| e.actor.id.as_str()),
+            each(events, |e| &*e.actor.id),
             each(events, |e| e.attempt as i32),
             each(events, |e| e.step.as_deref()),
             each(events, |e| e.fence.map(|fence| fence as i64)),

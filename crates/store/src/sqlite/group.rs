@@ -277,7 +277,7 @@ impl Tables<'_> {
         }
         for (id, work) in batch.records.works {
             if let Some(rowid) = self.rowids.get(&id) {
-                self.works.put(id, (*rowid, work));
+                self.works.put(id, work.state, (*rowid, work));
             }
         }
     }

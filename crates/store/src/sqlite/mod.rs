@@ -12,7 +12,6 @@ mod group;
 mod load;
 mod migrate;
 mod read;
-mod recent;
 mod row;
 mod save;
 mod settings;

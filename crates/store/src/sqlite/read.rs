@@ -33,7 +33,7 @@ pub(super) struct Reader {
 
 impl Reader {
     pub fn new(conn: Connection) -> Self {
-        Self { conn, specs: Specs::default() }
+        Self { conn, specs: row::specs() }
     }
 
     pub fn works(&mut self, ids: &[WorkId]) -> Read<Vec<Work>> {

@@ -8,18 +8,23 @@ use tenure_core::{
     Actor, ActorKind, Attempt, Event, Evidence, Fact, Millis, Payload, Spec, State, Step, Wait, WaitId, Work,
     WorkId,
     event::{Content, Created},
-    model::{AttemptEnd, Kept, Lease, RequestKey},
+    model::{AttemptEnd, Body, Kept, Lease, RequestKey},
     payload::Digest,
 };
 use uuid::Uuid;
 
-use super::{fault::Fault, recent::Recent};
-use crate::{Position, StoredEvent};
+use super::fault::Fault;
+use crate::{Position, StoredEvent, recent::Recent};
 
 pub(super) type Read<T> = Result<T, Fault>;
 
 /// The immutable parts of works, parsed once. Nobody can make an entry stale.
 pub(super) type Specs = Recent<Arc<Spec>>;
+
+/// Keeps those of more works than any group touches.
+pub(super) fn specs() -> Specs {
+    Recent::new(16_384)
+}
 
 /// The columns of a work, in the order in which [`work`] reads them. The immutable part is not kept in
 /// the row, which every event rewrites: it is the data of the work's first event.
@@ -72,7 +77,7 @@ pub(super) fn work(row: &Row<'_>, specs: &mut Specs, created: &mut Statement<'_>
         updated_at: row.get(16)?,
         children: row.get(17)?,
         waiters: row.get(18)?,
-        body: json(row, 19)?,
+        body: json::<Body>(row, 19)?.into(),
     })
 }
 

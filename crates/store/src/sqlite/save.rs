@@ -99,7 +99,7 @@ impl Tables<'_> {
             event.from.map(State::code),
             event.to.code(),
             row::actor_name(event.actor.kind),
-            event.actor.id,
+            &*event.actor.id,
             event.attempt,
             event.step,
             event.fence.map(|fence| fence as i64),
@@ -378,6 +378,6 @@ fn bind_mutable(statement: &mut Statement<'_>, work: &Work) -> Read<()> {
     statement.raw_bind_parameter(18, work.updated_at)?;
     statement.raw_bind_parameter(19, work.children)?;
     statement.raw_bind_parameter(20, work.waiters)?;
-    statement.raw_bind_parameter(21, row::to_json(&work.body)?)?;
+    statement.raw_bind_parameter(21, row::to_json(&*work.body)?)?;
     Ok(())
 }

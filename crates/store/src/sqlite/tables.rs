@@ -1,16 +1,14 @@
 //! The writer's hands: its connection, the statements of the hot path prepared once, and what it may
 //! remember between groups.
 
-use std::collections::HashMap;
-
 use rusqlite::{Connection, PrepFlags, Statement};
-use tenure_core::{Work, WorkId};
+use tenure_core::{ByWork, Work};
 
 use super::{
     claim::Lanes,
-    recent::Recent,
-    row::{Read, SPEC, Specs, work_columns},
+    row::{Read, SPEC, Specs, specs, work_columns},
 };
+use crate::recent::RecentWorks;
 
 /// A work by its id.
 pub(super) const WORK: &str = concat!("SELECT ", work_columns!(), " FROM work WHERE id = ?1");
@@ -86,10 +84,10 @@ pub(super) struct Tables<'c> {
     pub specs: Specs,
     pub lanes: Lanes,
     /// Where the works of the group at hand lie.
-    pub rowids: HashMap<WorkId, i64>,
+    pub rowids: ByWork<i64>,
     /// Works as this process last saved or saw them, with where they lie. Valid while nobody else has
     /// written since, which every group checks under the lock.
-    pub works: Recent<(i64, Box<Work>)>,
+    pub works: RecentWorks<(i64, Box<Work>)>,
     /// The file's version at the last look: it moves when another connection has committed.
     pub seen: i64,
 }
@@ -119,10 +117,10 @@ impl<'c> Tables<'c> {
         Ok(Self {
             conn,
             hot,
-            specs: Specs::default(),
+            specs: specs(),
             lanes: Lanes::default(),
-            rowids: HashMap::new(),
-            works: Recent::default(),
+            rowids: ByWork::default(),
+            works: RecentWorks::default(),
             seen: 0,
         })
     }

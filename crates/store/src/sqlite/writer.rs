@@ -5,8 +5,9 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
-        mpsc::{Receiver, RecvTimeoutError},
+        mpsc::{Receiver, RecvTimeoutError, TryRecvError},
     },
+    thread,
     time::Duration,
 };
 
@@ -28,6 +29,9 @@ const GROUP: usize = 1_024;
 
 /// How often a parked claim looks for what other processes have queued.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// How long the writer stays awake after a group.
+const LINGER: Duration = Duration::from_micros(200);
 
 const FORGET_KEPT: &str = "DELETE FROM kept WHERE kept_at <= ?1";
 
@@ -116,12 +120,29 @@ impl Writer<'_> {
 
     /// Waits for a message; with parked claims no longer than until one of them must be seen to.
     fn wait(&self) -> Result<Option<Message>, RecvTimeoutError> {
+        if let Some(message) = self.linger() {
+            return Ok(Some(message));
+        }
         if self.parked.is_empty() {
             return self.desk.inbox.recv().map(Some).map_err(|_| RecvTimeoutError::Disconnected);
         }
         let deadlines = self.parked.iter().filter_map(|job| job.park_until);
         let until = deadlines.chain([self.looked + LOOK]).min().unwrap_or(self.looked);
         self.desk.inbox.recv_timeout(until.saturating_duration_since(Instant::now())).map(Some)
+    }
+
+    /// Whoever was just answered often has more to say. For a moment the thread stays awake: to fall asleep
+    /// and be woken takes longer than a small commit. Others that want the core get it.
+    fn linger(&self) -> Option<Message> {
+        let until = Instant::now() + LINGER;
+        loop {
+            match self.desk.inbox.try_recv() {
+                Ok(message) => return Some(message),
+                Err(TryRecvError::Disconnected) => return None,
+                Err(TryRecvError::Empty) if Instant::now() >= until => return None,
+                Err(TryRecvError::Empty) => thread::yield_now(),
+            }
+        }
     }
 
     fn take(&mut self, jobs: Jobs) {

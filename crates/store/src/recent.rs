@@ -1,0 +1,119 @@
+//! What was used lately, by work. Two generations: when the younger is full, the older is forgotten.
+
+use tenure_core::{ByWork, State, WorkId};
+
+pub(crate) struct Recent<T> {
+    young: ByWork<T>,
+    old: ByWork<T>,
+    /// Entries of one generation.
+    size: usize,
+}
+
+impl<T> Recent<T> {
+    pub fn new(size: usize) -> Self {
+        Self { young: ByWork::default(), old: ByWork::default(), size }
+    }
+
+    pub fn contains(&self, id: WorkId) -> bool {
+        self.young.contains_key(&id) || self.old.contains_key(&id)
+    }
+
+    pub fn get(&mut self, id: WorkId) -> Option<&T> {
+        if let Some(entry) = self.old.remove(&id) {
+            self.put(id, entry);
+        }
+        self.young.get(&id)
+    }
+
+    pub fn take(&mut self, id: WorkId) -> Option<T> {
+        self.young.remove(&id).or_else(|| self.old.remove(&id))
+    }
+
+    pub fn put(&mut self, id: WorkId, entry: T) {
+        if self.young.len() >= self.size {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.old.remove(&id);
+        self.young.insert(id, entry);
+    }
+
+    pub fn clear(&mut self) {
+        self.young.clear();
+        self.old.clear();
+    }
+}
+
+/// Works in each generation of those that somebody holds: renewals and progress come back to them.
+const HELD: usize = 16_384;
+
+/// Of the others: a work is often claimed soon after it was queued, but a long queue must not push out
+/// what is held.
+const OTHERS: usize = 4_096;
+
+/// Works as they were written last. Ended ones are not kept: nothing is written to them again.
+pub(crate) struct RecentWorks<T> {
+    held: Recent<T>,
+    others: Recent<T>,
+}
+
+impl<T> Default for RecentWorks<T> {
+    fn default() -> Self {
+        Self { held: Recent::new(HELD), others: Recent::new(OTHERS) }
+    }
+}
+
+impl<T> RecentWorks<T> {
+    pub fn contains(&self, id: WorkId) -> bool {
+        self.held.contains(id) || self.others.contains(id)
+    }
+
+    /// Whoever takes a work puts it back as it is then.
+    pub fn take(&mut self, id: WorkId) -> Option<T> {
+        self.held.take(id).or_else(|| self.others.take(id))
+    }
+
+    pub fn put(&mut self, id: WorkId, state: State, entry: T) {
+        if state.holds_session() {
+            self.held.put(id, entry);
+        } else if !state.is_terminal() {
+            self.others.put(id, entry);
+        }
+    }
+
+    pub fn clear(&mut self) {
+        self.held.clear();
+        self.others.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn id(number: usize) -> WorkId {
+        WorkId(Uuid::from_u128(number as u128))
+    }
+
+    #[test]
+    fn what_is_used_outlives_what_is_not() {
+        let mut recent = Recent::new(2);
+        (0..2).for_each(|n| recent.put(id(n), n));
+        recent.put(id(2), 2);
+        assert_eq!(recent.get(id(0)), Some(&0), "used again, it is young again");
+        recent.put(id(3), 3);
+        assert!(recent.contains(id(0)) && !recent.contains(id(1)));
+    }
+
+    #[test]
+    fn a_long_queue_leaves_held_works_where_they_are() {
+        let mut works = RecentWorks::default();
+        works.put(id(0), State::Running, "held");
+        (1..=3 * OTHERS).for_each(|n| works.put(id(n), State::Queued, "queued"));
+        works.put(id(1), State::Succeeded, "ended");
+        assert!(works.contains(id(0)) && !works.contains(id(1)));
+        assert_eq!(works.take(id(0)), Some("held"));
+        assert_eq!(works.take(id(0)), None);
+    }
+}
