@@ -160,6 +160,24 @@ pub fn sql_check(from: &str, to: &str) -> String {
     )
 }
 
+/// The same for PostgreSQL, which reads a CHECK anew for every statement that writes, and takes as long for
+/// the chains as for ten rows: one mask of targets for each state, and a last one for births.
+pub fn sql_mask_check(from: &str, to: &str) -> String {
+    let last = State::ALL.len() - 1;
+    let mask = |targets: &dyn Fn(State) -> bool| {
+        State::ALL.into_iter().filter(|to| targets(*to)).map(|to| 1_u32 << to.code()).sum::<u32>()
+    };
+    let mut masks: Vec<String> =
+        State::ALL.into_iter().map(|from| mask(&|to| from.may_become(to)).to_string()).collect();
+    masks.push(mask(&|to| state::BORN.iter().any(|(born, _)| *born == to)).to_string());
+    format!(
+        "{to} >= 0 AND {to} <= {last} AND coalesce({from} <= {last}, true) AND \
+         coalesce(('{{{}}}'::int[])[coalesce({from}, {}) + 1] >> {to} & 1, 0) = 1",
+        masks.join(","),
+        State::ALL.len()
+    )
+}
+
 fn any_of(column: &str, states: &[State]) -> String {
     let parts: Vec<String> = states.iter().map(|state| format!("{column} = {}", state.code())).collect();
     parts.join(" OR ")

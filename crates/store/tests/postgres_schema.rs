@@ -1,11 +1,13 @@
 //! What the database itself refuses, and which databases are no ledger.
 #![cfg(feature = "postgres")]
 
+use std::collections::BTreeSet;
+
 use tenure_core::{
     Actor,
     action::{Claimant, CloseOut},
     model::{Disposition, Worker},
-    state::State,
+    state::{BORN, State},
 };
 use tenure_store::{Error, Ledger, NewWork, Options};
 use tenure_testkit::{Cluster, shared};
@@ -105,6 +107,29 @@ async fn the_database_refuses_what_the_rules_forbid() {
     shared()
         .psql(name(&url), "UPDATE event SET message = NULL, payload = NULL, evidence = NULL, salt = NULL");
     assert_eq!(ledger.verify().await.unwrap().faults, []);
+    ledger.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_check_on_moves_is_the_table_of_moves() {
+    let (url, ledger) = ledger().await;
+    let check = "SELECT trim(leading 'CHECK ' from pg_get_constraintdef(oid)) FROM pg_constraint \
+         WHERE conname = 'event_move'";
+    let check = shared().psql(name(&url), check);
+    let admitted = format!(
+        "SELECT concat(from_state, ' ', to_state) FROM generate_series(-20, 80) AS t(to_state), \
+         (SELECT generate_series(-20, 80) UNION SELECT NULL) AS f(from_state) WHERE ({check}) IS NOT FALSE"
+    );
+    let admitted: BTreeSet<String> =
+        shared().psql(name(&url), &admitted).lines().map(str::to_owned).collect();
+    let mut expected = BTreeSet::new();
+    for to in State::ALL {
+        for from in State::ALL.into_iter().filter(|from| from.may_become(to)) {
+            expected.insert(format!("{} {}", from.code(), to.code()));
+        }
+    }
+    expected.extend(BORN.iter().map(|(born, _)| format!(" {}", born.code())));
+    assert_eq!(admitted, expected);
     ledger.close().await.unwrap();
 }
 

@@ -43,8 +43,8 @@ pub struct Options {
     pub settings: Settings,
     /// None: the process's clock on SQLite, the server's on PostgreSQL.
     pub clock: Option<Arc<dyn Clock>>,
-    /// Concurrent writers on PostgreSQL, besides the one for claims; half the cores unless told otherwise.
-    /// SQLite has one writer.
+    /// Concurrent writers on PostgreSQL, besides the one for claims; two to four unless told otherwise, as
+    /// there are cores. SQLite has one writer.
     pub lanes: usize,
     /// Whether to start a sweeper.
     pub sweep: bool,
@@ -54,13 +54,12 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        // The other half is for the callers and, on the same machine, for the server: on two cores one lane
-        // hands works over sooner and drains faster than two.
+        // While one lane waits for its commit, another decides.
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         Self {
             settings: Settings::default(),
             clock: None,
-            lanes: (cores / 2).clamp(1, 4),
+            lanes: cores.clamp(2, 4),
             sweep: true,
             allow_weak_settings: false,
         }

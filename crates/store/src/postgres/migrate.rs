@@ -85,7 +85,7 @@ pub(super) async fn up_to(client: &mut Client, migrations: &[Migration]) -> Resu
 
 /// The checks on moves have one source: the core's table.
 fn filled(sql: &str) -> String {
-    sql.replace("{from_to}", &state_machine::sql_check("from_state", "to_state"))
+    sql.replace("{from_to}", &state_machine::sql_mask_check("from_state", "to_state"))
 }
 
 /// The key of the ledger's tokens, made by the first to come.
