@@ -16,11 +16,23 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Bench {
     /// The ledger in process, against bare and raw transitions of the same run
-    Ledger(LedgerArgs),
+    Ledger(Common),
+    /// The daemon over HTTP, with 64 connections: single ingests, batches, starts, memory, cold start
+    Http(HttpArgs),
 }
 
 #[derive(Debug, Args)]
-pub struct LedgerArgs {
+pub struct HttpArgs {
+    #[command(flatten)]
+    pub common: Common,
+
+    /// The daemon's binary [default: `tenure` beside this program]
+    #[arg(long, value_name = "PATH")]
+    pub tenure: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct Common {
     /// Short slices and smaller tables: under a minute, every case, rougher figures
     #[arg(long)]
     pub quick: bool,
@@ -32,6 +44,12 @@ pub struct LedgerArgs {
     /// Where SQLite's files go: a folder on the disk to measure. PostgreSQL's go where TMPDIR says
     #[arg(long, value_name = "FOLDER")]
     pub dir: Option<PathBuf>,
+}
+
+impl Common {
+    pub fn stores(&self) -> impl Iterator<Item = Store> {
+        Store::ALL.into_iter().filter(|store| self.store.is_none_or(|only| only == *store))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
@@ -62,13 +80,20 @@ mod tests {
 
     #[test]
     fn arguments_are_read_and_mistakes_refused() {
-        let Bench::Ledger(args) = parse("tenure-bench ledger --quick --store sqlite").unwrap().bench;
+        let Ok(Bench::Ledger(args)) =
+            parse("tenure-bench ledger --quick --store sqlite").map(|cli| cli.bench)
+        else {
+            panic!("a run of the ledger");
+        };
         assert!(args.quick);
-        assert_eq!(args.store, Some(Store::Sqlite));
+        assert_eq!(args.stores().collect::<Vec<_>>(), [Store::Sqlite]);
 
-        let Bench::Ledger(args) = parse("tenure-bench ledger").unwrap().bench;
-        assert!(!args.quick);
-        assert_eq!((args.store, args.dir), (None, None));
+        let Ok(Bench::Http(args)) = parse("tenure-bench http --tenure ./tenure").map(|cli| cli.bench) else {
+            panic!("a run over HTTP");
+        };
+        assert!(!args.common.quick && args.common.dir.is_none());
+        assert_eq!(args.common.stores().collect::<Vec<_>>(), Store::ALL);
+        assert_eq!(args.tenure, Some(PathBuf::from("./tenure")));
 
         for wrong in ["tenure-bench", "tenure-bench ledgers", "tenure-bench ledger --store mysql"] {
             assert!(parse(wrong).is_err(), "{wrong}");

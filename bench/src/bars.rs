@@ -3,7 +3,10 @@
 
 use std::fmt;
 
-use crate::{args::Store, report::Row};
+use crate::{
+    args::Store,
+    report::{MIB, Row},
+};
 
 #[derive(Clone, Copy, Debug)]
 enum Figure {
@@ -12,6 +15,7 @@ enum Figure {
     OfBare,
     P50Ms,
     Ratio,
+    Bytes,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +26,7 @@ enum Limit {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Bar {
+    bench: &'static str,
     store: Store,
     case: &'static str,
     submitters: Option<usize>,
@@ -31,9 +36,8 @@ pub struct Bar {
     limit: Limit,
 }
 
-/// From the project's quality bars, section 4 (speed).
-const BARS: [Bar; 12] = {
-    use Figure::{OfBare, OfRaw, P50Ms, PerS, Ratio};
+const BARS: [Bar; 20] = {
+    use Figure::{Bytes, OfBare, OfRaw, P50Ms, PerS, Ratio};
     use Limit::{AtLeast, AtMost};
     use Store::{Postgres, Sqlite};
     [
@@ -49,6 +53,14 @@ const BARS: [Bar; 12] = {
         bar(Postgres, "drain", Some(16), Some(100), PerS, AtLeast(15_000.0)),
         bar(Postgres, "start_ms", None, None, P50Ms, AtMost(2.0)),
         bar(Postgres, "claim_1m", None, None, Ratio, AtMost(1.5)),
+        over_http(Sqlite, "ingest", Some(64), PerS, AtLeast(8_000.0)),
+        over_http(Sqlite, "start_ms", None, P50Ms, AtMost(4.0)),
+        over_http(Sqlite, "memory", None, Bytes, AtMost(100.0 * MIB)),
+        over_http(Sqlite, "cold_start", None, P50Ms, AtMost(200.0)),
+        over_http(Postgres, "ingest", Some(64), PerS, AtLeast(8_000.0)),
+        over_http(Postgres, "start_ms", None, P50Ms, AtMost(4.0)),
+        over_http(Postgres, "memory", None, Bytes, AtMost(100.0 * MIB)),
+        over_http(Postgres, "cold_start", None, P50Ms, AtMost(200.0)),
     ]
 };
 
@@ -60,14 +72,25 @@ const fn bar(
     figure: Figure,
     limit: Limit,
 ) -> Bar {
-    Bar { store, case, submitters, size, figure, limit }
+    Bar { bench: "ledger", store, case, submitters, size, figure, limit }
+}
+
+const fn over_http(
+    store: Store,
+    case: &'static str,
+    submitters: Option<usize>,
+    figure: Figure,
+    limit: Limit,
+) -> Bar {
+    Bar { bench: "http", ..bar(store, case, submitters, None, figure, limit) }
 }
 
 /// The bar of a line, if it has one.
 pub fn of(row: &Row) -> Option<&'static Bar> {
     let size = row.per_commit.or(row.claim);
     BARS.iter().find(|bar| {
-        bar.store == row.store
+        bar.bench == row.bench
+            && bar.store == row.store
             && bar.case == row.case
             && bar.submitters == row.submitters
             && (bar.size.is_none() || bar.size == size)
@@ -94,6 +117,7 @@ impl Figure {
             Figure::OfBare => row.of_bare,
             Figure::P50Ms => row.p50_ms,
             Figure::Ratio => row.ratio,
+            Figure::Bytes => row.bytes,
         }
     }
 
@@ -103,6 +127,7 @@ impl Figure {
             Figure::OfRaw | Figure::OfBare => format!("{:.0} %", value * 100.0),
             Figure::P50Ms => format!("{value} ms"),
             Figure::Ratio => format!("{value}"),
+            Figure::Bytes => format!("{:.0} MiB", value / MIB),
         }
     }
 }
@@ -115,6 +140,7 @@ impl fmt::Display for Bar {
             Figure::OfBare => "of bare",
             Figure::P50Ms => "p50",
             Figure::Ratio => "ratio",
+            Figure::Bytes => "memory",
         };
         match self.limit {
             Limit::AtLeast(limit) => write!(f, "{name} ≥ {}", self.figure.show(limit)),
@@ -142,7 +168,7 @@ mod tests {
     #[test]
     fn every_bar_is_about_a_case_that_is_measured() {
         use crate::plan::{self, Case};
-        for bar in BARS.iter().filter(|bar| bar.case != "claim_1m") {
+        for bar in BARS.iter().filter(|bar| bar.bench == "ledger" && bar.case != "claim_1m") {
             let size = |case: &Case| match *case {
                 Case::Bare(commit) | Case::Raw(commit) => Some(commit.size),
                 Case::Drain { claim, .. } => Some(claim),

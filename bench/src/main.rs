@@ -4,6 +4,7 @@ mod args;
 mod bare;
 mod bars;
 mod cases;
+mod http;
 mod lite;
 mod pg;
 mod plan;
@@ -18,7 +19,7 @@ use std::{error::Error, process::ExitCode};
 
 use clap::Parser;
 
-use args::{Bench, Cli, LedgerArgs, Store};
+use args::{Bench, Cli, Common};
 use plan::Plan;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
@@ -27,9 +28,15 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 async fn main() -> ExitCode {
     let outcome = match &Cli::parse().bench {
         Bench::Ledger(args) => ledger(args).await,
+        Bench::Http(args) => http::run(args).await,
     };
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(mut rows) => {
+            report::judge(&mut rows);
+            rows.iter().for_each(|row| println!("{}", row.json()));
+            eprint!("\n{}", report::table(&rows));
+            ExitCode::SUCCESS
+        }
         Err(error) => {
             eprintln!("error: {}", told(&*error));
             ExitCode::FAILURE
@@ -37,18 +44,13 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn ledger(args: &LedgerArgs) -> Result<()> {
+async fn ledger(args: &Common) -> Result<Vec<report::Row>> {
     let plan = if args.quick { Plan::quick() } else { Plan::full() };
     let mut rows = Vec::new();
-    for store in Store::ALL.into_iter().filter(|store| args.store.is_none_or(|only| only == *store)) {
+    for store in args.stores() {
         rows.extend(run::store(store, args, &plan).await?);
     }
-    report::judge(&mut rows);
-    for row in &rows {
-        println!("{}", row.json());
-    }
-    eprint!("\n{}", report::table(&rows));
-    Ok(())
+    Ok(rows)
 }
 
 /// An error with its causes: PostgreSQL's alone says no more than that there was one.

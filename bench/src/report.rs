@@ -6,6 +6,8 @@ use serde::{Serialize, Serializer};
 
 use crate::{args::Store, bars};
 
+pub const MIB: f64 = 1_048_576.0;
+
 /// One line. What does not apply is null, or left out where only one case has it.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
@@ -33,7 +35,9 @@ pub struct Row {
     /// p99 with the long queue over p99 with the short one.
     #[serde(serialize_with = "thousandths", skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
-    /// On disk, for a work with its three events.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stored: Option<usize>,
+    /// On disk, for a work with its three events; or what the daemon keeps in memory.
     #[serde(serialize_with = "whole", skip_serializing_if = "Option::is_none")]
     pub bytes: Option<f64>,
     /// Whether the bar is met, where there is one.
@@ -54,6 +58,7 @@ impl Row {
             per_commit: None,
             claim: None,
             queued: None,
+            stored: None,
             p50_ms: None,
             p99_ms: None,
             ratio: None,
@@ -73,11 +78,13 @@ impl Row {
             ("bare" | "raw", Some(1)) | (_, None) => {}
             ("bare" | "raw", Some(n)) => parts.push(format!("{n} connections")),
             ("drain", Some(n)) => parts.push(format!("{n} workers")),
+            (_, Some(n)) if self.bench == "http" => parts.push(format!("{n} connections")),
             (_, Some(1)) => parts.push("1 submitter".to_owned()),
             (_, Some(n)) => parts.push(format!("{} submitters", grouped(n as f64))),
         }
         parts.extend(self.per_commit.map(|n| format!("{n} per commit")));
         parts.extend(self.claim.map(|n| format!("claims of {n}")));
+        parts.extend(self.stored.map(|n| format!("{} works stored", grouped(n as f64))));
         parts.extend(self.queued.map(|n| format!("{} queued", grouped(n as f64))));
         parts.join(", ")
     }
@@ -87,9 +94,14 @@ impl Row {
         let mut parts = Vec::new();
         if let (Some(p50), Some(p99)) = (self.p50_ms, self.p99_ms) {
             parts.push(format!("p50 {p50:.2} ms, p99 {p99:.2} ms"));
+        } else if let Some(p50) = self.p50_ms {
+            parts.push(format!("{p50:.0} ms"));
         }
         parts.extend(self.ratio.map(|ratio| format!("{ratio:.2} times the shorter's")));
-        parts.extend(self.bytes.map(|bytes| format!("{} bytes a work", grouped(bytes))));
+        parts.extend(self.bytes.map(|bytes| match self.case {
+            "memory" => format!("{:.0} MiB", bytes / MIB),
+            _ => format!("{} bytes a work", grouped(bytes)),
+        }));
         parts.join(", ")
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::{
     Result,
-    args::{LedgerArgs, Store},
+    args::{Common, Store},
     bare::Bare,
     cases::{bytes, drain::Drain, growth, start, steady::Steady},
     plan::{self, Case, Plan},
@@ -15,7 +15,7 @@ use crate::{
     subject::Subject,
 };
 
-pub async fn store(store: Store, args: &LedgerArgs, plan: &Plan) -> Result<Vec<Row>> {
+pub async fn store(store: Store, args: &Common, plan: &Plan) -> Result<Vec<Row>> {
     let began = Instant::now();
     let say = |what: &str| eprintln!("{}: {what} ({:.0} s)", store.name(), began.elapsed().as_secs_f64());
     let site = Site::new(store, args)?;

@@ -8,7 +8,7 @@ use tenure_testkit::Cluster;
 
 use crate::{
     Result,
-    args::{LedgerArgs, Store},
+    args::{Common, Store},
 };
 
 /// The server's own settings, but for room: a checkpoint forced by a full log would land in one slice and
@@ -28,7 +28,7 @@ pub enum Place {
 }
 
 impl Site {
-    pub fn new(store: Store, args: &LedgerArgs) -> Result<Site> {
+    pub fn new(store: Store, args: &Common) -> Result<Site> {
         let folder = args.dir.clone().unwrap_or_else(std::env::temp_dir);
         match store {
             Store::Sqlite => {

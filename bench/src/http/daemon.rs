@@ -1,0 +1,111 @@
+//! The daemon under test: the built binary, started as a user would start it.
+
+use std::{
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use hyper::StatusCode;
+
+use super::connection::Connection;
+use crate::{Result, site::Place};
+
+/// How long a daemon may take to come up before the run is given up.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Of a person who may do everything. It is made up here and worth nothing elsewhere.
+const TOKEN: &str = "tn_0000000000000000000000000000000000000000000000000000000000000000";
+
+pub struct Daemon {
+    pub address: String,
+    pub token: String,
+    child: Child,
+}
+
+impl Daemon {
+    /// Starts the daemon on a database, and tells how long it took until it was ready.
+    pub async fn start(binary: &Path, place: &Place) -> Result<(Daemon, Duration)> {
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let address = format!("127.0.0.1:{port}");
+        let database = match place {
+            Place::Sqlite(path) => path.display().to_string(),
+            Place::Postgres(url) => url.clone(),
+        };
+        let began = Instant::now();
+        let child = Command::new(binary)
+            .args(["serve", "--db", &database, "--listen", &address])
+            .env("TENURE_TOKEN", TOKEN)
+            .env("TENURE_RATE_LIMIT", "0")
+            .env("RUST_LOG", "error")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(|error| format!("{} cannot be started: {error}", binary.display()))?;
+        let mut daemon = Daemon { address, token: TOKEN.to_owned(), child };
+        while !daemon.is_ready().await {
+            if let Some(status) = daemon.child.try_wait()? {
+                return Err(format!("the daemon ended while starting, with {status}").into());
+            }
+            if began.elapsed() > PATIENCE {
+                return Err(format!("the daemon was not ready within {PATIENCE:?}").into());
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        Ok((daemon, began.elapsed()))
+    }
+
+    async fn is_ready(&self) -> bool {
+        let Ok(mut connection) = Connection::open(self).await else { return false };
+        matches!(connection.get("/readyz").await, Ok((StatusCode::OK, _)))
+    }
+
+    /// What the daemon keeps in memory, in bytes.
+    pub fn resident(&self) -> Result<f64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kilobytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
+        kilobytes.map(|kilobytes| kilobytes * 1_024.0).ok_or_else(|| "the system does not tell VmRSS".into())
+    }
+
+    /// Ends it as an operator would, and waits.
+    pub async fn stop(mut self) -> Result<()> {
+        Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status()?;
+        let began = Instant::now();
+        while began.elapsed() < PATIENCE {
+            if let Some(status) = self.child.try_wait()? {
+                return if status.success() {
+                    Ok(())
+                } else {
+                    Err(format!("the daemon ended with {status}").into())
+                };
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Err(format!("the daemon did not end within {PATIENCE:?} of SIGTERM").into())
+    }
+}
+
+impl Drop for Daemon {
+    /// A run that failed leaves no daemon behind.
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) && self.child.kill().is_ok() {
+            let _ended = self.child.wait();
+        }
+    }
+}
+
+/// The binary beside this program, unless another is named.
+pub fn binary(named: Option<&Path>) -> Result<PathBuf> {
+    let beside = || Ok::<_, std::io::Error>(std::env::current_exe()?.with_file_name("tenure"));
+    let path = named.map_or_else(beside, |path| Ok(path.to_owned()))?;
+    if path.is_file() {
+        return Ok(path);
+    }
+    Err(format!(
+        "{} is not there: run `cargo build --release --bin tenure` first, or give --tenure",
+        path.display()
+    )
+    .into())
+}
