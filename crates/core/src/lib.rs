@@ -8,6 +8,7 @@
 pub mod action;
 pub mod chain;
 mod decide;
+pub mod document;
 pub mod due;
 pub mod event;
 pub mod explain;

@@ -1,14 +1,12 @@
 //! The records: a work and what belongs to it. Stores keep them; only the core changes them.
 
-use std::{
-    ops::{Deref, DerefMut},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
     Millis,
+    document::Document,
     event::{Actor, Evidence},
     ids::{WaitId, WorkId},
     liveness::Liveness,
@@ -303,29 +301,6 @@ pub struct Body {
     pub warnings: Vec<String>,
 }
 
-/// A part of a record that most changes leave alone: clones share it, and the first to write gets its own.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Shared<T>(Arc<T>);
-
-impl<T> From<T> for Shared<T> {
-    fn from(part: T) -> Self {
-        Self(Arc::new(part))
-    }
-}
-
-impl<T> Deref for Shared<T> {
-    type Target = T;
-    fn deref(&self) -> &T {
-        &self.0
-    }
-}
-
-impl<T: Clone> DerefMut for Shared<T> {
-    fn deref_mut(&mut self) -> &mut T {
-        Arc::make_mut(&mut self.0)
-    }
-}
-
 fn is_zero(n: &u32) -> bool {
     *n == 0
 }
@@ -353,7 +328,7 @@ pub struct Work {
     /// Whether closing it has to wake children, or works that wait for it. Set by them, not by events.
     pub children: bool,
     pub waiters: bool,
-    pub body: Shared<Body>,
+    pub body: Document<Body>,
 }
 
 impl Work {

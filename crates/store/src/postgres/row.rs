@@ -5,8 +5,9 @@ use std::sync::Arc;
 use serde::{Serialize, de::DeserializeOwned};
 use tenure_core::{
     Actor, ActorKind, Attempt, Event, Fact, Payload, Spec, State, Step, Wait, WaitId, Work, WorkId,
+    document::Document,
     event::Content,
-    model::{AttemptEnd, Body, Kept, Lease, RequestKey},
+    model::{AttemptEnd, Kept, Lease, RequestKey},
     payload::Digest,
 };
 use tokio_postgres::{Row, types::FromSql};
@@ -109,7 +110,7 @@ pub(super) fn work(row: &Row) -> Result<Work, Error> {
         updated_at: get(row, 15)?,
         children: get(row, 16)?,
         waiters: get(row, 17)?,
-        body: parse::<Body>(get(row, 18)?)?.into(),
+        body: Document::stored(get(row, 18)?).map_err(corrupt)?,
     })
 }
 

@@ -122,16 +122,16 @@ fn each<'a, T, U>(rows: &'a [T], column: impl Fn(&'a T) -> U) -> Vec<U> {
 }
 
 /// The mutable columns in the order of the statements above.
-struct Columns {
+struct Columns<'a> {
     reason: Vec<Option<String>>,
-    body: Vec<String>,
+    body: Vec<&'a str>,
 }
 
-impl Columns {
-    fn of(works: &[&Work]) -> Self {
+impl<'a> Columns<'a> {
+    fn of(works: &[&'a Work]) -> Self {
         Self {
             reason: each(works, |w| w.body.reason.as_ref().map(|reason| name(&reason.code))),
-            body: each(works, |w| json(&*w.body)),
+            body: each(works, |w| w.body.text()),
         }
     }
 }

@@ -7,8 +7,9 @@ use serde::{Serialize, de::DeserializeOwned};
 use tenure_core::{
     Actor, ActorKind, Attempt, Event, Evidence, Fact, Millis, Payload, Spec, State, Step, Wait, WaitId, Work,
     WorkId,
+    document::Document,
     event::{Content, Created},
-    model::{AttemptEnd, Body, Kept, Lease, RequestKey},
+    model::{AttemptEnd, Kept, Lease, RequestKey},
     payload::Digest,
 };
 use uuid::Uuid;
@@ -77,7 +78,7 @@ pub(super) fn work(row: &Row<'_>, specs: &mut Specs, created: &mut Statement<'_>
         updated_at: row.get(16)?,
         children: row.get(17)?,
         waiters: row.get(18)?,
-        body: json::<Body>(row, 19)?.into(),
+        body: Document::stored(text(row, 19)?).map_err(Fault::stored)?,
     })
 }
 

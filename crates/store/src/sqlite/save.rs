@@ -378,6 +378,6 @@ fn bind_mutable(statement: &mut Statement<'_>, work: &Work) -> Read<()> {
     statement.raw_bind_parameter(18, work.updated_at)?;
     statement.raw_bind_parameter(19, work.children)?;
     statement.raw_bind_parameter(20, work.waiters)?;
-    statement.raw_bind_parameter(21, row::to_json(&*work.body)?)?;
+    statement.raw_bind_parameter(21, work.body.text())?;
     Ok(())
 }

@@ -1,0 +1,92 @@
+//! A part of a record that stores keep as one JSON text.
+
+use std::{
+    ops::{Deref, DerefMut},
+    sync::{Arc, OnceLock},
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+
+/// Most changes of a record leave it alone: clones share it and its text, and the first to write gets its own.
+#[derive(Clone, Debug, Default)]
+pub struct Document<T>(Arc<Inner<T>>);
+
+#[derive(Debug, Default)]
+struct Inner<T> {
+    part: T,
+    text: OnceLock<String>,
+}
+
+impl<T: Serialize + DeserializeOwned> Document<T> {
+    /// As it was read back from a store.
+    pub fn stored(text: &str) -> Result<Self, serde_json::Error> {
+        let part = serde_json::from_str(text)?;
+        Ok(Self(Arc::new(Inner { part, text: OnceLock::from(text.to_owned()) })))
+    }
+
+    /// As it is to be stored; written once, however often it is asked for.
+    pub fn text(&self) -> &str {
+        let write = || serde_json::to_string(&self.0.part).expect("records always serialise");
+        self.0.text.get_or_init(write)
+    }
+}
+
+impl<T> From<T> for Document<T> {
+    fn from(part: T) -> Self {
+        Self(Arc::new(Inner { part, text: OnceLock::new() }))
+    }
+}
+
+/// The text belongs to what it was written from.
+impl<T: Clone> Clone for Inner<T> {
+    fn clone(&self) -> Self {
+        Self { part: self.part.clone(), text: OnceLock::new() }
+    }
+}
+
+impl<T: PartialEq> PartialEq for Document<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.part == other.0.part
+    }
+}
+
+impl<T: Eq> Eq for Document<T> {}
+
+impl<T> Deref for Document<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0.part
+    }
+}
+
+impl<T: Clone> DerefMut for Document<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        let inner = Arc::make_mut(&mut self.0);
+        inner.text.take();
+        &mut inner.part
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_writes_gets_its_own_and_a_new_text() {
+        let first = Document::from(vec![1]);
+        assert_eq!(first.text(), "[1]");
+        let mut second = first.clone();
+        second.push(2);
+        assert_eq!((first.text(), second.text()), ("[1]", "[1,2]"));
+        second.push(3);
+        assert_eq!(second.text(), "[1,2,3]", "also where nobody shares it");
+        assert_ne!(first, second);
+    }
+
+    #[test]
+    fn what_was_stored_comes_back_with_its_text() {
+        let stored: Document<Vec<u8>> = Document::stored("[ 7 ]").unwrap();
+        assert_eq!((&*stored, stored.text()), (&vec![7], "[ 7 ]"));
+        assert!(Document::<Vec<u8>>::stored("[").is_err());
+    }
+}
