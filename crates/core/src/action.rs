@@ -28,6 +28,8 @@ pub struct Submission {
     pub seed: [u8; 16],
     /// The digest of the content of a verb that can end an attempt: its repeat is recognised by it.
     pub body_hash: Option<Digest>,
+    /// The last event that the caller has seen of the work: if it moved on since, nothing is done.
+    pub if_seq: Option<u64>,
 }
 
 impl Submission {
@@ -36,7 +38,7 @@ impl Submission {
             let body = serde_json::to_vec(&action).expect("actions are plain structs with string keys");
             Digest::of(body)
         });
-        Self { actor, tenants, action, seed, body_hash }
+        Self { actor, tenants, action, seed, body_hash, if_seq: None }
     }
 }
 
@@ -52,6 +54,28 @@ impl Tenants {
         match self {
             Tenants::All => true,
             Tenants::Only(list) => list.iter().any(|t| t == tenant),
+        }
+    }
+
+    /// The same text for the same tenants, in whatever order they are listed.
+    fn text(&self) -> String {
+        match self {
+            Tenants::All => String::new(),
+            Tenants::Only(list) => {
+                let mut names: Vec<&str> = list.iter().map(String::as_str).collect();
+                names.sort_unstable();
+                format!("{}\u{1}", names.join("\u{1}"))
+            }
+        }
+    }
+
+    /// Those asked for, as far as they are among these; all of these where nothing is asked for.
+    pub fn narrowed(&self, asked: Option<&Tenants>) -> Tenants {
+        match asked {
+            None | Some(Tenants::All) => self.clone(),
+            Some(Tenants::Only(list)) => {
+                Tenants::Only(list.iter().filter(|tenant| self.allow(tenant)).cloned().collect())
+            }
         }
     }
 }
@@ -99,8 +123,10 @@ impl Claimant {
         Self { worker, request_id: request_id.to_owned(), defer_start: false }
     }
 
-    pub fn key(&self) -> RequestKey {
-        RequestKey::new(&self.worker.id, &self.worker.incarnation, &self.request_id)
+    /// The key under which a repeat of this request is found. Workers bound to other tenants may well have the
+    /// same names: their requests are others.
+    pub fn key(&self, tenants: &Tenants) -> RequestKey {
+        RequestKey::new(&tenants.text(), &self.worker.id, &self.worker.incarnation, &self.request_id)
     }
 
     pub fn check(&self) -> Result<(), Refusal> {

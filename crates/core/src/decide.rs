@@ -44,12 +44,25 @@ pub(crate) struct Context<'a> {
 impl<'a> Context<'a> {
     /// A work that the caller may see. Foreign tenants' works do not exist for it.
     pub fn work(&self, id: WorkId) -> Result<&'a Work, Refusal> {
-        self.records
+        let work = self
+            .records
             .works
             .get(&id)
             .map(Box::as_ref)
             .filter(|work| self.submission.tenants.allow(&work.spec.tenant))
-            .ok_or_else(|| Refusal::new(Code::NotFound, format!("There is no work {id} here. Check the id.")))
+            .ok_or_else(|| {
+                Refusal::new(Code::NotFound, format!("There is no work {id} here. Check the id."))
+            })?;
+        match self.submission.if_seq {
+            Some(seen) if seen != work.seq => Err(Refusal::new(
+                Code::StateChanged,
+                format!(
+                    "The work moved on since event {seen}: it is {} at event {}. Nothing was done; look again.",
+                    work.state, work.seq
+                ),
+            )),
+            Some(_) | None => Ok(work),
+        }
     }
 
     /// Randomness for jitter.

@@ -256,6 +256,10 @@ impl View<'_> {
             Some(target) => format!(
                 "nothing: it goes on when {target} ends; `tenure explain {target}` says why it has not"
             ),
+            None if wait.kind == WaitKind::Approval => {
+                let id = self.work.id;
+                format!("`tenure approve {id}`, or `tenure reject {id}`")
+            }
             None => format!("`tenure resolve {} --payload …`", wait.reference),
         };
         (sentence, next)

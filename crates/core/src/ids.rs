@@ -71,6 +71,31 @@ id!(
     WaitId,
     "wt_"
 );
+id!(
+    /// A credential's id.
+    CredentialId,
+    "cr_"
+);
+
+impl WorkId {
+    /// The first and the last id that begin so: `w_` and at least one hex digit.
+    pub fn beginning_with(text: &str) -> Result<(Self, Self), Refusal> {
+        let digits = text
+            .strip_prefix(Self::PREFIX)
+            .filter(|hex| (1..=32).contains(&hex.len()) && hex.bytes().all(|b| b.is_ascii_hexdigit()));
+        let filled = |digit: &str| {
+            let hex = digits?;
+            let rest = digit.repeat(32 - hex.len());
+            Uuid::try_parse(&format!("{hex}{rest}")).ok().map(Self)
+        };
+        filled("0").zip(filled("f")).ok_or_else(|| {
+            Refusal::new(
+                Code::Invalid,
+                format!("`{text}` is not the beginning of an id: expected w_ and up to 32 hex digits."),
+            )
+        })
+    }
+}
 
 /// A map by a work's id. Ids are random enough for a hash that takes no time.
 pub type ByWork<T> = FxHashMap<WorkId, T>;
@@ -78,6 +103,18 @@ pub type ByWork<T> = FxHashMap<WorkId, T>;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_beginning_is_a_range() {
+        let (first, last) = WorkId::beginning_with("w_0198aB").unwrap();
+        assert_eq!(first.to_string(), format!("w_0198ab{}", "0".repeat(26)));
+        assert_eq!(last.to_string(), format!("w_0198ab{}", "f".repeat(26)));
+        let whole = first.to_string();
+        assert_eq!(WorkId::beginning_with(&whole).unwrap(), (first, first));
+        for wrong in ["", "w_", "0198", "w_x", "w_-198", "wt_01", &format!("{whole}0"), "w_é"] {
+            assert_eq!(WorkId::beginning_with(wrong).unwrap_err().code, Code::Invalid, "{wrong}");
+        }
+    }
 
     #[test]
     fn ids_print_and_parse_with_their_prefix() {

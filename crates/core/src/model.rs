@@ -370,13 +370,13 @@ pub struct Attempt {
     pub end: Option<AttemptEnd>,
 }
 
-/// A claim request's key: (worker, incarnation, request id) in 64 bits.
+/// A claim request's key: (tenants, worker, incarnation, request id) in 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RequestKey(pub i64);
 
 impl RequestKey {
-    pub fn new(worker: &str, incarnation: &str, request_id: &str) -> Self {
-        let text = format!("{worker}\u{0}{incarnation}\u{0}{request_id}");
+    pub fn new(tenants: &str, worker: &str, incarnation: &str, request_id: &str) -> Self {
+        let text = format!("{tenants}\u{0}{worker}\u{0}{incarnation}\u{0}{request_id}");
         let digest = Digest::of(text).0;
         let mut eight = [0; 8];
         eight.copy_from_slice(&digest[..8]);

@@ -1,6 +1,6 @@
 //! What a decision sees and what it changes. A store loads a part of it; the memory store is all of it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::{
     Millis,
@@ -32,6 +32,8 @@ pub struct Records {
     pub peers: ByWork<Option<Work>>,
     /// The newest generation of an identity.
     pub identities: HashMap<Identity, Option<WorkId>>,
+    /// Identities of which nothing is left but that they were here.
+    pub pruned: HashSet<Identity>,
     pub ends: HashMap<(WorkId, u64), Option<AttemptEnd>>,
     /// The attempts that a claim request was given.
     pub requests: HashMap<RequestKey, Vec<(WorkId, u64)>>,

@@ -50,6 +50,14 @@ pub enum Code {
     LimitReached,
     /// The token is not genuine or its wait is over.
     TokenRefused,
+    /// The beginning of an id fits several.
+    Ambiguous,
+    /// An answer is not what its wait's schema asks for.
+    AnswerMismatch,
+    /// It was here, has ended, and was pruned.
+    NoLongerRetained,
+    /// The work moved on since the event that the caller had seen.
+    StateChanged,
 }
 
 /// Whether sending the very same action again can help.
@@ -62,7 +70,7 @@ pub enum Retryable {
 }
 
 impl Code {
-    pub const ALL: [Code; 22] = [
+    pub const ALL: [Code; 26] = [
         Code::Invalid,
         Code::PayloadRefused,
         Code::UnknownSource,
@@ -85,6 +93,10 @@ impl Code {
         Code::ParentClosed,
         Code::LimitReached,
         Code::TokenRefused,
+        Code::Ambiguous,
+        Code::AnswerMismatch,
+        Code::NoLongerRetained,
+        Code::StateChanged,
     ];
 
     pub fn retryable(self) -> Retryable {
@@ -107,7 +119,11 @@ impl Code {
             | Code::OwnerBound
             | Code::ReferenceReserved
             | Code::ParentClosed
-            | Code::TokenRefused => Retryable::No,
+            | Code::TokenRefused
+            | Code::Ambiguous
+            | Code::AnswerMismatch
+            | Code::NoLongerRetained
+            | Code::StateChanged => Retryable::No,
         }
     }
 
@@ -136,6 +152,10 @@ impl Code {
             Code::ParentClosed => "parent_closed",
             Code::LimitReached => "limit_reached",
             Code::TokenRefused => "token_refused",
+            Code::Ambiguous => "ambiguous",
+            Code::AnswerMismatch => "answer_mismatch",
+            Code::NoLongerRetained => "no_longer_retained",
+            Code::StateChanged => "state_changed",
         }
     }
 }

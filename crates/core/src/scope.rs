@@ -65,11 +65,11 @@ impl Scope {
                     self.sessions.push((ingest.tenant.clone(), session.clone()));
                 }
                 if let Some(claim) = &ingest.claim {
-                    self.requests.push(claim.key());
+                    self.requests.push(claim.key(&submission.tenants));
                 }
             }
             Action::Claim(claim) => {
-                self.requests.push(claim.claimant.key());
+                self.requests.push(claim.claimant.key(&submission.tenants));
                 match &claim.by {
                     ClaimBy::Filter(_) => {}
                     ClaimBy::Ids(ids) | ClaimBy::Chosen(ids) => self.works.extend(ids),
@@ -84,7 +84,7 @@ impl Scope {
                     Target::Wait { id, .. } => self.wait_ids.push(*id),
                 }
                 if let Some(claim) = &resolve.claim {
-                    self.requests.push(claim.key());
+                    self.requests.push(claim.key(&submission.tenants));
                 }
             }
             Action::Complete { work, .. }
@@ -129,11 +129,11 @@ impl Scope {
                     self.peer(*id, records);
                 }
                 if let Some(claim) = &ingest.claim {
-                    self.granted(claim.key(), records);
+                    self.granted(claim.key(&submission.tenants), records);
                 }
             }
             Action::Claim(claim) => {
-                self.granted(claim.claimant.key(), records);
+                self.granted(claim.claimant.key(&submission.tenants), records);
                 match &claim.by {
                     ClaimBy::Filter(_) => {}
                     ClaimBy::Ids(ids) | ClaimBy::Chosen(ids) => {
@@ -157,7 +157,7 @@ impl Scope {
                     if let Some(claim) = &resolve.claim {
                         self.session_of(*id, records);
                         self.steps_of(*id, records);
-                        self.granted(claim.key(), records);
+                        self.granted(claim.key(&submission.tenants), records);
                     }
                 }
             }

@@ -21,7 +21,9 @@ use crate::{
 
 pub(crate) fn decide(cx: Context<'_>, claim: &Claim) -> Result<Decision, Refusal> {
     claim.claimant.check()?;
-    if let Some(given) = cx.records.requests.get(&claim.claimant.key()).filter(|given| !given.is_empty()) {
+    if let Some(given) =
+        cx.records.requests.get(&claim.claimant.key(&cx.submission.tenants)).filter(|given| !given.is_empty())
+    {
         return Ok(again(cx, given));
     }
     match &claim.by {
@@ -120,7 +122,7 @@ fn chosen(cx: Context<'_>, claimant: &Claimant, ids: &[crate::WorkId]) -> Result
         }
         sessions.extend(key);
         let mut draft = Draft::new(cx, work);
-        take(&mut draft, claimant);
+        take(cx, &mut draft, claimant);
         let one = draft.finish(|draft| Reply::Claimed(vec![grant(cx, (*draft.work).clone())]))?;
         decision.changes.extend(one.changes);
         decision.events.extend(one.events);
@@ -203,14 +205,15 @@ pub(super) fn session(cx: Context<'_>, work: &Work) -> SessionView {
 }
 
 /// Writes the claim. The caller has checked that it may.
-pub(super) fn take(draft: &mut Draft, claimant: &Claimant) {
+pub(super) fn take(cx: Context<'_>, draft: &mut Draft, claimant: &Claimant) {
     let now = draft.now;
     let policy = draft.work.spec.policy;
     let fence = next_fence(draft.work.fence, now);
     let starts = draft.work.spec.disposition == Disposition::OwnerBound && !claimant.defer_start;
+    let request = claimant.key(&cx.submission.tenants);
     let claimed = Claimed {
         worker: claimant.worker.clone(),
-        request: claimant.key(),
+        request,
         starts,
         expires_at: now + policy.lease.ttl_ms as Millis,
         execution_at: policy.timeouts.execution_ms.map(|ms| now + ms as Millis),
@@ -223,7 +226,7 @@ pub(super) fn take(draft: &mut Draft, claimant: &Claimant) {
         fence,
         worker: claimant.worker.id.clone(),
         incarnation: claimant.worker.incarnation.clone(),
-        request: claimant.key(),
+        request,
         claimed_at: now,
         end: None,
     });

@@ -27,6 +27,15 @@ pub(crate) fn decide(cx: Context<'_>, ingest: &Ingest) -> Result<Decision, Refus
     if let Some(work) = existing.and_then(|id| cx.records.peer(*id)) {
         return again(cx, ingest, work, hash);
     }
+    if cx.records.pruned.contains(&identity) {
+        return Err(Refusal::new(
+            Code::NoLongerRetained,
+            format!(
+                "{} was here, has ended and was pruned; it is not run again. Send a new source id.",
+                ingest.source.id
+            ),
+        ));
+    }
     let parent = parent(cx, ingest)?;
     let mut draft = birth(cx, ingest, hash);
     if let Some(parent) = parent.filter(|parent| !parent.children && !parent.state.is_terminal()) {
@@ -37,7 +46,7 @@ pub(crate) fn decide(cx: Context<'_>, ingest: &Ingest) -> Result<Decision, Refus
     if let Some(claimant) = &ingest.claim
         && claim::claimable(&draft.work, &claimant.worker, session(cx, &draft.work)).is_ok()
     {
-        claim::take(&mut draft, claimant);
+        claim::take(cx, &mut draft, claimant);
         granted = true;
     }
     draft.finish(|draft| Reply::Ingested {
@@ -120,7 +129,7 @@ fn again(cx: Context<'_>, ingest: &Ingest, work: &Work, hash: Digest) -> Result<
         ));
     }
     let grant = ingest.claim.as_ref().and_then(|claimant| {
-        let given = cx.records.requests.get(&claimant.key())?;
+        let given = cx.records.requests.get(&claimant.key(&cx.submission.tenants))?;
         let held = work.held_lease()?.fence;
         given.contains(&(work.id, held)).then(|| Box::new(grant(cx, work.clone())))
     });

@@ -6,7 +6,7 @@ use crate::{
     decide::{Context, Decision},
     event::{ActorKind, Fact, WaitResolved, WaitsRevoked},
     limits,
-    model::{Kept, Wait, WaitState, Work},
+    model::{Kept, Wait, WaitKind, WaitState, Work},
     payload::Payload,
     records::{Change, referenced_work},
     refusal::{Code, Refusal},
@@ -125,6 +125,15 @@ fn answer_all(cx: Context<'_>, resolve: &Resolve, waits: &[(&Work, &Wait)]) -> R
     let mut granted = None;
     for (work, wait) in waits {
         match wait.state {
+            // Whoever opened it has its token: an agent must not approve its own doing.
+            WaitState::Open
+                if wait.kind == WaitKind::Approval && cx.submission.actor.kind != ActorKind::Person =>
+            {
+                return Err(Refusal::new(
+                    Code::PersonRequired,
+                    "Only a person approves. Answer with a person's credential.",
+                ));
+            }
             WaitState::Open => {}
             // By somebody before, or by its default.
             _ if wait.answer_seq.is_some() => {
@@ -159,7 +168,7 @@ fn granted_before(
     claimant: Option<&Claimant>,
     work: &Work,
 ) -> Option<Box<crate::reply::Grant>> {
-    let given = cx.records.requests.get(&claimant?.key())?;
+    let given = cx.records.requests.get(&claimant?.key(&cx.submission.tenants))?;
     let fence = work.held_lease()?.fence;
     given.contains(&(work.id, fence)).then(|| Box::new(grant(cx, work.clone())))
 }
@@ -195,7 +204,7 @@ fn answer(
     };
     draft.say(to, Fact::WaitResolved(fact), Said { payload: Some(payload), evidence, ..Said::default() });
     if let Some(claimant) = claimant {
-        claim::take(&mut draft, claimant);
+        claim::take(cx, &mut draft, claimant);
     }
     let decision = draft.finish(|draft| Reply::Ack(draft.ack()))?;
     let grant = claimant.and_then(|_| match &decision.changes[0] {

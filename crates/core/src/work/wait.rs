@@ -4,7 +4,7 @@ use crate::{
     Millis,
     action::{WaitAction, WaitSpec},
     decide::{Context, Decision},
-    event::{Fact, WaitOpened, WaitResolved, WaitingSet},
+    event::{ActorKind, Fact, WaitOpened, WaitResolved, WaitingSet},
     limits,
     model::{AttemptOutcome, Kept, OnTimeout, Wait, WaitDetail, WaitKind, WaitState, Work},
     payload::Payload,
@@ -46,6 +46,8 @@ pub(super) fn open(cx: Context<'_>, mut draft: Draft, action: &WaitAction) -> Re
     }
     let mut waits = cx.records.waits.get(&draft.work.id).cloned().unwrap_or_default();
     let mut named = Vec::with_capacity(action.waits.len());
+    // By name, not by id: the very same action may come a second time.
+    let mut opened = Vec::new();
     let mut early = Vec::new();
     for spec in &action.waits {
         if let Some(known) = waits.iter().find(|wait| wait.reference == spec.reference) {
@@ -57,6 +59,7 @@ pub(super) fn open(cx: Context<'_>, mut draft: Draft, action: &WaitAction) -> Re
             early.push((wait.id, answer));
         }
         named.push(wait.id);
+        opened.push(wait.id);
         waits.push(wait);
     }
     if waits.len() > limits::WAITS_PER_WORK {
@@ -65,9 +68,8 @@ pub(super) fn open(cx: Context<'_>, mut draft: Draft, action: &WaitAction) -> Re
             format!("A work keeps at most {} waits. Reuse a reference.", limits::WAITS_PER_WORK),
         ));
     }
-    let is_new = |wait: &Wait| action.waits.iter().any(|spec| spec.id == wait.id);
-    if waits.iter().any(is_new) {
-        set(&mut draft, action, &mut waits, &early);
+    if !opened.is_empty() {
+        set(&mut draft, action, &mut waits, &opened, &early);
     }
     let state = draft.work.state;
     let answers: Vec<Wait> = waits
@@ -75,7 +77,8 @@ pub(super) fn open(cx: Context<'_>, mut draft: Draft, action: &WaitAction) -> Re
         .filter(|wait| named.contains(&wait.id) && wait.state != WaitState::Open)
         .cloned()
         .collect();
-    waits.into_iter().filter(is_new).for_each(|wait| draft.put_wait(wait));
+    let new = waits.into_iter().filter(|wait| opened.contains(&wait.id));
+    new.for_each(|wait| draft.put_wait(wait));
     let ack = Ack { waits: named, ..draft.ack() };
     if state.is_waiting() {
         draft = draft.ended(AttemptOutcome::Waited, ack.clone());
@@ -87,15 +90,20 @@ pub(super) fn open(cx: Context<'_>, mut draft: Draft, action: &WaitAction) -> Re
 }
 
 /// The events: the waits are set, then whatever was answered before is resolved.
-fn set(draft: &mut Draft, action: &WaitAction, waits: &mut [Wait], early: &[(crate::WaitId, Early)]) {
+fn set(
+    draft: &mut Draft,
+    action: &WaitAction,
+    waits: &mut [Wait],
+    opened: &[crate::WaitId],
+    early: &[(crate::WaitId, Early)],
+) {
     let is_open = |wait: &Wait| wait.state == WaitState::Open && !early.iter().any(|(id, _)| *id == wait.id);
     let still_open: Vec<&Wait> = waits.iter().filter(|wait| is_open(wait)).collect();
     let to = shown(still_open.iter().map(|wait| wait.kind)).unwrap_or(draft.work.state);
     let fact = WaitingSet {
-        waits: action
-            .waits
+        waits: opened
             .iter()
-            .filter_map(|spec| waits.iter().find(|wait| wait.id == spec.id))
+            .filter_map(|id| waits.iter().find(|wait| wait.id == *id))
             .map(|wait| WaitOpened {
                 id: wait.id,
                 kind: wait.kind,
@@ -144,7 +152,11 @@ fn answer_at_hand(cx: Context<'_>, draft: &mut Draft, wait: &Wait) -> Result<Opt
     }
     let key = (wait.tenant.clone(), wait.reference.clone());
     let kept = cx.records.kept.get(&key).and_then(Option::as_ref);
-    Ok(kept.filter(|kept| !expired(kept, cx.now)).map(|kept| {
+    let counts = |kept: &&Kept| {
+        let person = kept.actor.kind == ActorKind::Person;
+        !expired(kept, cx.now) && (wait.kind != WaitKind::Approval || person)
+    };
+    Ok(kept.filter(counts).map(|kept| {
         draft.change(Change::Unkeep { tenant: key.0, reference: key.1 });
         Early { payload: kept.payload.clone(), by: kept.actor.clone(), evidence: kept.evidence.clone() }
     }))

@@ -4,7 +4,7 @@ use tenure_core::{
     Action, Actor, Code, State,
     action::{Claim, ClaimBy, ClaimFilter, Decide, Tenants},
     model::{Disposition, ErrorClass, WaitKind},
-    reply::{Reply, Ticked},
+    reply::Ticked,
 };
 
 use crate::common::*;
@@ -172,8 +172,8 @@ fn a_repeat_shows_no_foreign_tenants_lease() {
     w.claim_as(&me, ClaimBy::Ids(vec![id])).unwrap();
     let action = Action::Claim(Claim { claimant: me, by: ClaimBy::Ids(vec![id]) });
     let elsewhere = Tenants::Only(vec!["globex".into()]);
-    let reply = w.submit_for(Actor::worker("w1"), elsewhere, action).unwrap();
-    assert_eq!(reply, Reply::Claimed(Vec::new()));
+    let refusal = w.submit_for(Actor::worker("w1"), elsewhere, action).unwrap_err();
+    assert_eq!(refusal.code, Code::NotFound, "another's request, and a work that does not exist for it");
 }
 
 #[test]

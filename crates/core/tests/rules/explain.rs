@@ -207,7 +207,7 @@ fn waiting() {
         },
         "Waiting 5 m: ana must answer `pay`: Pay 40 EUR?, and 1 more must be answered; unanswered, \
          it times out in 23 h.",
-        "`tenure resolve pay --payload …`",
+        "`tenure approve W`, or `tenure reject W`",
     );
     for (on_timeout, then) in [
         (OnTimeout::TimeOut, "times out"),

@@ -1,8 +1,9 @@
 //! Operators: quarantine and a person's decision, retry now; and several decisions in one batch.
 
 use tenure_core::{
-    Action, Actor, Code, State, WorkId,
-    action::{Claim, ClaimBy, CloseOut, Decide, Resolve},
+    Action, Actor, Code, State, Submission, WorkId,
+    action::{Claim, ClaimBy, CloseOut, Decide, Resolve, Tenants},
+    decide,
     model::{ErrorClass, ReasonCode, WaitState},
     reply::Ticked,
 };
@@ -77,6 +78,31 @@ fn where_a_quarantine_leads_from_each_state() {
             assert_eq!(w.records.waits.get(&id).into_iter().flatten().filter(open).count(), 0, "{name}");
         }
     }
+}
+
+#[test]
+fn a_work_that_moved_on_since_it_was_seen_is_left_alone() {
+    let mut w = World::default();
+    let id = w.ingest("a");
+    let seen = w.row(id).seq;
+    w.quarantine(id).unwrap();
+    let events = w.events();
+    let cancel = |seq| {
+        let mut submission = Submission::new(
+            Actor::person("ana"),
+            Tenants::All,
+            Action::Cancel { work: id, reason: "x".into(), deadline_ms: None },
+            [7; 16],
+        );
+        submission.if_seq = Some(seq);
+        submission
+    };
+    let refused = decide(&w.records, &cancel(seen), w.now).unwrap_err();
+    assert_eq!(refused.code, Code::StateChanged);
+    assert!(refused.detail.contains("quarantined at event 2"), "{}", refused.detail);
+    assert_eq!(w.events(), events);
+    let now = w.row(id).seq;
+    assert_ne!(decide(&w.records, &cancel(now), w.now).unwrap_err().code, Code::StateChanged);
 }
 
 #[test]

@@ -154,7 +154,7 @@ impl Actors {
         me.defer_start = c.is_multiple_of(5);
         let ids = [Some(first), second].into_iter().flatten();
         let by = if c.is_multiple_of(2) { ClaimBy::Ids(vec![first]) } else { ClaimBy::Chosen(ids.collect()) };
-        let repeated = self.world.records.requests.contains_key(&me.key());
+        let repeated = self.world.records.requests.contains_key(&me.key(&tenure_core::action::Tenants::All));
         let fences: Vec<(WorkId, u64)> = self.world.records.works.values().map(|w| (w.id, w.fence)).collect();
         let action = Action::Claim(Claim { claimant: me.clone(), by });
         let Ok(Reply::Claimed(grants)) = self.world.submit(Actor::worker(&me.worker.id), action) else {

@@ -63,9 +63,28 @@ fn with_several_waits_the_first_kind_shows_and_all_must_be_answered() {
     for (reference, state) in [("p", State::WaitingUser), ("u", State::WaitingExternal), ("x", State::Queued)]
     {
         assert!(w.state(lease.work).is_waiting());
-        w.resolve(reference, "ok").unwrap();
+        w.resolve_as(Actor::person("ana"), reference_target(reference), "ok", None).unwrap();
         assert_eq!(w.state(lease.work), state, "after {reference}");
     }
+}
+
+#[test]
+fn only_a_person_approves_whatever_token_the_agent_has() {
+    let mut w = World::default();
+    let lease = w.held("a");
+    w.resolve("early", "yes").unwrap();
+    let specs = [("early", WaitKind::Approval), ("p", WaitKind::Approval)].map(|(r, kind)| w.spec(r, kind));
+    let id = specs[1].id;
+    w.wait_for(&lease, specs.into()).unwrap();
+    assert_eq!(w.row(lease.work).open_waits, 2, "what a machine said before approves nothing");
+    for target in [reference_target("p"), Target::Wait { id, genuine: true }] {
+        let refused = w.resolve_as(Actor::worker("w1"), target, "yes", None).unwrap_err();
+        assert_eq!(refused.code, Code::PersonRequired);
+    }
+    for reference in ["p", "early"] {
+        w.resolve_as(Actor::person("ana"), reference_target(reference), "yes", None).unwrap();
+    }
+    assert_eq!(w.state(lease.work), State::Queued);
 }
 
 #[test]
@@ -176,6 +195,18 @@ fn reopening_an_answered_wait_returns_its_answer_at_once() {
         assert_eq!((ack.state, ack.waits, answers[0].id), (State::Running, vec![wait], wait));
     }
     assert_eq!(w.events(), events, "asking again writes nothing");
+}
+
+#[test]
+fn the_very_same_wait_again_writes_nothing() {
+    let mut w = World::default();
+    w.resolve("ref", "early").unwrap();
+    let lease = w.held("a");
+    let specs = vec![w.spec("ref", WaitKind::User)];
+    let first = w.wait_for(&lease, specs.clone()).unwrap();
+    let events = w.events();
+    assert_eq!(w.wait_for(&lease, specs).unwrap(), first, "with the very ids of the first call");
+    assert_eq!(w.events(), events);
 }
 
 #[test]

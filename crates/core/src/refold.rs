@@ -1,0 +1,192 @@
+//! What a log says of the records beside the row: attempts, steps and waits. Decisions write them together with
+//! their events; verification holds one against the other.
+
+use std::collections::HashMap;
+
+use crate::{
+    Millis,
+    event::{Event, Fact},
+    ids::WaitId,
+    model::{Attempt, OnTimeout, Step, Wait, WaitState, Work},
+};
+
+/// The first record that is not what the whole log of its work says.
+pub fn fault(
+    work: &Work,
+    events: &[Event],
+    attempts: &[Attempt],
+    steps: &[Step],
+    waits: &[Wait],
+) -> Option<String> {
+    attempts_fault(work, events, attempts)
+        .or_else(|| steps_fault(work, events, steps))
+        .or_else(|| waits_fault(work, events, waits))
+}
+
+/// Every claim is an attempt, and every attempt a claim. Only that of the present lease is open.
+fn attempts_fault(work: &Work, events: &[Event], attempts: &[Attempt]) -> Option<String> {
+    let claims: Vec<(&Event, &crate::event::Claimed)> = events
+        .iter()
+        .filter_map(|event| match &event.fact {
+            Fact::Claimed(claimed) => Some((event, claimed)),
+            _ => None,
+        })
+        .collect();
+    if claims.len() != attempts.len() {
+        return Some(format!("it was claimed {} times and has {} attempts", claims.len(), attempts.len()));
+    }
+    claims.into_iter().zip(attempts).find_map(|((event, claimed), attempt)| {
+        let said = Attempt {
+            work: work.id,
+            number: event.attempt,
+            fence: event.fence.unwrap_or_default(),
+            worker: claimed.worker.id.clone(),
+            incarnation: claimed.worker.incarnation.clone(),
+            request: claimed.request,
+            claimed_at: event.at,
+            end: attempt.end.clone(),
+        };
+        let current = work.lease.as_ref().is_some_and(|lease| lease.fence == attempt.fence);
+        let ended = attempt.end.as_ref().map(|end| end.at);
+        let told = |at: Millis| events.iter().any(|later| later.seq > event.seq && later.at == at);
+        if said != *attempt || current == ended.is_some() || !ended.is_none_or(told) {
+            return Some(format!("attempt {} is not what its log says", attempt.number));
+        }
+        None
+    })
+}
+
+fn steps_fault(work: &Work, events: &[Event], steps: &[Step]) -> Option<String> {
+    let taken_over = events.first().map_or(0, |event| match &event.fact {
+        Fact::WorkCreated(created) => created.steps as usize,
+        _ => 0,
+    });
+    // What a rerun took over is told by the log of another work.
+    let mut said: Vec<Step> =
+        steps.iter().take(taken_over).map(|step| Step { voided: false, ..step.clone() }).collect();
+    let foreign = |step: &Step| step.result.is_some_and(|(owner, _)| owner != work.id);
+    if said.len() != taken_over || !said.iter().all(foreign) {
+        return Some(format!("it took over {taken_over} steps and does not have them"));
+    }
+    for event in events {
+        let name = event.step.as_deref().unwrap_or_default();
+        let live = said.iter().position(|step| step.name == name && !step.voided);
+        match &event.fact {
+            Fact::StepBegun(begun) => {
+                if let Some(first) = live {
+                    said[first..].iter_mut().for_each(|step| step.voided = true);
+                }
+                said.push(Step {
+                    work: work.id,
+                    name: name.to_owned(),
+                    ordinal: said.last().map_or(0, |last| last.ordinal + 1),
+                    input_hash: begun.input_hash,
+                    begun_at: event.at,
+                    completed_at: None,
+                    result: None,
+                    voided: false,
+                });
+            }
+            Fact::StepCompleted(_) => {
+                if let Some(at) = live {
+                    said[at].completed_at = Some(event.at);
+                    said[at].result = Some((work.id, event.seq));
+                }
+            }
+            _ => {}
+        }
+    }
+    if said.len() != steps.len() {
+        return Some(format!("its log tells of {} steps, and {} are stored", said.len(), steps.len()));
+    }
+    let differs = said.iter().zip(steps).find(|(said, stored)| said != stored);
+    differs.map(|(_, stored)| format!("step `{}` is not what its log says", stored.name))
+}
+
+/// What a log tells of a wait.
+struct Told<'a> {
+    opened: &'a crate::event::WaitOpened,
+    opened_at: Millis,
+    deadline_at: Option<Millis>,
+    escalated: bool,
+    state: WaitState,
+    ended_at: Option<Millis>,
+    answer_seq: Option<u64>,
+}
+
+impl Told<'_> {
+    fn end(&mut self, state: WaitState, at: Millis, answer_seq: Option<u64>) {
+        (self.state, self.ended_at, self.answer_seq) = (state, Some(at), answer_seq);
+    }
+
+    /// An escalation re-arms the deadline by a length that the log does not tell.
+    fn is(&self, wait: &Wait) -> bool {
+        (self.opened.kind, &self.opened.reference, self.opened.on_timeout)
+            == (wait.kind, &wait.reference, wait.detail.on_timeout)
+            && (self.opened_at, self.state, self.ended_at, self.answer_seq)
+                == (wait.opened_at, wait.state, wait.ended_at, wait.answer_seq)
+            && (self.escalated || self.deadline_at == wait.deadline_at)
+    }
+}
+
+fn waits_fault(work: &Work, events: &[Event], waits: &[Wait]) -> Option<String> {
+    let mut told: HashMap<WaitId, Told<'_>> = HashMap::new();
+    let mut early: HashMap<WaitId, &Event> = HashMap::new();
+    for event in events {
+        hear(event, &mut told, &mut early);
+        if !event.to.is_waiting() {
+            let open = told.values_mut().filter(|wait| wait.state == WaitState::Open);
+            open.for_each(|wait| wait.end(WaitState::Cancelled, event.at, None));
+        }
+    }
+    if told.len() != waits.len() {
+        return Some(format!("its log tells of {} waits, and {} are stored", told.len(), waits.len()));
+    }
+    let right = |wait: &&Wait| {
+        wait.tenant == work.spec.tenant && told.get(&wait.id).is_some_and(|told| told.is(wait))
+    };
+    waits.iter().find(|wait| !right(wait)).map(|wait| format!("wait {} is not what its log says", wait.id))
+}
+
+fn hear<'a>(event: &'a Event, told: &mut HashMap<WaitId, Told<'a>>, early: &mut HashMap<WaitId, &'a Event>) {
+    match &event.fact {
+        Fact::WaitingSet(set) => {
+            for opened in &set.waits {
+                let mut wait = Told {
+                    opened,
+                    opened_at: event.at,
+                    deadline_at: opened.deadline_at,
+                    escalated: false,
+                    state: WaitState::Open,
+                    ended_at: None,
+                    answer_seq: None,
+                };
+                // An early answer is told before the wait that it is for.
+                if let Some(answer) = early.remove(&opened.id) {
+                    wait.end(WaitState::Answered, answer.at, Some(answer.seq));
+                }
+                told.insert(opened.id, wait);
+            }
+        }
+        Fact::WaitResolved(resolved) if resolved.early => {
+            early.insert(resolved.wait, event);
+        }
+        Fact::WaitResolved(resolved) => {
+            if let Some(wait) = told.get_mut(&resolved.wait) {
+                wait.end(WaitState::Answered, event.at, Some(event.seq));
+            }
+        }
+        Fact::WaitTimedOut(timed) => {
+            if let Some(wait) = told.get_mut(&timed.wait) {
+                let answered = (timed.on_timeout == OnTimeout::Default).then_some(event.seq);
+                wait.end(WaitState::TimedOut, event.at, answered);
+            }
+        }
+        Fact::WaitEscalated(timed) => {
+            if let Some(wait) = told.get_mut(&timed.wait) {
+                wait.escalated = true;
+            }
+        }
+        _ => {}
+    }
+}
