@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use crate::Result;
 
 /// Durable, and with as much cache as the ledger's writer.
-const SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -32768";
+const SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY; PRAGMA cache_size = -16384";
 
 pub fn connect(path: &Path) -> Result<Connection> {
     let connection = Connection::open(path)?;

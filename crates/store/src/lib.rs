@@ -7,7 +7,9 @@ mod batch;
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod credential;
 mod error;
+mod facts;
 mod job;
 mod lane_id;
 mod ledger;
@@ -18,21 +20,27 @@ mod process;
 mod query;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod recent;
+mod retention;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+mod stats;
 mod store;
 mod sweeper;
 mod token;
 mod verify;
 
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use credential::{Credential, CredentialKind, NewCredential};
 pub use error::Error;
+pub use facts::{Facts, SourceFacts, StateFacts, WaitFacts};
 pub use ledger::{
-    Caller, Claimed, Ingested, LeaseRef, Ledger, NewWait, NewWork, Options, Outcome, Resolved, Waiting,
-    new_worker,
+    Caller, Claimed, Health, Ingested, LeaseRef, Ledger, NewWait, NewWork, Options, Outcome, Resolved,
+    Waiting, WorkerView, Workers, new_worker,
 };
 pub use process::here as local_process;
 pub use query::{EventPage, Position, StoredEvent, WaitFilter, WorkFilter};
+pub use retention::Pruned;
+pub use stats::Stats;
 pub use sweeper::{Sweep, Sweeper};
 pub use verify::{Anchor, Fault, Report};
 

@@ -4,8 +4,9 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 use tenure_core::{
-    Code, Event, Millis, Phase, Refusal, State, Work, WorkId,
+    Code, Event, Millis, Phase, Refusal, State, WaitId, Work, WorkId,
     action::Tenants,
+    limits,
     model::{WaitKind, WaitState},
 };
 
@@ -42,6 +43,23 @@ impl WorkFilter {
         Some(State::ALL.into_iter().filter(wanted).collect())
     }
 
+    /// Refuses text that no work can have and that a database may stumble over.
+    pub(crate) fn check(&self) -> Result<(), Refusal> {
+        check_tenants(self.tenants.as_ref())?;
+        for (field, value) in [
+            ("system", &self.system),
+            ("source_id", &self.source_id),
+            ("kind", &self.kind),
+            ("workflow", &self.workflow),
+            ("session", &self.session),
+            ("owner", &self.owner),
+            ("correlation_id", &self.correlation_id),
+        ] {
+            value.iter().try_for_each(|value| limits::reference(field, value))?;
+        }
+        Ok(())
+    }
+
     /// The filter as a predicate: what every store's SQL must mean.
     pub fn matches(&self, work: &Work) -> bool {
         let same = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|w| w == value);
@@ -66,11 +84,31 @@ impl WorkFilter {
 #[derive(Clone, Debug, Default)]
 pub struct WaitFilter {
     pub tenants: Option<Tenants>,
+    pub id: Option<WaitId>,
     pub work: Option<WorkId>,
     pub session: Option<String>,
     pub reference: Option<String>,
     pub kind: Option<WaitKind>,
     pub state: Option<WaitState>,
+    /// Only those that come after the wait of this id, opened at this time.
+    pub after: Option<(Millis, WaitId)>,
+}
+
+impl WaitFilter {
+    pub(crate) fn check(&self) -> Result<(), Refusal> {
+        check_tenants(self.tenants.as_ref())?;
+        for (field, value) in [("session", &self.session), ("ref", &self.reference)] {
+            value.iter().try_for_each(|value| limits::reference(field, value))?;
+        }
+        Ok(())
+    }
+}
+
+fn check_tenants(tenants: Option<&Tenants>) -> Result<(), Refusal> {
+    match tenants {
+        Some(Tenants::Only(list)) => list.iter().try_for_each(|tenant| limits::reference("tenant", tenant)),
+        Some(Tenants::All) | None => Ok(()),
+    }
 }
 
 /// A place in the feed. Opaque to callers; later events compare greater, and none is ever skipped.

@@ -1,12 +1,21 @@
 //! What a store must do. Everything that changes anything goes through [`Store::send`].
 
-use std::{collections::BTreeMap, future::Future, pin::Pin};
+use std::{
+    collections::{BTreeMap, HashMap},
+    future::Future,
+    path::Path,
+    pin::Pin,
+};
 
-use tenure_core::{Attempt, Millis, State, Step, Wait, Work, WorkId, action::Tenants};
+use tenure_core::{
+    Attempt, CredentialId, Millis, State, Step, Wait, Work, WorkId, action::Tenants, payload::Digest,
+};
 
 use crate::{
-    Error, Position, StoredEvent, WaitFilter, WorkFilter,
+    Anchor, Credential, Error, Facts, Position, Pruned, StoredEvent, WaitFilter, WorkFilter,
     job::{Job, Payloads},
+    retention::Tombstone,
+    stats::Counters,
     token::Key,
 };
 
@@ -15,6 +24,14 @@ pub(crate) type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + 
 pub(crate) trait Store: Send + Sync + 'static {
     /// The key of this ledger's tokens, read at open.
     fn key(&self) -> &Key;
+
+    fn counters(&self) -> &Counters;
+
+    /// Why nothing is written any more.
+    fn stopped(&self) -> Option<String>;
+
+    /// How many submissions wait for a group.
+    fn queued(&self) -> usize;
 
     /// Queues a submission; it is answered when its group has committed.
     fn send(&self, job: Job);
@@ -28,6 +45,18 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// The ids of all works, newest first, below `before`: also of those that cannot be read.
     fn ids(&self, before: Option<WorkId>, limit: usize) -> Answer<'_, Vec<WorkId>>;
 
+    /// The ids of these tenants' works in a range, both ends included.
+    fn between<'a>(
+        &'a self,
+        first: WorkId,
+        last: WorkId,
+        tenants: &'a Tenants,
+        limit: usize,
+    ) -> Answer<'a, Vec<WorkId>>;
+
+    /// The tenant of each work; those that do not exist are left out.
+    fn tenants_of<'a>(&'a self, ids: &'a [WorkId]) -> Answer<'a, HashMap<WorkId, String>>;
+
     /// Matching works, newest id first, below `before`.
     fn list<'a>(
         &'a self,
@@ -38,11 +67,17 @@ pub(crate) trait Store: Send + Sync + 'static {
 
     fn counts<'a>(&'a self, tenants: &'a Tenants) -> Answer<'a, BTreeMap<State, u64>>;
 
+    /// Figures of what is open.
+    fn facts(&self, at: Millis) -> Answer<'_, Facts>;
+
     /// A work's events after `seq`, in order.
     fn events(&self, work: WorkId, after: u64, limit: usize) -> Answer<'_, Vec<StoredEvent>>;
 
     /// All events after a position, in an order in which none is ever skipped.
     fn feed(&self, after: Position, limit: usize) -> Answer<'_, Vec<StoredEvent>>;
+
+    /// Where the feed ends now: after it come only events that no reader has been shown yet.
+    fn tail(&self) -> Answer<'_, Position>;
 
     fn payloads<'a>(&'a self, keys: &'a [(WorkId, u64)]) -> Answer<'a, Payloads>;
 
@@ -70,6 +105,36 @@ pub(crate) trait Store: Send + Sync + 'static {
 
     /// Drops early answers kept at `at` or before.
     fn forget_kept(&self, at: Millis) -> Answer<'_, u64>;
+
+    /// Keeps a credential, unless its hash is there already or there are too many.
+    fn add_credential<'a>(&'a self, credential: &'a Credential) -> Answer<'a, ()>;
+
+    fn credential(&self, hash: Digest) -> Answer<'_, Option<Credential>>;
+
+    /// Newest id first, below `before`.
+    fn credentials(&self, before: Option<CredentialId>, limit: usize) -> Answer<'_, Vec<Credential>>;
+
+    /// Revokes at `at`, unless it was revoked before. None: there is no such credential.
+    fn revoke_credential(&self, id: CredentialId, at: Millis) -> Answer<'_, Option<Credential>>;
+
+    /// Works that may be pruned: ended before a moment, needed by nothing open, whole identities.
+    fn prunable(&self, ended_before: Millis, limit: usize) -> Answer<'_, Vec<WorkId>>;
+
+    /// Deletes those of them that still may be, leaving tombstones.
+    fn prune<'a>(&'a self, works: &'a [WorkId], ended_before: Millis, at: Millis) -> Answer<'a, Pruned>;
+
+    fn tombstone(&self, work: WorkId) -> Answer<'_, Option<Tombstone>>;
+
+    /// The places and hashes of all events after a position, pruned ones too, in the order of the feed.
+    fn links(&self, after: Position, limit: usize) -> Answer<'_, Vec<(Position, Digest)>>;
+
+    fn anchor(&self) -> Answer<'_, Option<Anchor>>;
+
+    /// Keeps an anchor, unless one that covers more is kept already.
+    fn set_anchor(&self, anchor: Anchor) -> Answer<'_, ()>;
+
+    /// Copies the whole ledger into a new file.
+    fn backup<'a>(&'a self, to: &'a Path) -> Answer<'a, ()>;
 
     /// Faults that only the database itself can see: its own integrity check, narrow tables that
     /// disagree with their works, rows without events. Each is a sentence.

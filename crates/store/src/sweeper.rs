@@ -23,6 +23,7 @@ const DRIFT_MS: Millis = 1_000;
 /// How long a row that cannot be ticked is passed over.
 const POISON_MS: Millis = 60_000;
 const FORGET_EVERY_MS: Millis = 60_000;
+const ANCHOR_EVERY_MS: Millis = 10_000;
 
 /// When a look began: the store's time, and the monotonic clock's.
 type Looked = (Millis, Millis);
@@ -78,11 +79,18 @@ pub struct Sweeper {
     /// Rows to pass over until a moment of the monotonic clock.
     passed_over: HashMap<WorkId, Millis>,
     forgot_at: Option<Millis>,
+    anchored_at: Option<Millis>,
 }
 
 impl Sweeper {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, watch: Watch::default(), passed_over: HashMap::new(), forgot_at: None }
+        Self {
+            clock,
+            watch: Watch::default(),
+            passed_over: HashMap::new(),
+            forgot_at: None,
+            anchored_at: None,
+        }
     }
 
     /// Runs until the ledger is closed, or nobody has it any more.
@@ -91,7 +99,10 @@ impl Sweeper {
             let Some(open) = ledger.upgrade() else { return };
             let closed = open.closed();
             let wait = match self.run_once(&open).await {
-                Ok(sweep) => pause(&open, &sweep).await,
+                Ok(sweep) => {
+                    open.swept();
+                    pause(&open, &sweep).await
+                }
                 Err(error) => {
                     tracing::warn!(%error, "sweep failed; trying again");
                     Duration::from_secs(1)
@@ -124,6 +135,10 @@ impl Sweeper {
             self.tick_leases(ledger, &mut sweep, (now, monotonic)).await?;
         }
         self.tick_due(ledger, &mut sweep, (now, monotonic)).await?;
+        if self.anchored_at.is_none_or(|at| monotonic - at >= ANCHOR_EVERY_MS) {
+            ledger.advance_anchor().await?;
+            self.anchored_at = Some(monotonic);
+        }
         if self.forgot_at.is_none_or(|at| monotonic - at >= FORGET_EVERY_MS) {
             ledger.forget_kept(now - limits::KEPT_MS).await?;
             self.forgot_at = Some(monotonic);

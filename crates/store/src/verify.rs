@@ -1,15 +1,24 @@
 //! Verify: reads everything back and tells what contradicts itself.
 
+use serde::{Deserialize, Serialize};
 use tenure_core::{
     Event, Work, WorkId, chain,
     fold::{self, GENESIS},
     invariant,
     payload::Digest,
+    refold,
 };
 
-use crate::{Error, Ledger, Position};
+use crate::{Error, Ledger, Position, WaitFilter};
 
 const PAGE: usize = 500;
+
+/// How often a work is read until it stands still.
+const TRIES: usize = 5;
+
+/// Events that the sweeper anchors at once: so many that an anchor keeps up with a busy ledger, so few that
+/// nobody feels it.
+const ADVANCE: u64 = 10_000;
 
 /// Something stored that cannot be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +37,7 @@ pub struct Report {
 }
 
 /// A running digest over the feed. Kept elsewhere, it shows a deleted work or a cut tail.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Anchor {
     pub position: Position,
     pub events: u64,
@@ -36,7 +45,8 @@ pub struct Anchor {
 }
 
 impl Ledger {
-    /// Refolds every work, follows every chain, and asks the database to check itself.
+    /// Refolds every work and what belongs to it, follows every chain, holds the feed against the ledger's own
+    /// anchor, and asks the database to check itself.
     pub async fn verify(&self) -> Result<Report, Error> {
         let mut report = Report::default();
         let mut before = None;
@@ -54,6 +64,10 @@ impl Ledger {
                 report.faults.extend(what.map(|what| Fault { work: Some(id), what }));
             }
         }
+        if !self.verify_anchor(&self.anchor().await?).await? {
+            let what = "the feed does not begin with what the anchor covers: events were deleted or changed";
+            report.faults.push(Fault { work: None, what: what.to_owned() });
+        }
         let own = match self.store().self_check().await {
             Err(Error::Corrupt(what)) => vec![what],
             own => own?,
@@ -66,7 +80,31 @@ impl Ledger {
         let work = self.work(id).await?;
         let events = self.log(&work).await?;
         report.events += events.len() as u64;
-        Ok(log_fault(&events).or_else(|| row_fault(&work, &events)))
+        if let Some(fault) = log_fault(&events).or_else(|| row_fault(&work, &events)) {
+            return Ok(Some(fault));
+        }
+        self.parts_fault(work, events).await
+    }
+
+    /// Holds attempts, steps and waits against the log. They are read after it: where the work has moved since,
+    /// it is read again, and a work that never stands still is left for the next verification.
+    async fn parts_fault(&self, mut work: Work, mut events: Vec<Event>) -> Result<Option<String>, Error> {
+        for _ in 0..TRIES {
+            let attempts = self.attempts(work.id).await?;
+            let steps = self.steps(work.id).await?;
+            let mut waits = Vec::new();
+            if work.body.waits > 0 {
+                let filter = WaitFilter { work: Some(work.id), ..WaitFilter::default() };
+                waits = self.waits(&filter, PAGE).await?;
+            }
+            let Some(now) = self.works(&[work.id]).await?.pop() else { return Ok(None) };
+            if now.seq == work.seq {
+                return Ok(refold::fault(&work, &events, &attempts, &steps, &waits));
+            }
+            events = self.log(&now).await?;
+            work = now;
+        }
+        Ok(None)
     }
 
     /// A work's events up to the row's own last one: what came after the row was read is not judged.
@@ -83,8 +121,23 @@ impl Ledger {
         }
     }
 
+    /// The ledger's own anchor, as far as the sweepers have advanced it.
+    pub async fn anchor(&self) -> Result<Anchor, Error> {
+        Ok(self.store().anchor().await?.unwrap_or_default())
+    }
+
+    /// Advances the ledger's own anchor over some of what has settled since.
+    pub(crate) async fn advance_anchor(&self) -> Result<(), Error> {
+        let from = self.anchor().await?;
+        let to = self.anchored(from, from.events + ADVANCE).await?;
+        if to == from {
+            return Ok(());
+        }
+        self.store().set_anchor(to).await
+    }
+
     /// Extends an anchor over everything that is settled by now.
-    pub async fn anchor(&self, from: Anchor) -> Result<Anchor, Error> {
+    pub async fn extend_anchor(&self, from: Anchor) -> Result<Anchor, Error> {
         self.anchored(from, u64::MAX).await
     }
 
@@ -96,17 +149,17 @@ impl Ledger {
     async fn anchored(&self, mut anchor: Anchor, until: u64) -> Result<Anchor, Error> {
         loop {
             let left = usize::try_from(until - anchor.events).unwrap_or(usize::MAX);
-            let page = self.feed(anchor.position, PAGE.min(left)).await?;
-            if page.events.is_empty() {
+            let links = self.store().links(anchor.position, PAGE.min(left)).await?;
+            if links.is_empty() {
                 return Ok(anchor);
             }
-            for stored in page.events {
+            for (position, hash) in links {
                 let mut bytes = anchor.digest.0.to_vec();
-                bytes.extend(stored.position.to_string().into_bytes());
-                bytes.extend(stored.event.hash.0);
+                bytes.extend(position.to_string().into_bytes());
+                bytes.extend(hash.0);
                 anchor.digest = Digest::of(bytes);
                 anchor.events += 1;
-                anchor.position = stored.position;
+                anchor.position = position;
             }
         }
     }

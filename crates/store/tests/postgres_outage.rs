@@ -43,6 +43,62 @@ async fn it_is_unavailable_and_then_heals() {
     ledger.close().await.unwrap();
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn away_at_start_it_is_unavailable_and_a_wrong_url_is_not() {
+    let cluster = Cluster::start();
+    let url = cluster.create_database();
+    let open = async |url: &str| match Ledger::open_postgres(url, Options::default()).await {
+        Err(error) => error,
+        Ok(_) => panic!("{url} was opened"),
+    };
+    let error = open(&format!("{url}_missing")).await;
+    assert!(matches!(&error, Error::Unusable(told) if told.contains("createdb")), "{error}");
+    let error = open(&url.replace("tenure@", "nobody@")).await;
+    assert!(matches!(&error, Error::Unusable(told) if told.contains("pg_hba")), "{error}");
+    cluster.stop();
+    let error = open(&url).await;
+    assert!(matches!(error, Error::Unavailable(_)), "{error}");
+    assert_eq!(error.retryable(), tenure_core::Retryable::Yes);
+}
+
+/// A server that comes back weaker than it was is not written to, and everybody is told why.
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_are_checked_whenever_it_comes_back() {
+    let cluster = Cluster::start();
+    let url = cluster.create_database();
+    let ledger = Ledger::open_postgres(&url, Options { sweep: false, ..Options::default() }).await.unwrap();
+    let caller = ledger.caller(Actor::machine("m"));
+    caller.ingest(new("before")).await.unwrap();
+    assert_eq!(ledger.health().await.fault(), None);
+
+    cluster.psql("postgres", "ALTER SYSTEM SET synchronous_commit = off");
+    cluster.restart();
+    let mut refused = 0;
+    let told = async {
+        while refused < 2 {
+            match caller.ingest(new("meanwhile")).await {
+                Err(Error::WeakSettings(told)) => {
+                    assert!(told.contains("synchronous_commit is off"), "{told}");
+                    refused += 1;
+                }
+                Err(Error::Unavailable(_) | Error::OutcomeUnknown(_)) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), told).await.expect("the settings are seen");
+    let fault = ledger.health().await.fault();
+    assert!(fault.as_ref().is_some_and(|told| told.contains("synchronous_commit")), "{fault:?}");
+
+    cluster.psql("postgres", "ALTER SYSTEM RESET synchronous_commit");
+    cluster.restart();
+    let again = async { while caller.ingest(new("after")).await.is_err() {} };
+    tokio::time::timeout(Duration::from_secs(20), again).await.expect("it heals");
+    let healthy = async { while ledger.health().await.fault().is_some() {} };
+    tokio::time::timeout(Duration::from_secs(20), healthy).await.expect("and says so");
+    ledger.close().await.unwrap();
+}
+
 /// Writers that never stop while the server crashes under them: whoever was answered finds its work.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_answered_is_there_after_a_crash() {
@@ -51,9 +107,10 @@ async fn what_was_answered_is_there_after_a_crash() {
     let ledger =
         Ledger::open_postgres(&url, Options { lanes: 2, sweep: false, ..Options::default() }).await.unwrap();
     let (stop, stopped) = tokio::sync::watch::channel(false);
+    let (count, mut counted) = tokio::sync::watch::channel(0);
     let mut writers = Vec::new();
     for writer in 0..16 {
-        let (ledger, stopped) = (ledger.clone(), stopped.clone());
+        let (ledger, stopped, count) = (ledger.clone(), stopped.clone(), count.clone());
         writers.push(tokio::spawn(async move {
             let caller = ledger.caller(Actor::machine("m"));
             let mut answered = Vec::new();
@@ -63,18 +120,25 @@ async fn what_was_answered_is_there_after_a_crash() {
                 }
                 if let Ok(done) = caller.ingest(new(&format!("{writer}-{number}"))).await {
                     answered.push(done.work.id);
+                    count.send_modify(|count| *count += 1);
                 }
             }
             answered
         }));
     }
-    let cluster = tokio::task::spawn_blocking(move || {
-        cluster.restart();
-        cluster.restart();
-        cluster
-    })
-    .await
-    .unwrap();
+    let cluster = std::sync::Arc::new(cluster);
+    for crash in 0..3 {
+        let before = *counted.borrow();
+        let going = counted.wait_for(|count| *count > before + 100);
+        tokio::time::timeout(Duration::from_secs(20), going).await.expect("it heals").unwrap();
+        let cluster = cluster.clone();
+        let restart = move || {
+            if crash < 2 {
+                cluster.restart()
+            }
+        };
+        tokio::task::spawn_blocking(restart).await.unwrap();
+    }
     stop.send(true).unwrap();
     for writer in writers {
         let answered = writer.await.unwrap();

@@ -68,6 +68,35 @@ async fn a_newer_ledger_is_refused() {
     assert!(why.contains("7000") && why.contains("newer version"), "{why}");
 }
 
+/// A ledger whose first page is whole and whose others are not.
+#[tokio::test]
+async fn a_damaged_ledger_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ledger.db");
+    open(&file).await.unwrap().close().await.unwrap();
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[100..].fill(0xff);
+    fs::write(&file, bytes).unwrap();
+    let why = refusal(&file).await;
+    assert!(why.contains("ledger.db is damaged") && why.contains("restore a backup"), "{why}");
+}
+
+#[tokio::test]
+async fn a_locked_file_is_worth_another_try() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ledger.db");
+    open(&file).await.unwrap().close().await.unwrap();
+    let conn = Connection::open(&file).unwrap();
+    conn.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE; DELETE FROM kept").unwrap();
+    match open(&file).await {
+        Err(Error::Unavailable(why)) => {
+            assert!(why.contains("ledger.db is locked") && why.contains("try again"), "{why}");
+        }
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("it was opened"),
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_committed_is_there_again() {
     let folder = tempfile::tempdir().unwrap();

@@ -4,7 +4,7 @@ use std::process::Command;
 
 mod repo;
 
-const ALLOWED: [&str; 10] = [
+const ALLOWED: [&str; 11] = [
     "0BSD",
     "Apache-2.0",
     "Apache-2.0 WITH LLVM-exception",
@@ -13,6 +13,7 @@ const ALLOWED: [&str; 10] = [
     "CC0-1.0",
     "ISC",
     "MIT",
+    "MIT-0",
     "Unicode-3.0",
     "Zlib",
 ];

@@ -1,6 +1,6 @@
 //! A tour of the ledger: five lives of a work, told by the events that they leave behind.
 //!
-//!     cargo run --release --example tour
+//!     cargo run --release -p tenure-store --example tour
 //!
 //! It embeds a ledger in an SQLite file as a runtime would, through the public API alone. Only time is not
 //! real: a [`ManualClock`] is moved by hand, so that leases lapse and retries fall due at once.

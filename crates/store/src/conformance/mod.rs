@@ -6,8 +6,10 @@
 
 mod bed;
 pub mod claim;
+pub mod credentials;
 pub mod crowd;
 pub mod deadlines;
+pub mod facts;
 pub mod family;
 pub mod ingest;
 pub mod lease;
@@ -16,7 +18,9 @@ pub mod operate;
 pub mod reads;
 pub mod recovery;
 pub mod refusal;
+pub mod retention;
 pub mod session;
+pub mod tenancy;
 pub mod timers;
 pub mod waits;
 
@@ -112,6 +116,7 @@ macro_rules! conformance_tests {
                 a_sessions_waits_are_revoked,
                 reserved_references_are_refused,
                 waits_are_listed,
+                an_answer_fits_its_schema,
             }
             deadlines {
                 each_policy_has_its_end,
@@ -143,7 +148,32 @@ macro_rules! conformance_tests {
                 a_cursor_never_skips,
                 explanations_say_what_to_do,
                 anchors_cover_the_feed,
+                the_sweeper_advances_the_ledgers_own_anchor,
                 time_is_the_stores,
+            }
+            tenancy {
+                a_foreign_work_does_not_exist,
+                lists_keep_to_the_callers_tenants,
+                the_feed_keeps_to_the_callers_tenants,
+                works_are_found_by_the_beginning_of_their_id,
+                text_that_nobody_can_have_is_refused,
+                workers_of_other_tenants_may_have_the_same_names,
+            }
+            facts {
+                open_works_and_waits_are_counted,
+                workers_show_by_their_leases,
+                what_this_process_did_is_counted,
+            }
+            retention {
+                what_ended_long_ago_is_pruned,
+                what_something_open_needs_stays,
+                a_call_is_bounded,
+                anchors_hold_over_what_was_pruned,
+            }
+            credentials {
+                a_secret_is_kept_once,
+                credentials_are_listed_and_revoked,
+                malformed_credentials_are_refused,
             }
             refusal {
                 refused_actions_change_nothing,

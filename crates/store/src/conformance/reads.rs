@@ -161,6 +161,7 @@ pub async fn a_cursor_never_skips(bed: &mut Bed) {
     let end = feed.last().unwrap().position;
     let page = bed.ledger.feed(end, 10).await.unwrap();
     assert_eq!((page.events.len(), page.next), (0, end), "at the end the cursor stays");
+    assert_eq!(bed.ledger.tail().await.unwrap(), end, "whoever starts at the tail sees only what comes");
 }
 
 pub async fn explanations_say_what_to_do(bed: &mut Bed) {
@@ -189,17 +190,17 @@ pub async fn explanations_say_what_to_do(bed: &mut Bed) {
 pub async fn anchors_cover_the_feed(bed: &mut Bed) {
     let events = |works: &[Work]| works.iter().map(|work| work.seq as usize).sum();
     bed.settled(Position::default(), events(&populate(bed).await)).await;
-    let first = bed.ledger.anchor(Anchor::default()).await.unwrap();
+    let first = bed.ledger.extend_anchor(Anchor::default()).await.unwrap();
     assert_eq!(first.events as usize, events(&bed.all().await));
     assert!(bed.ledger.verify_anchor(&first).await.unwrap());
-    assert_eq!(bed.ledger.anchor(first).await.unwrap(), first, "nothing happened since");
+    assert_eq!(bed.ledger.extend_anchor(first).await.unwrap(), first, "nothing happened since");
 
     let held = bed.held(job("more"), "w").await;
     bed.worker("w").close_out(&held.lease, success()).await.unwrap();
     bed.settled(first.position, 3).await;
-    let second = bed.ledger.anchor(first).await.unwrap();
+    let second = bed.ledger.extend_anchor(first).await.unwrap();
     assert_eq!(second.events, first.events + 3);
-    assert_eq!(bed.ledger.anchor(Anchor::default()).await.unwrap(), second, "in one go or in two");
+    assert_eq!(bed.ledger.extend_anchor(Anchor::default()).await.unwrap(), second, "in one go or in two");
     assert!(
         bed.ledger.verify_anchor(&first).await.unwrap() && bed.ledger.verify_anchor(&second).await.unwrap()
     );
@@ -225,4 +226,19 @@ pub async fn time_is_the_stores(bed: &mut Bed) {
     bed.worker("w").close_out(&held.lease, success()).await.unwrap();
     assert!(bed.ledger.leased(None, 10).await.unwrap().is_empty());
     assert_eq!(bed.ledger.next_due().await.unwrap(), None);
+}
+
+pub async fn the_sweeper_advances_the_ledgers_own_anchor(bed: &mut Bed) {
+    assert_eq!(bed.ledger.anchor().await.unwrap(), Anchor::default());
+    let works = populate(bed).await;
+    let events = works.iter().map(|work| work.seq).sum::<u64>();
+    bed.settled(Position::default(), events as usize).await;
+    bed.pass(10_000).await;
+    let anchor = bed.ledger.anchor().await.unwrap();
+    assert!(anchor.events >= events, "{anchor:?}");
+    assert!(bed.ledger.verify_anchor(&anchor).await.unwrap());
+    bed.ingest(job("more")).await;
+    bed.settled(anchor.position, 1).await;
+    bed.pass(10_000).await;
+    assert!(bed.ledger.anchor().await.unwrap().events > anchor.events);
 }

@@ -115,7 +115,7 @@ pub async fn several_waits(bed: &mut Bed) {
     {
         let before = if reference == "consent" { State::WaitingApproval } else { State::WaitingUser };
         bed.expect(id, before).await;
-        bed.machine().resolve(TENANT, reference, &json!(reference), None).await.unwrap();
+        bed.person().resolve(TENANT, reference, &json!(reference), None).await.unwrap();
         bed.expect(id, state).await;
     }
     let next = bed.take(id, "v").await;
@@ -292,4 +292,33 @@ pub async fn waits_are_listed(bed: &mut Bed) {
     assert_eq!(listed(WaitFilter { tenants, ..open }).await, ["q1"]);
     assert_eq!(listed(WaitFilter { tenants: Some(Tenants::Only(Vec::new())), ..all() }).await.len(), 0);
     assert_eq!(bed.ledger.waits(&all(), 2).await.unwrap().len(), 2);
+}
+
+pub async fn an_answer_fits_its_schema(bed: &mut Bed) {
+    let schema = Some(json!({ "type": "object", "required": ["approved"] }));
+    let ask =
+        |reference: &str| NewWait { schema: schema.clone(), ..NewWait::new(WaitKind::Approval, reference) };
+    let held = bed.held(job("asks"), "w").await;
+    let worker = bed.worker("w");
+    let nonsense = NewWait { schema: Some(json!({ "type": 7 })), ..ask("q") };
+    assert_eq!(refused(worker.wait(&held.lease, vec![nonsense], None).await), Code::Invalid);
+    let default = NewWait { on_timeout: OnTimeout::Default, default: Some(json!(1)), ..ask("q") };
+    assert_eq!(refused(worker.wait(&held.lease, vec![default], None).await), Code::AnswerMismatch);
+    let waiting = worker.wait(&held.lease, vec![ask("q"), ask("r")], None).await.unwrap();
+
+    let person = bed.person();
+    assert_eq!(refused(person.resolve("default", "q", &json!("yes"), None).await), Code::AnswerMismatch);
+    let (id, token) = &waiting.waits[1];
+    let machine = bed.machine();
+    assert_eq!(refused(machine.resolve_wait(*id, token, &json!([]), None).await), Code::AnswerMismatch);
+    let unknown = machine.resolve_wait(*id, "guess", &json!([]), None).await;
+    assert_eq!(refused(unknown), Code::TokenRefused, "nothing is told to whoever may not answer");
+    bed.expect(held.work.id, State::WaitingApproval).await;
+
+    let answer = json!({ "approved": true });
+    person.resolve("default", "q", &answer, None).await.unwrap();
+    machine.resolve_wait(*id, token, &answer, None).await.unwrap();
+    bed.expect(held.work.id, State::Queued).await;
+    let again = person.resolve("default", "q", &json!("late"), None).await.unwrap();
+    assert!(!again.answers[0].0.first, "the first answer counts, and this one is not used");
 }

@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::Value;
 use tenure_core::{
-    Ack, Action, Actor, Code, Evidence, Payload, Refusal, Reply, Step, Submission, Wait, WaitId, Work,
-    WorkId,
+    Ack, Action, Actor, ActorKind, Code, Evidence, Payload, Refusal, Reply, Step, Submission, Wait, WaitId,
+    Work, WorkId,
     action::{
         Claim, ClaimBy, ClaimFilter, Claimant, CloseOut, Decide, Fail, Failure, Renew, Resolve, StepAction,
         StepVerb, Target, Tenants, WaitAction,
@@ -17,7 +17,7 @@ use tenure_core::{
 };
 use uuid::Uuid;
 
-use super::{Claimed, Ingested, LeaseRef, Ledger, NewWait, NewWork, Outcome, seed};
+use super::{Claimed, Ingested, LeaseRef, Ledger, NewWait, NewWork, Outcome, schema, seed};
 use crate::{Error, WaitFilter};
 
 /// What a wait call led to.
@@ -42,14 +42,17 @@ pub struct Resolved {
 
 #[derive(Clone)]
 pub struct Caller {
-    ledger: Ledger,
+    pub(super) ledger: Ledger,
     actor: Actor,
-    tenants: Tenants,
+    pub(super) tenants: Tenants,
+    /// What supports whatever it records: the trace of a request, for one.
+    evidence: Vec<Evidence>,
+    if_seq: Option<u64>,
 }
 
 impl Caller {
     pub(super) fn new(ledger: Ledger, actor: Actor, tenants: Tenants) -> Self {
-        Self { ledger, actor, tenants }
+        Self { ledger, actor, tenants, evidence: Vec::new(), if_seq: None }
     }
 
     /// The same caller, bound to these tenants. What lies outside does not exist for it.
@@ -57,12 +60,24 @@ impl Caller {
         Self { tenants: Tenants::Only(tenants), ..self }
     }
 
+    /// The same caller; what it ingests, answers and completes carries this evidence as well.
+    pub fn with_evidence(self, evidence: Vec<Evidence>) -> Self {
+        Self { evidence, ..self }
+    }
+
+    /// The same caller; its verbs on a work do nothing if the work moved on since this event.
+    pub fn having_seen(self, if_seq: Option<u64>) -> Self {
+        Self { if_seq, ..self }
+    }
+
     pub async fn submit(&self, action: Action) -> Result<Outcome, Error> {
         self.ledger.submit(self.submission(action)?).await
     }
 
     fn submission(&self, action: Action) -> Result<Submission, Error> {
-        Ok(Submission::new(self.actor.clone(), self.tenants.clone(), action, seed()?))
+        let mut submission = Submission::new(self.actor.clone(), self.tenants.clone(), action, seed()?);
+        submission.if_seq = self.if_seq;
+        Ok(submission)
     }
 
     async fn ack(&self, action: Action) -> Result<Ack, Error> {
@@ -75,7 +90,8 @@ impl Caller {
 
     /// Records a work. The same identity and content again returns what is there.
     pub async fn ingest(&self, new: NewWork) -> Result<Ingested, Error> {
-        let ingest = new.settle(self.ledger.settings())?;
+        let mut ingest = new.settle(&self.ledger.settings())?;
+        ingest.evidence.extend_from_slice(&self.evidence);
         self.ingested(Action::Ingest(Box::new(ingest))).await
     }
 
@@ -138,7 +154,11 @@ impl Caller {
             })
             .collect::<Result<_, Error>>()?;
         match self.submit(Action::Renew(renewals)).await?.reply {
-            Reply::Renewed(renewals) => Ok(renewals),
+            Reply::Renewed(renewals) => {
+                let refused = renewals.iter().filter(|renewal| renewal.outcome.is_err()).count();
+                self.ledger.store().counters().renewals_refused(refused);
+                Ok(renewals)
+            }
             other => Err(unexpected(&other)),
         }
     }
@@ -207,9 +227,21 @@ impl Caller {
         waits: Vec<NewWait>,
         message: Option<&str>,
     ) -> Result<Waiting, Error> {
+        self.wait_on_tool(lease, waits, message, None).await
+    }
+
+    /// The same, naming the tool that the work cannot go on without.
+    pub async fn wait_on_tool(
+        &self,
+        lease: &LeaseRef,
+        waits: Vec<NewWait>,
+        message: Option<&str>,
+        tool: Option<&str>,
+    ) -> Result<Waiting, Error> {
         let waits = waits.into_iter().map(NewWait::settle).collect::<Result<Vec<_>, _>>()?;
         let holder = self.ledger.holder(lease);
-        let action = WaitAction { holder, waits, message: message.map(str::to_owned), tool: None };
+        let (message, tool) = (message.map(str::to_owned), tool.map(str::to_owned));
+        let action = WaitAction { holder, waits, message, tool };
         let outcome = self.submit(Action::Wait(action)).await?;
         match &outcome.reply {
             Reply::Waiting { ack, answers } => Ok(Waiting {
@@ -235,6 +267,12 @@ impl Caller {
         payload: &Value,
         claim: Option<Claimant>,
     ) -> Result<Resolved, Error> {
+        let filter = WaitFilter {
+            tenants: Some(Tenants::Only(vec![tenant.to_owned()])),
+            reference: Some(reference.to_owned()),
+            ..WaitFilter::default()
+        };
+        self.check_answer(filter, payload).await?;
         let target = Target::Reference { tenant: tenant.to_owned(), reference: reference.to_owned() };
         self.resolved(target, payload, claim).await
     }
@@ -248,7 +286,19 @@ impl Caller {
         claim: Option<Claimant>,
     ) -> Result<Resolved, Error> {
         let genuine = self.ledger.opens_wait(id, token);
+        // Whoever may not answer learns nothing of what the answer must be.
+        if genuine || self.actor.kind == ActorKind::Person {
+            self.check_answer(WaitFilter { id: Some(id), ..WaitFilter::default() }, payload).await?;
+        }
         self.resolved(Target::Wait { id, genuine }, payload, claim).await
+    }
+
+    /// Holds an answer against the schemas of the open waits that it is for.
+    async fn check_answer(&self, filter: WaitFilter, answer: &Value) -> Result<(), Error> {
+        let open = WaitFilter { state: Some(tenure_core::model::WaitState::Open), ..filter };
+        let waits = self.waits(&open, usize::MAX).await?;
+        schema::check_answer(waits.iter().filter_map(|wait| wait.detail.schema.as_ref()), answer)?;
+        Ok(())
     }
 
     async fn resolved(
@@ -258,7 +308,7 @@ impl Caller {
         claim: Option<Claimant>,
     ) -> Result<Resolved, Error> {
         let payload = Payload::new(payload)?;
-        let action = Resolve { target, payload, evidence: Vec::<Evidence>::new(), claim };
+        let action = Resolve { target, payload, evidence: self.evidence.clone(), claim };
         let mut outcome = self.submit(Action::Resolve(action)).await?;
         match outcome.reply {
             Reply::Resolved { answers, kept, grant } => Ok(Resolved {
@@ -281,6 +331,12 @@ impl Caller {
         self.ack(Action::Fail(Fail { holder: self.ledger.holder(lease), error, wait: None })).await
     }
 
+    /// An `auth` failure that waits for a reconnect instead of counting as a failure.
+    pub async fn fail_until(&self, lease: &LeaseRef, error: Failure, wait: NewWait) -> Result<Ack, Error> {
+        let holder = self.ledger.holder(lease);
+        self.ack(Action::Fail(Fail { holder, error, wait: Some(wait.settle()?) })).await
+    }
+
     pub async fn release(&self, lease: &LeaseRef, message: Option<&str>) -> Result<Ack, Error> {
         let message = message.map(str::to_owned);
         self.ack(Action::Release { holder: self.ledger.holder(lease), message }).await
@@ -297,7 +353,8 @@ impl Caller {
     }
 
     /// Says how externally owned work ended.
-    pub async fn complete(&self, work: WorkId, token: &str, close: CloseOut) -> Result<Ack, Error> {
+    pub async fn complete(&self, work: WorkId, token: &str, mut close: CloseOut) -> Result<Ack, Error> {
+        close.evidence.extend_from_slice(&self.evidence);
         let genuine = self.ledger.completes(work, token);
         self.ack(Action::Complete { work, genuine, close }).await
     }

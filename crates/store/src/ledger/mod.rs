@@ -1,19 +1,26 @@
 //! The ledger as a Rust program uses it: open it, get a [`Caller`], submit, read.
 
 mod caller;
+mod credentials;
+mod health;
 mod new;
 mod reads;
+mod retention;
+mod schema;
+mod scoped;
+mod workers;
 
 use std::{
     future::Future,
     path::Path,
-    sync::{Arc, Weak},
+    sync::{Arc, Mutex, PoisonError, RwLock, Weak},
     time::Duration,
 };
 
 use tenure_core::{
     Action, Actor, Grant, Millis, Payload, Reply, Step, Submission, Wait, WaitId, Work, WorkId,
     action::{Holder, Tenants},
+    limits,
     policy::Settings,
 };
 use tokio::{
@@ -25,13 +32,16 @@ use crate::{
     Clock, Error, SystemClock,
     job::{Job, Payloads},
     memory,
+    stats::Stats,
     store::Store,
     sweeper::Sweeper,
     token,
 };
 
 pub use caller::{Caller, Resolved, Waiting};
+pub use health::Health;
 pub use new::{NewWait, NewWork, new_worker};
+pub use workers::{WorkerView, Workers};
 
 /// No claim stays parked for longer.
 const PARK_MAX: Duration = Duration::from_secs(24 * 3_600);
@@ -129,8 +139,10 @@ impl WeakLedger {
 
 struct Inner {
     store: Arc<dyn Store>,
-    settings: Settings,
+    settings: RwLock<Arc<Settings>>,
     closed: watch::Sender<bool>,
+    /// When the sweeper last finished a look, or was started.
+    swept: Mutex<Option<Instant>>,
 }
 
 impl Ledger {
@@ -160,7 +172,9 @@ impl Ledger {
 
     fn start(store: Arc<dyn Store>, options: Options) -> Self {
         let (closed, _) = watch::channel(false);
-        let ledger = Self(Arc::new(Inner { store, settings: options.settings, closed }));
+        let swept = Mutex::new(options.sweep.then(Instant::now));
+        let settings = RwLock::new(Arc::new(options.settings));
+        let ledger = Self(Arc::new(Inner { store, settings, closed, swept }));
         if options.sweep {
             let clock = options.clock.unwrap_or_else(|| Arc::new(SystemClock::default()));
             tokio::spawn(Sweeper::new(clock).run(WeakLedger(Arc::downgrade(&ledger.0))));
@@ -197,17 +211,24 @@ impl Ledger {
         let (reply, answer) = oneshot::channel();
         let park_until = wait.map(|wait| Instant::now() + wait.min(PARK_MAX));
         let job = Job { submission, park_until, reply };
-        // A store that is closing may drop what it did not take; here it is certain that nothing was written.
-        if *self.0.closed.borrow() {
-            job.answer(Err(Error::Unavailable("the ledger is closed".to_owned())));
-        } else {
-            self.0.store.send(job);
+        match self.turned_away(&job.submission) {
+            Some(error) => job.answer(Err(error)),
+            None => self.0.store.send(job),
         }
         async move {
             answer.await.unwrap_or_else(|_| {
                 Err(Error::OutcomeUnknown("the ledger stopped before it answered".to_owned()))
             })
         }
+    }
+
+    /// Why a submission does not reach the store. A store that is closing may drop what it did not take; here it
+    /// is certain that nothing was written.
+    fn turned_away(&self, submission: &Submission) -> Option<Error> {
+        if *self.0.closed.borrow() {
+            return Some(Error::Unavailable("the ledger is closed".to_owned()));
+        }
+        limits::name("actor.id", &submission.actor.id).err().map(Error::from)
     }
 
     /// Checks a holder's token. The action carries the outcome.
@@ -233,8 +254,13 @@ impl Ledger {
         self.0.store.key().complete(work)
     }
 
-    pub(crate) fn settings(&self) -> &Settings {
-        &self.0.settings
+    pub(crate) fn settings(&self) -> Arc<Settings> {
+        self.0.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Other sources and default policies, for works that come from now on.
+    pub fn set_settings(&self, settings: Settings) {
+        *self.0.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
 
     pub(crate) fn store(&self) -> &dyn Store {
@@ -270,6 +296,21 @@ impl Ledger {
                 .collect(),
             work,
         }
+    }
+
+    /// What this process has done with the ledger since it opened it.
+    pub fn stats(&self) -> Stats {
+        let store = self.store();
+        store.counters().stats(store.queued())
+    }
+
+    /// The sweeper has finished a look.
+    pub(crate) fn swept(&self) {
+        *self.0.swept.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    fn swept_ago(&self) -> Option<Duration> {
+        self.0.swept.lock().unwrap_or_else(PoisonError::into_inner).map(|at| at.elapsed())
     }
 
     /// Ends when the ledger is closed or gone.

@@ -9,6 +9,8 @@ use tenure_core::{
 };
 use uuid::Uuid;
 
+use super::schema;
+
 /// A worker as it boots: an id that stays, an incarnation that nobody had before.
 pub fn new_worker(id: &str) -> Worker {
     Worker::new(id, &Uuid::now_v7().simple().to_string())
@@ -93,6 +95,7 @@ pub struct NewWait {
     pub endless: bool,
     pub on_timeout: OnTimeout,
     pub default: Option<Value>,
+    /// A JSON schema that the answer must fit. An early answer came before it and is given as it is.
     pub schema: Option<Value>,
 }
 
@@ -113,6 +116,10 @@ impl NewWait {
 
     pub(crate) fn settle(self) -> Result<WaitSpec, Refusal> {
         let payload = |value: Option<Value>| value.as_ref().map(Payload::new).transpose();
+        if let Some(schema) = &self.schema {
+            schema::check_schema(schema)?;
+            self.default.iter().try_for_each(|default| schema::check(schema, default))?;
+        }
         Ok(WaitSpec {
             id: WaitId(Uuid::now_v7()),
             kind: self.kind,

@@ -1,6 +1,6 @@
 //! Reads. They render what is stored and change nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use tenure_core::{
     Attempt, Millis, Payload, Refusal, State, Step, Wait, Work, WorkId,
@@ -9,10 +9,10 @@ use tenure_core::{
     refusal::Code,
 };
 
-use crate::{Error, EventPage, Ledger, Position, StoredEvent, WaitFilter, WorkFilter};
+use crate::{Error, EventPage, Facts, Ledger, Position, StoredEvent, WaitFilter, WorkFilter};
 
 /// No page is larger.
-const PAGE_MAX: usize = 1_000;
+pub(super) const PAGE_MAX: usize = 1_000;
 
 impl Ledger {
     /// The store's clock.
@@ -22,9 +22,23 @@ impl Ledger {
 
     pub async fn work(&self, id: WorkId) -> Result<Work, Error> {
         let mut works = self.store().works(&[id]).await?;
-        works.pop().ok_or_else(|| {
-            Refusal::new(Code::NotFound, format!("There is no work {id} here. Check the id.")).into()
-        })
+        match works.pop() {
+            Some(work) => Ok(work),
+            None => Err(self.missing(id, &Tenants::All).await?),
+        }
+    }
+
+    /// Why there is no such work for these tenants.
+    pub(super) async fn missing(&self, id: WorkId, tenants: &Tenants) -> Result<Error, Error> {
+        let tombstone = self.store().tombstone(id).await?;
+        let refusal = match tombstone.filter(|tombstone| tenants.allow(&tombstone.tenant)) {
+            Some(_) => Refusal::new(
+                Code::NoLongerRetained,
+                format!("{id} has ended and was pruned. Look for it in a backup."),
+            ),
+            None => Refusal::new(Code::NotFound, format!("There is no work {id} here. Check the id.")),
+        };
+        Ok(refusal.into())
     }
 
     pub async fn works(&self, ids: &[WorkId]) -> Result<Vec<Work>, Error> {
@@ -38,12 +52,23 @@ impl Ledger {
         before: Option<WorkId>,
         limit: usize,
     ) -> Result<Vec<Work>, Error> {
+        filter.check()?;
         self.store().list(filter, before, limit.min(PAGE_MAX)).await
+    }
+
+    /// The tenant of each work; those that do not exist are left out.
+    pub async fn tenants_of(&self, works: &[WorkId]) -> Result<HashMap<WorkId, String>, Error> {
+        self.store().tenants_of(works).await
     }
 
     /// How many works stand in each state.
     pub async fn counts(&self, tenants: &Tenants) -> Result<BTreeMap<State, u64>, Error> {
         self.store().counts(tenants).await
+    }
+
+    /// Figures of everything that is open, in all tenants.
+    pub async fn facts(&self) -> Result<Facts, Error> {
+        self.store().facts(self.now().await?).await
     }
 
     /// A work's events after `seq`.
@@ -56,6 +81,11 @@ impl Ledger {
         let events = self.store().feed(after, limit.min(PAGE_MAX)).await?;
         let next = events.last().map_or(after, |event| event.position);
         Ok(EventPage { events, next })
+    }
+
+    /// Where the feed ends now: whoever wants only what is still to come starts here.
+    pub async fn tail(&self) -> Result<Position, Error> {
+        self.store().tail().await
     }
 
     /// The payload of one event: an input, a result, an answer. None where there is none, or it was erased.
@@ -71,7 +101,9 @@ impl Ledger {
         self.store().attempts(work).await
     }
 
+    /// Matching waits by the time they were opened. The next page goes on after the last of this one.
     pub async fn waits(&self, filter: &WaitFilter, limit: usize) -> Result<Vec<Wait>, Error> {
+        filter.check()?;
         self.store().waits(filter, limit.min(PAGE_MAX)).await
     }
 

@@ -1,18 +1,13 @@
 //! For the benchmark only: the statements of one transition, and how a lane's connection is set up. What
 //! it calls raw must be exactly these.
 
-use std::str::FromStr;
-
-use tokio_postgres::Config;
-
 pub use super::session::SETTINGS;
-use super::{fault::describe, migrate, session::Session};
+use super::{connect::Connector, migrate};
 use crate::Error;
 
 /// Makes a ledger's tables in an empty database.
 pub async fn create_schema(url: &str) -> Result<(), Error> {
-    let config = Config::from_str(url).map_err(|e| Error::Unusable(describe(&e)))?;
-    let mut session = Session::connect(&config).await?;
+    let mut session = Connector::new(url, true)?.session().await?;
     migrate::migrate(&mut session.client).await.map(|_key| ())
 }
 

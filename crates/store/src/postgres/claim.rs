@@ -162,7 +162,7 @@ enum Given {
 
 fn key(job: &Job) -> RequestKey {
     match &job.submission.action {
-        Action::Claim(claim) => claim.claimant.key(),
+        Action::Claim(claim) => claim.claimant.key(&job.submission.tenants),
         _ => RequestKey(0),
     }
 }
@@ -177,7 +177,8 @@ fn incarnation(job: &Job) -> &str {
 async fn attempt(line: &mut Line, jobs: &[Job]) -> Result<Vec<Given>, Fault> {
     let shared = line.shared.clone();
     let session = line.session().await?;
-    let Selected { dealt, more, repeats } = select(session, jobs).await?;
+    let began = Instant::now();
+    let Selected { dealt, more, repeats } = select(session, jobs, shared.unreadable.known()).await?;
     let active = |at: &usize| !dealt[*at].is_empty() || repeats.contains(&key(&jobs[*at]));
     let active: Vec<usize> = (0..jobs.len()).filter(active).collect();
     let mut given: Vec<Given> =
@@ -189,8 +190,7 @@ async fn attempt(line: &mut Line, jobs: &[Job]) -> Result<Vec<Given>, Fault> {
     let mut batch = Batch::default();
     let requests: Vec<RequestKey> = active.iter().map(|at| key(&jobs[*at])).collect();
     let ids: Vec<WorkId> = dealt.iter().flatten().copied().collect();
-    let clock = shared.clock.as_deref();
-    let mark = load::candidates(session, clock, &requests, &ids, &mut batch.records).await?;
+    let mark = load::candidates(session, &shared, &requests, &ids, &mut batch.records).await?;
     // A claim is decided over what was locked for it; what a repeat was given before is only read.
     let locked: HashSet<WorkId> = batch.records.works.keys().copied().collect();
     let chosen: Vec<(usize, Submission)> = active
@@ -208,6 +208,7 @@ async fn attempt(line: &mut Line, jobs: &[Job]) -> Result<Vec<Given>, Fault> {
         chosen.iter().map(|(at, submission)| (*at, batch.decide(submission, mark.now))).collect();
     let granted: Vec<&Reply> = replies.iter().filter_map(|(_, reply)| reply.as_ref().ok()).collect();
     let payloads = group::commit(session, &batch, mark, &granted, &mut Lessons::default()).await?;
+    shared.counters.committed(chosen.len(), began.elapsed());
     if !batch.writes.sessions.is_empty() {
         shared.ready_grew();
     }
@@ -261,7 +262,8 @@ struct Selected {
     repeats: HashSet<RequestKey>,
 }
 
-async fn select(session: &Session, jobs: &[Job]) -> Result<Selected, Fault> {
+/// What is known to be unreadable is selected besides what is wanted, and dealt to nobody.
+async fn select(session: &Session, jobs: &[Job], unreadable: HashSet<WorkId>) -> Result<Selected, Fault> {
     let mut asked: HashMap<Asked<'_>, Askers> = HashMap::new();
     for (at, job) in jobs.iter().enumerate() {
         let Some(filter) = job.claim_filter().filter(|filter| filter.check().is_ok()) else { continue };
@@ -277,7 +279,7 @@ async fn select(session: &Session, jobs: &[Job]) -> Result<Selected, Fault> {
         let incarnations: Vec<&str> = askers.jobs.iter().map(|at| incarnation(&jobs[*at])).collect();
         let first =
             askers.jobs.first().and_then(|at| jobs[*at].claim_filter()).map_or(0, |filter| filter.max);
-        let limit = askers.wanted.min(WORKS.max(first));
+        let limit = askers.wanted.min(WORKS.max(first)) + unreadable.len();
         let params = params![asked.sources, asked.kinds, asked.tenants.clone(), incarnations, limit as i64];
         selections.push((pipeline.add(SELECT, params), askers, limit));
     }
@@ -288,7 +290,7 @@ async fn select(session: &Session, jobs: &[Job]) -> Result<Selected, Fault> {
     }
     let mut dealt: Vec<Vec<WorkId>> = jobs.iter().map(|_| Vec::new()).collect();
     let mut more = vec![false; jobs.len()];
-    let mut taken = HashSet::new();
+    let mut taken = unreadable;
     for (at, askers, limit) in selections {
         let rows = results.take(at);
         askers.jobs.iter().for_each(|at| more[*at] = rows.len() == limit);

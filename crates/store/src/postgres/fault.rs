@@ -1,5 +1,6 @@
 //! What went wrong while talking to the server, and therefore what becomes of a group.
 
+use tenure_core::{Code, Refusal};
 use tokio_postgres::{Error as PgError, error::SqlState};
 
 use crate::Error;
@@ -10,8 +11,10 @@ pub(super) enum Fault {
     Lost(String),
     /// Another transaction was in the way, or this one needs to know more first: roll back, do it again.
     Again(String),
-    /// The database refused what was to be written: somebody in the group is at fault.
-    Data(String),
+    /// The database refused what was to be written or asked: somebody in the group is at fault.
+    Data(Error),
+    /// The server that answers now is not one that a ledger may use.
+    Unfit(Error),
     /// The disk is full or broken.
     Broken(String),
     /// The connection was lost while COMMIT was on its way.
@@ -23,7 +26,7 @@ impl Fault {
     pub fn error(&self) -> Error {
         match self {
             Fault::Lost(text) | Fault::Again(text) => Error::Unavailable(text.clone()),
-            Fault::Data(text) => Error::Corrupt(text.clone()),
+            Fault::Data(error) | Fault::Unfit(error) => error.clone(),
             Fault::Broken(text) => Error::Stopped(text.clone()),
             Fault::Unknown(text) => Error::OutcomeUnknown(text.clone()),
         }
@@ -53,7 +56,8 @@ impl From<PgError> for Fault {
         match (&code.code()[..2], code.code()) {
             (_, "53100") | ("58" | "XX", _) => Fault::Broken(text),
             // Data, integrity, a raised exception, or a statement that this schema does not know.
-            ("21" | "22" | "23" | "42" | "P0", _) => Fault::Data(text),
+            (_, "22021") => Fault::Data(unprintable()),
+            ("21" | "22" | "23" | "42" | "P0", _) => Fault::Data(Error::Corrupt(text)),
             // An earlier statement of the transaction failed: the caller reports that one.
             ("25", _) => Fault::Again(text),
             _ => Fault::Lost(text),
@@ -68,9 +72,15 @@ impl From<Error> for Fault {
             Error::Unavailable(text) => Fault::Lost(text),
             Error::Stopped(text) => Fault::Broken(text),
             Error::OutcomeUnknown(text) => Fault::Unknown(text),
-            other => Fault::Data(other.to_string()),
+            unfit @ (Error::WeakSettings(_) | Error::Unusable(_)) => Fault::Unfit(unfit),
+            data @ (Error::Refused(_) | Error::Corrupt(_)) => Fault::Data(data),
         }
     }
+}
+
+/// PostgreSQL keeps no NUL in a text, so nothing that it keeps can be asked for by one.
+fn unprintable() -> Error {
+    Refusal::new(Code::Invalid, "A text has a NUL character: remove it.").into()
 }
 
 pub(super) fn describe(error: &PgError) -> String {

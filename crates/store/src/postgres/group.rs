@@ -87,7 +87,7 @@ pub(super) async fn complete<'a, I: Iterator<Item = &'a Submission>>(
         }
         load::then(session, &scope, records).await?;
     }
-    Err(Fault::Data("a group's records lead to ever more records".to_owned()))
+    Err(Fault::Data(Error::Corrupt("a group's records lead to ever more records".to_owned())))
 }
 
 /// Lanes are made before the transaction: nobody waits for them, and one too many does no harm. Names that

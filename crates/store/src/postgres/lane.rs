@@ -1,6 +1,6 @@
 //! A writing lane: a task with a connection of its own that takes what is queued and commits it as a group.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use super::{
     Shared,
@@ -20,11 +20,22 @@ const TRIES: usize = 12;
 pub(super) async fn run(shared: Arc<Shared>) {
     let mut line = Line::new(shared.clone());
     while let Some(jobs) = shared.writes.take(GROUP).await {
-        let count = jobs.len();
+        let _busy = Busy { shared: &shared, jobs: jobs.len() };
         line.serve(jobs).await;
         // Those who were just answered send their next ones first.
         tokio::task::yield_now().await;
-        shared.writes.done(count);
+    }
+}
+
+/// Jobs that a lane has taken, until it is done with them or gone.
+struct Busy<'a> {
+    shared: &'a Shared,
+    jobs: usize,
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.shared.writes.done(self.jobs);
     }
 }
 
@@ -46,7 +57,7 @@ impl Line {
         }
         if self.session.as_ref().is_none_or(|session| session.client.is_closed()) {
             self.session = None;
-            let session = super::open_session(&self.shared.config, self.shared.allow_weak).await?;
+            let session = self.shared.connector.lane().await?;
             return Ok(self.session.insert(session));
         }
         self.session.as_ref().ok_or_else(|| Error::Unavailable("no connection".to_owned()))
@@ -104,8 +115,12 @@ impl Line {
             tries += 1;
             let shared = self.shared.clone();
             let session = self.session().await?;
+            let began = Instant::now();
             let fault = match group::run(&shared, session, jobs, parked, &mut lessons).await {
-                Ok(decided) => return Ok(decided),
+                Ok(decided) => {
+                    shared.counters.committed(jobs.len(), began.elapsed());
+                    return Ok(decided);
+                }
                 Err(fault) => fault,
             };
             self.clean(&fault).await;

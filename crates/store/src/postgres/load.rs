@@ -14,6 +14,7 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{
+    Shared,
     cache::{Recent, Written, Xid},
     fault::Fault,
     row::{self, get, work_columns},
@@ -105,7 +106,8 @@ const SESSIONS: &str = "SELECT k.tenant, k.session, \
      FROM unnest($1::text[], $2::text[]) AS k(tenant, session)";
 const NEWEST: &str = "SELECT k.number, (SELECT w.id FROM work w WHERE w.tenant = k.tenant \
      AND w.system = k.system AND w.source_id = k.source_id AND w.run_id = k.run_id \
-     ORDER BY w.generation DESC LIMIT 1) \
+     ORDER BY w.generation DESC LIMIT 1), EXISTS (SELECT 1 FROM tombstone t WHERE t.tenant = k.tenant \
+     AND t.system = k.system AND t.source_id = k.source_id AND t.run_id = k.run_id) \
      FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::int[]) \
      AS k(tenant, system, source_id, run_id, number)";
 const ENDS: &str = "SELECT a.work, a.fence, a.ended_at, a.outcome, a.body_hash, a.ack, a.error \
@@ -342,9 +344,10 @@ pub(super) fn take_requests(rows: &[Row], keys: &[RequestKey], records: &mut Rec
 }
 
 /// For claims: locks the requests, the sessions of the candidates, and those candidates that are free.
+/// One that cannot be read is told of and passed over: it costs the others nothing.
 pub(super) async fn candidates(
     session: &Session,
-    clock: Option<&dyn Clock>,
+    shared: &Shared,
     requests: &[RequestKey],
     ids: &[WorkId],
     records: &mut Records,
@@ -361,11 +364,15 @@ pub(super) async fn candidates(
     let mark = pipeline.add(MARK, params![]);
     let mut results = pipeline.run(session).await?;
     for row in results.take(works) {
-        let work = row::work(&row)?;
-        records.works.insert(work.id, Box::new(work));
+        match row::work(&row) {
+            Ok(work) => {
+                records.works.insert(work.id, Box::new(work));
+            }
+            Err(error) => shared.unreadable.put(row::id(&row, 0)?, &error),
+        }
     }
     take_requests(&results.take(given), requests, records)?;
-    read_mark(&results.take(mark), clock)
+    read_mark(&results.take(mark), shared.clock.as_deref())
 }
 
 /// Works that a repeated claim was given before. Nothing about them will change: they are read, not locked.
@@ -456,7 +463,11 @@ impl Rest {
         for row in results.maybe(self.identities) {
             let number = get::<i32>(&row, 0)? as usize;
             let newest = get::<Option<Uuid>>(&row, 1)?.map(WorkId);
-            records.identities.insert(scope.identities[number].clone(), newest);
+            let identity = scope.identities[number].clone();
+            if newest.is_none() && get(&row, 2)? {
+                records.pruned.insert(identity.clone());
+            }
+            records.identities.insert(identity, newest);
         }
         for row in results.maybe(self.sessions) {
             let view = SessionView {

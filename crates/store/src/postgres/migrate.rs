@@ -14,12 +14,22 @@ pub(super) struct Migration {
     sql: &'static str,
 }
 
-pub(super) const MIGRATIONS: &[Migration] = &[Migration {
-    number: 1,
-    name: "ledger",
-    breaking: true,
-    sql: include_str!("migrations/0001_ledger.sql"),
-}];
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration { number: 1, name: "ledger", breaking: true, sql: include_str!("migrations/0001_ledger.sql") },
+    Migration {
+        number: 2,
+        name: "credentials",
+        breaking: false,
+        sql: include_str!("migrations/0002_credentials.sql"),
+    },
+    Migration { number: 3, name: "waits", breaking: false, sql: include_str!("migrations/0003_waits.sql") },
+    Migration {
+        number: 4,
+        name: "retention",
+        breaking: true,
+        sql: include_str!("migrations/0004_retention.sql"),
+    },
+];
 
 /// Any number that nobody else is likely to lock.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(7311450182)";

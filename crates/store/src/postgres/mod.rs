@@ -7,6 +7,9 @@ pub mod bench_support;
 mod cache;
 mod check;
 mod claim;
+mod connect;
+mod credential;
+mod facts;
 mod fault;
 mod group;
 mod lane;
@@ -14,48 +17,54 @@ mod load;
 mod migrate;
 mod queue;
 mod read;
+mod retention;
 mod row;
 mod save;
 mod session;
+mod tls;
+mod unreadable;
 mod wake;
 
 use std::{
-    collections::{BTreeMap, HashSet},
-    str::FromStr,
+    collections::{BTreeMap, HashMap, HashSet},
+    future::Future,
+    panic::AssertUnwindSafe,
+    path::Path,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
 
-use tenure_core::{Attempt, Millis, State, Step, Wait, Work, WorkId, action::Tenants};
+use futures_util::FutureExt;
+use tenure_core::{
+    Attempt, Code, CredentialId, Millis, Refusal, State, Step, Wait, Work, WorkId, action::Tenants,
+    payload::Digest,
+};
 use tokio::{
     sync::{Notify, watch},
     task::JoinHandle,
 };
-use tokio_postgres::{Client, Config};
 
 use self::{
     cache::Recent,
-    fault::describe,
+    connect::Connector,
     queue::{Parked, Queue},
     read::Reader,
-    session::Session,
+    unreadable::Unreadable,
 };
 use crate::{
-    Clock, Error, Options, Position, StoredEvent, WaitFilter, WorkFilter,
+    Anchor, Clock, Credential, Error, Facts, Options, Position, Pruned, StoredEvent, WaitFilter, WorkFilter,
     job::{Job, Payloads},
+    retention::Tombstone,
+    stats::Counters,
     store::{Answer, Store},
     token::Key,
 };
 
-/// The oldest server that is tried in the tests' own features: `pg_current_xact_id` came with it.
-const OLDEST: i32 = 130_000;
-
 /// What the lanes share.
 struct Shared {
-    config: Config,
-    allow_weak: bool,
+    connector: Arc<Connector>,
     clock: Option<Arc<dyn Clock>>,
     writes: Queue,
     claims: Queue,
@@ -65,6 +74,8 @@ struct Shared {
     /// To be told to the other processes.
     announced: Notify,
     recent: Recent,
+    counters: Counters,
+    unreadable: Unreadable,
     lanes: Mutex<HashSet<i64>>,
     stopped: OnceLock<String>,
     closed: watch::Sender<bool>,
@@ -123,18 +134,12 @@ struct Postgres {
 
 /// Opens the ledger, bringing its schema up to date.
 pub(crate) async fn open(url: &str, options: &Options) -> Result<Arc<dyn Store>, Error> {
-    let mut config = Config::from_str(url)
-        .map_err(|e| Error::Unusable(format!("the URL cannot be read: {}", describe(&e))))?;
-    if config.get_application_name().is_none() {
-        config.application_name("tenure");
-    }
-    let mut session = Session::connect(&config).await?;
-    check_settings(&session.client, options.allow_weak_settings).await?;
+    let connector = Arc::new(Connector::new(url, options.allow_weak_settings)?);
+    let mut session = connector.session().await?;
     let key = migrate::migrate(&mut session.client).await?;
     drop(session);
     let shared = Arc::new(Shared {
-        config: config.clone(),
-        allow_weak: options.allow_weak_settings,
+        connector: connector.clone(),
         clock: options.clock.clone(),
         writes: Queue::default(),
         claims: Queue::default(),
@@ -142,64 +147,32 @@ pub(crate) async fn open(url: &str, options: &Options) -> Result<Arc<dyn Store>,
         nudged: AtomicBool::new(false),
         announced: Notify::new(),
         recent: Recent::default(),
+        counters: Counters::default(),
+        unreadable: Unreadable::default(),
         lanes: Mutex::default(),
         stopped: OnceLock::new(),
         closed: watch::Sender::new(false),
     });
     let mut tasks: Vec<JoinHandle<()>> =
-        (0..options.lanes.max(1)).map(|_| tokio::spawn(lane::run(shared.clone()))).collect();
-    tasks.push(tokio::spawn(claim::run(shared.clone())));
-    tasks.push(tokio::spawn(wake::run(shared.clone())));
+        (0..options.lanes.max(1)).map(|_| tokio::spawn(guarded(shared.clone(), lane::run))).collect();
+    tasks.push(tokio::spawn(guarded(shared.clone(), claim::run)));
+    tasks.push(tokio::spawn(guarded(shared.clone(), wake::run)));
     Ok(Arc::new(Postgres {
         shared,
         key,
-        points: Reader::new(config.clone()),
-        lists: Reader::new(config),
+        points: Reader::new(connector.clone()),
+        lists: Reader::new(connector),
         tasks: Mutex::new(tasks),
     }))
 }
 
-/// A lane's connection: durable, and in the current epoch. Whichever server answers now is checked.
-async fn open_session(config: &Config, allow_weak: bool) -> Result<Session, Error> {
-    let mut session = Session::connect(config).await?;
-    check_settings(&session.client, allow_weak).await?;
-    session.epoch = migrate::epoch(&mut session.client).await?;
-    Ok(session)
-}
-
-/// Refuses settings under which a commit that was answered could be lost.
-async fn check_settings(client: &Client, allow_weak: bool) -> Result<(), Error> {
-    let row = client
-        .query_one(
-            "SELECT current_setting('server_version_num')::int, current_setting('fsync'), \
-             current_setting('full_page_writes'), current_setting('synchronous_commit')",
-            &[],
-        )
-        .await
-        .map_err(|e| Error::Unavailable(describe(&e)))?;
-    let (version, fsync, pages, commit): (i32, String, String, String) =
-        (row.get(0), row.get(1), row.get(2), row.get(3));
-    if version < OLDEST {
-        return Err(Error::Unusable(format!("the server has version {version}; 13 or newer is needed")));
+/// Runs one of the store's tasks. After a panic nothing more is written and nobody is left waiting: the task
+/// goes on, and finds that writing has stopped.
+async fn guarded<F: Future<Output = ()>>(shared: Arc<Shared>, run: impl Fn(Arc<Shared>) -> F) {
+    while AssertUnwindSafe(run(shared.clone())).catch_unwind().await.is_err() {
+        shared.stop("a task of the ledger panicked; the log says where");
+        shared.nudge();
     }
-    let mut weak = Vec::new();
-    for (name, value) in [("fsync", &fsync), ("full_page_writes", &pages)] {
-        if value != "on" {
-            weak.push(format!("{name} is {value}"));
-        }
-    }
-    if commit != "on" && commit != "remote_apply" {
-        weak.push(format!("synchronous_commit is {commit}"));
-    }
-    if weak.is_empty() {
-        return Ok(());
-    }
-    let weak = weak.join(", ");
-    if !allow_weak {
-        return Err(Error::WeakSettings(format!("{weak}. Turn it on, or allow weak settings")));
-    }
-    tracing::warn!(weak, "commits that were answered may be lost: for throw-away data only");
-    Ok(())
 }
 
 impl Drop for Postgres {
@@ -212,6 +185,18 @@ impl Drop for Postgres {
 impl Store for Postgres {
     fn key(&self) -> &Key {
         &self.key
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.shared.counters
+    }
+
+    fn stopped(&self) -> Option<String> {
+        self.shared.stopped()
+    }
+
+    fn queued(&self) -> usize {
+        self.shared.writes.len() + self.shared.claims.len()
     }
 
     fn send(&self, job: Job) {
@@ -242,6 +227,20 @@ impl Store for Postgres {
         Box::pin(self.lists.ids(before, limit))
     }
 
+    fn between<'a>(
+        &'a self,
+        first: WorkId,
+        last: WorkId,
+        tenants: &'a Tenants,
+        limit: usize,
+    ) -> Answer<'a, Vec<WorkId>> {
+        Box::pin(self.lists.between(first, last, tenants, limit))
+    }
+
+    fn tenants_of<'a>(&'a self, ids: &'a [WorkId]) -> Answer<'a, HashMap<WorkId, String>> {
+        Box::pin(self.points.tenants_of(ids))
+    }
+
     fn list<'a>(
         &'a self,
         filter: &'a WorkFilter,
@@ -255,12 +254,20 @@ impl Store for Postgres {
         Box::pin(self.lists.counts(tenants))
     }
 
+    fn facts(&self, at: Millis) -> Answer<'_, Facts> {
+        Box::pin(self.lists.facts(at))
+    }
+
     fn events(&self, work: WorkId, after: u64, limit: usize) -> Answer<'_, Vec<StoredEvent>> {
         Box::pin(self.points.events(work, after, limit))
     }
 
     fn feed(&self, after: Position, limit: usize) -> Answer<'_, Vec<StoredEvent>> {
         Box::pin(self.lists.feed(after, limit))
+    }
+
+    fn tail(&self) -> Answer<'_, Position> {
+        Box::pin(self.lists.tail())
     }
 
     fn payloads<'a>(&'a self, keys: &'a [(WorkId, u64)]) -> Answer<'a, Payloads> {
@@ -298,6 +305,55 @@ impl Store for Postgres {
 
     fn forget_kept(&self, at: Millis) -> Answer<'_, u64> {
         Box::pin(self.points.forget_kept(at))
+    }
+
+    fn add_credential<'a>(&'a self, credential: &'a Credential) -> Answer<'a, ()> {
+        Box::pin(self.points.add_credential(credential))
+    }
+
+    fn credential(&self, hash: Digest) -> Answer<'_, Option<Credential>> {
+        Box::pin(self.points.credential(hash))
+    }
+
+    fn credentials(&self, before: Option<CredentialId>, limit: usize) -> Answer<'_, Vec<Credential>> {
+        Box::pin(self.lists.credentials(before, limit))
+    }
+
+    fn revoke_credential(&self, id: CredentialId, at: Millis) -> Answer<'_, Option<Credential>> {
+        Box::pin(self.points.revoke_credential(id, at))
+    }
+
+    fn prunable(&self, ended_before: Millis, limit: usize) -> Answer<'_, Vec<WorkId>> {
+        Box::pin(self.lists.prunable(ended_before, limit))
+    }
+
+    fn prune<'a>(&'a self, works: &'a [WorkId], ended_before: Millis, at: Millis) -> Answer<'a, Pruned> {
+        Box::pin(self.lists.prune(works, ended_before, at))
+    }
+
+    fn tombstone(&self, work: WorkId) -> Answer<'_, Option<Tombstone>> {
+        Box::pin(self.points.tombstone(work))
+    }
+
+    fn links(&self, after: Position, limit: usize) -> Answer<'_, Vec<(Position, Digest)>> {
+        Box::pin(self.lists.links(after, limit))
+    }
+
+    fn anchor(&self) -> Answer<'_, Option<Anchor>> {
+        Box::pin(self.points.anchor())
+    }
+
+    fn set_anchor(&self, anchor: Anchor) -> Answer<'_, ()> {
+        Box::pin(self.points.set_anchor(anchor))
+    }
+
+    fn backup<'a>(&'a self, to: &'a Path) -> Answer<'a, ()> {
+        let detail = format!(
+            "A PostgreSQL ledger is copied by PostgreSQL's own tools. Type: pg_dump --format=custom \
+             --file={} \"$DATABASE_URL\"",
+            to.display()
+        );
+        Box::pin(std::future::ready(Err(Refusal::new(Code::Invalid, detail).into())))
     }
 
     fn self_check(&self) -> Answer<'_, Vec<String>> {

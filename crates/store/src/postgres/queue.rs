@@ -111,6 +111,10 @@ impl Queue {
         }
     }
 
+    pub fn len(&self) -> usize {
+        self.inner().waiting.len()
+    }
+
     pub fn is_closed(&self) -> bool {
         self.inner().closed
     }

@@ -1,13 +1,17 @@
 //! Reads: on connections of their own, so that none of them waits for a writer.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use tenure_core::{Attempt, Millis, Payload, State, Step, Wait, Work, WorkId, action::Tenants};
 use tokio::sync::Mutex;
-use tokio_postgres::{Config, Row, types::ToSql};
+use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
 
 use super::{
+    connect::Connector,
     fault::Fault,
     load::{PEERS, uuids},
     row::{self, event_columns, get, work_columns},
@@ -30,7 +34,14 @@ const FEED: &str = concat!(
      pg_snapshot_xmin(pg_current_snapshot())::text::bigint) \
      ORDER BY e.epoch, e.txn, e.number LIMIT $4::bigint"
 );
+const TAIL: &str = "SELECT e.epoch, e.txn, e.number FROM event e \
+     WHERE (e.epoch, e.txn) < ((SELECT m.value::int FROM meta m WHERE m.key = 'epoch'), \
+     pg_snapshot_xmin(pg_current_snapshot())::text::bigint) \
+     ORDER BY e.epoch DESC, e.txn DESC, e.number DESC LIMIT 1";
 const IDS: &str = "SELECT id FROM work WHERE id < $1::uuid ORDER BY id DESC LIMIT $2::bigint";
+const BETWEEN: &str = "SELECT work FROM status WHERE work >= $1::uuid AND work <= $2::uuid \
+     AND ($3::text[] IS NULL OR tenant = ANY($3)) ORDER BY work LIMIT $4::bigint";
+const TENANTS: &str = "SELECT work, tenant FROM status WHERE work = ANY($1::uuid[])";
 const STEPS: &str = "SELECT work, ordinal, name, input_hash, begun_at, completed_at, result_work, result_seq, \
      voided FROM step WHERE work = $1::uuid ORDER BY ordinal";
 const ATTEMPTS: &str = "SELECT work, fence, number, worker, incarnation, request, claimed_at, ended_at, \
@@ -45,17 +56,20 @@ const LEASED: &str = "SELECT s.work FROM unnest('{1,9}'::smallint[]) AS k(state)
      SELECT t.work FROM status t WHERE t.state = k.state AND t.work > $1::uuid ORDER BY t.work \
      LIMIT $2::bigint) s ORDER BY s.work LIMIT $2::bigint";
 const FORGET: &str = "DELETE FROM kept WHERE kept_at <= $1::bigint";
+/// For statements that read whole tables: no limit of time, and whatever plan is best.
+const UNHURRIED: &str = "SET statement_timeout = 0; RESET plan_cache_mode; RESET enable_seqscan; \
+     RESET enable_bitmapscan; RESET enable_hashjoin; RESET enable_mergejoin";
 const NOW: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
 
 /// A connection that everybody shares, made again when it was lost.
 pub(super) struct Reader {
-    config: Config,
+    connector: Arc<Connector>,
     session: Mutex<Option<Arc<Session>>>,
 }
 
 impl Reader {
-    pub fn new(config: Config) -> Self {
-        Self { config, session: Mutex::new(None) }
+    pub fn new(connector: Arc<Connector>) -> Self {
+        Self { connector, session: Mutex::new(None) }
     }
 
     async fn session(&self) -> Result<Arc<Session>, Error> {
@@ -63,9 +77,14 @@ impl Reader {
         if let Some(session) = session.as_ref().filter(|session| !session.client.is_closed()) {
             return Ok(session.clone());
         }
-        let new = Arc::new(Session::connect(&self.config).await?);
+        let new = Arc::new(self.connector.session().await?);
         *session = Some(new.clone());
         Ok(new)
+    }
+
+    /// A connection of one's own, for what takes long or needs a transaction.
+    pub async fn own_session(&self) -> Result<Session, Error> {
+        self.connector.session().await
     }
 
     pub async fn query(&self, sql: &'static str, params: Vec<Param<'_>>) -> Result<Vec<Row>, Error> {
@@ -98,6 +117,22 @@ impl Reader {
         rows.iter().map(|row| row::id(row, 0)).collect()
     }
 
+    pub async fn between(
+        &self,
+        first: WorkId,
+        last: WorkId,
+        tenants: &Tenants,
+        limit: usize,
+    ) -> Result<Vec<WorkId>, Error> {
+        let params = params![first.0, last.0, listed(tenants), limit as i64];
+        self.query(BETWEEN, params).await?.iter().map(|row| row::id(row, 0)).collect()
+    }
+
+    pub async fn tenants_of(&self, ids: &[WorkId]) -> Result<HashMap<WorkId, String>, Error> {
+        let rows = self.query(TENANTS, params![uuids(ids)]).await?;
+        rows.iter().map(|row| Ok((row::id(row, 0)?, get(row, 1)?))).collect()
+    }
+
     pub async fn list(
         &self,
         filter: &WorkFilter,
@@ -127,11 +162,7 @@ impl Reader {
     }
 
     pub async fn counts(&self, tenants: &Tenants) -> Result<BTreeMap<State, u64>, Error> {
-        let own: Option<&[String]> = match tenants {
-            Tenants::All => None,
-            Tenants::Only(list) => Some(list),
-        };
-        let rows = self.query(COUNTS, params![own]).await?;
+        let rows = self.query(COUNTS, params![listed(tenants)]).await?;
         rows.iter().map(|row| Ok((row::state(get(row, 0)?)?, get::<i64>(row, 1)? as u64))).collect()
     }
 
@@ -145,6 +176,12 @@ impl Reader {
     pub async fn feed(&self, after: Position, limit: usize) -> Result<Vec<StoredEvent>, Error> {
         let params = params![after.epoch, after.txn, after.number, limit as i64];
         self.query(FEED, params).await?.iter().map(row::event).collect()
+    }
+
+    pub async fn tail(&self) -> Result<Position, Error> {
+        let rows = self.query(TAIL, params![]).await?;
+        let position = |row| Ok(Position { epoch: get(row, 0)?, txn: get(row, 1)?, number: get(row, 2)? });
+        rows.first().map_or(Ok(Position::default()), position)
     }
 
     pub async fn payloads(&self, keys: &[(WorkId, u64)]) -> Result<Payloads, Error> {
@@ -209,16 +246,27 @@ impl Reader {
         Ok(results.affected(step))
     }
 
-    /// Runs each check; a check answers with sentences.
+    /// Runs each check; a check answers with sentences. It reads everything, so it has a connection of its own
+    /// and may take its time.
     pub async fn self_check(&self) -> Result<Vec<String>, Error> {
+        let session = self.own_session().await?;
+        let failed = |error| Fault::from(error).error();
+        session.client.batch_execute(UNHURRIED).await.map_err(failed)?;
         let mut faults = Vec::new();
         for check in super::check::CHECKS {
-            let rows = self.query_once(check, &[]).await?;
-            for row in &rows {
-                faults.push(get(row, 0)?);
+            for row in session.client.query(*check, &[]).await.map_err(failed)? {
+                faults.push(get(&row, 0)?);
             }
         }
         Ok(faults)
+    }
+}
+
+/// None: all.
+fn listed(tenants: &Tenants) -> Option<&[String]> {
+    match tenants {
+        Tenants::All => None,
+        Tenants::Only(list) => Some(list),
     }
 }
 
@@ -299,8 +347,15 @@ impl<'a> List<'a> {
     fn wait_conditions(&mut self, filter: &'a WaitFilter) {
         self.wanted.push("true".to_owned());
         self.tenants("t.tenant", filter.tenants.as_ref());
+        if let Some(id) = filter.id {
+            self.want("t.id =", id.0);
+        }
         if let Some(work) = filter.work {
             self.want("t.work =", work.0);
+        }
+        if let Some((at, id)) = filter.after {
+            let (at, id) = (self.param(at), self.param(id.0));
+            self.wanted.push(format!("(t.opened_at, t.id) > ({at}, {id})"));
         }
         if let Some(reference) = &filter.reference {
             self.want("t.reference =", reference.as_str());
@@ -308,9 +363,8 @@ impl<'a> List<'a> {
         if let Some(kind) = &filter.kind {
             self.want("t.kind =", row::name(kind));
         }
-        if let Some(state) = &filter.state {
-            self.want("t.state =", row::name(state));
-        }
+        // In words: a bound value could not use the index of the open ones.
+        self.wanted.extend(filter.state.map(|state| format!("t.state = '{}'", row::name(&state))));
         if let Some(session) = &filter.session {
             let param = self.param(session.as_str());
             self.wanted.push(format!("t.work IN (SELECT w.id FROM work w WHERE w.session = {param})"));

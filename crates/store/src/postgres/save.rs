@@ -25,6 +25,9 @@ pub(super) const INSERT_WORK: &str = "INSERT INTO work (id, created_at, generati
      $22::bigint[], $23::bigint[], $24::bigint[], $25::bigint[], $26::bigint[], $27::bigint[], \
      $28::bigint[], $29::bigint[], $30::bytea[], $31::text[], $32::text[], $33::text[], $34::text[], \
      $35::text[], $36::text[]) \
+     AS v(id, created_at, generation, priority, session_lock, parent, tenant, system, source_id, run_id) \
+     WHERE NOT EXISTS (SELECT 1 FROM tombstone t WHERE t.tenant = v.tenant AND t.system = v.system \
+     AND t.source_id = v.source_id AND t.run_id = v.run_id AND t.generation >= v.generation) \
      ON CONFLICT ON CONSTRAINT work_identity DO NOTHING RETURNING id";
 /// Flags ride along: a renewed work may have got its first child in the same group.
 const RENEW_WORK: &str = "UPDATE work w SET expires_at = v.expires_at, renewed_at = v.renewed_at, \

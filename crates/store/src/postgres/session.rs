@@ -3,14 +3,12 @@
 use std::{
     collections::HashMap,
     sync::{Mutex, PoisonError},
-    time::Duration,
 };
 
 use futures_util::{TryStreamExt, future::join_all};
-use tokio_postgres::{Client, Config, NoTls, Row, Statement, types::ToSql};
+use tokio_postgres::{Client, Row, Statement, types::ToSql};
 
-use super::fault::{Fault, describe};
-use crate::Error;
+use super::fault::Fault;
 
 pub(super) type Param<'a> = Box<dyn ToSql + Sync + Send + 'a>;
 
@@ -21,8 +19,6 @@ macro_rules! params {
     };
 }
 pub(super) use params;
-
-const CONNECT: Duration = Duration::from_secs(5);
 
 /// Every statement sees what is committed: what is read after a lock must be read anew. Nothing of ours runs
 /// long. Plans are made once, and always by index: the tables may be empty when a statement is planned and
@@ -47,21 +43,8 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Connects; the connection lives in a task of its own and ends with the client.
-    pub async fn connect(config: &Config) -> Result<Session, Error> {
-        let unreachable = |text: String| Error::Unavailable(text);
-        let (client, connection) = tokio::time::timeout(CONNECT, config.connect(NoTls))
-            .await
-            .map_err(|_| unreachable("the server does not answer".to_owned()))?
-            .map_err(|e| unreachable(describe(&e)))?;
-        tokio::spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(error = describe(&error), "a connection ended");
-            }
-        });
-        let session = Session { client, epoch: 0, prepared: Mutex::default() };
-        session.client.batch_execute(SETTINGS).await.map_err(|e| unreachable(describe(&e)))?;
-        Ok(session)
+    pub fn new(client: Client) -> Self {
+        Self { client, epoch: 0, prepared: Mutex::default() }
     }
 
     /// Prepares what this connection has not prepared yet.
@@ -168,15 +151,14 @@ async fn one(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::postgres::connect::Connector;
 
     /// What is read after a lock must be read anew: locks would guard nothing under one old snapshot.
     #[tokio::test]
     async fn every_statement_sees_what_is_committed_whatever_the_database_prefers() {
         let made = tokio::task::spawn_blocking(|| tenure_testkit::shared().create_database()).await;
-        let mut config: Config = made.unwrap().parse().unwrap();
-        config.options("-c default_transaction_isolation=serializable");
-        let session = Session::connect(&config).await.unwrap();
+        let url = format!("{}?options=-c%20default_transaction_isolation%3Dserializable", made.unwrap());
+        let session = Connector::new(&url, false).unwrap().session().await.unwrap();
         let row = session.client.query_one("SHOW transaction_isolation", &[]).await.unwrap();
         assert_eq!(row.get::<_, &str>(0), "read committed");
     }

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::{StreamExt, stream};
 use tokio::sync::mpsc;
-use tokio_postgres::{AsyncMessage, Client, NoTls};
+use tokio_postgres::{AsyncMessage, Client};
 
 use super::Shared;
 
@@ -33,7 +33,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
 
 /// One connection's life.
 async fn connected(shared: &Shared) {
-    let Ok((client, mut connection)) = shared.config.connect(NoTls).await else { return };
+    let Ok((client, mut connection)) = shared.connector.listener().await else { return };
     let (heard, mut notices) = mpsc::unbounded_channel();
     let driver = tokio::spawn(async move {
         let mut messages = stream::poll_fn(move |cx| connection.poll_message(cx));

@@ -72,6 +72,11 @@ const CHECKS: &[(&str, &str)] = &[
          (SELECT 1 FROM attempt a WHERE a.work = w.id AND a.fence = w.lease_fence AND a.ended_at IS NULL)",
     ),
     (
+        "waits for an answer that is kept for it",
+        "SELECT q.work FROM kept k JOIN wait q ON q.tenant = k.tenant AND q.reference = k.reference \
+         WHERE q.state = 'open' AND k.kept_at + 86400000 > q.opened_at",
+    ),
+    (
         "counts other open waits than it has",
         "SELECT w.id FROM work w WHERE w.open_waits <> \
          (SELECT count(*) FROM wait q WHERE q.work = w.id AND q.state = 'open')",

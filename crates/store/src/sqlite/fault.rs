@@ -42,9 +42,9 @@ impl From<rusqlite::Error> for Fault {
             Some(ErrorCode::OutOfMemory | ErrorCode::OperationInterrupted | ErrorCode::SchemaChanged) => {
                 Fault::Busy(Error::Unavailable(text))
             }
+            Some(ErrorCode::DiskFull) => Fault::Broken(format!("the disk is full ({text})")),
             Some(
                 ErrorCode::SystemIoFailure
-                | ErrorCode::DiskFull
                 | ErrorCode::DatabaseCorrupt
                 | ErrorCode::NotADatabase
                 | ErrorCode::CannotOpen

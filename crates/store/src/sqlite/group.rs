@@ -170,7 +170,8 @@ impl Claiming {
         let Some((claimant, filter)) = claim_of(job).filter(|(_, filter)| filter.check().is_ok()) else {
             return Ok((self.batch.decide(&job.submission, self.now), false));
         };
-        let repeat = self.batch.records.requests.get(&claimant.key()).is_some_and(|given| !given.is_empty());
+        let key = claimant.key(&job.submission.tenants);
+        let repeat = self.batch.records.requests.get(&key).is_some_and(|given| !given.is_empty());
         if repeat || claimant.check().is_err() || job.abandoned() {
             return Ok((self.batch.decide(&job.submission, self.now), false));
         }

@@ -20,6 +20,8 @@ const ROUNDS: usize = 4;
 
 const WORK_OF_IDENTITY: &str = "SELECT id FROM work \
      WHERE tenant = ?1 AND system = ?2 AND source_id = ?3 AND run_id = ?4 ORDER BY generation DESC LIMIT 1";
+const PRUNED_IDENTITY: &str = "SELECT 1 FROM tombstone \
+     WHERE tenant = ?1 AND system = ?2 AND source_id = ?3 AND run_id = ?4 LIMIT 1";
 const WORKS_OF_REFERENCE: &str = "SELECT DISTINCT work FROM wait WHERE tenant = ?1 AND reference = ?2";
 const WORK_OF_WAIT: &str = "SELECT work FROM wait WHERE id = ?1";
 const ATTEMPTS_OF_REQUEST: &str = "SELECT work, fence FROM attempt WHERE request = ?1 ORDER BY work, fence";
@@ -147,8 +149,12 @@ impl<'c> Tables<'c> {
     fn load_identity(&mut self, identity: &Identity, records: &mut Records) -> Read<()> {
         if let Entry::Vacant(entry) = records.identities.entry(identity.clone()) {
             let source = &identity.source;
-            let key = params![identity.tenant, source.system, source.id, source.run_id];
-            entry.insert(self.one(WORK_OF_IDENTITY, key, |row| Ok(WorkId(row::uuid(row, 0)?)))?);
+            let key = [&identity.tenant, &source.system, &source.id, &source.run_id];
+            let newest = self.one(WORK_OF_IDENTITY, key, |row| Ok(WorkId(row::uuid(row, 0)?)))?;
+            if newest.is_none() && self.one(PRUNED_IDENTITY, key, |_| Ok(()))?.is_some() {
+                records.pruned.insert(identity.clone());
+            }
+            entry.insert(newest);
         }
         Ok(())
     }

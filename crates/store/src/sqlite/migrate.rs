@@ -1,9 +1,11 @@
 //! The schema: numbered steps, each run once, in one transaction under the file's write lock.
 
+use std::path::PathBuf;
+
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 use tenure_core::Millis;
 
-use super::fault::Fault;
+use super::settings::explain;
 use crate::{Error, token::Key};
 
 pub(super) struct Migration {
@@ -14,12 +16,22 @@ pub(super) struct Migration {
     pub sql: &'static str,
 }
 
-pub(super) const MIGRATIONS: &[Migration] = &[Migration {
-    number: 1,
-    name: "ledger",
-    breaking: true,
-    sql: include_str!("migrations/0001_ledger.sql"),
-}];
+pub(super) const MIGRATIONS: &[Migration] = &[
+    Migration { number: 1, name: "ledger", breaking: true, sql: include_str!("migrations/0001_ledger.sql") },
+    Migration {
+        number: 2,
+        name: "credentials",
+        breaking: false,
+        sql: include_str!("migrations/0002_credentials.sql"),
+    },
+    Migration { number: 3, name: "waits", breaking: false, sql: include_str!("migrations/0003_waits.sql") },
+    Migration {
+        number: 4,
+        name: "retention",
+        breaking: true,
+        sql: include_str!("migrations/0004_retention.sql"),
+    },
+];
 
 const MIGRATION_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (
     number INTEGER PRIMARY KEY,
@@ -28,29 +40,37 @@ const MIGRATION_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (
     applied_at INTEGER NOT NULL
 ) STRICT";
 
+const OPENED: &str = "INSERT INTO meta (key, value) VALUES ('opened_at', CAST(?1 AS BLOB)) \
+     ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+
 /// Refuses a file that is something else, before anything in it is touched.
 pub(super) fn recognise(conn: &Connection) -> Result<(), Error> {
-    let count = |sql: &str| conn.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(fault);
+    let count =
+        |sql: &str| conn.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(|error| failed(conn, &error));
     let tables = count("SELECT count(*) FROM sqlite_schema WHERE type = 'table'")?;
     let ours = count("SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'migration'")?;
     if tables > 0 && ours == 0 {
-        return Err(Error::Unusable(
-            "the file is an SQLite database, but of something else. Give the path of a ledger, or of a new file"
-                .into(),
-        ));
+        return Err(Error::Unusable(format!(
+            "{} is an SQLite database, but of something else. Give the path of a ledger, or of a new file",
+            place(conn).display()
+        )));
     }
     Ok(())
 }
 
 /// Brings the schema up to date.
 pub(super) fn run(conn: &mut Connection, migrations: &[Migration], now: Millis) -> Result<(), Error> {
-    let transaction = Transaction::new(conn, TransactionBehavior::Immediate).map_err(fault)?;
-    transaction.execute_batch(MIGRATION_TABLE).map_err(fault)?;
+    let place = place(conn);
+    let failed = |error| explain(&place, &error);
+    let transaction = Transaction::new(conn, TransactionBehavior::Immediate).map_err(failed)?;
+    transaction.execute_batch(MIGRATION_TABLE).map_err(failed)?;
     refuse_newer(&transaction, migrations)?;
     for migration in migrations {
         apply(&transaction, migration, now)?;
     }
-    transaction.commit().map_err(fault)
+    // A file that cannot be written must be found out now, not by the first who wants to.
+    transaction.execute(OPENED, [now.to_string()]).map_err(failed)?;
+    transaction.commit().map_err(failed)
 }
 
 fn refuse_newer(conn: &Connection, migrations: &[Migration]) -> Result<(), Error> {
@@ -62,12 +82,13 @@ fn refuse_newer(conn: &Connection, migrations: &[Migration]) -> Result<(), Error
             |row| Ok((row.get(0)?, row.get(1)?)),
         )
         .optional()
-        .map_err(fault)?;
+        .map_err(|error| failed(conn, &error))?;
     match newer {
         None => Ok(()),
         Some((number, name)) => Err(Error::Unusable(format!(
-            "a newer version has changed it (migration {number}, `{name}`; this version knows {known}). \
-             Install that version, or restore a backup made before the upgrade"
+            "a newer version has changed {} (migration {number}, `{name}`; this version knows {known}). \
+             Install that version, or restore a backup made before the upgrade",
+            place(conn).display()
         ))),
     }
 }
@@ -76,11 +97,11 @@ fn apply(conn: &Connection, migration: &Migration, now: Millis) -> Result<(), Er
     let done: Option<i64> = conn
         .query_row("SELECT 1 FROM migration WHERE number = ?1", [migration.number], |row| row.get(0))
         .optional()
-        .map_err(fault)?;
+        .map_err(|error| failed(conn, &error))?;
     if done.is_some() {
         return Ok(());
     }
-    conn.execute_batch(migration.sql).map_err(fault)?;
+    conn.execute_batch(migration.sql).map_err(|error| failed(conn, &error))?;
     if migration.number == 1 {
         make_key(conn)?;
     }
@@ -88,7 +109,7 @@ fn apply(conn: &Connection, migration: &Migration, now: Millis) -> Result<(), Er
         "INSERT INTO migration (number, name, breaking, applied_at) VALUES (?1, ?2, ?3, ?4)",
         params![migration.number, migration.name, migration.breaking, now],
     )
-    .map_err(fault)?;
+    .map_err(|error| failed(conn, &error))?;
     Ok(())
 }
 
@@ -97,18 +118,24 @@ fn make_key(conn: &Connection) -> Result<(), Error> {
     let mut key = [0; 32];
     getrandom::fill(&mut key)
         .map_err(|error| Error::Unavailable(format!("no randomness for the ledger's key: {error}")))?;
-    conn.execute("INSERT INTO meta (key, value) VALUES ('key', ?1)", [&key[..]]).map_err(fault)?;
+    conn.execute("INSERT INTO meta (key, value) VALUES ('key', ?1)", [&key[..]])
+        .map_err(|error| failed(conn, &error))?;
     Ok(())
 }
 
 pub(super) fn key(conn: &Connection) -> Result<Key, Error> {
     conn.query_row("SELECT value FROM meta WHERE key = 'key'", [], |row| row.get(0))
         .map(Key::new)
-        .map_err(fault)
+        .map_err(|error| failed(conn, &error))
 }
 
-fn fault(error: rusqlite::Error) -> Error {
-    Fault::from(error).into_error()
+/// The file that a connection is to.
+fn place(conn: &Connection) -> PathBuf {
+    conn.path().unwrap_or_default().into()
+}
+
+fn failed(conn: &Connection, error: &rusqlite::Error) -> Error {
+    explain(&place(conn), error)
 }
 
 #[cfg(test)]

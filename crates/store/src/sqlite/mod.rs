@@ -7,11 +7,14 @@ pub mod bench_support;
 mod check;
 mod checkpoint;
 mod claim;
+mod credential;
+mod facts;
 mod fault;
 mod group;
 mod load;
 mod migrate;
 mod read;
+mod retention;
 mod row;
 mod save;
 mod settings;
@@ -19,10 +22,10 @@ mod tables;
 mod writer;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicUsize, Ordering},
         mpsc::{self, Sender},
     },
@@ -30,12 +33,17 @@ use std::{
 };
 
 use rusqlite::Connection;
-use tenure_core::{Attempt, Millis, State, Step, Wait, Work, WorkId, action::Tenants};
+use tenure_core::{
+    Attempt, CredentialId, Millis, State, Step, Wait, Work, WorkId, action::Tenants, payload::Digest,
+};
 use tokio::sync::oneshot;
 
 use crate::{
-    Clock, Error, Options, Position, StoredEvent, SystemClock, WaitFilter, WorkFilter,
+    Anchor, Clock, Credential, Error, Facts, Options, Position, Pruned, StoredEvent, SystemClock, WaitFilter,
+    WorkFilter,
     job::{Job, Payloads},
+    retention::Tombstone,
+    stats::Counters,
     store::{Answer, Store},
     token::Key,
 };
@@ -51,11 +59,16 @@ const READERS: usize = 2;
 /// Jobs that may wait for the writer. Beyond that, something is wrong and callers should know.
 const QUEUE: usize = 1_000_000;
 
+const FORGET_KEPT: &str = "DELETE FROM kept WHERE kept_at <= ?1";
+
 struct SqliteStore {
     key: Key,
     clock: Arc<dyn Clock>,
     inbox: Sender<Message>,
+    path: PathBuf,
     queued: Arc<AtomicUsize>,
+    counters: Arc<Counters>,
+    stopped: Arc<OnceLock<String>>,
     readers: [Arc<Mutex<Reader>>; READERS],
     next_reader: AtomicUsize,
 }
@@ -72,15 +85,29 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Arc<dyn Store>, Err
     let queued = Arc::new(AtomicUsize::new(0));
     let checkpoints = Checkpoints::start(path)?;
     let answers = Answers::start()?;
-    let desk = Desk { clock: clock.clone(), inbox: received, queued: queued.clone(), checkpoints, answers };
+    let counters = Arc::new(Counters::default());
+    let stopped = Arc::new(OnceLock::new());
+    let desk = Desk {
+        clock: clock.clone(),
+        inbox: received,
+        queued: queued.clone(),
+        counters: counters.clone(),
+        stopped: stopped.clone(),
+        checkpoints,
+        answers,
+    };
     start(conn, desk, path.to_owned())?;
-    Ok(Arc::new(SqliteStore { key, clock, inbox, queued, readers, next_reader: AtomicUsize::new(0) }))
+    let next_reader = AtomicUsize::new(0);
+    let path = path.to_owned();
+    Ok(Arc::new(SqliteStore { key, path, clock, inbox, queued, counters, stopped, readers, next_reader }))
 }
 
 fn start(conn: Connection, desk: Desk, path: PathBuf) -> Result<(), Error> {
+    let stopped = desk.stopped.clone();
     let writer = move || {
         if let Err(error) = writer::run(&conn, desk) {
             tracing::error!(path = %path.display(), %error, "the writer could not start");
+            let _first_wins = stopped.set(format!("the writer could not start: {error}"));
         }
     };
     let thread = thread::Builder::new().name("ledger-writer".into()).spawn(writer);
@@ -104,11 +131,50 @@ impl SqliteStore {
             task.await.map_err(|error| Error::Unavailable(format!("the read did not finish: {error}")))?
         })
     }
+
+    /// Has the writer do something besides its groups, between two of them.
+    fn write<T: Send + 'static>(
+        &self,
+        write: impl FnOnce(&Connection) -> Read<T> + Send + 'static,
+    ) -> Answer<'_, T> {
+        let (reply, answer) = oneshot::channel();
+        let aside = move |conn: Result<&Connection, Error>| {
+            let written = conn.map(write);
+            let broken = match &written {
+                Ok(Err(fault::Fault::Broken(why))) => Some(why.clone()),
+                Ok(_) | Err(_) => None,
+            };
+            let _gone = reply.send(written.and_then(|written| written.map_err(fault::Fault::into_error)));
+            broken
+        };
+        let sent = self.inbox.send(Message::Aside(Box::new(aside)));
+        Box::pin(async move {
+            sent.map_err(|_| self.gone())?;
+            answer.await.map_err(|_| self.gone())?
+        })
+    }
+
+    /// Why there is no writer any more.
+    fn gone(&self) -> Error {
+        self.stopped().map_or_else(writer::closed, Error::Stopped)
+    }
 }
 
 impl Store for SqliteStore {
     fn key(&self) -> &Key {
         &self.key
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    fn stopped(&self) -> Option<String> {
+        self.stopped.get().cloned()
+    }
+
+    fn queued(&self) -> usize {
+        self.queued.load(Ordering::Relaxed)
     }
 
     fn send(&self, job: Job) {
@@ -117,7 +183,7 @@ impl Store for SqliteStore {
             return job.answer(Err(Error::Unavailable(format!("{QUEUE} submissions are queued already"))));
         }
         if let Err(mpsc::SendError(Message::Job(job))) = self.inbox.send(Message::Job(Box::new(job))) {
-            job.answer(Err(writer::closed()));
+            job.answer(Err(self.gone()));
         }
     }
 
@@ -135,6 +201,22 @@ impl Store for SqliteStore {
         self.read(move |reader| reader.all_ids(before, limit))
     }
 
+    fn between<'a>(
+        &'a self,
+        first: WorkId,
+        last: WorkId,
+        tenants: &'a Tenants,
+        limit: usize,
+    ) -> Answer<'a, Vec<WorkId>> {
+        let tenants = tenants.clone();
+        self.read(move |reader| reader.between(first, last, &tenants, limit))
+    }
+
+    fn tenants_of<'a>(&'a self, ids: &'a [WorkId]) -> Answer<'a, HashMap<WorkId, String>> {
+        let ids = ids.to_vec();
+        self.read(move |reader| reader.tenants_of(&ids))
+    }
+
     fn list<'a>(
         &'a self,
         filter: &'a WorkFilter,
@@ -150,12 +232,20 @@ impl Store for SqliteStore {
         self.read(move |reader| reader.counts(&tenants))
     }
 
+    fn facts(&self, at: Millis) -> Answer<'_, Facts> {
+        self.read(move |reader| reader.facts(at))
+    }
+
     fn events(&self, work: WorkId, after: u64, limit: usize) -> Answer<'_, Vec<StoredEvent>> {
         self.read(move |reader| reader.events(work, after, limit))
     }
 
     fn feed(&self, after: Position, limit: usize) -> Answer<'_, Vec<StoredEvent>> {
         self.read(move |reader| reader.feed(after, limit))
+    }
+
+    fn tail(&self) -> Answer<'_, Position> {
+        self.read(|reader| reader.tail())
     }
 
     fn payloads<'a>(&'a self, keys: &'a [(WorkId, u64)]) -> Answer<'a, Payloads> {
@@ -194,11 +284,63 @@ impl Store for SqliteStore {
     }
 
     fn forget_kept(&self, at: Millis) -> Answer<'_, u64> {
-        let (reply, answer) = oneshot::channel();
-        let sent = self.inbox.send(Message::ForgetKept(at, reply));
+        self.write(move |conn| Ok(conn.execute(FORGET_KEPT, [at])? as u64))
+    }
+
+    fn add_credential<'a>(&'a self, credential: &'a Credential) -> Answer<'a, ()> {
+        let credential = credential.clone();
+        self.write(move |conn| credential::add(conn, &credential))
+    }
+
+    fn credential(&self, hash: Digest) -> Answer<'_, Option<Credential>> {
+        self.read(move |reader| reader.credential(hash))
+    }
+
+    fn credentials(&self, before: Option<CredentialId>, limit: usize) -> Answer<'_, Vec<Credential>> {
+        self.read(move |reader| reader.credentials(before, limit))
+    }
+
+    fn revoke_credential(&self, id: CredentialId, at: Millis) -> Answer<'_, Option<Credential>> {
+        self.write(move |conn| credential::revoke(conn, id, at))
+    }
+
+    fn prunable(&self, ended_before: Millis, limit: usize) -> Answer<'_, Vec<WorkId>> {
+        self.read(move |reader| reader.prunable(ended_before, limit))
+    }
+
+    fn prune<'a>(&'a self, works: &'a [WorkId], ended_before: Millis, at: Millis) -> Answer<'a, Pruned> {
         Box::pin(async move {
-            sent.map_err(|_| writer::closed())?;
-            answer.await.map_err(|_| writer::closed())?
+            let mut pruned = Pruned::default();
+            for piece in retention::pieces(works) {
+                let one = self.write(move |conn| retention::prune(conn, &piece, ended_before, at)).await?;
+                pruned.works += one.works;
+                pruned.events += one.events;
+            }
+            Ok(pruned)
+        })
+    }
+
+    fn tombstone(&self, work: WorkId) -> Answer<'_, Option<Tombstone>> {
+        self.read(move |reader| reader.tombstone(work))
+    }
+
+    fn links(&self, after: Position, limit: usize) -> Answer<'_, Vec<(Position, Digest)>> {
+        self.read(move |reader| reader.links(after, limit))
+    }
+
+    fn anchor(&self) -> Answer<'_, Option<Anchor>> {
+        self.read(Reader::anchor)
+    }
+
+    fn set_anchor(&self, anchor: Anchor) -> Answer<'_, ()> {
+        self.write(move |conn| retention::set_anchor(conn, &anchor))
+    }
+
+    fn backup<'a>(&'a self, to: &'a Path) -> Answer<'a, ()> {
+        let (from, to) = (self.path.clone(), to.to_owned());
+        let task = tokio::task::spawn_blocking(move || retention::backup(&from, &to));
+        Box::pin(async move {
+            task.await.map_err(|error| Error::Unavailable(format!("the backup did not finish: {error}")))?
         })
     }
 

@@ -1,6 +1,6 @@
 //! Everything that can be asked. Each read sees one state of the file and never blocks the writer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use rusqlite::{Connection, Params, Row, params, params_from_iter, types::Value};
 use tenure_core::{Attempt, Millis, Payload, State, Step, Wait, Work, WorkId, action::Tenants};
@@ -15,6 +15,8 @@ const EVENTS_OF_WORK: &str =
     concat!("SELECT ", event_columns!(), " FROM event WHERE work = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3");
 const FEED: &str =
     concat!("SELECT ", event_columns!(), " FROM event WHERE position > ?1 ORDER BY position LIMIT ?2");
+const TAIL: &str = "SELECT position FROM event ORDER BY position DESC LIMIT 1";
+const TENANT: &str = "SELECT tenant FROM status WHERE work = ?1";
 const STEPS: &str = concat!("SELECT ", step_columns!(), " FROM step WHERE work = ?1 ORDER BY ordinal");
 const ATTEMPTS: &str = concat!("SELECT ", attempt_columns!(), " FROM attempt WHERE work = ?1 ORDER BY fence");
 const DUE: &str = "SELECT due_at, work FROM status INDEXED BY status_due \
@@ -53,6 +55,29 @@ impl Reader {
         let before = before.map_or(vec![0xff; 17], |id| id.0.as_bytes().to_vec());
         let here = Conditions::default().and("w.id < ?", before);
         self.ids("SELECT w.id FROM work w", here, "ORDER BY w.id DESC", limit)
+    }
+
+    pub fn between(
+        &mut self,
+        first: WorkId,
+        last: WorkId,
+        tenants: &Tenants,
+        limit: usize,
+    ) -> Read<Vec<WorkId>> {
+        let here = Conditions::default()
+            .and("work >= ?", first.0.as_bytes().to_vec())
+            .and("work <= ?", last.0.as_bytes().to_vec())
+            .and_tenants("tenant", Some(tenants));
+        self.ids("SELECT work FROM status", here, "ORDER BY work", limit)
+    }
+
+    pub fn tenants_of(&mut self, ids: &[WorkId]) -> Read<HashMap<WorkId, String>> {
+        let mut tenants = HashMap::with_capacity(ids.len());
+        for id in ids {
+            let found = self.all(TENANT, [id.0.as_bytes()], |row| Ok(row.get(0)?))?;
+            tenants.extend(found.into_iter().map(|tenant| (*id, tenant)));
+        }
+        Ok(tenants)
     }
 
     pub fn list(&mut self, filter: &WorkFilter, before: Option<WorkId>, limit: usize) -> Read<Vec<Work>> {
@@ -104,6 +129,11 @@ impl Reader {
     /// One writer at a time gives positions in the order of commits, so every reader sees a prefix.
     pub fn feed(&mut self, after: Position, limit: usize) -> Read<Vec<StoredEvent>> {
         self.all(FEED, params![after.number, bound(limit)], row::event)
+    }
+
+    pub fn tail(&mut self) -> Read<Position> {
+        let last = self.all(TAIL, [], |row| Ok(row.get(0)?))?.pop();
+        Ok(last.map_or(Position::default(), |number| Position { number, ..Position::default() }))
     }
 
     pub fn payloads(&mut self, keys: &[(WorkId, u64)]) -> Read<Payloads> {
@@ -167,7 +197,7 @@ impl Reader {
     }
 }
 
-fn bound(limit: usize) -> i64 {
+pub(super) fn bound(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
@@ -214,8 +244,15 @@ impl Conditions {
 
     fn of_waits(filter: &WaitFilter) -> Self {
         let mut all = Self::default().and_tenants("tenant", filter.tenants.as_ref());
+        if let Some(id) = filter.id {
+            all = all.and("id = ?", id.0.as_bytes().to_vec());
+        }
         if let Some(work) = filter.work {
             all = all.and("work = ?", work.0.as_bytes().to_vec());
+        }
+        if let Some((at, id)) = filter.after {
+            all = all.and("(opened_at, id) > (?, ?)", at);
+            all.values.push(id.0.as_bytes().to_vec().into());
         }
         for (part, value) in [
             (
@@ -224,12 +261,13 @@ impl Conditions {
             ),
             ("reference = ?", filter.reference.clone()),
             ("kind = ?", filter.kind.map(row::name_of)),
-            ("state = ?", filter.state.map(row::name_of)),
         ] {
             if let Some(value) = value {
                 all = all.and(part, value);
             }
         }
+        // In words: a bound value could not use the index of the open ones.
+        all.parts.extend(filter.state.map(|state| format!("state = '{}'", row::name_of(state))));
         all
     }
 

@@ -24,7 +24,7 @@ pub(super) type Specs = Recent<Arc<Spec>>;
 
 /// Keeps those of more works than any group touches.
 pub(super) fn specs() -> Specs {
-    Recent::new(16_384)
+    Recent::new(4_096)
 }
 
 /// The columns of a work, in the order in which [`work`] reads them. The immutable part is not kept in
@@ -225,7 +225,7 @@ pub(super) fn state(row: &Row<'_>, column: usize) -> Read<State> {
     State::from_code(code).ok_or_else(|| Fault::stored(format!("there is no state {code}")))
 }
 
-fn digest(row: &Row<'_>, column: usize) -> Read<Digest> {
+pub(super) fn digest(row: &Row<'_>, column: usize) -> Read<Digest> {
     blob(row, column)?.try_into().map(Digest).map_err(Fault::stored)
 }
 
@@ -237,11 +237,11 @@ fn blob<'a>(row: &'a Row<'_>, column: usize) -> Read<&'a [u8]> {
     row.get_ref(column)?.as_blob().map_err(Fault::stored)
 }
 
-fn json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> Read<T> {
+pub(super) fn json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> Read<T> {
     serde_json::from_str(text(row, column)?).map_err(Fault::stored)
 }
 
-fn optional_json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> Read<Option<T>> {
+pub(super) fn optional_json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -> Read<Option<T>> {
     match row.get_ref(column)? {
         ValueRef::Null => Ok(None),
         _ => json(row, column).map(Some),

@@ -75,7 +75,7 @@ pub(super) fn set(conn: &Connection) -> rusqlite::Result<()> {
     conn.pragma_update(None, "checkpoint_fullfsync", true)?;
     conn.pragma_update(None, "foreign_keys", false)?;
     conn.pragma_update(None, "temp_store", "MEMORY")?;
-    conn.pragma_update(None, "cache_size", -32_768)?;
+    conn.pragma_update(None, "cache_size", -16_384)?;
     conn.pragma_update(None, "wal_autocheckpoint", LARGE_WAL)?;
     planned_once(conn)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS);
@@ -119,7 +119,7 @@ pub(super) fn reader(path: &Path) -> Result<Connection, Error> {
         let conn = Connection::open_with_flags(path, flags)?;
         conn.busy_timeout(PATIENCE)?;
         conn.pragma_update(None, "query_only", true)?;
-        conn.pragma_update(None, "cache_size", -4_096)?;
+        conn.pragma_update(None, "cache_size", -2_048)?;
         planned_once(&conn)?;
         conn.set_prepared_statement_cache_capacity(STATEMENTS);
         Ok(conn)
@@ -128,7 +128,7 @@ pub(super) fn reader(path: &Path) -> Result<Connection, Error> {
 }
 
 /// Why the file cannot be opened, and what to do about it.
-fn explain(path: &Path, error: &rusqlite::Error) -> Error {
+pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> Error {
     let place = path.display();
     match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => Error::Unusable(format!(
@@ -144,7 +144,10 @@ fn explain(path: &Path, error: &rusqlite::Error) -> Error {
         Some(ErrorCode::DatabaseCorrupt) => {
             Error::Unusable(format!("{place} is damaged ({error}). Keep a copy of it, and restore a backup"))
         }
-        Some(ErrorCode::DiskFull | ErrorCode::SystemIoFailure) => {
+        Some(ErrorCode::DiskFull) => {
+            Error::Unavailable(format!("{place}: the disk is full. Free some space, and open it again"))
+        }
+        Some(ErrorCode::SystemIoFailure) => {
             Error::Unavailable(format!("{place} cannot be read or written ({error}). Look at the disk"))
         }
         _ => Error::Unusable(format!("{place}: {error}")),
@@ -194,7 +197,8 @@ mod tests {
             (ErrorCode::ReadOnly, "writable"),
             (ErrorCode::CannotOpen, "Check"),
             (ErrorCode::DatabaseCorrupt, "restore a backup"),
-            (ErrorCode::DiskFull, "Look at the disk"),
+            (ErrorCode::DiskFull, "Free some space"),
+            (ErrorCode::SystemIoFailure, "Look at the disk"),
             (ErrorCode::NotADatabase, "Give the path"),
         ] {
             let text = explain(path, &failure(code)).to_string();

@@ -3,7 +3,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
         mpsc::{Receiver, RecvTimeoutError, TryRecvError},
     },
@@ -12,7 +12,7 @@ use std::{
 };
 
 use rusqlite::{Connection, config::DbConfig};
-use tenure_core::{Millis, Reply};
+use tenure_core::Reply;
 use tokio::{sync::oneshot, time::Instant};
 
 use super::{
@@ -22,7 +22,7 @@ use super::{
     group::{Answer, Claimed, Committed, Failure, Group},
     tables::Tables,
 };
-use crate::{Clock, Error, job::Job, job::Payloads, ledger::Outcome};
+use crate::{Clock, Error, job::Job, job::Payloads, ledger::Outcome, stats::Counters};
 
 /// Submissions in one group at most.
 const GROUP: usize = 1_024;
@@ -33,14 +33,15 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How long the writer stays awake after a group.
 const LINGER: Duration = Duration::from_micros(200);
 
-const FORGET_KEPT: &str = "DELETE FROM kept WHERE kept_at <= ?1";
-
 /// Boxed: a job is large, and is handed on several times.
 type Jobs = Vec<Box<Job>>;
 
+/// A write besides the groups. It answers whoever asked, and says so if the disk failed it.
+pub(super) type Aside = Box<dyn FnOnce(Result<&Connection, Error>) -> Option<String> + Send>;
+
 pub(super) enum Message {
     Job(Box<Job>),
-    ForgetKept(Millis, oneshot::Sender<Result<u64, Error>>),
+    Aside(Aside),
     Close(oneshot::Sender<()>),
 }
 
@@ -49,8 +50,22 @@ pub(super) struct Desk {
     pub clock: Arc<dyn Clock>,
     pub inbox: Receiver<Message>,
     pub queued: Arc<AtomicUsize>,
+    pub counters: Arc<Counters>,
+    /// Why nothing is written any more.
+    pub stopped: Arc<OnceLock<String>>,
     pub checkpoints: Checkpoints,
     pub answers: Answers,
+}
+
+impl Drop for Desk {
+    /// Before the inbox goes: whoever finds it gone must find out why.
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let why = "the writer panicked; the log says where";
+            tracing::error!(why, "writing has stopped");
+            let _first_wins = self.stopped.set(why.to_owned());
+        }
+    }
 }
 
 struct Writer<'c> {
@@ -59,19 +74,17 @@ struct Writer<'c> {
     parked: Jobs,
     looked: Instant,
     look: bool,
-    stopped: Option<String>,
 }
 
 /// The writer's thread. It ends when the store closes or is dropped.
 pub(super) fn run(conn: &Connection, desk: Desk) -> Result<(), Error> {
     let tables = Tables::new(conn).map_err(Fault::into_error)?;
-    let mut writer =
-        Writer { tables, desk, parked: Vec::new(), looked: Instant::now(), look: false, stopped: None };
+    let mut writer = Writer { tables, desk, parked: Vec::new(), looked: Instant::now(), look: false };
     let closed = writer.serve();
     writer.finish();
     // Before the answer: whoever closed may move the file at once. After a failed write the file is left as
     // it is: the next open recovers it.
-    if writer.stopped.is_some() {
+    if writer.desk.stopped.get().is_some() {
         if let Err(error) = conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true) {
             tracing::warn!(%error, "closing may still write a checkpoint");
         }
@@ -97,9 +110,7 @@ impl Writer<'_> {
             while let Some(message) = next {
                 match message {
                     Message::Job(job) => jobs.push(job),
-                    Message::ForgetKept(at, reply) => {
-                        let _gone = reply.send(self.forget_kept(at));
-                    }
+                    Message::Aside(write) => self.aside(write),
                     Message::Close(closed) => {
                         closing = Some(closed);
                         break;
@@ -147,7 +158,7 @@ impl Writer<'_> {
 
     fn take(&mut self, jobs: Jobs) {
         self.expire();
-        if let Some(why) = &self.stopped {
+        if let Some(why) = self.desk.stopped.get() {
             for job in jobs.into_iter().chain(self.parked.drain(..)) {
                 job.answer(Err(Error::Stopped(why.clone())));
             }
@@ -201,8 +212,10 @@ impl Writer<'_> {
 
     fn group(&mut self, submits: Jobs, claims: Jobs) {
         let group = Group { submits: &submits, parked: &self.parked, claims: &claims, look: self.look };
+        let began = Instant::now();
         match group.run(&mut self.tables, &*self.desk.clock) {
             Ok(answers) => {
+                self.desk.counters.committed(submits.len() + claims.len(), began.elapsed());
                 self.look = false;
                 self.answer(answers, submits, claims);
             }
@@ -236,7 +249,7 @@ impl Writer<'_> {
         for job in jobs.chain(parked) {
             let (submits, claims) =
                 if job.claim_filter().is_some() { (Vec::new(), vec![job]) } else { (vec![job], Vec::new()) };
-            if let Some(why) = &self.stopped {
+            if let Some(why) = self.desk.stopped.get() {
                 let error = Error::Stopped(why.clone());
                 refuse(submits.into_iter().chain(claims), &error);
                 continue;
@@ -272,18 +285,17 @@ impl Writer<'_> {
         tracing::error!(why, "writing has stopped");
         refuse(jobs, &told(why.clone()));
         refuse(self.parked.drain(..), &Error::Stopped(why.clone()));
-        self.stopped = Some(why);
+        let _first_wins = self.desk.stopped.set(why);
     }
 
-    fn forget_kept(&mut self, at: Millis) -> Result<u64, Error> {
-        if let Some(why) = &self.stopped {
-            return Err(Error::Stopped(why.clone()));
+    fn aside(&mut self, write: Aside) {
+        let conn = match self.desk.stopped.get() {
+            Some(why) => Err(Error::Stopped(why.clone())),
+            None => Ok(self.tables.conn),
+        };
+        if let Some(why) = write(conn) {
+            self.stop(why, std::iter::empty(), Error::Stopped);
         }
-        let dropped = self.tables.conn.execute(FORGET_KEPT, [at]).map_err(Fault::from);
-        if let Err(Fault::Broken(why)) = &dropped {
-            self.stopped = Some(why.clone());
-        }
-        dropped.map(|count| count as u64).map_err(Fault::into_error)
     }
 
     /// The store is closing: what came after is refused, what waits gets nothing.
@@ -347,6 +359,8 @@ mod tests {
             clock: Arc::new(SystemClock::default()),
             inbox: received,
             queued: Arc::new(AtomicUsize::new(200)),
+            counters: Arc::default(),
+            stopped: Arc::default(),
             checkpoints: Checkpoints::start(&path).unwrap(),
             answers: Answers::start().unwrap(),
         };

@@ -1,24 +1,33 @@
 //! The memory store: the core over maps. It is the oracle that the databases are held against, and a
 //! ledger for tests of runtimes that embed one.
 
+mod credential;
+mod facts;
+mod retention;
+
 use std::{
     collections::{BTreeMap, HashMap},
+    path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use tenure_core::{
-    Attempt, Change, Event, Millis, Payload, Records, Reply, Scope, State, Step, Submission, Wait, Work,
-    WorkId,
+    Attempt, Change, Code, CredentialId, Event, Millis, Payload, Records, Refusal, Reply, Scope, State, Step,
+    Submission, Wait, Work, WorkId,
     action::{Action, ClaimFilter, Tenants},
     claim_order, decide,
     model::WaitState,
+    payload::Digest,
     records::{SessionView, TenantKey},
 };
 use tokio::time::Instant;
 
 use crate::{
-    Clock, Error, Options, Outcome, Position, StoredEvent, SystemClock, WaitFilter, WorkFilter,
+    Anchor, Clock, Credential, Error, Facts, Options, Outcome, Position, Pruned, StoredEvent, SystemClock,
+    WaitFilter, WorkFilter,
     job::{Job, Payloads, wanted},
+    retention::Tombstone,
+    stats::Counters,
     store::{Answer, Store},
     token::Key,
 };
@@ -26,15 +35,21 @@ use crate::{
 pub(crate) struct Memory {
     key: Key,
     clock: Arc<dyn Clock>,
+    counters: Counters,
     inner: Arc<Mutex<Inner>>,
 }
 
 #[derive(Default)]
 struct Inner {
     records: Records,
-    log: Vec<Event>,
+    log: BTreeMap<usize, Event>,
+    /// The hash of every event that ever was.
+    links: Vec<Digest>,
+    tombstones: HashMap<WorkId, Tombstone>,
+    anchor: Option<Anchor>,
     by_work: HashMap<WorkId, Vec<usize>>,
     attempts: BTreeMap<(WorkId, u64), Attempt>,
+    credentials: BTreeMap<CredentialId, Credential>,
     parked: Vec<Job>,
     closed: bool,
 }
@@ -43,7 +58,8 @@ pub(crate) fn open(options: &Options) -> Result<Arc<dyn Store>, Error> {
     let mut key = [0; 32];
     getrandom::fill(&mut key).map_err(|e| Error::Unavailable(format!("no randomness: {e}")))?;
     let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::default()));
-    Ok(Arc::new(Memory { key: Key::new(key), clock, inner: Arc::default() }))
+    let key = Key::new(key);
+    Ok(Arc::new(Memory { key, clock, counters: Counters::default(), inner: Arc::default() }))
 }
 
 impl Memory {
@@ -85,8 +101,10 @@ impl Inner {
         self.refresh(submission);
         let decision = decide(&self.records, submission, now)?;
         for event in decision.events {
-            self.by_work.entry(event.work).or_default().push(self.log.len());
-            self.log.push(event);
+            let index = self.links.len();
+            self.by_work.entry(event.work).or_default().push(index);
+            self.links.push(event.hash);
+            self.log.insert(index, event);
         }
         for change in decision.changes {
             match &change {
@@ -190,7 +208,7 @@ impl Inner {
     fn payloads(&self, keys: &[(WorkId, u64)]) -> Payloads {
         let find = |(work, seq): &(WorkId, u64)| -> Option<Payload> {
             let index = *self.by_work.get(work)?.get(usize::try_from(*seq).ok()?.checked_sub(1)?)?;
-            self.log[index].payload.clone()
+            self.log.get(&index)?.payload.clone()
         };
         keys.iter().filter_map(|key| Some((*key, find(key)?))).collect()
     }
@@ -207,10 +225,13 @@ impl Inner {
         }
     }
 
-    fn stored(&self, index: usize) -> StoredEvent {
-        let position = Position { epoch: 0, txn: 0, number: index as i64 + 1 };
-        StoredEvent { position, event: self.log[index].clone() }
+    fn stored(&self, index: usize) -> Option<StoredEvent> {
+        Some(StoredEvent { position: position(index), event: self.log.get(&index)?.clone() })
     }
+}
+
+fn position(index: usize) -> Position {
+    Position { epoch: 0, txn: 0, number: index as i64 + 1 }
 }
 
 fn is_empty(outcome: &Outcome) -> bool {
@@ -222,8 +243,21 @@ impl Store for Memory {
         &self.key
     }
 
+    fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    fn stopped(&self) -> Option<String> {
+        None
+    }
+
+    fn queued(&self) -> usize {
+        0
+    }
+
     fn send(&self, job: Job) {
         let now = self.clock.wall();
+        let began = Instant::now();
         let mut inner = self.inner();
         if inner.closed {
             return job.answer(Err(Error::Unavailable("the ledger is closed".into())));
@@ -237,6 +271,7 @@ impl Store for Memory {
             (answer, _) => job.answer(answer),
         }
         inner.serve_parked(now);
+        self.counters.committed(1, began.elapsed());
     }
 
     fn now(&self) -> Answer<'_, Millis> {
@@ -257,6 +292,27 @@ impl Store for Memory {
             ids.sort_unstable_by(|a, b| b.cmp(a));
             ids.truncate(limit);
             ids
+        })
+    }
+
+    fn between<'a>(
+        &'a self,
+        first: WorkId,
+        last: WorkId,
+        tenants: &'a Tenants,
+        limit: usize,
+    ) -> Answer<'a, Vec<WorkId>> {
+        self.ready(|inner| {
+            let here = |work: &&Work| (first..=last).contains(&work.id) && tenants.allow(&work.spec.tenant);
+            let works = inner.records.works.values().map(Box::as_ref);
+            works.filter(here).map(|work| work.id).take(limit).collect()
+        })
+    }
+
+    fn tenants_of<'a>(&'a self, ids: &'a [WorkId]) -> Answer<'a, HashMap<WorkId, String>> {
+        self.ready(|inner| {
+            let tenant = |id: &WorkId| Some((*id, inner.records.works.get(id)?.spec.tenant.clone()));
+            ids.iter().filter_map(tenant).collect()
         })
     }
 
@@ -289,18 +345,27 @@ impl Store for Memory {
         })
     }
 
+    fn facts(&self, at: Millis) -> Answer<'_, Facts> {
+        self.ready(|inner| inner.facts(at))
+    }
+
     fn events(&self, work: WorkId, after: u64, limit: usize) -> Answer<'_, Vec<StoredEvent>> {
         self.ready(|inner| {
             let indexes = inner.by_work.get(&work).map_or(&[][..], Vec::as_slice);
-            indexes.iter().skip(after as usize).take(limit).map(|index| inner.stored(*index)).collect()
+            indexes.iter().skip(after as usize).take(limit).filter_map(|index| inner.stored(*index)).collect()
         })
     }
 
     fn feed(&self, after: Position, limit: usize) -> Answer<'_, Vec<StoredEvent>> {
         self.ready(|inner| {
             let first = after.number.max(0) as usize;
-            (first..inner.log.len()).take(limit).map(|index| inner.stored(index)).collect()
+            let later = inner.log.range(first..).take(limit);
+            later.filter_map(|(index, _)| inner.stored(*index)).collect()
         })
+    }
+
+    fn tail(&self) -> Answer<'_, Position> {
+        self.ready(|inner| Position { epoch: 0, txn: 0, number: inner.log.len() as i64 })
     }
 
     fn payloads<'a>(&'a self, keys: &'a [(WorkId, u64)]) -> Answer<'a, Payloads> {
@@ -330,10 +395,12 @@ impl Store for Memory {
                 .flat_map(|(_, waits)| waits)
                 .filter(|wait| {
                     filter.tenants.as_ref().is_none_or(|tenants| tenants.allow(&wait.tenant))
+                        && filter.id.is_none_or(|id| wait.id == id)
                         && filter.work.is_none_or(|id| wait.work == id)
                         && filter.reference.as_ref().is_none_or(|r| wait.reference == *r)
                         && filter.kind.is_none_or(|kind| wait.kind == kind)
                         && filter.state.is_none_or(|state| wait.state == state)
+                        && filter.after.is_none_or(|after| (wait.opened_at, wait.id) > after)
                 })
                 .collect();
             waits.sort_by_key(|wait| (wait.opened_at, wait.id));
@@ -393,6 +460,62 @@ impl Store for Memory {
         old.into_iter()
             .for_each(|(tenant, reference)| inner.records.absorb(Change::Unkeep { tenant, reference }));
         Box::pin(std::future::ready(Ok(count)))
+    }
+
+    fn add_credential<'a>(&'a self, credential: &'a Credential) -> Answer<'a, ()> {
+        self.inner().add_credential(credential);
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn credential(&self, hash: Digest) -> Answer<'_, Option<Credential>> {
+        self.ready(|inner| inner.credential(hash).cloned())
+    }
+
+    fn credentials(&self, before: Option<CredentialId>, limit: usize) -> Answer<'_, Vec<Credential>> {
+        self.ready(|inner| inner.credentials(before, limit))
+    }
+
+    fn revoke_credential(&self, id: CredentialId, at: Millis) -> Answer<'_, Option<Credential>> {
+        let revoked = self.inner().revoke_credential(id, at);
+        Box::pin(std::future::ready(Ok(revoked)))
+    }
+
+    fn prunable(&self, ended_before: Millis, limit: usize) -> Answer<'_, Vec<WorkId>> {
+        self.ready(|inner| inner.prunable(ended_before, limit))
+    }
+
+    fn prune<'a>(&'a self, works: &'a [WorkId], ended_before: Millis, at: Millis) -> Answer<'a, Pruned> {
+        let pruned = self.inner().prune(works, ended_before, at);
+        Box::pin(std::future::ready(Ok(pruned)))
+    }
+
+    fn tombstone(&self, work: WorkId) -> Answer<'_, Option<Tombstone>> {
+        self.ready(|inner| inner.tombstones.get(&work).cloned())
+    }
+
+    fn links(&self, after: Position, limit: usize) -> Answer<'_, Vec<(Position, Digest)>> {
+        self.ready(|inner| {
+            let first = after.number.max(0) as usize;
+            let later = inner.links.iter().enumerate().skip(first).take(limit);
+            later.map(|(index, hash)| (position(index), *hash)).collect()
+        })
+    }
+
+    fn anchor(&self) -> Answer<'_, Option<Anchor>> {
+        self.ready(|inner| inner.anchor)
+    }
+
+    fn set_anchor(&self, anchor: Anchor) -> Answer<'_, ()> {
+        let mut inner = self.inner();
+        if inner.anchor.is_none_or(|kept| kept.events < anchor.events) {
+            inner.anchor = Some(anchor);
+        }
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn backup<'a>(&'a self, _: &'a Path) -> Answer<'a, ()> {
+        let detail = "A ledger in memory is gone with its process. Open one in a file to keep it.";
+        Box::pin(std::future::ready(Err(Refusal::new(Code::Invalid, detail).into())))
     }
 
     fn self_check(&self) -> Answer<'_, Vec<String>> {

@@ -1,0 +1,117 @@
+//! Figures for dials and alerts: what is open, who holds it, what this process did.
+
+use tenure_core::{
+    State,
+    liveness::{Grade, Liveness},
+    model::WaitKind,
+};
+
+use super::{Bed, START, any, claimant, job, owner_bound, request, said_in, success};
+use crate::{Facts, LeaseRef, NewWait, NewWork, SourceFacts, StateFacts, WaitFacts};
+
+fn source(facts: &Facts, kind: &str) -> SourceFacts {
+    facts.sources.iter().find(|source| source.kind == kind).cloned().unwrap_or_default()
+}
+
+pub async fn open_works_and_waits_are_counted(bed: &mut Bed) {
+    assert_eq!(bed.ledger.facts().await.unwrap(), Facts { at: START, ..Facts::default() });
+    let of = |kind: &str| NewWork { kind: kind.to_owned(), ..job(&request()) };
+    bed.ingest(of("a")).await;
+    bed.clock.advance(10);
+    bed.ingest(of("a")).await;
+    bed.ingest(of("b")).await;
+    // Only the head of a session can be claimed; the one behind it is queued all the same.
+    bed.ingest(NewWork { kind: "s".into(), ..said_in("chat", "1") }).await;
+    bed.ingest(NewWork { kind: "s".into(), ..said_in("chat", "2") }).await;
+    bed.held(of("b"), "w").await;
+    let stalled = bed.held(NewWork { kind: "o".into(), ..owner_bound("lost") }, "v").await;
+    let cancelled = bed.held(of("c"), "w").await;
+    bed.person().cancel(cancelled.work.id, "enough", None).await.unwrap();
+    for (kind, timeout_ms) in [(WaitKind::User, Some(90_000)), (WaitKind::User, None), (WaitKind::Tool, None)]
+    {
+        let held = bed.held(of("w"), "w").await;
+        let wait = NewWait { timeout_ms, endless: kind == WaitKind::Tool, ..NewWait::new(kind, "r") };
+        bed.worker("w").wait(&held.lease, vec![wait], None).await.unwrap();
+    }
+    let done = bed.held(of("d"), "w").await;
+    bed.worker("w").close_out(&done.lease, success()).await.unwrap();
+
+    let facts = bed.ledger.facts().await.unwrap();
+    assert_eq!(facts.at, START + 10);
+    let counted: Vec<(State, u64)> = facts.states.iter().map(|(state, it)| (*state, it.works)).collect();
+    let expected = [
+        (State::Queued, 5),
+        (State::Running, 2),
+        (State::WaitingUser, 2),
+        (State::WaitingTool, 1),
+        (State::CancelRequested, 1),
+    ];
+    assert_eq!(counted, expected, "what has ended is not counted");
+    assert_eq!(facts.states[&State::Queued], StateFacts { works: 5, oldest: START });
+    assert_eq!(facts.oldest_open(), Some(START));
+    let a = SourceFacts { ready: 2, oldest_ready: Some(START), ..SourceFacts::default() };
+    let named = |kind: &str, facts: SourceFacts| SourceFacts {
+        system: "manual".to_owned(),
+        kind: kind.to_owned(),
+        ..facts
+    };
+    assert_eq!(source(&facts, "a"), named("a", a));
+    let b = SourceFacts { ready: 1, oldest_ready: Some(START + 10), running: 1, ..SourceFacts::default() };
+    assert_eq!(source(&facts, "b"), named("b", b));
+    assert_eq!(source(&facts, "s").ready, 1);
+    assert_eq!(source(&facts, "c").cancel_requested, 1);
+    assert_eq!(source(&facts, "w"), SourceFacts::default(), "nobody can work on what waits");
+    let user = WaitFacts { open: 2, nearest_deadline: Some(START + 10 + 90_000) };
+    assert_eq!(facts.waits[&WaitKind::User], user);
+    assert_eq!(facts.waits[&WaitKind::Tool], WaitFacts { open: 1, nearest_deadline: None });
+    assert_eq!(facts.expired_leases(), 0);
+
+    bed.clock.advance(super::LEASE.ttl_ms as i64 + 1);
+    assert_eq!(bed.ledger.facts().await.unwrap().expired_leases(), 3, "and nobody has looked yet");
+    bed.pass(super::LAPSE_MS).await;
+    let facts = bed.ledger.facts().await.unwrap();
+    bed.expect(stalled.work.id, State::Stalled).await;
+    assert_eq!((facts.works(State::Stalled), source(&facts, "o").stalled), (1, 1));
+    assert_eq!(source(&facts, "o").expired, 0, "a lapse that was found is no longer an expired lease");
+}
+
+pub async fn workers_show_by_their_leases(bed: &mut Bed) {
+    let first = bed.held(job("1"), "ann").await;
+    bed.clock.advance(2_500);
+    bed.held(job("2"), "ann").await;
+    bed.held(NewWork { tenant: "red".into(), ..job("3") }, "bob").await;
+    let mut worker = claimant("cid", &request());
+    worker.worker.liveness = crate::local_process().unwrap_or(Liveness::Opaque);
+    let fourth = bed.ingest(job("4")).await;
+    bed.worker("cid").claim_ids(worker, vec![fourth.id]).await.unwrap();
+
+    let seen = bed.machine().workers().await.unwrap();
+    assert!(seen.complete);
+    let [ann, bob, cid] = &seen.workers[..] else { panic!("three workers, not {:#?}", seen.workers) };
+    assert_eq!((ann.id.as_str(), ann.incarnation.as_str(), ann.leases), ("ann", "ann-1", 2));
+    assert_eq!((ann.oldest_renewal, ann.missed, ann.grade), (START, 1, Grade::Alive));
+    assert_eq!(ann.next_expiry, first.expires_at);
+    assert_eq!((ann.evidence.as_ref(), &ann.liveness), (None, &Liveness::Opaque));
+    assert_eq!((bob.leases, bob.missed), (1, 0));
+    assert!(cid.evidence.as_ref().is_some_and(|seen| seen.contains("it runs")), "{cid:?}");
+
+    let red = bed.machine().within(vec!["red".to_owned()]).workers().await.unwrap();
+    assert_eq!(red.workers, std::slice::from_ref(bob), "others' workers do not exist for it");
+
+    bed.clock.advance(10_000);
+    let late = bed.machine().workers().await.unwrap();
+    assert_eq!((late.workers[0].grade, late.workers[0].missed), (Grade::Silent, 6));
+}
+
+pub async fn what_this_process_did_is_counted(bed: &mut Bed) {
+    let before = bed.ledger.stats();
+    let held = bed.held(job("1"), "w").await;
+    let lost = LeaseRef { fence: held.lease.fence + 1, ..held.lease.clone() };
+    let renewed = bed.worker("w").renew(&[(held.lease, None), (lost, None)]).await.unwrap();
+    assert_eq!(renewed.iter().filter(|renewal| renewal.outcome.is_err()).count(), 1);
+    assert_eq!(bed.claim("w", any(1)).await.len(), 0);
+    let after = bed.ledger.stats();
+    assert!(after.groups > before.groups && after.submissions >= before.submissions + 3);
+    assert_eq!((after.renewals_refused, after.queued), (before.renewals_refused + 1, 0));
+    assert!(after.group_time >= before.group_time + after.last_group);
+}

@@ -1,0 +1,89 @@
+//! Workers as their leases show them: who holds what, and how sure one can be that it lives.
+
+use std::collections::BTreeMap;
+
+use tenure_core::{
+    Millis, State, Work,
+    liveness::{self, Grade, Liveness},
+};
+
+use super::{Caller, reads::PAGE_MAX};
+use crate::{Error, WorkFilter, process};
+
+/// Held works that are looked at. Whoever has more should ask about one tenant.
+const HELD_MAX: usize = 20_000;
+
+/// One incarnation of a worker that holds at least one work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerView {
+    pub id: String,
+    pub incarnation: String,
+    /// What it offers as evidence of its life besides renewing.
+    pub liveness: Liveness,
+    pub leases: usize,
+    pub oldest_renewal: Millis,
+    /// Of the lease that is furthest behind.
+    pub missed: u32,
+    pub grade: Grade,
+    /// What was seen of its process from here, where that can be seen.
+    pub evidence: Option<String>,
+    /// When the first of its leases expires, or expired.
+    pub next_expiry: Millis,
+}
+
+/// Workers by id and incarnation.
+#[derive(Clone, Debug, Default)]
+pub struct Workers {
+    pub workers: Vec<WorkerView>,
+    /// False where more works are held than were looked at.
+    pub complete: bool,
+}
+
+impl Caller {
+    /// The workers that hold works of this caller's tenants.
+    pub async fn workers(&self) -> Result<Workers, Error> {
+        let states = vec![State::Running, State::CancelRequested, State::Stalled];
+        let filter = WorkFilter { states, ..WorkFilter::default() };
+        let mut held: Vec<Work> = Vec::new();
+        let complete = loop {
+            let page = self.list(&filter, held.last().map(|work| work.id), PAGE_MAX).await?;
+            let last = page.len() < PAGE_MAX;
+            held.extend(page);
+            if last || held.len() >= HELD_MAX {
+                break last;
+            }
+        };
+        Ok(Workers { workers: grouped(&held, self.ledger.now().await?), complete })
+    }
+}
+
+fn grouped(held: &[Work], now: Millis) -> Vec<WorkerView> {
+    let mut workers: BTreeMap<(&str, &str), Vec<&Work>> = BTreeMap::new();
+    for work in held.iter().filter(|work| work.lease.is_some()) {
+        if let Some(holder) = &work.body.holder {
+            workers.entry((&holder.id, &holder.incarnation)).or_default().push(work);
+        }
+    }
+    workers.into_values().filter_map(|works| view(&works, now)).collect()
+}
+
+fn view(works: &[&Work], now: Millis) -> Option<WorkerView> {
+    let leases = || works.iter().filter_map(|work| work.lease.as_ref());
+    // Its newest lease tells most: a worker that renews one lease lives, whatever became of the others.
+    let newest = works.iter().max_by_key(|work| work.lease.as_ref().map(|lease| lease.expires_at))?;
+    let holder = newest.body.holder.as_ref()?;
+    let sighting = process::look(&holder.liveness, newest.lease.as_ref()?.fence);
+    let (grade, _) = liveness::grade(newest, sighting.as_ref(), now)?;
+    let missed = works.iter().filter_map(|work| liveness::grade(work, None, now));
+    Some(WorkerView {
+        id: holder.id.clone(),
+        incarnation: holder.incarnation.clone(),
+        liveness: holder.liveness.clone(),
+        leases: works.len(),
+        oldest_renewal: leases().map(|lease| lease.renewed_at).min()?,
+        missed: missed.map(|(_, missed)| missed).max()?,
+        grade,
+        evidence: sighting.map(|sighting| sighting.detail),
+        next_expiry: leases().map(|lease| lease.expires_at).min()?,
+    })
+}

@@ -1,0 +1,46 @@
+//! Figures of what is open, counted out.
+
+use tenure_core::{Millis, State, claimable, model::WaitState, model::Worker};
+
+use super::Inner;
+use crate::{
+    Facts,
+    facts::{Sources, StateFacts},
+};
+
+impl Inner {
+    pub fn facts(&self, at: Millis) -> Facts {
+        let mut facts = Facts { at, ..Facts::default() };
+        let mut sources = Sources::default();
+        for work in self.records.works.values().filter(|work| !work.state.is_terminal()) {
+            let came = work.spec.created_at;
+            let state = facts.states.entry(work.state).or_insert(StateFacts { works: 0, oldest: came });
+            state.works += 1;
+            state.oldest = state.oldest.min(came);
+            let (system, kind) = (work.spec.source.system.clone(), work.spec.kind.clone());
+            if work.state.holds_session() {
+                let expired = work.held_lease().is_some_and(|lease| lease.expires_at < at);
+                sources.held(system, kind, work.state, 1, u64::from(expired));
+            } else if work.state == State::Queued && self.is_ready(work) {
+                sources.ready(system, kind, 1, Some(came));
+            }
+        }
+        facts.sources = sources.most();
+        let open = self.records.waits.values().flatten().filter(|wait| wait.state == WaitState::Open);
+        for wait in open {
+            let kind = facts.waits.entry(wait.kind).or_default();
+            kind.open += 1;
+            kind.nearest_deadline = kind.nearest_deadline.into_iter().chain(wait.deadline_at).min();
+        }
+        facts
+    }
+
+    /// Whether some worker could claim it: the one that it is bound to, or anybody.
+    fn is_ready(&self, work: &tenure_core::Work) -> bool {
+        let view = work.spec.session_key().map(|key| self.view(&key)).unwrap_or_default();
+        let worker = work.starter().map_or(Worker::new("anybody", "first"), |starter| {
+            Worker::new(&starter.worker, &starter.incarnation)
+        });
+        claimable(work, &worker, view).is_ok()
+    }
+}

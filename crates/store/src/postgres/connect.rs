@@ -1,0 +1,224 @@
+//! Connections to the server: checked, encrypted as asked, and not tried again at once when it is away.
+
+use std::{
+    future::Future,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+use tokio_postgres::{Client, Config, Connection, Error as PgError, Socket, tls::MakeTlsConnect};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::{
+    fault::describe,
+    migrate,
+    session::{SETTINGS, Session},
+    tls,
+};
+use crate::Error;
+
+/// The oldest server that is tried in the tests' own features: `pg_current_xact_id` came with it.
+const OLDEST: i32 = 130_000;
+
+/// How long the server may take to answer at all.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// Between two tries while it is away: doubled from the first to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// A server that is silent for so long, though asked, is gone: its host may have died without a word.
+const SILENCE: Duration = Duration::from_secs(15);
+const ASK_AFTER: Duration = Duration::from_secs(10);
+const ASK_EVERY: Duration = Duration::from_secs(2);
+
+type Stream = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
+
+pub(super) struct Connector {
+    config: Config,
+    tls: MakeRustlsConnect,
+    allow_weak: bool,
+    seen: Mutex<Seen>,
+}
+
+/// What the tries so far have shown of the server.
+#[derive(Default)]
+struct Seen {
+    connected: Option<Instant>,
+    away: Option<Away>,
+}
+
+/// Since the last try failed.
+struct Away {
+    failures: u32,
+    /// Nobody tries before then: they are told at once what the last one was told.
+    until: Instant,
+    why: Error,
+}
+
+impl Connector {
+    pub fn new(url: &str, allow_weak: bool) -> Result<Self, Error> {
+        let (mut config, tls) = tls::read(url)?;
+        if config.get_application_name().is_none() {
+            config.application_name("tenure");
+        }
+        if config.get_tcp_user_timeout().is_none() {
+            config.tcp_user_timeout(SILENCE);
+        }
+        if config.get_keepalives_interval().is_none() {
+            config.keepalives_idle(ASK_AFTER).keepalives_interval(ASK_EVERY).keepalives_retries(3);
+        }
+        Ok(Self { config, tls, allow_weak, seen: Mutex::default() })
+    }
+
+    /// A connection for reads and small writes. Whichever server answers now is checked.
+    pub async fn session(&self) -> Result<Session, Error> {
+        self.tried(async {
+            let (client, connection) = self.connect().await?;
+            tokio::spawn(async move {
+                if let Err(error) = connection.await {
+                    tracing::debug!(error = describe(&error), "a connection ended");
+                }
+            });
+            client.batch_execute(SETTINGS).await.map_err(|e| refused(&e))?;
+            check_settings(&client, self.allow_weak).await?;
+            Ok(Session::new(client))
+        })
+        .await
+    }
+
+    /// A lane's connection: one that knows the current epoch.
+    pub async fn lane(&self) -> Result<Session, Error> {
+        let mut session = self.session().await?;
+        session.epoch = migrate::epoch(&mut session.client).await?;
+        Ok(session)
+    }
+
+    /// A connection whose messages the caller reads.
+    pub async fn listener(&self) -> Result<(Client, Connection<Socket, Stream>), Error> {
+        self.tried(self.connect()).await
+    }
+
+    async fn connect(&self) -> Result<(Client, Connection<Socket, Stream>), Error> {
+        self.config.connect(self.tls.clone()).await.map_err(|e| refused(&e))
+    }
+
+    /// Tries, unless somebody was refused a moment ago or is trying right now.
+    async fn tried<T>(&self, connecting: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+        let began = Instant::now();
+        if let Some(away) = &mut self.seen().away {
+            if began < away.until {
+                return Err(away.why.clone());
+            }
+            away.until = began + PATIENCE;
+        }
+        let made = match tokio::time::timeout(PATIENCE, connecting).await {
+            Ok(made) => made,
+            Err(_) => Err(Error::Unavailable("the server does not answer".to_owned())),
+        };
+        let mut seen = self.seen();
+        match &made {
+            Ok(_) => *seen = Seen { connected: Some(Instant::now()), away: None },
+            // Somebody who began later has connected meanwhile: this is no news.
+            Err(_) if seen.connected.is_some_and(|at| at > began) => {}
+            Err(why) => {
+                let failures = seen.away.as_ref().map_or(0, |away| away.failures) + 1;
+                let until = Instant::now() + pause(failures);
+                seen.away = Some(Away { failures, until, why: why.clone() });
+            }
+        }
+        made
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Longer after each failure, and never the same for two processes.
+fn pause(failures: u32) -> Duration {
+    let whole = FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(LONGEST_PAUSE);
+    let mut random = [0; 1];
+    // Without randomness the processes come back together, which is no fault.
+    let _ = getrandom::fill(&mut random);
+    whole.mul_f64(0.5 + f64::from(random[0]) / 512.0)
+}
+
+/// What a failed connection means for whoever wants the ledger.
+fn refused(error: &PgError) -> Error {
+    let told = describe(error);
+    match error.code().map(|code| code.code()) {
+        Some(code) if code.starts_with("28") => Error::Unusable(format!(
+            "{told}. Check the URL's user and password, and the server's pg_hba.conf"
+        )),
+        Some("3D000") => Error::Unusable(format!("{told}. Create it with createdb, or correct the URL")),
+        None if told.contains("TLS") => {
+            Error::Unusable(format!("{told}. Check the URL's sslmode and sslrootcert, and the certificate"))
+        }
+        _ => Error::Unavailable(told),
+    }
+}
+
+/// Refuses settings under which a commit that was answered could be lost.
+async fn check_settings(client: &Client, allow_weak: bool) -> Result<(), Error> {
+    let row = client
+        .query_one(
+            "SELECT current_setting('server_version_num')::int, current_setting('fsync'), \
+             current_setting('full_page_writes'), current_setting('synchronous_commit')",
+            &[],
+        )
+        .await
+        .map_err(|e| Error::Unavailable(describe(&e)))?;
+    let (version, fsync, pages, commit): (i32, String, String, String) =
+        (row.get(0), row.get(1), row.get(2), row.get(3));
+    if version < OLDEST {
+        return Err(Error::Unusable(format!("the server has version {version}; 13 or newer is needed")));
+    }
+    let mut weak = Vec::new();
+    for (name, value) in [("fsync", &fsync), ("full_page_writes", &pages)] {
+        if value != "on" {
+            weak.push(format!("{name} is {value}"));
+        }
+    }
+    if commit != "on" && commit != "remote_apply" {
+        weak.push(format!("synchronous_commit is {commit}"));
+    }
+    if weak.is_empty() {
+        return Ok(());
+    }
+    let weak = weak.join(", ");
+    if !allow_weak {
+        return Err(Error::WeakSettings(format!("{weak}. Turn it on, or allow weak settings")));
+    }
+    tracing::warn!(weak, "commits that were answered may be lost: for throw-away data only");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_up_to_a_second() {
+        for failures in 1..40 {
+            let pause = pause(failures);
+            assert!(pause >= FIRST_PAUSE / 2 && pause <= LONGEST_PAUSE, "{failures}: {pause:?}");
+        }
+        assert!(pause(40) >= LONGEST_PAUSE / 2);
+    }
+
+    #[tokio::test]
+    async fn while_the_server_is_away_everybody_is_told_at_once() {
+        // A port that nobody listens on.
+        let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let url = format!("postgres://x@127.0.0.1:{free}/y");
+        let connector = Connector::new(&url, false).unwrap();
+        let first = connector.session().await.err().map(|error| error.to_string());
+        assert!(first.as_ref().is_some_and(|told| told.contains("not available")), "{first:?}");
+        let until = connector.seen().away.as_ref().map(|away| away.until);
+        let second = connector.session().await.err().map(|error| error.to_string());
+        assert_eq!(first, second);
+        assert_eq!(connector.seen().away.as_ref().map(|away| away.until), until, "it was not tried again");
+    }
+}

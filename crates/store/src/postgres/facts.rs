@@ -1,0 +1,59 @@
+//! Figures of what is open, from the narrow tables and indexes that hold nothing else.
+
+use tenure_core::Millis;
+use tokio_postgres::Row;
+
+use super::{
+    read::Reader,
+    row::{self, get},
+    session::params,
+};
+use crate::{
+    Error, Facts,
+    facts::{Sources, StateFacts, WaitFacts},
+};
+
+/// Ids are given in the order of time: the first of a state is its oldest.
+const STATES: &str = "SELECT k.state, c.works, o.created_at FROM generate_series(0, 10) AS g(state) \
+     CROSS JOIN LATERAL (SELECT g.state::smallint AS state) k \
+     CROSS JOIN LATERAL (SELECT count(*) AS works FROM status s WHERE s.state = k.state) c \
+     CROSS JOIN LATERAL (SELECT s.created_at FROM status s WHERE s.state = k.state ORDER BY s.work LIMIT 1) o";
+const READY: &str = "SELECT l.system, l.kind, f.works, f.oldest FROM (SELECT r.lane, count(*) AS works, \
+     min(r.created_at) AS oldest FROM ready r GROUP BY r.lane) f JOIN lane l ON l.id = f.lane";
+/// The limits keep the order of the joins, whatever the planner believes of the tables.
+const HELD: &str = "SELECT w.system, w.kind, k.state, count(*), \
+     count(*) FILTER (WHERE w.lapsed_at IS NULL AND w.expires_at < $1::bigint) \
+     FROM unnest('{1,8,9}'::smallint[]) AS k(state) \
+     CROSS JOIN LATERAL (SELECT s.work FROM status s WHERE s.state = k.state LIMIT 1000000) s \
+     CROSS JOIN LATERAL (SELECT v.* FROM work v WHERE v.id = s.work LIMIT 1) w \
+     GROUP BY w.system, w.kind, k.state";
+const WAITS: &str =
+    "SELECT t.kind, count(*), min(t.deadline_at) FROM wait t WHERE t.state = 'open' GROUP BY t.kind";
+
+impl Reader {
+    pub async fn facts(&self, at: Millis) -> Result<Facts, Error> {
+        let mut facts = Facts { at, ..Facts::default() };
+        for row in self.query(STATES, params![]).await? {
+            let state = StateFacts { works: count(&row, 1)?, oldest: get(&row, 2)? };
+            facts.states.insert(row::state(get(&row, 0)?)?, state);
+        }
+        let mut sources = Sources::default();
+        for row in self.query(READY, params![]).await? {
+            sources.ready(get(&row, 0)?, get(&row, 1)?, count(&row, 2)?, get(&row, 3)?);
+        }
+        for row in self.query(HELD, params![at]).await? {
+            let state = row::state(get(&row, 2)?)?;
+            sources.held(get(&row, 0)?, get(&row, 1)?, state, count(&row, 3)?, count(&row, 4)?);
+        }
+        facts.sources = sources.most();
+        for row in self.query(WAITS, params![]).await? {
+            let wait = WaitFacts { open: count(&row, 1)?, nearest_deadline: get(&row, 2)? };
+            facts.waits.insert(row::parse_name(get(&row, 0)?)?, wait);
+        }
+        Ok(facts)
+    }
+}
+
+fn count(row: &Row, at: usize) -> Result<u64, Error> {
+    get::<i64>(row, at).map(|count| count as u64)
+}

@@ -1,0 +1,85 @@
+//! Figures of what is open, from the narrow tables and indexes that hold nothing else.
+
+use rusqlite::Row;
+use tenure_core::Millis;
+
+use super::{
+    read::Reader,
+    row::{self, Read},
+};
+use crate::{
+    Facts,
+    facts::{Sources, StateFacts, WaitFacts},
+};
+
+/// Ids are given in the order of time: the first of a state is its oldest.
+const STATES: &str = "SELECT f.state, f.works, s.created_at FROM (SELECT state, count(*) AS works, \
+     min(work) AS work FROM status WHERE state < 11 GROUP BY state) f CROSS JOIN status s ON s.work = f.work";
+const READY: &str = "SELECT l.system, l.kind, f.works, f.oldest FROM (SELECT lane, count(*) AS works, \
+     min(created_at) AS oldest FROM ready GROUP BY lane) f CROSS JOIN lane l ON l.id = f.lane";
+const HELD: &str = "SELECT w.system, w.kind, s.state, count(*), sum(w.lapsed_at IS NULL AND w.expires_at < ?1) \
+     FROM (SELECT state, work FROM status WHERE state = 1 UNION ALL \
+     SELECT state, work FROM status WHERE state = 8 UNION ALL \
+     SELECT state, work FROM status WHERE state = 9) s CROSS JOIN work w ON w.id = s.work \
+     GROUP BY w.system, w.kind, s.state";
+const WAITS: &str = "SELECT kind, count(*), min(deadline_at) FROM wait WHERE state = 'open' GROUP BY kind";
+
+impl Reader {
+    pub fn facts(&mut self, at: Millis) -> Read<Facts> {
+        let states = self.all(STATES, [], |row| {
+            Ok((row::state(row, 0)?, StateFacts { works: count(row, 1)?, oldest: row.get(2)? }))
+        })?;
+        let mut sources = Sources::default();
+        for (system, kind, works, oldest) in
+            self.all(READY, [], |row| Ok((row.get(0)?, row.get(1)?, count(row, 2)?, row.get(3)?)))?
+        {
+            sources.ready(system, kind, works, oldest);
+        }
+        for (system, kind, state, works, expired) in self.all(HELD, [at], |row| {
+            let expired = row.get::<_, Option<i64>>(4)?.unwrap_or(0) as u64;
+            Ok((row.get(0)?, row.get(1)?, row::state(row, 2)?, count(row, 3)?, expired))
+        })? {
+            sources.held(system, kind, state, works, expired);
+        }
+        let waits = self.all(WAITS, [], |row| {
+            let facts = WaitFacts { open: count(row, 1)?, nearest_deadline: row.get(2)? };
+            Ok((row::named(row::text(row, 0)?)?, facts))
+        })?;
+        Ok(Facts {
+            at,
+            states: states.into_iter().collect(),
+            sources: sources.most(),
+            waits: waits.into_iter().collect(),
+        })
+    }
+}
+
+fn count(row: &Row<'_>, column: usize) -> Read<u64> {
+    Ok(row.get::<_, i64>(column)? as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use super::*;
+    use crate::sqlite::migrate;
+
+    /// However much has ended or is stored: no table that holds it is scanned.
+    #[test]
+    fn no_figure_reads_what_has_ended() {
+        let mut conn = Connection::open_in_memory().unwrap();
+        migrate::run(&mut conn, migrate::MIGRATIONS, 0).unwrap();
+        for sql in [STATES, READY, HELD, WAITS] {
+            let mut explain =
+                conn.prepare(&format!("EXPLAIN QUERY PLAN {}", sql.replace("?1", "1"))).unwrap();
+            let plan: Vec<String> =
+                explain.query_map([], |row| row.get(3)).unwrap().map(Result::unwrap).collect();
+            let scans = plan.iter().filter(|step| step.starts_with("SCAN "));
+            let narrow = ["SCAN f", "SCAN s", "SCAN ready", "SCAN wait USING COVERING INDEX wait_kind"];
+            let wide: Vec<_> =
+                scans.filter(|step| !narrow.iter().any(|fine| step.starts_with(fine))).collect();
+            assert!(wide.is_empty(), "{sql}: {plan:#?}");
+        }
+    }
+}

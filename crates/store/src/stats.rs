@@ -1,0 +1,54 @@
+//! What this process's ledger has done since it was opened: counters that cost the hot path an addition.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Duration,
+};
+
+#[derive(Default)]
+pub(crate) struct Counters {
+    groups: AtomicU64,
+    submissions: AtomicU64,
+    micros: AtomicU64,
+    last_micros: AtomicU64,
+    renewals_refused: AtomicU64,
+}
+
+/// A look at the counters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Groups committed, and the submissions in them.
+    pub groups: u64,
+    pub submissions: u64,
+    /// What groups took from their first read to their commit: all together, and the last one.
+    pub group_time: Duration,
+    pub last_group: Duration,
+    /// Submissions that wait for a group.
+    pub queued: u64,
+    pub renewals_refused: u64,
+}
+
+impl Counters {
+    pub fn committed(&self, submissions: usize, took: Duration) {
+        let micros = took.as_micros() as u64;
+        self.groups.fetch_add(1, Relaxed);
+        self.submissions.fetch_add(submissions as u64, Relaxed);
+        self.micros.fetch_add(micros, Relaxed);
+        self.last_micros.store(micros, Relaxed);
+    }
+
+    pub fn renewals_refused(&self, count: usize) {
+        self.renewals_refused.fetch_add(count as u64, Relaxed);
+    }
+
+    pub fn stats(&self, queued: usize) -> Stats {
+        Stats {
+            groups: self.groups.load(Relaxed),
+            submissions: self.submissions.load(Relaxed),
+            group_time: Duration::from_micros(self.micros.load(Relaxed)),
+            last_group: Duration::from_micros(self.last_micros.load(Relaxed)),
+            queued: queued as u64,
+            renewals_refused: self.renewals_refused.load(Relaxed),
+        }
+    }
+}

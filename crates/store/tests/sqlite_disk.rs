@@ -1,0 +1,164 @@
+//! Disks that are full or read-only: what opening and writing say then, and that nothing is lost.
+//!
+//! Each case runs in a child process under a small file system of its own, which needs no privileges where the
+//! system lets users have namespaces.
+#![cfg(feature = "sqlite")]
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use serde_json::json;
+use tenure_store::{Error, Ledger, NewWork, Options, core::Actor, core::model::Disposition};
+
+const FOLDER: &str = "TENURE_TEST_DISK";
+const STAGE: &str = "TENURE_TEST_STAGE";
+
+/// Runs a script in a folder with mounts that only it sees. In it, `stage NAME` runs this test once more, in a
+/// process that finds the stage's name where this one finds none.
+fn in_a_mount(test: &str, script: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let stage = format!("stage() {{ {STAGE}=$1 \"$EXE\" --exact {test} --nocapture; }}\n{script}");
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-ec", &stage])
+        .env(FOLDER, folder.path())
+        .env("EXE", std::env::current_exe().unwrap())
+        .output()
+        .expect("util-linux has unshare");
+    let told = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (out, err) = (told(&output.stdout), told(&output.stderr));
+    assert!(output.status.success(), "{out}\n{err}");
+    assert_eq!(out.matches("1 passed").count(), script.matches("stage ").count(), "each stage ran: {out}");
+}
+
+fn stage() -> Option<String> {
+    std::env::var(STAGE).ok()
+}
+
+fn file() -> PathBuf {
+    Path::new(&std::env::var_os(FOLDER).expect("a child of another test")).join("ledger.db")
+}
+
+async fn open() -> Result<Ledger, Error> {
+    Ledger::open_sqlite(file(), Options { sweep: false, ..Options::default() }).await
+}
+
+fn new(number: usize) -> NewWork {
+    let input = json!("x".repeat(4_000));
+    NewWork::new("manual", &number.to_string(), "job", Disposition::Rerunnable, input)
+}
+
+#[tokio::test]
+async fn a_full_disk() {
+    match stage().as_deref() {
+        Some("fill") => fills_it().await,
+        Some("full") => finds_it_full().await,
+        Some(_) => goes_on().await,
+        None => in_a_mount(
+            "a_full_disk",
+            "mount -t tmpfs -o size=4m none \"$TENURE_TEST_DISK\"
+             stage fill
+             rm \"$TENURE_TEST_DISK/ballast\"
+             stage on
+             cat /dev/zero > \"$TENURE_TEST_DISK/ballast\" || true
+             stage full
+             rm \"$TENURE_TEST_DISK/ballast\"
+             stage on",
+        ),
+    }
+}
+
+#[tokio::test]
+async fn a_disk_that_is_full_from_the_start() {
+    match stage() {
+        Some(_) => finds_it_full().await,
+        None => in_a_mount(
+            "a_disk_that_is_full_from_the_start",
+            "mount -t tmpfs -o size=64k none \"$TENURE_TEST_DISK\"
+             stage full",
+        ),
+    }
+}
+
+#[tokio::test]
+async fn a_read_only_disk() {
+    match stage().as_deref() {
+        Some("on") => goes_on().await,
+        Some("read") => finds_it_read_only().await,
+        Some(_) => cannot_make_it().await,
+        None => in_a_mount(
+            "a_read_only_disk",
+            "mount -t tmpfs -o size=8m none \"$TENURE_TEST_DISK\"
+             stage on
+             mount -o remount,ro \"$TENURE_TEST_DISK\"
+             stage read
+             mount -o remount,rw \"$TENURE_TEST_DISK\"
+             rm \"$TENURE_TEST_DISK\"/ledger.db*
+             mount -o remount,ro \"$TENURE_TEST_DISK\"
+             stage make",
+        ),
+    }
+}
+
+/// Writes until the disk is full: the one who hit it is told, and everybody after.
+async fn fills_it() {
+    let ledger = open().await.unwrap();
+    let caller = ledger.caller(Actor::machine("m"));
+    caller.ingest(new(0)).await.unwrap();
+    std::fs::write(file().with_file_name("ballast"), vec![0; 2_000_000]).unwrap();
+    let mut number = 0;
+    let told = loop {
+        number += 1;
+        match caller.ingest(new(number)).await {
+            Ok(_) => {}
+            Err(Error::Stopped(told) | Error::OutcomeUnknown(told)) => break told,
+            Err(other) => panic!("{other}"),
+        }
+    };
+    assert!(told.contains("disk is full"), "{told}");
+    let after = caller.ingest(new(number + 1)).await;
+    assert!(matches!(&after, Err(Error::Stopped(told)) if told.contains("disk is full")), "{after:?}");
+    let fault = ledger.health().await.fault().unwrap_or_default();
+    assert!(fault.contains("disk is full"), "{fault}");
+    assert!(ledger.list(&Default::default(), None, 10).await.is_ok(), "what is there can still be read");
+    ledger.close().await.unwrap();
+}
+
+async fn finds_it_full() {
+    match open().await {
+        Err(Error::Unavailable(told)) => {
+            assert!(told.contains("disk is full") && told.contains("Free some space"), "{told}");
+        }
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("there was room"),
+    }
+}
+
+/// With room again, everything that was answered is there, and more can be written.
+async fn goes_on() {
+    let ledger = open().await.unwrap();
+    assert_eq!(ledger.verify().await.unwrap().faults, []);
+    let again = ledger.caller(Actor::machine("m")).ingest(new(0)).await.unwrap();
+    assert_eq!(again.created, ledger.list(&Default::default(), None, 2).await.unwrap().len() == 1);
+    ledger.caller(Actor::machine("m")).ingest(new(1_000_000)).await.unwrap();
+    ledger.close().await.unwrap();
+}
+
+async fn finds_it_read_only() {
+    match open().await {
+        Err(Error::Unusable(told)) => {
+            assert!(told.contains("ledger.db is read-only here") && told.contains("writable"), "{told}");
+        }
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("it was opened"),
+    }
+}
+
+async fn cannot_make_it() {
+    match open().await {
+        Err(Error::Unusable(told)) => assert!(told.contains("ledger.db") && told.contains("write"), "{told}"),
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("it was opened"),
+    }
+}
