@@ -1,0 +1,47 @@
+//! Housekeeping, access tokens, and the daemon's own state.
+
+use super::{
+    Client, Error,
+    call::{Call, segment},
+};
+use crate::wire::{
+    Backup, BackupReport, Health, NewToken, Page, PageQuery, Prune, PruneReport, Readiness, Token, TokenId,
+    TokenMade, VerifyReport,
+};
+
+impl Client {
+    pub async fn prune(&self, prune: &Prune) -> Result<PruneReport, Error> {
+        self.call(Call::post("/v1/admin/prune", prune).patient()).await
+    }
+
+    /// Reads everything back and tells what contradicts itself.
+    pub async fn verify(&self) -> Result<VerifyReport, Error> {
+        self.call(Call::post_empty("/v1/admin/verify").patient()).await
+    }
+
+    pub async fn backup(&self, backup: &Backup) -> Result<BackupReport, Error> {
+        self.call(Call::post("/v1/admin/backup", backup).once().patient()).await
+    }
+
+    pub async fn tokens(&self, page: &PageQuery) -> Result<Page<Token>, Error> {
+        self.call(Call::get("/v1/tokens").query(page)).await
+    }
+
+    /// Makes a token. Its secret is in the answer and nowhere else.
+    pub async fn make_token(&self, new: &NewToken) -> Result<TokenMade, Error> {
+        self.call(Call::post("/v1/tokens", new).once()).await
+    }
+
+    pub async fn revoke_token(&self, id: &TokenId) -> Result<Token, Error> {
+        self.call(Call::delete(format!("/v1/tokens/{}", segment(id.as_str())))).await
+    }
+
+    pub async fn health(&self) -> Result<Health, Error> {
+        self.call(Call::get("/healthz")).await
+    }
+
+    /// Whether requests can be served; a server that is not ready says why.
+    pub async fn readiness(&self) -> Result<Readiness, Error> {
+        self.call(Call::get("/readyz").also_unavailable()).await
+    }
+}

@@ -1,0 +1,235 @@
+//! One call: how it is written, sent, repeated where that is safe, and read.
+
+use std::time::Duration;
+
+use backon::{ExponentialBuilder, Retryable};
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
+use http::{Method, Request, Response, StatusCode, header};
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{Client, Error, transport::Body};
+use crate::wire::{Code, Problem};
+
+/// How long an answer may take, besides what the call itself asks to wait.
+const ANSWER: Duration = Duration::from_secs(30);
+/// No answer is longer: a page of a thousand works with their payloads fits.
+const ANSWER_BYTES: usize = 256 * 1024 * 1024;
+
+/// Whether a call whose fate is unknown may be sent again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Repeat {
+    /// It is recognised by its identity, its request id or its lease, or it only reads.
+    Safe,
+    /// A second one would do something more, or be refused because of the first.
+    Unsafe,
+}
+
+pub(super) struct Call {
+    method: Method,
+    path: String,
+    body: Option<Bytes>,
+    repeat: Repeat,
+    timeout: Option<Duration>,
+    last_event: Option<String>,
+    /// An answer with status 503 is an answer, and no problem.
+    also_unavailable: bool,
+}
+
+impl Call {
+    fn new(method: Method, path: String) -> Self {
+        let repeat = Repeat::Safe;
+        Self {
+            method,
+            path,
+            body: None,
+            repeat,
+            timeout: Some(ANSWER),
+            last_event: None,
+            also_unavailable: false,
+        }
+    }
+
+    pub fn get(path: impl Into<String>) -> Self {
+        Self::new(Method::GET, path.into())
+    }
+
+    pub fn post(path: impl Into<String>, body: &impl Serialize) -> Self {
+        Self::new(Method::POST, path.into()).body(body)
+    }
+
+    pub fn put(path: impl Into<String>, body: &impl Serialize) -> Self {
+        Self::new(Method::PUT, path.into()).body(body)
+    }
+
+    pub fn delete(path: impl Into<String>) -> Self {
+        Self::new(Method::DELETE, path.into())
+    }
+
+    pub fn post_empty(path: impl Into<String>) -> Self {
+        Self::new(Method::POST, path.into())
+    }
+
+    fn body(self, body: &impl Serialize) -> Self {
+        let body = serde_json::to_vec(body).expect("wire types are plain structs with string keys");
+        Self { body: Some(body.into()), ..self }
+    }
+
+    pub fn query(mut self, query: &impl Serialize) -> Self {
+        let query = serde_urlencoded::to_string(query).expect("queries are flat structs");
+        if !query.is_empty() {
+            self.path = format!("{}?{query}", self.path);
+        }
+        self
+    }
+
+    pub fn once(self) -> Self {
+        Self { repeat: Repeat::Unsafe, ..self }
+    }
+
+    pub fn once_if(self, once: bool) -> Self {
+        if once { self.once() } else { self }
+    }
+
+    /// The call asks the server to wait that long before it answers.
+    pub fn waits(self, wait: Duration) -> Self {
+        Self { timeout: Some(ANSWER + wait), ..self }
+    }
+
+    /// It takes as long as it takes.
+    pub fn patient(self) -> Self {
+        Self { timeout: None, ..self }
+    }
+
+    pub fn also_unavailable(self) -> Self {
+        Self { also_unavailable: true, ..self }
+    }
+
+    pub fn last_event(self, id: Option<String>) -> Self {
+        Self { last_event: id, ..self }
+    }
+}
+
+/// A path segment that holds whatever a caller named.
+pub(super) fn segment(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => escaped.push(byte as char),
+            _ => escaped.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    escaped
+}
+
+impl Client {
+    /// Sends a call, again where that is safe and can help, and reads its answer.
+    pub(super) async fn call<T: DeserializeOwned>(&self, call: Call) -> Result<T, Error> {
+        let again = ExponentialBuilder::default()
+            .with_min_delay(Duration::from_millis(50))
+            .with_max_delay(Duration::from_secs(2))
+            .with_max_times(self.tries)
+            .with_jitter();
+        let answer = (|| self.once(&call))
+            .retry(again)
+            .when(|error| repeatable(error, call.repeat))
+            .adjust(|error, delay| delay.map(|delay| delay.max(asked_delay(error))))
+            .await?;
+        serde_json::from_slice(&answer).map_err(|e| Error::Protocol(format!("{} answered {e}", call.path)))
+    }
+
+    async fn once(&self, call: &Call) -> Result<Bytes, Error> {
+        let answer = async {
+            let response = self.open(call).await?;
+            let body = collect(response.into_body()).await;
+            body.map_err(|why| Error::NoAnswer(self.name.clone(), why))
+        };
+        let Some(timeout) = call.timeout else { return answer.await };
+        tokio::time::timeout(timeout, answer).await.unwrap_or_else(|_| {
+            Err(Error::NoAnswer(self.name.clone(), format!("none within {} s", timeout.as_secs())))
+        })
+    }
+
+    /// Sends a call and gives its answer's body as it arrives; a problem is read and returned.
+    pub(super) async fn open(&self, call: &Call) -> Result<Response<Body>, Error> {
+        let mut request = Request::builder().method(&call.method).uri(&call.path);
+        if let Some(token) = &self.token {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        if call.body.is_some() {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        if let Some(id) = &call.last_event {
+            request = request.header("last-event-id", id);
+        }
+        if let Some(host) = &self.host {
+            request = request.header(header::HOST, host);
+        }
+        let request = request
+            .body(call.body.clone().unwrap_or_default())
+            .map_err(|e| Error::Setup(format!("The request to {} cannot be written: {e}.", call.path)))?;
+        let response = self.transport.send(request).await?;
+        let status = response.status();
+        if status.is_success() || (call.also_unavailable && status == StatusCode::SERVICE_UNAVAILABLE) {
+            return Ok(response);
+        }
+        let wait =
+            response.headers().get(header::RETRY_AFTER).and_then(|at| at.to_str().ok()).map(str::to_owned);
+        let body = collect(response.into_body()).await;
+        let body = body.map_err(|why| Error::NoAnswer(self.name.clone(), why))?;
+        let mut problem: Problem = serde_json::from_slice(&body).map_err(|_| match status {
+            // Something between could not reach the daemon, or lost its answer.
+            StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
+                Error::NoAnswer(self.name.clone(), status.to_string())
+            }
+            _ => Error::Protocol(format!("{} answered {status} with no problem in it", call.path)),
+        })?;
+        if let Some(seconds) = wait.and_then(|text| text.parse::<u64>().ok()) {
+            problem.extensions.entry("retry_after_ms".to_owned()).or_insert((seconds * 1_000).into());
+        }
+        Err(Error::Problem(Box::new(problem)))
+    }
+}
+
+async fn collect(mut body: Body) -> Result<Bytes, String> {
+    let mut bytes = BytesMut::new();
+    while let Some(part) = body.next().await {
+        let part = part?;
+        if bytes.len() + part.len() > ANSWER_BYTES {
+            return Err("its answer is too long".to_owned());
+        }
+        bytes.extend_from_slice(&part);
+    }
+    Ok(bytes.freeze())
+}
+
+/// Only what is about the way to the server, not about the work: `busy` is for the caller to think about.
+fn repeatable(error: &Error, repeat: Repeat) -> bool {
+    match error {
+        Error::Unreachable(..) => true,
+        Error::NoAnswer(..) => repeat == Repeat::Safe,
+        Error::Problem(problem) => match problem.code.known() {
+            Some(Code::Unavailable | Code::RateLimited) => problem.retryable == Some(true),
+            Some(Code::OutcomeUnknown) => repeat == Repeat::Safe,
+            _ => false,
+        },
+        Error::Protocol(_) | Error::Setup(_) => false,
+    }
+}
+
+fn asked_delay(error: &Error) -> Duration {
+    let Error::Problem(problem) = error else { return Duration::ZERO };
+    let ms = problem.extensions.get("retry_after_ms").and_then(serde_json::Value::as_u64);
+    Duration::from_millis(ms.unwrap_or(0).min(10_000))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_never_leaves_its_place() {
+        assert_eq!(segment("send mail/../x?y#z%"), "send%20mail%2F..%2Fx%3Fy%23z%25");
+        assert_eq!(segment("w_01-9~"), "w_01-9~");
+    }
+}

@@ -1,0 +1,55 @@
+//! The holder's verbs. Each is recognised by its lease when it is repeated.
+
+use super::{
+    Client, Error,
+    call::{Call, segment},
+    work::path,
+};
+use crate::wire::{
+    Accept, Ack, CloseOut, Complete, Fail, Progress, PutStep, Release, Renew, Renewals, SetWait, StepReply,
+    Waiting, WorkId,
+};
+
+impl Client {
+    /// Renews many leases at once; each is answered on its own.
+    pub async fn renew(&self, renew: &Renew) -> Result<Renewals, Error> {
+        self.call(Call::post("/v1/work/renew", renew)).await
+    }
+
+    pub async fn accept(&self, id: &WorkId, accept: &Accept) -> Result<Ack, Error> {
+        self.call(Call::post(path(id, "/accept"), accept)).await
+    }
+
+    /// Reports progress. Repeated by itself only if it has a `request_id`.
+    pub async fn progress(&self, id: &WorkId, progress: &Progress) -> Result<Ack, Error> {
+        let call = Call::post(path(id, "/progress"), progress);
+        self.call(call.once_if(progress.request_id.is_none())).await
+    }
+
+    /// Begins or completes a checkpoint. A restart is not repeated by itself: it would void what the first began.
+    pub async fn put_step(&self, id: &WorkId, step: &str, put: &PutStep) -> Result<StepReply, Error> {
+        let call = Call::put(path(id, &format!("/steps/{}", segment(step))), put);
+        self.call(call.once_if(put.restart)).await
+    }
+
+    pub async fn wait(&self, id: &WorkId, wait: &SetWait) -> Result<Waiting, Error> {
+        self.call(Call::post(path(id, "/wait"), wait)).await
+    }
+
+    pub async fn fail(&self, id: &WorkId, fail: &Fail) -> Result<Ack, Error> {
+        self.call(Call::post(path(id, "/fail"), fail)).await
+    }
+
+    pub async fn release(&self, id: &WorkId, release: &Release) -> Result<Ack, Error> {
+        self.call(Call::post(path(id, "/release"), release)).await
+    }
+
+    pub async fn close_out(&self, id: &WorkId, close: &CloseOut) -> Result<Ack, Error> {
+        self.call(Call::post(path(id, "/close-out"), close)).await
+    }
+
+    /// Says how externally owned work ended.
+    pub async fn complete(&self, id: &WorkId, complete: &Complete) -> Result<Ack, Error> {
+        self.call(Call::post(path(id, "/complete"), complete)).await
+    }
+}

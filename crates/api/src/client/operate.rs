@@ -1,0 +1,51 @@
+//! The operators' verbs. Those that the first one makes illegal are not repeated by themselves.
+
+use super::{
+    Client, Error,
+    call::{Call, segment},
+    work::path,
+};
+use crate::wire::{
+    Abandon, Ack, Alert, Cancel, Decide, Drain, DrainReport, Page, Quarantine, Rerun, RetryNow, Work, WorkId,
+    WorkerView,
+};
+
+impl Client {
+    pub async fn cancel(&self, id: &WorkId, cancel: &Cancel) -> Result<Ack, Error> {
+        self.call(Call::post(path(id, "/cancel"), cancel).once()).await
+    }
+
+    pub async fn abandon(&self, id: &WorkId, abandon: &Abandon) -> Result<Ack, Error> {
+        self.call(Call::post(path(id, "/abandon"), abandon).once()).await
+    }
+
+    pub async fn retry_now(&self, id: &WorkId, retry: &RetryNow) -> Result<Ack, Error> {
+        self.call(Call::post(path(id, "/retry-now"), retry).once()).await
+    }
+
+    /// Runs an ended work again. The same again returns the work that the first one made.
+    pub async fn rerun(&self, id: &WorkId, rerun: &Rerun) -> Result<Work, Error> {
+        self.call(Call::post(path(id, "/rerun"), rerun)).await
+    }
+
+    pub async fn quarantine(&self, id: &WorkId, quarantine: &Quarantine) -> Result<Ack, Error> {
+        self.call(Call::post(path(id, "/quarantine"), quarantine).once()).await
+    }
+
+    pub async fn decide(&self, id: &WorkId, decide: &Decide) -> Result<Ack, Error> {
+        self.call(Call::post(path(id, "/decide"), decide).once()).await
+    }
+
+    pub async fn workers(&self) -> Result<Page<WorkerView>, Error> {
+        self.call(Call::get("/v1/workers")).await
+    }
+
+    /// Drains a worker from outside.
+    pub async fn drain_worker(&self, worker: &str, drain: &Drain) -> Result<DrainReport, Error> {
+        self.call(Call::post(format!("/v1/workers/{}/drain", segment(worker)), drain).once()).await
+    }
+
+    pub async fn alerts(&self) -> Result<Page<Alert>, Error> {
+        self.call(Call::get("/v1/alerts")).await
+    }
+}

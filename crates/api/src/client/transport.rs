@@ -1,0 +1,141 @@
+//! How a request reaches the server: over a socket, or by a call into a router in this process.
+
+use std::{fmt::Display, future::Future, pin::Pin, time::Duration};
+
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt};
+use http::{Request, Response, Uri};
+use http_body_util::{BodyExt, BodyStream, Full};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy::{self, connect::Connect, connect::HttpConnector},
+    rt::{TokioExecutor, TokioTimer},
+};
+use tower_service::Service;
+
+use super::Error;
+
+/// A connection attempt that takes longer has failed.
+const CONNECT: Duration = Duration::from_secs(5);
+/// A dead peer is noticed, and a quiet long poll is kept open by what sits between.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+
+/// An answer's body as it arrives.
+pub type Body = Pin<Box<dyn Stream<Item = Result<Bytes, String>> + Send>>;
+
+pub type Sending<'a> = Pin<Box<dyn Future<Output = Result<Response<Body>, Error>> + Send + 'a>>;
+
+pub trait Transport: Send + Sync + 'static {
+    /// Sends a request whose URI is a path. Says [`Error::Unreachable`] only if nothing was sent.
+    fn send(&self, request: Request<Bytes>) -> Sending<'_>;
+}
+
+/// Over a socket.
+pub(super) struct Http<C> {
+    base: String,
+    client: legacy::Client<C, Full<Bytes>>,
+}
+
+/// A transport to `http://…` or `https://…`.
+pub(super) fn over_socket(base: &str) -> Result<Box<dyn Transport>, Error> {
+    let base = base.trim_end_matches('/').to_owned();
+    let uri: Uri = base.parse().map_err(|e| bad_url(&base, &e))?;
+    match (uri.scheme_str(), uri.host()) {
+        (Some("http"), Some(_)) => Ok(Box::new(Http { base, client: pool(tcp()) })),
+        (Some("https"), Some(_)) => Ok(Box::new(Http { client: pool(tls()?), base })),
+        _ => Err(bad_url(&base, &"it names no scheme and host")),
+    }
+}
+
+fn bad_url(base: &str, why: &dyn Display) -> Error {
+    Error::Setup(format!("`{base}` is no URL of a daemon: {why}. Write it as http://127.0.0.1:7171."))
+}
+
+fn tcp() -> HttpConnector {
+    let mut tcp = HttpConnector::new();
+    tcp.set_nodelay(true);
+    tcp.set_connect_timeout(Some(CONNECT));
+    tcp.set_keepalive(Some(KEEPALIVE));
+    tcp
+}
+
+fn tls() -> Result<HttpsConnector<HttpConnector>, Error> {
+    let mut tcp = tcp();
+    tcp.enforce_http(false);
+    let provider = rustls::crypto::ring::default_provider();
+    let builder = HttpsConnectorBuilder::new().with_provider_and_native_roots(provider).map_err(|e| {
+        Error::Setup(format!("The system's certificates cannot be read: {e}. Name a file in SSL_CERT_FILE."))
+    })?;
+    Ok(builder.https_only().enable_http1().wrap_connector(tcp))
+}
+
+fn pool<C: Connect + Clone>(connector: C) -> legacy::Client<C, Full<Bytes>> {
+    legacy::Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(Duration::from_secs(60))
+        .build(connector)
+}
+
+impl<C: Connect + Clone + Send + Sync + 'static> Transport for Http<C> {
+    fn send(&self, request: Request<Bytes>) -> Sending<'_> {
+        Box::pin(async move {
+            let (mut parts, body) = request.into_parts();
+            parts.uri = format!("{}{}", self.base, parts.uri).parse().map_err(|e| bad_url(&self.base, &e))?;
+            let sent = self.client.request(Request::from_parts(parts, Full::new(body))).await;
+            let response = sent.map_err(|e| {
+                let why = deepest(&e);
+                if e.is_connect() {
+                    Error::Unreachable(self.base.clone(), why)
+                } else {
+                    Error::NoAnswer(self.base.clone(), why)
+                }
+            })?;
+            Ok(response.map(stream))
+        })
+    }
+}
+
+/// The cause that says most: hyper's own words are general.
+fn deepest(error: &dyn std::error::Error) -> String {
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
+
+/// The same router, without a socket.
+pub(super) struct InProcess<S>(pub S);
+
+impl<S, Res> Transport for InProcess<S>
+where
+    S: Service<Request<Full<Bytes>>, Response = Response<Res>> + Clone + Send + Sync + 'static,
+    S::Error: Display,
+    S::Future: Send,
+    Res: http_body::Body<Data = Bytes> + Send + 'static,
+    Res::Error: Display,
+{
+    fn send(&self, request: Request<Bytes>) -> Sending<'_> {
+        let mut router = self.0.clone();
+        Box::pin(async move {
+            let failed = |e: S::Error| Error::NoAnswer("the embedded ledger".to_owned(), e.to_string());
+            std::future::poll_fn(|cx| router.poll_ready(cx)).await.map_err(failed)?;
+            let response = router.call(request.map(Full::new)).await.map_err(failed)?;
+            Ok(response.map(stream))
+        })
+    }
+}
+
+fn stream<B>(body: B) -> Body
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Display,
+{
+    let frames = BodyStream::new(body.boxed_unsync());
+    Box::pin(frames.filter_map(|frame| {
+        std::future::ready(match frame {
+            Ok(frame) => frame.into_data().ok().map(Ok),
+            Err(e) => Some(Err(e.to_string())),
+        })
+    }))
+}

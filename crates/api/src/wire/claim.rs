@@ -1,0 +1,120 @@
+//! Claims: a worker takes ownership.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Step, Timestamp, Wait, Work, WorkId};
+
+/// What a worker offers as evidence of its life besides renewing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Liveness {
+    /// Nothing but its renewals.
+    #[default]
+    Opaque,
+    /// A process that a sweeper on the same boot and in the same PID namespace can look up.
+    LocalProcess {
+        boot_id: String,
+        /// The inode of the PID namespace.
+        pid_namespace: u64,
+        pid: u32,
+        /// In clock ticks since boot.
+        start_time: u64,
+    },
+}
+
+/// Who claims: an id that stays, an incarnation that is new at each boot.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Worker {
+    pub id: String,
+    pub incarnation: String,
+    #[serde(default)]
+    pub liveness: Liveness,
+}
+
+/// A claim that rides on another act.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Claimant {
+    pub worker: Worker,
+    pub request_id: String,
+    /// Owner-bound work is started by its first verb, not by the claim.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub defer_start: bool,
+}
+
+/// A claim by filter, or of given works: all of them or none.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    pub worker: Worker,
+    /// The same request again returns its leases that are still held.
+    pub request_id: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sources: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kinds: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tenants: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ids: Vec<WorkId>,
+    /// 1 unless told otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<u32>,
+    /// How long an empty queue is waited for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub defer_start: bool,
+}
+
+impl Claim {
+    pub fn new(worker: Worker, request_id: &str) -> Self {
+        Self {
+            worker,
+            request_id: request_id.to_owned(),
+            sources: Vec::new(),
+            kinds: Vec::new(),
+            tenants: Vec::new(),
+            ids: Vec::new(),
+            max: None,
+            wait_ms: None,
+            defer_start: false,
+        }
+    }
+}
+
+/// A lease with all that its holder needs to go on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Grant {
+    pub work: Work,
+    /// Null only after an erasure.
+    #[serde(default)]
+    pub input: Value,
+    pub fence: u64,
+    /// Carried by every write of the holder. Shown here only.
+    pub token: String,
+    pub expires_at: Timestamp,
+    /// Renew at least so often.
+    pub renew_ms: u64,
+    /// For how long a renewal holds.
+    pub ttl_ms: u64,
+    /// Checkpoints, with the results of the completed ones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub steps: Vec<Step>,
+    /// Waits that have ended, with their answers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub answers: Vec<Wait>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Grants {
+    pub leases: Vec<Grant>,
+}

@@ -1,0 +1,135 @@
+//! Events: the immutable facts of the log, and the feed.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{State, Timestamp, Word, WorkId, word::words};
+
+words! {
+    ActorKind {
+        Person = "person",
+        Machine = "machine",
+        Worker = "worker",
+        /// Tenure itself.
+        System = "system",
+    }
+}
+
+/// Who did it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Actor {
+    #[serde(rename = "type")]
+    #[cfg_attr(feature = "openapi", schema(value_type = ActorKind))]
+    pub kind: Word<ActorKind>,
+    pub id: String,
+}
+
+/// A pointer to something outside that supports an event: a trace, a log line, a ticket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Evidence {
+    pub kind: String,
+    #[serde(rename = "ref")]
+    pub reference: String,
+}
+
+/// One entry of a work's log. Readers ignore types that they do not know.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Event {
+    /// Its place in the feed: a cursor to go on from.
+    pub position: String,
+    pub work: WorkId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// Gapless per work, from 1.
+    pub seq: u64,
+    pub at: Timestamp,
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Absent at birth; equal to `to` where nothing moves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<State>))]
+    pub from: Option<Word<State>>,
+    #[cfg_attr(feature = "openapi", schema(value_type = State))]
+    pub to: Word<State>,
+    pub actor: Actor,
+    pub attempt: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fence: Option<u64>,
+    /// The structured part, by type.
+    #[serde(default)]
+    pub data: Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// With the `payload` scope only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload: Option<Value>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<Evidence>,
+    pub prev_hash: String,
+    pub hash: String,
+}
+
+/// A page of the feed, with where to go on from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct EventPage {
+    pub items: Vec<Event>,
+    pub next: String,
+}
+
+/// Sent on a stream to a reader that fell behind: some events were left out; read them from `after`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Gap {
+    /// The last position that the reader has got: `GET /v1/events?after=` goes on from there.
+    pub after: String,
+}
+
+/// Where to read the feed from.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
+#[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
+#[serde(deny_unknown_fields)]
+pub struct EventQuery {
+    /// A cursor that the feed gave; left out, the beginning.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    /// 100 unless told otherwise, at most 1,000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+}
+
+/// Where a stream begins, unless `Last-Event-ID` says so.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
+#[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
+#[serde(deny_unknown_fields)]
+pub struct StreamQuery {
+    /// A cursor that the feed gave; left out, now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+}
+
+/// Which of a work's events to read.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
+#[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
+#[serde(deny_unknown_fields)]
+pub struct WorkEventQuery {
+    /// Events after this number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<u64>,
+    /// 100 unless told otherwise, at most 1,000.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}

@@ -1,0 +1,57 @@
+//! Prefixed ids. Whether one is well formed is for the server to say.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+        #[serde(transparent)]
+        pub struct $name(pub String);
+
+        impl $name {
+            pub const PREFIX: &'static str = $prefix;
+
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                Self(text.to_owned())
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(text: String) -> Self {
+                Self(text)
+            }
+        }
+    };
+}
+
+id!(
+    /// A work's id: `w_` and 32 hex digits.
+    WorkId,
+    "w_"
+);
+id!(
+    /// A wait's id: `wt_` and 32 hex digits.
+    WaitId,
+    "wt_"
+);
+id!(
+    /// An access token's id: `cr_` and 32 hex digits. Not the secret.
+    TokenId,
+    "cr_"
+);

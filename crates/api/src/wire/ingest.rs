@@ -1,0 +1,164 @@
+//! Ingest: a work enters the ledger.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Claimant, Disposition, End, Evidence, Grant, Source, Work, WorkId, Workflow, word::words};
+
+words! {
+    /// What becomes of a work when its parent ends.
+    OnParentClose {
+        Cancel = "cancel",
+        Leave = "leave",
+    }
+}
+
+words! {
+    /// How a retry's delay is spread.
+    Jitter {
+        Full = "full",
+        Equal = "equal",
+        None = "none",
+    }
+}
+
+words! {
+    /// What a lapse means for started owner-bound work.
+    OnExpiry {
+        /// Stalled until proof, a request, or its owner.
+        Leave = "leave",
+        /// A pre-signed abandon: it ends as `timed_out`.
+        Timeout = "timeout",
+    }
+}
+
+/// A work to be recorded. The same source and content again returns what is there.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Ingest {
+    pub source: Source,
+    pub kind: String,
+    pub disposition: Disposition,
+    pub input: Value,
+    /// Lower comes first; 3 unless told otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i16>,
+    /// At most one work of a session is held at a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// One of the credential's; may be left out where it has only one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub correlation_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workflow: Option<Workflow>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<WorkId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_parent_close: Option<OnParentClose>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<Policy>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub evidence: Vec<Evidence>,
+    /// Claims it in the same act, where nothing stands against it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<Claimant>,
+    /// Detached work that is over already: only for externally owned work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub born: Option<End>,
+}
+
+impl Ingest {
+    pub fn new(source: Source, kind: &str, disposition: Disposition, input: Value) -> Self {
+        Self {
+            source,
+            kind: kind.to_owned(),
+            disposition,
+            input,
+            priority: None,
+            session: None,
+            tenant: None,
+            correlation_id: None,
+            workflow: None,
+            parent: None,
+            on_parent_close: None,
+            policy: None,
+            evidence: Vec::new(),
+            claim: None,
+            born: None,
+        }
+    }
+}
+
+/// How a work wants to be treated. What is left out comes from its source's settings.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Policy {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry: Option<RetryPolicy>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<LeaseTimings>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeouts: Option<Timeouts>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_expiry: Option<OnExpiry>,
+}
+
+/// When a failed work is tried again. What is left out comes from its source's settings.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct RetryPolicy {
+    /// Counts failures, the first one included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_attempts: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub initial_ms: Option<u64>,
+    /// 2 doubles each delay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub multiplier: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jitter: Option<Jitter>,
+}
+
+/// Lease timings: `ttl_ms` is at least three times `renew_ms`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct LeaseTimings {
+    pub ttl_ms: u64,
+    pub renew_ms: u64,
+    pub grace_ms: u64,
+}
+
+/// Declared deadlines, counted from ingest (start, overall) or from the claim (execution).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Timeouts {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overall_ms: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Ingested {
+    pub work: Work,
+    /// False where the same work was already there.
+    pub created: bool,
+    /// The lease, where the work was claimed in the same act.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<Grant>,
+    /// For externally owned work: what its owner completes it with. Shown here only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion_token: Option<String>,
+}

@@ -1,0 +1,55 @@
+//! What travels: requests, replies and problems, one file a noun. Nothing here decides anything.
+//!
+//! Requests refuse fields they do not know. Replies ignore them, and keep words they do not know as they came
+//! (see [`Word`]), so that an older client can read a newer server.
+
+mod admin;
+mod alert;
+mod batch;
+mod claim;
+mod event;
+mod health;
+mod holder;
+mod id;
+mod ingest;
+mod list;
+mod operate;
+mod problem;
+mod step;
+mod time;
+mod token;
+mod wait;
+mod word;
+mod work;
+mod worker;
+
+pub use admin::{Backup, BackupReport, Fault, Prune, PruneReport, VerifyReport};
+pub use alert::Alert;
+pub use batch::{BATCH_MAX, Batch, BatchAnswer, BatchItem, BatchMethod, BatchReply};
+pub use claim::{Claim, Claimant, Grant, Grants, Liveness, Worker};
+pub use event::{Actor, ActorKind, Event, EventPage, EventQuery, Evidence, Gap, StreamQuery, WorkEventQuery};
+pub use health::{Check, Health, Readiness};
+pub use holder::{
+    Accept, AcceptStrength, Ack, CloseOut, Complete, End, Fail, Failure, Progress, Release, Renew,
+    RenewLease, Renewal, Renewals,
+};
+pub use id::{TokenId, WaitId, WorkId};
+pub use ingest::{
+    Ingest, Ingested, Jitter, LeaseTimings, OnExpiry, OnParentClose, Policy, RetryPolicy, Timeouts,
+};
+pub use list::{Page, PageQuery, Until, WaitQuery, WorkGet, WorkQuery};
+pub use operate::{Abandon, Cancel, Decide, Decision, Quarantine, Rerun, RetryNow};
+pub use problem::{Code, Problem};
+pub use step::{PutStep, Step, StepReply, StepVerb};
+pub use time::Timestamp;
+pub use token::{NewToken, Scope, Token, TokenKind, TokenMade};
+pub use wait::{
+    Answer, Approve, NewWait, OnTimeout, OpenedWait, Reconnect, Resolve, ResolveWait, Resolved, SetWait,
+    Wait, WaitKind, WaitReason, WaitState, Waiting,
+};
+pub use word::{NotAWord, Word, Words};
+pub use work::{
+    AbandonRequest, CancelRequest, Disposition, ErrorClass, Explanation, FirstStarted, Lease, LeaseLiveness,
+    Phase, Reason, Source, State, Timestamps, Work, WorkError, Workflow,
+};
+pub use worker::{Deferred, Drain, DrainReport, Lever, Pulled, WorkerView};

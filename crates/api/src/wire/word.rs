@@ -1,0 +1,130 @@
+//! Closed lists of words, and how a reader meets one that it does not know yet.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A closed list of words, as it stands in JSON.
+pub trait Words: Copy + Eq + FromStr<Err = NotAWord> + 'static {
+    fn as_str(self) -> &'static str;
+}
+
+/// A text that is none of the words of its list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotAWord {
+    pub text: String,
+    pub expected: Vec<&'static str>,
+}
+
+impl fmt::Display for NotAWord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is none of {}", self.text, self.expected.join(", "))
+    }
+}
+
+impl std::error::Error for NotAWord {}
+
+/// A word in a reply: known, or one that a newer server has added. The contract's schema names the list alone.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Word<T> {
+    Known(T),
+    Other(String),
+}
+
+impl<T: Words> Word<T> {
+    pub fn as_str(&self) -> &str {
+        match self {
+            Word::Known(word) => word.as_str(),
+            Word::Other(text) => text,
+        }
+    }
+
+    pub fn known(&self) -> Option<T> {
+        match self {
+            Word::Known(word) => Some(*word),
+            Word::Other(_) => None,
+        }
+    }
+}
+
+impl<T> From<T> for Word<T> {
+    fn from(word: T) -> Self {
+        Word::Known(word)
+    }
+}
+
+impl<T: Words> PartialEq<T> for Word<T> {
+    fn eq(&self, other: &T) -> bool {
+        self.known() == Some(*other)
+    }
+}
+
+impl<T: Words> fmt::Display for Word<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl<T: Words> Serialize for Word<T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.as_str())
+    }
+}
+
+impl<'de, T: Words> Deserialize<'de> for Word<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        Ok(text.parse().map_or_else(|NotAWord { text, .. }| Word::Other(text), Word::Known))
+    }
+}
+
+/// Declares a closed list: an enum with its texts in one place. `|` gives texts that are read but never written.
+macro_rules! words {
+    ($(#[$meta:meta])* $name:ident {
+        $($(#[$doc:meta])* $variant:ident = $text:tt $(| $alias:tt)*,)*
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(serde::Serialize, serde::Deserialize)]
+        #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+        pub enum $name {
+            $($(#[$doc])* #[serde(rename = $text $(, alias = $alias)*)] $variant,)*
+        }
+
+        impl $name {
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The word as it stands in JSON.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text,)*
+                }
+            }
+        }
+
+        impl $crate::wire::Words for $name {
+            fn as_str(self) -> &'static str {
+                self.as_str()
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = $crate::wire::NotAWord;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                match text {
+                    $($text $(| $alias)* => Ok(Self::$variant),)*
+                    _ => Err($crate::wire::NotAWord { text: text.to_owned(), expected: vec![$($text,)*] }),
+                }
+            }
+        }
+    };
+}
+
+pub(crate) use words;

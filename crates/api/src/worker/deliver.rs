@@ -1,0 +1,102 @@
+//! Telling the ledger how a handler ended, until it is told or it is certain that it cannot be.
+
+use std::time::Duration;
+
+use super::{Job, Outcome};
+use crate::{
+    Error,
+    wire::{
+        CloseOut, Code, Disposition, End, ErrorClass, Fail, Failure, Release, Renew, RenewLease, SetWait,
+        State, Wait, WaitReason,
+    },
+};
+
+const PAUSE_MIN: Duration = Duration::from_millis(200);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+const STOPPED: &str = "its worker was asked to stop";
+
+pub(super) enum Delivered {
+    /// The attempt is over.
+    Ended,
+    /// Every answer was there already: the lease goes on with them.
+    GoesOn(Vec<Wait>),
+}
+
+/// Repeats until the ledger has answered: each of these verbs is recognised by its lease and told its first reply.
+pub(super) async fn deliver(job: &Job, outcome: &Outcome, cancelling: bool) -> Result<Delivered, Error> {
+    let mut pause = PAUSE_MIN;
+    loop {
+        let error = match once(job, outcome, cancelling).await {
+            Ok(delivered) => return Ok(delivered),
+            Err(error) if error.is_terminal() || error.code() == Some(Code::IllegalState) => {
+                return Err(error);
+            }
+            Err(error) => error,
+        };
+        if error.code() == Some(Code::LeaseLapsed) {
+            revive(job).await?;
+        }
+        tracing::debug!(work = %job.id(), %error, "the outcome is not delivered yet");
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+}
+
+async fn once(job: &Job, outcome: &Outcome, cancelling: bool) -> Result<Delivered, Error> {
+    match outcome {
+        Outcome::Ok(value) => {
+            end(job, End { result: Some(value.clone()), ..End::new(State::Succeeded) }).await
+        }
+        Outcome::End(declared) => end(job, declared.clone()).await,
+        Outcome::Stopped if cancelling => end(job, End::new(State::Cancelled)).await,
+        // It cannot be handed back: whoever stopped it half-way says so.
+        Outcome::Stopped if job.grant.work.disposition == Disposition::OwnerBound => {
+            fail(job, &Failure::new(ErrorClass::Unavailable, STOPPED)).await
+        }
+        Outcome::Stopped => release(job, STOPPED).await,
+        Outcome::Release(message) => release(job, message).await,
+        Outcome::Err(failure) => fail(job, failure).await,
+        Outcome::Wait(waits, reason) => {
+            let wait = SetWait {
+                fence: job.grant.fence,
+                token: job.grant.token.clone(),
+                waits: waits.clone(),
+                reason: (*reason != WaitReason::default()).then(|| reason.clone()),
+            };
+            let waiting = job.client.wait(job.id(), &wait).await?;
+            if waiting.work.state == State::Running {
+                return Ok(Delivered::GoesOn(waiting.answers));
+            }
+            Ok(Delivered::Ended)
+        }
+    }
+}
+
+async fn end(job: &Job, end: End) -> Result<Delivered, Error> {
+    let close = CloseOut::new(job.grant.fence, &job.grant.token, end);
+    job.client.close_out(job.id(), &close).await.map(|_| Delivered::Ended)
+}
+
+async fn release(job: &Job, message: &str) -> Result<Delivered, Error> {
+    let message = (!message.is_empty()).then(|| message.to_owned());
+    let release = Release { fence: job.grant.fence, token: job.grant.token.clone(), message };
+    job.client.release(job.id(), &release).await.map(|_| Delivered::Ended)
+}
+
+async fn fail(job: &Job, failure: &Failure) -> Result<Delivered, Error> {
+    let fail =
+        Fail { fence: job.grant.fence, token: job.grant.token.clone(), error: failure.clone(), wait: None };
+    job.client.fail(job.id(), &fail).await.map(|_| Delivered::Ended)
+}
+
+/// A lapsed lease that nobody took over counts again once it is renewed.
+async fn revive(job: &Job) -> Result<(), Error> {
+    let lease = RenewLease {
+        id: job.id().clone(),
+        fence: job.grant.fence,
+        token: job.grant.token.clone(),
+        progress: None,
+    };
+    job.client.renew(&Renew { leases: vec![lease] }).await.map(drop)
+}

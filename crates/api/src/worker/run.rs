@@ -1,0 +1,354 @@
+//! The loop itself: one task that owns every lease; claims, renewals, handlers and deliveries report to it.
+
+use std::{
+    collections::BTreeMap, future::Future, panic::AssertUnwindSafe, pin::Pin, sync::Arc, time::Duration,
+};
+
+use futures_util::FutureExt;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep_until, timeout},
+};
+use uuid::Uuid;
+
+use super::{
+    Job, Options, Outcome,
+    deliver::{Delivered, deliver},
+    lease::{Held, Stage},
+};
+use crate::{
+    Client, Error,
+    wire::{
+        Claim, DrainReport, ErrorClass, Failure, Grant, Grants, Renew, Renewal, Renewals, Wait, WorkId,
+        Worker,
+    },
+};
+
+/// After a claim failed, the next one waits, longer each time.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// No renewal takes more.
+const LEASES: usize = 1_000;
+/// Progress that rides on one renewal, so that its body stays small; the rest rides on the next.
+const NOTES_BYTES: usize = 256 * 1024;
+
+type Handler = Arc<dyn Fn(Job) -> Pin<Box<dyn Future<Output = Outcome> + Send>> + Send + Sync>;
+
+/// What the loop's tasks report. A lease is told from a later one of the same work by its fence.
+pub(super) enum Report {
+    Claimed { sent: Instant, answer: Result<Grants, Error> },
+    Renewed { sent: Instant, fences: BTreeMap<WorkId, u64>, answer: Result<Renewals, Error> },
+    Finished { id: WorkId, fence: u64, outcome: Outcome },
+    Delivered { id: WorkId, fence: u64, answer: Result<Delivered, Error> },
+}
+
+/// Works until `stop` ends, then drains, and tells what the drain did.
+pub async fn run<H, F, O>(
+    client: Client,
+    options: Options,
+    handler: H,
+    stop: impl Future<Output = ()>,
+) -> DrainReport
+where
+    H: Fn(Job) -> F + Send + Sync + 'static,
+    F: Future<Output = O> + Send + 'static,
+    O: Into<Outcome> + 'static,
+{
+    let handler: Handler = Arc::new(move |job| handler(job).map(Into::into).boxed());
+    let mut this = Loop::new(client, options, handler);
+    let mut stop = std::pin::pin!(stop);
+    loop {
+        this.claim_if_free();
+        tokio::select! {
+            () = &mut stop => return this.drain().await,
+            () = this.turn() => {}
+        }
+    }
+}
+
+pub(super) struct Loop {
+    pub client: Client,
+    pub options: Options,
+    handler: Handler,
+    pub held: BTreeMap<WorkId, Held>,
+    tasks: JoinSet<Report>,
+    /// The claim that is under way.
+    pub claiming: Option<Claiming>,
+    claim_at: Instant,
+    pause: Duration,
+    renewing: bool,
+    /// While draining: what could not be told, and why.
+    pub untold: Option<BTreeMap<WorkId, String>>,
+}
+
+pub(super) struct Claiming {
+    pub claim: Claim,
+    pub task: tokio::task::AbortHandle,
+}
+
+impl Loop {
+    fn new(client: Client, options: Options, handler: Handler) -> Self {
+        Self {
+            client,
+            options,
+            handler,
+            held: BTreeMap::new(),
+            tasks: JoinSet::new(),
+            claiming: None,
+            claim_at: Instant::now(),
+            pause: PAUSE_MIN,
+            renewing: false,
+            untold: None,
+        }
+    }
+
+    /// Takes one report, or does what is due. Safe to drop while it waits.
+    pub async fn turn(&mut self) {
+        let due = self.next_due();
+        tokio::select! {
+            Some(joined) = self.tasks.join_next() => {
+                // What was aborted has nothing to report.
+                if let Ok(report) = joined {
+                    self.take(report);
+                }
+            }
+            () = sleep_until(due) => self.act_on_time(),
+        }
+    }
+
+    fn next_due(&self) -> Instant {
+        let claim = (self.claiming.is_none() && self.free() > 0).then_some(self.claim_at);
+        let renewal = self.held.values().map(|held| held.renew_at).min().filter(|_| !self.renewing);
+        let end = self.held.values().filter_map(Held::stops_at).min();
+        let far = Instant::now() + Duration::from_secs(3_600);
+        [claim.filter(|at| *at > Instant::now()), renewal, end].into_iter().flatten().min().unwrap_or(far)
+    }
+
+    fn act_on_time(&mut self) {
+        let now = Instant::now();
+        let over: Vec<WorkId> = self
+            .held
+            .iter()
+            .filter(|(_, held)| held.stops_at().is_some_and(|at| at <= now))
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in over {
+            self.lose(&id, "no renewal was confirmed in time");
+        }
+        if !self.renewing && self.held.values().any(|held| held.renew_at <= now) {
+            self.renew_all(now);
+        }
+    }
+
+    /// The work may be somebody else's now: its handler must not go on.
+    fn lose(&mut self, id: &WorkId, why: &str) {
+        if let Some(held) = self.held.remove(id) {
+            tracing::warn!(work = %id, why, "the lease is lost; its handler is stopped");
+            self.note_untold(id, why);
+            held.job.cancel.cancel();
+            if let Stage::Running(task) = held.stage {
+                task.abort();
+            }
+        }
+    }
+
+    fn note_untold(&mut self, id: &WorkId, why: &str) {
+        if let Some(untold) = &mut self.untold {
+            untold.insert(id.clone(), why.to_owned());
+        }
+    }
+
+    fn free(&self) -> usize {
+        self.options.capacity.min(LEASES).saturating_sub(self.held.len())
+    }
+
+    fn claim_if_free(&mut self) {
+        let now = Instant::now();
+        if self.claiming.is_some() || self.free() == 0 || now < self.claim_at {
+            return;
+        }
+        let claim = Claim {
+            sources: self.options.sources.clone(),
+            kinds: self.options.kinds.clone(),
+            tenants: self.options.tenants.clone(),
+            max: Some(self.free() as u32),
+            wait_ms: Some(self.options.poll.as_millis() as u64),
+            defer_start: self.options.defer_start,
+            ..Claim::new(self.worker(), &Uuid::now_v7().simple().to_string())
+        };
+        let (client, sent) = (self.client.clone(), claim.clone());
+        let task = self.tasks.spawn(async move {
+            let answer = client.claim(&sent).await;
+            Report::Claimed { sent: now, answer }
+        });
+        self.claiming = Some(Claiming { claim, task });
+    }
+
+    fn worker(&self) -> Worker {
+        Worker {
+            id: self.options.id.clone(),
+            incarnation: self.options.incarnation.clone(),
+            liveness: self.options.liveness.clone(),
+        }
+    }
+
+    fn renew_all(&mut self, now: Instant) {
+        let mut room = NOTES_BYTES;
+        let leases: Vec<_> = self.held.values().map(|held| held.renewal(&mut room)).collect();
+        let fences = leases.iter().map(|lease| (lease.id.clone(), lease.fence)).collect();
+        let within = self.held.values().map(Held::renew).min().unwrap_or(PAUSE_MAX);
+        for held in self.held.values_mut() {
+            held.renew_at = now + held.renew();
+        }
+        self.renewing = true;
+        // The loop repeats renewals itself, so that each counts from when it was really sent.
+        let client = self.client.clone().without_retries();
+        self.tasks.spawn(async move {
+            let answer = timeout(within, client.renew(&Renew { leases })).await.unwrap_or_else(|_| {
+                Err(Error::NoAnswer("the daemon".to_owned(), "a renewal took too long".to_owned()))
+            });
+            Report::Renewed { sent: now, fences, answer }
+        });
+    }
+
+    fn take(&mut self, report: Report) {
+        match report {
+            Report::Claimed { sent, answer } => self.claimed(sent, answer),
+            Report::Renewed { sent, fences, answer } => self.renewed(sent, &fences, answer),
+            Report::Finished { id, fence, outcome } => self.finished(&id, fence, outcome),
+            Report::Delivered { id, fence, answer } => self.delivered(&id, fence, answer),
+        }
+    }
+
+    fn claimed(&mut self, sent: Instant, answer: Result<Grants, Error>) {
+        self.claiming = None;
+        match answer {
+            Ok(grants) => {
+                self.pause = PAUSE_MIN;
+                self.claim_at = Instant::now();
+                grants.leases.into_iter().for_each(|grant| self.hold(grant, sent));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "nothing could be claimed; trying again");
+                self.claim_at = Instant::now() + self.pause;
+                self.pause = (self.pause * 2).min(PAUSE_MAX);
+            }
+        }
+    }
+
+    fn hold(&mut self, grant: Grant, sent: Instant) {
+        let (id, fresh) = self.keep(grant, sent);
+        if fresh {
+            self.start(&id);
+        }
+    }
+
+    /// Holds a lease without starting on it, and says whether one may.
+    pub fn keep(&mut self, grant: Grant, sent: Instant) -> (WorkId, bool) {
+        let id = grant.work.id.clone();
+        let now = Instant::now();
+        let held = Held::new(Job::new(self.client.clone(), Arc::new(grant)), sent, now);
+        let fresh = held.is_fresh(now);
+        self.held.insert(id.clone(), held);
+        (id, fresh)
+    }
+
+    fn start(&mut self, id: &WorkId) {
+        let Some(held) = self.held.get_mut(id) else { return };
+        let (id, fence) = (id.clone(), held.job.grant.fence);
+        let handling = AssertUnwindSafe((self.handler)(held.job.clone())).catch_unwind();
+        let task = self.tasks.spawn(async move {
+            let outcome = handling.await.unwrap_or_else(|panic| Outcome::Err(panicked(&*panic)));
+            Report::Finished { id, fence, outcome }
+        });
+        held.stage = Stage::Running(task);
+    }
+
+    fn renewed(&mut self, sent: Instant, fences: &BTreeMap<WorkId, u64>, answer: Result<Renewals, Error>) {
+        self.renewing = false;
+        let renewals = match answer {
+            Ok(renewals) => renewals.leases,
+            Err(error) => {
+                tracing::warn!(%error, "the leases could not be renewed; trying again");
+                let soon = Instant::now() + PAUSE_MIN;
+                self.held.values_mut().for_each(|held| held.renew_at = held.renew_at.min(soon));
+                return;
+            }
+        };
+        for renewal in renewals {
+            let id = renewal.id().clone();
+            let Some(held) = self.held.get_mut(&id) else { continue };
+            if fences.get(&id) != Some(&held.job.grant.fence) {
+                continue;
+            }
+            match renewal {
+                Renewal::Renewed { cancel_requested, .. } => {
+                    held.renewed(sent);
+                    held.cancel_requested |= cancel_requested;
+                    if cancel_requested {
+                        held.job.cancel.cancel();
+                    }
+                    if matches!(held.stage, Stage::Unconfirmed) {
+                        self.start(&id);
+                    }
+                }
+                // An attempt whose end was just told has no lease to renew.
+                Renewal::Refused { .. } if matches!(held.stage, Stage::Delivering) => {}
+                Renewal::Refused { problem, .. } if problem.retryable == Some(false) => {
+                    self.lose(&id, &problem.detail);
+                }
+                Renewal::Refused { .. } => {}
+            }
+        }
+    }
+
+    fn finished(&mut self, id: &WorkId, fence: u64, outcome: Outcome) {
+        if self.held.get(id).is_some_and(|held| held.job.grant.fence == fence) {
+            self.send(id, outcome);
+        }
+    }
+
+    /// Begins to tell the ledger how a handler ended. The lease is renewed meanwhile.
+    pub fn send(&mut self, id: &WorkId, outcome: Outcome) {
+        let Some(held) = self.held.get_mut(id) else { return };
+        if let Stage::Running(task) = std::mem::replace(&mut held.stage, Stage::Delivering) {
+            task.abort();
+        }
+        let (job, cancelling) = (held.job.clone(), held.cancel_requested);
+        self.tasks.spawn(async move {
+            let answer = deliver(&job, &outcome, cancelling).await;
+            Report::Delivered { id: job.id().clone(), fence: job.grant.fence, answer }
+        });
+    }
+
+    fn delivered(&mut self, id: &WorkId, fence: u64, answer: Result<Delivered, Error>) {
+        if self.held.get(id).is_none_or(|held| held.job.grant.fence != fence) {
+            return;
+        }
+        match answer {
+            Ok(Delivered::GoesOn(answers)) => return self.go_on(id, answers),
+            Ok(Delivered::Ended) => {}
+            Err(error) => {
+                tracing::warn!(work = %id, %error, "how the handler ended was refused");
+                self.note_untold(id, &error.to_string());
+            }
+        }
+        self.held.remove(id);
+        self.claim_at = self.claim_at.min(Instant::now());
+    }
+
+    /// The handler runs again, with the answers that were there already.
+    fn go_on(&mut self, id: &WorkId, answers: Vec<Wait>) {
+        let Some(held) = self.held.get_mut(id) else { return };
+        let grant = Arc::make_mut(&mut held.job.grant);
+        grant.answers.retain(|old| answers.iter().all(|new| new.id != old.id));
+        grant.answers.extend(answers);
+        self.start(id);
+    }
+}
+
+fn panicked(panic: &(dyn std::any::Any + Send)) -> Failure {
+    let said = panic.downcast_ref::<&str>().copied();
+    let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message");
+    Failure::new(ErrorClass::Unknown, format!("the handler panicked: {said}"))
+}

@@ -1,0 +1,6 @@
+//! The client and the worker loop against a scripted server, by tokio's paused clock.
+#![cfg(feature = "client")]
+
+mod calls;
+mod fake;
+mod worker;
