@@ -1,0 +1,88 @@
+//! The first start of a ledger makes the first credential: a person's, with every scope, in every tenant.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use tenure_core::action::Tenants;
+use tenure_store::{CredentialKind, Error, Ledger, NewCredential};
+
+use super::{Scopes, Secret};
+
+/// A chosen token that is easier to guess is refused.
+const SHORTEST: usize = 16;
+
+/// Where the first token comes from.
+#[derive(Clone, Debug)]
+pub enum AdminToken {
+    /// Chosen by the operator.
+    Given(Secret),
+    /// Made here, and left in this file for its owner only.
+    File(PathBuf),
+}
+
+/// What the start found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FirstStart {
+    /// There are credentials already.
+    No,
+    Given,
+    Written(PathBuf),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum FirstStartError {
+    #[error(transparent)]
+    Ledger(#[from] Error),
+    #[error(
+        "the admin token cannot be written to {path}: {error}. Make the folder writable, or set token_file"
+    )]
+    File { path: PathBuf, error: io::Error },
+    #[error("the given token has fewer than {SHORTEST} characters. Take one of `openssl rand -hex 32`")]
+    Short,
+}
+
+impl AdminToken {
+    /// Makes the admin credential where there is none yet. The file comes first: a crash between the two
+    /// leaves a file to be overwritten, and never a ledger that nobody can enter.
+    pub async fn ensure(self, ledger: &Ledger) -> Result<FirstStart, FirstStartError> {
+        if !ledger.credentials(None, 1).await?.is_empty() {
+            return Ok(FirstStart::No);
+        }
+        let (secret, outcome) = match self {
+            AdminToken::Given(secret) if secret.reveal().len() < SHORTEST => {
+                return Err(FirstStartError::Short);
+            }
+            AdminToken::Given(secret) => (secret, FirstStart::Given),
+            AdminToken::File(path) => {
+                let secret = Secret::generate()?;
+                write_private(&path, &secret)
+                    .map_err(|error| FirstStartError::File { path: path.clone(), error })?;
+                (secret, FirstStart::Written(path))
+            }
+        };
+        ledger
+            .add_credential(&NewCredential {
+                name: "admin".to_owned(),
+                kind: CredentialKind::Person,
+                hash: secret.hash(),
+                scopes: Scopes::all().names(),
+                tenants: Tenants::All,
+                expires_at: None,
+                created_by: "first start".to_owned(),
+            })
+            .await?;
+        Ok(outcome)
+    }
+}
+
+/// Readable by its owner from the first byte on.
+fn write_private(path: &Path, secret: &Secret) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    writeln!(file, "{}", secret.reveal())?;
+    file.sync_all()
+}

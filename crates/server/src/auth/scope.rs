@@ -1,0 +1,41 @@
+//! Sets of scopes. What each scope opens is said by the routes themselves.
+
+use tenure_api::wire::Scope;
+
+/// A set of scopes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scopes(u16);
+
+impl Scopes {
+    pub fn all() -> Self {
+        Scope::ALL.iter().copied().collect()
+    }
+
+    pub fn has(self, scope: Scope) -> bool {
+        self.0 & (1 << scope as u16) != 0
+    }
+
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub fn iter(self) -> impl Iterator<Item = Scope> {
+        Scope::ALL.iter().copied().filter(move |scope| self.has(*scope))
+    }
+
+    /// As the ledger keeps them.
+    pub fn names(self) -> Vec<String> {
+        self.iter().map(|scope| scope.as_str().to_owned()).collect()
+    }
+
+    /// What no machine can ever hold.
+    pub fn persons_only(self) -> Option<Scope> {
+        self.iter().find(|scope| matches!(scope, Scope::Approve | Scope::Replay))
+    }
+}
+
+impl FromIterator<Scope> for Scopes {
+    fn from_iter<T: IntoIterator<Item = Scope>>(scopes: T) -> Self {
+        Self(scopes.into_iter().fold(0, |set, scope| set | (1 << scope as u16)))
+    }
+}

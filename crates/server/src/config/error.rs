@@ -1,0 +1,59 @@
+//! A mistake in the configuration: where it is, what is wrong and what to write instead.
+
+use std::{fmt, ops::Range};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// The file, or the flag.
+    pub place: String,
+    pub line: Option<usize>,
+    pub message: String,
+}
+
+impl ConfigError {
+    pub(super) fn flag(flag: &str, message: impl fmt::Display) -> Self {
+        Self { place: flag.to_owned(), line: None, message: message.to_string() }
+    }
+
+    pub(super) fn file(name: &str, message: impl fmt::Display) -> Self {
+        Self::flag(name, message)
+    }
+
+    pub(super) fn toml(name: &str, text: &str, error: &toml::de::Error) -> Self {
+        Self {
+            place: name.to_owned(),
+            line: error.span().map(|span| line_of(text, &span)),
+            message: with_suggestion(error.message()),
+        }
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{}:{line}: {}", self.place, self.message),
+            None => write!(f, "{}: {}", self.place, self.message),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+fn line_of(text: &str, span: &Range<usize>) -> usize {
+    text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1
+}
+
+/// The parser names the unknown key first and then those that it knows, each in backquotes.
+fn with_suggestion(message: &str) -> String {
+    let mut names = message.split('`').skip(1).step_by(2);
+    let (Some(unknown), true) = (names.next(), message.starts_with("unknown field")) else {
+        return message.to_owned();
+    };
+    let near = names.map(|name| (strsim::damerau_levenshtein(unknown, name), name)).min();
+    match near {
+        Some((distance, name)) if distance <= name.len().min(unknown.len()) / 2 => {
+            format!("unknown key `{unknown}`: did you mean `{name}`?")
+        }
+        _ => message.replacen("unknown field", "unknown key", 1),
+    }
+}

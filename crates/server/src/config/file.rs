@@ -1,0 +1,354 @@
+//! `tenure.toml` as it is written. Each value checks itself while it is read, so that the parser knows the line.
+
+use std::{collections::BTreeMap, fs, net::SocketAddr, path::Path, path::PathBuf, time::Duration};
+
+use serde::Deserialize;
+use tenure_core::{
+    limits,
+    model::WaitKind,
+    policy::{Jitter, LeaseTimings, OnExpiry, Policy, RetryPolicy, Timeouts},
+};
+
+use super::{Config, ConfigError, Database, Live, Overlay, Rate, Source, Thresholds, Tls, period::Period};
+
+const DEFAULT_DB: &str = "tenure.db";
+const DEFAULT_LISTEN: &str = "127.0.0.1:7171";
+const DEFAULT_DRAIN: Duration = Duration::from_secs(20);
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct File {
+    db: Option<String>,
+    listen: Option<Listen>,
+    token_file: Option<PathBuf>,
+    allow_weak_settings: bool,
+    drain: Option<Period>,
+    hosts: Vec<Host>,
+    origins: Vec<Origin>,
+    rate: RateSection,
+    tls: Option<TlsSection>,
+    otlp: OtlpSection,
+    alerts: AlertSection,
+    /// What every source starts from.
+    defaults: SourceSection,
+    sources: BTreeMap<SourceName, SourceSection>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "String")]
+struct Listen(SocketAddr);
+
+impl TryFrom<String> for Listen {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let bad =
+            |_| format!("`{text}` is no address to listen on: write ip:port, as in \"{DEFAULT_LISTEN}\"");
+        text.parse().map(Listen).map_err(bad)
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "String")]
+struct Host(String);
+
+impl TryFrom<String> for Host {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        if text.is_empty() || text.contains(['/', ' ', '*']) {
+            return Err(format!(
+                "`{text}` is no host: write a name as in \"tenure.example.com\", without scheme"
+            ));
+        }
+        Ok(Host(text.to_ascii_lowercase()))
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "String")]
+struct Origin(String);
+
+impl TryFrom<String> for Origin {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+        if rest.is_none_or(|rest| rest.is_empty() || rest.contains(['/', ' ', '*'])) {
+            return Err(format!(
+                "`{text}` is no origin: write scheme and host as in \"https://ops.example.com\", without path"
+            ));
+        }
+        Ok(Origin(text.to_ascii_lowercase()))
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+struct SourceName(String);
+
+impl TryFrom<String> for SourceName {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        limits::name("source", &text).map_err(|refusal| refusal.detail)?;
+        Ok(SourceName(text))
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct RateSection {
+    per_second: Option<Positive>,
+    burst: Option<Positive>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "u32")]
+struct Positive(u32);
+
+impl TryFrom<u32> for Positive {
+    type Error = &'static str;
+
+    fn try_from(number: u32) -> Result<Self, Self::Error> {
+        if number == 0 { Err("0 would let nobody in: give at least 1") } else { Ok(Positive(number)) }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TlsSection {
+    cert: PathBuf,
+    key: PathBuf,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct OtlpSection {
+    endpoint: Option<String>,
+}
+
+/// A threshold, or `false` for never.
+#[derive(Debug, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "write a whole number or a length of time as the page says, or false for never"
+)]
+enum Threshold<T> {
+    Set(T),
+    Off(Never),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "bool")]
+struct Never;
+
+impl TryFrom<bool> for Never {
+    type Error = &'static str;
+
+    fn try_from(on: bool) -> Result<Self, Self::Error> {
+        if on { Err("only false switches a threshold off") } else { Ok(Never) }
+    }
+}
+
+impl<T> Threshold<T> {
+    fn or<U>(this: Option<Self>, default: Option<U>, value: impl Fn(T) -> U) -> Option<U> {
+        match this {
+            Some(Threshold::Set(set)) => Some(value(set)),
+            Some(Threshold::Off(_)) => None,
+            None => default,
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct AlertSection {
+    every: Option<Period>,
+    open_age: Option<Threshold<Period>>,
+    pending_age: Option<Threshold<Period>>,
+    expired_leases: Option<Threshold<u64>>,
+    stalled: Option<Threshold<u64>>,
+    wait_deadline: Option<Threshold<Period>>,
+}
+
+impl AlertSection {
+    fn settle(self) -> Thresholds {
+        let default = Thresholds::default();
+        let duration = |period: Period| period.0;
+        Thresholds {
+            every: self.every.map_or(default.every, duration),
+            open_age: Threshold::or(self.open_age, default.open_age, duration),
+            pending_age: Threshold::or(self.pending_age, default.pending_age, duration),
+            expired_leases: Threshold::or(self.expired_leases, default.expired_leases, |n| n),
+            stalled: Threshold::or(self.stalled, default.stalled, |n| n),
+            wait_deadline: Threshold::or(self.wait_deadline, default.wait_deadline, duration),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct SourceSection {
+    lease: Option<Lease>,
+    retry: Option<Retry>,
+    timeouts: Option<TimeoutSection>,
+    on_expiry: Option<OnExpiry>,
+    waits: BTreeMap<WaitKind, Period>,
+}
+
+impl SourceSection {
+    fn over(self, base: &Source) -> Source {
+        let mut waits = base.waits.clone();
+        waits.extend(self.waits.into_iter().map(|(kind, period)| (kind, period.0)));
+        Source {
+            policy: Policy {
+                lease: self.lease.map_or(base.policy.lease, |lease| lease.0),
+                on_expiry: self.on_expiry.unwrap_or(base.policy.on_expiry),
+                retry: self.retry.map_or(base.policy.retry, |retry| retry.0),
+                timeouts: self.timeouts.map_or(base.policy.timeouts, |timeouts| timeouts.0),
+            },
+            waits,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "RawLease")]
+struct Lease(LeaseTimings);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawLease {
+    ttl: Period,
+    renew: Period,
+    grace: Period,
+}
+
+impl TryFrom<RawLease> for Lease {
+    type Error = String;
+
+    fn try_from(raw: RawLease) -> Result<Self, String> {
+        let timings = LeaseTimings::new(raw.ttl.ms(), raw.renew.ms(), raw.grace.ms());
+        timings.map(Lease).map_err(|refusal| refusal.detail)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "RawRetry")]
+struct Retry(RetryPolicy);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawRetry {
+    max_attempts: Option<u32>,
+    initial: Option<Period>,
+    multiplier: Option<f64>,
+    max: Option<Period>,
+    jitter: Option<Jitter>,
+}
+
+impl TryFrom<RawRetry> for Retry {
+    type Error = String;
+
+    fn try_from(raw: RawRetry) -> Result<Self, String> {
+        let default = RetryPolicy::default();
+        let retry = RetryPolicy {
+            initial_ms: raw.initial.map_or(default.initial_ms, Period::ms),
+            jitter: raw.jitter.unwrap_or(default.jitter),
+            max_attempts: raw.max_attempts.unwrap_or(default.max_attempts),
+            max_ms: raw.max.map_or(default.max_ms, Period::ms),
+            multiplier_permille: raw
+                .multiplier
+                .map_or(default.multiplier_permille, |factor| (factor * 1_000.0).round() as u32),
+        };
+        checked(Policy { retry, ..Policy::default() }).map(|policy| Retry(policy.retry))
+    }
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "RawTimeouts")]
+struct TimeoutSection(Timeouts);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawTimeouts {
+    start: Option<Period>,
+    execution: Option<Period>,
+    overall: Option<Period>,
+}
+
+impl TryFrom<RawTimeouts> for TimeoutSection {
+    type Error = String;
+
+    fn try_from(raw: RawTimeouts) -> Result<Self, String> {
+        let timeouts = Timeouts {
+            execution_ms: raw.execution.map(Period::ms),
+            overall_ms: raw.overall.map(Period::ms),
+            start_ms: raw.start.map(Period::ms),
+        };
+        checked(Policy { timeouts, ..Policy::default() }).map(|policy| TimeoutSection(policy.timeouts))
+    }
+}
+
+/// The core's own judgement: no rule of a policy is written a second time here.
+fn checked(policy: Policy) -> Result<Policy, String> {
+    policy.check().map(|()| policy).map_err(|refusal| refusal.detail)
+}
+
+impl File {
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let name = path.display().to_string();
+        let text = fs::read_to_string(path).map_err(|error| {
+            ConfigError::file(&name, format!("cannot be read: {error}. Check the path of --config"))
+        })?;
+        Self::parse(&name, &text)
+    }
+
+    pub fn parse(name: &str, text: &str) -> Result<Self, ConfigError> {
+        toml::from_str(text).map_err(|error| ConfigError::toml(name, text, &error))
+    }
+
+    pub fn settle(self, overlay: Overlay) -> Result<Config, ConfigError> {
+        let listen = match (overlay.listen, self.listen) {
+            (Some(text), _) => Listen::try_from(text).map_err(|e| ConfigError::flag("--listen", e))?.0,
+            (None, Some(listen)) => listen.0,
+            (None, None) => DEFAULT_LISTEN.parse().expect("an address"),
+        };
+        let tls = match (overlay.tls_cert, overlay.tls_key, self.tls) {
+            (Some(cert), Some(key), _) => Some(Tls { cert, key }),
+            (None, None, file) => file.map(|TlsSection { cert, key }| Tls { cert, key }),
+            _ => {
+                return Err(ConfigError::flag(
+                    "--tls-cert",
+                    "--tls-cert and --tls-key go together: give both",
+                ));
+            }
+        };
+        let flag_hosts = overlay.hosts.into_iter().map(Host::try_from).collect::<Result<Vec<_>, _>>();
+        let flag_hosts = flag_hosts.map_err(|e| ConfigError::flag("--host", e))?;
+        let db = Database::parse(&overlay.db.or(self.db).unwrap_or_else(|| DEFAULT_DB.to_owned()));
+        let base = self.defaults.over(&Source::default());
+        let mut sources: BTreeMap<String, Source> =
+            tenure_core::policy::BUILT_IN_SOURCES.map(|name| (name.to_owned(), base.clone())).into();
+        sources.extend(self.sources.into_iter().map(|(name, section)| (name.0, section.over(&base))));
+        let rate = Rate::default();
+        let per_second = self.rate.per_second.map_or(rate.per_second, |n| n.0);
+        Ok(Config {
+            token_file: overlay.token_file.or(self.token_file).unwrap_or_else(|| db.token_file()),
+            db,
+            listen,
+            tls,
+            allow_weak_settings: overlay.allow_weak_settings || self.allow_weak_settings,
+            drain: self.drain.map_or(DEFAULT_DRAIN, |period| period.0),
+            otlp_endpoint: overlay.otlp_endpoint.or(self.otlp.endpoint),
+            live: Live {
+                hosts: flag_hosts.into_iter().chain(self.hosts).map(|host| host.0).collect(),
+                origins: self.origins.into_iter().map(|origin| origin.0).collect(),
+                rate: Rate { per_second, burst: self.rate.burst.map_or(per_second, |n| n.0) },
+                alerts: self.alerts.settle(),
+                sources,
+            },
+        })
+    }
+}

@@ -1,0 +1,203 @@
+//! What an operator sets: `tenure.toml`, and the flags and environment that the binary lays over it.
+//! A mistake is an error with file, line and fix; nothing is guessed, and no unknown key is passed over.
+
+mod error;
+mod file;
+mod period;
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use tenure_core::{
+    model::WaitKind,
+    policy::{Policy, Settings},
+};
+
+pub use error::ConfigError;
+use file::File;
+
+/// Everything settled. What [`Live`] holds can be changed while the daemon runs; the rest needs a restart.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub db: Database,
+    pub listen: SocketAddr,
+    pub tls: Option<Tls>,
+    /// Where the first start leaves the admin token.
+    pub token_file: PathBuf,
+    /// Opens databases whose settings would let a commit be lost.
+    pub allow_weak_settings: bool,
+    /// How long a shutdown may take.
+    pub drain: Duration,
+    pub otlp_endpoint: Option<String>,
+    pub live: Live,
+}
+
+/// Where the ledger is.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Database {
+    Sqlite(PathBuf),
+    Postgres(String),
+    /// Gone with the process: for tests and demonstrations.
+    Memory,
+}
+
+/// A certificate chain and its key, both PEM files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    pub cert: PathBuf,
+    pub key: PathBuf,
+}
+
+/// What a reload can change.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Live {
+    /// Names that requests may use in `Host`, besides the loopback's and the listener's address.
+    pub hosts: Vec<String>,
+    /// Pages that browsers may call from, besides the daemon's own.
+    pub origins: Vec<String>,
+    pub rate: Rate,
+    pub alerts: Thresholds,
+    pub sources: BTreeMap<String, Source>,
+}
+
+/// Requests of one token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    pub per_second: u32,
+    pub burst: u32,
+}
+
+impl Default for Rate {
+    fn default() -> Self {
+        Self { per_second: 20_000, burst: 20_000 }
+    }
+}
+
+/// When somebody should look. A threshold that is None never fires.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Thresholds {
+    pub every: Duration,
+    /// A work that has been open for longer.
+    pub open_age: Option<Duration>,
+    /// The oldest queued work of a source is older.
+    pub pending_age: Option<Duration>,
+    /// More leases than this are past their expiry.
+    pub expired_leases: Option<u64>,
+    /// More works than this are stalled.
+    pub stalled: Option<u64>,
+    /// An open wait's deadline is nearer.
+    pub wait_deadline: Option<Duration>,
+}
+
+impl Default for Thresholds {
+    fn default() -> Self {
+        Self {
+            every: Duration::from_secs(10),
+            open_age: None,
+            pending_age: Some(Duration::from_secs(300)),
+            expired_leases: Some(0),
+            stalled: Some(0),
+            wait_deadline: Some(Duration::from_secs(600)),
+        }
+    }
+}
+
+/// How works of one source are treated unless they say otherwise.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Source {
+    pub policy: Policy,
+    /// Deadlines of waits that name none, by kind.
+    pub waits: BTreeMap<WaitKind, Duration>,
+}
+
+/// What flags and environment say; they win over the file.
+#[derive(Clone, Debug, Default)]
+pub struct Overlay {
+    pub db: Option<String>,
+    pub listen: Option<String>,
+    pub tls_cert: Option<PathBuf>,
+    pub tls_key: Option<PathBuf>,
+    pub token_file: Option<PathBuf>,
+    pub otlp_endpoint: Option<String>,
+    pub hosts: Vec<String>,
+    pub allow_weak_settings: bool,
+}
+
+impl Config {
+    /// Reads and checks everything. Without a file the defaults stand.
+    pub fn load(path: Option<&Path>, overlay: Overlay) -> Result<Self, ConfigError> {
+        let file = path.map(File::read).transpose()?.unwrap_or_default();
+        file.settle(overlay)
+    }
+
+    /// The same, from text: `name` is what errors call it.
+    pub fn parse(name: &str, text: &str, overlay: Overlay) -> Result<Self, ConfigError> {
+        File::parse(name, text)?.settle(overlay)
+    }
+
+    /// The keys that differ and that a reload cannot change.
+    pub fn needs_restart(&self, new: &Config) -> Vec<&'static str> {
+        let differs = [
+            ("db", self.db != new.db),
+            ("listen", self.listen != new.listen),
+            ("tls", self.tls != new.tls),
+            ("token_file", self.token_file != new.token_file),
+            ("allow_weak_settings", self.allow_weak_settings != new.allow_weak_settings),
+            ("drain", self.drain != new.drain),
+            ("otlp.endpoint", self.otlp_endpoint != new.otlp_endpoint),
+        ];
+        differs.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
+    }
+}
+
+impl Live {
+    /// The sources as the ledger wants them.
+    pub fn settings(&self) -> Settings {
+        self.sources.iter().fold(Settings::default(), |settings, (name, source)| {
+            settings.with_source(name, source.policy).expect("checked when the file was read")
+        })
+    }
+}
+
+impl Database {
+    fn parse(text: &str) -> Self {
+        if text.starts_with("postgres://") || text.starts_with("postgresql://") {
+            Database::Postgres(text.to_owned())
+        } else if text == ":memory:" {
+            Database::Memory
+        } else {
+            Database::Sqlite(PathBuf::from(text))
+        }
+    }
+
+    /// Beside the ledger, or in the working folder where there is no file.
+    fn token_file(&self) -> PathBuf {
+        match self {
+            Database::Sqlite(path) => {
+                let mut name = path.clone().into_os_string();
+                name.push(".token");
+                name.into()
+            }
+            Database::Postgres(_) | Database::Memory => PathBuf::from("tenure.token"),
+        }
+    }
+}
+
+/// A URL may hold a password, so only its kind is shown.
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Database::Sqlite(path) => write!(f, "sqlite {}", path.display()),
+            Database::Postgres(_) => write!(f, "postgres"),
+            Database::Memory => write!(f, "memory"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

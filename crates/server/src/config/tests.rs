@@ -1,0 +1,121 @@
+//! Mistakes an operator makes, each with the line and the fix that the error must name.
+
+use super::*;
+
+fn parse(text: &str) -> Result<Config, ConfigError> {
+    Config::parse("tenure.toml", text, Overlay::default())
+}
+
+#[test]
+fn nothing_written_is_a_whole_configuration() {
+    let config = parse("").unwrap();
+    assert_eq!(config.listen.to_string(), "127.0.0.1:7171");
+    assert_eq!(config.db, Database::Sqlite("tenure.db".into()));
+    assert_eq!(config.token_file, PathBuf::from("tenure.db.token"));
+    assert_eq!(config.live.sources["manual"].policy, Policy::default());
+}
+
+#[test]
+fn sources_start_from_the_defaults_and_override_them() {
+    let text = r#"
+        [defaults]
+        lease = { ttl = "9s", renew = "3s", grace = "1s" }
+        waits = { user = "1h" }
+
+        [sources.telegram]
+        retry = { max_attempts = 5, multiplier = 1.5 }
+        timeouts = { execution = "10m" }
+        waits = { approval = "2h" }
+    "#;
+    let live = parse(text).unwrap().live;
+    let telegram = &live.sources["telegram"];
+    assert_eq!(telegram.policy.lease.ttl_ms, 9_000);
+    assert_eq!(telegram.policy.retry.multiplier_permille, 1_500);
+    assert_eq!(telegram.policy.timeouts.execution_ms, Some(600_000));
+    assert_eq!(telegram.waits[&WaitKind::User], Duration::from_secs(3_600));
+    assert_eq!(telegram.waits[&WaitKind::Approval], Duration::from_secs(7_200));
+    assert_eq!(live.sources["manual"].policy.lease.ttl_ms, 9_000);
+    assert!(live.settings().policy("telegram", &Default::default()).is_ok());
+}
+
+#[test]
+fn every_mistake_names_its_line_and_its_fix() {
+    let table = [
+        ("listn = \"127.0.0.1:1\"", 1, "did you mean `listen`?"),
+        ("\n\nzzz = 1", 3, "unknown key `zzz`, expected one of"),
+        ("\nlisten = \"7171\"", 2, "write ip:port"),
+        ("listen = 7171", 1, "expected a string"),
+        ("db = \"x\"\ndrain = \"20\"", 2, "a whole number and ms, s, m, h or d"),
+        ("\nhosts = [\"ok.example\", \"https://bad\"]", 2, "without scheme"),
+        ("origins = [\"ops.example.com\"]", 1, "write scheme and host"),
+        ("[rate]\nper_second = 0", 2, "give at least 1"),
+        ("[tls]\ncert = \"a.pem\"", 1, "missing field `key`"),
+        (
+            "\n[sources.x]\nlease = { ttl = \"10s\", renew = \"9s\", grace = \"1s\" }",
+            3,
+            "at least 3 × renew_ms",
+        ),
+        ("[sources.x]\nretry = { max_attempts = 0 }", 2, "max_attempts ≥ 1"),
+        ("[sources.x]\n\ntimeouts = { start = \"0s\" }", 3, "leave it out for no deadline"),
+        ("[sources.x]\nleese = 1", 2, "did you mean `lease`?"),
+        ("[sources.x]\nwaits = { usr = \"1h\" }", 2, "unknown variant `usr`"),
+        ("[alerts]\nstaled = 3", 2, "did you mean `stalled`?"),
+        ("\n[sources.\"\"]", 2, "`source` is empty"),
+        ("[alerts]\nstalled = true", 2, "or false for never"),
+        ("db = ", 1, "string"),
+    ];
+    for (text, line, fix) in table {
+        let error = parse(text).expect_err(text);
+        assert_eq!(error.line, Some(line), "{text}: {error}");
+        assert!(error.to_string().contains(fix), "{text}: {error}");
+        assert!(error.to_string().starts_with(&format!("tenure.toml:{line}: ")), "{error}");
+    }
+}
+
+#[test]
+fn flags_win_over_the_file() {
+    let flags = Overlay {
+        db: Some("postgres://localhost/x".into()),
+        listen: Some("0.0.0.0:80".into()),
+        hosts: vec!["Tenure.Example.Com".into()],
+        ..Overlay::default()
+    };
+    let config = Config::parse("f", "db = \"a.db\"\nlisten = \"127.0.0.1:9\"", flags).unwrap();
+    assert_eq!(config.listen.port(), 80);
+    assert_eq!(format!("{:?}", config.db), "postgres");
+    assert_eq!(config.live.hosts, ["tenure.example.com"]);
+    let bad = Overlay { listen: Some("x".into()), ..Overlay::default() };
+    assert!(Config::parse("f", "", bad).unwrap_err().to_string().starts_with("--listen: "));
+    let half = Overlay { tls_cert: Some("c.pem".into()), ..Overlay::default() };
+    assert!(Config::parse("f", "", half).unwrap_err().to_string().contains("give both"));
+}
+
+#[test]
+fn the_file_of_the_reference_page_is_sound_and_says_the_defaults() {
+    let page = include_str!("../../../../docs/configuration.md");
+    let written = page.split("```toml").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let (written, plain) = (parse(written).unwrap(), parse("").unwrap());
+    assert_eq!(written.live.alerts, plain.live.alerts);
+    assert_eq!(written.live.rate, plain.live.rate);
+    assert_eq!(written.live.sources["manual"].policy, plain.live.sources["manual"].policy);
+    assert_eq!((written.db, written.listen, written.drain), (plain.db, plain.listen, plain.drain));
+    for (kind, after) in &written.live.sources["manual"].waits {
+        assert_eq!(after.as_millis(), u128::from(kind.default_timeout_ms()), "{kind:?}");
+    }
+}
+
+#[test]
+fn thresholds_can_be_switched_off() {
+    let live = parse("[alerts]\nstalled = false\nopen_age = \"24h\"").unwrap().live;
+    assert_eq!(live.alerts.stalled, None);
+    assert_eq!(live.alerts.open_age, Some(Duration::from_secs(86_400)));
+    assert_eq!(live.alerts.expired_leases, Some(0));
+}
+
+#[test]
+fn what_a_reload_cannot_change_is_named() {
+    let old = parse("").unwrap();
+    let new = parse("listen = \"127.0.0.1:1\"\nhosts = [\"a.example\"]").unwrap();
+    assert_eq!(old.needs_restart(&new), ["listen"]);
+    assert!(old.needs_restart(&parse("[alerts]\nstalled = 9").unwrap()).is_empty());
+}

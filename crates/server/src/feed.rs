@@ -1,0 +1,307 @@
+//! The feed as it fans out: one reader follows the ledger's log and hands each event to every stream, to the
+//! metrics and to whoever waits for a work to end. A slow stream costs the others nothing.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use axum::body::Bytes;
+use tenure_api::wire::Alert;
+use tenure_core::{WorkId, action::Tenants};
+use tenure_store::{Error, Ledger, Position, StoredEvent};
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::{metrics::Metrics, wire};
+
+/// What a stream may lag behind before it is told of a gap.
+pub const BUFFER: usize = 2_048;
+/// The same in bytes: payloads are up to a mebibyte each, and two thousand of them would fill the machine.
+const BUFFER_BYTES: usize = 64 * 1024 * 1024;
+/// Events that are read at once.
+const PAGE: usize = 1_000;
+/// Between two looks where nobody said that there is something new: other replicas' events, and the sweeper's.
+const IDLE: Duration = Duration::from_millis(250);
+/// Between two looks at most, so that a busy ledger is read in pages and not event by event.
+const BUSY: Duration = Duration::from_millis(20);
+
+/// Something that streams tell.
+pub(crate) enum News {
+    Event(Box<EventNews>),
+    Alert(Alert),
+}
+
+impl News {
+    /// What it may take up: its payload as it is stored, and once more as it is sent.
+    fn weight(&self) -> usize {
+        match self {
+            News::Event(news) => {
+                let payload = news.stored.event.payload.as_ref();
+                size_of::<EventNews>() + 2 * payload.map_or(0, |payload| payload.text().len())
+            }
+            News::Alert(_) => size_of::<News>(),
+        }
+    }
+}
+
+/// An event of the log, written once for everybody who may see as much.
+pub(crate) struct EventNews {
+    pub tenant: String,
+    pub stored: StoredEvent,
+    plain: OnceLock<Bytes>,
+    full: OnceLock<Bytes>,
+}
+
+impl EventNews {
+    fn new(tenant: String, stored: StoredEvent) -> Self {
+        Self { tenant, stored, plain: OnceLock::new(), full: OnceLock::new() }
+    }
+
+    /// The event as a message of a stream, with or without payloads.
+    pub fn message(&self, payloads: bool) -> Bytes {
+        let cell = if payloads { &self.full } else { &self.plain };
+        cell.get_or_init(|| {
+            let event = wire::event(&self.stored, &self.tenant, payloads);
+            message("event", Some(&event.position), &event)
+        })
+        .clone()
+    }
+}
+
+/// A server-sent event. JSON has no line breaks of its own.
+pub(crate) fn message(kind: &str, id: Option<&str>, data: &impl serde::Serialize) -> Bytes {
+    let data = serde_json::to_string(data).expect("wire types are plain JSON");
+    let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
+    format!("{id}event: {kind}\ndata: {data}\n\n").into()
+}
+
+/// The reader was too slow: what lies between is no longer at hand here.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Behind;
+
+/// What is new, for everybody.
+pub struct Feed {
+    ledger: Ledger,
+    recent: Mutex<Recent>,
+    /// How many news there were in all.
+    told: watch::Sender<u64>,
+    nudged: Notify,
+    awaited: Mutex<HashMap<WorkId, Arc<Notify>>>,
+}
+
+#[derive(Default)]
+struct Recent {
+    news: VecDeque<Arc<News>>,
+    bytes: usize,
+    told: u64,
+    /// Where the log has been read to.
+    position: Position,
+}
+
+impl Recent {
+    fn push(&mut self, one: News) {
+        self.bytes += one.weight();
+        self.news.push_back(Arc::new(one));
+        self.told += 1;
+        while self.news.len() > BUFFER || self.bytes > BUFFER_BYTES {
+            let Some(oldest) = self.news.pop_front() else { return };
+            self.bytes -= oldest.weight();
+        }
+    }
+}
+
+impl Feed {
+    pub fn new(ledger: Ledger) -> Self {
+        Self {
+            ledger,
+            recent: Mutex::default(),
+            told: watch::Sender::new(0),
+            nudged: Notify::new(),
+            awaited: Mutex::default(),
+        }
+    }
+
+    /// Something was written here: look at once.
+    pub fn nudge(&self) {
+        self.nudged.notify_one();
+    }
+
+    /// A page of the log with each event's tenant, as far as a credential may see it.
+    pub(crate) async fn page(
+        &self,
+        after: Position,
+        limit: usize,
+        tenants: &Tenants,
+    ) -> Result<(Vec<EventNews>, Position), Error> {
+        let page = self.ledger.feed(after, limit).await?;
+        let mut works: Vec<WorkId> = page.events.iter().map(|stored| stored.event.work).collect();
+        works.sort_unstable();
+        works.dedup();
+        let owners = self.ledger.tenants_of(&works).await?;
+        let news = page.events.into_iter().filter_map(|stored| {
+            let tenant = owners.get(&stored.event.work)?;
+            tenants.allow(tenant).then(|| EventNews::new(tenant.clone(), stored))
+        });
+        Ok((news.collect(), page.next))
+    }
+
+    /// Where a stream that wants only what comes begins.
+    pub(crate) fn now(&self) -> (u64, Position) {
+        let recent = self.recent();
+        (recent.told, recent.position)
+    }
+
+    pub(crate) fn follow(&self) -> watch::Receiver<u64> {
+        self.told.subscribe()
+    }
+
+    /// Up to `limit` news from number `from` on.
+    pub(crate) fn since(&self, from: u64, limit: usize) -> Result<Vec<Arc<News>>, Behind> {
+        let recent = self.recent();
+        let first = recent.told - recent.news.len() as u64;
+        let skip = from.checked_sub(first).ok_or(Behind)?;
+        Ok(recent.news.iter().skip(skip as usize).take(limit).cloned().collect())
+    }
+
+    pub(crate) fn tell(&self, news: Vec<News>) {
+        if news.is_empty() {
+            return;
+        }
+        let told = {
+            let mut recent = self.recent();
+            for one in news {
+                recent.push(one);
+            }
+            recent.told
+        };
+        self.told.send_replace(told);
+    }
+
+    /// Resolves when the work may have ended. Ask for it before looking at the work.
+    pub(crate) fn ended(self: &Arc<Self>, work: WorkId) -> Awaited {
+        let mut awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
+        let notify = awaited.entry(work).or_default().clone();
+        Awaited { feed: self.clone(), work, notify }
+    }
+
+    fn wake(&self, work: WorkId) {
+        let awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(notify) = awaited.get(&work) {
+            notify.notify_waiters();
+        }
+    }
+
+    fn recent(&self) -> std::sync::MutexGuard<'_, Recent> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Somebody who waits for a work's end.
+pub(crate) struct Awaited {
+    feed: Arc<Feed>,
+    work: WorkId,
+    pub notify: Arc<Notify>,
+}
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        let mut awaited = self.feed.awaited.lock().unwrap_or_else(PoisonError::into_inner);
+        // The map's and this one's: nobody else waits.
+        if awaited.get(&self.work).is_some_and(|notify| Arc::strong_count(notify) == 2) {
+            awaited.remove(&self.work);
+        }
+    }
+}
+
+/// Follows the log from where it stands now.
+pub struct FeedReader {
+    feed: Arc<Feed>,
+    metrics: Arc<Metrics>,
+    cursor: Option<Position>,
+}
+
+impl FeedReader {
+    pub fn new(feed: Arc<Feed>, metrics: Arc<Metrics>) -> Self {
+        Self { feed, metrics, cursor: None }
+    }
+
+    /// Reads a page and tells it. The number of events read; fewer than a page means that all is read.
+    pub async fn run_once(&mut self) -> Result<usize, Error> {
+        let Some(cursor) = self.cursor else {
+            let tail = self.feed.ledger.tail().await?;
+            self.feed.recent().position = tail;
+            self.cursor = Some(tail);
+            return Ok(0);
+        };
+        let (events, next) = self.feed.page(cursor, PAGE, &Tenants::All).await?;
+        let read = events.len();
+        self.metrics.observe(&self.feed.ledger, &events).await?;
+        let ended: Vec<WorkId> = events
+            .iter()
+            .filter(|news| news.stored.event.to.is_terminal())
+            .map(|news| news.stored.event.work)
+            .collect();
+        self.feed.recent().position = next;
+        self.feed.tell(events.into_iter().map(|event| News::Event(Box::new(event))).collect());
+        ended.into_iter().for_each(|work| self.feed.wake(work));
+        self.cursor = Some(next);
+        Ok(read)
+    }
+
+    /// Runs until told to stop.
+    pub async fn run(mut self, stopping: CancellationToken) {
+        loop {
+            let pause = match self.run_once().await {
+                Ok(PAGE) => continue,
+                Ok(0) => IDLE,
+                Ok(_) => BUSY,
+                Err(error) => {
+                    tracing::warn!(%error, "the feed cannot be read; trying again");
+                    Duration::from_secs(1)
+                }
+            };
+            let nudged = async {
+                if pause == IDLE {
+                    self.feed.nudged.notified().await;
+                } else {
+                    std::future::pending::<()>().await;
+                }
+            };
+            tokio::select! {
+                () = stopping.cancelled() => return,
+                () = tokio::time::sleep(pause) => {}
+                () = nudged => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tenure_core::{Actor, model::Disposition};
+    use tenure_store::{NewWork, Options};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn large_payloads_do_not_pile_up() {
+        const TOLD: u64 = 40;
+        let ledger = Ledger::open_memory(Options { sweep: false, ..Options::default() }).await.unwrap();
+        let feed = Arc::new(Feed::new(ledger.clone()));
+        let mut reader = FeedReader::new(feed.clone(), Arc::new(Metrics::default()));
+        reader.run_once().await.unwrap();
+        let caller = ledger.caller(Actor::machine("gateway"));
+        for n in 0..TOLD {
+            let input = json!("x".repeat(1_000_000));
+            let new = NewWork::new("manual", &n.to_string(), "job", Disposition::Rerunnable, input);
+            caller.ingest(new).await.unwrap();
+        }
+        assert_eq!(reader.run_once().await.unwrap(), TOLD as usize);
+        assert_eq!(feed.since(0, 100).err(), Some(Behind), "the oldest have made room");
+        assert_eq!(feed.since(TOLD - 30, 100).map(|news| news.len()), Ok(30), "the newest are at hand");
+        assert!(feed.recent().bytes <= BUFFER_BYTES);
+    }
+}

@@ -1,0 +1,66 @@
+//! Claims and renewals: how a worker gets leases and keeps them.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::extract::State;
+use tenure_api::wire as w;
+use tenure_core::{Refusal, WorkId, action::ClaimFilter};
+use tenure_store::LeaseRef;
+
+use super::{Answer, App, Body, Json, Problem, Who, error::Problems};
+use crate::wire;
+
+/// No claim waits for longer; whoever wants more asks again.
+const WAIT_MAX: Duration = Duration::from_secs(300);
+
+/// Claims works: what a filter admits, or exactly the given ids. Can wait for an empty queue to fill.
+#[utoipa::path(post, path = "/v1/work/claim", tag = "worker", request_body = w::Claim,
+    security(("token" = ["work"])),
+    responses((status = 200, description = "The leases; none if there was nothing.", body = w::Grants), Problems))]
+pub(crate) async fn claim(
+    State(app): State<Arc<App>>,
+    who: Who,
+    Body(body): Body<w::Claim>,
+) -> Answer<w::Grants> {
+    let caller = who.caller();
+    let w::Claim { worker, request_id, defer_start, .. } = body;
+    let claimant = wire::claimant(w::Claimant { worker, request_id, defer_start });
+    let claimed = if body.ids.is_empty() {
+        let max = body.max.unwrap_or(1) as usize;
+        let filter = ClaimFilter { sources: body.sources, kinds: body.kinds, tenants: body.tenants, max };
+        let wait = body.wait_ms.map(|ms| Duration::from_millis(ms).min(WAIT_MAX));
+        tokio::select! {
+            claimed = caller.claim(claimant, filter, wait) => claimed?,
+            // A parked claim whose asker has gone takes no lease.
+            () = app.stopping.cancelled(), if wait.is_some() => Vec::new(),
+        }
+    } else {
+        if !(body.sources.is_empty()
+            && body.kinds.is_empty()
+            && body.tenants.is_empty()
+            && body.wait_ms.is_none())
+        {
+            return Err(Problem::invalid("Give `ids`, or filters and `wait_ms`; not both."));
+        }
+        let ids = body.ids.iter().map(|id| id.as_str().parse()).collect::<Result<Vec<WorkId>, Refusal>>()?;
+        caller.claim_ids(claimant, ids).await?
+    };
+    Ok(Json(w::Grants { leases: claimed.into_iter().map(wire::grant).collect() }))
+}
+
+/// Renews many leases at once; each is answered on its own.
+#[utoipa::path(post, path = "/v1/work/renew", tag = "worker", request_body = w::Renew,
+    security(("token" = ["work"])),
+    responses((status = 200, description = "Each lease's answer.", body = w::Renewals), Problems))]
+pub(crate) async fn renew(who: Who, Body(body): Body<w::Renew>) -> Answer<w::Renewals> {
+    let leases = body
+        .leases
+        .into_iter()
+        .map(|lease| {
+            let work = lease.id.as_str().parse()?;
+            Ok((LeaseRef { work, fence: lease.fence, token: lease.token }, lease.progress))
+        })
+        .collect::<Result<Vec<_>, Refusal>>()?;
+    let renewals = who.caller().renew(&leases).await?;
+    Ok(Json(w::Renewals { leases: renewals.into_iter().map(wire::renewal).collect() }))
+}

@@ -1,0 +1,231 @@
+//! Every failure becomes a problem here, and only here: code, status, whether to send it again, what to do.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use axum::{
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde_json::{Value, json};
+use tenure_api::wire::{self, Code};
+use tenure_core::{Code as CoreCode, Refusal, Retryable};
+use tenure_store::Error;
+use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
+
+use crate::auth::Denied;
+
+/// A failure on its way out.
+#[derive(Clone, Debug)]
+pub(crate) struct Problem {
+    pub code: Code,
+    pub detail: Cow<'static, str>,
+    retryable: Option<bool>,
+    extensions: BTreeMap<String, Value>,
+    retry_after_s: Option<u64>,
+}
+
+/// The status of each code.
+pub(crate) const fn status(code: Code) -> StatusCode {
+    match code {
+        Code::Invalid | Code::Malformed | Code::UnknownField => StatusCode::BAD_REQUEST,
+        Code::Unauthorized => StatusCode::UNAUTHORIZED,
+        Code::Forbidden | Code::OriginRefused | Code::PersonRequired | Code::TokenRefused => {
+            StatusCode::FORBIDDEN
+        }
+        Code::NotFound | Code::NoSuchRoute => StatusCode::NOT_FOUND,
+        Code::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+        Code::NotRetained => StatusCode::GONE,
+        Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        Code::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        Code::HostRefused => StatusCode::MISDIRECTED_REQUEST,
+        Code::PayloadRefused
+        | Code::UnknownSource
+        | Code::ImpossibleTimings
+        | Code::ResultMissing
+        | Code::ReasonMissing
+        | Code::ReferenceReserved
+        | Code::AnswerMismatch
+        | Code::Unsupported => StatusCode::UNPROCESSABLE_ENTITY,
+        Code::Ambiguous
+        | Code::IdempotencyMismatch
+        | Code::StateChanged
+        | Code::Busy
+        | Code::NotClaimable
+        | Code::LeaseLost
+        | Code::LeaseLapsed
+        | Code::IllegalState
+        | Code::Terminal
+        | Code::CancelDeadline
+        | Code::StepMismatch
+        | Code::OwnerBound
+        | Code::ParentClosed
+        | Code::LimitReached => StatusCode::CONFLICT,
+        Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+        Code::Unavailable | Code::OutcomeUnknown | Code::Stopped => StatusCode::SERVICE_UNAVAILABLE,
+        Code::Corrupt | Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+const fn code_of(code: CoreCode) -> Code {
+    match code {
+        CoreCode::Invalid => Code::Invalid,
+        CoreCode::PayloadRefused => Code::PayloadRefused,
+        CoreCode::UnknownSource => Code::UnknownSource,
+        CoreCode::ImpossibleTimings => Code::ImpossibleTimings,
+        CoreCode::NotFound => Code::NotFound,
+        CoreCode::IdempotencyMismatch => Code::IdempotencyMismatch,
+        CoreCode::Busy => Code::Busy,
+        CoreCode::NotClaimable => Code::NotClaimable,
+        CoreCode::LeaseLost => Code::LeaseLost,
+        CoreCode::LeaseLapsed => Code::LeaseLapsed,
+        CoreCode::IllegalState => Code::IllegalState,
+        CoreCode::Terminal => Code::Terminal,
+        CoreCode::CancelDeadline => Code::CancelDeadline,
+        CoreCode::ResultMissing => Code::ResultMissing,
+        CoreCode::StepMismatch => Code::StepMismatch,
+        CoreCode::PersonRequired => Code::PersonRequired,
+        CoreCode::ReasonMissing => Code::ReasonMissing,
+        CoreCode::OwnerBound => Code::OwnerBound,
+        CoreCode::ReferenceReserved => Code::ReferenceReserved,
+        CoreCode::ParentClosed => Code::ParentClosed,
+        CoreCode::LimitReached => Code::LimitReached,
+        CoreCode::TokenRefused => Code::TokenRefused,
+        CoreCode::Ambiguous => Code::Ambiguous,
+        CoreCode::AnswerMismatch => Code::AnswerMismatch,
+        CoreCode::NoLongerRetained => Code::NotRetained,
+        CoreCode::StateChanged => Code::StateChanged,
+    }
+}
+
+const fn known(retryable: Retryable) -> Option<bool> {
+    match retryable {
+        Retryable::Yes => Some(true),
+        Retryable::No => Some(false),
+        Retryable::Unknown => None,
+    }
+}
+
+impl Problem {
+    /// A problem that sending the same again does not cure.
+    pub fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self {
+            code,
+            detail: detail.into(),
+            retryable: Some(false),
+            extensions: BTreeMap::new(),
+            retry_after_s: None,
+        }
+    }
+
+    pub fn invalid(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Code::Invalid, detail)
+    }
+
+    /// Nothing was done; the same again can help, after so many seconds.
+    pub fn later(code: Code, detail: impl Into<Cow<'static, str>>, seconds: u64) -> Self {
+        Self { retryable: Some(true), retry_after_s: Some(seconds), ..Self::new(code, detail) }
+    }
+
+    pub fn into_wire(self) -> wire::Problem {
+        let status = status(self.code);
+        wire::Problem {
+            kind: format!("urn:tenure:problem:{}", self.code),
+            title: status.canonical_reason().unwrap_or("Problem").to_owned(),
+            status: status.as_u16(),
+            detail: self.detail.into_owned(),
+            instance: None,
+            code: self.code.into(),
+            retryable: self.retryable,
+            extensions: self.extensions,
+        }
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let retryable = known(refusal.retryable());
+        Self { retryable, ..Self::new(code_of(refusal.code), refusal.detail) }
+    }
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        let retryable = known(error.retryable());
+        let code = match error {
+            Error::Refused(refusal) => return refusal.into(),
+            Error::Unavailable(_) => Code::Unavailable,
+            Error::OutcomeUnknown(_) => Code::OutcomeUnknown,
+            Error::Stopped(_) | Error::WeakSettings(_) | Error::Unusable(_) => Code::Stopped,
+            Error::Corrupt(_) => Code::Corrupt,
+        };
+        let retry_after_s = (retryable == Some(true)).then_some(1);
+        Self { retryable, retry_after_s, ..Self::new(code, error.to_string()) }
+    }
+}
+
+impl From<Denied> for Problem {
+    fn from(denied: Denied) -> Self {
+        let unauthorized = |detail: &'static str| Self::new(Code::Unauthorized, detail);
+        match denied {
+            Denied::NoToken => unauthorized(
+                "There is no bearer token. Send `Authorization: Bearer …`; `tenure token make` makes one.",
+            ),
+            Denied::UnknownToken => {
+                unauthorized("Nobody here has this token. Check it, or ask for a new one.")
+            }
+            Denied::Expired => unauthorized("This token has expired. Ask for a new one."),
+            Denied::Revoked => unauthorized("This token was revoked. Ask for a new one."),
+            Denied::Tenants => Self::new(
+                Code::Forbidden,
+                "This is about every tenant, and this token is bound to some. Use one that is bound to none.",
+            ),
+            Denied::Scope(scope) => Self {
+                extensions: [("scope".to_owned(), json!(scope))].into(),
+                ..Self::new(
+                    Code::Forbidden,
+                    format!("This token lacks the scope `{scope}`. Use one that has it."),
+                )
+            },
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = status(self.code);
+        if status.is_server_error() {
+            tracing::error!(code = %self.code, detail = %self.detail, "a request failed");
+        }
+        let retry_after = self.retry_after_s;
+        let body = serde_json::to_vec(&self.into_wire()).expect("a problem is plain JSON");
+        let mut response = (status, body).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(wire::Problem::MEDIA_TYPE));
+        if status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(seconds) = retry_after {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
+        response
+    }
+}
+
+/// The statuses that any route can answer with, for the contract.
+pub(crate) struct Problems;
+
+impl utoipa::IntoResponses for Problems {
+    fn responses() -> BTreeMap<String, RefOr<utoipa::openapi::Response>> {
+        let mut by_status = BTreeMap::<u16, Vec<&str>>::new();
+        for code in Code::ALL {
+            by_status.entry(status(*code).as_u16()).or_default().push(code.as_str());
+        }
+        let schema = Ref::from_schema_name("Problem");
+        let response = |codes: Vec<&str>| {
+            let content = ContentBuilder::new().schema(Some(schema.clone())).build();
+            let text = format!("Refused: {}.", codes.join(", "));
+            ResponseBuilder::new().description(text).content(wire::Problem::MEDIA_TYPE, content).build()
+        };
+        by_status.into_iter().map(|(status, codes)| (status.to_string(), response(codes).into())).collect()
+    }
+}

@@ -1,0 +1,37 @@
+//! The feed by pages: everybody's events after a cursor, none ever skipped.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use tenure_api::wire::{self as w, Scope};
+use tenure_core::action::Tenants;
+use tenure_store::Position;
+
+use super::{Answer, App, Json, Params, Problem, Who, error::Problems, work::page_size};
+use crate::{auth::Session, wire};
+
+const PAGE: u32 = 100;
+
+/// Reads the feed. A page may be short, or empty, while more follow: go on from `next` until it stays.
+#[utoipa::path(get, path = "/v1/events", tag = "event", params(w::EventQuery), security(("token" = ["view"])),
+    responses((status = 200, description = "A page of events.", body = w::EventPage), Problems))]
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    who: Who,
+    Params(query): Params<w::EventQuery>,
+) -> Answer<w::EventPage> {
+    let after = query.after.as_deref().map(str::parse).transpose()?.unwrap_or(Position::default());
+    let tenants = tenants(&who.session, query.tenant)?;
+    let (events, next) = app.feed.page(after, page_size(query.limit, PAGE), &tenants).await?;
+    let payloads = who.session.may(Scope::Payload);
+    let items = events.iter().map(|event| wire::event(&event.stored, &event.tenant, payloads)).collect();
+    Ok(Json(w::EventPage { items, next: next.to_string() }))
+}
+
+/// The credential's tenants, or the one of them that is asked for.
+pub(super) fn tenants(session: &Session, asked: Option<String>) -> Result<Tenants, Problem> {
+    match asked {
+        None => Ok(session.tenants.clone()),
+        Some(tenant) => Ok(Tenants::Only(vec![session.tenant(Some(&tenant))?])),
+    }
+}

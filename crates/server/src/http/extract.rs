@@ -1,0 +1,182 @@
+//! Reading requests: JSON bodies, query parameters, ids in paths. What cannot be read is a problem with a fix.
+
+use std::sync::Arc;
+
+use axum::{
+    body::{Bytes, to_bytes},
+    extract::{FromRequest, FromRequestParts, RawPathParams, Request},
+    http::{HeaderMap, header, request::Parts},
+    response::{IntoResponse, Response},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use tenure_api::wire::Code;
+use tenure_core::Evidence;
+use tenure_store::Caller;
+
+use super::Problem;
+use crate::auth::Session;
+
+/// No body is larger; a batch carries many and may be eight times that.
+const BODY_MAX: usize = 1024 * 1024;
+const BATCH_MAX: usize = 8 * BODY_MAX;
+
+/// A JSON body.
+pub(crate) struct Body<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        read(request, BODY_MAX).await.map(Body)
+    }
+}
+
+/// A JSON body with many calls.
+pub(crate) struct LargeBody<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for LargeBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        read(request, BATCH_MAX).await.map(LargeBody)
+    }
+}
+
+async fn read<T: DeserializeOwned>(request: Request, max: usize) -> Result<T, Problem> {
+    if !is_json(request.headers()) {
+        return Err(Problem::new(
+            Code::UnsupportedMediaType,
+            "Bodies are JSON. Send them with `Content-Type: application/json`.",
+        ));
+    }
+    if request.headers().get(header::CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
+        return Err(Problem::new(
+            Code::UnsupportedMediaType,
+            "Compressed bodies are not read. Send it as it is, without `Content-Encoding`.",
+        ));
+    }
+    let bytes = to_bytes(request.into_body(), max).await.map_err(|error| unreadable(&error, max))?;
+    serde_json::from_slice(&bytes).map_err(|error| not_understood(&error))
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let essence = kind.split(';').next().unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case("application/json")
+}
+
+fn unreadable(error: &axum::Error, max: usize) -> Problem {
+    let mut cause: Option<&dyn std::error::Error> = Some(error);
+    while let Some(error) = cause {
+        if error.is::<http_body_util::LengthLimitError>() {
+            return Problem::new(
+                Code::TooLarge,
+                format!(
+                    "The body has more than {max} bytes. Store the large part elsewhere and send a reference."
+                ),
+            );
+        }
+        cause = error.source();
+    }
+    Problem::new(Code::Malformed, "The body could not be read to its end. Send the request again.")
+}
+
+fn not_understood(error: &serde_json::Error) -> Problem {
+    let text = error.to_string();
+    if !error.is_data() {
+        return Problem::new(Code::Malformed, format!("The body is no JSON: {text}. Look there."));
+    }
+    if text.starts_with("unknown field") {
+        return Problem::new(
+            Code::UnknownField,
+            format!("The body has an {text}. Leave it out, or spell it right."),
+        );
+    }
+    Problem::invalid(format!("The body does not fit: {text}. See /openapi.json for its shape."))
+}
+
+/// Query parameters. Unknown ones are refused: a misspelt filter would show too much.
+pub(crate) struct Params<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let query = parts.uri.query().unwrap_or_default();
+        serde_urlencoded::from_str(query).map(Params).map_err(|error| {
+            let text = error.to_string();
+            let code = if text.starts_with("unknown field") { Code::UnknownField } else { Code::Invalid };
+            Problem::new(
+                code,
+                format!("The query does not fit: {text}. See /openapi.json for the parameters."),
+            )
+        })
+    }
+}
+
+/// The parameters of a route that takes none.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Nothing {}
+
+/// The variable parts of a path, in order.
+pub(crate) struct Segments<const N: usize>(pub [String; N]);
+
+impl<const N: usize, S: Send + Sync> FromRequestParts<S> for Segments<N> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let unreadable = || Problem::invalid("The path is not readable text. Encode it as UTF-8.");
+        let params = RawPathParams::from_request_parts(parts, state).await.map_err(|_| unreadable())?;
+        let segments: Vec<String> = params.iter().map(|(_, value)| value.to_owned()).collect();
+        segments.try_into().map(Segments).map_err(|_| unreadable())
+    }
+}
+
+/// Whoever sent the request, with its trace.
+pub(crate) struct Who {
+    pub session: Arc<Session>,
+    evidence: Vec<Evidence>,
+}
+
+impl Who {
+    /// The ledger as this request may use it: the trace that it came with is kept with what it records.
+    pub fn caller(&self) -> Caller {
+        self.session.caller().clone().with_evidence(self.evidence.clone())
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Who {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let session = parts.extensions.get::<Arc<Session>>().cloned();
+        let session = session.ok_or_else(|| Problem::from(crate::auth::Denied::NoToken))?;
+        Ok(Who { session, evidence: traceparent(&parts.headers).into_iter().collect() })
+    }
+}
+
+/// The W3C trace context, if it is one: version, trace, span and flags in hexadecimal.
+fn traceparent(headers: &HeaderMap) -> Option<Evidence> {
+    let text = headers.get("traceparent")?.to_str().ok()?;
+    let parts: Vec<&str> = text.split('-').collect();
+    let hex = |part: &str, len| part.len() == len && part.bytes().all(|b| b.is_ascii_hexdigit());
+    let [version, trace, span, flags] = parts[..] else { return None };
+    let sound = hex(version, 2)
+        && hex(trace, 32)
+        && hex(span, 16)
+        && hex(flags, 2)
+        && trace.bytes().any(|b| b != b'0')
+        && span.bytes().any(|b| b != b'0');
+    sound.then(|| Evidence { kind: "traceparent".to_owned(), reference: text.to_owned() })
+}
+
+/// A JSON answer.
+pub(crate) struct Json<T>(pub T);
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        let body = Bytes::from(serde_json::to_vec(&self.0).expect("wire types are plain JSON"));
+        ([(header::CONTENT_TYPE, "application/json")], body).into_response()
+    }
+}

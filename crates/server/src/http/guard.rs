@@ -1,0 +1,222 @@
+//! The guard before every route: the right host, a welcome origin, a genuine token with the scope that the
+//! route names, and not too often. What no route allows is denied.
+
+use std::{
+    net::SocketAddr,
+    num::NonZeroU32,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use axum::{
+    extract::{MatchedPath, Request, State},
+    http::{HeaderMap, HeaderValue, Method, Uri, header},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use governor::{
+    DefaultKeyedRateLimiter, Quota, RateLimiter,
+    clock::{Clock, DefaultClock},
+};
+use tenure_api::wire::Code;
+use tenure_core::CredentialId;
+use tracing::Instrument;
+
+use super::{
+    App, Problem,
+    contract::{Access, Contract},
+};
+use crate::{
+    auth::Denied,
+    config::{Live, Rate},
+    traces,
+};
+
+#[derive(Clone)]
+pub(crate) struct Guard {
+    pub app: Arc<App>,
+    pub contract: Arc<Contract>,
+}
+
+/// What the configuration says about who may knock, and how often.
+pub struct Doors {
+    /// Where the daemon listens; none where the router is used in process.
+    listen: Option<SocketAddr>,
+    limiter: RwLock<(Rate, Arc<DefaultKeyedRateLimiter<CredentialId>>)>,
+}
+
+impl Doors {
+    pub fn new(listen: Option<SocketAddr>, rate: Rate) -> Self {
+        Self { listen, limiter: RwLock::new((rate, Arc::new(limiter(rate)))) }
+    }
+
+    /// A new rate starts with full buckets.
+    pub fn set_rate(&self, rate: Rate) {
+        let mut current = self.limiter.write().unwrap_or_else(PoisonError::into_inner);
+        if current.0 != rate {
+            *current = (rate, Arc::new(limiter(rate)));
+        }
+    }
+
+    fn check_rate(&self, id: CredentialId) -> Result<(), Problem> {
+        let limiter = self.limiter.read().unwrap_or_else(PoisonError::into_inner).1.clone();
+        limiter.check_key(&id).map_err(|not_until| {
+            let wait = not_until.wait_time_from(DefaultClock::default().now());
+            let detail = "Too many requests with this token. Wait as `Retry-After` says, or send batches.";
+            Problem::later(Code::RateLimited, detail, wait.as_secs() + 1)
+        })
+    }
+
+    /// Only names that were allowed: a page elsewhere that points its own name here gets nothing.
+    fn check_host(&self, live: &Live, headers: &HeaderMap, uri: &Uri) -> Result<String, Problem> {
+        let given = match (headers.get(header::HOST), uri.authority()) {
+            (Some(host), _) => host.to_str().unwrap_or_default(),
+            (None, Some(authority)) => authority.as_str(),
+            // No browser leaves it out: this is a call in process.
+            (None, None) => return Ok(String::new()),
+        };
+        let given = given.to_ascii_lowercase();
+        let name = host_name(&given);
+        let loopback = ["localhost", "127.0.0.1", "[::1]"].contains(&name);
+        let own =
+            self.listen.is_some_and(|at| !at.ip().is_unspecified() && host_name(&at.to_string()) == name);
+        if loopback || own || live.hosts.iter().any(|host| host == name || *host == given) {
+            return Ok(given);
+        }
+        let detail =
+            format!("`{name}` is not a name of this daemon. Add it to `hosts` in the configuration.");
+        Err(Problem::new(Code::HostRefused, detail))
+    }
+
+    /// Browsers say where a page came from; only the daemon's own pages and those listed may call.
+    fn check_origin(&self, live: &Live, headers: &HeaderMap, host: &str) -> Result<(), Problem> {
+        let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
+        let origin = origin.to_str().unwrap_or_default().to_ascii_lowercase();
+        let same = origin.split_once("://").is_some_and(|(_, rest)| rest == host);
+        if same || live.origins.contains(&origin) {
+            return Ok(());
+        }
+        let detail = format!("Pages from `{origin}` may not call. Add it to `origins` in the configuration.");
+        Err(Problem::new(Code::OriginRefused, detail))
+    }
+}
+
+fn limiter(rate: Rate) -> DefaultKeyedRateLimiter<CredentialId> {
+    let some = |number: u32| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
+    RateLimiter::keyed(Quota::per_second(some(rate.per_second)).allow_burst(some(rate.burst)))
+}
+
+/// Without the port.
+fn host_name(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) && !name.ends_with(':') => name,
+        _ => host,
+    }
+}
+
+pub(crate) async fn guard(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
+    let method = request.method().clone();
+    let path = request.extensions().get::<MatchedPath>().cloned();
+    let route = path.as_ref().map_or("", |path| path.as_str());
+    let span = traces::request(&method, route, request.uri().path(), request.headers());
+    let answering = async {
+        match admit(&guard, &method, route, &mut request).await {
+            Ok(()) => next.run(request).await,
+            Err(problem) => problem.into_response(),
+        }
+    };
+    let mut response = answering.instrument(span.clone()).await;
+    span.record("http.response.status_code", response.status().as_u16());
+    let app = &guard.app;
+    app.metrics.request(method.as_str(), route, response.status().as_u16());
+    if !method.is_safe() && response.status().is_success() {
+        app.feed.nudge();
+    }
+    let headers = response.headers_mut();
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+async fn admit(guard: &Guard, method: &Method, route: &str, request: &mut Request) -> Result<(), Problem> {
+    let app = &guard.app;
+    {
+        let live = app.live.borrow();
+        let host = app.doors.check_host(&live, request.headers(), request.uri())?;
+        app.doors.check_origin(&live, request.headers(), &host)?;
+    }
+    let needed = match guard.contract.access(method, route) {
+        Some(Access::Public) => return Ok(()),
+        Some(Access::Token) => None,
+        Some(Access::Needs(scope)) => Some(scope),
+        None => {
+            return Err(Problem::new(
+                Code::Forbidden,
+                "This route says not whom it is for. Nobody may use it.",
+            ));
+        }
+    };
+    let token = bearer(request.headers()).ok_or(Denied::NoToken)?;
+    let session = app.auth.identify(token).await??;
+    app.doors.check_rate(session.id)?;
+    needed.map_or(Ok(()), |scope| session.require(scope))?;
+    request.extensions_mut().insert(session);
+    Ok(())
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    (scheme.eq_ignore_ascii_case("bearer") && !token.trim().is_empty()).then(|| token.trim())
+}
+
+pub(crate) async fn no_such_route(uri: Uri) -> Problem {
+    let detail = format!("There is no `{}` here. See /openapi.json for what there is.", uri.path());
+    Problem::new(Code::NoSuchRoute, detail)
+}
+
+pub(crate) async fn method_not_allowed(method: Method) -> Problem {
+    let detail = format!("This route does not take {method}. See /openapi.json for what it takes.");
+    Problem::new(Code::MethodNotAllowed, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_allowed_names_and_the_own_pages_get_in() {
+        let live = Live {
+            hosts: vec!["tenure.example.com".into()],
+            origins: vec!["https://ops.example.com".into()],
+            ..Live::default()
+        };
+        let doors = Doors::new(Some("10.0.0.5:7171".parse().unwrap()), Rate::default());
+        let knock = |host: &str, origin: Option<&str>| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, host.parse().unwrap());
+            if let Some(origin) = origin {
+                headers.insert(header::ORIGIN, origin.parse().unwrap());
+            }
+            let host = doors.check_host(&live, &headers, &Uri::from_static("/"))?;
+            doors.check_origin(&live, &headers, &host)
+        };
+        for host in ["localhost:7171", "127.0.0.1", "[::1]:7171", "10.0.0.5:7171", "Tenure.Example.Com:443"] {
+            assert!(knock(host, None).is_ok(), "{host}");
+        }
+        for host in
+            ["evil.example", "127.0.0.1.evil.example", "", "10.0.0.6:7171", "localhost.evil.example:7171"]
+        {
+            assert_eq!(knock(host, None).unwrap_err().code, Code::HostRefused, "{host}");
+        }
+        for origin in ["http://localhost:7171", "https://ops.example.com"] {
+            assert!(knock("localhost:7171", Some(origin)).is_ok(), "{origin}");
+        }
+        for origin in ["http://evil.example", "null", "http://localhost:3000", "https://ops.example.com.evil"]
+        {
+            assert_eq!(
+                knock("localhost:7171", Some(origin)).unwrap_err().code,
+                Code::OriginRefused,
+                "{origin}"
+            );
+        }
+    }
+}

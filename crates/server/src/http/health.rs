@@ -1,0 +1,60 @@
+//! Whether the daemon is up, whether it can serve, and its dials.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use tenure_api::wire as w;
+use tenure_store::Error;
+
+use super::{App, Json, Problem, Who, error::Problems};
+
+/// The process answers. Nothing else is asked.
+#[utoipa::path(get, path = "/healthz", tag = "health", security(()),
+    responses((status = 200, description = "Up.", body = w::Health), Problems))]
+pub(crate) async fn healthz() -> Json<w::Health> {
+    healthy()
+}
+
+/// What every process that answers says.
+pub(crate) fn healthy() -> Json<w::Health> {
+    Json(w::Health { status: "ok".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() })
+}
+
+/// Whether requests can be served, and if not, why.
+#[utoipa::path(get, path = "/readyz", tag = "health", security(()),
+    responses(
+        Problems,
+        (status = 200, description = "Ready.", body = w::Readiness),
+        (status = 503, description = "Not ready, and why.", body = w::Readiness)
+    ))]
+pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Response {
+    let ledger = app.ledger.health().await.fault().map_or(Ok(()), Err);
+    let serving = if app.stopping.is_cancelled() { Err("the daemon is stopping".to_owned()) } else { Ok(()) };
+    let checks = vec![check("ledger", ledger), check("serving", serving)];
+    let ready = checks.iter().all(|check| check.ok);
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(w::Readiness { ready, checks })).into_response()
+}
+
+/// What a process says whose ledger cannot be opened yet.
+pub(crate) fn not_ready(why: &Error) -> Json<w::Readiness> {
+    Json(w::Readiness { ready: false, checks: vec![check("ledger", Err(why.to_string()))] })
+}
+
+fn check(name: &str, outcome: Result<(), String>) -> w::Check {
+    w::Check { name: name.to_owned(), ok: outcome.is_ok(), detail: outcome.err() }
+}
+
+/// Figures for Prometheus, over all tenants.
+#[utoipa::path(get, path = "/metrics", tag = "health", security(("token" = ["view"])),
+    responses((status = 200, description = "OpenMetrics text.", content_type = "application/openmetrics-text", body = String), Problems))]
+pub(crate) async fn metrics(State(app): State<Arc<App>>, who: Who) -> Result<Response, Problem> {
+    who.session.require_everywhere()?;
+    let text = app.metrics.render(&app.ledger).await?;
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
+}

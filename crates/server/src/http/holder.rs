@@ -1,0 +1,149 @@
+//! The holder's verbs: each carries the fence and the token of its lease.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use tenure_api::wire as w;
+use tenure_core::WorkId;
+use tenure_store::{LeaseRef, NewWait};
+
+use super::{Answer, App, Body, Json, Problem, Segments, Who, error::Problems};
+use crate::wire::{self, ToCore};
+
+fn lease(id: &str, fence: u64, token: String) -> Result<LeaseRef, Problem> {
+    Ok(LeaseRef { work: id.parse::<WorkId>()?, fence, token })
+}
+
+/// Says how far the work was handed over.
+#[utoipa::path(post, path = "/v1/work/{id}/accept", tag = "worker", params(("id" = String, Path)),
+    request_body = w::Accept, security(("token" = ["work"])),
+    responses((status = 200, description = "Accepted.", body = w::Ack), Problems))]
+pub(crate) async fn accept(
+    who: Who,
+    Segments([id]): Segments<1>,
+    Body(body): Body<w::Accept>,
+) -> Answer<w::Ack> {
+    let lease = lease(&id, body.fence, body.token)?;
+    Ok(Json(wire::ack(&who.caller().accept(&lease, body.strength.to_core()).await?)))
+}
+
+/// Reports progress, kept as an event.
+#[utoipa::path(post, path = "/v1/work/{id}/progress", tag = "worker", params(("id" = String, Path)),
+    request_body = w::Progress, security(("token" = ["work"])),
+    responses((status = 200, description = "Recorded.", body = w::Ack), Problems))]
+pub(crate) async fn progress(
+    who: Who,
+    Segments([id]): Segments<1>,
+    Body(body): Body<w::Progress>,
+) -> Answer<w::Ack> {
+    let lease = lease(&id, body.fence, body.token)?;
+    let ack = who.caller().progress(&lease, &body.progress, body.request_id.as_deref()).await?;
+    Ok(Json(wire::ack(&ack)))
+}
+
+/// Hands the work back, to be claimed again.
+#[utoipa::path(post, path = "/v1/work/{id}/release", tag = "worker", params(("id" = String, Path)),
+    request_body = w::Release, security(("token" = ["work"])),
+    responses((status = 200, description = "Handed back.", body = w::Ack), Problems))]
+pub(crate) async fn release(
+    who: Who,
+    Segments([id]): Segments<1>,
+    Body(body): Body<w::Release>,
+) -> Answer<w::Ack> {
+    let lease = lease(&id, body.fence, body.token)?;
+    Ok(Json(wire::ack(&who.caller().release(&lease, body.message.as_deref()).await?)))
+}
+
+/// Reports a failure; the retry policy decides what becomes of the work.
+#[utoipa::path(post, path = "/v1/work/{id}/fail", tag = "worker", params(("id" = String, Path)),
+    request_body = w::Fail, security(("token" = ["work"])),
+    responses((status = 200, description = "Recorded, with where the work stands now.", body = w::Ack), Problems))]
+pub(crate) async fn fail(
+    State(app): State<Arc<App>>,
+    who: Who,
+    Segments([id]): Segments<1>,
+    Body(body): Body<w::Fail>,
+) -> Answer<w::Ack> {
+    let lease = lease(&id, body.fence, body.token)?;
+    let error = wire::failure(body.error);
+    let ack = match body.wait {
+        None => who.caller().fail(&lease, error).await?,
+        Some(wait) => {
+            let wait = with_deadlines(&app, &who, lease.work, vec![wait]).await?.remove(0);
+            who.caller().fail_until(&lease, error, wait).await?
+        }
+    };
+    Ok(Json(wire::ack(&ack)))
+}
+
+/// Pauses the work durably. The lease ends, unless every answer is there already.
+#[utoipa::path(post, path = "/v1/work/{id}/wait", tag = "worker", params(("id" = String, Path)),
+    request_body = w::SetWait, security(("token" = ["work"])),
+    responses((status = 200, description = "What is waited for, and what is there already.", body = w::Waiting), Problems))]
+pub(crate) async fn wait(
+    State(app): State<Arc<App>>,
+    who: Who,
+    Segments([id]): Segments<1>,
+    Body(body): Body<w::SetWait>,
+) -> Answer<w::Waiting> {
+    let lease = lease(&id, body.fence, body.token)?;
+    let waits = with_deadlines(&app, &who, lease.work, body.waits).await?;
+    let w::WaitReason { tool, message } = body.reason.unwrap_or_default();
+    let waiting = who.caller().wait_on_tool(&lease, waits, message.as_deref(), tool.as_deref()).await?;
+    Ok(Json(wire::waiting(waiting)))
+}
+
+/// Waits that name no deadline get the one that is configured for the work's source.
+async fn with_deadlines(
+    app: &App,
+    who: &Who,
+    work: WorkId,
+    waits: Vec<w::NewWait>,
+) -> Result<Vec<NewWait>, Problem> {
+    let mut waits: Vec<NewWait> = waits.into_iter().map(wire::new_wait).collect();
+    let open = |wait: &NewWait| wait.timeout_ms.is_none() && !wait.endless;
+    let configured = app.live.borrow().sources.values().any(|source| !source.waits.is_empty());
+    if configured && waits.iter().any(open) {
+        let system = who.caller().work(work).await?.spec.source.system.clone();
+        let live = app.live.borrow();
+        let Some(source) = live.sources.get(&system) else { return Ok(waits) };
+        for wait in waits.iter_mut().filter(|wait| open(wait)) {
+            wait.timeout_ms = source.waits.get(&wait.kind).map(|after| after.as_millis() as u64);
+        }
+    }
+    Ok(waits)
+}
+
+/// Declares how the work ended.
+#[utoipa::path(post, path = "/v1/work/{id}/close-out", tag = "worker", params(("id" = String, Path)),
+    request_body = w::CloseOut, security(("token" = ["work"])),
+    responses((status = 200, description = "Ended.", body = w::Ack), Problems))]
+pub(crate) async fn close_out(
+    who: Who,
+    Segments([id]): Segments<1>,
+    Body(mut body): Body<w::CloseOut>,
+) -> Answer<w::Ack> {
+    let lease = lease(&id, body.fence, std::mem::take(&mut body.token))?;
+    let caller = who.caller();
+    let ack = if body.state == w::State::Abandoned {
+        let reason = body.error.map(|error| error.message).unwrap_or_default();
+        caller.abandon_own(&lease, &reason).await?
+    } else {
+        caller.close_out(&lease, wire::close_out(body.end())?).await?
+    };
+    Ok(Json(wire::ack(&ack)))
+}
+
+/// Says how externally owned work ended, by the token that its ingest gave.
+#[utoipa::path(post, path = "/v1/work/{id}/complete", tag = "work", params(("id" = String, Path)),
+    request_body = w::Complete, security(("token" = ["submit"])),
+    responses((status = 200, description = "Ended.", body = w::Ack), Problems))]
+pub(crate) async fn complete(
+    who: Who,
+    Segments([id]): Segments<1>,
+    Body(mut body): Body<w::Complete>,
+) -> Answer<w::Ack> {
+    let token = std::mem::take(&mut body.token);
+    let ack = who.caller().complete(id.parse()?, &token, wire::close_out(body.end())?).await?;
+    Ok(Json(wire::ack(&ack)))
+}

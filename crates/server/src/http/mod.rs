@@ -1,0 +1,126 @@
+//! HTTP: one file a noun. A handler reads the request, calls the ledger and writes the answer.
+
+mod admin;
+mod alerts;
+mod batch;
+mod claim;
+mod contract;
+mod error;
+mod events;
+mod extract;
+mod guard;
+mod health;
+mod holder;
+mod ingest;
+mod operate;
+mod steps;
+mod stream;
+mod tokens;
+mod waits;
+mod work;
+mod workers;
+
+use std::sync::Arc;
+
+use axum::{Router, http::Method, middleware};
+use tenure_store::Ledger;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::{alerts::Alerts, auth::Auth, config::Live, feed::Feed, metrics::Metrics};
+pub(crate) use error::Problem;
+use extract::{Body, Json, LargeBody, Nothing, Params, Segments, Who};
+pub use guard::Doors;
+pub(crate) use health::{healthy, not_ready};
+
+/// What every handler can reach.
+pub(crate) struct App {
+    pub ledger: Ledger,
+    pub auth: Auth,
+    pub feed: Arc<Feed>,
+    pub metrics: Arc<Metrics>,
+    pub alerts: Arc<Alerts>,
+    pub live: watch::Receiver<Arc<Live>>,
+    pub doors: Doors,
+    /// Long polls and streams end when it is cancelled.
+    pub stopping: CancellationToken,
+}
+
+/// What most handlers answer.
+type Answer<T> = Result<Json<T>, Problem>;
+
+/// Every route that a batch may carry as well, and those that it may not.
+fn routes() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::with_openapi(contract::base())
+        .routes(routes!(work::list, ingest::ingest))
+        .routes(routes!(work::get))
+        .routes(routes!(work::events))
+        .routes(routes!(work::explain))
+        .routes(routes!(claim::claim))
+        .routes(routes!(claim::renew))
+        .routes(routes!(holder::accept))
+        .routes(routes!(holder::progress))
+        .routes(routes!(holder::release))
+        .routes(routes!(holder::fail))
+        .routes(routes!(holder::wait))
+        .routes(routes!(holder::close_out))
+        .routes(routes!(holder::complete))
+        .routes(routes!(steps::put))
+        .routes(routes!(operate::cancel))
+        .routes(routes!(operate::abandon))
+        .routes(routes!(operate::retry_now))
+        .routes(routes!(operate::rerun))
+        .routes(routes!(operate::quarantine))
+        .routes(routes!(operate::decide))
+        .routes(routes!(waits::list))
+        .routes(routes!(waits::resolve_one))
+        .routes(routes!(waits::resolve))
+        .routes(routes!(waits::approve))
+        .routes(routes!(waits::reconnect))
+        .routes(routes!(workers::list))
+        .routes(routes!(workers::drain))
+        .routes(routes!(events::list))
+        .routes(routes!(stream::stream))
+        .routes(routes!(alerts::list))
+        .routes(routes!(tokens::list, tokens::create))
+        .routes(routes!(tokens::revoke))
+        .routes(routes!(admin::prune))
+        .routes(routes!(admin::verify))
+        .routes(routes!(admin::backup))
+        .routes(routes!(health::healthz))
+        .routes(routes!(health::readyz))
+        .routes(routes!(health::metrics))
+        .routes(routes!(contract::openapi))
+        .routes(routes!(contract::page))
+        .routes(routes!(contract::script))
+        .routes(routes!(contract::style))
+}
+
+/// The whole door: routes, the batch over them, and the guard before each.
+pub(crate) fn router(app: &Arc<App>) -> Router {
+    let (inner, mut openapi) = routes().with_state::<()>(app.clone()).split_for_parts();
+    let (batch, of_batch) = OpenApiRouter::new().routes(routes!(batch::batch)).split_for_parts();
+    openapi.merge(of_batch);
+    let contract = Arc::new(contract::Contract::new(openapi));
+    let guard = guard::Guard { app: app.clone(), contract: contract.clone() };
+    let guarded =
+        |router: Router| router.route_layer(middleware::from_fn_with_state(guard.clone(), guard::guard));
+    let closed = |router: Router| {
+        router
+            .fallback(guard::no_such_route)
+            .method_not_allowed_fallback(|method: Method| guard::method_not_allowed(method))
+            .layer(axum::Extension(contract.clone()))
+    };
+    let inner = guarded(inner);
+    let batch = guarded(batch.with_state(batch::Inner(closed(inner.clone()))));
+    closed(inner.merge(batch))
+}
+
+/// The contract as it is published.
+pub fn openapi() -> String {
+    let (_, mut openapi) = routes().split_for_parts();
+    let (_, of_batch) = OpenApiRouter::<batch::Inner>::new().routes(routes!(batch::batch)).split_for_parts();
+    openapi.merge(of_batch);
+    contract::Contract::new(openapi).text
+}

@@ -1,0 +1,95 @@
+//! The operators' verbs: each carries a reason, which is kept, and may name the event that was seen.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use tenure_api::wire::{self as w, Scope};
+
+use super::{Answer, App, Body, Json, Problem, Segments, Who, error::Problems};
+use crate::wire::{self, View};
+
+/// Asks for a work to stop.
+#[utoipa::path(post, path = "/v1/work/{id}/cancel", tag = "operator", params(("id" = String, Path)),
+    request_body = w::Cancel, security(("token" = ["operate"])),
+    responses((status = 200, description = "Asked for, or done.", body = w::Ack), Problems))]
+pub(crate) async fn cancel(
+    who: Who,
+    Segments([id]): Segments<1>,
+    Body(body): Body<w::Cancel>,
+) -> Answer<w::Ack> {
+    let caller = who.caller().having_seen(body.if_seq);
+    Ok(Json(wire::ack(&caller.cancel(id.parse()?, &body.reason, body.deadline_ms).await?)))
+}
+
+/// Asks to give a work up once its lease lapses.
+#[utoipa::path(post, path = "/v1/work/{id}/abandon", tag = "operator", params(("id" = String, Path)),
+    request_body = w::Abandon, security(("token" = ["operate"])),
+    responses((status = 200, description = "Asked for, or done.", body = w::Ack), Problems))]
+pub(crate) async fn abandon(
+    who: Who,
+    Segments([id]): Segments<1>,
+    Body(body): Body<w::Abandon>,
+) -> Answer<w::Ack> {
+    let caller = who.caller().having_seen(body.if_seq);
+    Ok(Json(wire::ack(&caller.request_abandon(id.parse()?, &body.reason).await?)))
+}
+
+/// Cuts a retry's backoff short.
+#[utoipa::path(post, path = "/v1/work/{id}/retry-now", tag = "operator", params(("id" = String, Path)),
+    request_body = w::RetryNow, security(("token" = ["operate"])),
+    responses((status = 200, description = "Queued.", body = w::Ack), Problems))]
+pub(crate) async fn retry_now(
+    who: Who,
+    Segments([id]): Segments<1>,
+    Body(body): Body<w::RetryNow>,
+) -> Answer<w::Ack> {
+    let caller = who.caller().having_seen(body.if_seq);
+    Ok(Json(wire::ack(&caller.retry_now(id.parse()?, &body.reason).await?)))
+}
+
+/// Runs an ended work again, as a new work linked to it.
+#[utoipa::path(post, path = "/v1/work/{id}/rerun", tag = "operator", params(("id" = String, Path)),
+    request_body = w::Rerun, security(("token" = ["replay"])),
+    responses((status = 201, description = "The new work.", body = w::Work), Problems))]
+pub(crate) async fn rerun(
+    State(app): State<Arc<App>>,
+    who: Who,
+    Segments([id]): Segments<1>,
+    Body(body): Body<w::Rerun>,
+) -> Result<Response, Problem> {
+    let work = who.caller().rerun(id.parse()?, body.from_step.as_deref(), &body.reason).await?;
+    let payloads = who.session.may(Scope::Payload);
+    let view = View { now: app.ledger.now().await?, payloads, ..View::default() };
+    Ok((StatusCode::CREATED, Json(wire::work(&work, &view))).into_response())
+}
+
+/// Sets a work aside for a person.
+#[utoipa::path(post, path = "/v1/work/{id}/quarantine", tag = "operator", params(("id" = String, Path)),
+    request_body = w::Quarantine, security(("token" = ["operate"])),
+    responses((status = 200, description = "Set aside.", body = w::Ack), Problems))]
+pub(crate) async fn quarantine(
+    who: Who,
+    Segments([id]): Segments<1>,
+    Body(body): Body<w::Quarantine>,
+) -> Answer<w::Ack> {
+    let caller = who.caller().having_seen(body.if_seq);
+    Ok(Json(wire::ack(&caller.quarantine(id.parse()?, &body.reason).await?)))
+}
+
+/// A person's decision over a quarantined work.
+#[utoipa::path(post, path = "/v1/work/{id}/decide", tag = "operator", params(("id" = String, Path)),
+    request_body = w::Decide, security(("token" = ["operate"])),
+    responses((status = 200, description = "Decided.", body = w::Ack), Problems))]
+pub(crate) async fn decide(
+    who: Who,
+    Segments([id]): Segments<1>,
+    Body(mut body): Body<w::Decide>,
+) -> Answer<w::Ack> {
+    let caller = who.caller().having_seen(body.if_seq);
+    let reason = std::mem::take(&mut body.reason);
+    Ok(Json(wire::ack(&caller.decide(id.parse()?, &reason, wire::decide(body)?).await?)))
+}

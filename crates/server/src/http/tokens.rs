@@ -1,0 +1,54 @@
+//! Credentials: made, listed, revoked. A secret is shown once, by the call that made it.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use tenure_api::wire as w;
+
+use super::{Answer, App, Body, Json, Params, Problem, Segments, Who, error::Problems, work::page_size};
+use crate::wire;
+
+const PAGE: u32 = 50;
+
+/// Lists credentials, newest first, without their secrets.
+#[utoipa::path(get, path = "/v1/tokens", tag = "admin", params(w::PageQuery), security(("token" = ["admin"])),
+    responses((status = 200, description = "A page of credentials.", body = w::Page<w::Token>), Problems))]
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    who: Who,
+    Params(query): Params<w::PageQuery>,
+) -> Answer<w::Page<w::Token>> {
+    let before = query.cursor.as_deref().map(str::parse).transpose()?;
+    let (page, next) = app.auth.list(&who.session, before, page_size(query.limit, PAGE)).await?;
+    let items = page.iter().map(wire::token).collect();
+    Ok(Json(w::Page { items, next: next.map(|id| id.to_string()) }))
+}
+
+/// Makes a credential. Its secret is in the answer, and nowhere else.
+#[utoipa::path(post, path = "/v1/tokens", tag = "admin", request_body = w::NewToken, security(("token" = ["admin"])),
+    responses((status = 201, description = "The credential and its secret.", body = w::TokenMade), Problems))]
+pub(crate) async fn create(
+    State(app): State<Arc<App>>,
+    who: Who,
+    Body(body): Body<w::NewToken>,
+) -> Result<Response, Problem> {
+    let (credential, secret) = app.auth.create(&who.session, wire::new_token(body)).await?;
+    let made = w::TokenMade { token: wire::token(&credential), secret: secret.reveal().to_owned() };
+    Ok((StatusCode::CREATED, Json(made)).into_response())
+}
+
+/// Ends a credential: here at once, on other replicas within a second.
+#[utoipa::path(delete, path = "/v1/tokens/{id}", tag = "admin", params(("id" = String, Path)),
+    security(("token" = ["admin"])),
+    responses((status = 200, description = "The credential, revoked.", body = w::Token), Problems))]
+pub(crate) async fn revoke(
+    State(app): State<Arc<App>>,
+    who: Who,
+    Segments([id]): Segments<1>,
+) -> Answer<w::Token> {
+    Ok(Json(wire::token(&app.auth.revoke(&who.session, id.parse()?).await?)))
+}

@@ -1,0 +1,191 @@
+//! Waits and their answers. An approval is answered by whoever may approve, and by nobody else.
+
+use serde_json::json;
+use tenure_api::wire::{self as w, Scope};
+use tenure_core::{
+    Code, Refusal, Wait, WaitId, WorkId,
+    action::Tenants,
+    model::{WaitKind, WaitState},
+};
+use tenure_store::{Caller, Resolved, WaitFilter};
+
+use super::{Answer, Body, Json, Params, Problem, Segments, Who, error::Problems, work::page_size};
+use crate::wire::{self, ToCore};
+
+const PAGE: u32 = 50;
+/// Open waits on one reference that are looked at before it is answered.
+const LOOKED_AT: usize = 1_000;
+
+/// Lists waits in the order in which they were opened.
+#[utoipa::path(get, path = "/v1/waits", tag = "wait", params(w::WaitQuery), security(("token" = ["view"])),
+    responses((status = 200, description = "A page of waits.", body = w::Page<w::Wait>), Problems))]
+pub(crate) async fn list(who: Who, Params(query): Params<w::WaitQuery>) -> Answer<w::Page<w::Wait>> {
+    let limit = page_size(query.limit, PAGE);
+    let filter = WaitFilter {
+        tenants: query.tenant.map(|tenant| Tenants::Only(vec![tenant])),
+        id: None,
+        work: query.work.map(|id| id.as_str().parse()).transpose()?,
+        session: query.session,
+        reference: query.reference,
+        kind: query.kind.map(ToCore::to_core),
+        state: query.state.map(ToCore::to_core),
+        after: query.cursor.as_deref().map(parse_cursor).transpose()?,
+    };
+    let caller = who.caller();
+    let waits = caller.waits(&filter, limit).await?;
+    let next = waits.last().filter(|_| waits.len() == limit).map(cursor);
+    let payloads = who.session.may(Scope::Payload);
+    let mut items = Vec::with_capacity(waits.len());
+    for wait in &waits {
+        let answer = match wait.answer_seq.filter(|_| payloads) {
+            Some(seq) => caller.payload(wait.work, seq).await?,
+            None => None,
+        };
+        items.push(wire::wait(wait, payloads, answer.as_ref()));
+    }
+    Ok(Json(w::Page { items, next }))
+}
+
+fn cursor(last: &Wait) -> String {
+    format!("{}.{}", last.opened_at, last.id)
+}
+
+fn parse_cursor(text: &str) -> Result<(i64, WaitId), Problem> {
+    let parsed = text.split_once('.').and_then(|(at, id)| Some((at.parse().ok()?, id.parse().ok()?)));
+    parsed
+        .ok_or_else(|| Problem::invalid(format!("`{text}` is no cursor. Use the `next` of the page before.")))
+}
+
+/// Answers one wait: by its token, or by a person without one.
+#[utoipa::path(post, path = "/v1/waits/{id}/resolve", tag = "wait", params(("id" = String, Path)),
+    request_body = w::ResolveWait, security(("token" = ["resolve"])),
+    responses((status = 200, description = "The answer that counts: the first.", body = w::Resolved), Problems))]
+pub(crate) async fn resolve_one(
+    who: Who,
+    Segments([id]): Segments<1>,
+    Body(body): Body<w::ResolveWait>,
+) -> Answer<w::Resolved> {
+    let id: WaitId = id.parse()?;
+    let token = body.token.as_deref().unwrap_or_default();
+    let token = token.split_once('.').map_or(token, |(_, mac)| mac);
+    let resolved = answer_one(&who, id, token, &body.payload, body.claim).await?;
+    Ok(reply(&who, resolved))
+}
+
+/// Answers every open wait on a reference of a tenant, or one wait by its token. Kept where none is open yet.
+#[utoipa::path(post, path = "/v1/resolve", tag = "wait", request_body = w::Resolve,
+    security(("token" = ["resolve"])),
+    responses((status = 200, description = "Each wait's answer that counts: the first.", body = w::Resolved), Problems))]
+pub(crate) async fn resolve(who: Who, Body(body): Body<w::Resolve>) -> Answer<w::Resolved> {
+    let resolved = match (&body.reference, &body.token) {
+        (Some(reference), None) => {
+            let tenant = who.session.tenant(body.tenant.as_deref())?;
+            let filter = WaitFilter {
+                tenants: Some(Tenants::Only(vec![tenant.clone()])),
+                reference: Some(reference.clone()),
+                state: Some(WaitState::Open),
+                ..WaitFilter::default()
+            };
+            let waits = who.caller().waits(&filter, LOOKED_AT).await?;
+            may_answer(&who, &waits)?;
+            let claim = claimant(&who, body.claim)?;
+            who.caller().resolve(&tenant, reference, &body.payload, claim).await?
+        }
+        (None, Some(token)) => {
+            let (id, mac) = token.split_once('.').ok_or_else(|| {
+                Refusal::new(
+                    Code::TokenRefused,
+                    "This is no wait's token. Use the one that the wait was given.",
+                )
+            })?;
+            answer_one(&who, id.parse()?, mac, &body.payload, body.claim).await?
+        }
+        _ => return Err(Problem::invalid("Give either `ref` or `token`.")),
+    };
+    Ok(reply(&who, resolved))
+}
+
+async fn answer_one(
+    who: &Who,
+    id: WaitId,
+    token: &str,
+    payload: &serde_json::Value,
+    claim: Option<w::Claimant>,
+) -> Result<Resolved, Problem> {
+    let caller = who.caller();
+    let filter = WaitFilter { id: Some(id), ..WaitFilter::default() };
+    may_answer(who, &caller.waits(&filter, 1).await?)?;
+    Ok(caller.resolve_wait(id, token, payload, claimant(who, claim)?).await?)
+}
+
+fn may_answer(who: &Who, waits: &[Wait]) -> Result<(), Problem> {
+    if waits.iter().any(|wait| wait.kind == WaitKind::Approval) {
+        who.session.require(Scope::Approve)?;
+    }
+    Ok(())
+}
+
+/// Whoever claims with an answer needs the right to work.
+fn claimant(who: &Who, claim: Option<w::Claimant>) -> Result<Option<tenure_core::action::Claimant>, Problem> {
+    if claim.is_some() {
+        who.session.require(Scope::Work)?;
+    }
+    Ok(claim.map(wire::claimant))
+}
+
+fn reply(who: &Who, resolved: Resolved) -> Json<w::Resolved> {
+    Json(wire::resolved(resolved, who.session.may(Scope::Payload)))
+}
+
+/// A person answers what a work in `waiting_approval` asks.
+#[utoipa::path(post, path = "/v1/work/{id}/approve", tag = "wait", params(("id" = String, Path)),
+    request_body = w::Approve, security(("token" = ["approve"])),
+    responses((status = 200, description = "The answer that counts: the first.", body = w::Resolved), Problems))]
+pub(crate) async fn approve(
+    who: Who,
+    Segments([id]): Segments<1>,
+    Body(body): Body<w::Approve>,
+) -> Answer<w::Resolved> {
+    let caller = who.caller();
+    let wait = only(&caller, id.parse()?, WaitKind::Approval).await?;
+    let answer = json!({ "approved": body.approved, "note": body.note });
+    Ok(reply(&who, caller.resolve_wait(wait, "", &answer, None).await?))
+}
+
+/// A person says that the account that a work in `waiting_auth` needs is connected again.
+#[utoipa::path(post, path = "/v1/work/{id}/reconnect", tag = "wait", params(("id" = String, Path)),
+    request_body = w::Reconnect, security(("token" = ["resolve"])),
+    responses((status = 200, description = "The answer that counts: the first.", body = w::Resolved), Problems))]
+pub(crate) async fn reconnect(
+    who: Who,
+    Segments([id]): Segments<1>,
+    Body(body): Body<w::Reconnect>,
+) -> Answer<w::Resolved> {
+    let caller = who.caller();
+    let wait = only(&caller, id.parse()?, WaitKind::Auth).await?;
+    let answer = json!({ "reconnected": true, "note": body.note });
+    Ok(reply(&who, caller.resolve_wait(wait, "", &answer, None).await?))
+}
+
+/// The one wait of a kind that a work has: the open one, or the last that was answered.
+async fn only(caller: &Caller, work: WorkId, kind: WaitKind) -> Result<WaitId, Problem> {
+    caller.work(work).await?;
+    let filter = WaitFilter { work: Some(work), kind: Some(kind), ..WaitFilter::default() };
+    let waits = caller.waits(&filter, LOOKED_AT).await?;
+    let open: Vec<&Wait> = waits.iter().filter(|wait| wait.state == WaitState::Open).collect();
+    match open[..] {
+        [only] => Ok(only.id),
+        [] => waits.last().map(|last| last.id).ok_or_else(|| {
+            Refusal::new(
+                Code::IllegalState,
+                format!("Work {work} waits for nothing of the kind. Look at it again."),
+            )
+            .into()
+        }),
+        _ => Err(Refusal::new(
+            Code::IllegalState,
+            "Several are open. List them with /v1/waits?work= and answer each with /v1/waits/{id}/resolve.",
+        )
+        .into()),
+    }
+}

@@ -1,0 +1,191 @@
+//! Works as readers see them: one, many, their events, and why they stand where they stand.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::extract::State;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use tenure_api::wire as w;
+use tenure_core::{
+    State as WorkState, Wait, Work, WorkId,
+    action::Tenants,
+    model::{Output, WaitState},
+};
+use tenure_store::{Caller, WaitFilter, WorkFilter};
+use tokio::time::Instant;
+
+use super::{Answer, App, Json, Nothing, Params, Problem, Segments, Who, error::Problems};
+use crate::wire::{self, ToCore, ToWire, View};
+
+const PAGE: u32 = 50;
+const EVENT_PAGE: u32 = 100;
+const PAGE_MAX: u32 = 1_000;
+const POLL: Duration = Duration::from_secs(30);
+const POLL_MAX: Duration = Duration::from_secs(300);
+/// Works of a page whose waits are read at once.
+const AT_ONCE: usize = 16;
+
+/// How many to show: bounded, and never none.
+pub(super) fn page_size(asked: Option<u32>, default: u32) -> usize {
+    asked.unwrap_or(default).clamp(1, PAGE_MAX) as usize
+}
+
+/// A work's id as written, or the only one that begins so.
+pub(super) async fn find(caller: &Caller, id: &str) -> Result<WorkId, Problem> {
+    match id.parse() {
+        Ok(id) => Ok(id),
+        Err(_) => Ok(caller.find_work(id).await?),
+    }
+}
+
+/// The open waits of a work that has any.
+async fn open_waits(caller: &Caller, work: &Work) -> Result<Vec<Wait>, Problem> {
+    if work.open_waits == 0 {
+        return Ok(Vec::new());
+    }
+    let filter = WaitFilter { work: Some(work.id), state: Some(WaitState::Open), ..WaitFilter::default() };
+    Ok(caller.waits(&filter, PAGE_MAX as usize).await?)
+}
+
+/// Lists works, newest first.
+#[utoipa::path(get, path = "/v1/work", tag = "work", params(w::WorkQuery), security(("token" = ["view"])),
+    responses((status = 200, description = "A page of works.", body = w::Page<w::Work>), Problems))]
+pub(crate) async fn list(
+    State(app): State<Arc<App>>,
+    who: Who,
+    Params(query): Params<w::WorkQuery>,
+) -> Answer<w::Page<w::Work>> {
+    let caller = who.caller();
+    let limit = page_size(query.limit, PAGE);
+    let before = query.cursor.as_deref().map(str::parse).transpose()?;
+    let works = caller.list(&filter(query)?, before, limit).await?;
+    let next = works.last().filter(|_| works.len() == limit).map(|last| last.id.to_string());
+    let now = app.ledger.now().await?;
+    let payloads = who.session.may(w::Scope::Payload);
+    let items = stream::iter(works)
+        .map(|work| {
+            let caller = &caller;
+            async move {
+                let waits = open_waits(caller, &work).await?;
+                Ok::<_, Problem>(wire::work(&work, &View { now, waits: &waits, payloads, ..View::default() }))
+            }
+        })
+        .buffered(AT_ONCE)
+        .try_collect()
+        .await?;
+    Ok(Json(w::Page { items, next }))
+}
+
+fn filter(query: w::WorkQuery) -> Result<WorkFilter, Problem> {
+    Ok(WorkFilter {
+        tenants: query.tenant.map(|tenant| Tenants::Only(vec![tenant])),
+        states: query.state.into_iter().map(ToCore::to_core).collect(),
+        phase: query.phase.map(ToCore::to_core),
+        system: query.system,
+        source_id: query.source_id,
+        kind: query.kind,
+        workflow: query.workflow,
+        session: query.session,
+        owner: query.owner,
+        parent: query.parent.map(|id| id.as_str().parse()).transpose()?,
+        correlation_id: query.correlation_id,
+        created_after: query.created_after.map(|at| at.0),
+        created_before: query.created_before.map(|at| at.0),
+        due_before: query.due_before.map(|at| at.0),
+    })
+}
+
+/// One work, by its id or a beginning of it that no other has. With `wait=terminal` answers when it has ended
+/// or the time is over.
+#[utoipa::path(get, path = "/v1/work/{id}", tag = "work", params(("id" = String, Path), w::WorkGet),
+    security(("token" = ["view"])),
+    responses((status = 200, description = "The work as it stands.", body = w::Work), Problems))]
+pub(crate) async fn get(
+    State(app): State<Arc<App>>,
+    who: Who,
+    Segments([id]): Segments<1>,
+    Params(query): Params<w::WorkGet>,
+) -> Answer<w::Work> {
+    let caller = who.caller();
+    let id = find(&caller, &id).await?;
+    let work = match query.wait {
+        None => caller.work(id).await?,
+        Some(w::Until::Terminal) => {
+            let patience = query.timeout_ms.map_or(POLL, Duration::from_millis).min(POLL_MAX);
+            ended(&app, &caller, id, Instant::now() + patience).await?
+        }
+    };
+    let payloads = who.session.may(w::Scope::Payload);
+    let waits = open_waits(&caller, &work).await?;
+    let result_seq = match &work.body.output {
+        Some(Output::Inline { seq, .. }) => Some(*seq),
+        Some(Output::Reference(_) | Output::NoOutput) | None => None,
+    };
+    let (mut input, mut result) = (None, None);
+    if payloads {
+        input = app.ledger.payload(id, 1).await?;
+        if let Some(seq) = result_seq {
+            result = app.ledger.payload(id, seq).await?;
+        }
+    }
+    let now = app.ledger.now().await?;
+    let view = View { now, waits: &waits, payloads, input: input.as_ref(), result: result.as_ref() };
+    Ok(Json(wire::work(&work, &view)))
+}
+
+/// The work once it has ended, or as it stands when the time is over. Woken by the feed.
+async fn ended(app: &App, caller: &Caller, id: WorkId, until: Instant) -> Result<Work, Problem> {
+    let awaited = app.feed.ended(id);
+    loop {
+        // Whatever ends it after this look wakes.
+        let woken = awaited.notify.notified();
+        let work = caller.work(id).await?;
+        if work.state.is_terminal() {
+            return Ok(work);
+        }
+        tokio::select! {
+            () = woken => {}
+            () = tokio::time::sleep_until(until) => return Ok(work),
+            () = app.stopping.cancelled() => return Ok(work),
+        }
+    }
+}
+
+/// What happened to a work, in order.
+#[utoipa::path(get, path = "/v1/work/{id}/events", tag = "work",
+    params(("id" = String, Path), w::WorkEventQuery), security(("token" = ["view"])),
+    responses((status = 200, description = "A page of events.", body = w::Page<w::Event>), Problems))]
+pub(crate) async fn events(
+    who: Who,
+    Segments([id]): Segments<1>,
+    Params(query): Params<w::WorkEventQuery>,
+) -> Answer<w::Page<w::Event>> {
+    let caller = who.caller();
+    let work = caller.work(find(&caller, &id).await?).await?;
+    let limit = page_size(query.limit, EVENT_PAGE);
+    let events = caller.events(work.id, query.after.unwrap_or(0), limit).await?;
+    let payloads = who.session.may(w::Scope::Payload);
+    let next = events.last().filter(|_| events.len() == limit).map(|last| last.event.seq.to_string());
+    let items = events.iter().map(|event| wire::event(event, &work.spec.tenant, payloads)).collect();
+    Ok(Json(w::Page { items, next }))
+}
+
+/// Why a work stands where it stands, and what to do.
+#[utoipa::path(get, path = "/v1/work/{id}/explain", tag = "work", params(("id" = String, Path)),
+    security(("token" = ["view"])),
+    responses((status = 200, description = "One sentence, and the next step.", body = w::Explanation), Problems))]
+pub(crate) async fn explain(
+    who: Who,
+    Segments([id]): Segments<1>,
+    _: Params<Nothing>,
+) -> Answer<w::Explanation> {
+    let caller = who.caller();
+    let id = find(&caller, &id).await?;
+    let state: WorkState = caller.work(id).await?.state;
+    let explained = caller.explain(id).await?;
+    Ok(Json(w::Explanation {
+        id: id.to_string().into(),
+        state: state.to_wire().into(),
+        sentence: explained.sentence,
+        next: explained.next,
+    }))
+}

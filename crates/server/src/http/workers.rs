@@ -1,0 +1,104 @@
+//! Workers, as their leases show them, and how one is drained from outside.
+
+use tenure_api::wire as w;
+use tenure_core::{Code, Refusal, State, Work, WorkId};
+use tenure_store::{Caller, Error, WorkFilter};
+
+use super::{Answer, Body, Json, Nothing, Params, Problem, Segments, Who, error::Problems};
+use crate::wire::{self, ToWire};
+
+const PAGE: usize = 1_000;
+
+/// Lists the workers that hold something.
+#[utoipa::path(get, path = "/v1/workers", tag = "worker", security(("token" = ["view"])),
+    responses((status = 200, description = "The workers.", body = w::Page<w::WorkerView>), Problems))]
+pub(crate) async fn list(who: Who, _: Params<Nothing>) -> Answer<w::Page<w::WorkerView>> {
+    let workers = who.caller().workers().await?.workers;
+    Ok(Json(w::Page { items: workers.into_iter().map(wire::worker).collect(), next: None }))
+}
+
+/// Asks everything that a worker holds to stop, or to be given up.
+#[utoipa::path(post, path = "/v1/workers/{id}/drain", tag = "operator", params(("id" = String, Path)),
+    request_body = w::Drain, security(("token" = ["operate"])),
+    responses((status = 200, description = "What was done, and what was not and why.", body = w::DrainReport), Problems))]
+pub(crate) async fn drain(
+    who: Who,
+    Segments([id]): Segments<1>,
+    Body(body): Body<w::Drain>,
+) -> Answer<w::DrainReport> {
+    if body.reason.trim().is_empty() {
+        return Err(
+            Refusal::new(Code::ReasonMissing, "Say why: a drain needs a reason, and it is kept.").into()
+        );
+    }
+    let caller = who.caller();
+    let held = held(&caller, &id, body.incarnation.as_deref()).await?;
+    let mut report = w::DrainReport::default();
+    for lever in body.levers {
+        match lever {
+            w::Lever::RequestCancel | w::Lever::Abandon => {
+                for work in &held {
+                    pull(&caller, lever, *work, &body.reason, &mut report).await?;
+                }
+            }
+            w::Lever::StopClaiming | w::Lever::Release | w::Lever::RevokeWaits | w::Lever::Flush => {
+                let because = "Only the worker itself can pull this one: tell it to drain.".to_owned();
+                report.deferred.push(w::Deferred { lever: lever.into(), work: None, because });
+            }
+        }
+    }
+    Ok(Json(report))
+}
+
+/// What the worker holds now, in this incarnation or any.
+async fn held(caller: &Caller, worker: &str, incarnation: Option<&str>) -> Result<Vec<WorkId>, Problem> {
+    let states = vec![State::Running, State::CancelRequested, State::Stalled];
+    let filter = WorkFilter { states, owner: Some(worker.to_owned()), ..WorkFilter::default() };
+    let theirs = |work: &Work| {
+        let holder = work.body.holder.as_ref();
+        incarnation.is_none_or(|wanted| holder.is_some_and(|holder| holder.incarnation == wanted))
+    };
+    let mut held = Vec::new();
+    let mut before = None;
+    loop {
+        let page = caller.list(&filter, before, PAGE).await?;
+        held.extend(page.iter().filter(|work| theirs(work)).map(|work| work.id));
+        before = page.last().map(|last| last.id);
+        if page.len() < PAGE {
+            return Ok(held);
+        }
+    }
+}
+
+/// A work that refuses is told in the report and stops nobody else.
+async fn pull(
+    caller: &Caller,
+    lever: w::Lever,
+    work: WorkId,
+    reason: &str,
+    report: &mut w::DrainReport,
+) -> Result<(), Problem> {
+    let done = match lever {
+        w::Lever::Abandon => caller.request_abandon(work, reason).await,
+        _ => caller.cancel(work, reason, None).await,
+    };
+    let id = Some(work.to_string().into());
+    match done {
+        Ok(ack) if ack.state.is_terminal() => {
+            report.confirmed.push(w::Pulled { lever: lever.into(), work: id })
+        }
+        Ok(ack) => report.deferred.push(w::Deferred {
+            lever: lever.into(),
+            work: id,
+            because: format!(
+                "Asked for. The work is {} until its holder stops or its lease lapses.",
+                ack.state.to_wire()
+            ),
+        }),
+        Err(Error::Refused(refusal)) => {
+            report.deferred.push(w::Deferred { lever: lever.into(), work: id, because: refusal.detail });
+        }
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
+}

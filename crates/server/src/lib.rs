@@ -1,0 +1,21 @@
+//! The daemon as a library: HTTP, the event stream, who may do what, configuration, metrics and alerts.
+//! It knows no rule of the ledger: a handler reads a request, calls the ledger and writes the answer.
+
+mod alerts;
+pub mod auth;
+pub mod config;
+mod feed;
+mod http;
+mod listen;
+mod metrics;
+mod patience;
+mod server;
+mod traces;
+mod wire;
+
+pub use config::{Config, ConfigError, Overlay};
+pub use http::openapi;
+pub use patience::run;
+pub use server::{Reloader, Server, StartError};
+#[cfg(feature = "otlp")]
+pub use traces::otlp::Traces;

@@ -1,0 +1,94 @@
+//! What the counters must remember of a work between its events. Bounded: a work that was forgotten is read
+//! again, and only the time in its present state is lost.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use tenure_core::{Event, Fact, Millis, Spec, Work, WorkId};
+
+use super::Labels;
+use crate::feed::EventNews;
+
+/// Works that are remembered; about as many again in the generation before.
+const WORKS: usize = 50_000;
+/// Label sets that are told apart; the rest is `other`.
+const LABELS: usize = 1_000;
+
+pub(super) struct Known {
+    pub labels: Arc<Labels>,
+    /// When it entered its present state, if that was seen.
+    pub since: Option<Millis>,
+    pub failed: bool,
+}
+
+#[derive(Default)]
+pub(super) struct Memory {
+    young: HashMap<WorkId, Known>,
+    old: HashMap<WorkId, Known>,
+    labels: HashSet<Arc<Labels>>,
+}
+
+impl Memory {
+    /// The works of these events that must be read: neither remembered nor created here.
+    pub fn unknown(&self, events: &[EventNews]) -> Vec<WorkId> {
+        let mut unknown: Vec<WorkId> = Vec::new();
+        for event in events.iter().map(|news| &news.stored.event) {
+            let known = self.young.contains_key(&event.work) || self.old.contains_key(&event.work);
+            if !known && event.seq > 1 {
+                unknown.push(event.work);
+            }
+        }
+        unknown.sort_unstable();
+        unknown.dedup();
+        unknown
+    }
+
+    pub fn learn(&mut self, work: &Work) {
+        let labels = self.labels_of(&work.spec);
+        self.keep(work.id, Known { labels, since: None, failed: work.body.failures > 0 });
+    }
+
+    /// What is known of the event's work, which its creation tells.
+    pub fn of(&mut self, event: &Event) -> Option<&mut Known> {
+        if let Fact::WorkCreated(created) = &event.fact {
+            let labels = self.labels_of(&created.spec);
+            self.keep(event.work, Known { labels, since: None, failed: false });
+        } else if let Some(known) = self.old.remove(&event.work) {
+            self.keep(event.work, known);
+        }
+        self.young.get_mut(&event.work)
+    }
+
+    pub fn forget(&mut self, work: WorkId) {
+        self.young.remove(&work);
+    }
+
+    fn keep(&mut self, work: WorkId, known: Known) {
+        if self.young.len() >= WORKS {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(work, known);
+    }
+
+    fn labels_of(&mut self, spec: &Spec) -> Arc<Labels> {
+        let other = || "other".to_owned();
+        let mut labels = Labels {
+            source: spec.source.system.clone(),
+            workflow: spec.workflow.as_ref().map_or_else(String::new, |workflow| workflow.id.clone()),
+            tenant: spec.tenant.clone(),
+        };
+        if self.labels.len() >= LABELS && !self.labels.contains(&labels) {
+            labels = Labels { source: other(), workflow: other(), tenant: other() };
+        }
+        match self.labels.get(&labels) {
+            Some(labels) => labels.clone(),
+            None => {
+                let labels = Arc::new(labels);
+                self.labels.insert(labels.clone());
+                labels
+            }
+        }
+    }
+}

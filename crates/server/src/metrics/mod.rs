@@ -1,0 +1,335 @@
+//! Dials for machines: what the feed tells is counted, what stands open is read when somebody looks.
+//! The number of label values is bounded, whatever callers name their tenants and workflows.
+
+mod memory;
+
+use std::sync::{
+    Mutex,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text::encode},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::{Registry, Unit},
+};
+use tenure_core::{Event, Fact, Millis, State};
+use tenure_store::{Error, Ledger};
+
+use crate::feed::EventNews;
+use memory::{Known, Memory};
+
+/// Whose work it is, as far as it is counted.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Labels {
+    source: String,
+    workflow: String,
+    tenant: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Ended {
+    state: &'static str,
+    source: String,
+    workflow: String,
+    tenant: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct InState {
+    state: &'static str,
+    source: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfState {
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfKind {
+    kind: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfSource {
+    source: String,
+    kind: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfName {
+    name: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Request {
+    method: String,
+    route: String,
+    status: u16,
+}
+
+type ByWork = Family<Labels, Counter>;
+type GaugeBy<L> = Family<L, Gauge>;
+
+/// Every figure that `/metrics` shows.
+pub struct Metrics {
+    registry: Registry,
+    memory: Mutex<Memory>,
+    created: ByWork,
+    ended: Family<Ended, Counter>,
+    retries: ByWork,
+    retry_successes: ByWork,
+    auth_blocked: ByWork,
+    stalls: ByWork,
+    warnings: ByWork,
+    lapses: ByWork,
+    late_writes: ByWork,
+    in_state: Family<InState, Histogram>,
+    duplicates: Counter,
+    key_reuse: Counter,
+    requests: Family<Request, Counter>,
+    streams: Gauge,
+    works: GaugeBy<OfState>,
+    ready: GaugeBy<OfSource>,
+    pending_age: GaugeBy<OfSource>,
+    in_flight: Gauge,
+    expired_leases: Gauge,
+    waits: GaugeBy<OfKind>,
+    renewals_refused: Counter,
+    groups: Counter,
+    submissions: Counter,
+    group_time: Counter<f64, AtomicU64>,
+    queued: Gauge,
+    alerts: GaugeBy<OfName>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut metrics = Self {
+            registry: Registry::with_prefix("tenure"),
+            memory: Mutex::default(),
+            created: Family::default(),
+            ended: Family::default(),
+            retries: Family::default(),
+            retry_successes: Family::default(),
+            auth_blocked: Family::default(),
+            stalls: Family::default(),
+            warnings: Family::default(),
+            lapses: Family::default(),
+            late_writes: Family::default(),
+            in_state: Family::new_with_constructor(|| Histogram::new(TIME_IN_STATE)),
+            duplicates: Counter::default(),
+            key_reuse: Counter::default(),
+            requests: Family::default(),
+            streams: Gauge::default(),
+            works: Family::default(),
+            ready: Family::default(),
+            pending_age: Family::default(),
+            in_flight: Gauge::default(),
+            expired_leases: Gauge::default(),
+            waits: Family::default(),
+            renewals_refused: Counter::default(),
+            groups: Counter::default(),
+            submissions: Counter::default(),
+            group_time: Counter::default(),
+            queued: Gauge::default(),
+            alerts: Family::default(),
+        };
+        metrics.register();
+        metrics
+    }
+}
+
+/// Seconds: from a quick tool call to a person who answers tomorrow.
+const TIME_IN_STATE: [f64; 12] =
+    [0.01, 0.05, 0.25, 1.0, 5.0, 15.0, 60.0, 300.0, 1_800.0, 7_200.0, 28_800.0, 86_400.0];
+
+impl Metrics {
+    fn register(&mut self) {
+        let Self { registry: r, .. } = self;
+        r.register("works_created", "Works that were recorded", self.created.clone());
+        r.register("works_ended", "Works that ended, by their end", self.ended.clone());
+        r.register("retries", "Failures after which a work is tried again", self.retries.clone());
+        r.register("retry_successes", "Works that succeeded after a failure", self.retry_successes.clone());
+        r.register("auth_blocked", "Works that stopped for a reconnect", self.auth_blocked.clone());
+        r.register("stalls", "Works whose holder could not be proven alive", self.stalls.clone());
+        r.register("warnings", "Works that completed with warnings", self.warnings.clone());
+        r.register("lease_lapses", "Leases found past expiry and grace", self.lapses.clone());
+        r.register(
+            "late_writes",
+            "Writes of lapsed holders that nobody superseded",
+            self.late_writes.clone(),
+        );
+        r.register_with_unit(
+            "time_in_state",
+            "How long works stood in a state that they left, as far as this process saw them enter it",
+            Unit::Seconds,
+            self.in_state.clone(),
+        );
+        r.register(
+            "duplicate_deliveries",
+            "Ingests of a work that was already there",
+            self.duplicates.clone(),
+        );
+        r.register("key_reuse", "Refused: the same identity with other content", self.key_reuse.clone());
+        r.register("http_requests", "Requests by route and status", self.requests.clone());
+        r.register("streams", "Open event streams", self.streams.clone());
+        r.register("works", "Open works by state", self.works.clone());
+        r.register("works_ready", "Works that a claim would find", self.ready.clone());
+        r.register_with_unit(
+            "pending_age",
+            "Age of the oldest work that a claim would find",
+            Unit::Seconds,
+            self.pending_age.clone(),
+        );
+        r.register("in_flight", "Works that somebody holds", self.in_flight.clone());
+        r.register(
+            "expired_leases",
+            "Leases past their expiry, not yet found lapsed",
+            self.expired_leases.clone(),
+        );
+        r.register("waits", "Open waits by kind", self.waits.clone());
+        r.register("renewals_refused", "Renewals that were refused", self.renewals_refused.clone());
+        r.register("groups", "Groups that were committed", self.groups.clone());
+        r.register("submissions", "Submissions in those groups", self.submissions.clone());
+        r.register_with_unit(
+            "group_time",
+            "What those groups took, from first read to commit",
+            Unit::Seconds,
+            self.group_time.clone(),
+        );
+        r.register("queued_submissions", "Submissions that wait for a group", self.queued.clone());
+        r.register("alerts", "1 for each threshold that is crossed", self.alerts.clone());
+    }
+
+    /// Counts what the feed told.
+    pub(crate) async fn observe(&self, ledger: &Ledger, events: &[EventNews]) -> Result<(), Error> {
+        let unknown = self.memory.lock().expect("no count panics").unknown(events);
+        let works = if unknown.is_empty() { Vec::new() } else { ledger.works(&unknown).await? };
+        let mut memory = self.memory.lock().expect("no count panics");
+        works.iter().for_each(|work| memory.learn(work));
+        for news in events {
+            let event = &news.stored.event;
+            if let Some(known) = memory.of(event) {
+                self.count(event, known);
+            }
+            if event.to.is_terminal() {
+                memory.forget(event.work);
+            }
+        }
+        Ok(())
+    }
+
+    fn count(&self, event: &Event, known: &mut Known) {
+        let labels = &*known.labels;
+        match &event.fact {
+            Fact::WorkCreated(_) => _ = self.created.get_or_create(labels).inc(),
+            Fact::AttemptFailed(failed) => {
+                known.failed = true;
+                if failed.next_retry_at.is_some() {
+                    self.retries.get_or_create(labels).inc();
+                }
+            }
+            Fact::LeaseLapsed(_) => {
+                known.failed = true;
+                self.lapses.get_or_create(labels).inc();
+            }
+            Fact::Late(_) => _ = self.late_writes.get_or_create(labels).inc(),
+            _ => {}
+        }
+        let moved = event.from != Some(event.to);
+        if !moved {
+            return;
+        }
+        if let (Some(from), Some(since)) = (event.from, known.since) {
+            let labels = InState { state: from.as_str(), source: labels.source.clone() };
+            self.in_state.get_or_create(&labels).observe((event.at - since).max(0) as f64 / 1_000.0);
+        }
+        known.since = Some(event.at);
+        match event.to {
+            State::WaitingAuth => _ = self.auth_blocked.get_or_create(labels).inc(),
+            State::Stalled => _ = self.stalls.get_or_create(labels).inc(),
+            State::CompletedWithWarnings => _ = self.warnings.get_or_create(labels).inc(),
+            _ => {}
+        }
+        if event.to.is_terminal() {
+            let Labels { source, workflow, tenant } = labels.clone();
+            self.ended.get_or_create(&Ended { state: event.to.as_str(), source, workflow, tenant }).inc();
+            if event.to.is_success() && known.failed {
+                self.retry_successes.get_or_create(labels).inc();
+            }
+        }
+    }
+
+    pub(crate) fn duplicate(&self) {
+        self.duplicates.inc();
+    }
+
+    pub(crate) fn key_reused(&self) {
+        self.key_reuse.inc();
+    }
+
+    pub(crate) fn request(&self, method: &str, route: &str, status: u16) {
+        let labels = Request { method: method.to_owned(), route: route.to_owned(), status };
+        self.requests.get_or_create(&labels).inc();
+    }
+
+    pub(crate) fn stream_opened(&self) -> StreamGuard {
+        self.streams.inc();
+        StreamGuard(self.streams.clone())
+    }
+
+    /// Which thresholds are crossed.
+    pub(crate) fn set_alerts(&self, names: impl Iterator<Item = String>) {
+        self.alerts.clear();
+        names.for_each(|name| _ = self.alerts.get_or_create(&OfName { name }).set(1));
+    }
+
+    /// The text that a scraper reads.
+    pub(crate) async fn render(&self, ledger: &Ledger) -> Result<String, Error> {
+        let facts = ledger.facts().await?;
+        self.works.clear();
+        for (state, of) in &facts.states {
+            self.works.get_or_create(&OfState { state: state.as_str() }).set(of.works as i64);
+        }
+        self.ready.clear();
+        self.pending_age.clear();
+        for source in &facts.sources {
+            let labels = OfSource { source: source.system.clone(), kind: source.kind.clone() };
+            self.ready.get_or_create(&labels).set(source.ready as i64);
+            let age = source.oldest_ready.map_or(0, |oldest| seconds(facts.at - oldest));
+            self.pending_age.get_or_create(&labels).set(age);
+        }
+        let held = facts.works(State::Running) + facts.works(State::CancelRequested);
+        self.in_flight.set(held as i64);
+        self.expired_leases.set(facts.expired_leases() as i64);
+        self.waits.clear();
+        for (kind, of) in &facts.waits {
+            let kind = crate::wire::ToWire::to_wire(*kind).to_string();
+            self.waits.get_or_create(&OfKind { kind }).set(of.open as i64);
+        }
+        let stats = ledger.stats();
+        self.renewals_refused.inner().store(stats.renewals_refused, Relaxed);
+        self.groups.inner().store(stats.groups, Relaxed);
+        self.submissions.inner().store(stats.submissions, Relaxed);
+        self.group_time.inner().store(stats.group_time.as_secs_f64().to_bits(), Relaxed);
+        self.queued.set(stats.queued as i64);
+        let mut text = String::new();
+        encode(&mut text, &self.registry).expect("a String takes all text");
+        Ok(text)
+    }
+}
+
+fn seconds(ms: Millis) -> i64 {
+    ms.max(0) / 1_000
+}
+
+/// An open stream, counted for as long as it lives.
+pub(crate) struct StreamGuard(Gauge);
+
+impl Drop for StreamGuard {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}

@@ -1,0 +1,159 @@
+//! The daemon: a ledger, the door before it, and what runs beside it; opened, served, reloaded, drained.
+
+use std::{future::Future, io, net::TcpListener, sync::Arc};
+
+use axum::Router;
+use tenure_store::{Error, Ledger, Options, Sweeper, SystemClock};
+use tokio::{sync::watch, task::JoinSet};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    alerts::{Alerts, Watcher},
+    auth::{AdminToken, Auth, FirstStart, FirstStartError},
+    config::{Config, Database, Live},
+    feed::{Feed, FeedReader},
+    http::{self, App, Doors},
+    listen::Listener,
+    metrics::Metrics,
+};
+
+/// Why the daemon did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Ledger(#[from] Error),
+    #[error(transparent)]
+    FirstStart(#[from] FirstStartError),
+    #[error("the socket cannot be served: {0}. With TLS, check tls.cert and tls.key: both are PEM files")]
+    Socket(io::Error),
+}
+
+/// An open ledger with everything that serves it. What runs beside it ends with [`Server::close`].
+pub struct Server {
+    config: Config,
+    app: Arc<App>,
+    live: watch::Sender<Arc<Live>>,
+    first_start: FirstStart,
+    beside: JoinSet<()>,
+}
+
+impl Server {
+    /// Opens the ledger, makes the first credential where there is none, and starts what runs beside it.
+    pub async fn open(config: Config, admin: AdminToken) -> Result<Self, StartError> {
+        let options = Options {
+            settings: config.live.settings(),
+            allow_weak_settings: config.allow_weak_settings,
+            ..Options::default()
+        };
+        let ledger = match &config.db {
+            Database::Sqlite(path) => Ledger::open_sqlite(path, options).await?,
+            Database::Postgres(url) => Ledger::open_postgres(url, options).await?,
+            Database::Memory => Ledger::open_memory(options).await?,
+        };
+        Self::over(ledger, config, admin).await
+    }
+
+    /// The same over a ledger that is open already.
+    pub async fn over(ledger: Ledger, config: Config, admin: AdminToken) -> Result<Self, StartError> {
+        let first_start = admin.ensure(&ledger).await?;
+        let (live, seen) = watch::channel(Arc::new(config.live.clone()));
+        let feed = Arc::new(Feed::new(ledger.clone()));
+        let metrics = Arc::new(Metrics::default());
+        let alerts = Arc::new(Alerts::default());
+        let stopping = CancellationToken::new();
+        let mut reader = FeedReader::new(feed.clone(), metrics.clone());
+        // The first look fixes where the feed begins, so that nothing that is written from now on is missed.
+        reader.run_once().await?;
+        let mut beside = JoinSet::new();
+        beside.spawn(reader.run(stopping.clone()));
+        let watcher =
+            Watcher::new(ledger.clone(), seen.clone(), alerts.clone(), feed.clone(), metrics.clone());
+        beside.spawn(watcher.run(stopping.clone()));
+        let app = Arc::new(App {
+            auth: Auth::new(ledger.clone()),
+            doors: Doors::new(Some(config.listen), config.live.rate),
+            live: seen,
+            ledger,
+            feed,
+            metrics,
+            alerts,
+            stopping,
+        });
+        Ok(Self { config, app, live, first_start, beside })
+    }
+
+    /// Whether this start made the first credential, and where it is.
+    pub fn first_start(&self) -> &FirstStart {
+        &self.first_start
+    }
+
+    /// Does once what is due, for a process that is gone before its sweeper would have looked. It has watched no
+    /// lease, and so judges none.
+    pub async fn sweep_once(&self) -> Result<(), Error> {
+        Sweeper::new(Arc::new(SystemClock::default())).run_once(self.ledger()).await.map(drop)
+    }
+
+    pub fn ledger(&self) -> &Ledger {
+        &self.app.ledger
+    }
+
+    /// Every route, to be served, or to be called in process without a socket.
+    pub fn router(&self) -> Router {
+        http::router(&self.app)
+    }
+
+    /// What changes a daemon while it serves.
+    pub fn reloader(&self) -> Reloader {
+        Reloader { app: self.app.clone(), live: self.live.clone(), started: self.config.clone() }
+    }
+
+    /// Serves until `shutdown` resolves, then drains: nothing new is let in, long polls and streams end, what is
+    /// under way is finished, the ledger is closed; all within the configured time.
+    pub async fn serve(
+        self,
+        socket: TcpListener,
+        shutdown: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<(), StartError> {
+        let listener = Listener::new(socket, self.config.tls.as_ref()).await.map_err(StartError::Socket)?;
+        let drain = self.config.drain;
+        let stopping = self.app.stopping.clone();
+        let stop = async move {
+            shutdown.await;
+            tracing::info!(deadline = ?drain, "draining");
+            stopping.cancel();
+        };
+        let served = listener.serve(self.router(), stop, drain).await;
+        self.close().await?;
+        served.map_err(StartError::Socket)
+    }
+
+    /// Answers long polls and ends streams.
+    pub(crate) fn stop(&self) {
+        self.app.stopping.cancel();
+    }
+
+    /// Stops what runs beside the ledger and closes it.
+    pub async fn close(mut self) -> Result<(), Error> {
+        self.app.stopping.cancel();
+        while self.beside.join_next().await.is_some() {}
+        self.app.ledger.close().await
+    }
+}
+
+/// Changes what a running daemon can change.
+#[derive(Clone)]
+pub struct Reloader {
+    app: Arc<App>,
+    live: watch::Sender<Arc<Live>>,
+    started: Config,
+}
+
+impl Reloader {
+    /// Takes the new configuration in, and names the keys that wait for a restart.
+    pub fn reload(&self, new: &Config) -> Vec<&'static str> {
+        self.app.ledger.set_settings(new.live.settings());
+        self.app.doors.set_rate(new.live.rate);
+        self.live.send_replace(Arc::new(new.live.clone()));
+        self.started.needs_restart(new)
+    }
+}

@@ -1,0 +1,125 @@
+//! What callers give, as the ledger wants it. Ids that are not well formed are refused here.
+
+use tenure_api::wire as w;
+use tenure_core::{
+    Evidence, Payload, Refusal, WorkId,
+    action::{Claimant, CloseOut, Decide, Failure},
+    liveness::Liveness,
+    model::{Source, Worker, Workflow},
+    policy::{LeaseTimings, Policy, PolicyOverrides, RetryPolicy, Timeouts},
+};
+use tenure_store::{NewWait, NewWork};
+
+use super::ToCore;
+
+/// `source`: the policy of the work's source, from which a partly given retry policy takes the rest.
+pub(crate) fn new_work(new: w::Ingest, tenant: String, source: &Policy) -> Result<NewWork, Refusal> {
+    Ok(NewWork {
+        tenant,
+        source: Source { system: new.source.system, id: new.source.id, run_id: new.source.run_id },
+        kind: new.kind,
+        disposition: new.disposition.to_core(),
+        input: new.input,
+        priority: new.priority.unwrap_or(3),
+        session: new.session,
+        correlation_id: new.correlation_id,
+        workflow: new.workflow.map(|workflow| Workflow { id: workflow.id, version: workflow.version }),
+        parent: new.parent.map(|id| id.as_str().parse::<WorkId>()).transpose()?,
+        on_parent_close: new.on_parent_close.map(ToCore::to_core).unwrap_or_default(),
+        policy: new.policy.map(|policy| overrides(policy, source)).unwrap_or_default(),
+        evidence: new.evidence.into_iter().map(evidence).collect(),
+        claim: new.claim.map(claimant),
+        born: new.born.map(close_out).transpose()?,
+    })
+}
+
+fn overrides(policy: w::Policy, source: &Policy) -> PolicyOverrides {
+    PolicyOverrides {
+        lease: policy.lease.map(|lease| LeaseTimings {
+            ttl_ms: lease.ttl_ms,
+            renew_ms: lease.renew_ms,
+            grace_ms: lease.grace_ms,
+        }),
+        on_expiry: policy.on_expiry.map(ToCore::to_core),
+        retry: policy.retry.map(|retry| RetryPolicy {
+            initial_ms: retry.initial_ms.unwrap_or(source.retry.initial_ms),
+            jitter: retry.jitter.map_or(source.retry.jitter, ToCore::to_core),
+            max_attempts: retry.max_attempts.unwrap_or(source.retry.max_attempts),
+            max_ms: retry.max_ms.unwrap_or(source.retry.max_ms),
+            multiplier_permille: retry
+                .multiplier
+                .map_or(source.retry.multiplier_permille, |factor| (factor * 1_000.0).round() as u32),
+        }),
+        timeouts: policy.timeouts.map(|timeouts| Timeouts {
+            execution_ms: timeouts.execution_ms,
+            overall_ms: timeouts.overall_ms,
+            start_ms: timeouts.start_ms,
+        }),
+    }
+}
+
+pub(crate) fn claimant(claimant: w::Claimant) -> Claimant {
+    let worker = claimant.worker;
+    let liveness = match worker.liveness {
+        w::Liveness::Opaque => Liveness::Opaque,
+        w::Liveness::LocalProcess { boot_id, pid_namespace, pid, start_time } => {
+            Liveness::LocalProcess { boot_id, pid_namespace, pid, start_time }
+        }
+    };
+    Claimant {
+        worker: Worker { id: worker.id, incarnation: worker.incarnation, liveness },
+        request_id: claimant.request_id,
+        defer_start: claimant.defer_start,
+    }
+}
+
+pub(crate) fn failure(failure: w::Failure) -> Failure {
+    Failure {
+        class: failure.class.to_core(),
+        message: failure.message,
+        retry_after_ms: failure.retry_after_ms,
+        fingerprint: failure.fingerprint,
+    }
+}
+
+pub(crate) fn close_out(end: w::End) -> Result<CloseOut, Refusal> {
+    Ok(CloseOut {
+        state: end.state.to_core(),
+        result: end.result.as_ref().map(Payload::new).transpose()?,
+        result_ref: end.result_ref,
+        no_output: end.no_output,
+        warnings: end.warnings,
+        error: end.error.map(|error| (error.class.to_core(), error.message)),
+        evidence: end.evidence.into_iter().map(evidence).collect(),
+    })
+}
+
+pub(crate) fn decide(decide: w::Decide) -> Result<Decide, Refusal> {
+    let Some(state) = decide.decision.end() else { return Ok(Decide::Requeue) };
+    let end = w::End {
+        result: decide.result,
+        result_ref: decide.result_ref,
+        no_output: decide.no_output,
+        error: decide.error,
+        ..w::End::new(state)
+    };
+    close_out(end).map(Decide::Close)
+}
+
+pub(crate) fn new_wait(wait: w::NewWait) -> NewWait {
+    NewWait {
+        kind: wait.kind.to_core(),
+        reference: wait.reference,
+        prompt: wait.prompt,
+        assignee: wait.assignee,
+        timeout_ms: wait.timeout_ms,
+        endless: wait.endless,
+        on_timeout: wait.on_timeout.map(ToCore::to_core).unwrap_or_default(),
+        default: wait.default,
+        schema: wait.schema,
+    }
+}
+
+fn evidence(evidence: w::Evidence) -> Evidence {
+    Evidence { kind: evidence.kind, reference: evidence.reference }
+}

@@ -1,0 +1,36 @@
+//! Between what travels and what the ledger knows. Nothing is decided here: names are changed, moments are
+//! written as text, and payloads are left out for whoever may not see them.
+
+mod event;
+mod given;
+mod grant;
+mod token;
+mod twins;
+mod wait;
+mod work;
+mod worker;
+
+pub(crate) use event::event;
+pub(crate) use given::{claimant, close_out, decide, failure, new_wait, new_work};
+pub(crate) use grant::{ack, grant, renewal, resolved, step, waiting};
+pub(crate) use token::{new_token, token};
+pub(crate) use twins::{ToCore, ToWire};
+pub(crate) use wait::wait;
+pub(crate) use work::{View, work};
+pub(crate) use worker::worker;
+
+use serde_json::Value;
+use tenure_api::wire::Timestamp;
+use tenure_core::{Actor, Millis, Payload};
+
+fn at(ms: Millis) -> Timestamp {
+    Timestamp(ms)
+}
+
+fn actor(actor: &Actor) -> tenure_api::wire::Actor {
+    tenure_api::wire::Actor { kind: actor.kind.to_wire().into(), id: actor.id.to_string() }
+}
+
+fn value(payload: Option<&Payload>) -> Option<Value> {
+    payload.map(Payload::value)
+}

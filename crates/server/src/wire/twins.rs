@@ -1,0 +1,70 @@
+//! Closed lists that stand on both sides, word for word. A word that only one side has does not compile.
+
+use tenure_api::wire as w;
+
+/// The core's lists under one roof.
+mod c {
+    pub use tenure_core::{
+        ActorKind, Phase, State,
+        liveness::Grade,
+        model::{AcceptStrength, Disposition, ErrorClass, OnParentClose, OnTimeout, WaitKind, WaitState},
+        policy::{Jitter, OnExpiry},
+    };
+    pub use tenure_store::CredentialKind;
+}
+
+pub(crate) trait ToWire {
+    type Wire;
+    fn to_wire(self) -> Self::Wire;
+}
+
+pub(crate) trait ToCore {
+    type Core;
+    fn to_core(self) -> Self::Core;
+}
+
+macro_rules! twins {
+    ($($core:ident = $wire:ident { $($word:ident),* })*) => {$(
+        impl ToWire for c::$core {
+            type Wire = w::$wire;
+            fn to_wire(self) -> w::$wire {
+                match self {
+                    $(c::$core::$word => w::$wire::$word,)*
+                }
+            }
+        }
+
+        impl ToCore for w::$wire {
+            type Core = c::$core;
+            fn to_core(self) -> c::$core {
+                match self {
+                    $(w::$wire::$word => c::$core::$word,)*
+                }
+            }
+        }
+    )*};
+}
+
+twins! {
+    State = State {
+        Queued, Running, WaitingUser, WaitingApproval, WaitingAuth, WaitingTool, WaitingExternal,
+        RetryScheduled, Stalled, CancelRequested, Quarantined, Succeeded, CompletedWithWarnings, Failed,
+        TimedOut, Cancelled, Abandoned
+    }
+    Phase = Phase { Pending, Active, Waiting, Held, Terminal }
+    Disposition = Disposition { Rerunnable, OwnerBound, ExternallyOwned }
+    ErrorClass = ErrorClass {
+        Transport, Timeout, RateLimited, Unavailable, Validation, Auth, Quota, PolicyDenied, Misconfigured,
+        Unsupported, Unknown
+    }
+    Grade = LeaseLiveness { Alive, Suspended, Silent, Dead }
+    AcceptStrength = AcceptStrength { Weak, Strong }
+    OnParentClose = OnParentClose { Cancel, Leave }
+    OnTimeout = OnTimeout { TimeOut, Fail, Warn, Cancel, Escalate, Default }
+    OnExpiry = OnExpiry { Leave, Timeout }
+    Jitter = Jitter { Full, Equal, None }
+    WaitKind = WaitKind { Approval, Auth, User, Tool, External }
+    WaitState = WaitState { Open, Answered, TimedOut, Cancelled }
+    ActorKind = ActorKind { Person, Machine, Worker, System }
+    CredentialKind = TokenKind { Person, Machine }
+}

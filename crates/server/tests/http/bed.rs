@@ -1,0 +1,178 @@
+//! A daemon to knock at, without a socket, and the words to do it with.
+
+use axum::{
+    Router,
+    body::{Body, to_bytes},
+    http::{HeaderMap, Method, Request, StatusCode, header},
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tenure_server::{
+    Config, Overlay, Server,
+    auth::{AdminToken, Secret},
+};
+use tower::ServiceExt;
+
+pub const ADMIN: &str = "an admin token for tests only";
+
+/// A daemon in process.
+pub struct Bed {
+    pub server: Server,
+    pub router: Router,
+    /// Kept for as long as the ledger in it.
+    pub folder: Option<TempDir>,
+}
+
+impl Bed {
+    pub async fn memory() -> Self {
+        Self::with(":memory:", "", None).await
+    }
+
+    /// In memory, with lines of `tenure.toml`.
+    pub async fn configured(toml: &str) -> Self {
+        Self::with(":memory:", toml, None).await
+    }
+
+    pub async fn sqlite() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.db");
+        Self::with(path.to_str().unwrap(), "", Some(folder)).await
+    }
+
+    pub async fn postgres() -> Self {
+        // Made by a blocking `psql`; the first one also starts the server.
+        let made = tokio::task::spawn_blocking(|| tenure_testkit::shared().create_database()).await;
+        Self::with(&made.unwrap(), "", None).await
+    }
+
+    async fn with(db: &str, toml: &str, folder: Option<TempDir>) -> Self {
+        let overlay = Overlay { db: Some(db.to_owned()), ..Overlay::default() };
+        let config = Config::parse("tenure.toml", toml, overlay).unwrap();
+        let admin = AdminToken::Given(Secret::given(ADMIN.to_owned()));
+        let server = Server::open(config, admin).await.unwrap();
+        let router = server.router();
+        Self { server, router, folder }
+    }
+
+    /// As the administrator.
+    pub fn admin(&self) -> Client {
+        Client { router: self.router.clone(), token: ADMIN.to_owned() }
+    }
+
+    /// With a credential of its own.
+    pub async fn client(&self, kind: &str, scopes: &[&str], tenants: Option<&[&str]>) -> Client {
+        let mut body = json!({ "name": format!("a {kind}"), "kind": kind, "scopes": scopes });
+        if let Some(tenants) = tenants {
+            body["tenants"] = json!(tenants);
+        }
+        let made = self.admin().post("/v1/tokens", body).await.expect(201);
+        Client { router: self.router.clone(), token: made["secret"].as_str().unwrap().to_owned() }
+    }
+}
+
+/// Somebody with a token.
+#[derive(Clone)]
+pub struct Client {
+    pub router: Router,
+    pub token: String,
+}
+
+impl Client {
+    pub async fn get(&self, path: &str) -> Reply {
+        self.send(Method::GET, path, None).await
+    }
+
+    pub async fn post(&self, path: &str, body: Value) -> Reply {
+        self.send(Method::POST, path, Some(body)).await
+    }
+
+    pub async fn put(&self, path: &str, body: Value) -> Reply {
+        self.send(Method::PUT, path, Some(body)).await
+    }
+
+    pub async fn send(&self, method: Method, path: &str, body: Option<Value>) -> Reply {
+        let mut request = self.request(method, path);
+        if let Some(body) = body {
+            request.headers_mut().insert(header::CONTENT_TYPE, "application/json".parse().unwrap());
+            *request.body_mut() = Body::from(body.to_string());
+        }
+        self.raw(request).await
+    }
+
+    /// A request of this client's, to be changed before it is sent.
+    pub fn request(&self, method: Method, path: &str) -> Request<Body> {
+        let mut request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+        let headers = request.headers_mut();
+        headers.insert(header::HOST, "localhost".parse().unwrap());
+        headers.insert(header::AUTHORIZATION, format!("Bearer {}", self.token).parse().unwrap());
+        request
+    }
+
+    pub async fn raw(&self, request: Request<Body>) -> Reply {
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let (head, body) = response.into_parts();
+        let bytes = to_bytes(body, 64 << 20).await.unwrap();
+        let body = serde_json::from_slice(&bytes)
+            .unwrap_or_else(|_| Value::String(String::from_utf8_lossy(&bytes).into_owned()));
+        Reply { status: head.status, headers: head.headers, body }
+    }
+
+    /// Records a work and gives its id.
+    pub async fn ingest(&self, id: &str) -> String {
+        let made = self.post("/v1/work", work(id)).await.expect(201);
+        made["work"]["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Claims one work: its id, fence and token.
+    pub async fn claim(&self, request: &str) -> Value {
+        let claim = json!({ "worker": { "id": "w1", "incarnation": "i1" }, "request_id": request });
+        self.post("/v1/work/claim", claim).await.expect(200)["leases"][0].take()
+    }
+}
+
+pub struct Reply {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Value,
+}
+
+impl Reply {
+    /// The body, if the status is this one.
+    #[track_caller]
+    pub fn expect(self, status: u16) -> Value {
+        assert_eq!(self.status.as_u16(), status, "{}", self.body);
+        self.body
+    }
+
+    /// Checks that it is a problem with this code, complete and with a sentence that says what to do.
+    #[track_caller]
+    pub fn problem(&self, status: u16, code: &str) {
+        assert_eq!(self.status.as_u16(), status, "{code}: {}", self.body);
+        assert_eq!(self.body["code"], code, "{}", self.body);
+        assert_eq!(self.body["status"], status);
+        assert_eq!(self.headers[header::CONTENT_TYPE], "application/problem+json");
+        assert!(self.body.get("retryable").is_some(), "{}", self.body);
+        assert!(self.body["detail"].as_str().is_some_and(|detail| detail.len() > 20), "{}", self.body);
+    }
+}
+
+/// A small job.
+pub fn work(id: &str) -> Value {
+    json!({
+        "source": { "system": "manual", "id": id },
+        "kind": "job",
+        "disposition": "rerunnable",
+        "input": { "do": id },
+    })
+}
+
+/// The proof that a holder's verb carries, with what else it says.
+pub fn held(grant: &Value, mut more: Value) -> Value {
+    more["fence"] = grant["fence"].clone();
+    more["token"] = grant["token"].clone();
+    more
+}
+
+pub fn id_of(grant: &Value) -> &str {
+    grant["work"]["id"].as_str().unwrap()
+}

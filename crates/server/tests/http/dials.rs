@@ -1,0 +1,137 @@
+//! Metrics, alerts, and what a reload changes.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tenure_server::{Config, Overlay};
+
+use crate::bed::{Bed, Client, held, id_of, work};
+
+/// Asks until the answer is right; what is asked for comes by itself, soon.
+async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        if let Some(answer) = ask().await {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "in vain: {what}");
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn metric(client: &Client, line: &str) {
+    until(line, async || {
+        let text = client.get("/metrics").await.expect(200);
+        text.as_str().unwrap().lines().any(|shown| shown == line).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_dials_show_what_happened_and_what_stands() {
+    for bed in [Bed::memory().await, Bed::sqlite().await, Bed::postgres().await] {
+        let client = bed.admin();
+        let mut flow = work("a");
+        flow["workflow"] = json!({ "id": "triage", "version": "1" });
+        client.post("/v1/work", flow.clone()).await.expect(201);
+        client.post("/v1/work", flow.clone()).await.expect(200);
+        flow["input"] = json!("other");
+        client.post("/v1/work", flow).await.problem(409, "idempotency_mismatch");
+        let grant = client.claim("c1").await;
+        let path = |verb: &str| format!("/v1/work/{}/{verb}", id_of(&grant));
+        let failure = json!({ "error": { "class": "transport", "retry_after_ms": 60_000 } });
+        client.post(&path("fail"), held(&grant, failure)).await.expect(200);
+        client.post(&path("retry-now"), json!({ "reason": "x" })).await.expect(200);
+        let grant = client.claim("c2").await;
+        let auth = json!({ "error": { "class": "auth" }, "wait": { "kind": "auth", "ref": "drive" } });
+        client.post(&path("fail"), held(&grant, auth)).await.expect(200);
+        metric(&client, r#"tenure_waits{kind="auth"} 1"#).await;
+        client.post(&path("reconnect"), json!({})).await.expect(200);
+        let grant = client.claim("c3").await;
+        metric(&client, "tenure_in_flight 1").await;
+        let warned = json!({ "state": "completed_with_warnings", "warnings": ["slow"], "no_output": true });
+        client.post(&path("close-out"), held(&grant, warned)).await.expect(200);
+        client.ingest("waiting").await;
+
+        let of = r#"{source="manual",workflow="triage",tenant="default"}"#;
+        for counter in ["works_created", "retries", "auth_blocked", "warnings", "retry_successes"] {
+            metric(&client, &format!("tenure_{counter}_total{of} 1")).await;
+        }
+        for line in [
+            "tenure_duplicate_deliveries_total 1",
+            "tenure_key_reuse_total 1",
+            r#"tenure_works{state="queued"} 1"#,
+            r#"tenure_works_ready{source="manual",kind="job"} 1"#,
+            r#"tenure_time_in_state_seconds_count{state="running",source="manual"} 3"#,
+            r#"tenure_http_requests_total{method="POST",route="/v1/work/{id}/reconnect",status="200"} 1"#,
+        ] {
+            metric(&client, line).await;
+        }
+        let text = client.get("/metrics").await.expect(200);
+        let groups =
+            text.as_str().unwrap().lines().find(|line| line.starts_with("tenure_groups_total ")).unwrap();
+        assert!(groups.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap() >= 8, "{groups}");
+        bed.server.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_crossed_threshold_is_listed_counted_and_goes_away() {
+    let bed =
+        Bed::configured("[alerts]\nevery = \"100ms\"\npending_age = \"0s\"\nwait_deadline = false").await;
+    let client = bed.admin();
+    client.ingest("a").await;
+    let alerts = async || client.get("/v1/alerts").await.expect(200)["items"].take();
+    let alert = until("an alert", async || alerts().await.get(0).cloned()).await;
+    assert_eq!((&alert["name"], &alert["source"]), (&json!("pending_age"), &json!("manual/job")));
+    assert!(alert["message"].as_str().unwrap().contains("Is a worker up"), "{alert}");
+    metric(&client, r#"tenure_alerts{name="pending_age"} 1"#).await;
+    client.claim("c1").await;
+    until("no alert", async || (alerts().await == json!([])).then_some(())).await;
+    bed.server.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_reload_changes_what_can_change_and_names_the_rest() {
+    let bed = Bed::memory().await;
+    let client = bed.admin();
+    let mut fax = work("f");
+    fax["source"]["system"] = json!("fax");
+    client.post("/v1/work", fax.clone()).await.problem(422, "unknown_source");
+    let toml = "listen = \"127.0.0.1:1\"\nhosts = [\"new.example\"]\n[rate]\nper_second = 1000\n\
+                [sources.fax]\nlease = { ttl = \"9s\", renew = \"3s\", grace = \"1s\" }\nwaits = { user = \"1h\" }";
+    let overlay = Overlay { db: Some(":memory:".into()), ..Overlay::default() };
+    let new = Config::parse("tenure.toml", toml, overlay).unwrap();
+    assert_eq!(bed.server.reloader().reload(&new), ["listen"]);
+    client.post("/v1/work", fax).await.expect(201);
+    let grant = client.claim("c1").await;
+    assert_eq!(grant["ttl_ms"], 9_000);
+    let ask = held(&grant, json!({ "waits": [{ "kind": "user", "ref": "q" }] }));
+    let path = format!("/v1/work/{}/wait", id_of(&grant));
+    client.post(&path, ask).await.expect(200);
+    let wait = client.get("/v1/waits").await.expect(200)["items"][0].take();
+    let at = |field: &str| wait[field].as_str().unwrap().parse::<tenure_api::wire::Timestamp>().unwrap().0;
+    assert_eq!(at("deadline_at") - at("opened_at"), 3_600_000, "the source's own deadline");
+    let mut request = client.request(axum::http::Method::GET, "/v1/work");
+    request.headers_mut().insert("host", "new.example".parse().unwrap());
+    client.raw(request).await.expect(200);
+}
+
+#[tokio::test]
+async fn a_trace_becomes_evidence() {
+    let bed = Bed::memory().await;
+    let client = bed.admin();
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    for (header, expected) in
+        [(trace, json!([{ "kind": "traceparent", "ref": trace }])), ("nonsense", Value::Null)]
+    {
+        let mut request = client.request(axum::http::Method::POST, "/v1/work");
+        request.headers_mut().insert("content-type", "application/json".parse().unwrap());
+        request.headers_mut().insert("traceparent", header.parse().unwrap());
+        *request.body_mut() = work(header).to_string().into();
+        let made = client.raw(request).await.expect(201);
+        let id = made["work"]["id"].as_str().unwrap();
+        let events = client.get(&format!("/v1/work/{id}/events")).await.expect(200);
+        assert_eq!(events["items"][0]["evidence"], expected);
+    }
+}

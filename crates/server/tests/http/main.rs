@@ -1,0 +1,13 @@
+//! The daemon through its door, in process or over a socket.
+
+mod bad_input;
+mod batch;
+mod bed;
+mod contract;
+mod dials;
+mod life;
+mod outage;
+mod scopes;
+mod stream;
+mod tenants;
+mod tls;
