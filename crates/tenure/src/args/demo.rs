@@ -1,0 +1,38 @@
+//! `demo`.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::period;
+
+#[derive(Args)]
+#[command(after_help = "Examples:\n  tenure demo\n  tenure demo --for 1m --listen 127.0.0.1:7272\n\n\
+Where it listens and its token go to stdout, the story to stderr. The ledger is a file in a temporary folder that goes \
+with the demo.")]
+pub struct Demo {
+    /// Where to listen; a free port unless told otherwise
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0", hide_default_value = true)]
+    pub listen: String,
+    /// End after this time; without it, at Ctrl-C
+    #[arg(long = "for", value_parser = period, value_name = "PERIOD")]
+    pub lasts: Option<Duration>,
+    /// The same number plays the same story
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// How long a beat of the story is; leases, backoffs and people's patience are counted in beats
+    #[arg(long, value_parser = beat, value_name = "PERIOD", default_value = "1s")]
+    pub beat: Duration,
+    /// Keep the ledger
+    #[arg(long)]
+    pub keep: bool,
+}
+
+/// Faster than this, leases lapse because the machine is busy, and not because the story says so.
+fn beat(text: &str) -> Result<Duration, String> {
+    let beat = period(text)?;
+    if beat < Duration::from_millis(20) || beat > Duration::from_secs(60) {
+        return Err("a beat lasts between 20ms and 60s".to_owned());
+    }
+    Ok(beat)
+}

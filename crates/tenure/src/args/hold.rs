@@ -1,0 +1,158 @@
+//! The holder's verbs.
+
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use serde_json::Value;
+use tenure_api::wire::{ErrorClass, OnTimeout, State, WaitKind};
+
+use super::{json, period};
+
+/// The lease that `claim` printed.
+#[derive(Args, Clone)]
+pub struct LeaseArgs {
+    /// The lease's fence
+    #[arg(long, env = "TENURE_FENCE")]
+    pub fence: u64,
+    /// The lease's token
+    #[arg(long, env = "TENURE_LEASE", hide_env_values = true, value_name = "TOKEN")]
+    pub lease: String,
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  tenure claim --worker me --kind review --max 2 --wait 30s -o json\n  tenure claim --worker me w_0198\n\n\
+Each lease is printed with its fence and token: the holder's verbs carry both."
+)]
+pub struct Claim {
+    /// These works, all or none; without ids, by filter
+    pub ids: Vec<String>,
+    /// Who claims
+    #[arg(long, env = "TENURE_WORKER")]
+    pub worker: String,
+    /// New at each boot of the worker; made up if left out
+    #[arg(long, env = "TENURE_INCARNATION")]
+    pub incarnation: Option<String>,
+    /// The same again returns the same leases; made up if left out
+    #[arg(long)]
+    pub request_id: Option<String>,
+    /// Only from these source systems
+    #[arg(long, value_delimiter = ',')]
+    pub source: Vec<String>,
+    /// Only of these kinds
+    #[arg(long, value_delimiter = ',')]
+    pub kind: Vec<String>,
+    /// Only of these tenants
+    #[arg(long, value_delimiter = ',')]
+    pub tenant: Vec<String>,
+    /// At most so many
+    #[arg(long, default_value_t = 1)]
+    pub max: u32,
+    /// How long to wait at an empty queue
+    #[arg(long, value_parser = period, value_name = "PERIOD")]
+    pub wait: Option<Duration>,
+    /// Owner-bound work is started by its first verb, not by the claim
+    #[arg(long)]
+    pub defer_start: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "Example:\n  tenure renew w_0198 --fence 1795000000000000 --lease 5f0c…")]
+pub struct Renew {
+    pub id: String,
+    #[command(flatten)]
+    pub lease: LeaseArgs,
+    /// What to show as progress: JSON, @FILE, or - for stdin
+    #[arg(long, value_parser = json)]
+    pub progress: Option<Value>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum WaitFor {
+    Terminal,
+}
+
+#[derive(Args)]
+#[command(after_help = "Examples:\n  tenure wait w_0198 --for=terminal --timeout 10m\n  \
+tenure wait w_0198 --fence … --lease … --kind approval --ref deploy-7 --prompt 'Deploy build 7?'\n\n\
+With --for it ends with the work: exit code 0 if that succeeded, 7 if not, 8 if the time was over first.")]
+pub struct Wait {
+    pub id: String,
+    /// Wait here until the work has ended
+    #[arg(long = "for", value_enum, conflicts_with_all = ["kind", "reference"])]
+    pub until: Option<WaitFor>,
+    /// With --for: give up after this. As a holder: the wait's deadline
+    #[arg(long, value_parser = period, value_name = "PERIOD")]
+    pub timeout: Option<Duration>,
+    /// The lease's fence
+    #[arg(long, env = "TENURE_FENCE")]
+    pub fence: Option<u64>,
+    /// The lease's token
+    #[arg(long, env = "TENURE_LEASE", hide_env_values = true, value_name = "TOKEN")]
+    pub lease: Option<String>,
+    /// Who must answer: approval, auth, user, tool or external
+    #[arg(long, requires_all = ["reference", "fence", "lease"])]
+    pub kind: Option<WaitKind>,
+    /// What an answer refers to
+    #[arg(long = "ref", value_name = "REF", requires = "kind")]
+    pub reference: Option<String>,
+    /// What is asked
+    #[arg(long)]
+    pub prompt: Option<String>,
+    #[arg(long)]
+    pub assignee: Option<String>,
+    /// Without a deadline
+    #[arg(long, conflicts_with = "timeout")]
+    pub endless: bool,
+    /// time_out, fail, warn, cancel, escalate or default
+    #[arg(long)]
+    pub on_timeout: Option<OnTimeout>,
+    /// The answer that a missed deadline gives: JSON
+    #[arg(long, value_parser = json)]
+    pub default: Option<Value>,
+    /// A JSON Schema that an answer must match
+    #[arg(long, value_parser = json)]
+    pub schema: Option<Value>,
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  tenure close-out w_0198 --fence … --lease … --result '{\"ok\": true}'\n  \
+tenure close-out w_0198 --fence … --lease … --state failed --class validation --message 'no such file'"
+)]
+pub struct CloseOut {
+    pub id: String,
+    #[command(flatten)]
+    pub lease: LeaseArgs,
+    /// succeeded, completed_with_warnings, failed, timed_out, cancelled or abandoned
+    #[arg(long, default_value = "succeeded")]
+    pub state: State,
+    /// JSON, @FILE, or - for stdin
+    #[arg(long, value_parser = json)]
+    pub result: Option<Value>,
+    /// Where the result is kept
+    #[arg(long)]
+    pub result_ref: Option<String>,
+    /// There is nothing to show
+    #[arg(long)]
+    pub no_output: bool,
+    /// May be repeated
+    #[arg(long = "warning", value_name = "TEXT")]
+    pub warnings: Vec<String>,
+    /// What kind of error it was
+    #[arg(long)]
+    pub class: Option<ErrorClass>,
+    /// What the error says
+    #[arg(long, requires = "class")]
+    pub message: Option<String>,
+}
+
+#[derive(Args)]
+#[command(after_help = "Example:\n  tenure release w_0198 --fence … --lease … --message 'not mine'")]
+pub struct Release {
+    pub id: String,
+    #[command(flatten)]
+    pub lease: LeaseArgs,
+    #[arg(long)]
+    pub message: Option<String>,
+}

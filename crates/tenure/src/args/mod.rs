@@ -1,0 +1,211 @@
+//! What can be typed. Every verb has a sentence and an example.
+
+mod answer;
+mod demo;
+mod hold;
+mod keep;
+mod operate;
+mod read;
+mod serve;
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub use answer::{Approve, Reject, Resolve};
+pub use demo::Demo;
+pub use hold::{Claim, CloseOut, Release, Renew, Wait};
+pub use keep::{Backup, ConfigVerb, Prune, TokenCreate, TokenVerb};
+pub use operate::{Abandon, Act, Cancel, Decide, Drain, Quarantine, Requeue, Rerun, Retry};
+pub use read::{Events, Explain, Filter, Ingest, List, Ps, Show, Watch, Workers};
+pub use serve::Serve;
+
+use crate::exit;
+
+#[derive(Parser)]
+#[command(
+    name = "tenure",
+    version,
+    about = "The work ledger for AI agent runtimes: who holds this work, is that holder alive, what is it waiting for, and did it end?",
+    after_help = exit::CODES,
+    max_term_width = 100,
+    subcommand_required = true,
+    arg_required_else_help = true
+)]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+#[derive(Args, Clone)]
+#[command(next_help_heading = "Everywhere")]
+pub struct Global {
+    /// The daemon to talk to
+    #[arg(
+        long,
+        global = true,
+        env = "TENURE_URL",
+        default_value = "http://127.0.0.1:7171",
+        value_name = "URL"
+    )]
+    pub url: String,
+    /// The access token; without it, the file that the first `serve` left beside its ledger
+    #[arg(long, global = true, env = "TENURE_TOKEN", hide_env_values = true, value_name = "SECRET")]
+    pub token: Option<String>,
+    /// Work on this ledger itself, with no daemon: an SQLite file, or postgres://…
+    #[arg(long, global = true, value_name = "PATH")]
+    pub db: Option<String>,
+    /// How to print what was asked for; messages go to stderr
+    #[arg(short, long, global = true, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
+    pub output: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    Table,
+    /// One document
+    Json,
+    /// One document a line
+    Jsonl,
+}
+
+#[derive(Subcommand)]
+pub enum Verb {
+    /// Run the daemon
+    Serve(Serve),
+    /// Watch a small fleet live: a crash, an approval, an expired login, a retry storm, a sleeping laptop
+    Demo(Demo),
+
+    /// Record a work
+    Ingest(Box<Ingest>),
+    /// What runs, and is it alive
+    Ps(Ps),
+    /// Works by any filter, newest first
+    List(List),
+    /// Everything about one work: state, why, next, lease, waits, last events
+    Show(Show),
+    /// What happened, in order
+    Events(Events),
+    /// Why a work stands where it stands, and what to type next
+    Explain(Explain),
+    /// State changes as they happen
+    Watch(Watch),
+
+    /// What runs, live in this terminal: lights, leases, who waits for you
+    #[command(
+        after_help = "Example:\n  tenure top\n\nKeys: j k move, Enter shows a work, / filters, ? helps, q quits."
+    )]
+    Top,
+
+    /// Take ownership of works
+    Claim(Claim),
+    /// Keep a lease
+    Renew(Renew),
+    /// Wait for a work to end, or, as its holder, pause it until something is answered
+    Wait(Wait),
+    /// Answer what a work waits for
+    Resolve(Resolve),
+    /// Say yes to what a work in waiting_approval asks
+    Approve(Approve),
+    /// Say no to it
+    Reject(Reject),
+    /// Declare how a work that you hold ended
+    CloseOut(CloseOut),
+    /// Hand a work that you hold back
+    Release(Release),
+
+    /// Cut a retry's backoff short
+    Retry(Retry),
+    /// Ask a work to stop
+    Cancel(Cancel),
+    /// Run a quarantined work again
+    Requeue(Requeue),
+    /// Decide over a quarantined work
+    Decide(Decide),
+    /// Run an ended work again, as a new work linked to it
+    Rerun(Rerun),
+    /// Set a work aside for a person
+    Quarantine(Quarantine),
+    /// Ask to give a work up once its lease lapses
+    Abandon(Abandon),
+    /// Ask everything that a worker holds to stop
+    Drain(Drain),
+    /// Who holds works, and are they alive
+    Workers(Workers),
+    /// Thresholds that are crossed now; exit code 7 if there are any
+    #[command(after_help = "Example:\n  tenure alerts || page-somebody")]
+    Alerts,
+
+    /// Forget works that ended long ago
+    Prune(Prune),
+    /// Read everything back and tell what contradicts itself
+    #[command(after_help = "Example:\n  tenure verify && echo sound")]
+    Verify,
+    /// Copy the ledger while it is in use
+    Backup(Backup),
+    /// What is healthy, what is not, and the fix
+    #[command(after_help = "Example:\n  tenure doctor --db tenure.db")]
+    Doctor,
+    /// Access tokens
+    #[command(subcommand)]
+    Token(TokenVerb),
+    /// The configuration file
+    #[command(subcommand)]
+    Config(ConfigVerb),
+    /// A completion script for your shell
+    #[command(after_help = "Example:\n  tenure completions bash > /etc/bash_completion.d/tenure")]
+    Completions { shell: clap_complete::Shell },
+}
+
+/// Durations as people write them: `500ms`, `30s`, `5m`, `2h`, `7d`.
+pub fn period(text: &str) -> Result<std::time::Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let per = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return Err("write a number and a unit: 500ms, 30s, 5m, 2h or 7d".to_owned()),
+    };
+    let number: u64 = number.parse().map_err(|_| "the number is missing: write 30s, 5m or 2h".to_owned())?;
+    let ms = number.checked_mul(per).ok_or("that is too long")?;
+    Ok(std::time::Duration::from_millis(ms))
+}
+
+/// JSON given on the command line, `@FILE` to read a file, or `-` to read stdin.
+pub fn json(text: &str) -> Result<serde_json::Value, String> {
+    let text = match text.strip_prefix('@') {
+        Some(path) => std::fs::read_to_string(PathBuf::from(path)).map_err(|e| format!("{path}: {e}"))?,
+        None if text == "-" => std::io::read_to_string(std::io::stdin()).map_err(|e| e.to_string())?,
+        None => text.to_owned(),
+    };
+    serde_json::from_str(&text).map_err(|e| format!("this is no JSON ({e}); quote text: '\"like this\"'"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn periods_are_read_as_people_write_them() {
+        assert_eq!(period("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(period("2h"), Ok(Duration::from_secs(7_200)));
+        for bad in ["", "5", "s", "-5s", "5 s", "99999999999999999999d"] {
+            assert!(period(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! `serve`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  tenure serve\n  tenure serve --db postgres://tenure@db/tenure --listen 0.0.0.0:7171 --host ledger.example\n\n\
+The first start leaves an admin token in a file that only you can read, beside the ledger; TENURE_TOKEN, where set, \
+becomes that token instead. TENURE_DB stands for --db. SIGHUP reads the configuration again; SIGTERM drains."
+)]
+pub struct Serve {
+    /// Where to listen
+    #[arg(long, env = "TENURE_LISTEN", value_name = "ADDRESS")]
+    pub listen: Option<String>,
+    /// The configuration file
+    #[arg(long, env = "TENURE_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Where the first start leaves the admin token
+    #[arg(long, env = "TENURE_TOKEN_FILE", value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// A certificate chain (PEM): serve TLS
+    #[arg(long, env = "TENURE_TLS_CERT", value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// The certificate's key (PEM)
+    #[arg(long, env = "TENURE_TLS_KEY", value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// A name that requests may use in `Host`, besides the loopback's; may be repeated
+    #[arg(long = "host", env = "TENURE_HOSTS", value_delimiter = ',', value_name = "NAME")]
+    pub hosts: Vec<String>,
+    /// Send traces to this OTLP collector
+    #[arg(long, env = "TENURE_OTLP_ENDPOINT", value_name = "URL")]
+    pub otlp_endpoint: Option<String>,
+    /// Open a database whose settings would let an acknowledged write be lost
+    #[arg(long, env = "TENURE_ALLOW_WEAK_SETTINGS")]
+    pub allow_weak_settings: bool,
+}

@@ -1,0 +1,148 @@
+//! The three agents: worker loops of the public client, each with its kinds of work.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tenure_api::{
+    Client, Error,
+    wire::{DrainReport, End, ErrorClass, Failure, Liveness, NewWait, State, WaitKind, WaitReason},
+    worker::{self, Job, Options, Outcome},
+};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::script::{Errand, Need};
+
+pub struct Agent {
+    pub name: &'static str,
+    pub kinds: &'static [&'static str],
+}
+
+pub const AGENTS: [Agent; 3] = [
+    Agent { name: "aria", kinds: &["reply", "calendar"] },
+    Agent { name: "bruno", kinds: &["research"] },
+    Agent { name: "cleo", kinds: &["deploy"] },
+];
+
+/// How many works an agent holds at once.
+const HANDS: usize = 3;
+
+/// What the agents meet outside.
+#[derive(Default)]
+pub struct World {
+    /// The search API refuses everybody.
+    pub search_refuses: AtomicBool,
+}
+
+/// Sets an agent to work. It stops in order when told to, and without a word when its task is aborted.
+pub fn hire(
+    agent: &Agent,
+    client: Client,
+    beat: Duration,
+    world: Arc<World>,
+    stop: CancellationToken,
+) -> JoinHandle<DrainReport> {
+    let options = Options {
+        capacity: HANDS,
+        kinds: agent.kinds.iter().map(|kind| (*kind).to_owned()).collect(),
+        // They stand for machines elsewhere, of which nothing is known but their renewals.
+        liveness: Liveness::Opaque,
+        stop_within: Duration::from_secs(2),
+        drain_within: Duration::from_secs(5),
+        ..Options::new(agent.name)
+    };
+    let handler = move |job: Job| handle(job, beat, world.clone());
+    tokio::spawn(worker::run(client, options, handler, stop.cancelled_owned()))
+}
+
+/// Why a handler did not come to its end.
+enum Halt {
+    Stopped,
+    Failed(Error),
+}
+
+impl From<Error> for Halt {
+    fn from(error: Error) -> Self {
+        Halt::Failed(error)
+    }
+}
+
+async fn handle(job: Job, beat: Duration, world: Arc<World>) -> Outcome {
+    // Somebody at a shell may record a work of any shape, and it is done as well.
+    let errand = serde_json::from_value(job.input().clone()).unwrap_or_else(|_| somebodys(&job));
+    let outcome = carry_out(&job, &errand, beat, &world).await;
+    outcome.unwrap_or_else(|halt| match halt {
+        Halt::Stopped => Outcome::Stopped,
+        Halt::Failed(error) => Outcome::Err(Failure::new(ErrorClass::Transport, error.to_string())),
+    })
+}
+
+fn somebodys(job: &Job) -> Errand {
+    let steps = vec![("think".to_owned(), 2), ("act".to_owned(), 2)];
+    Errand { title: format!("do {}", job.grant.work.source.id), steps, needs: None }
+}
+
+async fn carry_out(job: &Job, errand: &Errand, beat: Duration, world: &World) -> Result<Outcome, Halt> {
+    for (n, (name, beats)) in errand.steps.iter().enumerate() {
+        if n == 1
+            && let Some(outcome) = errand.needs.as_ref().and_then(|need| meet(job, need, beat, world))
+        {
+            return Ok(outcome);
+        }
+        job.step(name, json!({ "of": errand.title }), || work_for(job, beat * *beats)).await?;
+    }
+    Ok(Outcome::Ok(json!({ "done": errand.title })))
+}
+
+async fn work_for(job: &Job, time: Duration) -> Result<Value, Halt> {
+    tokio::select! {
+        () = tokio::time::sleep(time) => Ok(json!("done")),
+        () = job.cancelled() => Err(Halt::Stopped),
+    }
+}
+
+/// What keeps the errand from going on, if anything does.
+fn meet(job: &Job, need: &Need, beat: Duration, world: &World) -> Option<Outcome> {
+    match need {
+        Need::Approval { reference, question } => match job.answer(reference) {
+            None => {
+                let wait = NewWait {
+                    prompt: Some(question.clone()),
+                    assignee: Some("ana".to_owned()),
+                    ..NewWait::new(WaitKind::Approval, reference)
+                };
+                Some(Outcome::Wait(vec![wait], WaitReason::default()))
+            }
+            Some(answer) if answer["approved"] == true => None,
+            Some(_) => Some(Outcome::End(End {
+                no_output: true,
+                warnings: vec!["a person said no: nothing was rolled out".to_owned()],
+                ..End::new(State::CompletedWithWarnings)
+            })),
+        },
+        Need::Login { reference, account } => {
+            if job.answer(reference).is_some() {
+                return None;
+            }
+            let message = format!("the login of {account} has expired");
+            let wait = NewWait {
+                prompt: Some(format!("Connect {account} again.")),
+                assignee: Some("ana".to_owned()),
+                ..NewWait::new(WaitKind::Auth, reference)
+            };
+            let reason = WaitReason { tool: Some("calendar".to_owned()), message: Some(message) };
+            Some(Outcome::Wait(vec![wait], reason))
+        }
+        Need::Search => world.search_refuses.load(Ordering::Relaxed).then(|| {
+            let retry_after_ms = Some((beat * 2).as_millis() as u64);
+            let refused = Failure::new(ErrorClass::RateLimited, "the search API says: too many requests");
+            Outcome::Err(Failure { retry_after_ms, ..refused })
+        }),
+    }
+}

@@ -1,0 +1,266 @@
+//! What will happen, act by act: a list of cues, made from the dice alone.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tenure_api::wire::{Disposition, Ingest, Source};
+
+use super::dice::Dice;
+
+/// How many beats an act has.
+pub const ACT: u32 = 44;
+/// For how many beats a person is waited for before somebody of the play answers.
+pub const APPROVAL_PATIENCE: u32 = 30;
+pub const LOGIN_PATIENCE: u32 = 12;
+
+/// Something to be done for somebody. It travels as the input of a work.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Errand {
+    pub title: String,
+    /// Checkpoints, each with how many beats it takes.
+    pub steps: Vec<(String, u32)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub needs: Option<Need>,
+}
+
+/// What stands between the first step and the rest.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Need {
+    /// A person's yes.
+    Approval { reference: String, question: String },
+    /// An account whose login has expired.
+    Login { reference: String, account: String },
+    /// The search API, which sometimes has enough.
+    Search,
+}
+
+/// An errand with what the ledger wants to know of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Task {
+    pub system: &'static str,
+    pub id: String,
+    pub kind: &'static str,
+    pub session: Option<String>,
+    pub disposition: Disposition,
+    pub errand: Errand,
+}
+
+impl Task {
+    pub fn ingest(&self) -> Ingest {
+        let source = Source { system: self.system.to_owned(), id: self.id.clone(), run_id: String::new() };
+        let input = serde_json::to_value(&self.errand).unwrap_or(Value::Null);
+        Ingest { session: self.session.clone(), ..Ingest::new(source, self.kind, self.disposition, input) }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cue {
+    /// It comes in, and goes its way.
+    Comes(Task),
+    /// The researcher's machine loses power while it works on this.
+    PowerCut(Task),
+    /// A laptop takes this on and is closed before it is done.
+    LidClosed(Task),
+    /// The search API refuses everybody for so many beats, just when these come in.
+    TooManyRequests(Vec<Task>, u32),
+}
+
+/// One act: cues with the beat of each, in order. The first act has the troubles in a fixed order, so that a
+/// newcomer soon has something to answer.
+pub fn act(number: u32, dice: &mut Dice) -> Vec<(u32, Cue)> {
+    let mut topics = TOPICS;
+    dice.shuffle(&mut topics);
+    let mut troubles = vec![
+        Cue::Comes(deploy(number, dice)),
+        Cue::Comes(booking(number, dice)),
+        Cue::PowerCut(research(number, "long", 10, topics[0])),
+        Cue::LidClosed(export(number)),
+        Cue::TooManyRequests(storm(number, &topics[1..], dice), 9),
+    ];
+    if number > 1 {
+        dice.shuffle(&mut troubles);
+    }
+    let starts = [1, 4, 7, 12, 22];
+    let mut cues: Vec<(u32, Cue)> = starts.into_iter().zip(troubles).collect();
+    let mut beat = 0;
+    for n in 0.. {
+        beat += dice.between(2, 4);
+        if beat >= ACT {
+            break;
+        }
+        cues.push((beat, Cue::Comes(reply(number, n, dice))));
+    }
+    cues.sort_by_key(|(beat, _)| *beat);
+    cues
+}
+
+const PEOPLE: [&str; 6] = ["Mara", "Jonas", "Priya", "Tomás", "Yuki", "Leila"];
+const MATTERS: [&str; 6] = [
+    "about the invoice of May",
+    "who lost a password",
+    "asking for a refund",
+    "about the delivery date",
+    "who wants a demo on Friday",
+    "reporting a broken link",
+];
+const TOPICS: [&str; 5] = [
+    "three vendors of solar panels",
+    "what the new privacy law asks of us",
+    "reviews of the competitor's release",
+    "flight prices to Lisbon in June",
+    "papers on battery recycling",
+];
+
+fn steps(steps: &[(&str, u32)]) -> Vec<(String, u32)> {
+    steps.iter().map(|(name, beats)| ((*name).to_owned(), *beats)).collect()
+}
+
+fn reply(act: u32, n: u32, dice: &mut Dice) -> Task {
+    let (person, matter) = (*dice.pick(&PEOPLE), *dice.pick(&MATTERS));
+    Task {
+        system: "conversation",
+        id: format!("mail-{act}-{n}"),
+        kind: "reply",
+        session: Some(format!("chat-{}", person.to_lowercase())),
+        disposition: Disposition::Rerunnable,
+        errand: Errand {
+            title: format!("answer {person} {matter}"),
+            steps: steps(&[("read", 1), ("draft", dice.between(1, 4)), ("send", 1)]),
+            needs: None,
+        },
+    }
+}
+
+fn booking(act: u32, dice: &mut Dice) -> Task {
+    let person = *dice.pick(&PEOPLE);
+    Task {
+        system: "conversation",
+        id: format!("booking-{act}"),
+        kind: "calendar",
+        session: None,
+        disposition: Disposition::Rerunnable,
+        errand: Errand {
+            title: format!("find a date for {person}'s review"),
+            steps: steps(&[("read", 1), ("book", 2)]),
+            needs: Some(Need::Login {
+                reference: format!("calendar-login-{act}"),
+                account: "the shared calendar".to_owned(),
+            }),
+        },
+    }
+}
+
+fn deploy(act: u32, dice: &mut Dice) -> Task {
+    let build = 200 + act * 7 + dice.between(0, 6);
+    Task {
+        system: "control",
+        id: format!("build-{build}"),
+        kind: "deploy",
+        session: None,
+        disposition: Disposition::Rerunnable,
+        errand: Errand {
+            title: format!("roll out build {build}"),
+            steps: steps(&[("check", 1), ("roll out", 4), ("smoke test", 2)]),
+            needs: Some(Need::Approval {
+                reference: format!("rollout-{act}-{build}"),
+                question: format!("Build {build} passed its checks. Roll it out to production?"),
+            }),
+        },
+    }
+}
+
+fn research(act: u32, n: &str, beats: u32, topic: &str) -> Task {
+    Task {
+        system: "manual",
+        id: format!("research-{act}-{n}"),
+        kind: "research",
+        session: None,
+        disposition: Disposition::Rerunnable,
+        errand: Errand {
+            title: format!("look into {topic}"),
+            steps: steps(&[("plan", 1), ("search", beats), ("summarise", 1)]),
+            needs: Some(Need::Search),
+        },
+    }
+}
+
+fn storm(act: u32, topics: &[&str], dice: &mut Dice) -> Vec<Task> {
+    let numbered = topics.iter().zip(1..);
+    numbered.map(|(topic, n)| research(act, &format!("{n}"), dice.between(1, 3), topic)).collect()
+}
+
+fn export(act: u32) -> Task {
+    Task {
+        system: "manual",
+        id: format!("photos-{act}"),
+        kind: "export",
+        session: None,
+        disposition: Disposition::OwnerBound,
+        errand: Errand { title: "export the photos on Dora's laptop".to_owned(), steps: vec![], needs: None },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn acts(seed: u64) -> Vec<(u32, Cue)> {
+        let mut dice = Dice::new(seed);
+        (1..=3).flat_map(|number| act(number, &mut dice)).collect()
+    }
+
+    #[test]
+    fn the_same_seed_plays_the_same_story() {
+        assert_eq!(acts(7), acts(7));
+        assert_ne!(acts(7), acts(8));
+    }
+
+    #[test]
+    fn every_act_has_every_trouble_in_time_and_no_identity_comes_twice() {
+        let mut dice = Dice::new(3);
+        let mut seen = BTreeSet::new();
+        for number in 1..=5 {
+            let cues = act(number, &mut dice);
+            assert!(cues.is_sorted_by_key(|(beat, _)| *beat));
+            assert!(cues.iter().all(|(beat, _)| *beat < ACT));
+            let mut needs = BTreeSet::new();
+            for (_, cue) in &cues {
+                let tasks = match cue {
+                    Cue::Comes(task) => std::slice::from_ref(task),
+                    Cue::PowerCut(task) => {
+                        needs.insert("power");
+                        std::slice::from_ref(task)
+                    }
+                    Cue::LidClosed(task) => {
+                        needs.insert("lid");
+                        std::slice::from_ref(task)
+                    }
+                    Cue::TooManyRequests(tasks, _) => {
+                        needs.insert("storm");
+                        tasks
+                    }
+                };
+                for task in tasks {
+                    assert!(seen.insert((task.system, task.id.clone())), "{task:?}");
+                    match task.errand.needs {
+                        Some(Need::Approval { .. }) => needs.insert("approval"),
+                        Some(Need::Login { .. }) => needs.insert("login"),
+                        Some(Need::Search) | None => false,
+                    };
+                }
+            }
+            assert_eq!(needs, BTreeSet::from(["approval", "lid", "login", "power", "storm"]));
+        }
+    }
+
+    #[test]
+    fn the_first_thing_to_answer_comes_at_once() {
+        let cues = act(1, &mut Dice::new(9));
+        let asks = |cue: &Cue| {
+            matches!(cue, Cue::Comes(Task { errand: Errand { needs: Some(Need::Approval { .. }), .. }, .. }))
+        };
+        assert!(cues.iter().any(|(beat, cue)| *beat == 1 && asks(cue)));
+    }
+}

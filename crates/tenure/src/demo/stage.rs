@@ -1,0 +1,101 @@
+//! Where the demo plays: a ledger in a temporary folder, a daemon before it, and a credential for everybody.
+
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tenure_api::{
+    Client,
+    wire::{NewToken, Scope, TokenKind},
+};
+use tenure_server::{Config, Overlay, Server, StartError, auth::AdminToken};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    exit::{Exit, Failure},
+    verbs::bind,
+};
+
+pub struct Stage {
+    pub folder: TempDir,
+    pub url: String,
+    /// The admin's: what the newcomer types with.
+    pub token: String,
+    admin: Client,
+    closing: CancellationToken,
+    daemon: JoinHandle<Result<(), StartError>>,
+}
+
+impl Stage {
+    pub async fn open(listen: &str, beat: Duration) -> Result<Self, Failure> {
+        let failed = |error: &dyn std::fmt::Display| Failure::new(Exit::Error, error.to_string());
+        let folder = TempDir::with_prefix("tenure-demo-")?;
+        let overlay = Overlay {
+            db: Some(folder.path().join("ledger.db").to_string_lossy().into_owned()),
+            listen: Some(listen.to_owned()),
+            ..Overlay::default()
+        };
+        let config = Config::parse("the demo", &settings(beat), overlay)
+            .map_err(|error| Failure::usage(error.to_string()))?;
+        let listener = bind(config.listen)?;
+        let url = format!("http://{}", listener.local_addr()?);
+        let file = config.token_file.clone();
+        let admin = AdminToken::File(file.clone());
+        let server = Server::open(config, admin).await.map_err(|error| failed(&error))?;
+        let token = std::fs::read_to_string(file)?.trim().to_owned();
+        let closing = CancellationToken::new();
+        let daemon = tokio::spawn(server.serve(listener, closing.clone().cancelled_owned()));
+        let admin = Client::http(&url, Some(&token))?;
+        Ok(Self { folder, url, token, admin, closing, daemon })
+    }
+
+    /// A machine that brings works in and does them.
+    pub async fn machine(&self, name: &str) -> Result<Client, Failure> {
+        let scopes = [Scope::View, Scope::Payload, Scope::Submit, Scope::Work];
+        self.admit(name, TokenKind::Machine, &scopes).await
+    }
+
+    /// A person who answers.
+    pub async fn person(&self, name: &str) -> Result<Client, Failure> {
+        let scopes = [Scope::View, Scope::Payload, Scope::Resolve, Scope::Approve];
+        self.admit(name, TokenKind::Person, &scopes).await
+    }
+
+    /// A credential with only what its role needs, and a client that speaks with it.
+    async fn admit(&self, name: &str, kind: TokenKind, scopes: &[Scope]) -> Result<Client, Failure> {
+        let new = NewToken {
+            name: name.to_owned(),
+            kind,
+            scopes: scopes.to_vec(),
+            tenants: None,
+            expires_at: None,
+        };
+        let made = self.admin.make_token(&new).await?;
+        Ok(Client::http(&self.url, Some(&made.secret))?)
+    }
+
+    /// Ends the daemon, and with it the ledger; gives the folder back.
+    pub async fn close(self) -> Result<TempDir, Failure> {
+        self.closing.cancel();
+        let served = self.daemon.await.map_err(|error| Failure::new(Exit::Error, error.to_string()))?;
+        served.map_err(|error| Failure::new(Exit::Error, error.to_string()))?;
+        Ok(self.folder)
+    }
+}
+
+/// Short leases and backoffs, so that things happen while one looks.
+fn settings(beat: Duration) -> String {
+    let beats = |n: u32| format!("\"{}ms\"", (beat * n).as_millis());
+    format!(
+        "drain = \"5s\"\n\
+         [alerts]\nevery = \"1s\"\n\
+         [defaults]\n\
+         lease = {{ ttl = {}, renew = {}, grace = {} }}\n\
+         retry = {{ max_attempts = 8, initial = {}, multiplier = 2.0, max = {}, jitter = \"full\" }}\n",
+        beats(6),
+        beats(2),
+        beats(2),
+        beats(1),
+        beats(8)
+    )
+}

@@ -1,0 +1,155 @@
+//! The story: what happens, in plain words, a line each. It is told from the ledger's own event stream; only what
+//! a ledger cannot know, such as a power cut, is told by whoever did it.
+
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
+
+use tenure_api::{
+    Client, Error,
+    client::Streamed,
+    wire::{Event, EventQuery, State, Work, WorkId},
+};
+
+use super::script::{APPROVAL_PATIENCE, Errand, LOGIN_PATIENCE};
+use crate::render::{Light, Style, safe};
+
+/// Writes lines to stderr, with how long the play has lasted.
+#[derive(Clone, Copy)]
+pub struct Teller {
+    begun: Instant,
+    style: Style,
+    beat: Duration,
+}
+
+impl Teller {
+    pub fn new(style: Style, beat: Duration) -> Self {
+        Self { begun: Instant::now(), style, beat }
+    }
+
+    pub fn tell(&self, light: Light, text: &str) {
+        let glyph = light.glyph(self.style.ascii);
+        let glyph = if self.style.colour { light.paint(glyph) } else { glyph.to_owned() };
+        eprintln!("{:>5}  {glyph} {}", format!("{}s", self.begun.elapsed().as_secs()), safe(text));
+    }
+
+    /// Tells what the stream brings after a place, for as long as it is let.
+    pub async fn follow(self, client: Client, after: String) -> Result<(), Error> {
+        let mut told: HashMap<WorkId, Told> = HashMap::new();
+        let mut stream = client.stream(EventQuery { after: Some(after), ..EventQuery::default() });
+        loop {
+            let Streamed::Event(event) = stream.next().await? else { continue };
+            let before = told.remove(&event.work);
+            let failed = before.as_ref().is_some_and(|told| told.failed);
+            let title = match before {
+                Some(told) => told.title,
+                None => title(&client.work(&event.work).await?),
+            };
+            let Some(state) = event.to.known() else { continue };
+            // That it tries again was said when it failed.
+            let again = failed && event.kind == "claimed";
+            if let Some(said) = sentence(&event, self.beat).filter(|_| !again) {
+                self.tell(Light::of_state(state), &format!("{title}: {said}"));
+            }
+            if crate::verbs::end(state).is_none() {
+                let failed = state == State::RetryScheduled || (failed && state == State::Queued);
+                told.insert(event.work.clone(), Told { title, failed });
+            }
+        }
+    }
+}
+
+/// What the teller remembers of an open work.
+struct Told {
+    title: String,
+    /// Its last attempt failed, and the next has not begun.
+    failed: bool,
+}
+
+fn title(work: &Work) -> String {
+    let errand = work.input.clone().and_then(|input| serde_json::from_value::<Errand>(input).ok());
+    errand.map_or_else(|| format!("{} {}", work.kind, work.source.id), |errand| errand.title)
+}
+
+/// What an event means; None for what happens all the time.
+fn sentence(event: &Event, beat: Duration) -> Option<String> {
+    let who = &event.actor.id;
+    let seconds = |beats: u32| format!("{} s", (beat * beats).as_secs());
+    Some(match event.kind.as_str() {
+        "claimed" if event.attempt == 1 => format!("{who} takes it on"),
+        "claimed" => format!("{who} goes on with it, attempt {}", event.attempt),
+        "waiting_set" => match event.to.known()? {
+            State::WaitingApproval => format!(
+                "waits for approval, and holds no worker meanwhile. You may answer: tenure approve {} (or reject; \
+                 ana does it in {} if you do not)",
+                event.work,
+                seconds(APPROVAL_PATIENCE)
+            ),
+            State::WaitingAuth => format!(
+                "{}. You may reconnect it: tenure resolve {} --payload '{{}}' (ana does it in {})",
+                event.message.as_deref().unwrap_or("an account must be connected again"),
+                event.data["waits"][0]["ref"].as_str().unwrap_or_default(),
+                seconds(LOGIN_PATIENCE)
+            ),
+            _ => "waits".to_owned(),
+        },
+        "wait_resolved" => format!("{who} answers"),
+        "wait_timed_out" => "nobody answered in time".to_owned(),
+        "attempt_failed" if event.to == State::RetryScheduled => {
+            format!("{}; it tries again by itself", event.message.as_deref().unwrap_or("it failed"))
+        }
+        "attempt_failed" => format!("failed: {}", event.message.as_deref().unwrap_or("no message")),
+        "lease_released" => format!("{who} hands it back"),
+        "lease_lapsed" => "its holder was silent for too long: its lease lapsed, it stalls".to_owned(),
+        "recovered" if event.to == State::Queued => match event.data["from_step"].as_str() {
+            Some(step) => format!("queued again; the next worker goes on after step `{step}`"),
+            None => "queued again".to_owned(),
+        },
+        "late" => "its holder is back, nobody took its place, so its late write counts".to_owned(),
+        "cancel_requested" => format!("{who} asks for it to stop"),
+        "cancelled" => "cancelled".to_owned(),
+        "quarantined" => "set aside: a person must decide".to_owned(),
+        "close_out" => format!("{}, says {who}", event.to.as_str().replace('_', " ")),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn event(kind: &str, to: State, more: serde_json::Value) -> Event {
+        let mut event = json!({
+            "position": "1", "work": "w_1", "seq": 3, "at": "2026-01-31T08:15:00.000Z", "type": kind,
+            "from": "running", "to": to, "actor": {"type": "worker", "id": "bruno"}, "attempt": 2,
+            "prev_hash": "", "hash": "",
+        });
+        for (key, value) in more.as_object().unwrap() {
+            event[key] = value.clone();
+        }
+        serde_json::from_value(event).unwrap()
+    }
+
+    #[test]
+    fn what_a_person_can_do_is_said_as_it_is_typed() {
+        let beat = Duration::from_secs(1);
+        let asks = sentence(&event("waiting_set", State::WaitingApproval, json!({})), beat).unwrap();
+        assert!(asks.contains("tenure approve w_1") && asks.contains("30 s"), "{asks}");
+        let more =
+            json!({ "data": { "waits": [{ "ref": "calendar-login-1" }] }, "message": "the login is gone" });
+        let login = sentence(&event("waiting_set", State::WaitingAuth, more), beat).unwrap();
+        assert!(login.starts_with("the login is gone"), "{login}");
+        assert!(login.contains("tenure resolve calendar-login-1 --payload '{}'"), "{login}");
+    }
+
+    #[test]
+    fn recovery_is_told_by_what_it_decided() {
+        let beat = Duration::from_secs(1);
+        let resumed = event("recovered", State::Queued, json!({ "data": { "from_step": "plan" } }));
+        assert!(sentence(&resumed, beat).unwrap().contains("after step `plan`"));
+        assert_eq!(sentence(&event("step_begun", State::Running, json!({})), beat), None);
+    }
+}

@@ -1,0 +1,82 @@
+//! Exit codes, and which failure ends with which.
+
+use std::process::ExitCode;
+
+use tenure_api::{Error, wire::Code};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    Ok = 0,
+    Error = 1,
+    Usage = 2,
+    NotFound = 3,
+    Refused = 4,
+    /// The work moved on since it was looked at; nothing was done.
+    StateChanged = 5,
+    /// Some of several were done.
+    Partial = 6,
+    /// The work ended, and not well; or something needs a look.
+    Unsuccessful = 7,
+    WaitTimedOut = 8,
+    Unreachable = 9,
+}
+
+/// For `--help`.
+pub const CODES: &str = "Exit codes: 0 ok · 1 error · 2 usage · 3 not found · 4 refused · 5 state changed · \
+6 partly done · 7 ended unsuccessfully · 8 wait timed out · 9 unreachable";
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        ExitCode::from(exit as u8)
+    }
+}
+
+/// Why a verb did not do what it was asked to.
+#[derive(Debug)]
+pub struct Failure {
+    pub exit: Exit,
+    pub message: String,
+}
+
+impl Failure {
+    pub fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into() }
+    }
+
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::new(exit_of(&error), error.to_string())
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        // Whoever read our output has seen enough.
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            return Self::new(Exit::Ok, "");
+        }
+        Self::new(Exit::Error, error.to_string())
+    }
+}
+
+fn exit_of(error: &Error) -> Exit {
+    match error {
+        Error::Unreachable(..) | Error::NoAnswer(..) => Exit::Unreachable,
+        Error::Setup(_) => Exit::Usage,
+        Error::Protocol(_) => Exit::Error,
+        Error::Problem(problem) => match problem.code.known() {
+            Some(Code::NotFound | Code::NotRetained) => Exit::NotFound,
+            Some(Code::Ambiguous) => Exit::Usage,
+            Some(Code::StateChanged) => Exit::StateChanged,
+            Some(Code::Unavailable | Code::OutcomeUnknown) => Exit::Unreachable,
+            Some(Code::Stopped | Code::Corrupt | Code::Internal) => Exit::Error,
+            Some(_) => Exit::Refused,
+            None => Exit::Error,
+        },
+    }
+}

@@ -1,0 +1,42 @@
+//! The binary: `serve`, and every operator's verb. Verbs talk to a ledger only through the client: over a socket,
+//! or to the same router in this process when they open a ledger file themselves.
+
+mod args;
+mod connect;
+mod demo;
+#[cfg(test)]
+mod docs;
+mod exit;
+mod logs;
+mod render;
+mod top;
+mod verbs;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Threads for reads of a file and the like. More would wait for the same two readers, and each keeps memory.
+const BLOCKING: usize = 8;
+
+fn main() -> ExitCode {
+    let cli = args::Cli::parse();
+    let runtime =
+        match tokio::runtime::Builder::new_multi_thread().enable_all().max_blocking_threads(BLOCKING).build()
+        {
+            Ok(runtime) => runtime,
+            Err(error) => {
+                eprintln!("tenure: no threads can be started: {error}");
+                return exit::Exit::Error.into();
+            }
+        };
+    match runtime.block_on(verbs::run(cli)) {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            if !failure.message.is_empty() {
+                eprintln!("tenure: {}", render::safe(&failure.message));
+            }
+            failure.exit.into()
+        }
+    }
+}

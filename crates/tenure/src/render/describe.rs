@@ -1,0 +1,149 @@
+//! One work in full, for a person at two in the morning: what, why, next, and then the details.
+
+use tenure_api::wire::{Event, Explanation, Timestamp, Wait, Work};
+
+use super::{Style, light::Light, rows, safe, text::age};
+
+pub fn describe(work: &Work, why: &Explanation, last: &[Event], style: &Style) -> String {
+    let mut page = Page { out: String::new(), style: *style };
+    let light = Light::of(work);
+    let state = format!("{} {}", light.glyph(style.ascii), work.state);
+    page.raw("State", &if style.colour { light.paint(&state) } else { state });
+    page.line("Why", &why.sentence);
+    page.line("Next", &why.next);
+    page.out.push('\n');
+    page.line("Work", work.id.as_str());
+    page.line("Source", &source(work));
+    page.line("Kind", &work.kind);
+    page.line("Tenant", &work.tenant);
+    page.line("Disposition", work.disposition.as_str());
+    page.option("Session", work.session.as_deref());
+    page.option(
+        "Workflow",
+        work.workflow.as_ref().map(|flow| format!("{} {}", flow.id, flow.version)).as_deref(),
+    );
+    page.option("Parent", work.parent.as_ref().map(|id| id.as_str()));
+    page.option("Rerun of", work.rerun_of.as_ref().map(|id| id.as_str()));
+    page.line("Attempt", &format!("{} ({} failed)", work.attempt, work.failures));
+    page.option("Step", work.step.as_deref());
+    page.times(work);
+    page.lease(work);
+    page.waits(&work.waits);
+    page.end(work);
+    page.json("Progress", work.progress.as_ref());
+    page.json("Input", work.input.as_ref());
+    page.json("Result", work.result.as_ref());
+    page.out.push_str("\nLast events\n");
+    for line in rows::events(last, style).draw(style).lines() {
+        page.out.push_str(&format!("  {line}\n"));
+    }
+    page.out
+}
+
+fn source(work: &Work) -> String {
+    let run =
+        if work.source.run_id.is_empty() { String::new() } else { format!(" run {}", work.source.run_id) };
+    format!("{} {}{run}", work.source.system, work.source.id)
+}
+
+struct Page {
+    out: String,
+    style: Style,
+}
+
+impl Page {
+    fn raw(&mut self, name: &str, text: &str) {
+        self.out.push_str(&format!("{:<13}{text}\n", format!("{name}:")));
+    }
+
+    fn line(&mut self, name: &str, text: &str) {
+        self.raw(name, &safe(text));
+    }
+
+    fn option(&mut self, name: &str, text: Option<&str>) {
+        if let Some(text) = text {
+            self.line(name, text);
+        }
+    }
+
+    fn json(&mut self, name: &str, value: Option<&serde_json::Value>) {
+        self.option(name, value.map(ToString::to_string).as_deref());
+    }
+
+    fn at(&self, at: Timestamp) -> String {
+        format!("{at} ({} ago)", age(at, self.style.now))
+    }
+
+    fn times(&mut self, work: &Work) {
+        let times = &work.timestamps;
+        let marks =
+            [("Recorded", Some(times.acknowledged)), ("Started", times.started), ("Ended", times.completed)];
+        for (name, at) in marks {
+            let said = at.map(|at| self.at(at));
+            self.option(name, said.as_deref());
+        }
+        self.option("Retry at", work.next_retry_at.map(|at| at.to_string()).as_deref());
+    }
+
+    fn lease(&mut self, work: &Work) {
+        if let Some(lease) = &work.lease {
+            let renewed = age(lease.renewed_at, self.style.now);
+            self.line(
+                "Lease",
+                &format!(
+                    "{} ({}), fence {}, {}, renewed {renewed} ago, {} missed, expires {}",
+                    lease.worker,
+                    lease.incarnation,
+                    lease.fence,
+                    lease.liveness,
+                    lease.missed,
+                    lease.expires_at
+                ),
+            );
+        }
+        if let Some(cancel) = &work.cancel {
+            let why = cancel.reason.as_deref().unwrap_or("no reason kept");
+            self.line(
+                "Cancel",
+                &format!("asked by {}: {why}; deadline {}", cancel.requested_by.id, cancel.deadline_at),
+            );
+        }
+        if let Some(abandon) = &work.abandon_request {
+            let why = abandon.reason.as_deref().unwrap_or("no reason kept");
+            self.line("Abandon", &format!("asked by {}: {why}", abandon.requested_by.id));
+        }
+    }
+
+    fn waits(&mut self, waits: &[Wait]) {
+        for wait in waits {
+            let deadline = wait.deadline_at.map_or("no deadline".to_owned(), |at| format!("until {at}"));
+            let ask = wait.prompt.as_deref().map(|prompt| format!(": {prompt}")).unwrap_or_default();
+            self.line(
+                "Waits for",
+                &format!(
+                    "{} `{}` ({}, {}, then {}){ask}",
+                    wait.kind, wait.reference, wait.id, deadline, wait.on_timeout
+                ),
+            );
+        }
+    }
+
+    fn end(&mut self, work: &Work) {
+        if let Some(error) = &work.error {
+            self.line(
+                "Error",
+                &format!("{}: {}", error.class, error.message.as_deref().unwrap_or("no message")),
+            );
+        }
+        for warning in &work.warnings {
+            self.line("Warning", warning);
+        }
+        self.option("Result at", work.result_ref.as_deref());
+        if work.no_output {
+            self.line("Result", "declared: there is none");
+        }
+        for evidence in &work.evidence {
+            self.line("Evidence", &format!("{} {}", evidence.kind, evidence.reference));
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The seven lights: each a glyph, a word and a colour, so that no one of them is needed.
+
+use tenure_api::wire::{LeaseLiveness, State, Work};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Light {
+    Idle,
+    Alive,
+    You,
+    Wait,
+    Risk,
+    Fail,
+    Done,
+}
+
+impl Light {
+    pub fn of(work: &Work) -> Self {
+        let Some(state) = work.state.known() else { return Light::Idle };
+        let late = work
+            .lease
+            .as_ref()
+            .is_some_and(|lease| lease.missed > 0 || lease.liveness != LeaseLiveness::Alive);
+        match state {
+            State::Running if late => Light::Risk,
+            _ => Self::of_state(state),
+        }
+    }
+
+    pub fn of_state(state: State) -> Self {
+        match state {
+            State::Queued | State::Cancelled | State::Abandoned => Light::Idle,
+            State::Running => Light::Alive,
+            State::WaitingApproval | State::WaitingUser | State::WaitingAuth => Light::You,
+            State::WaitingTool | State::WaitingExternal | State::RetryScheduled | State::CancelRequested => {
+                Light::Wait
+            }
+            State::Stalled => Light::Risk,
+            State::Failed | State::TimedOut | State::Quarantined => Light::Fail,
+            State::Succeeded | State::CompletedWithWarnings => Light::Done,
+        }
+    }
+
+    pub fn glyph(self, ascii: bool) -> &'static str {
+        match (self, ascii) {
+            (Light::Idle, false) => "○",
+            (Light::Alive, false) => "●",
+            (Light::You, false) => "◆",
+            (Light::Wait, false) => "◷",
+            (Light::Risk, false) => "▲",
+            (Light::Fail, false) => "✕",
+            (Light::Done, false) => "✓",
+            (Light::Idle, true) => "o",
+            (Light::Alive, true) => "*",
+            (Light::You, true) => "?",
+            (Light::Wait, true) => "~",
+            (Light::Risk, true) => "!",
+            (Light::Fail, true) => "x",
+            (Light::Done, true) => "+",
+        }
+    }
+
+    /// Its colour in the terminal's own palette, which knows whether the background is dark.
+    pub fn palette(self) -> Option<u8> {
+        match self {
+            Light::Idle => None,
+            Light::Alive => Some(4),
+            Light::You => Some(5),
+            Light::Wait => Some(6),
+            Light::Risk => Some(3),
+            Light::Fail => Some(1),
+            Light::Done => Some(2),
+        }
+    }
+
+    pub fn paint(self, text: &str) -> String {
+        match self.palette() {
+            Some(colour) => format!("\x1b[3{colour}m{text}\x1b[0m"),
+            None => text.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! How things look on a terminal and in a pipe. Data goes to stdout, everything else to stderr.
+
+mod describe;
+mod light;
+mod rows;
+mod table;
+mod text;
+
+use std::io::{self, IsTerminal, Write};
+
+use serde::Serialize;
+use tenure_api::wire::Timestamp;
+
+pub use describe::describe;
+pub use light::Light;
+pub use rows::{alerts, event, events, leases, reason, running, tokens, workers, works};
+pub use table::{Cell, Table};
+pub use text::{age, safe, span};
+
+use crate::{args::Format, exit::Failure};
+
+/// How to draw: colours only on a terminal that wants them, glyphs only where the locale has them.
+#[derive(Clone, Copy)]
+pub struct Style {
+    pub colour: bool,
+    pub ascii: bool,
+    pub now: Timestamp,
+}
+
+impl Style {
+    fn detect() -> Self {
+        let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let locale = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG")).unwrap_or_default();
+        let locale = locale.to_ascii_lowercase();
+        let dumb = set("TERM").as_deref() == Some("dumb");
+        Self {
+            colour: io::stdout().is_terminal() && set("NO_COLOR").is_none() && !dumb,
+            ascii: !(locale.contains("utf-8") || locale.contains("utf8")),
+            now: now(),
+        }
+    }
+}
+
+pub fn now() -> Timestamp {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    Timestamp(since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX)))
+}
+
+/// Prints what was asked for, in the format that was asked for.
+#[derive(Clone, Copy)]
+pub struct Out {
+    pub format: Format,
+}
+
+impl Out {
+    pub fn style(&self) -> Style {
+        Style::detect()
+    }
+
+    /// A list: a table for people, a document for machines.
+    pub fn list<T: Serialize>(
+        &self,
+        items: &[T],
+        table: impl FnOnce(&[T], &Style) -> Table,
+    ) -> Result<(), Failure> {
+        match self.format {
+            Format::Table => {
+                let style = self.style();
+                put(&table(items, &style).draw(&style))
+            }
+            Format::Json => put(&format!("{}\n", pretty(&items))),
+            Format::Jsonl => items.iter().try_for_each(|item| put(&format!("{}\n", line(item)))),
+        }
+    }
+
+    /// One thing.
+    pub fn one<T: Serialize>(
+        &self,
+        item: &T,
+        text: impl FnOnce(&T, &Style) -> String,
+    ) -> Result<(), Failure> {
+        match self.format {
+            Format::Table => put(&text(item, &self.style())),
+            Format::Json => put(&format!("{}\n", pretty(item))),
+            Format::Jsonl => put(&format!("{}\n", line(item))),
+        }
+    }
+
+    /// One of a stream: documents are one a line, whatever was asked for.
+    pub fn next<T: Serialize>(
+        &self,
+        item: &T,
+        text: impl FnOnce(&T, &Style) -> String,
+    ) -> Result<(), Failure> {
+        match self.format {
+            Format::Table => put(&text(item, &self.style())),
+            Format::Json | Format::Jsonl => put(&format!("{}\n", line(item))),
+        }
+    }
+
+    /// Begins a redraw on a terminal; elsewhere redraws follow one another.
+    pub fn clear(&self) -> Result<(), Failure> {
+        if io::stdout().is_terminal() { put("\x1b[H\x1b[2J") } else { Ok(()) }
+    }
+}
+
+/// A message beside the data.
+pub fn say(message: &str) {
+    eprintln!("{}", safe(message));
+}
+
+fn put(text: &str) -> Result<(), Failure> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    Ok(stdout.flush()?)
+}
+
+fn pretty(item: &impl Serialize) -> String {
+    text::safe_json(&serde_json::to_string_pretty(item).expect("wire types have string keys"))
+}
+
+fn line(item: &impl Serialize) -> String {
+    text::safe_json(&serde_json::to_string(item).expect("wire types have string keys"))
+}

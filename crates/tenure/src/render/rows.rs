@@ -1,0 +1,244 @@
+//! One row a thing: light, state, reason, freshness, next.
+
+use tenure_api::wire::{Alert, Event, Grant, LeaseLiveness, State, Timestamp, Token, Work, WorkerView};
+
+use super::{
+    Style, Table,
+    light::Light,
+    table::Cell,
+    text::{age, safe, span},
+};
+
+/// Works of any state, newest first.
+pub fn works(works: &[Work], style: &Style) -> Table {
+    let mut table = Table::new(
+        &["STATE", "WORK", "SOURCE", "KIND", "TRY", "REASON", "FRESH", "NEXT"],
+        "No work matches. `tenure list` without filters shows the newest.",
+    );
+    for work in works {
+        table.row(vec![
+            Cell::lit(Light::of(work), work.state.as_str()),
+            work.id.as_str().into(),
+            source(work).into(),
+            (&work.kind).into(),
+            work.attempt.to_string().into(),
+            reason(work).into(),
+            fresh(work, style).into(),
+            next(work).into(),
+        ]);
+    }
+    table
+}
+
+/// What is held, by least lease left.
+pub fn running(works: &[Work], style: &Style) -> Table {
+    let mut table = Table::new(
+        &["STATE", "WORK", "KIND", "STEP", "TRY", "OWNER", "BEAT", "LEFT", "AGE", "NEXT"],
+        "Nothing is running: no lease is held. `tenure list --phase pending` shows what waits for a worker.",
+    );
+    for work in works {
+        let lease = work.lease.as_ref();
+        table.row(vec![
+            Cell::lit(Light::of(work), work.state.as_str()),
+            work.id.as_str().into(),
+            (&work.kind).into(),
+            work.step.as_deref().unwrap_or("-").into(),
+            work.attempt.to_string().into(),
+            lease.map_or("-", |lease| &lease.worker).into(),
+            lease.map_or("-".to_owned(), |lease| beat(lease.renewed_at, lease.missed, style)).into(),
+            lease.map_or("-".to_owned(), |lease| left(lease.expires_at, style)).into(),
+            age(work.timestamps.updated, style.now).into(),
+            next(work).into(),
+        ]);
+    }
+    table
+}
+
+fn source(work: &Work) -> String {
+    let source = &work.source;
+    if source.run_id.is_empty() {
+        format!("{}/{}", source.system, source.id)
+    } else {
+        format!("{}/{}/{}", source.system, source.id, source.run_id)
+    }
+}
+
+/// Why it does not go on, in short.
+pub fn reason(work: &Work) -> String {
+    let Some(reason) = &work.reason else { return "-".to_owned() };
+    match (&reason.tool, &reason.message) {
+        (Some(tool), _) => format!("{} {tool}", reason.code),
+        (None, Some(message)) => format!("{}: {message}", reason.code),
+        (None, None) => reason.code.clone(),
+    }
+}
+
+/// How old what we know is: the heartbeat where there is a holder, the last event elsewhere.
+fn fresh(work: &Work, style: &Style) -> String {
+    match &work.lease {
+        Some(lease) => beat(lease.renewed_at, lease.missed, style),
+        None => age(work.timestamps.updated, style.now),
+    }
+}
+
+fn beat(renewed_at: Timestamp, missed: u32, style: &Style) -> String {
+    match missed {
+        0 => age(renewed_at, style.now),
+        1 => format!("{}, 1 missed", age(renewed_at, style.now)),
+        many => format!("{}, {many} missed", age(renewed_at, style.now)),
+    }
+}
+
+fn left(expires_at: Timestamp, style: &Style) -> String {
+    if expires_at < style.now { "expired".to_owned() } else { span(expires_at.0 - style.now.0) }
+}
+
+/// The command that most likely comes next; `explain` knows more.
+fn next(work: &Work) -> String {
+    let id = &work.id;
+    match work.state.known() {
+        Some(State::WaitingApproval) => format!("tenure approve {id}"),
+        Some(State::WaitingUser | State::WaitingAuth) => match work.waits.first() {
+            Some(wait) => format!("tenure resolve {} --payload …", wait.reference),
+            None => format!("tenure explain {id}"),
+        },
+        Some(State::Stalled | State::Quarantined | State::Failed | State::TimedOut | State::Abandoned) => {
+            format!("tenure explain {id}")
+        }
+        _ => "-".to_owned(),
+    }
+}
+
+/// Events in order; of a single work they do not say again which.
+pub fn events(events: &[Event], style: &Style) -> Table {
+    let several = events.iter().any(|event| event.work != events[0].work);
+    let mut head = vec!["SEQ", "AT", "ACTOR", "EVENT", "MOVE", "TRY", "MESSAGE"];
+    if several {
+        head.insert(2, "WORK");
+    }
+    let mut table = Table::new(&head, "No event yet.");
+    for event in events {
+        let mut cells: Vec<Cell> = vec![
+            event.seq.to_string().into(),
+            event.at.to_string().into(),
+            format!("{} {}", event.actor.kind, event.actor.id).into(),
+            (&event.kind).into(),
+            moved(event, style).into(),
+            event.attempt.to_string().into(),
+            event.message.as_deref().unwrap_or("").into(),
+        ];
+        if several {
+            cells.insert(2, event.work.as_str().into());
+        }
+        table.row(cells);
+    }
+    table
+}
+
+/// From where to where; a dash where nothing moved.
+fn moved(event: &Event, style: &Style) -> String {
+    let arrow = if style.ascii { "->" } else { "→" };
+    match &event.from {
+        Some(from) if *from == event.to => "-".to_owned(),
+        Some(from) => format!("{from} {arrow} {}", event.to),
+        None => format!("{arrow} {}", event.to),
+    }
+}
+
+/// An event on a line, for streams: columns of the past cannot know the future's widths.
+pub fn event(event: &Event, style: &Style) -> String {
+    let message = event.message.as_deref().map(|message| format!(": {message}")).unwrap_or_default();
+    let text = format!(
+        "{} {} #{} {} ({}) by {} {}{message}",
+        event.at,
+        event.work,
+        event.seq,
+        event.kind,
+        moved(event, style),
+        event.actor.kind,
+        event.actor.id
+    );
+    format!("{}\n", safe(&text))
+}
+
+pub fn leases(grants: &[Grant], style: &Style) -> Table {
+    let mut table = Table::new(
+        &["WORK", "KIND", "TRY", "FENCE", "RENEW", "LEFT", "LEASE"],
+        "Nothing to claim. `--wait 30s` waits for it; `tenure list --phase pending` shows what is there.",
+    );
+    for grant in grants {
+        table.row(vec![
+            grant.work.id.as_str().into(),
+            (&grant.work.kind).into(),
+            grant.work.attempt.to_string().into(),
+            grant.fence.to_string().into(),
+            span(i64::try_from(grant.renew_ms).unwrap_or(i64::MAX)).into(),
+            left(grant.expires_at, style).into(),
+            (&grant.token).into(),
+        ]);
+    }
+    table
+}
+
+pub fn workers(workers: &[WorkerView], style: &Style) -> Table {
+    let mut table = Table::new(
+        &["LIVENESS", "WORKER", "INCARNATION", "LEASES", "BEAT", "NEXT EXPIRY", "PROOF"],
+        "No worker holds anything.",
+    );
+    for worker in workers {
+        let light = match worker.liveness.known() {
+            Some(LeaseLiveness::Alive) => Light::Alive,
+            Some(LeaseLiveness::Dead) => Light::Fail,
+            Some(LeaseLiveness::Suspended | LeaseLiveness::Silent) | None => Light::Risk,
+        };
+        table.row(vec![
+            Cell::lit(light, worker.liveness.as_str()),
+            (&worker.id).into(),
+            (&worker.incarnation).into(),
+            worker.leases.to_string().into(),
+            worker.oldest_renewal_at.map_or("-".to_owned(), |at| beat(at, worker.missed, style)).into(),
+            worker.next_expiry_at.map_or("-".to_owned(), |at| left(at, style)).into(),
+            worker.proof.as_deref().unwrap_or("-").into(),
+        ]);
+    }
+    table
+}
+
+pub fn alerts(alerts: &[Alert], style: &Style) -> Table {
+    let mut table = Table::new(&["ALERT", "VALUE", "THRESHOLD", "SINCE", "WHERE", "MESSAGE"], "No alert.");
+    for alert in alerts {
+        let place = [alert.tenant.as_deref(), alert.source.as_deref()];
+        let place: Vec<&str> = place.into_iter().flatten().collect();
+        table.row(vec![
+            Cell::lit(Light::Risk, &alert.name),
+            alert.value.to_string().into(),
+            alert.threshold.to_string().into(),
+            age(alert.since, style.now).into(),
+            if place.is_empty() { "-".into() } else { place.join("/").into() },
+            (&alert.message).into(),
+        ]);
+    }
+    table
+}
+
+pub fn tokens(tokens: &[Token], style: &Style) -> Table {
+    let mut table = Table::new(&["TOKEN", "NAME", "KIND", "STATE", "TENANTS", "SCOPES"], "No token.");
+    for token in tokens {
+        let state = match (token.revoked_at, token.expires_at) {
+            (Some(at), _) => format!("revoked {} ago", age(at, style.now)),
+            (None, Some(at)) if at < style.now => "expired".to_owned(),
+            (None, Some(at)) => format!("expires in {}", span(at.0 - style.now.0)),
+            (None, None) => "valid".to_owned(),
+        };
+        let scopes: Vec<&str> = token.scopes.iter().map(|scope| scope.as_str()).collect();
+        table.row(vec![
+            token.id.as_str().into(),
+            (&token.name).into(),
+            token.kind.as_str().into(),
+            state.into(),
+            token.tenants.as_ref().map_or("all".to_owned(), |tenants| tenants.join(",")).into(),
+            scopes.join(",").into(),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,129 @@
+//! Columns that line up, with a glyph and a colour where a cell has a light.
+
+use unicode_width::UnicodeWidthStr;
+
+use super::{Style, light::Light, safe};
+
+/// No cell is wider, but for the last of a row.
+const WIDEST: usize = 48;
+
+pub struct Table {
+    head: Vec<&'static str>,
+    rows: Vec<Vec<Cell>>,
+    /// What to say instead of an empty table.
+    empty: String,
+}
+
+pub struct Cell {
+    text: String,
+    light: Option<Light>,
+}
+
+impl<T: AsRef<str>> From<T> for Cell {
+    fn from(text: T) -> Self {
+        Self { text: safe(text.as_ref()), light: None }
+    }
+}
+
+impl Cell {
+    pub fn lit(light: Light, text: &str) -> Self {
+        Self { text: safe(text), light: Some(light) }
+    }
+
+    fn plain(&self, style: &Style) -> String {
+        match self.light {
+            Some(light) => format!("{} {}", light.glyph(style.ascii), self.text),
+            None => self.text.clone(),
+        }
+    }
+}
+
+impl Table {
+    pub fn new(head: &[&'static str], empty: &str) -> Self {
+        Self { head: head.to_vec(), rows: Vec::new(), empty: empty.to_owned() }
+    }
+
+    pub fn row(&mut self, cells: Vec<Cell>) {
+        self.rows.push(cells);
+    }
+
+    pub fn draw(&self, style: &Style) -> String {
+        if self.rows.is_empty() {
+            // It is no data: what reads stdout sees an empty list as an empty text.
+            super::say(&self.empty);
+            return String::new();
+        }
+        let plain: Vec<Vec<String>> =
+            self.rows.iter().map(|row| row.iter().map(|cell| cell.plain(style)).collect()).collect();
+        let mut widths: Vec<usize> = self.head.iter().map(|name| name.width()).collect();
+        for row in &plain {
+            for (width, text) in widths.iter_mut().zip(row) {
+                *width = (*width).max(text.width().min(WIDEST));
+            }
+        }
+        let last = self.head.len().saturating_sub(1);
+        let mut out = String::new();
+        let pad = |text: &str, column: usize| {
+            if column == last {
+                String::new()
+            } else {
+                " ".repeat(widths[column].saturating_sub(text.width()) + 2)
+            }
+        };
+        for (column, name) in self.head.iter().enumerate() {
+            out.push_str(name);
+            out.push_str(&pad(name, column));
+        }
+        out.push('\n');
+        for (row, plain) in self.rows.iter().zip(&plain) {
+            for (column, (cell, text)) in row.iter().zip(plain).enumerate() {
+                let text = if column == last { text.clone() } else { shorten(text, style.ascii) };
+                let padding = pad(&text, column);
+                match cell.light.filter(|_| style.colour) {
+                    Some(light) => out.push_str(&light.paint(&text)),
+                    None => out.push_str(&text),
+                }
+                out.push_str(&padding);
+            }
+            out.truncate(out.trim_end_matches(' ').len());
+            out.push('\n');
+        }
+        out
+    }
+}
+
+fn shorten(text: &str, ascii: bool) -> String {
+    if text.width() <= WIDEST {
+        return text.to_owned();
+    }
+    let mark = if ascii { "..." } else { "…" };
+    let mut short = String::new();
+    for c in text.chars() {
+        if short.width() + mark.width() >= WIDEST {
+            break;
+        }
+        short.push(c);
+    }
+    short + mark
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_api::wire::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn columns_line_up_and_lights_have_a_glyph() {
+        let mut table = Table::new(&["STATE", "WORK"], "nothing");
+        table.row(vec![Cell::lit(Light::Alive, "running"), "w_1\x07".into()]);
+        table.row(vec![Cell::lit(Light::Done, "completed_with_warnings"), "w_2".into()]);
+        let plain = Style { colour: false, ascii: true, now: Timestamp(0) };
+        assert_eq!(
+            table.draw(&plain),
+            "STATE                      WORK\n* running                  w_1\\u{7}\n+ completed_with_warnings  w_2\n"
+        );
+        let coloured = table.draw(&Style { colour: true, ascii: false, ..plain });
+        assert!(coloured.contains("\x1b[34m● running\x1b[0m"), "{coloured:?}");
+    }
+}

@@ -1,0 +1,74 @@
+//! Text that came from elsewhere, made harmless; spans of time, made short.
+
+use tenure_api::wire::Timestamp;
+
+/// Moves the cursor, rings the bell, or turns the reading direction around.
+fn is_unsafe(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// On one line, with nothing in it that a terminal obeys.
+pub fn safe(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' => out.push_str("\\n"),
+            '\t' => out.push(' '),
+            c if is_unsafe(c) => out.extend(c.escape_unicode()),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// JSON that no terminal obeys: the same document, escaped further.
+pub fn safe_json(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c != '\n' && is_unsafe(c) {
+            out.push_str(&format!("\\u{:04x}", c as u32));
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// How long, in its largest unit.
+pub fn span(ms: i64) -> String {
+    let seconds = ms.max(0) / 1_000;
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3_600 => format!("{}m", seconds / 60),
+        3_600..172_800 => format!("{}h", seconds / 3_600),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+pub fn age(at: Timestamp, now: Timestamp) -> String {
+    span(now.0 - at.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_a_terminal_obeys_gets_through() {
+        assert_eq!(safe("a\x1b[31mb\u{202e}c\nd\u{9b}"), "a\\u{1b}[31mb\\u{202e}c\\nd\\u{9b}");
+        let json = safe_json("{\"a\":\"x\u{7f}\u{202e}y\"}");
+        assert_eq!(json, "{\"a\":\"x\\u007f\\u202ey\"}");
+        let read: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(read["a"], "x\u{7f}\u{202e}y");
+    }
+
+    #[test]
+    fn spans_are_said_in_their_largest_unit() {
+        for (ms, said) in
+            [(-5, "0s"), (59_999, "59s"), (60_000, "1m"), (3_600_000, "1h"), (172_800_000, "2d")]
+        {
+            assert_eq!(span(ms), said);
+        }
+    }
+}

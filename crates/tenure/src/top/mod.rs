@@ -1,0 +1,157 @@
+//! `top`: the live view of what runs. It looks at the ledger every second, and at once when the event stream says that
+//! something moved; while nobody answers it shows what it last saw, and how old that is.
+
+mod screen;
+mod snapshot;
+mod view;
+
+use std::{
+    io::IsTerminal,
+    time::{Duration, Instant},
+};
+
+use ratatui::crossterm::event::{self, Event as Input, KeyEventKind};
+use tenure_api::{Client, Error, wire::EventQuery};
+use tokio::{sync::mpsc, task::JoinSet, time::MissedTickBehavior};
+
+use crate::{
+    exit::{Exit, Failure},
+    render::{Style, now},
+    verbs::Context,
+};
+use screen::{Screen, Then};
+use snapshot::Snapshot;
+
+/// Countdowns move once a second.
+const TICK: Duration = Duration::from_secs(1);
+/// However much happens, the ledger is not looked at more often.
+const CALM: Duration = Duration::from_millis(250);
+/// How long the keyboard is listened to at a time, so that its thread ends with the view.
+const LISTEN: Duration = Duration::from_millis(200);
+
+pub async fn top(cx: &Context) -> Result<Exit, Failure> {
+    if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+        return Err(Failure::usage("top needs a terminal. `tenure ps --watch` prints to anything."));
+    }
+    // A look that fails now is told as any verb tells it.
+    let first = Snapshot::fetch(&cx.client, None).await?;
+    let mut screen = Screen::new(cx.place.clone(), first);
+    let style = cx.out.style();
+    let mut view = View::open(cx.client.clone())?;
+    let ended = view.run(&mut screen, style).await;
+    drop(view);
+    ended
+}
+
+/// The terminal while it is ours. Dropped, it is as it was.
+struct View {
+    terminal: ratatui::DefaultTerminal,
+    client: Client,
+    keys: mpsc::Receiver<Input>,
+    bell: mpsc::Receiver<()>,
+    /// The look that is under way.
+    looking: JoinSet<Result<Snapshot, Error>>,
+    looked: Instant,
+    _stream: JoinSet<()>,
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        ratatui::restore();
+    }
+}
+
+impl View {
+    fn open(client: Client) -> Result<Self, Failure> {
+        let terminal = ratatui::try_init()?;
+        // A look that fails is repeated with the next tick, and shown as stale until then.
+        let client = client.without_retries();
+        let mut stream = JoinSet::new();
+        let (ring, bell) = mpsc::channel(1);
+        stream.spawn(listen(client.clone(), ring));
+        Ok(Self {
+            terminal,
+            keys: keyboard(),
+            bell,
+            looking: JoinSet::new(),
+            looked: Instant::now(),
+            client,
+            _stream: stream,
+        })
+    }
+
+    async fn run(&mut self, screen: &mut Screen, style: Style) -> Result<Exit, Failure> {
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let style = Style { now: now(), ..style };
+            self.terminal.draw(|frame| view::draw(frame, screen, &style))?;
+            tokio::select! {
+                input = self.keys.recv() => match input {
+                    Some(Input::Key(key)) if key.kind == KeyEventKind::Press => match screen.press(key) {
+                        Then::Quit => return Ok(Exit::Ok),
+                        Then::Look => self.look(screen, Duration::ZERO),
+                        Then::Stay => {}
+                    },
+                    Some(_) => {}
+                    None => return Err(Failure::new(Exit::Error, "the keyboard is gone")),
+                },
+                Some(looked) = self.looking.join_next() => take(screen, looked),
+                Some(()) = self.bell.recv() => self.look(screen, CALM),
+                _ = tick.tick() => self.look(screen, Duration::ZERO),
+            }
+        }
+    }
+
+    /// Looks again, unless a look is under way or the last one is younger than `calm`: the next tick does it then.
+    fn look(&mut self, screen: &Screen, calm: Duration) {
+        if !self.looking.is_empty() || self.looked.elapsed() < calm {
+            return;
+        }
+        self.looked = Instant::now();
+        let (client, open) = (self.client.clone(), screen.open.clone());
+        self.looking.spawn(async move { Snapshot::fetch(&client, open.as_ref()).await });
+    }
+}
+
+fn take(screen: &mut Screen, looked: Result<Result<Snapshot, Error>, tokio::task::JoinError>) {
+    match looked {
+        Ok(Ok(mut snapshot)) => {
+            // It was asked for another work than the one that is open by now.
+            let shown = snapshot.full.as_ref().map(|full| &full.work.id);
+            if shown != screen.open.as_ref() {
+                snapshot.full = screen.snapshot.full.take();
+            }
+            screen.snapshot = snapshot;
+            screen.trouble = None;
+        }
+        Ok(Err(error)) => screen.trouble = Some(error.to_string()),
+        Err(panicked) => screen.trouble = Some(panicked.to_string()),
+    }
+}
+
+/// Rings once for any number of events.
+async fn listen(client: Client, ring: mpsc::Sender<()>) {
+    let mut stream = client.stream(EventQuery::default());
+    while stream.next().await.is_ok() {
+        // A full channel has been rung already.
+        let _ = ring.try_send(());
+    }
+}
+
+/// Keys as they are pressed, from a thread that ends once nobody listens.
+fn keyboard() -> mpsc::Receiver<Input> {
+    let (pressed, keys) = mpsc::channel(16);
+    std::thread::spawn(move || {
+        while !pressed.is_closed() {
+            let Ok(ready) = event::poll(LISTEN) else { return };
+            if ready && event::read().is_ok_and(|input| pressed.blocking_send(input).is_ok()) {
+                continue;
+            }
+            if ready {
+                return;
+            }
+        }
+    });
+    keys
+}

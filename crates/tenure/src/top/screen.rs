@@ -1,0 +1,130 @@
+//! What the person at the keyboard has chosen to see, and what each key changes. No key changes anything else.
+
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use tenure_api::wire::{Work, WorkId};
+
+use super::snapshot::Snapshot;
+
+pub struct Screen {
+    /// What is looked at.
+    pub place: String,
+    pub snapshot: Snapshot,
+    /// Why the last look failed; what is shown is from the one before.
+    pub trouble: Option<String>,
+    /// By id, so that the choice stays when rows move.
+    pub selected: Option<WorkId>,
+    pub filter: String,
+    pub typing: bool,
+    pub help: bool,
+    /// The work that is shown in full.
+    pub open: Option<WorkId>,
+    pub scroll: u16,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Then {
+    Stay,
+    /// What is shown needs more than there is.
+    Look,
+    Quit,
+}
+
+impl Screen {
+    pub fn new(place: String, snapshot: Snapshot) -> Self {
+        Self {
+            place,
+            snapshot,
+            trouble: None,
+            selected: None,
+            filter: String::new(),
+            typing: false,
+            help: false,
+            open: None,
+            scroll: 0,
+        }
+    }
+
+    /// The rows that the filter admits.
+    pub fn rows(&self) -> Vec<&Work> {
+        let sought = self.filter.to_lowercase();
+        let admits = |work: &&Work| {
+            let owner = work.lease.as_ref().map_or("", |lease| &lease.worker);
+            let texts = [work.id.as_str(), work.state.as_str(), &work.kind, &work.source.id, owner];
+            texts.iter().any(|text| text.to_lowercase().contains(&sought))
+        };
+        self.snapshot.rows.iter().filter(admits).collect()
+    }
+
+    /// Where the chosen row is now; the first where it is gone.
+    pub fn at(&self) -> Option<usize> {
+        let rows = self.rows();
+        let at = rows.iter().position(|work| Some(&work.id) == self.selected.as_ref());
+        at.or((!rows.is_empty()).then_some(0))
+    }
+
+    pub fn press(&mut self, key: KeyEvent) -> Then {
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            return if key.code == KeyCode::Char('c') { Then::Quit } else { Then::Stay };
+        }
+        if self.typing {
+            return self.type_filter(key.code);
+        }
+        if self.help {
+            self.help = false;
+            return Then::Stay;
+        }
+        if self.open.is_some() {
+            return self.press_in_full(key.code);
+        }
+        match key.code {
+            KeyCode::Char('q') => return Then::Quit,
+            KeyCode::Char('?') => self.help = true,
+            KeyCode::Char('/') => self.typing = true,
+            KeyCode::Char('j') | KeyCode::Down => self.go(1),
+            KeyCode::Char('k') | KeyCode::Up => self.go(-1),
+            KeyCode::Esc => self.filter.clear(),
+            KeyCode::Enter => {
+                self.open = self.at().map(|at| self.rows()[at].id.clone());
+                self.scroll = 0;
+                return Then::Look;
+            }
+            _ => {}
+        }
+        Then::Stay
+    }
+
+    fn press_in_full(&mut self, key: KeyCode) -> Then {
+        match key {
+            KeyCode::Char('q') | KeyCode::Esc | KeyCode::Enter => {
+                self.open = None;
+                self.snapshot.full = None;
+            }
+            KeyCode::Char('j') | KeyCode::Down => self.scroll = self.scroll.saturating_add(1),
+            KeyCode::Char('k') | KeyCode::Up => self.scroll = self.scroll.saturating_sub(1),
+            KeyCode::Char('?') => self.help = true,
+            _ => {}
+        }
+        Then::Stay
+    }
+
+    fn type_filter(&mut self, key: KeyCode) -> Then {
+        match key {
+            KeyCode::Esc => {
+                self.filter.clear();
+                self.typing = false;
+            }
+            KeyCode::Enter => self.typing = false,
+            KeyCode::Backspace => drop(self.filter.pop()),
+            KeyCode::Char(c) => self.filter.push(c),
+            _ => {}
+        }
+        Then::Stay
+    }
+
+    fn go(&mut self, by: isize) {
+        let rows = self.rows();
+        let Some(at) = self.at() else { return };
+        let to = at.saturating_add_signed(by).min(rows.len() - 1);
+        self.selected = Some(rows[to].id.clone());
+    }
+}

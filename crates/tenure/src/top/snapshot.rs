@@ -1,0 +1,110 @@
+//! What is shown: held works, what waits for people, and the figures above them, as the ledger told them at one moment.
+
+use tenure_api::{
+    Client, Error,
+    wire::{Lease, LeaseLiveness, Page, Phase, State, Timestamp, Work, WorkId, WorkQuery},
+};
+
+use crate::{render::now, verbs::Full};
+
+/// More rows than this are not shown; the figures say so.
+const ROWS: u32 = 500;
+/// How far back the queue and the finished works are looked through.
+const BACK: u32 = 200;
+
+pub struct Snapshot {
+    pub at: Timestamp,
+    /// Held works by least lease left, then what waits for a person.
+    pub rows: Vec<Work>,
+    /// Whether there are more than the rows.
+    pub more: bool,
+    pub queue: Queue,
+    pub last_finish: Option<Timestamp>,
+    /// The work that is looked at.
+    pub full: Option<Full>,
+}
+
+/// What no worker has taken yet.
+#[derive(Default)]
+pub struct Queue {
+    pub count: usize,
+    /// There are more: the count is a lower bound, and so is the age of the oldest.
+    pub more: bool,
+    pub oldest: Option<Timestamp>,
+    pub sources: Vec<String>,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Tiles {
+    pub alive: usize,
+    pub at_risk: usize,
+    pub silent: usize,
+    pub needs_you: usize,
+}
+
+const HELD: [State; 3] = [State::Running, State::CancelRequested, State::Stalled];
+const YOURS: [State; 4] =
+    [State::WaitingApproval, State::WaitingAuth, State::WaitingUser, State::Quarantined];
+
+impl Snapshot {
+    pub async fn fetch(client: &Client, open: Option<&WorkId>) -> Result<Self, Error> {
+        let held = list(client, &HELD, ROWS).await?;
+        let yours = list(client, &YOURS, ROWS).await?;
+        let queue = Queue::of(list(client, &[State::Queued], BACK).await?);
+        let ended = WorkQuery { phase: Some(Phase::Terminal), limit: Some(BACK), ..WorkQuery::default() };
+        let last_finish = match held.items.is_empty() {
+            true => {
+                client.works(&ended).await?.items.iter().filter_map(|work| work.timestamps.completed).max()
+            }
+            false => None,
+        };
+        let full = match open {
+            Some(id) => Some(Full::of(client, client.work(id).await?).await?),
+            None => None,
+        };
+        let more = held.next.is_some() || yours.next.is_some();
+        let rows = sorted(held.items, yours.items);
+        Ok(Self { at: now(), rows, more, queue, last_finish, full })
+    }
+
+    pub fn tiles(&self) -> Tiles {
+        let mut tiles = Tiles::default();
+        for work in &self.rows {
+            match &work.lease {
+                _ if work.state.known().is_some_and(|state| YOURS.contains(&state)) => tiles.needs_you += 1,
+                Some(lease) if is_alive(lease) && work.state != State::Stalled => {
+                    let tile = if lease.missed == 0 { &mut tiles.alive } else { &mut tiles.at_risk };
+                    *tile += 1;
+                }
+                Some(_) | None => tiles.silent += 1,
+            }
+        }
+        tiles
+    }
+}
+
+fn is_alive(lease: &Lease) -> bool {
+    lease.liveness == LeaseLiveness::Alive
+}
+
+async fn list(client: &Client, states: &[State], limit: u32) -> Result<Page<Work>, Error> {
+    let query = WorkQuery { state: states.to_vec(), limit: Some(limit), ..WorkQuery::default() };
+    client.works(&query).await
+}
+
+fn sorted(mut held: Vec<Work>, mut yours: Vec<Work>) -> Vec<Work> {
+    held.sort_by_key(|work| work.lease.as_ref().map(|lease| lease.expires_at));
+    yours.sort_by_key(|work| work.timestamps.updated);
+    held.append(&mut yours);
+    held
+}
+
+impl Queue {
+    fn of(page: Page<Work>) -> Self {
+        let mut sources: Vec<String> = page.items.iter().map(|work| work.source.system.clone()).collect();
+        sources.sort();
+        sources.dedup();
+        let oldest = page.items.iter().map(|work| work.timestamps.acknowledged).min();
+        Self { count: page.items.len(), more: page.next.is_some(), oldest, sources }
+    }
+}

@@ -1,0 +1,259 @@
+//! How a screen looks: a pure function of it, a style and a moment.
+
+use ratatui::{
+    Frame,
+    layout::{Constraint, Layout, Rect},
+    style::{Color, Modifier, Style as Look},
+    text::{Line, Span},
+    widgets::{Cell, Paragraph, Row, Table, TableState, Wrap},
+};
+use tenure_api::wire::{Lease, Timestamp, Work};
+
+use super::{screen::Screen, snapshot::Snapshot};
+use crate::render::{Light, Style, age, describe, reason, safe, span};
+
+/// Older than this, what is shown is called stale.
+const FRESH_MS: i64 = 3_000;
+/// From this width on there is room for kinds and reasons.
+const WIDE: u16 = 120;
+
+const HELP: &str = "\
+What runs, and is it alive? Rows are sorted by least lease left; below them is what waits for a person.
+
+  j k, arrows   choose a row          Enter   show the work
+  /             filter                Esc     back, or no filter
+  ?             this page             q       quit
+
+  BEAT   since the last renewal; ·2 means that two were missed
+  LEFT   what is left of the lease; AGE is since its last event
+
+No key changes anything. What to type is in NEXT of a shown work.";
+
+pub fn draw(frame: &mut Frame<'_>, screen: &Screen, style: &Style) {
+    let area = frame.area();
+    let [head, tiles, body, foot] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(2),
+        Constraint::Fill(1),
+        Constraint::Length(1),
+    ])
+    .areas(area);
+    let stale = is_stale(&screen.snapshot, style.now);
+    frame.render_widget(Paragraph::new(headline(screen, style)), head);
+    let dim = if stale { Look::new().add_modifier(Modifier::DIM) } else { Look::new() };
+    frame.render_widget(Paragraph::new(figures(&screen.snapshot, style)).style(dim), tiles);
+    if screen.help {
+        frame.render_widget(Paragraph::new(HELP).wrap(Wrap { trim: false }), body);
+    } else if screen.open.is_some() {
+        frame.render_widget(full(screen, style).style(dim), body);
+    } else {
+        list(frame, screen, style, body, dim);
+    }
+    frame.render_widget(Paragraph::new(footline(screen)), foot);
+}
+
+fn is_stale(snapshot: &Snapshot, now: Timestamp) -> bool {
+    now.0 - snapshot.at.0 > FRESH_MS
+}
+
+fn headline(screen: &Screen, style: &Style) -> Line<'static> {
+    let since = span(style.now.0 - screen.snapshot.at.0);
+    let dot = if style.ascii { "-" } else { "·" };
+    let freshness = if is_stale(&screen.snapshot, style.now) {
+        Span::styled(format!("STALE {since}"), lit(Light::Risk, style).add_modifier(Modifier::BOLD))
+    } else {
+        Span::raw(format!("live {dot} {since}"))
+    };
+    let place = format!("tenure top {dot} {} {dot} ", safe(&screen.place));
+    Line::from(vec![Span::styled(place, Look::new().add_modifier(Modifier::BOLD)), freshness])
+}
+
+fn figures(snapshot: &Snapshot, style: &Style) -> Line<'static> {
+    let tiles = snapshot.tiles();
+    let queue = &snapshot.queue;
+    let mut spans = Vec::new();
+    let tile = |light: Light, text: String, many: bool| {
+        let look = if many { lit(light, style) } else { Look::new() };
+        Span::styled(format!("{} {text}   ", light.glyph(style.ascii)), look)
+    };
+    let counted = [
+        (Light::Alive, "alive", tiles.alive),
+        (Light::Risk, "at risk", tiles.at_risk),
+        (Light::Risk, "silent", tiles.silent),
+        (Light::You, "needs you", tiles.needs_you),
+    ];
+    for (light, word, count) in counted {
+        spans.push(tile(light, format!("{word} {count}"), count > 0));
+    }
+    let plus = if queue.more { "+" } else { "" };
+    let oldest = queue.oldest.map_or("-".to_owned(), |at| format!("{}{plus}", age(at, style.now)));
+    spans.push(tile(Light::Idle, format!("oldest queued {oldest} ({}{plus})", queue.count), false));
+    Line::from(spans)
+}
+
+fn footline(screen: &Screen) -> Line<'static> {
+    let keys = if screen.open.is_some() {
+        "Esc back  j k scroll  ? help"
+    } else {
+        "q quit  j k move  Enter show  / filter  ? help"
+    };
+    let text = match &screen.trouble {
+        _ if screen.typing => format!("/{}_   (Enter keeps it, Esc drops it)", safe(&screen.filter)),
+        Some(trouble) => safe(trouble),
+        None if !screen.filter.is_empty() => format!("filter: {}   {keys}", safe(&screen.filter)),
+        None if screen.snapshot.more => format!("{keys}   (there are more rows: tenure list)"),
+        None => keys.to_owned(),
+    };
+    Line::raw(text)
+}
+
+fn full(screen: &Screen, style: &Style) -> Paragraph<'static> {
+    let plain = Style { colour: false, ..*style };
+    let text = match &screen.snapshot.full {
+        Some(full) => describe(&full.work, &full.why, &full.last, &plain),
+        None => "Looking…".to_owned(),
+    };
+    Paragraph::new(text).wrap(Wrap { trim: false }).scroll((screen.scroll, 0))
+}
+
+fn list(frame: &mut Frame<'_>, screen: &Screen, style: &Style, area: Rect, dim: Look) {
+    let rows = screen.rows();
+    if rows.is_empty() {
+        frame.render_widget(Paragraph::new(empty(screen, style)).wrap(Wrap { trim: false }).style(dim), area);
+        return;
+    }
+    let wide = area.width >= WIDE;
+    let columns: Vec<&Column> = COLUMNS.iter().filter(|column| wide || column.narrow > 0).collect();
+    let widths = columns.iter().map(|column| match (wide, column.wide) {
+        (true, FILL) => Constraint::Fill(1),
+        (true, width) => Constraint::Length(width),
+        (false, _) => Constraint::Length(column.narrow),
+    });
+    let head = columns.iter().map(|column| Cell::from(column.name));
+    let shown = rows.iter().map(|work| {
+        Row::new(columns.iter().map(|column| {
+            let look = if column.name == "STATE" { lit(Light::of(work), style) } else { Look::new() };
+            Cell::from((column.text)(work, style, wide)).style(look)
+        }))
+    });
+    let table = Table::new(shown, widths)
+        .header(Row::new(head).style(Look::new().add_modifier(Modifier::BOLD)))
+        .row_highlight_style(Look::new().add_modifier(Modifier::REVERSED))
+        .style(dim);
+    let mut state = TableState::new().with_selected(screen.at());
+    frame.render_stateful_widget(table, area, &mut state);
+}
+
+/// What stands in a column, and how wide it is; none at all in a narrow terminal where `narrow` is 0.
+struct Column {
+    name: &'static str,
+    narrow: u16,
+    wide: u16,
+    text: fn(&Work, &Style, bool) -> String,
+}
+
+/// Takes what is left of the line.
+const FILL: u16 = u16::MAX;
+
+const COLUMNS: [Column; 10] = [
+    Column { name: "STATE", narrow: 18, wide: 18, text: |work, style, _| state(work, style) },
+    Column {
+        name: "WORK",
+        narrow: 18,
+        wide: 18,
+        text: |work, _, _| safe(work.id.as_str()).chars().take(18).collect(),
+    },
+    Column { name: "KIND", narrow: 0, wide: 10, text: |work, _, _| safe(&work.kind) },
+    Column {
+        name: "STEP",
+        narrow: 8,
+        wide: 12,
+        text: |work, _, _| safe(work.step.as_deref().unwrap_or("-")),
+    },
+    Column { name: "TRY", narrow: 3, wide: 3, text: |work, _, _| work.attempt.to_string() },
+    Column { name: "OWNER", narrow: 9, wide: 18, text: |work, style, wide| owner(work, style, wide) },
+    Column { name: "BEAT", narrow: 5, wide: 5, text: |work, style, _| beat(work, style) },
+    Column {
+        name: "LEFT",
+        narrow: 8,
+        wide: 14,
+        text: |work, style, wide| left(work, style, if wide { 10 } else { 4 }),
+    },
+    Column {
+        name: "AGE",
+        narrow: 4,
+        wide: 4,
+        text: |work, style, _| age(work.timestamps.updated, style.now),
+    },
+    Column { name: "REASON", narrow: 0, wide: FILL, text: |work, _, _| safe(&reason(work)) },
+];
+
+fn state(work: &Work, style: &Style) -> String {
+    format!("{} {}", Light::of(work).glyph(style.ascii), safe(work.state.as_str()))
+}
+
+/// The holder, and in a wide terminal which of its incarnations: the end of one tells two apart.
+fn owner(work: &Work, style: &Style, wide: bool) -> String {
+    let Some(lease) = &work.lease else { return "-".to_owned() };
+    let worker = safe(&lease.worker);
+    if !wide {
+        return worker;
+    }
+    let letters: Vec<char> = safe(&lease.incarnation).chars().collect();
+    let tail: String = letters[letters.len().saturating_sub(6)..].iter().collect();
+    format!("{worker}{}{tail}", if style.ascii { "/" } else { "·" })
+}
+
+fn beat(work: &Work, style: &Style) -> String {
+    let Some(lease) = &work.lease else { return "-".to_owned() };
+    let since = age(lease.renewed_at, style.now);
+    match lease.missed {
+        0 => since,
+        missed => format!("{since}{}{missed}", if style.ascii { "/" } else { "·" }),
+    }
+}
+
+/// A bar of `cells`, and the time that is left.
+fn left(work: &Work, style: &Style, cells: i64) -> String {
+    let Some(Lease { expires_at, renewed_at, .. }) = &work.lease else { return "-".to_owned() };
+    let left = (expires_at.0 - style.now.0).max(0);
+    let ttl = (expires_at.0 - renewed_at.0).max(1);
+    let filled = ((left * cells + ttl - 1) / ttl).min(cells);
+    let (full, rest) = if style.ascii { ("#", "-") } else { ("█", "░") };
+    let bar = format!("{}{}", full.repeat(filled as usize), rest.repeat((cells - filled) as usize));
+    format!("{bar} {}", span(left))
+}
+
+fn lit(light: Light, style: &Style) -> Look {
+    match light.palette().filter(|_| style.colour) {
+        Some(index) => Look::new().fg(Color::Indexed(index)),
+        None => Look::new(),
+    }
+}
+
+/// What an empty list means.
+fn empty(screen: &Screen, style: &Style) -> String {
+    let snapshot = &screen.snapshot;
+    if !snapshot.rows.is_empty() {
+        return format!("Nothing matches `{}`. Esc shows everything.", safe(&screen.filter));
+    }
+    let mut text = "Nothing is running: 0 leases held.".to_owned();
+    if let Some(at) = snapshot.last_finish {
+        let clock: String = at.to_string().chars().skip(11).take(5).collect();
+        text.push_str(&format!(" Last finish {clock} ({} ago).", age(at, style.now)));
+    }
+    let queue = &snapshot.queue;
+    if queue.count > 0 {
+        let plus = if queue.more { "+" } else { "" };
+        let sources: Vec<String> = queue.sources.iter().map(|source| format!("`{}`", safe(source))).collect();
+        text.push_str(&format!(
+            " {}{plus} queued: no worker claims {}. `tenure workers` shows who is there.",
+            queue.count,
+            sources.join(", ")
+        ));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

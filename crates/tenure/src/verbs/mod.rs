@@ -1,0 +1,141 @@
+//! The verbs, a file a group. Each reads its arguments, calls the client and prints.
+
+mod answer;
+mod doctor;
+mod hold;
+mod keep;
+mod operate;
+mod read;
+mod serve;
+
+pub use read::{Full, end};
+pub use serve::bind;
+
+use std::{future::Future, time::Duration};
+
+use clap::CommandFactory;
+use tenure_api::{
+    Client,
+    wire::{Code, Work, WorkId},
+};
+
+use crate::{
+    args::{Cli, Verb},
+    connect::Connection,
+    exit::{Exit, Failure},
+    render::Out,
+};
+
+/// How often `--watch` redraws.
+const REDRAW: Duration = Duration::from_secs(2);
+
+/// What a verb works with.
+pub struct Context {
+    pub client: Client,
+    pub out: Out,
+    /// What it is called to people.
+    pub place: String,
+    /// The ledger's file, where this process opened it.
+    pub db: Option<String>,
+}
+
+pub async fn run(cli: Cli) -> Result<Exit, Failure> {
+    let Cli { global, verb } = cli;
+    let out = Out { format: global.output };
+    let verb = match verb {
+        Verb::Serve(args) => return serve::serve(&global, args).await,
+        Verb::Demo(args) => return crate::demo::demo(&global, &out, args).await,
+        Verb::Config(verb) => return serve::config(verb),
+        Verb::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "tenure", &mut std::io::stdout());
+            return Ok(Exit::Ok);
+        }
+        verb => verb,
+    };
+    let connection = Connection::open(&global, matches!(verb, Verb::Ingest(_))).await?;
+    let place = match &global.db {
+        // The address of a database may hold a password.
+        Some(db) if db.contains("://") => "a ledger on PostgreSQL".to_owned(),
+        Some(file) => file.clone(),
+        None => global.url,
+    };
+    let cx = Context { client: connection.client.clone(), out, place, db: global.db };
+    let done = interruptible(dispatch(&cx, verb)).await;
+    drop(cx);
+    connection.close().await?;
+    done
+}
+
+async fn dispatch(cx: &Context, verb: Verb) -> Result<Exit, Failure> {
+    match verb {
+        Verb::Ingest(args) => read::ingest(cx, *args).await,
+        Verb::Ps(args) => read::ps(cx, &args).await,
+        Verb::List(args) => read::list(cx, &args).await,
+        Verb::Show(args) => read::show(cx, &args).await,
+        Verb::Events(args) => read::events(cx, args).await,
+        Verb::Explain(args) => read::explain(cx, &args).await,
+        Verb::Watch(args) => read::watch(cx, args).await,
+        Verb::Top => crate::top::top(cx).await,
+        Verb::Workers(args) => read::workers(cx, &args).await,
+        Verb::Alerts => read::alerts(cx).await,
+        Verb::Claim(args) => hold::claim(cx, args).await,
+        Verb::Renew(args) => hold::renew(cx, args).await,
+        Verb::Wait(args) => hold::wait(cx, args).await,
+        Verb::CloseOut(args) => hold::close_out(cx, args).await,
+        Verb::Release(args) => hold::release(cx, args).await,
+        Verb::Resolve(args) => answer::resolve(cx, args).await,
+        Verb::Approve(args) => answer::decide(cx, &args.id, true, args.note).await,
+        Verb::Reject(args) => answer::decide(cx, &args.id, false, args.note).await,
+        Verb::Retry(args) => operate::retry(cx, &args).await,
+        Verb::Cancel(args) => operate::cancel(cx, &args).await,
+        Verb::Requeue(args) => operate::requeue(cx, &args).await,
+        Verb::Decide(args) => operate::decide(cx, &args).await,
+        Verb::Rerun(args) => operate::rerun(cx, &args).await,
+        Verb::Quarantine(args) => operate::quarantine(cx, &args).await,
+        Verb::Abandon(args) => operate::abandon(cx, &args).await,
+        Verb::Drain(args) => operate::drain(cx, args).await,
+        Verb::Prune(args) => keep::prune(cx, &args).await,
+        Verb::Verify => keep::verify(cx).await,
+        Verb::Backup(args) => keep::backup(cx, args).await,
+        Verb::Token(verb) => keep::token(cx, verb).await,
+        Verb::Doctor => doctor::doctor(cx).await,
+        Verb::Serve(_) | Verb::Demo(_) | Verb::Config(_) | Verb::Completions { .. } => {
+            unreachable!("these need no connection, and were done before one was opened")
+        }
+    }
+}
+
+/// Ctrl-C ends a verb that waits, and leaves the ledger closed in order.
+async fn interruptible(verb: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {
+    tokio::select! {
+        done = verb => done,
+        () = tenure_api::worker::termination() => Err(Failure::new(Exit::Error, "")),
+    }
+}
+
+/// A work by its id, or by a beginning of it that no other has.
+async fn find(cx: &Context, id: &str) -> Result<Work, Failure> {
+    cx.client.work(&WorkId::from(id)).await.map_err(|error| match error.code() {
+        // What is no id at all is found nowhere either.
+        Some(Code::Invalid) => Failure::new(Exit::NotFound, error.to_string()),
+        _ => error.into(),
+    })
+}
+
+/// Draws once, or again and again.
+async fn draw<F: Future<Output = Result<(), Failure>>>(
+    cx: &Context,
+    again: bool,
+    once: impl Fn() -> F,
+) -> Result<Exit, Failure> {
+    loop {
+        if again {
+            cx.out.clear()?;
+        }
+        once().await?;
+        if !again {
+            return Ok(Exit::Ok);
+        }
+        tokio::time::sleep(REDRAW).await;
+    }
+}

@@ -1,0 +1,210 @@
+//! The operators' verbs: looked at first, asked about, then sent with what was seen, one by one.
+
+use std::{
+    future::Future,
+    io::{self, BufRead, IsTerminal},
+};
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use tenure_api::{
+    Error,
+    wire::{
+        Abandon as AbandonRequest, Ack, Cancel as CancelRequest, Decide as DecideRequest, Decision,
+        Drain as DrainRequest, Failure as WorkFailure, Lever, Quarantine as QuarantineRequest,
+        Rerun as RerunRequest, RetryNow, Work,
+    },
+};
+
+use super::{Context, find};
+use crate::{
+    args::{Abandon, Act, Cancel, Decide, Drain, Quarantine, Requeue, Rerun, Retry},
+    exit::{Exit, Failure},
+    render::{self, say},
+};
+
+pub async fn retry(cx: &Context, args: &Retry) -> Result<Exit, Failure> {
+    let request = |work: &Work| RetryNow { reason: args.act.reason.clone(), if_seq: Some(work.seq) };
+    each(cx, &args.ids, &args.act, "retry-now", "its backoff is cut short", request, async |work, body| {
+        cx.client.retry_now(&work.id, &body).await.map(|ack| said(&ack))
+    })
+    .await
+}
+
+pub async fn cancel(cx: &Context, args: &Cancel) -> Result<Exit, Failure> {
+    let deadline_ms = args.within.map(|within| u64::try_from(within.as_millis()).unwrap_or(u64::MAX));
+    let request =
+        |work: &Work| CancelRequest { reason: args.act.reason.clone(), if_seq: Some(work.seq), deadline_ms };
+    each(cx, &args.ids, &args.act, "cancel", "it is asked to stop", request, async |work, body| {
+        cx.client.cancel(&work.id, &body).await.map(|ack| said(&ack))
+    })
+    .await
+}
+
+pub async fn abandon(cx: &Context, args: &Abandon) -> Result<Exit, Failure> {
+    let request = |work: &Work| AbandonRequest { reason: args.act.reason.clone(), if_seq: Some(work.seq) };
+    let then = "it is given up once its lease lapses, its outcome unknown";
+    each(cx, &args.ids, &args.act, "abandon", then, request, async |work, body| {
+        cx.client.abandon(&work.id, &body).await.map(|ack| said(&ack))
+    })
+    .await
+}
+
+pub async fn quarantine(cx: &Context, args: &Quarantine) -> Result<Exit, Failure> {
+    let request = |work: &Work| QuarantineRequest { reason: args.act.reason.clone(), if_seq: Some(work.seq) };
+    let then = "it is set aside, and its holder loses it";
+    each(cx, &args.ids, &args.act, "quarantine", then, request, async |work, body| {
+        cx.client.quarantine(&work.id, &body).await.map(|ack| said(&ack))
+    })
+    .await
+}
+
+pub async fn requeue(cx: &Context, args: &Requeue) -> Result<Exit, Failure> {
+    let request = |work: &Work| decision(&args.act, work, Decision::Requeue);
+    let then = "it is queued again, its failures forgotten";
+    each(cx, &args.ids, &args.act, "decide", then, request, async |work, body| {
+        cx.client.decide(&work.id, &body).await.map(|ack| said(&ack))
+    })
+    .await
+}
+
+pub async fn decide(cx: &Context, args: &Decide) -> Result<Exit, Failure> {
+    let request = |work: &Work| DecideRequest {
+        result: args.result.clone(),
+        result_ref: args.result_ref.clone(),
+        no_output: args.no_output,
+        error: args.class.map(|class| WorkFailure::new(class, args.act.reason.clone())),
+        ..decision(&args.act, work, args.decision)
+    };
+    let then = match args.decision {
+        Decision::Requeue => "it is queued again, its failures forgotten".to_owned(),
+        end => format!("it ends as {end}, for good"),
+    };
+    let ids = std::slice::from_ref(&args.id);
+    each(cx, ids, &args.act, "decide", &then, request, async |work, body| {
+        cx.client.decide(&work.id, &body).await.map(|ack| said(&ack))
+    })
+    .await
+}
+
+fn decision(act: &Act, work: &Work, decision: Decision) -> DecideRequest {
+    DecideRequest {
+        reason: act.reason.clone(),
+        if_seq: Some(work.seq),
+        decision,
+        result: None,
+        result_ref: None,
+        no_output: false,
+        error: None,
+    }
+}
+
+pub async fn rerun(cx: &Context, args: &Rerun) -> Result<Exit, Failure> {
+    let request =
+        |_: &Work| RerunRequest { reason: args.act.reason.clone(), from_step: args.from_step.clone() };
+    let then = "a new work runs it again";
+    each(cx, &args.ids, &args.act, "rerun", then, request, async |work, body| {
+        let new = cx.client.rerun(&work.id, &body).await?;
+        Ok(json!({ "id": new.id, "state": new.state, "seq": new.seq, "rerun_of": work.id }))
+    })
+    .await
+}
+
+fn said(ack: &Ack) -> Value {
+    serde_json::to_value(ack).expect("wire types have string keys")
+}
+
+/// Looks at each, says what follows, asks, and sends each with the event that was seen: what moved on since is
+/// left alone.
+async fn each<B: Serialize, F: Future<Output = Result<Value, Error>>>(
+    cx: &Context,
+    ids: &[String],
+    act: &Act,
+    verb: &str,
+    then: &str,
+    request: impl Fn(&Work) -> B,
+    send: impl Fn(Work, B) -> F,
+) -> Result<Exit, Failure> {
+    let mut works = Vec::new();
+    for id in ids {
+        works.push(find(cx, id).await?);
+    }
+    if act.dry_run {
+        for work in &works {
+            let would = json!({ "would": {
+                "method": "POST", "path": format!("/v1/work/{}/{verb}", work.id), "body": request(work)
+            }, "id": work.id, "state": work.state });
+            cx.out.next(&would, |would, _| format!("{}\n", would["would"]))?;
+        }
+        return Ok(Exit::Ok);
+    }
+    let names: Vec<String> = works.iter().map(|work| format!("{} ({})", work.id, work.state)).collect();
+    confirm(act.yes, &format!("{}: {then}.", names.join(", ")))?;
+    let mut failures = Vec::new();
+    let total = works.len();
+    for work in works {
+        let id = work.id.clone();
+        let body = request(&work);
+        match send(work, body).await {
+            Ok(done) => cx.out.next(&done, |done, _| {
+                format!("{} {}\n", done["id"].as_str().unwrap_or("-"), done["state"].as_str().unwrap_or("-"))
+            })?,
+            Err(error) => {
+                let failure = Failure::from(error);
+                say(&format!("{id}: {}", failure.message));
+                failures.push(failure.exit);
+            }
+        }
+    }
+    Ok(match failures[..] {
+        [] => Exit::Ok,
+        [only] if total == 1 => only,
+        _ if failures.len() < total => Exit::Partial,
+        [first, ..] => first,
+    })
+}
+
+/// A person at a terminal is asked; without one, `--yes` must have been said.
+pub fn confirm(yes: bool, consequence: &str) -> Result<(), Failure> {
+    if yes {
+        return Ok(());
+    }
+    if !io::stdin().is_terminal() {
+        return Err(Failure::usage(format!("{consequence} There is no terminal to ask at: say --yes.")));
+    }
+    eprint!("{} Go on? [y/N] ", render::safe(consequence));
+    let mut answer = String::new();
+    io::stdin().lock().read_line(&mut answer)?;
+    if matches!(answer.trim(), "y" | "Y" | "yes") {
+        return Ok(());
+    }
+    Err(Failure::new(Exit::Refused, "nothing was done"))
+}
+
+pub async fn drain(cx: &Context, args: Drain) -> Result<Exit, Failure> {
+    let mut levers = vec![Lever::RequestCancel];
+    levers.extend(args.abandon.then_some(Lever::Abandon));
+    let request = DrainRequest { reason: args.act.reason, incarnation: args.incarnation, levers };
+    if args.act.dry_run {
+        let workers = cx.client.workers().await?.items;
+        let held: Vec<_> = workers.into_iter().filter(|worker| worker.id == args.worker).collect();
+        cx.out.list(&held, render::workers)?;
+        return Ok(Exit::Ok);
+    }
+    confirm(args.act.yes, &format!("Everything that {} holds is asked to stop.", args.worker))?;
+    let report = cx.client.drain_worker(&args.worker, &request).await?;
+    cx.out.one(&report, |report, _| {
+        let work =
+            |id: &Option<tenure_api::wire::WorkId>| id.as_ref().map_or("-".to_owned(), ToString::to_string);
+        let mut text = String::new();
+        for done in &report.confirmed {
+            text.push_str(&format!("confirmed  {} {}\n", done.lever, work(&done.work)));
+        }
+        for not in &report.deferred {
+            let because = render::safe(&not.because);
+            text.push_str(&format!("deferred   {} {}: {because}\n", not.lever, work(&not.work)));
+        }
+        text
+    })?;
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,309 @@
+//! Verbs that look, and the one that records.
+
+use tenure_api::{
+    Client, Error,
+    client::{EventStream, Streamed},
+    wire::{
+        Event, EventQuery, Explanation, Ingest as NewWork, Policy, Source, State, Timeouts, Work,
+        WorkEventQuery, WorkId, WorkQuery,
+    },
+};
+
+use super::{Context, draw, find};
+use crate::{
+    args::{Events, Explain, Filter, Ingest, List, Ps, Show, Watch, Workers},
+    exit::{Exit, Failure},
+    render::{self, say},
+};
+
+/// No page that is asked for is larger.
+const PAGE: usize = 1_000;
+/// How many events `show` shows.
+const LAST: u64 = 10;
+
+pub async fn ingest(cx: &Context, args: Ingest) -> Result<Exit, Failure> {
+    let source = Source { system: args.system, id: args.id, run_id: args.run_id };
+    let ms = |period: std::time::Duration| u64::try_from(period.as_millis()).unwrap_or(u64::MAX);
+    let timeouts = Timeouts {
+        start_ms: args.start_within.map(ms),
+        overall_ms: args.end_within.map(ms),
+        ..Timeouts::default()
+    };
+    let parent = match args.parent {
+        Some(parent) => Some(find(cx, &parent).await?.id),
+        None => None,
+    };
+    let new = NewWork {
+        priority: args.priority,
+        session: args.session,
+        tenant: args.tenant,
+        correlation_id: args.correlation_id,
+        parent,
+        policy: (timeouts != Timeouts::default())
+            .then(|| Policy { timeouts: Some(timeouts), ..Policy::default() }),
+        ..NewWork::new(source, &args.kind, args.disposition, args.input)
+    };
+    let ingested = cx.client.ingest(&new).await?;
+    if !ingested.created {
+        say("It was there already.");
+    }
+    cx.out.one(&ingested, |ingested, _| {
+        let mut text = format!("{}\n", ingested.work.id);
+        if let Some(token) = &ingested.completion_token {
+            text.push_str(&format!("completion token: {token}\n"));
+        }
+        text
+    })?;
+    Ok(Exit::Ok)
+}
+
+pub async fn ps(cx: &Context, args: &Ps) -> Result<Exit, Failure> {
+    let query = WorkQuery {
+        state: vec![State::Running, State::CancelRequested, State::Stalled],
+        tenant: args.tenant.clone(),
+        owner: args.owner.clone(),
+        ..WorkQuery::default()
+    };
+    draw(cx, args.redraw.watch, || async {
+        let mut works = pages(cx, &query, PAGE).await?;
+        works.sort_by_key(|work| work.lease.as_ref().map(|lease| lease.expires_at));
+        cx.out.list(&works, render::running)
+    })
+    .await
+}
+
+pub async fn list(cx: &Context, args: &List) -> Result<Exit, Failure> {
+    let query = query(&args.filter);
+    draw(cx, args.redraw.watch, || async {
+        let works = pages(cx, &query, args.filter.limit).await?;
+        cx.out.list(&works, render::works)
+    })
+    .await
+}
+
+fn query(filter: &Filter) -> WorkQuery {
+    WorkQuery {
+        state: filter.state.clone(),
+        phase: filter.phase,
+        tenant: filter.tenant.clone(),
+        system: filter.system.clone(),
+        source_id: filter.source_id.clone(),
+        kind: filter.kind.clone(),
+        workflow: filter.workflow.clone(),
+        session: filter.session.clone(),
+        owner: filter.owner.clone(),
+        parent: filter.parent.as_deref().map(WorkId::from),
+        correlation_id: filter.correlation_id.clone(),
+        created_after: filter.created_after,
+        created_before: filter.created_before,
+        due_before: filter.due_before,
+        cursor: None,
+        limit: None,
+    }
+}
+
+/// As many works as were asked for, page by page.
+async fn pages(cx: &Context, query: &WorkQuery, limit: usize) -> Result<Vec<Work>, Failure> {
+    let mut works = Vec::new();
+    let mut query = query.clone();
+    while works.len() < limit {
+        query.limit = Some((limit - works.len()).min(PAGE) as u32);
+        let page = cx.client.works(&query).await?;
+        works.extend(page.items);
+        query.cursor = page.next;
+        if query.cursor.is_none() {
+            break;
+        }
+    }
+    Ok(works)
+}
+
+pub async fn show(cx: &Context, args: &Show) -> Result<Exit, Failure> {
+    draw(cx, args.redraw.watch, || async {
+        let Full { work, why, last } = Full::of(&cx.client, find(cx, &args.id).await?).await?;
+        cx.out.one(&work, |work, style| render::describe(work, &why, &last, style))
+    })
+    .await
+}
+
+/// A work with what explains it.
+pub struct Full {
+    pub work: Work,
+    pub why: Explanation,
+    pub last: Vec<Event>,
+}
+
+impl Full {
+    pub async fn of(client: &Client, work: Work) -> Result<Self, Error> {
+        let why = client.explain(&work.id).await?;
+        let after = Some(work.seq.saturating_sub(LAST));
+        let last = client.work_events(&work.id, &WorkEventQuery { after, limit: None }).await?.items;
+        Ok(Self { work, why, last })
+    }
+}
+
+pub async fn explain(cx: &Context, args: &Explain) -> Result<Exit, Failure> {
+    let explained = cx.client.explain(&WorkId::from(args.id.as_str())).await?;
+    cx.out.one(&explained, |explained, _| {
+        format!("{}\nNext: {}\n", render::safe(&explained.sentence), render::safe(&explained.next))
+    })?;
+    Ok(Exit::Ok)
+}
+
+pub async fn workers(cx: &Context, args: &Workers) -> Result<Exit, Failure> {
+    draw(cx, args.redraw.watch, || async {
+        let workers = cx.client.workers().await?.items;
+        cx.out.list(&workers, render::workers)
+    })
+    .await
+}
+
+pub async fn alerts(cx: &Context) -> Result<Exit, Failure> {
+    let alerts = cx.client.alerts().await?.items;
+    cx.out.list(&alerts, render::alerts)?;
+    Ok(if alerts.is_empty() { Exit::Ok } else { Exit::Unsuccessful })
+}
+
+pub async fn events(cx: &Context, args: Events) -> Result<Exit, Failure> {
+    match &args.id {
+        Some(id) => events_of(cx, &find(cx, id).await?, &args).await,
+        None => feed(cx, &args).await,
+    }
+}
+
+async fn events_of(cx: &Context, work: &Work, args: &Events) -> Result<Exit, Failure> {
+    let number = |text: &String| {
+        text.parse::<u64>().map_err(|_| {
+            Failure::usage(format!("`--after {text}`: of one work, events are numbered. Give a number."))
+        })
+    };
+    let after = args.after.as_ref().map(number).transpose()?.unwrap_or(0);
+    if !args.follow {
+        let events = events_after(cx, &work.id, after, args.limit).await?;
+        cx.out.list(&events, render::events)?;
+        return Ok(Exit::Ok);
+    }
+    let mut story = Story::begin(cx, work, after).await?;
+    loop {
+        cx.out.next(&story.next().await?, render::event)?;
+    }
+}
+
+/// A work's events after a number, page by page.
+async fn events_after(cx: &Context, id: &WorkId, after: u64, limit: usize) -> Result<Vec<Event>, Failure> {
+    let mut events: Vec<Event> = Vec::new();
+    while events.len() < limit {
+        let after = Some(events.last().map_or(after, |event| event.seq));
+        let limit = Some((limit - events.len()).min(PAGE) as u32);
+        let page = cx.client.work_events(id, &WorkEventQuery { after, limit }).await?;
+        events.extend(page.items);
+        if page.next.is_none() {
+            break;
+        }
+    }
+    Ok(events)
+}
+
+/// One work's events: the past, then the present from where the past ended, so that none falls between.
+struct Story {
+    id: WorkId,
+    seq: u64,
+    past: std::vec::IntoIter<Event>,
+    present: EventStream,
+}
+
+impl Story {
+    async fn begin(cx: &Context, work: &Work, after: u64) -> Result<Self, Failure> {
+        // The last event is read in any case: it knows its place in the feed.
+        let from = after.min(work.seq.saturating_sub(1));
+        let past = events_after(cx, &work.id, from, usize::MAX).await?;
+        let place = past.last().map(|event| event.position.clone());
+        let present = cx.client.stream(EventQuery { after: place, ..EventQuery::default() });
+        Ok(Self { id: work.id.clone(), seq: after, past: past.into_iter(), present })
+    }
+
+    async fn next(&mut self) -> Result<Event, Failure> {
+        loop {
+            let event = match self.past.next() {
+                Some(event) => event,
+                None => match self.present.next().await? {
+                    Streamed::Event(event) => *event,
+                    Streamed::Alert(_) | Streamed::Gap(_) => continue,
+                },
+            };
+            if event.work == self.id && event.seq > self.seq {
+                self.seq = event.seq;
+                return Ok(event);
+            }
+        }
+    }
+}
+
+async fn feed(cx: &Context, args: &Events) -> Result<Exit, Failure> {
+    let mut query = EventQuery { after: args.after.clone(), tenant: args.tenant.clone(), limit: None };
+    if !args.follow {
+        let mut seen: Vec<Event> = Vec::new();
+        while seen.len() < args.limit {
+            query.limit = Some((args.limit - seen.len()).min(PAGE) as u32);
+            let page = cx.client.events(&query).await?;
+            if page.items.is_empty() {
+                break;
+            }
+            seen.extend(page.items);
+            query.after = Some(page.next);
+        }
+        cx.out.list(&seen, render::events)?;
+        return Ok(Exit::Ok);
+    }
+    let mut stream = cx.client.stream(query);
+    loop {
+        match stream.next().await? {
+            Streamed::Event(event) => cx.out.next(&*event, render::event)?,
+            Streamed::Alert(alert) => say(&format!("alert: {}", alert.message)),
+            Streamed::Gap(gap) => say(&format!("fell behind; going on after {}", gap.after)),
+        }
+    }
+}
+
+pub async fn watch(cx: &Context, args: Watch) -> Result<Exit, Failure> {
+    let moves = |event: &Event| event.from.as_ref() != Some(&event.to);
+    if let Some(id) = args.id {
+        let mut story = Story::begin(cx, &find(cx, &id).await?, 0).await?;
+        loop {
+            let event = story.next().await?;
+            if moves(&event) {
+                cx.out.next(&event, render::event)?;
+                if let Some(exit) = event.to.known().and_then(end) {
+                    return Ok(exit);
+                }
+            }
+        }
+    }
+    let mut stream = cx.client.stream(EventQuery { tenant: args.tenant, ..EventQuery::default() });
+    loop {
+        if let Streamed::Event(event) = stream.next().await?
+            && moves(&event)
+        {
+            cx.out.next(&*event, render::event)?;
+        }
+    }
+}
+
+/// The exit code of an end; None while it is open.
+pub fn end(state: State) -> Option<Exit> {
+    match state {
+        State::Succeeded | State::CompletedWithWarnings => Some(Exit::Ok),
+        State::Failed | State::TimedOut | State::Cancelled | State::Abandoned => Some(Exit::Unsuccessful),
+        State::Queued
+        | State::Running
+        | State::WaitingUser
+        | State::WaitingApproval
+        | State::WaitingAuth
+        | State::WaitingTool
+        | State::WaitingExternal
+        | State::RetryScheduled
+        | State::Stalled
+        | State::CancelRequested
+        | State::Quarantined => None,
+    }
+}

@@ -1,0 +1,98 @@
+//! The daemon, and its configuration.
+
+use std::net::{SocketAddr, TcpListener};
+
+use tenure_server::{Config, Overlay, Server, auth::FirstStart};
+
+use crate::{
+    args::{ConfigVerb, Global, Serve},
+    connect::admin_token,
+    exit::{Exit, Failure},
+    logs::Logs,
+    render::say,
+};
+
+pub async fn serve(global: &Global, args: Serve) -> Result<Exit, Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::new(Exit::Error, error.to_string());
+    let load = {
+        let db = global.db.clone().or_else(|| std::env::var("TENURE_DB").ok());
+        let file = args.config.clone();
+        move || {
+            let overlay = Overlay {
+                db: db.clone(),
+                listen: args.listen.clone(),
+                tls_cert: args.tls_cert.clone(),
+                tls_key: args.tls_key.clone(),
+                token_file: args.token_file.clone(),
+                otlp_endpoint: args.otlp_endpoint.clone(),
+                hosts: args.hosts.clone(),
+                allow_weak_settings: args.allow_weak_settings,
+            };
+            Config::load(file.as_deref(), overlay)
+        }
+    };
+    let config = load().map_err(|error| Failure::usage(error.to_string()))?;
+    let logs = Logs::start(config.otlp_endpoint.as_deref())?;
+    let listen = config.listen;
+    let scheme = if config.tls.is_some() { "https" } else { "http" };
+    // The port is taken before the ledger is opened: a second daemon on it disturbs nothing.
+    let listener = bind(listen)?;
+    let admin = admin_token(global.token.as_deref(), &config.token_file);
+    let address = listener.local_addr()?;
+    say(&format!("Listening on {scheme}://{address}"));
+    let opened = |server: &Server| {
+        match server.first_start() {
+            FirstStart::Written(path) => say(&format!("The admin token is in {}.", path.display())),
+            FirstStart::Given => say("TENURE_TOKEN is the admin token now."),
+            FirstStart::No => {}
+        }
+        say("Ready.");
+        reload_on_hangup(server, load);
+    };
+    let served = tenure_server::run(config, admin, listener, tenure_api::worker::termination(), opened).await;
+    logs.flush().await;
+    served.map_err(|error| failed(&error))?;
+    Ok(Exit::Ok)
+}
+
+/// Takes a port, or says what stands in the way.
+pub fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(listen).map_err(|error| {
+        let why = format!(
+            "{listen} cannot be listened on: {error}. Is another daemon running? Try --listen 127.0.0.1:0"
+        );
+        Failure::new(Exit::Error, why)
+    })
+}
+
+/// SIGHUP reads the configuration again; a bad file changes nothing.
+fn reload_on_hangup(
+    server: &Server,
+    load: impl Fn() -> Result<Config, tenure_server::ConfigError> + Send + 'static,
+) {
+    let reloader = server.reloader();
+    tokio::spawn(async move {
+        use tokio::signal::unix::{SignalKind, signal};
+        let Ok(mut hangup) = signal(SignalKind::hangup()) else { return };
+        while hangup.recv().await.is_some() {
+            match load() {
+                Ok(config) => {
+                    let waiting = reloader.reload(&config);
+                    tracing::info!(needs_restart = ?waiting, "the configuration was read again");
+                }
+                Err(error) => tracing::error!(%error, "the configuration was not changed"),
+            }
+        }
+    });
+}
+
+pub fn config(verb: ConfigVerb) -> Result<Exit, Failure> {
+    let ConfigVerb::Check { file } = verb;
+    match Config::load(Some(&file), Overlay::default()) {
+        Ok(_) => {
+            say(&format!("{} is sound.", file.display()));
+            Ok(Exit::Ok)
+        }
+        Err(error) => Err(Failure::new(Exit::Refused, error.to_string())),
+    }
+}

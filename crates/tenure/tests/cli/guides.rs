@@ -1,0 +1,82 @@
+//! What the guides tell people to type does what they say: their `sh` blocks are run, in order, on the built binary.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use tempfile::TempDir;
+
+use crate::bed::{Daemon, Said, tenure};
+
+#[test]
+fn five_minutes() {
+    let said = follow("getting-started.md");
+    assert!(said.out.contains("approved") && said.out.contains("close_out"), "{}", said.out);
+    assert!(said.out.contains("refused, with exit code 4"), "{}", said.out);
+}
+
+#[test]
+fn adopting() {
+    let said = follow("adopting.md");
+    assert_eq!(said.out.matches("\"succeeded\"").count(), 2, "{}", said.out);
+}
+
+#[test]
+fn running() {
+    let said = follow("running.md");
+    assert!(said.out.contains("# HELP tenure_in_flight"), "{}", said.out);
+    let page = guide("running.md");
+    // Dials without a sample are not shown, so the names are looked up where they are registered.
+    let registered = fs::read_to_string(root().join("crates/server/src/metrics/mod.rs")).unwrap();
+    let promised: Vec<&str> = page.split('`').filter_map(|word| word.strip_prefix("tenure_")).collect();
+    assert!(promised.len() > 5, "{promised:?}");
+    for metric in promised {
+        let name = metric.trim_end_matches("_total").trim_end_matches("_seconds");
+        assert!(registered.contains(&format!("\"{name}\"")), "tenure_{metric} is no metric");
+    }
+    let folder = TempDir::new().unwrap();
+    let settings = block(&page, "toml").replace("/var/lib/tenure", folder.path().to_str().unwrap());
+    fs::write(folder.path().join("tenure.toml"), settings).unwrap();
+    Said::of(tenure(folder.path()).args(["config", "check", "tenure.toml"]).output().unwrap()).ends(0);
+}
+
+fn guide(name: &str) -> String {
+    fs::read_to_string(root().join("docs").join(name)).unwrap()
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// All blocks of a language, as one text.
+fn block(page: &str, language: &str) -> String {
+    let mut text = String::new();
+    let mut inside = false;
+    for line in page.lines() {
+        match line.strip_prefix("```") {
+            Some(fence) => inside = fence == language,
+            None if inside => text.push_str(&format!("{line}\n")),
+            None => {}
+        }
+    }
+    assert!(!text.is_empty(), "it has no {language} block");
+    text
+}
+
+/// Types a guide into a shell beside a daemon, as its reader would; what fails ends it.
+fn follow(name: &str) -> Said {
+    let folder = TempDir::new().unwrap();
+    let daemon = Daemon::start(folder.path(), "tenure.db", &[]);
+    fs::copy(folder.path().join("token"), folder.path().join("tenure.db.token")).unwrap();
+    let binary = PathBuf::from(env!("CARGO_BIN_EXE_tenure"));
+    let path = format!("{}:{}", binary.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let script = format!("set -e\n{}", block(&guide(name), "sh"));
+    let mut shell = Command::new("bash");
+    shell.args(["-c", &script]).current_dir(folder.path()).env_clear();
+    shell.env("PATH", path).env("TENURE_URL", &daemon.url);
+    let said = Said::of(shell.output().unwrap());
+    assert_eq!(said.code, 0, "{name}:\n{}\n{}", said.out, said.err);
+    said
+}

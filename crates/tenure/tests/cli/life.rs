@@ -1,0 +1,156 @@
+//! The full life of a work by the command line: the same on every bed.
+
+use crate::bed::Bed;
+
+#[test]
+fn on_a_file_without_a_daemon() {
+    live(&Bed::embedded());
+}
+
+#[test]
+fn through_a_daemon_on_sqlite() {
+    live(&Bed::sqlite());
+}
+
+#[test]
+fn through_a_daemon_on_postgres() {
+    live(&Bed::postgres());
+}
+
+/// A lease as the holder's verbs want it.
+struct Lease {
+    fence: String,
+    token: String,
+}
+
+impl Lease {
+    fn args(&self) -> [&str; 4] {
+        ["--fence", &self.fence, "--lease", &self.token]
+    }
+}
+
+fn claim(bed: &Bed, id: &str) -> Lease {
+    let leases = bed.run(&["claim", "--worker", "me", id, "-o", "json"]).json();
+    Lease { fence: leases[0]["fence"].to_string(), token: leases[0]["token"].as_str().unwrap().to_owned() }
+}
+
+fn ingest(bed: &Bed, id: &str) -> String {
+    let args =
+        ["ingest", "manual", id, "--kind", "review", "--disposition", "rerunnable", "--input", "{\"n\":1}"];
+    let said = bed.run(&args).ends(0);
+    said.out.trim().to_owned()
+}
+
+fn live(bed: &Bed) {
+    let id = ingest(bed, "one");
+    assert!(id.starts_with("w_") && id.len() == 34, "{id}");
+    assert_eq!(ingest(bed, "one"), id, "the same again is the same work");
+    let other =
+        ["ingest", "manual", "one", "--kind", "review", "--disposition", "rerunnable", "--input", "2"];
+    let refused = bed.run(&other).ends(4);
+    assert!(refused.err.contains("idempotency_mismatch") && refused.out.is_empty(), "{}", refused.err);
+
+    paused_and_answered(bed, &id);
+    ended_and_run_again(bed, &id);
+    set_aside_and_decided(bed);
+    asked_to_stop(bed);
+    past_its_deadline(bed);
+
+    let verified = bed.run(&["verify", "-o", "json"]).json();
+    assert_eq!(verified["faults"].as_array().unwrap().len(), 0);
+}
+
+fn paused_and_answered(bed: &Bed, id: &str) {
+    let lease = claim(bed, id);
+    let busy = bed.run(&["claim", "--worker", "you", id]).ends(4);
+    assert!(busy.err.contains("busy") && busy.err.contains("me"), "the holder is named: {}", busy.err);
+    let renewed = bed.run(&[&["renew", id, "-o", "json"], &lease.args()[..]].concat()).json();
+    assert_eq!(renewed["cancel_requested"], false);
+    let held = bed.run(&["ps", "-o", "json"]).json();
+    assert_eq!(held[0]["lease"]["worker"], "me");
+
+    let ask = ["wait", id, "--kind", "approval", "--ref", "deploy", "--prompt", "Deploy it?"];
+    bed.run(&[&ask, &lease.args()[..]].concat()).ends(0);
+    let shown = bed.run(&["show", &id[..20]]).ends(0).out;
+    for part in ["waiting_approval", "Why:         Waiting", "Deploy it?", "Next:        `tenure approve w_"]
+    {
+        assert!(shown.contains(part), "{part} in {shown}");
+    }
+    bed.run(&["wait", id, "--for=terminal", "--timeout", "10ms"]).ends(8);
+    let approved = bed.run(&["approve", id, "--note", "fine", "-o", "json"]).json();
+    assert_eq!(approved["answers"][0]["payload"]["approved"], true);
+    let again = bed.run(&["reject", id]).ends(5);
+    assert!(again.err.contains("answered before"), "{}", again.err);
+    let lost = bed.run(&[&["release", id], &lease.args()[..]].concat()).ends(4);
+    assert!(lost.err.contains("lease_lost"), "{}", lost.err);
+}
+
+fn ended_and_run_again(bed: &Bed, id: &str) {
+    let lease = claim(bed, id);
+    let bare = bed.run(&[&["close-out", id], &lease.args()[..]].concat()).ends(4);
+    assert!(bare.err.contains("result_missing"), "a success needs proof: {}", bare.err);
+    let close = [&["close-out", id, "--result", "{\"ok\":true}", "-o", "json"], &lease.args()[..]].concat();
+    assert_eq!(bed.run(&close).json()["state"], "succeeded");
+    assert_eq!(bed.run(&close).json()["state"], "succeeded", "repeated, it says so again");
+    bed.run(&["wait", id, "--for=terminal"]).ends(0);
+    let watched = bed.run(&["watch", id]).ends(0).out;
+    assert!(watched.lines().last().unwrap().contains("close_out"), "{watched}");
+
+    let events = bed.run(&["events", id, "-o", "jsonl"]).ends(0).out;
+    let kinds: Vec<String> = events
+        .lines()
+        .map(|line| {
+            serde_json::from_str::<serde_json::Value>(line).unwrap()["type"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    assert_eq!(kinds, ["work_created", "claimed", "waiting_set", "wait_resolved", "claimed", "close_out"]);
+
+    let alone = bed.run(&["rerun", id, "--reason", "once more"]).ends(2);
+    assert!(alone.err.contains("--yes") && alone.out.is_empty(), "{}", alone.err);
+    let dry = bed.run(&["rerun", id, "--reason", "once more", "--dry-run", "-o", "json"]).json();
+    assert_eq!(dry["would"]["body"]["reason"], "once more");
+    let new = bed.run(&["rerun", id, "--reason", "once more", "--yes", "-o", "json"]).json();
+    assert_eq!(new["rerun_of"], id);
+    let new = new["id"].as_str().unwrap();
+    let lease = claim(bed, new);
+    let fail = ["close-out", new, "--state", "failed", "--class", "validation", "--message", "no"];
+    bed.run(&[&fail, &lease.args()[..]].concat()).ends(0);
+    bed.run(&["wait", new, "--for=terminal"]).ends(7);
+}
+
+fn set_aside_and_decided(bed: &Bed) {
+    let (two, three) = (ingest(bed, "two"), ingest(bed, "three"));
+    let ended = bed.run(&["list", "--state", "succeeded", "-o", "json"]).json();
+    let over = ended[0]["id"].as_str().unwrap();
+    let reason = ["--reason", "odd", "--yes"];
+    let partly = bed.run(&[&["quarantine", &two, over, &three], &reason[..]].concat()).ends(6);
+    assert!(partly.err.contains(over) && partly.err.contains("terminal"), "{}", partly.err);
+    bed.run(&[&["requeue", &two], &reason[..]].concat()).ends(0);
+    let decided = bed.run(&[&["decide", &three, "failed", "-o", "json"], &reason[..]].concat()).json();
+    assert_eq!(decided["state"], "failed");
+    let queued = bed.run(&["list", "--state", "queued", "--source-id", "two", "-o", "json"]).json();
+    assert_eq!(queued[0]["id"], *two);
+}
+
+fn asked_to_stop(bed: &Bed) {
+    let id = ingest(bed, "four");
+    let lease = claim(bed, &id);
+    let drained = bed.run(&["drain", "me", "--reason", "the host goes", "--yes"]).ends(0);
+    assert!(drained.out.contains(&id), "{}", drained.out);
+    let renewed = bed.run(&[&["renew", &id], &lease.args()[..]].concat()).ends(0);
+    assert!(renewed.err.contains("a cancel was requested"), "{}", renewed.err);
+    let stop = [&["close-out", &id, "--state", "cancelled"], &lease.args()[..]].concat();
+    bed.run(&stop).ends(0);
+    let idle = bed.run(&["ps"]).ends(0);
+    assert!(idle.out.is_empty() && idle.err.contains("Nothing is running"), "{}", idle.err);
+}
+
+/// Whoever opens the ledger next does what is due.
+fn past_its_deadline(bed: &Bed) {
+    let id = ingest(bed, "five");
+    let lease = claim(bed, &id);
+    let ask = ["wait", &id, "--kind", "user", "--ref", "colour", "--timeout", "1ms", "--on-timeout", "fail"];
+    bed.run(&[&ask, &lease.args()[..]].concat()).ends(0);
+    bed.run(&["wait", &id, "--for=terminal", "--timeout", "30s"]).ends(7);
+    assert_eq!(bed.run(&["show", &id, "-o", "json"]).json()["state"], "failed");
+}

@@ -1,0 +1,10 @@
+//! The built binary, as people and scripts use it.
+
+mod bed;
+mod daemon;
+mod demo;
+mod guides;
+mod life;
+mod output;
+mod top;
+mod worker;

@@ -1,0 +1,135 @@
+//! What is printed where, and how it ends.
+
+use crate::bed::{Bed, Said, tenure};
+
+#[test]
+fn every_failure_has_its_exit_code() {
+    let bed = Bed::empty();
+    bed.run(&["list"]).ends(0);
+    let typo = tenure(bed.folder.path()).args(["--db", "legder.db", "list"]).output().unwrap();
+    assert!(Said::of(typo).ends(3).err.contains("no ledger at legder.db"));
+    assert!(!bed.folder.path().join("legder.db").exists());
+    bed.run(&["lst"]).ends(2);
+    bed.run(&["show", "w_00"]).ends(3);
+    bed.run(&["show", "nothing-like-an-id"]).ends(3);
+    let odd = ["ingest", "fax", "1", "--kind", "k", "--disposition", "rerunnable"];
+    let refused = bed.run(&odd).ends(4);
+    assert!(refused.err.contains("Known: control, conversation, manual, scheduler"), "{}", refused.err);
+    bed.run(&["ingest", "manual", "1", "--kind", "k", "--disposition", "maybe"]).ends(2);
+    bed.run(&["events", "--after", "yesterday"]).ends(4);
+
+    let away = tenure(bed.folder.path()).args(["--url", "http://127.0.0.1:9", "list"]).output().unwrap();
+    let away = Said::of(away).ends(9);
+    assert!(away.err.contains("tenure serve") && away.out.is_empty(), "{}", away.err);
+    let url = tenure(bed.folder.path()).args(["--url", "localhost", "list"]).output().unwrap();
+    Said::of(url).ends(2);
+    let stranger = bed.command(&["list"]).env("TENURE_TOKEN", "nobody-has-this-one").output().unwrap();
+    let stranger = Said::of(stranger).ends(4);
+    assert!(stranger.err.contains("unauthorized"), "{}", stranger.err);
+}
+
+#[test]
+fn an_ambiguous_beginning_is_told() {
+    let bed = Bed::embedded();
+    for id in ["1", "2"] {
+        bed.run(&["ingest", "manual", id, "--kind", "k", "--disposition", "rerunnable"]).ends(0);
+    }
+    let said = bed.run(&["show", "w_0"]).ends(2);
+    assert!(said.err.contains("ambiguous"), "{}", said.err);
+}
+
+#[test]
+fn nothing_that_a_terminal_obeys_is_printed() {
+    let bed = Bed::embedded();
+    let evil = "\u{1b}]0;owned\u{7}\u{202e}txt";
+    let input = serde_json::json!({ "text": evil }).to_string();
+    let args = ["ingest", "manual", "1", "--kind", "k", "--disposition", "rerunnable", "--input", &input];
+    let id = bed.run(&args).ends(0).out.trim().to_owned();
+    bed.run(&["cancel", &id, "--reason", evil, "--yes"]).ends(0);
+    for verb in [&["show", &id][..], &["events", &id], &["explain", &id], &["show", &id, "-o", "json"]] {
+        let said = bed.run(verb).ends(0);
+        assert!(said.out.contains("owned"), "{}", said.out);
+        for forbidden in ['\u{1b}', '\u{7}', '\u{202e}'] {
+            assert!(!said.out.contains(forbidden), "{verb:?}: {:?}", said.out);
+        }
+    }
+    let read = bed.run(&["show", &id, "-o", "json"]).json();
+    assert_eq!(read["input"]["text"], evil, "the document still says the same");
+}
+
+#[test]
+fn plain_where_the_terminal_is_plain() {
+    let bed = Bed::embedded();
+    bed.run(&["ingest", "manual", "1", "--kind", "k", "--disposition", "rerunnable"]).ends(0);
+    let ascii = bed.run(&["list"]).ends(0).out;
+    assert!(ascii.is_ascii() && ascii.contains("o queued"), "{ascii}");
+    let glyphs = bed.command(&["list"]).env("LC_ALL", "C.UTF-8").output().unwrap();
+    assert!(Said::of(glyphs).out.contains("○ queued"));
+}
+
+#[test]
+fn documents_are_never_mixed_with_prose() {
+    let bed = Bed::empty();
+    let empty = bed.run(&["list", "-o", "json"]);
+    assert_eq!(empty.out, "[]\n");
+    assert_eq!(bed.run(&["list", "-o", "jsonl"]).ends(0).out, "");
+    let ingest = ["ingest", "manual", "1", "--kind", "k", "--disposition", "rerunnable", "-o", "json"];
+    assert_eq!(bed.run(&ingest).json()["created"], true);
+    let again = bed.run(&ingest);
+    assert!(again.err.contains("there already"), "{}", again.err);
+    assert_eq!(again.json()["created"], false);
+    for verb in ["ps", "workers", "alerts", "events", "list"] {
+        assert!(bed.run(&[verb, "-o", "json"]).json().is_array(), "{verb}");
+    }
+    let doctor = bed.run(&["doctor", "-o", "json"]).json();
+    let checks: Vec<_> = doctor.as_array().unwrap().iter().map(|it| it["check"].as_str().unwrap()).collect();
+    for check in ["daemon", "ready", "token", "leases", "clock", "wal", "disk", "fsync"] {
+        assert!(checks.contains(&check), "{check} in {checks:?}");
+    }
+}
+
+#[test]
+fn tokens_are_shown_once_and_can_be_ended() {
+    let bed = Bed::empty();
+    let made =
+        bed.run(&["token", "create", "agent", "--scope", "view", "--tenant", "acme", "-o", "json"]).json();
+    let secret = made["secret"].as_str().unwrap();
+    let listed = bed.run(&["token", "list"]).ends(0).out;
+    assert!(listed.contains("agent") && listed.contains("acme") && !listed.contains(secret), "{listed}");
+    let with = |args: &[&str]| Said::of(bed.command(args).env("TENURE_TOKEN", secret).output().unwrap());
+    with(&["list"]).ends(0);
+    let refused = with(&["verify"]).ends(4);
+    assert!(refused.err.contains("forbidden"), "{}", refused.err);
+    bed.run(&["token", "revoke", made["token"]["id"].as_str().unwrap()]).ends(0);
+    with(&["list"]).ends(4);
+}
+
+#[test]
+fn completions_are_there_for_every_shell() {
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(Bed::embedded().run(&["completions", shell]).ends(0).out.contains("close-out"), "{shell}");
+    }
+}
+
+#[test]
+fn a_backup_is_a_ledger_and_a_prune_leaves_what_is_young() {
+    let bed = Bed::embedded();
+    let ingest = ["ingest", "manual", "1", "--kind", "k", "--disposition", "rerunnable"];
+    let id = bed.run(&ingest).ends(0).out.trim().to_owned();
+    bed.run(&["cancel", &id, "--reason", "over", "--yes"]).ends(0);
+    bed.run(&["backup", "copy.db"]).ends(0);
+    let token = std::fs::read_to_string(bed.folder.path().join("ledger.db.token")).unwrap();
+    let copy = ["--db", "copy.db", "--token", token.trim(), "show", &id, "-o", "json"];
+    let copy = Said::of(tenure(bed.folder.path()).args(copy).output().unwrap());
+    assert_eq!(copy.json()["state"], "cancelled");
+
+    let alone = bed.run(&["prune", "--older-than", "1d"]).ends(2);
+    assert!(alone.err.contains("--yes"), "{}", alone.err);
+    let young = bed.run(&["prune", "--older-than", "1m", "--yes"]).ends(4);
+    assert!(young.err.contains("an hour"), "{}", young.err);
+    for how in ["--yes", "--dry-run"] {
+        let pruned = bed.run(&["prune", "--older-than", "1d", how, "-o", "json"]).json();
+        assert_eq!(pruned["works"], 0);
+    }
+    bed.run(&["show", &id]).ends(0);
+}

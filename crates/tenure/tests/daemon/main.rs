@@ -1,0 +1,13 @@
+//! The daemon as it is run: the built binary, real sockets, signals, and both databases.
+
+mod bed;
+mod crash;
+mod crowd;
+mod drain;
+mod fleet;
+mod hostile;
+mod life;
+mod outage;
+mod refusals;
+mod start;
+mod suspended;

@@ -1,0 +1,64 @@
+//! PostgreSQL goes away, before the start or later: the daemon says so, refuses, and heals by itself.
+
+use serde_json::json;
+use tenure_testkit::Cluster;
+
+use crate::bed::{Daemon, Home, until, work};
+
+#[test]
+fn it_heals_by_itself() {
+    let cluster = Cluster::start();
+    let home = Home::at(&cluster.create_database());
+    cluster.stop();
+    let daemon = home.serve();
+    away(&daemon);
+    cluster.restart();
+    back(&daemon, "first");
+    for round in ["second", "third"] {
+        cluster.stop();
+        away(&daemon);
+        cluster.restart();
+        back(&daemon, round);
+    }
+    let items = daemon.get("/v1/work").expect(200)["items"].as_array().unwrap().len();
+    assert_eq!(items, 3, "what was acknowledged before each crash is there");
+    daemon.signal("TERM");
+    assert_eq!(daemon.ended().0, Some(0));
+}
+
+#[test]
+fn it_can_be_stopped_while_it_waits() {
+    let cluster = Cluster::start();
+    let home = Home::at(&cluster.create_database());
+    cluster.stop();
+    let daemon = home.serve();
+    away(&daemon);
+    daemon.signal("TERM");
+    assert_eq!(daemon.ended().0, Some(0));
+}
+
+fn away(daemon: &Daemon) {
+    let said = until("it says that it is not ready", || {
+        let reply = daemon.get("/readyz");
+        (reply.status == 503).then_some(reply.body)
+    });
+    assert_eq!(said["ready"], false);
+    let why = said["checks"].as_array().unwrap().iter().find(|check| check["ok"] == false).unwrap();
+    assert!(why["detail"].as_str().unwrap().len() > 20, "{said}");
+    daemon.get("/healthz").expect(200);
+    for reply in [daemon.post("/v1/work", work("away")), daemon.get("/v1/work")] {
+        let problem = reply.problem(503, "unavailable");
+        assert_eq!(problem["retryable"], true);
+    }
+}
+
+fn back(daemon: &Daemon, name: &str) {
+    until("it is ready again", || (daemon.get("/readyz").status == 200).then_some(()));
+    // A pooled connection may still be found broken: that is said as such, and the same again is safe.
+    until("it takes work again", || {
+        let reply = daemon.post("/v1/work", work(name));
+        assert!([200, 201, 503].contains(&reply.status), "{}", reply.text);
+        (reply.status != 503).then_some(())
+    });
+    assert_eq!(daemon.post("/v1/work", work(name)).expect(200)["created"], json!(false));
+}
