@@ -56,7 +56,12 @@ async fn read<T: DeserializeOwned>(request: Request, max: usize) -> Result<T, Pr
         ));
     }
     let bytes = to_bytes(request.into_body(), max).await.map_err(|error| unreadable(&error, max))?;
-    serde_json::from_slice(&bytes).map_err(|error| not_understood(&error))
+    let body = serde_json::from_slice(&bytes).map_err(|error| not_understood(&error))?;
+    // A list of values without names would be read as well, in an order that nobody wrote down.
+    match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        Some(b'{') => Ok(body),
+        _ => Err(Problem::invalid("The body is no JSON object. Send one: `{ … }`, with the fields by name.")),
+    }
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

@@ -22,6 +22,7 @@ async fn every_mistake_in_a_body_has_its_code() {
         ("{'a': 1}".to_owned(), 400, "malformed"),
         (format!("{}x", work("a")), 400, "malformed"),
         ("[]".to_owned(), 400, "invalid"),
+        (json!([{ "system": "manual", "id": "1" }, "k", "rerunnable", {}]).to_string(), 400, "invalid"),
         ("{}".to_owned(), 400, "invalid"),
         (with("colour", json!(1)), 400, "unknown_field"),
         (with("genuine", json!(true)), 400, "unknown_field"),

@@ -173,7 +173,7 @@ pub async fn explanations_say_what_to_do(bed: &mut Bed) {
     };
     for (id, begins, next) in [
         ("flow", "Queued 10 s: nobody has claimed it yet", "nothing"),
-        ("waits", "Waiting 10 s: an approver must answer `q`", "`tenure resolve q"),
+        ("waits", "Waiting 10 s: an approver must answer `q`", "`tenure approve w_"),
         ("held", "Stalled", "`tenure abandon"),
         ("odd", "Quarantined 10 s: an operator set it aside (odd)", "`tenure decide"),
         ("done", "Succeeded 10 s ago in one attempt: its result is in event 3", "nothing"),

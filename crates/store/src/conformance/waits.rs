@@ -296,8 +296,7 @@ pub async fn waits_are_listed(bed: &mut Bed) {
 
 pub async fn an_answer_fits_its_schema(bed: &mut Bed) {
     let schema = Some(json!({ "type": "object", "required": ["approved"] }));
-    let ask =
-        |reference: &str| NewWait { schema: schema.clone(), ..NewWait::new(WaitKind::Approval, reference) };
+    let ask = |reference: &str| NewWait { schema: schema.clone(), ..NewWait::new(WaitKind::User, reference) };
     let held = bed.held(job("asks"), "w").await;
     let worker = bed.worker("w");
     let nonsense = NewWait { schema: Some(json!({ "type": 7 })), ..ask("q") };
@@ -313,7 +312,7 @@ pub async fn an_answer_fits_its_schema(bed: &mut Bed) {
     assert_eq!(refused(machine.resolve_wait(*id, token, &json!([]), None).await), Code::AnswerMismatch);
     let unknown = machine.resolve_wait(*id, "guess", &json!([]), None).await;
     assert_eq!(refused(unknown), Code::TokenRefused, "nothing is told to whoever may not answer");
-    bed.expect(held.work.id, State::WaitingApproval).await;
+    bed.expect(held.work.id, State::WaitingUser).await;
 
     let answer = json!({ "approved": true });
     person.resolve("default", "q", &answer, None).await.unwrap();

@@ -37,7 +37,8 @@ pub(super) const CHECKS: &[&str] = &[
      IS DISTINCT FROM (c.lane, c.priority, c.created_at, c.tenant, c.session, c.bound) LIMIT 100",
     "SELECT 'w_' || replace(t.work::text, '-', '') || ' waits for an answer that is kept for it' \
      FROM kept k JOIN wait t ON t.tenant = k.tenant AND t.reference = k.reference \
-     WHERE t.state = 'open' AND k.kept_at + 86400000 > t.opened_at LIMIT 100",
+     WHERE t.state = 'open' AND k.kept_at + 86400000 > t.opened_at \
+     AND (t.kind <> 'approval' OR k.actor::json ->> 'type' = 'person') LIMIT 100",
     "SELECT 'an attempt of w_' || replace(a.work::text, '-', '') || ' belongs to no work' \
      FROM attempt a WHERE NOT EXISTS (SELECT 1 FROM work w WHERE w.id = a.work) LIMIT 100",
     "SELECT 'event ' || e.seq || ' of w_' || replace(e.work::text, '-', '') || ' belongs to no work' \

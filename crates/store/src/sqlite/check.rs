@@ -74,7 +74,8 @@ const CHECKS: &[(&str, &str)] = &[
     (
         "waits for an answer that is kept for it",
         "SELECT q.work FROM kept k JOIN wait q ON q.tenant = k.tenant AND q.reference = k.reference \
-         WHERE q.state = 'open' AND k.kept_at + 86400000 > q.opened_at",
+         WHERE q.state = 'open' AND k.kept_at + 86400000 > q.opened_at \
+         AND (q.kind <> 'approval' OR json_extract(k.actor, '$.type') = 'person')",
     ),
     (
         "counts other open waits than it has",
