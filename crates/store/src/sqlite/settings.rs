@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, config::DbConfig};
+use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, config::DbConfig, ffi};
 
 use super::migrate;
 use crate::Error;
@@ -144,14 +144,22 @@ pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> Error {
         Some(ErrorCode::DatabaseCorrupt) => {
             Error::Unusable(format!("{place} is damaged ({error}). Keep a copy of it, and restore a backup"))
         }
-        Some(ErrorCode::DiskFull) => {
-            Error::Unavailable(format!("{place}: the disk is full. Free some space, and open it again"))
-        }
+        // On a full disk it is often the shared memory beside the file that cannot be made.
+        Some(ErrorCode::SystemIoFailure) if extended(error) == Some(ffi::SQLITE_IOERR_SHMSIZE) => full(path),
+        Some(ErrorCode::DiskFull) => full(path),
         Some(ErrorCode::SystemIoFailure) => {
             Error::Unavailable(format!("{place} cannot be read or written ({error}). Look at the disk"))
         }
         _ => Error::Unusable(format!("{place}: {error}")),
     }
+}
+
+fn full(path: &Path) -> Error {
+    Error::Unavailable(format!("{}: the disk is full. Free some space, and open it again", path.display()))
+}
+
+fn extended(error: &rusqlite::Error) -> Option<i32> {
+    error.sqlite_error().map(|error| error.extended_code)
 }
 
 fn read_only(path: &Path) -> Error {
