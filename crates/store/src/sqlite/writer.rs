@@ -99,9 +99,10 @@ pub(super) fn run(conn: &Connection, desk: Desk) -> Result<(), Error> {
 
 impl Writer<'_> {
     fn serve(&mut self) -> Option<oneshot::Sender<()>> {
+        let mut busy = false;
         loop {
             let mut jobs = Vec::new();
-            let mut next = match self.wait() {
+            let mut next = match self.wait(busy) {
                 Ok(message) => message,
                 Err(RecvTimeoutError::Timeout) => None,
                 Err(RecvTimeoutError::Disconnected) => return None,
@@ -122,6 +123,7 @@ impl Writer<'_> {
                 next = self.desk.inbox.try_recv().ok();
             }
             self.desk.queued.fetch_sub(jobs.len(), Ordering::Relaxed);
+            busy = !jobs.is_empty();
             self.take(jobs);
             if closing.is_some() {
                 return closing;
@@ -130,8 +132,8 @@ impl Writer<'_> {
     }
 
     /// Waits for a message; with parked claims no longer than until one of them must be seen to.
-    fn wait(&self) -> Result<Option<Message>, RecvTimeoutError> {
-        if let Some(message) = self.linger() {
+    fn wait(&self, busy: bool) -> Result<Option<Message>, RecvTimeoutError> {
+        if busy && let Some(message) = self.linger() {
             return Ok(Some(message));
         }
         if self.parked.is_empty() {
