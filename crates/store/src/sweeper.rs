@@ -136,7 +136,10 @@ impl Sweeper {
         }
         self.tick_due(ledger, &mut sweep, (now, monotonic)).await?;
         if self.anchored_at.is_none_or(|at| monotonic - at >= ANCHOR_EVERY_MS) {
-            ledger.advance_anchor().await?;
+            // No reason to stop watching leases: a store that is away shows in the next read anyway.
+            if let Err(error) = ledger.advance_anchor().await {
+                tracing::warn!(%error, "the anchor stays where it is");
+            }
             self.anchored_at = Some(monotonic);
         }
         if self.forgot_at.is_none_or(|at| monotonic - at >= FORGET_EVERY_MS) {
