@@ -174,6 +174,8 @@ impl End {
     }
 }
 
+// The fields of an end are written out here and in `Complete`: serde cannot both flatten a part and refuse
+// unknown fields.
 /// Declares how the work ended. A success needs `result`, `result_ref` or `no_output`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]

@@ -4,7 +4,7 @@
 mod memory;
 
 use std::sync::{
-    Mutex,
+    Mutex, MutexGuard, PoisonError,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
@@ -203,11 +203,15 @@ impl Metrics {
         r.register("alerts", "1 for each threshold that is crossed", self.alerts.clone());
     }
 
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Counts what the feed told.
     pub(crate) async fn observe(&self, ledger: &Ledger, events: &[EventNews]) -> Result<(), Error> {
-        let unknown = self.memory.lock().expect("no count panics").unknown(events);
+        let unknown = self.memory().unknown(events);
         let works = if unknown.is_empty() { Vec::new() } else { ledger.works(&unknown).await? };
-        let mut memory = self.memory.lock().expect("no count panics");
+        let mut memory = self.memory();
         works.iter().for_each(|work| memory.learn(work));
         for news in events {
             let event = &news.stored.event;
