@@ -22,6 +22,10 @@ use clap::Parser;
 use args::{Bench, Cli, Common};
 use plan::Plan;
 
+/// As in `tenure` itself.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 #[tokio::main]

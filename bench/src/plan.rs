@@ -66,23 +66,28 @@ impl Case {
     }
 
     /// The commit without a ledger that this case is measured against. A single submitter waits for each
-    /// commit by itself; many share commits.
+    /// commit by itself; many share commits, on as many connections as they could fill: 256 of them are one
+    /// full commit at a time.
     pub fn against(self, store: Store) -> Option<Commit> {
+        let filled = |calls: usize| (calls / GROUP).clamp(1, connections(store));
         match self {
             Case::Bare(commit) | Case::Raw(commit) => Some(commit),
             Case::Transition(1) | Case::Ingest(1) | Case::Renew(1) => {
                 Some(Commit { connections: 1, size: 1 })
             }
-            Case::Transition(_) | Case::Ingest(_) | Case::Renew(_) | Case::Drain { .. } => {
-                Some(Commit { connections: connections(store), size: GROUP })
+            Case::Transition(calls) | Case::Ingest(calls) | Case::Renew(calls) => {
+                Some(Commit { connections: filled(calls), size: GROUP })
+            }
+            Case::Drain { workers, claim } => {
+                Some(Commit { connections: filled(workers * claim), size: GROUP })
             }
             Case::Start => None,
         }
     }
 }
 
-/// Connections that write at once where no ledger is in the way. Two keep two cores busy; a ledger is held
-/// against what the database can give at its best, however few lanes it uses itself.
+/// Connections that write at once where no ledger is in the way. Two keep two cores busy: what the database
+/// can give at its best.
 pub fn connections(store: Store) -> usize {
     match store {
         Store::Sqlite => 1,
@@ -120,8 +125,9 @@ const ROWS: usize = 10_240;
 pub struct Plan {
     pub rounds: usize,
     pub slice: Duration,
-    /// The light load of `start_ms` needs longer slices to give samples.
-    pub start_slice: Duration,
+    /// The light load of `start_ms` needs longer slices to give samples; a drain, to be more than the first
+    /// claims of its workers and the rest of their last ones.
+    pub long_slice: Duration,
     /// Rows that transitions go round on, in the bare tables as in the ledger's.
     pub rows: usize,
     /// Queue lengths whose claims are compared.
@@ -137,7 +143,7 @@ impl Plan {
         Plan {
             rounds: 5,
             slice: Duration::from_millis(700),
-            start_slice: Duration::from_secs(2),
+            long_slice: Duration::from_secs(2),
             rows: ROWS,
             queued: [1_000, 1_000_000],
             claims: 2_000,
@@ -149,7 +155,7 @@ impl Plan {
         Plan {
             rounds: 3,
             slice: Duration::from_millis(150),
-            start_slice: Duration::from_millis(600),
+            long_slice: Duration::from_millis(600),
             rows: ROWS,
             queued: [1_000, 50_000],
             claims: 200,

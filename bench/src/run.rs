@@ -30,7 +30,7 @@ pub async fn store(store: Store, args: &Common, plan: &Plan) -> Result<Vec<Row>>
     }
     for round in 1..=plan.rounds {
         for (case, tally) in cases.iter().zip(&mut tallies) {
-            let (rate, samples) = bench.measure(*case, plan.slice, plan.start_slice).await?;
+            let (rate, samples) = bench.measure(*case, plan.slice, plan.long_slice).await?;
             tally.rates.extend(rate);
             tally.samples.extend(samples);
         }
@@ -74,7 +74,7 @@ impl Bench {
         &mut self,
         case: Case,
         slice: Duration,
-        start_slice: Duration,
+        long_slice: Duration,
     ) -> Result<(Option<f64>, Vec<f64>)> {
         let rate = match case {
             Case::Bare(commit) => self.bare.run(commit, slice).await?,
@@ -82,8 +82,8 @@ impl Bench {
             Case::Transition(submitters) => self.steady.transition(submitters, slice).await?,
             Case::Ingest(submitters) => self.steady.ingest(submitters, slice).await?,
             Case::Renew(submitters) => self.steady.renew(submitters, slice).await?,
-            Case::Drain { workers, claim } => self.drain.run(workers, claim, slice).await?,
-            Case::Start => return Ok((None, start::run(&self.subject, start_slice).await?)),
+            Case::Drain { workers, claim } => self.drain.run(workers, claim, long_slice).await?,
+            Case::Start => return Ok((None, start::run(&self.subject, long_slice).await?)),
         };
         Ok((Some(rate.per_s()), Vec::new()))
     }

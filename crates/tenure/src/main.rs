@@ -16,6 +16,11 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+/// Groups are built of many small pieces on several threads: the system's allocator takes a fifth of a
+/// drain's time for them, and keeps more of what was freed.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// Threads for reads of a file and the like. More would wait for the same two readers, and each keeps memory.
 const BLOCKING: usize = 8;
 

@@ -4,6 +4,7 @@ mod caller;
 mod credentials;
 mod health;
 mod new;
+mod patience;
 mod reads;
 mod retention;
 mod schema;
@@ -141,6 +142,7 @@ struct Inner {
     store: Arc<dyn Store>,
     settings: RwLock<Arc<Settings>>,
     closed: watch::Sender<bool>,
+    callers: patience::Callers,
     /// When the sweeper last finished a look, or was started.
     swept: Mutex<Option<Instant>>,
 }
@@ -174,7 +176,7 @@ impl Ledger {
         let (closed, _) = watch::channel(false);
         let swept = Mutex::new(options.sweep.then(Instant::now));
         let settings = RwLock::new(Arc::new(options.settings));
-        let ledger = Self(Arc::new(Inner { store, settings, closed, swept }));
+        let ledger = Self(Arc::new(Inner { store, settings, closed, callers: Default::default(), swept }));
         if options.sweep {
             let clock = options.clock.unwrap_or_else(|| Arc::new(SystemClock::default()));
             tokio::spawn(Sweeper::new(clock).run(WeakLedger(Arc::downgrade(&ledger.0))));
@@ -215,8 +217,13 @@ impl Ledger {
             Some(error) => job.answer(Err(error)),
             None => self.0.store.send(job),
         }
+        let callers = self.0.callers.clone();
         async move {
-            answer.await.unwrap_or_else(|_| {
+            let answer = match park_until {
+                Some(_) => answer.await.ok(),
+                None => patience::soon(answer, callers).await,
+            };
+            answer.unwrap_or_else(|| {
                 Err(Error::OutcomeUnknown("the ledger stopped before it answered".to_owned()))
             })
         }

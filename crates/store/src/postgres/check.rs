@@ -5,6 +5,8 @@ pub(super) const CHECKS: &[&str] = &[
      FROM work w LEFT JOIN status s ON s.work = w.id \
      WHERE s.work IS NULL OR (s.state, s.due_at, s.tenant, s.session, s.created_at) IS DISTINCT FROM \
      (w.state, w.due_at, w.tenant, w.session, w.created_at) LIMIT 100",
+    "SELECT 'w_' || replace(s.work::text, '-', '') || ' has several status rows' \
+     FROM status s GROUP BY s.work HAVING count(*) > 1 LIMIT 100",
     "SELECT 'w_' || replace(w.id::text, '-', '') || ' is not what it was ingested as' \
      FROM (SELECT work.*, work.spec::json AS said FROM work) w \
      WHERE (w.tenant, w.system, w.source_id, w.run_id, w.kind, w.session, w.workflow_id, w.generation::text, \

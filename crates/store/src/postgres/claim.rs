@@ -1,7 +1,7 @@
-//! The lane of claims by filter: one selection a filter, dealt out by arrival.
+//! The lanes of claims by filter: one selection a filter, dealt out by arrival.
 //!
 //! What `ready` says is only a hint. A selection locks nothing; the works are then locked where they are
-//! free, and the core judges the locked rows. So this lane never waits for a work.
+//! free, and the core judges the locked rows. So these lanes never wait for a work.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -31,6 +31,8 @@ use super::{
 };
 use crate::{Error, Outcome, batch::Batch, job::Job};
 
+/// While one waits for its commit, the other selects and decides.
+pub(super) const LANES: usize = 2;
 /// Claims a group, and works that the askers of one filter are given at once: the first of them should not
 /// have to wait for all the others.
 const GROUP: usize = 256;
@@ -54,7 +56,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
     let mut looked = Instant::now();
     loop {
         let next = shared.parked.expire();
-        let arrived = shared.claims.take_now(GROUP);
+        let arrived = shared.claims.take_claims(GROUP, WORKS);
         let nudged = shared.take_nudge();
         if arrived.is_empty() && !nudged {
             if shared.claims.is_closed() {
@@ -82,6 +84,8 @@ pub(super) async fn run(shared: Arc<Shared>) {
         serve(&mut line, jobs).await;
     }
     shared.parked.close();
+    // The other lane has to see that it is over.
+    shared.claims.nudge();
 }
 
 /// Serves claims in groups, oldest first.
@@ -178,7 +182,11 @@ async fn attempt(line: &mut Line, jobs: &[Job]) -> Result<Vec<Given>, Fault> {
     let shared = line.shared.clone();
     let session = line.session().await?;
     let began = Instant::now();
-    let Selected { dealt, more, repeats } = select(session, jobs, shared.unreadable.known()).await?;
+    let turn = shared.in_hand.turn().await;
+    let mut avoided = turn.others();
+    avoided.extend(shared.unreadable.known());
+    let Selected { dealt, more, repeats } = select(session, jobs, avoided).await?;
+    let held = turn.hold(dealt.iter().flatten().copied().collect());
     let active = |at: &usize| !dealt[*at].is_empty() || repeats.contains(&key(&jobs[*at]));
     let active: Vec<usize> = (0..jobs.len()).filter(active).collect();
     let mut given: Vec<Given> =
@@ -189,8 +197,7 @@ async fn attempt(line: &mut Line, jobs: &[Job]) -> Result<Vec<Given>, Fault> {
 
     let mut batch = Batch::default();
     let requests: Vec<RequestKey> = active.iter().map(|at| key(&jobs[*at])).collect();
-    let ids: Vec<WorkId> = dealt.iter().flatten().copied().collect();
-    let mark = load::candidates(session, &shared, &requests, &ids, &mut batch.records).await?;
+    let mark = load::candidates(session, &shared, &requests, held.works(), &mut batch.records).await?;
     // A claim is decided over what was locked for it; what a repeat was given before is only read.
     let locked: HashSet<WorkId> = batch.records.works.keys().copied().collect();
     let chosen: Vec<(usize, Submission)> = active
@@ -262,8 +269,8 @@ struct Selected {
     repeats: HashSet<RequestKey>,
 }
 
-/// What is known to be unreadable is selected besides what is wanted, and dealt to nobody.
-async fn select(session: &Session, jobs: &[Job], unreadable: HashSet<WorkId>) -> Result<Selected, Fault> {
+/// What is to be avoided is selected besides what is wanted, and dealt to nobody.
+async fn select(session: &Session, jobs: &[Job], avoided: HashSet<WorkId>) -> Result<Selected, Fault> {
     let mut asked: HashMap<Asked<'_>, Askers> = HashMap::new();
     for (at, job) in jobs.iter().enumerate() {
         let Some(filter) = job.claim_filter().filter(|filter| filter.check().is_ok()) else { continue };
@@ -279,7 +286,7 @@ async fn select(session: &Session, jobs: &[Job], unreadable: HashSet<WorkId>) ->
         let incarnations: Vec<&str> = askers.jobs.iter().map(|at| incarnation(&jobs[*at])).collect();
         let first =
             askers.jobs.first().and_then(|at| jobs[*at].claim_filter()).map_or(0, |filter| filter.max);
-        let limit = askers.wanted.min(WORKS.max(first)) + unreadable.len();
+        let limit = askers.wanted.min(WORKS.max(first)) + avoided.len();
         let params = params![asked.sources, asked.kinds, asked.tenants.clone(), incarnations, limit as i64];
         selections.push((pipeline.add(SELECT, params), askers, limit));
     }
@@ -290,7 +297,7 @@ async fn select(session: &Session, jobs: &[Job], unreadable: HashSet<WorkId>) ->
     }
     let mut dealt: Vec<Vec<WorkId>> = jobs.iter().map(|_| Vec::new()).collect();
     let mut more = vec![false; jobs.len()];
-    let mut taken = unreadable;
+    let mut taken = avoided;
     for (at, askers, limit) in selections {
         let rows = results.take(at);
         askers.jobs.iter().for_each(|at| more[*at] = rows.len() == limit);

@@ -29,6 +29,12 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         breaking: true,
         sql: include_str!("migrations/0004_retention.sql"),
     },
+    Migration {
+        number: 5,
+        name: "lighter",
+        breaking: true,
+        sql: include_str!("migrations/0005_lighter.sql"),
+    },
 ];
 
 /// Any number that nobody else is likely to lock.

@@ -12,6 +12,7 @@ mod credential;
 mod facts;
 mod fault;
 mod group;
+mod in_hand;
 mod lane;
 mod load;
 mod migrate;
@@ -49,6 +50,7 @@ use tokio::{
 use self::{
     cache::Recent,
     connect::Connector,
+    in_hand::InHand,
     queue::{Parked, Queue},
     read::Reader,
     unreadable::Unreadable,
@@ -75,6 +77,7 @@ struct Shared {
     announced: Notify,
     recent: Recent,
     counters: Counters,
+    in_hand: InHand,
     unreadable: Unreadable,
     lanes: Mutex<HashSet<i64>>,
     stopped: OnceLock<String>,
@@ -148,6 +151,7 @@ pub(crate) async fn open(url: &str, options: &Options) -> Result<Arc<dyn Store>,
         announced: Notify::new(),
         recent: Recent::default(),
         counters: Counters::default(),
+        in_hand: InHand::default(),
         unreadable: Unreadable::default(),
         lanes: Mutex::default(),
         stopped: OnceLock::new(),
@@ -155,7 +159,9 @@ pub(crate) async fn open(url: &str, options: &Options) -> Result<Arc<dyn Store>,
     });
     let mut tasks: Vec<JoinHandle<()>> =
         (0..options.lanes.max(1)).map(|_| tokio::spawn(guarded(shared.clone(), lane::run))).collect();
-    tasks.push(tokio::spawn(guarded(shared.clone(), claim::run)));
+    for _ in 0..claim::LANES {
+        tasks.push(tokio::spawn(guarded(shared.clone(), claim::run)));
+    }
     tasks.push(tokio::spawn(guarded(shared.clone(), wake::run)));
     Ok(Arc::new(Postgres {
         shared,

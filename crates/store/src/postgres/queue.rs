@@ -63,9 +63,16 @@ impl Queue {
         self.news.notified().await;
     }
 
-    pub fn take_now(&self, max: usize) -> Vec<Job> {
+    /// Claims that are here, so many at most, and no more than ask for so many works together; one always.
+    pub fn take_claims(&self, max: usize, works: usize) -> Vec<Job> {
         let mut inner = self.inner();
-        let count = inner.waiting.len().min(max);
+        let mut asked = 0;
+        let fits = |job: &&Job| {
+            let fits = asked < works;
+            asked += job.claim_filter().map_or(0, |filter| filter.max);
+            fits
+        };
+        let count = inner.waiting.iter().take(max).take_while(fits).count();
         let jobs = inner.waiting.drain(..count).collect();
         if !inner.waiting.is_empty() {
             self.news.notify_one();

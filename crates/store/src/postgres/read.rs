@@ -39,9 +39,9 @@ const TAIL: &str = "SELECT e.epoch, e.txn, e.number FROM event e \
      pg_snapshot_xmin(pg_current_snapshot())::text::bigint) \
      ORDER BY e.epoch DESC, e.txn DESC, e.number DESC LIMIT 1";
 const IDS: &str = "SELECT id FROM work WHERE id < $1::uuid ORDER BY id DESC LIMIT $2::bigint";
-const BETWEEN: &str = "SELECT work FROM status WHERE work >= $1::uuid AND work <= $2::uuid \
-     AND ($3::text[] IS NULL OR tenant = ANY($3)) ORDER BY work LIMIT $4::bigint";
-const TENANTS: &str = "SELECT work, tenant FROM status WHERE work = ANY($1::uuid[])";
+const BETWEEN: &str = "SELECT id FROM work WHERE id >= $1::uuid AND id <= $2::uuid \
+     AND ($3::text[] IS NULL OR tenant = ANY($3)) ORDER BY id LIMIT $4::bigint";
+const TENANTS: &str = "SELECT id, tenant FROM work WHERE id = ANY($1::uuid[])";
 const STEPS: &str = "SELECT work, ordinal, name, input_hash, begun_at, completed_at, result_work, result_seq, \
      voided FROM step WHERE work = $1::uuid ORDER BY ordinal";
 const ATTEMPTS: &str = "SELECT work, fence, number, worker, incarnation, request, claimed_at, ended_at, \

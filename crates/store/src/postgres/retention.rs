@@ -63,7 +63,7 @@ const DELETE_REST: [&str; 5] = [
     "DELETE FROM attempt WHERE work = ANY($1::uuid[])",
     "DELETE FROM step WHERE work = ANY($1::uuid[])",
     "DELETE FROM wait WHERE work = ANY($1::uuid[])",
-    "DELETE FROM status WHERE work = ANY($1::uuid[])",
+    "DELETE FROM status WHERE state = ANY('{11,12,13,14,15,16}'::smallint[]) AND work = ANY($1::uuid[])",
     "UPDATE tombstone SET gone = true WHERE work = ANY($1::uuid[]) AND NOT gone",
 ];
 const DELETE_WORKS: &str = "DELETE FROM work WHERE id = ANY($1::uuid[])";

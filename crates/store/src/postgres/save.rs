@@ -1,7 +1,7 @@
 //! Writes the net result of a group: set-based, and no more of a row than was touched.
 
 use tenure_core::{
-    Work, WorkId,
+    State, Work, WorkId,
     records::{Touch, reference_to},
 };
 use uuid::Uuid;
@@ -41,7 +41,8 @@ const ARM_WORK: &str = "UPDATE work w SET due_at = v.due_at, children = v.childr
 const INSERT_STATUS: &str = "INSERT INTO status (work, state, due_at, tenant, session, created_at) \
      SELECT * FROM unnest($1::uuid[], $2::smallint[], $3::bigint[], $4::text[], $5::text[], $6::bigint[])";
 const UPDATE_STATUS: &str = "UPDATE status s SET state = v.state, due_at = v.due_at \
-     FROM unnest($1::uuid[], $2::smallint[], $3::bigint[]) AS v(work, state, due_at) WHERE s.work = v.work";
+     FROM unnest($1::uuid[], $2::smallint[], $3::smallint[], $4::bigint[]) AS v(work, before, state, due_at) \
+     WHERE s.state = v.before AND s.work = v.work";
 const DELETE_READY: &str = "DELETE FROM ready r USING unnest($1::bigint[], $2::smallint[], $3::bigint[], \
      $4::uuid[]) AS v(lane, priority, created_at, work) WHERE r.lane = v.lane AND r.priority = v.priority \
      AND r.created_at = v.created_at AND r.work = v.work";
@@ -114,7 +115,8 @@ pub(super) const WOKEN_FREE: &str =
 const WAKE_WORK: &str = "UPDATE work w SET due_at = least(w.due_at, v.at) \
      FROM unnest($1::uuid[], $2::bigint[]) AS v(id, at) WHERE w.id = v.id AND w.state < 11";
 const WAKE_STATUS: &str = "UPDATE status s SET due_at = least(s.due_at, v.at) \
-     FROM unnest($1::uuid[], $2::bigint[]) AS v(id, at) WHERE s.work = v.id AND s.state < 11";
+     FROM unnest($1::uuid[], $2::bigint[]) AS v(id, at) WHERE s.work = v.id \
+     AND s.state = ANY('{0,1,2,3,4,5,6,7,8,9,10}'::smallint[])";
 
 pub(super) const PAYLOADS: &str = "SELECT e.work, e.seq, e.payload FROM unnest($1::uuid[], $2::bigint[]) \
      AS k(work, seq) JOIN event e ON e.work = k.work AND e.seq = k.seq WHERE e.payload IS NOT NULL";
@@ -316,10 +318,16 @@ fn statuses<'a>(pipeline: &mut Pipeline<'a>, rows: &[Row<'a>]) {
     let (new, old): (Vec<&Row<'a>>, Vec<&Row<'a>>) =
         rows.iter().filter(|row| row.status_changed()).partition(|row| row.touch == Touch::Insert);
     let new: Vec<&'a Work> = new.into_iter().map(|row| row.work).collect();
-    let mut old: Vec<&'a Work> = old.into_iter().map(|row| row.work).collect();
-    old.sort_by_key(|work| work.state.holds_session());
+    let mut old = old;
+    old.sort_by_key(|row| row.work.state.holds_session());
     pipeline.add_if(!old.is_empty(), UPDATE_STATUS, || {
-        params![each(&old, |w| w.id.0), each(&old, |w| i16::from(w.state.code())), each(&old, |w| w.due_at),]
+        let code = |state: State| i16::from(state.code());
+        params![
+            each(&old, |row| row.work.id.0),
+            each(&old, |row| code(row.before.map_or(row.work.state, |before| before.state))),
+            each(&old, |row| code(row.work.state)),
+            each(&old, |row| row.work.due_at),
+        ]
     });
     pipeline.add_if(!new.is_empty(), INSERT_STATUS, || {
         params![

@@ -31,6 +31,12 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         breaking: true,
         sql: include_str!("migrations/0004_retention.sql"),
     },
+    Migration {
+        number: 5,
+        name: "lighter",
+        breaking: false,
+        sql: include_str!("migrations/0005_lighter.sql"),
+    },
 ];
 
 const MIGRATION_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (

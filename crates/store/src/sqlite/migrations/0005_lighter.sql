@@ -1,0 +1,1 @@
+-- Nothing to do here: pages, versions of rows and row triggers cost PostgreSQL what they do not cost SQLite.
