@@ -26,6 +26,7 @@ pub mod refold;
 pub mod refusal;
 pub mod reply;
 pub mod retry;
+pub mod schedule;
 pub mod scope;
 pub mod state;
 pub mod state_machine;

@@ -3,7 +3,7 @@
 use std::{future::Future, io, net::TcpListener, sync::Arc};
 
 use axum::Router;
-use tenure_store::{Error, Ledger, Options, Sweeper, SystemClock};
+use tenure_store::{Error, Ledger, Options, Scheduler, Sweeper, SystemClock};
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
@@ -90,7 +90,8 @@ impl Server {
     /// Does once what is due, for a process that is gone before its sweeper would have looked. It has watched no
     /// lease, and so judges none.
     pub async fn sweep_once(&self) -> Result<(), Error> {
-        Sweeper::new(Arc::new(SystemClock::default())).run_once(self.ledger()).await.map(drop)
+        Sweeper::new(Arc::new(SystemClock::default())).run_once(self.ledger()).await?;
+        Scheduler.run_once(self.ledger()).await.map(drop)
     }
 
     pub fn ledger(&self) -> &Ledger {

@@ -21,6 +21,8 @@ mod query;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod recent;
 mod retention;
+mod schedule;
+mod scheduler;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod stats;
@@ -28,6 +30,7 @@ mod store;
 mod sweeper;
 mod token;
 mod verify;
+mod zone;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use credential::{Credential, CredentialKind, NewCredential};
@@ -40,6 +43,8 @@ pub use ledger::{
 pub use process::here as local_process;
 pub use query::{EventPage, Position, StoredEvent, WaitFilter, WorkFilter};
 pub use retention::Pruned;
+pub use schedule::{NewSchedule, ScheduleChange};
+pub use scheduler::{Fired, Scheduler};
 pub use stats::Stats;
 pub use sweeper::{Sweep, Sweeper};
 pub use verify::{Anchor, Fault, Report};

@@ -104,7 +104,7 @@ impl WaitFilter {
     }
 }
 
-fn check_tenants(tenants: Option<&Tenants>) -> Result<(), Refusal> {
+pub(crate) fn check_tenants(tenants: Option<&Tenants>) -> Result<(), Refusal> {
     match tenants {
         Some(Tenants::Only(list)) => list.iter().try_for_each(|tenant| limits::reference("tenant", tenant)),
         Some(Tenants::All) | None => Ok(()),

@@ -5,6 +5,8 @@ use std::{
     time::Duration,
 };
 
+use crate::Fired;
+
 #[derive(Default)]
 pub(crate) struct Counters {
     groups: AtomicU64,
@@ -12,6 +14,9 @@ pub(crate) struct Counters {
     micros: AtomicU64,
     last_micros: AtomicU64,
     renewals_refused: AtomicU64,
+    runs_fired: AtomicU64,
+    runs_skipped: AtomicU64,
+    runs_refused: AtomicU64,
 }
 
 /// A look at the counters.
@@ -26,6 +31,10 @@ pub struct Stats {
     /// Submissions that wait for a group.
     pub queued: u64,
     pub renewals_refused: u64,
+    /// Runs of schedules that this process ingested, skipped, or had refused.
+    pub runs_fired: u64,
+    pub runs_skipped: u64,
+    pub runs_refused: u64,
 }
 
 impl Counters {
@@ -41,6 +50,12 @@ impl Counters {
         self.renewals_refused.fetch_add(count as u64, Relaxed);
     }
 
+    pub fn scheduled(&self, fired: &Fired) {
+        self.runs_fired.fetch_add(fired.fired as u64, Relaxed);
+        self.runs_skipped.fetch_add(fired.skipped as u64, Relaxed);
+        self.runs_refused.fetch_add(fired.refused as u64, Relaxed);
+    }
+
     pub fn stats(&self, queued: usize) -> Stats {
         Stats {
             groups: self.groups.load(Relaxed),
@@ -49,6 +64,9 @@ impl Counters {
             last_group: Duration::from_micros(self.last_micros.load(Relaxed)),
             queued: queued as u64,
             renewals_refused: self.renewals_refused.load(Relaxed),
+            runs_fired: self.runs_fired.load(Relaxed),
+            runs_skipped: self.runs_skipped.load(Relaxed),
+            runs_refused: self.runs_refused.load(Relaxed),
         }
     }
 }

@@ -9,12 +9,14 @@ use std::{
 
 use tenure_core::{
     Attempt, CredentialId, Millis, State, Step, Wait, Work, WorkId, action::Tenants, payload::Digest,
+    schedule::Schedule,
 };
 
 use crate::{
-    Anchor, Credential, Error, Facts, Position, Pruned, StoredEvent, WaitFilter, WorkFilter,
+    Anchor, Credential, Error, Facts, Position, Pruned, ScheduleChange, StoredEvent, WaitFilter, WorkFilter,
     job::{Job, Payloads},
     retention::Tombstone,
+    schedule,
     stats::Counters,
     token::Key,
 };
@@ -116,6 +118,34 @@ pub(crate) trait Store: Send + Sync + 'static {
 
     /// Revokes at `at`, unless it was revoked before. None: there is no such credential.
     fn revoke_credential(&self, id: CredentialId, at: Millis) -> Answer<'_, Option<Credential>>;
+
+    fn schedule<'a>(&'a self, tenant: &'a str, name: &'a str) -> Answer<'a, Option<Schedule>>;
+
+    /// By tenant and name, after the given ones.
+    fn schedules<'a>(
+        &'a self,
+        tenants: &'a Tenants,
+        after: (&'a str, &'a str),
+        limit: usize,
+    ) -> Answer<'a, Vec<Schedule>>;
+
+    /// Those that somebody must look at by then, earliest first.
+    fn schedules_due(&self, at: Millis, limit: usize) -> Answer<'_, Vec<Schedule>>;
+
+    /// Saves those whose stored revision is the one before; returns them.
+    fn save_schedules<'a>(&'a self, schedules: &'a [Schedule]) -> Answer<'a, Vec<schedule::Key>>;
+
+    /// The same for one, by a person: added at its first revision if there is room, deleted by that act, and never
+    /// without its trace. False: nothing was written.
+    fn change_schedule<'a>(&'a self, schedule: &'a Schedule, change: &'a ScheduleChange) -> Answer<'a, bool>;
+
+    /// Newest first.
+    fn schedule_changes<'a>(
+        &'a self,
+        tenant: &'a str,
+        name: &'a str,
+        limit: usize,
+    ) -> Answer<'a, Vec<ScheduleChange>>;
 
     /// Works that may be pruned: ended before a moment, needed by nothing open, whole identities.
     fn prunable(&self, ended_before: Millis, limit: usize) -> Answer<'_, Vec<WorkId>>;

@@ -47,6 +47,9 @@ async fn ledger() -> (String, Ledger) {
     (url, ledger)
 }
 
+const SCHEDULE_CHANGE: &str = "INSERT INTO schedule_change (tenant, name, at, actor, act, reason) \
+     VALUES ('default', 's', 1, '{}', 'set', 'why')";
+
 async fn refusal(url: &str, sql: &str) -> String {
     let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);
@@ -59,6 +62,7 @@ async fn refusal(url: &str, sql: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_database_refuses_what_the_rules_forbid() {
     let (url, ledger) = ledger().await;
+    shared().psql(name(&url), SCHEDULE_CHANGE);
     for (sql, why) in [
         ("UPDATE event SET to_state = 2", "only by erasure"),
         ("UPDATE event SET payload = '{}' WHERE payload IS NOT NULL", "only by erasure"),
@@ -79,7 +83,11 @@ async fn the_database_refuses_what_the_rules_forbid() {
         ),
         ("UPDATE work SET lease_fence = NULL WHERE state = 1", "work_lease"),
         ("UPDATE work SET open_waits = 1 WHERE state = 1", "work_waits"),
-        ("UPDATE work SET system = 'scheduler'", "ingested as never changes"),
+        ("UPDATE work SET kind = 'other'", "ingested as never changes"),
+        ("UPDATE work SET system = 'scheduler'", "work_run"),
+        ("UPDATE schedule_change SET reason = 'another'", "changes of schedules stay"),
+        ("DELETE FROM schedule_change", "changes of schedules stay"),
+        ("TRUNCATE schedule_change", "changes of schedules stay"),
     ] {
         let told = refusal(&url, sql).await;
         assert!(told.contains(why), "{sql}: {told}");

@@ -172,3 +172,16 @@ async fn a_session_has_one_holder() {
     let error = conn.execute(hold, params![stored.queued.0.as_bytes()]).unwrap_err().to_string();
     assert!(error.contains("UNIQUE"), "{error}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_changed_a_schedule_stays() {
+    let stored = stored().await;
+    let conn = stored.open();
+    let row = "INSERT INTO schedule_change (tenant, name, at, actor, act, reason) \
+               VALUES ('default', 's', 1, '{}', 'set', 'why')";
+    conn.execute(row, []).unwrap();
+    for sql in ["UPDATE schedule_change SET reason = 'another'", "DELETE FROM schedule_change"] {
+        let error = conn.execute(sql, []).expect_err(sql).to_string();
+        assert!(error.contains("changes of schedules stay"), "{sql}: {error}");
+    }
+}

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use serde_json::json;
 use tenure_store::{
-    Ledger, ManualClock, NewWork, Options, Sweeper,
+    Ledger, ManualClock, NewSchedule, NewWork, Options, Scheduler, Sweeper,
     core::{
         Actor, State, WorkId,
         action::{ClaimFilter, Claimant},
         model::{Disposition, Worker},
         policy::{PolicyOverrides, Timeouts},
+        schedule::{Overlap, Plan, Template, Timing},
     },
 };
 
@@ -61,4 +62,38 @@ async fn a_damaged_row_is_in_nobodys_way() {
     let again = sweeper.run_once(&ledger).await.unwrap();
     assert_eq!((again.ticked, again.failed), (0, 0), "it is passed over for a while");
     ledger.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_schedule_or_run_is_in_nobodys_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ledger.db");
+    let clock = Arc::new(ManualClock::new(1_790_000_000_000));
+    let options = Options { clock: Some(clock.clone()), sweep: false, ..Options::default() };
+    let ledger = Ledger::open_sqlite(&file, options).await.unwrap();
+    for name in ["unreadable", "its work is", "well"] {
+        let template = Template {
+            kind: "job".to_owned(),
+            disposition: Disposition::Rerunnable,
+            input: json!(name),
+            priority: 3,
+            session: None,
+            correlation_id: None,
+            workflow: None,
+            policy: PolicyOverrides::default(),
+        };
+        let plan = Plan { timing: Timing::EveryMs(1_000), template, overlap: Overlap::Skip, catch_up_ms: 0 };
+        let new = NewSchedule { tenant: "default".to_owned(), name: name.to_owned(), plan, paused: None };
+        ledger.caller(Actor::person("ada")).set_schedule(new, "a test").await.unwrap();
+    }
+    clock.advance(1_000);
+    assert_eq!(Scheduler.run_once(&ledger).await.unwrap().fired, 3);
+    let well = ledger.caller(Actor::person("ada")).schedule("default", "well").await.unwrap();
+    ledger.caller(Actor::person("ada")).cancel(well.last_work().unwrap(), "over", None).await.unwrap();
+    let conn = rusqlite::Connection::open(&file).unwrap();
+    conn.execute("UPDATE schedule SET body = '{' WHERE name = 'unreadable'", []).unwrap();
+    conn.execute("UPDATE work SET body = '{' WHERE source_id = 'its work is'", []).unwrap();
+    clock.advance(1_000);
+    let fired = Scheduler.run_once(&ledger).await.expect("the look goes on");
+    assert_eq!((fired.fired, fired.skipped), (1, 1), "what cannot be read counts as open");
 }

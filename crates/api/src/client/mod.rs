@@ -5,6 +5,7 @@ mod call;
 mod error;
 mod holder;
 mod operate;
+mod schedule;
 mod sse;
 mod stream;
 mod transport;

@@ -15,6 +15,7 @@ mod ingest;
 mod list;
 mod operate;
 mod problem;
+mod schedule;
 mod step;
 mod time;
 mod token;
@@ -40,6 +41,11 @@ pub use ingest::{
 pub use list::{Page, PageQuery, Until, WaitQuery, WorkGet, WorkQuery};
 pub use operate::{Abandon, Cancel, Decide, Decision, Quarantine, Rerun, RetryNow};
 pub use problem::{Code, Problem};
+pub use schedule::{
+    DeleteSchedule, Overlap, PauseSchedule, RunOutcome, RunSchedule, Schedule, ScheduleAct, ScheduleChange,
+    ScheduleError, ScheduleGet, ScheduleQuery, ScheduleRun, ScheduleSkip, SetSchedule, SkipReason, Template,
+    TemplateView,
+};
 pub use step::{PutStep, Step, StepReply, StepVerb};
 pub use time::Timestamp;
 pub use token::{NewToken, Scope, Token, TokenKind, TokenMade};

@@ -171,6 +171,11 @@ fn check(cx: Context<'_>, ingest: &Ingest) -> Result<(), Refusal> {
             format!("Tenant {} is not one of yours. Use a tenant of your credential.", ingest.tenant),
         ));
     }
+    well_formed(ingest)
+}
+
+/// What can be said of an ingest whoever sends it, and whatever is there.
+pub fn well_formed(ingest: &Ingest) -> Result<(), Refusal> {
     limits::name("source.system", &ingest.source.system)?;
     limits::reference("source.id", &ingest.source.id)?;
     if !ingest.source.run_id.is_empty() {

@@ -13,6 +13,7 @@ mod health;
 mod holder;
 mod ingest;
 mod operate;
+mod schedules;
 mod steps;
 mod stream;
 mod tokens;
@@ -78,6 +79,11 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(waits::resolve))
         .routes(routes!(waits::approve))
         .routes(routes!(waits::reconnect))
+        .routes(routes!(schedules::list))
+        .routes(routes!(schedules::get, schedules::put, schedules::delete))
+        .routes(routes!(schedules::pause))
+        .routes(routes!(schedules::resume))
+        .routes(routes!(schedules::run_now))
         .routes(routes!(workers::list))
         .routes(routes!(workers::drain))
         .routes(routes!(events::list))

@@ -97,6 +97,9 @@ pub struct Metrics {
     expired_leases: Gauge,
     waits: GaugeBy<OfKind>,
     renewals_refused: Counter,
+    runs_fired: Counter,
+    runs_skipped: Counter,
+    runs_refused: Counter,
     groups: Counter,
     submissions: Counter,
     group_time: Counter<f64, AtomicU64>,
@@ -130,6 +133,9 @@ impl Default for Metrics {
             expired_leases: Gauge::default(),
             waits: Family::default(),
             renewals_refused: Counter::default(),
+            runs_fired: Counter::default(),
+            runs_skipped: Counter::default(),
+            runs_refused: Counter::default(),
             groups: Counter::default(),
             submissions: Counter::default(),
             group_time: Counter::default(),
@@ -191,6 +197,9 @@ impl Metrics {
         );
         r.register("waits", "Open waits by kind", self.waits.clone());
         r.register("renewals_refused", "Renewals that were refused", self.renewals_refused.clone());
+        r.register("schedule_runs", "Runs of schedules that this process ingested", self.runs_fired.clone());
+        r.register("schedule_runs_skipped", "Runs that it passed over", self.runs_skipped.clone());
+        r.register("schedule_runs_refused", "Runs that were refused", self.runs_refused.clone());
         r.register("groups", "Groups that were committed", self.groups.clone());
         r.register("submissions", "Submissions in those groups", self.submissions.clone());
         r.register_with_unit(
@@ -315,6 +324,9 @@ impl Metrics {
         }
         let stats = ledger.stats();
         self.renewals_refused.inner().store(stats.renewals_refused, Relaxed);
+        self.runs_fired.inner().store(stats.runs_fired, Relaxed);
+        self.runs_skipped.inner().store(stats.runs_skipped, Relaxed);
+        self.runs_refused.inner().store(stats.runs_refused, Relaxed);
         self.groups.inner().store(stats.groups, Relaxed);
         self.submissions.inner().store(stats.submissions, Relaxed);
         self.group_time.inner().store(stats.group_time.as_secs_f64().to_bits(), Relaxed);

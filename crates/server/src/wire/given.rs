@@ -23,7 +23,7 @@ pub(crate) fn new_work(new: w::Ingest, tenant: String, source: &Policy) -> Resul
         priority: new.priority.unwrap_or(3),
         session: new.session,
         correlation_id: new.correlation_id,
-        workflow: new.workflow.map(|workflow| Workflow { id: workflow.id, version: workflow.version }),
+        workflow: new.workflow.map(workflow),
         parent: new.parent.map(|id| id.as_str().parse::<WorkId>()).transpose()?,
         on_parent_close: new.on_parent_close.map(ToCore::to_core).unwrap_or_default(),
         policy: new.policy.map(|policy| overrides(policy, source)).unwrap_or_default(),
@@ -33,7 +33,11 @@ pub(crate) fn new_work(new: w::Ingest, tenant: String, source: &Policy) -> Resul
     })
 }
 
-fn overrides(policy: w::Policy, source: &Policy) -> PolicyOverrides {
+pub(super) fn workflow(workflow: w::Workflow) -> Workflow {
+    Workflow { id: workflow.id, version: workflow.version }
+}
+
+pub(super) fn overrides(policy: w::Policy, source: &Policy) -> PolicyOverrides {
     PolicyOverrides {
         lease: policy.lease.map(|lease| LeaseTimings {
             ttl_ms: lease.ttl_ms,

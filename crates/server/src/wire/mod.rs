@@ -4,6 +4,7 @@
 mod event;
 mod given;
 mod grant;
+mod schedule;
 mod token;
 mod twins;
 mod wait;
@@ -13,6 +14,7 @@ mod worker;
 pub(crate) use event::event;
 pub(crate) use given::{claimant, close_out, decide, failure, new_wait, new_work};
 pub(crate) use grant::{ack, grant, renewal, resolved, step, waiting};
+pub(crate) use schedule::{new_schedule, schedule, schedule_change};
 pub(crate) use token::{new_token, token};
 pub(crate) use twins::{ToCore, ToWire};
 pub(crate) use wait::wait;

@@ -9,6 +9,7 @@ mod c {
         liveness::Grade,
         model::{AcceptStrength, Disposition, ErrorClass, OnParentClose, OnTimeout, WaitKind, WaitState},
         policy::{Jitter, OnExpiry},
+        schedule::{Act, Overlap, SkipReason},
     };
     pub use tenure_store::CredentialKind;
 }
@@ -66,5 +67,8 @@ twins! {
     WaitKind = WaitKind { Approval, Auth, User, Tool, External }
     WaitState = WaitState { Open, Answered, TimedOut, Cancelled }
     ActorKind = ActorKind { Person, Machine, Worker, System }
+    Overlap = Overlap { Allow, Skip }
+    SkipReason = SkipReason { Overlap, Late }
+    Act = ScheduleAct { Set, Pause, Resume, Run, Delete }
     CredentialKind = TokenKind { Person, Machine }
 }

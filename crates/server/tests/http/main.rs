@@ -7,6 +7,7 @@ mod contract;
 mod dials;
 mod life;
 mod outage;
+mod schedules;
 mod scopes;
 mod stream;
 mod tenants;

@@ -25,7 +25,10 @@ fn routes() -> Vec<(Method, String, Option<Vec<String>>)> {
             } else {
                 "w_"
             };
-            let path = path.replace("{id}", &format!("{id}{}", "0".repeat(32))).replace("{step}", "s");
+            let path = path
+                .replace("{id}", &format!("{id}{}", "0".repeat(32)))
+                .replace("{step}", "s")
+                .replace("{name}", "n");
             routes.push((method.to_uppercase().parse().unwrap(), path, needed));
         }
     }

@@ -19,6 +19,7 @@ pub mod reads;
 pub mod recovery;
 pub mod refusal;
 pub mod retention;
+pub mod schedules;
 pub mod session;
 pub mod tenancy;
 pub mod timers;
@@ -174,6 +175,18 @@ macro_rules! conformance_tests {
                 a_secret_is_kept_once,
                 credentials_are_listed_and_revoked,
                 malformed_credentials_are_refused,
+            }
+            schedules {
+                schedules_are_kept_with_their_changes,
+                schedules_are_listed_by_name,
+                malformed_schedules_are_refused,
+                a_due_run_is_a_work_like_any_other,
+                a_run_is_skipped_while_the_last_is_open,
+                missed_runs_are_caught_up_within_bounds,
+                many_schedulers_fire_each_run_once,
+                a_refused_run_shows_and_blocks_nobody,
+                what_was_decided_is_done_by_whoever_comes,
+                a_person_runs_a_schedule_now,
             }
             refusal {
                 refused_actions_change_nothing,

@@ -43,7 +43,7 @@ pub struct Resolved {
 #[derive(Clone)]
 pub struct Caller {
     pub(super) ledger: Ledger,
-    actor: Actor,
+    pub(super) actor: Actor,
     pub(super) tenants: Tenants,
     /// What supports whatever it records: the trace of a request, for one.
     evidence: Vec<Evidence>,

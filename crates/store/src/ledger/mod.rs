@@ -7,6 +7,7 @@ mod new;
 mod patience;
 mod reads;
 mod retention;
+mod schedules;
 mod schema;
 mod scoped;
 mod workers;
@@ -33,6 +34,7 @@ use crate::{
     Clock, Error, SystemClock,
     job::{Job, Payloads},
     memory,
+    scheduler::Scheduler,
     stats::Stats,
     store::Store,
     sweeper::Sweeper,
@@ -57,7 +59,7 @@ pub struct Options {
     /// Concurrent writers on PostgreSQL, besides the one for claims; two to four unless told otherwise, as
     /// there are cores. SQLite has one writer.
     pub lanes: usize,
-    /// Whether to start a sweeper.
+    /// Whether to start a sweeper and a scheduler.
     pub sweep: bool,
     /// Opens databases whose settings would let a commit be lost. For throw-away data only.
     pub allow_weak_settings: bool,
@@ -180,6 +182,7 @@ impl Ledger {
         if options.sweep {
             let clock = options.clock.unwrap_or_else(|| Arc::new(SystemClock::default()));
             tokio::spawn(Sweeper::new(clock).run(WeakLedger(Arc::downgrade(&ledger.0))));
+            tokio::spawn(Scheduler.run(WeakLedger(Arc::downgrade(&ledger.0))));
         }
         ledger
     }
@@ -329,7 +332,7 @@ impl Ledger {
         }
     }
 
-    /// Finishes what is queued, answers parked claims, stops the sweeper. Later submissions are refused.
+    /// Finishes what is queued, answers parked claims, stops the sweeper and the scheduler. Later submissions are refused.
     pub async fn close(&self) -> Result<(), Error> {
         self.0.closed.send_replace(true);
         self.0.store.close().await

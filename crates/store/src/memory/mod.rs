@@ -4,6 +4,7 @@
 mod credential;
 mod facts;
 mod retention;
+mod schedule;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -19,14 +20,16 @@ use tenure_core::{
     model::WaitState,
     payload::Digest,
     records::{SessionView, TenantKey},
+    schedule::Schedule,
 };
 use tokio::time::Instant;
 
 use crate::{
-    Anchor, Clock, Credential, Error, Facts, Options, Outcome, Position, Pruned, StoredEvent, SystemClock,
-    WaitFilter, WorkFilter,
+    Anchor, Clock, Credential, Error, Facts, Options, Outcome, Position, Pruned, ScheduleChange, StoredEvent,
+    SystemClock, WaitFilter, WorkFilter,
     job::{Job, Payloads, wanted},
     retention::Tombstone,
+    schedule::Key as ScheduleKey,
     stats::Counters,
     store::{Answer, Store},
     token::Key,
@@ -50,6 +53,8 @@ struct Inner {
     by_work: HashMap<WorkId, Vec<usize>>,
     attempts: BTreeMap<(WorkId, u64), Attempt>,
     credentials: BTreeMap<CredentialId, Credential>,
+    schedules: BTreeMap<ScheduleKey, Schedule>,
+    schedule_changes: Vec<(ScheduleKey, ScheduleChange)>,
     parked: Vec<Job>,
     closed: bool,
 }
@@ -478,6 +483,42 @@ impl Store for Memory {
     fn revoke_credential(&self, id: CredentialId, at: Millis) -> Answer<'_, Option<Credential>> {
         let revoked = self.inner().revoke_credential(id, at);
         Box::pin(std::future::ready(Ok(revoked)))
+    }
+
+    fn schedule<'a>(&'a self, tenant: &'a str, name: &'a str) -> Answer<'a, Option<Schedule>> {
+        self.ready(|inner| inner.schedules.get(&(tenant.to_owned(), name.to_owned())).cloned())
+    }
+
+    fn schedules<'a>(
+        &'a self,
+        tenants: &'a Tenants,
+        after: (&'a str, &'a str),
+        limit: usize,
+    ) -> Answer<'a, Vec<Schedule>> {
+        self.ready(|inner| inner.schedules(tenants, &(after.0.to_owned(), after.1.to_owned()), limit))
+    }
+
+    fn schedules_due(&self, at: Millis, limit: usize) -> Answer<'_, Vec<Schedule>> {
+        self.ready(|inner| inner.schedules_due(at, limit))
+    }
+
+    fn save_schedules<'a>(&'a self, schedules: &'a [Schedule]) -> Answer<'a, Vec<ScheduleKey>> {
+        let kept = self.inner().save_schedules(schedules);
+        Box::pin(std::future::ready(Ok(kept)))
+    }
+
+    fn change_schedule<'a>(&'a self, schedule: &'a Schedule, change: &'a ScheduleChange) -> Answer<'a, bool> {
+        let changed = self.inner().change_schedule(schedule, change);
+        Box::pin(std::future::ready(Ok(changed)))
+    }
+
+    fn schedule_changes<'a>(
+        &'a self,
+        tenant: &'a str,
+        name: &'a str,
+        limit: usize,
+    ) -> Answer<'a, Vec<ScheduleChange>> {
+        self.ready(|inner| inner.schedule_changes(&(tenant.to_owned(), name.to_owned()), limit))
     }
 
     fn prunable(&self, ended_before: Millis, limit: usize) -> Answer<'_, Vec<WorkId>> {

@@ -35,6 +35,12 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         breaking: true,
         sql: include_str!("migrations/0005_lighter.sql"),
     },
+    Migration {
+        number: 6,
+        name: "schedules",
+        breaking: false,
+        sql: include_str!("migrations/0006_schedules.sql"),
+    },
 ];
 
 /// Any number that nobody else is likely to lock.

@@ -21,6 +21,7 @@ mod read;
 mod retention;
 mod row;
 mod save;
+mod schedule;
 mod session;
 mod tls;
 mod unreadable;
@@ -40,7 +41,7 @@ use std::{
 use futures_util::FutureExt;
 use tenure_core::{
     Attempt, Code, CredentialId, Millis, Refusal, State, Step, Wait, Work, WorkId, action::Tenants,
-    payload::Digest,
+    payload::Digest, schedule::Schedule,
 };
 use tokio::{
     sync::{Notify, watch},
@@ -56,9 +57,11 @@ use self::{
     unreadable::Unreadable,
 };
 use crate::{
-    Anchor, Clock, Credential, Error, Facts, Options, Position, Pruned, StoredEvent, WaitFilter, WorkFilter,
+    Anchor, Clock, Credential, Error, Facts, Options, Position, Pruned, ScheduleChange, StoredEvent,
+    WaitFilter, WorkFilter,
     job::{Job, Payloads},
     retention::Tombstone,
+    schedule::Key as ScheduleKey,
     stats::Counters,
     store::{Answer, Store},
     token::Key,
@@ -327,6 +330,40 @@ impl Store for Postgres {
 
     fn revoke_credential(&self, id: CredentialId, at: Millis) -> Answer<'_, Option<Credential>> {
         Box::pin(self.points.revoke_credential(id, at))
+    }
+
+    fn schedule<'a>(&'a self, tenant: &'a str, name: &'a str) -> Answer<'a, Option<Schedule>> {
+        Box::pin(self.points.schedule(tenant, name))
+    }
+
+    fn schedules<'a>(
+        &'a self,
+        tenants: &'a Tenants,
+        after: (&'a str, &'a str),
+        limit: usize,
+    ) -> Answer<'a, Vec<Schedule>> {
+        Box::pin(self.lists.schedules(tenants, after, limit))
+    }
+
+    fn schedules_due(&self, at: Millis, limit: usize) -> Answer<'_, Vec<Schedule>> {
+        Box::pin(self.points.schedules_due(at, limit))
+    }
+
+    fn save_schedules<'a>(&'a self, schedules: &'a [Schedule]) -> Answer<'a, Vec<ScheduleKey>> {
+        Box::pin(self.points.save_schedules(schedules))
+    }
+
+    fn change_schedule<'a>(&'a self, schedule: &'a Schedule, change: &'a ScheduleChange) -> Answer<'a, bool> {
+        Box::pin(self.points.change_schedule(schedule, change))
+    }
+
+    fn schedule_changes<'a>(
+        &'a self,
+        tenant: &'a str,
+        name: &'a str,
+        limit: usize,
+    ) -> Answer<'a, Vec<ScheduleChange>> {
+        Box::pin(self.lists.schedule_changes(tenant, name, limit))
     }
 
     fn prunable(&self, ended_before: Millis, limit: usize) -> Answer<'_, Vec<WorkId>> {

@@ -37,6 +37,12 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         breaking: false,
         sql: include_str!("migrations/0005_lighter.sql"),
     },
+    Migration {
+        number: 6,
+        name: "schedules",
+        breaking: false,
+        sql: include_str!("migrations/0006_schedules.sql"),
+    },
 ];
 
 const MIGRATION_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (

@@ -17,6 +17,7 @@ mod read;
 mod retention;
 mod row;
 mod save;
+mod schedule;
 mod settings;
 mod tables;
 mod writer;
@@ -35,14 +36,16 @@ use std::{
 use rusqlite::Connection;
 use tenure_core::{
     Attempt, CredentialId, Millis, State, Step, Wait, Work, WorkId, action::Tenants, payload::Digest,
+    schedule::Schedule,
 };
 use tokio::sync::oneshot;
 
 use crate::{
-    Anchor, Clock, Credential, Error, Facts, Options, Position, Pruned, StoredEvent, SystemClock, WaitFilter,
-    WorkFilter,
+    Anchor, Clock, Credential, Error, Facts, Options, Position, Pruned, ScheduleChange, StoredEvent,
+    SystemClock, WaitFilter, WorkFilter,
     job::{Job, Payloads},
     retention::Tombstone,
+    schedule::Key as ScheduleKey,
     stats::Counters,
     store::{Answer, Store},
     token::Key,
@@ -302,6 +305,45 @@ impl Store for SqliteStore {
 
     fn revoke_credential(&self, id: CredentialId, at: Millis) -> Answer<'_, Option<Credential>> {
         self.write(move |conn| credential::revoke(conn, id, at))
+    }
+
+    fn schedule<'a>(&'a self, tenant: &'a str, name: &'a str) -> Answer<'a, Option<Schedule>> {
+        let key = (tenant.to_owned(), name.to_owned());
+        self.read(move |reader| reader.schedule(&key))
+    }
+
+    fn schedules<'a>(
+        &'a self,
+        tenants: &'a Tenants,
+        after: (&'a str, &'a str),
+        limit: usize,
+    ) -> Answer<'a, Vec<Schedule>> {
+        let (tenants, after) = (tenants.clone(), (after.0.to_owned(), after.1.to_owned()));
+        self.read(move |reader| reader.schedules(&tenants, &after, limit))
+    }
+
+    fn schedules_due(&self, at: Millis, limit: usize) -> Answer<'_, Vec<Schedule>> {
+        self.read(move |reader| reader.schedules_due(at, limit))
+    }
+
+    fn save_schedules<'a>(&'a self, schedules: &'a [Schedule]) -> Answer<'a, Vec<ScheduleKey>> {
+        let schedules = schedules.to_vec();
+        self.write(move |conn| schedule::save(conn, &schedules))
+    }
+
+    fn change_schedule<'a>(&'a self, schedule: &'a Schedule, change: &'a ScheduleChange) -> Answer<'a, bool> {
+        let (schedule, change) = (schedule.clone(), change.clone());
+        self.write(move |conn| schedule::change(conn, &schedule, &change))
+    }
+
+    fn schedule_changes<'a>(
+        &'a self,
+        tenant: &'a str,
+        name: &'a str,
+        limit: usize,
+    ) -> Answer<'a, Vec<ScheduleChange>> {
+        let key = (tenant.to_owned(), name.to_owned());
+        self.read(move |reader| reader.schedule_changes(&key, limit))
     }
 
     fn prunable(&self, ended_before: Millis, limit: usize) -> Answer<'_, Vec<WorkId>> {

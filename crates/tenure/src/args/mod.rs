@@ -6,6 +6,7 @@ mod hold;
 mod keep;
 mod operate;
 mod read;
+mod schedule;
 mod serve;
 
 use std::path::PathBuf;
@@ -18,6 +19,7 @@ pub use hold::{Claim, CloseOut, Release, Renew, Wait};
 pub use keep::{Backup, ConfigVerb, Prune, TokenCreate, TokenVerb};
 pub use operate::{Abandon, Act, Cancel, Decide, Drain, Quarantine, Requeue, Rerun, Retry};
 pub use read::{Events, Explain, Filter, Ingest, List, Ps, Show, Watch, Workers};
+pub use schedule::{Schedule, ScheduleAct, ScheduleRun, ScheduleSet, ScheduleVerb};
 pub use serve::Serve;
 
 use crate::exit;
@@ -138,6 +140,10 @@ pub enum Verb {
     /// Thresholds that are crossed now; exit code 7 if there are any
     #[command(after_help = "Example:\n  tenure alerts || page-somebody")]
     Alerts,
+
+    /// Works that come by themselves, by a clock
+    #[command(subcommand)]
+    Schedule(ScheduleVerb),
 
     /// Forget works that ended long ago
     Prune(Prune),

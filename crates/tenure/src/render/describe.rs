@@ -1,11 +1,11 @@
-//! One work in full, for a person at two in the morning: what, why, next, and then the details.
+//! One thing in full, for a person at two in the morning: what, why, next, and then the details.
 
 use tenure_api::wire::{Event, Explanation, Timestamp, Wait, Work};
 
 use super::{Style, light::Light, rows, safe, text::age};
 
 pub fn describe(work: &Work, why: &Explanation, last: &[Event], style: &Style) -> String {
-    let mut page = Page { out: String::new(), style: *style };
+    let mut page = Page::new(style);
     let light = Light::of(work);
     let state = format!("{} {}", light.glyph(style.ascii), work.state);
     page.raw("State", &if style.colour { light.paint(&state) } else { state });
@@ -46,27 +46,31 @@ fn source(work: &Work) -> String {
     format!("{} {}{run}", work.source.system, work.source.id)
 }
 
-struct Page {
-    out: String,
+pub(super) struct Page {
+    pub out: String,
     style: Style,
 }
 
 impl Page {
+    pub fn new(style: &Style) -> Self {
+        Self { out: String::new(), style: *style }
+    }
+
     fn raw(&mut self, name: &str, text: &str) {
         self.out.push_str(&format!("{:<13}{text}\n", format!("{name}:")));
     }
 
-    fn line(&mut self, name: &str, text: &str) {
+    pub fn line(&mut self, name: &str, text: &str) {
         self.raw(name, &safe(text));
     }
 
-    fn option(&mut self, name: &str, text: Option<&str>) {
+    pub fn option(&mut self, name: &str, text: Option<&str>) {
         if let Some(text) = text {
             self.line(name, text);
         }
     }
 
-    fn json(&mut self, name: &str, value: Option<&serde_json::Value>) {
+    pub fn json(&mut self, name: &str, value: Option<&serde_json::Value>) {
         self.option(name, value.map(ToString::to_string).as_deref());
     }
 

@@ -3,6 +3,7 @@
 mod describe;
 mod light;
 mod rows;
+mod schedule;
 mod table;
 mod text;
 
@@ -14,6 +15,7 @@ use tenure_api::wire::Timestamp;
 pub use describe::describe;
 pub use light::Light;
 pub use rows::{alerts, event, events, leases, reason, running, tokens, workers, works};
+pub use schedule::{describe_schedule, schedules};
 pub use table::{Cell, Table};
 pub use text::{age, safe, span};
 

@@ -6,6 +6,7 @@ mod hold;
 mod keep;
 mod operate;
 mod read;
+mod schedule;
 mod serve;
 
 pub use read::{Full, end};
@@ -94,6 +95,7 @@ async fn dispatch(cx: &Context, verb: Verb) -> Result<Exit, Failure> {
         Verb::Quarantine(args) => operate::quarantine(cx, &args).await,
         Verb::Abandon(args) => operate::abandon(cx, &args).await,
         Verb::Drain(args) => operate::drain(cx, args).await,
+        Verb::Schedule(verb) => schedule::schedule(cx, verb).await,
         Verb::Prune(args) => keep::prune(cx, &args).await,
         Verb::Verify => keep::verify(cx).await,
         Verb::Backup(args) => keep::backup(cx, args).await,

@@ -42,6 +42,13 @@ fn running() {
     Said::of(tenure(folder.path()).args(["config", "check", "tenure.toml"]).output().unwrap()).ends(0);
 }
 
+#[test]
+fn schedules() {
+    let said = follow("schedules.md");
+    assert!(said.out.contains("hourly-report") && said.out.contains("digest deleted"), "{}", said.out);
+    assert_eq!(said.out.matches("Next:").count(), 5, "{}", said.out);
+}
+
 fn guide(name: &str) -> String {
     fs::read_to_string(root().join("docs").join(name)).unwrap()
 }

@@ -6,5 +6,6 @@ mod demo;
 mod guides;
 mod life;
 mod output;
+mod schedule;
 mod top;
 mod worker;

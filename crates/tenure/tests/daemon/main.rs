@@ -9,5 +9,6 @@ mod hostile;
 mod life;
 mod outage;
 mod refusals;
+mod schedules;
 mod start;
 mod suspended;

@@ -1,0 +1,45 @@
+//! Schedules.
+
+use super::{
+    Client, Error,
+    call::{Call, segment},
+};
+use crate::wire::{
+    DeleteSchedule, Page, PauseSchedule, RunSchedule, Schedule, ScheduleGet, ScheduleQuery, SetSchedule,
+};
+
+impl Client {
+    pub async fn schedules(&self, query: &ScheduleQuery) -> Result<Page<Schedule>, Error> {
+        self.call(Call::get("/v1/schedules").query(query)).await
+    }
+
+    pub async fn schedule(&self, name: &str, query: &ScheduleGet) -> Result<Schedule, Error> {
+        self.call(Call::get(path(name, "")).query(query)).await
+    }
+
+    /// Makes a schedule, or replaces what it does. The same again changes nothing.
+    pub async fn set_schedule(&self, name: &str, set: &SetSchedule) -> Result<Schedule, Error> {
+        self.call(Call::put(path(name, ""), set)).await
+    }
+
+    pub async fn pause_schedule(&self, name: &str, pause: &PauseSchedule) -> Result<Schedule, Error> {
+        self.call(Call::post(path(name, "/pause"), pause)).await
+    }
+
+    pub async fn resume_schedule(&self, name: &str, resume: &PauseSchedule) -> Result<Schedule, Error> {
+        self.call(Call::post(path(name, "/resume"), resume)).await
+    }
+
+    pub async fn run_schedule(&self, name: &str, run: &RunSchedule) -> Result<Schedule, Error> {
+        self.call(Call::post(path(name, "/run-now"), run)).await
+    }
+
+    /// Forgets a schedule, and returns it as it was.
+    pub async fn delete_schedule(&self, name: &str, delete: &DeleteSchedule) -> Result<Schedule, Error> {
+        self.call(Call::delete(path(name, "")).query(delete).once()).await
+    }
+}
+
+fn path(name: &str, rest: &str) -> String {
+    format!("/v1/schedules/{}{rest}", segment(name))
+}

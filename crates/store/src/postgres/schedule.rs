@@ -1,0 +1,146 @@
+//! Schedules: small tables of their own, away from the hot path.
+
+use tenure_core::{
+    Millis,
+    action::Tenants,
+    schedule::{Act, Schedule},
+};
+use tokio_postgres::Row;
+
+use super::{
+    read::Reader,
+    row::{self, get},
+    session::params,
+};
+use crate::{
+    Error, ScheduleChange,
+    schedule::{Key, SCHEDULES_MAX, readable},
+};
+
+const ONE: &str = "SELECT body FROM schedule WHERE tenant = $1::text AND name = $2::text";
+const LIST: &str = "SELECT body FROM schedule WHERE (tenant, name) > ($1::text, $2::text) \
+     AND ($3::text[] IS NULL OR tenant = ANY($3)) ORDER BY tenant, name LIMIT $4::bigint";
+const DUE: &str = "SELECT body FROM schedule WHERE due_at IS NOT NULL AND due_at <= $1::bigint \
+     ORDER BY due_at LIMIT $2::bigint";
+/// Locked in one order first: whoever saves the same ones at the same time waits, and then finds them changed.
+const SAVE: &str = "WITH new AS ( \
+         SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::text[]) \
+         AS n(tenant, name, revision, due_at, body)), \
+     held AS ( \
+         SELECT s.tenant, s.name, n.revision, n.due_at, n.body FROM new n \
+         JOIN schedule s ON s.tenant = n.tenant AND s.name = n.name AND s.revision = n.revision - 1 \
+         ORDER BY s.tenant, s.name FOR UPDATE OF s) \
+     UPDATE schedule s SET revision = h.revision, due_at = h.due_at, body = h.body FROM held h \
+     WHERE s.tenant = h.tenant AND s.name = h.name AND s.revision = h.revision - 1 \
+     RETURNING s.tenant, s.name";
+/// Written only where the schedule was.
+macro_rules! with_change {
+    ($changed:literal) => {
+        concat!(
+            "WITH changed AS (",
+            $changed,
+            " RETURNING 1) \
+             INSERT INTO schedule_change (tenant, name, at, actor, act, reason, plan) \
+             SELECT $1::text, $2::text, $3::bigint, $4::text, $5::text, $6::text, $7::text FROM changed \
+             RETURNING number"
+        )
+    };
+}
+
+const ADD: &str = with_change!(
+    "INSERT INTO schedule (tenant, name, revision, due_at, body) \
+     SELECT $1::text, $2::text, $8::bigint, $9::bigint, $10::text \
+     WHERE (SELECT count(*) FROM schedule c) < $11::bigint ON CONFLICT (tenant, name) DO NOTHING"
+);
+const UPDATE: &str = with_change!(
+    "UPDATE schedule SET revision = $8::bigint, due_at = $9::bigint, body = $10::text \
+     WHERE tenant = $1::text AND name = $2::text AND revision = $8::bigint - 1"
+);
+const DELETE: &str = with_change!(
+    "DELETE FROM schedule WHERE tenant = $1::text AND name = $2::text AND revision = $8::bigint - 1"
+);
+const CHANGES: &str = "SELECT at, actor, act, reason, plan FROM schedule_change \
+     WHERE tenant = $1::text AND name = $2::text ORDER BY number DESC LIMIT $3::bigint";
+
+impl Reader {
+    pub async fn schedule(&self, tenant: &str, name: &str) -> Result<Option<Schedule>, Error> {
+        self.query(ONE, params![tenant, name]).await?.first().map(schedule).transpose()
+    }
+
+    pub async fn schedules(
+        &self,
+        tenants: &Tenants,
+        after: (&str, &str),
+        limit: usize,
+    ) -> Result<Vec<Schedule>, Error> {
+        let tenants = match tenants {
+            Tenants::All => None,
+            Tenants::Only(list) => Some(list),
+        };
+        let rows = self.query(LIST, params![after.0, after.1, tenants, limit as i64]).await?;
+        rows.iter().map(schedule).collect()
+    }
+
+    pub async fn schedules_due(&self, at: Millis, limit: usize) -> Result<Vec<Schedule>, Error> {
+        let rows = self.query(DUE, params![at, limit as i64]).await?;
+        Ok(readable(rows.iter().map(schedule).collect()))
+    }
+
+    pub async fn save_schedules(&self, schedules: &[Schedule]) -> Result<Vec<Key>, Error> {
+        let tenants: Vec<&str> = schedules.iter().map(|one| one.tenant.as_str()).collect();
+        let names: Vec<&str> = schedules.iter().map(|one| one.name.as_str()).collect();
+        let revisions: Vec<i64> = schedules.iter().map(|one| one.revision as i64).collect();
+        let due: Vec<Option<Millis>> = schedules.iter().map(Schedule::due_at).collect();
+        let bodies: Vec<String> = schedules.iter().map(row::json).collect();
+        let rows = self.query(SAVE, params![tenants, names, revisions, due, bodies]).await?;
+        rows.iter().map(|row| Ok((get(row, 0)?, get(row, 1)?))).collect()
+    }
+
+    pub async fn change_schedule(&self, schedule: &Schedule, change: &ScheduleChange) -> Result<bool, Error> {
+        let (sql, used) = match change.act {
+            Act::Delete => (DELETE, 8),
+            Act::Set if schedule.revision == 1 => (ADD, 11),
+            Act::Set | Act::Pause | Act::Resume | Act::Run => (UPDATE, 10),
+        };
+        let mut params = params![
+            &schedule.tenant,
+            &schedule.name,
+            change.at,
+            row::json(&change.actor),
+            row::name(&change.act),
+            &change.reason,
+            change.plan.as_ref().map(row::json),
+            schedule.revision as i64,
+            schedule.due_at(),
+            row::json(schedule),
+            SCHEDULES_MAX as i64,
+        ];
+        params.truncate(used);
+        Ok(!self.query(sql, params).await?.is_empty())
+    }
+
+    pub async fn schedule_changes(
+        &self,
+        tenant: &str,
+        name: &str,
+        limit: usize,
+    ) -> Result<Vec<ScheduleChange>, Error> {
+        let rows = self.query(CHANGES, params![tenant, name, limit as i64]).await?;
+        rows.iter().map(change).collect()
+    }
+}
+
+fn schedule(row: &Row) -> Result<Schedule, Error> {
+    row::parse(get(row, 0)?)
+}
+
+fn change(row: &Row) -> Result<ScheduleChange, Error> {
+    let plan: Option<&str> = get(row, 4)?;
+    Ok(ScheduleChange {
+        at: get(row, 0)?,
+        actor: row::parse(get(row, 1)?)?,
+        act: row::parse_name(get(row, 2)?)?,
+        reason: get(row, 3)?,
+        plan: plan.map(row::parse).transpose()?,
+    })
+}

@@ -1,0 +1,229 @@
+//! The scheduler: finds schedules whose time has come, has the core decide over their runs, and ingests those
+//! that fire through the same door as everybody. It knows no rules.
+//!
+//! Any number may run on one ledger. What a look decides is saved before anything is ingested, and only by the
+//! first who saves; what was decided and not done, because its process died, is done by the next look. The
+//! identity of a run makes doing it twice the same as once.
+
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
+
+use tenure_core::{
+    Action, Actor, Millis, Refusal, Reply, WorkId,
+    action::Tenants,
+    schedule::{SYSTEM, Schedule},
+};
+
+use crate::{
+    Error, Ledger,
+    ledger::WeakLedger,
+    schedule::{Key, key, new_run},
+    zone::Named,
+};
+
+/// Schedules a page; what a page fires goes into the ledger together.
+const PAGE: usize = 100;
+/// Pages a look; more wait for the next.
+const PAGES: usize = 10;
+/// Between two looks, unless something is due earlier.
+const REST_MS: Millis = 1_000;
+
+/// What one look did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fired {
+    /// Runs that this look decided to skip.
+    pub skipped: usize,
+    /// Runs that were ingested.
+    pub fired: usize,
+    /// Runs that the ledger refused; each shows on its schedule.
+    pub refused: usize,
+    /// How long after the look the next schedule is due, where that is within a second.
+    pub next_in_ms: Option<Millis>,
+}
+
+/// One process's scheduler.
+#[derive(Debug, Default)]
+pub struct Scheduler;
+
+impl Scheduler {
+    /// Runs until the ledger is closed, or nobody has it any more.
+    pub(crate) async fn run(self, ledger: WeakLedger) {
+        loop {
+            let Some(open) = ledger.upgrade() else { return };
+            let closed = open.closed();
+            let wait = match self.run_once(&open).await {
+                Ok(fired) => fired.next_in_ms.unwrap_or(REST_MS),
+                Err(error) => {
+                    tracing::warn!(%error, "schedules could not be looked at; trying again");
+                    REST_MS
+                }
+            };
+            drop(open);
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_millis(wait as u64)) => {}
+                () = closed => return,
+            }
+        }
+    }
+
+    /// One look: every due run is fired or passed over.
+    pub async fn run_once(&self, ledger: &Ledger) -> Result<Fired, Error> {
+        let mut fired = Fired::default();
+        let now = ledger.now().await?;
+        for _ in 0..PAGES {
+            let mut due = ledger.store().schedules_due(now + REST_MS, PAGE).await?;
+            let full = due.len() == PAGE;
+            due.retain(|schedule| {
+                let later = schedule.due_at().map(|at| at - now).filter(|ms| *ms > 0);
+                fired.next_in_ms = fired.next_in_ms.into_iter().chain(later).min();
+                later.is_none()
+            });
+            if due.is_empty() {
+                break;
+            }
+            self.look(ledger, due, now, &mut fired).await?;
+            if !full {
+                break;
+            }
+        }
+        ledger.store().counters().scheduled(&fired);
+        Ok(fired)
+    }
+
+    async fn look(
+        &self,
+        ledger: &Ledger,
+        due: Vec<Schedule>,
+        now: Millis,
+        fired: &mut Fired,
+    ) -> Result<(), Error> {
+        // Decided by a process that did not live to do it, or does it right now.
+        let (mut pending, due): (Vec<_>, Vec<_>) = due.into_iter().partition(|one| !one.pending.is_empty());
+        let before: HashMap<_, u64> = due.iter().map(|one| (key(one), one.skipped)).collect();
+        for decided in decide(ledger, due, now).await? {
+            fired.skipped += (decided.skipped - before[&key(&decided)]) as usize;
+            if !decided.pending.is_empty() {
+                pending.push(decided);
+            }
+        }
+        fire(ledger, &Actor::system(SYSTEM), pending, fired).await
+    }
+}
+
+/// Decides over what is due, and saves it. Those that somebody else decided in the meantime are left out.
+async fn decide(ledger: &Ledger, due: Vec<Schedule>, now: Millis) -> Result<Vec<Schedule>, Error> {
+    let last: Vec<WorkId> = due.iter().filter_map(Schedule::last_work).collect();
+    let open = open_works(ledger, &last).await?;
+    let mut decided = Vec::with_capacity(due.len());
+    for schedule in due {
+        let is_open = schedule.last_work().is_some_and(|work| open.contains(&work));
+        match Named::of(&schedule.plan.timing) {
+            Ok(zone) => decided.push(schedule.looked_at(&zone, is_open, now)),
+            // Set by a version with another table.
+            Err(error) => tracing::warn!(schedule = schedule.name, %error, "a schedule is passed over"),
+        }
+    }
+    saved(ledger, decided).await
+}
+
+/// Those of the works that have not ended.
+pub(crate) async fn open_works(ledger: &Ledger, works: &[WorkId]) -> Result<Vec<WorkId>, Error> {
+    if works.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut open = Vec::new();
+    match ledger.works(works).await {
+        Ok(found) => open.extend(found.iter().filter(|work| !work.state.is_terminal()).map(|work| work.id)),
+        // One of them cannot be read: nobody knows that it has ended.
+        Err(Error::Corrupt(_)) => {
+            for id in works {
+                match ledger.works(std::slice::from_ref(id)).await {
+                    Ok(found) if found.iter().all(|work| work.state.is_terminal()) => {}
+                    Ok(_) | Err(Error::Corrupt(_)) => open.push(*id),
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(open)
+}
+
+/// Ingests what is pending, and saves what became of it.
+pub(crate) async fn fire(
+    ledger: &Ledger,
+    actor: &Actor,
+    schedules: Vec<Schedule>,
+    fired: &mut Fired,
+) -> Result<(), Error> {
+    let mut sent = Vec::with_capacity(schedules.len());
+    for schedule in schedules {
+        let runs: Vec<_> = schedule
+            .pending
+            .iter()
+            .map(|run| {
+                let new = new_run(&schedule.tenant, &schedule.name, &schedule.plan.template, &run.run_id);
+                let action = Action::Ingest(Box::new(new.settle(&ledger.settings())?));
+                ledger.send(actor.clone(), Tenants::All, action)
+            })
+            .collect();
+        sent.push((schedule, runs));
+    }
+    let now = ledger.now().await?;
+    let mut done = Vec::with_capacity(sent.len());
+    let mut counts: HashMap<Key, (usize, usize)> = HashMap::new();
+    for (schedule, runs) in sent {
+        let mut outcomes = Vec::with_capacity(runs.len());
+        for run in runs {
+            outcomes.push(outcome(run).await);
+        }
+        match outcomes.into_iter().collect::<Result<Vec<_>, Error>>() {
+            Ok(outcomes) => {
+                let taken = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+                counts.insert(key(&schedule), (taken, outcomes.len() - taken));
+                done.push(schedule.ran(outcomes, now));
+            }
+            Err(error @ (Error::Unavailable(_) | Error::OutcomeUnknown(_) | Error::Stopped(_))) => {
+                return Err(error);
+            }
+            // It costs the others nothing, and is tried again with the next look.
+            Err(error) => tracing::warn!(schedule = schedule.name, %error, "a run stays pending"),
+        }
+    }
+    // Somebody else may have done the same, and counted it.
+    let saved = saved(ledger, done).await?;
+    for (taken, refused) in saved.iter().map(|schedule| counts[&key(schedule)]) {
+        fired.fired += taken;
+        fired.refused += refused;
+    }
+    Ok(())
+}
+
+/// A refusal is an outcome; anything else leaves the run pending.
+async fn outcome(
+    run: Result<impl Future<Output = Result<crate::Outcome, Error>>, Error>,
+) -> Result<Result<WorkId, Refusal>, Error> {
+    let answer = match run {
+        Ok(run) => run.await,
+        Err(error) => Err(error),
+    };
+    match answer {
+        Ok(outcome) => match outcome.reply {
+            Reply::Ingested { work, .. } => Ok(Ok(work.id)),
+            other => Err(Error::Corrupt(format!("an ingest was answered with {other:?}"))),
+        },
+        Err(Error::Refused(refusal)) => Ok(Err(refusal)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Saves them, and returns those that nobody else had changed.
+async fn saved(ledger: &Ledger, schedules: Vec<Schedule>) -> Result<Vec<Schedule>, Error> {
+    if schedules.is_empty() {
+        return Ok(schedules);
+    }
+    let kept: HashSet<Key> = ledger.store().save_schedules(&schedules).await?.into_iter().collect();
+    Ok(schedules.into_iter().filter(|one| kept.contains(&key(one))).collect())
+}

@@ -1,0 +1,151 @@
+//! Schedules: looked at, set, stopped, run.
+
+use serde::Serialize;
+use serde_json::json;
+use tenure_api::wire::{
+    DeleteSchedule, PauseSchedule, RunSchedule, Schedule as View, ScheduleGet, ScheduleQuery, SetSchedule,
+    Template,
+};
+
+use super::{Context, operate::confirm};
+use crate::{
+    args::{Act, Schedule, ScheduleAct, ScheduleRun, ScheduleSet, ScheduleVerb},
+    exit::{Exit, Failure},
+    render,
+};
+
+pub async fn schedule(cx: &Context, verb: ScheduleVerb) -> Result<Exit, Failure> {
+    match verb {
+        ScheduleVerb::List { tenant } => list(cx, tenant).await,
+        ScheduleVerb::Show(of) => show(cx, of).await,
+        ScheduleVerb::Set(args) => set(cx, *args).await,
+        ScheduleVerb::Pause(args) => pause(cx, args, true).await,
+        ScheduleVerb::Resume(args) => pause(cx, args, false).await,
+        ScheduleVerb::Run(args) => run(cx, args).await,
+        ScheduleVerb::Delete(args) => delete(cx, args).await,
+    }
+}
+
+async fn list(cx: &Context, tenant: Option<String>) -> Result<Exit, Failure> {
+    let mut query = ScheduleQuery { tenant, ..ScheduleQuery::default() };
+    let mut schedules = Vec::new();
+    loop {
+        let page = cx.client.schedules(&query).await?;
+        schedules.extend(page.items);
+        query.cursor = page.next;
+        if query.cursor.is_none() {
+            break;
+        }
+    }
+    cx.out.list(&schedules, render::schedules)?;
+    Ok(Exit::Ok)
+}
+
+async fn show(cx: &Context, of: Schedule) -> Result<Exit, Failure> {
+    let schedule = cx.client.schedule(&of.name, &ScheduleGet { tenant: of.tenant }).await?;
+    cx.out.one(&schedule, render::describe_schedule)?;
+    Ok(Exit::Ok)
+}
+
+/// Says what would be sent, or asks. True: it was only said.
+fn held_back(
+    cx: &Context,
+    act: &Act,
+    call: (&str, String),
+    body: &impl Serialize,
+    then: &str,
+) -> Result<bool, Failure> {
+    if act.dry_run {
+        let would = json!({ "would": { "method": call.0, "path": call.1, "body": body } });
+        cx.out.next(&would, |would, _| format!("{}\n", would["would"]))?;
+    } else {
+        confirm(act.yes, then)?;
+    }
+    Ok(act.dry_run)
+}
+
+fn path(name: &str, rest: &str) -> String {
+    format!("/v1/schedules/{name}{rest}")
+}
+
+async fn set(cx: &Context, args: ScheduleSet) -> Result<Exit, Failure> {
+    let ms = |period: std::time::Duration| u64::try_from(period.as_millis()).unwrap_or(u64::MAX);
+    let name = args.schedule.name;
+    let set = SetSchedule {
+        reason: args.act.reason.clone(),
+        tenant: args.schedule.tenant,
+        cron: args.cron,
+        zone: args.zone,
+        every_ms: args.every.map(ms),
+        template: Template {
+            kind: args.kind,
+            disposition: args.disposition,
+            input: args.input,
+            priority: args.priority,
+            session: args.session,
+            correlation_id: None,
+            workflow: None,
+            policy: None,
+        },
+        overlap: args.overlap,
+        catch_up_ms: args.catch_up.map(ms),
+        paused: None,
+    };
+    let then = format!("Schedule {name} is made, or does this from now on.");
+    if !held_back(cx, &args.act, ("PUT", path(&name, "")), &set, &then)? {
+        done(cx, &cx.client.set_schedule(&name, &set).await?)?;
+    }
+    Ok(Exit::Ok)
+}
+
+async fn pause(cx: &Context, args: ScheduleAct, pause: bool) -> Result<Exit, Failure> {
+    let ScheduleAct { schedule: Schedule { name, tenant }, act } = args;
+    let body = PauseSchedule { reason: act.reason.clone(), tenant };
+    let (verb, then) = match pause {
+        true => ("/pause", format!("Schedule {name} runs no more until it is resumed.")),
+        false => ("/resume", format!("Schedule {name} runs again, from its next due time on.")),
+    };
+    if !held_back(cx, &act, ("POST", path(&name, verb)), &body, &then)? {
+        let schedule = match pause {
+            true => cx.client.pause_schedule(&name, &body).await?,
+            false => cx.client.resume_schedule(&name, &body).await?,
+        };
+        done(cx, &schedule)?;
+    }
+    Ok(Exit::Ok)
+}
+
+async fn run(cx: &Context, args: ScheduleRun) -> Result<Exit, Failure> {
+    let ScheduleRun { schedule: Schedule { name, tenant }, request_id, act } = args;
+    let request_id = request_id.unwrap_or_else(|| uuid::Uuid::now_v7().simple().to_string());
+    let body = RunSchedule { reason: act.reason.clone(), request_id, tenant };
+    let then = format!("Schedule {name} runs once, now.");
+    if held_back(cx, &act, ("POST", path(&name, "/run-now")), &body, &then)? {
+        return Ok(Exit::Ok);
+    }
+    let schedule = cx.client.run_schedule(&name, &body).await?;
+    let work = schedule.last_run.as_ref().and_then(|run| run.work.clone());
+    cx.out.one(&schedule, |_, _| work.as_ref().map(|work| format!("{work}\n")).unwrap_or_default())?;
+    match (work, &schedule.last_error) {
+        (None, Some(error)) => Err(Failure::new(Exit::Refused, format!("{}: {}", error.code, error.detail))),
+        _ => Ok(Exit::Ok),
+    }
+}
+
+async fn delete(cx: &Context, args: ScheduleAct) -> Result<Exit, Failure> {
+    let ScheduleAct { schedule: Schedule { name, tenant }, act } = args;
+    let query = DeleteSchedule { reason: act.reason.clone(), tenant };
+    let then = format!("Schedule {name} is forgotten; its works stay.");
+    if !held_back(cx, &act, ("DELETE", path(&name, "")), &query, &then)? {
+        let gone = cx.client.delete_schedule(&name, &query).await?;
+        cx.out.one(&gone, |gone, _| format!("{} deleted\n", render::safe(&gone.name)))?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn done(cx: &Context, schedule: &View) -> Result<(), Failure> {
+    cx.out.one(schedule, |schedule, _| {
+        let next = schedule.next_at.map_or("paused".to_owned(), |at| format!("next {at}"));
+        format!("{} {next}\n", render::safe(&schedule.name))
+    })
+}
