@@ -4,6 +4,7 @@
 
 #[cfg(feature = "client")]
 pub mod client;
+pub mod strict;
 pub mod wire;
 #[cfg(feature = "client")]
 pub mod worker;

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::{
     Millis,
-    event::{Actor, Evidence},
+    event::{Actor, ActorKind, Evidence},
     ids::{WaitId, WorkId},
     limits,
     liveness::Sighting,
@@ -16,6 +16,7 @@ use crate::{
     policy::Policy,
     refusal::{Code, Refusal},
     state::State,
+    usage::{self, Usage},
 };
 
 /// One action with who asks, for which tenants they may ask, and the randomness it needs.
@@ -28,6 +29,11 @@ pub struct Submission {
     pub seed: [u8; 16],
     /// The digest of the content of a verb that can end an attempt: its repeat is recognised by it.
     pub body_hash: Option<Digest>,
+    /// What supports every event that it leads to: the trace of a request, for one. It comes with the way that a
+    /// submission took and is no part of what was asked, so a repeat may well have another.
+    pub evidence: Vec<Evidence>,
+    /// Whether the actor may approve, if it is a person: what its credential says.
+    pub approves: bool,
     /// The last event that the caller has seen of the work: if it moved on since, nothing is done.
     pub if_seq: Option<u64>,
 }
@@ -38,7 +44,12 @@ impl Submission {
             let body = serde_json::to_vec(&action).expect("actions are plain structs with string keys");
             Digest::of(body)
         });
-        Self { actor, tenants, action, seed, body_hash, if_seq: None }
+        Self { actor, tenants, action, seed, body_hash, evidence: Vec::new(), approves: true, if_seq: None }
+    }
+
+    /// An agent must never approve its own doing, so only people do.
+    pub fn may_approve(&self) -> bool {
+        self.actor.kind == ActorKind::Person && self.approves
     }
 }
 
@@ -204,6 +215,17 @@ pub struct WaitSpec {
     pub on_timeout: OnTimeout,
     pub default: Option<Payload>,
     pub schema: Option<Payload>,
+    /// What the door found of the answer that is kept for it. No part of what was asked.
+    #[serde(skip)]
+    pub judged: Option<Judged>,
+}
+
+/// An early answer, held against the schema of the wait that is to be opened.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    pub answer: Digest,
+    /// Why it does not fit.
+    pub fault: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -212,6 +234,7 @@ pub struct WaitAction {
     pub waits: Vec<WaitSpec>,
     pub message: Option<String>,
     pub tool: Option<String>,
+    pub usage: Vec<Usage>,
 }
 
 /// Which wait an answer is for.
@@ -227,7 +250,6 @@ pub enum Target {
 pub struct Resolve {
     pub target: Target,
     pub payload: Payload,
-    pub evidence: Vec<Evidence>,
     pub claim: Option<Claimant>,
 }
 
@@ -251,6 +273,7 @@ pub struct Fail {
     pub error: Failure,
     /// An `auth` failure may ask to wait for a reconnect instead of counting as a failure.
     pub wait: Option<WaitSpec>,
+    pub usage: Vec<Usage>,
 }
 
 /// A declared end.
@@ -263,6 +286,7 @@ pub struct CloseOut {
     pub warnings: Vec<String>,
     pub error: Option<(ErrorClass, String)>,
     pub evidence: Vec<Evidence>,
+    pub usage: Vec<Usage>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -290,6 +314,7 @@ pub enum Action {
     Release {
         holder: Holder,
         message: Option<String>,
+        usage: Vec<Usage>,
     },
     CloseOut {
         holder: Holder,
@@ -299,6 +324,7 @@ pub enum Action {
     AbandonOwn {
         holder: Holder,
         reason: String,
+        usage: Vec<Usage>,
     },
 
     Ingest(Box<Ingest>),
@@ -393,6 +419,7 @@ impl CloseOut {
             warnings: Vec::new(),
             error: None,
             evidence: Vec::new(),
+            usage: Vec::new(),
         }
     }
 
@@ -445,6 +472,7 @@ impl CloseOut {
         if let Some((_, message)) = &self.error {
             limits::text("error.message", message)?;
         }
+        usage::check(&self.usage)?;
         check_evidence(&self.evidence)
     }
 }

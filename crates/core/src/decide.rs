@@ -2,7 +2,7 @@
 
 use crate::{
     Millis,
-    action::{Action, Submission},
+    action::{Action, Submission, check_evidence},
     event::Event,
     ids::WorkId,
     model::Work,
@@ -76,6 +76,7 @@ impl<'a> Context<'a> {
 /// Decides one submission over the loaded records at the store's time `now`. Pure.
 pub fn decide(records: &Records, submission: &Submission, now: Millis) -> Result<Decision, Refusal> {
     let cx = Context { records, submission, now };
+    check_evidence(&submission.evidence)?;
     match &submission.action {
         Action::Renew(renewals) => work::renew::decide(cx, renewals),
         Action::Accept { holder, strength } => work::accept::decide(cx, holder, *strength),
@@ -85,9 +86,11 @@ pub fn decide(records: &Records, submission: &Submission, now: Millis) -> Result
         Action::Step(step) => work::step::decide(cx, step),
         Action::Wait(wait) => work::wait::decide(cx, wait),
         Action::Fail(fail) => work::fail::decide(cx, fail),
-        Action::Release { holder, message } => work::release::decide(cx, holder, message.as_deref()),
+        Action::Release { holder, message, usage } => {
+            work::release::decide(cx, holder, message.as_deref(), usage)
+        }
         Action::CloseOut { holder, close } => work::close_out::decide(cx, holder, close),
-        Action::AbandonOwn { holder, reason } => work::abandon::own(cx, holder, reason),
+        Action::AbandonOwn { holder, reason, usage } => work::abandon::own(cx, holder, reason, usage),
         Action::Ingest(ingest) => work::ingest::decide(cx, ingest),
         Action::Claim(claim) => work::claim::decide(cx, claim),
         Action::Resolve(resolve) => work::resolve::decide(cx, resolve),

@@ -12,6 +12,7 @@ use crate::{
     payload::{Digest, Payload},
     recovery::Verdict,
     state::State,
+    usage::Usage,
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -85,6 +86,8 @@ pub struct Created {
     pub error: Option<ErrorClass>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub usage: Vec<Usage>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -146,6 +149,8 @@ pub struct WaitingSet {
     pub wait_due: Option<Millis>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub usage: Vec<Usage>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -161,6 +166,26 @@ pub struct WaitResolved {
     pub early: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound_until: Option<Millis>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EarlyAnswerRefused {
+    pub wait: WaitId,
+    #[serde(rename = "ref")]
+    pub reference: String,
+    pub why: Unfit,
+    /// Who answered too early.
+    pub by: Actor,
+}
+
+/// Why an early answer does not answer the wait that it came before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unfit {
+    /// It is not what the wait's schema asks for.
+    Schema,
+    /// An approval is asked for, and whoever answered may not approve.
+    NotApproved,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -193,6 +218,14 @@ pub struct AttemptFailed {
     pub next_retry_at: Option<Millis>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<ReasonCode>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub usage: Vec<Usage>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Released {
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub usage: Vec<Usage>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -241,6 +274,14 @@ pub struct CancelRequested {
 pub struct Cancelled {
     /// How it is known that nothing runs on.
     pub proof: CancelProof,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub usage: Vec<Usage>,
+}
+
+impl Cancelled {
+    pub fn new(proof: CancelProof) -> Self {
+        Self { proof, usage: Vec::new() }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -266,6 +307,8 @@ pub struct ClosedOut {
     pub warnings: Vec<String>,
     /// Decided by a person, or declared by the outside owner or by the holder.
     pub by: ClosedBy,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub usage: Vec<Usage>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -338,13 +381,14 @@ facts! {
     StepCompleted(StepCompleted) = "step_completed": "A checkpoint was completed; its result is the payload.",
     WaitingSet(WaitingSet) = "waiting_set": "The work waits; its lease ended unless every answer was already there.",
     WaitResolved(WaitResolved) = "wait_resolved": "A wait was answered; the answer is the payload.",
+    EarlyAnswerRefused(EarlyAnswerRefused) = "early_answer_refused": "An answer that came before its wait does not answer it, and was dropped; it is the payload.",
     WaitTimedOut(WaitTimedOut) = "wait_timed_out": "A wait's deadline passed; its policy says what follows.",
     WaitEscalated(WaitTimedOut) = "wait_escalated": "A wait's deadline passed and was re-armed: somebody should look.",
     WaitsRevoked(WaitsRevoked) = "waits_revoked": "The open waits were called off; the work goes on without answers.",
     AttemptFailed(AttemptFailed) = "attempt_failed": "The holder reported a failure; the retry policy decided what follows.",
     RetryDue(Plain) = "retry_due": "The retry's time has come.",
     RetriedNow(Plain) = "retried_now": "An operator cut the backoff short.",
-    Released(Plain) = "lease_released": "The holder handed it back.",
+    Released(Released) = "lease_released": "The holder handed it back.",
     LeaseLapsed(LeaseLapsed) = "lease_lapsed": "The lease was found past expiry and grace, or its holder dead.",
     Recovered(Recovered) = "recovered": "Recovery decided by the declared contract.",
     Late(Late) = "late": "A lapsed holder that nobody superseded wrote again.",
@@ -357,6 +401,21 @@ facts! {
     Quarantined(Quarantined) = "quarantined": "It was set aside for a person.",
     Requeued(Requeued) = "requeued": "A person decided to run it again.",
     ClosedOut(ClosedOut) = "close_out": "Its end was declared.",
+}
+
+impl Fact {
+    /// What it says was used.
+    pub fn usage(&self) -> &[Usage] {
+        match self {
+            Fact::WorkCreated(created) => &created.usage,
+            Fact::WaitingSet(set) => &set.usage,
+            Fact::AttemptFailed(failed) => &failed.usage,
+            Fact::Released(released) => &released.usage,
+            Fact::Cancelled(cancelled) => &cancelled.usage,
+            Fact::ClosedOut(closed) => &closed.usage,
+            _ => &[],
+        }
+    }
 }
 
 /// One entry of a work's log.

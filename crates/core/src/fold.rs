@@ -13,6 +13,7 @@ use crate::{
     payload::Digest,
     recovery::Verdict,
     state::State,
+    usage,
 };
 
 /// Folds a whole log into its row. None for an empty log or one that does not start with a birth.
@@ -45,6 +46,7 @@ pub fn born(event: &Event) -> Option<Work> {
         steps: created.steps,
         output: created.output.clone(),
         warnings: created.warnings.clone(),
+        usage: usage::sum(&created.usage),
         error: created.error.map(|class| ErrorInfo { class, message: event.message.clone() }),
         ..Body::default()
     };
@@ -89,6 +91,7 @@ pub fn apply(work: &mut Work, event: &Event) {
                 lapsed_at: None,
             });
             work.body.holder = Some(claimed.worker.clone());
+            work.body.lapsed_as = None;
             work.body.execution_at = claimed.execution_at;
             work.body.dispatched_at.get_or_insert(event.at);
             work.body.reason = None;
@@ -162,6 +165,10 @@ pub fn apply(work: &mut Work, event: &Event) {
             if let Some(lease) = &mut work.lease {
                 lease.lapsed_at = Some(event.at);
             }
+            work.body.lapsed_as = match lapsed.grade {
+                Grade::Suspended | Grade::Dead => Some(lapsed.grade),
+                Grade::Alive | Grade::Silent => None,
+            };
             let code = match lapsed.grade {
                 Grade::Dead => ReasonCode::HolderDead,
                 Grade::Alive | Grade::Suspended | Grade::Silent => ReasonCode::LeaseLapsed,
@@ -180,6 +187,7 @@ pub fn apply(work: &mut Work, event: &Event) {
             work.body.lapses = late.lapses;
             work.next_retry_at = None;
             work.body.bound_until = None;
+            work.body.lapsed_as = None;
             if let Some(lease) = &mut work.lease {
                 lease.lapsed_at = None;
                 lease.expires_at = late.expires_at;
@@ -220,7 +228,7 @@ pub fn apply(work: &mut Work, event: &Event) {
                 cancel.acknowledged_at = Some(event.at);
             }
         }
-        Fact::Cancelled(_) => {}
+        Fact::Cancelled(_) | Fact::EarlyAnswerRefused(_) => {}
         Fact::AbandonRequested(_) => {
             work.body.abandon_request = Some(AbandonRequest {
                 requested_at: event.at,
@@ -248,6 +256,10 @@ pub fn apply(work: &mut Work, event: &Event) {
             }
             work.body.warnings.clone_from(&closed.warnings);
         }
+    }
+    // Most events say nothing of it: then the body stays shared.
+    if !event.fact.usage().is_empty() {
+        usage::add(&mut work.body.usage, event.fact.usage());
     }
     work.state = event.to;
     work.seq = event.seq;
@@ -279,6 +291,7 @@ fn settle(work: &mut Work, at: Millis) {
 fn end_lease(work: &mut Work) {
     work.lease = None;
     work.body.holder = None;
+    work.body.lapsed_as = None;
     work.body.execution_at = None;
 }
 

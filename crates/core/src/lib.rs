@@ -30,6 +30,7 @@ pub mod schedule;
 pub mod scope;
 pub mod state;
 pub mod state_machine;
+pub mod usage;
 pub mod work;
 
 pub use action::{Action, Submission};
@@ -43,6 +44,7 @@ pub use refusal::{Code, Refusal, Retryable};
 pub use reply::{Ack, Grant, Reply};
 pub use scope::Scope;
 pub use state::{Phase, State};
+pub use usage::Usage;
 
 /// A moment: Unix time in milliseconds, always by the store's clock.
 pub type Millis = i64;

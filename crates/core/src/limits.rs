@@ -13,11 +13,18 @@ pub const REFERENCE_CHARS: usize = 500;
 /// Free text: reasons, prompts, error messages, warnings.
 pub const TEXT_CHARS: usize = 4_000;
 pub const CLAIM_MAX: usize = 1_000;
+/// Bytes of payloads after which a page of events, or the works of a claim, end early.
+pub const PAGE_BYTES: usize = 8 * 1024 * 1024;
+/// Inputs up to this size are too light to count.
+pub const LIGHT_BYTES: usize = 4 * 1024;
 pub const RENEW_MAX: usize = 1_000;
 pub const WAITS_PER_WORK: usize = 100;
 pub const STEPS_PER_WORK: usize = 1_000;
 pub const WARNINGS: usize = 50;
 pub const EVIDENCE: usize = 50;
+/// Entries of usage in one call, and summed on one work.
+pub const USAGE: usize = 50;
+pub const USAGE_OF_WORK: usize = 200;
 /// Early answers kept for one tenant, and for how long.
 pub const KEPT_PER_TENANT: usize = 10_000;
 pub const KEPT_MS: i64 = 24 * 3_600_000;

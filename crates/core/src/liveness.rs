@@ -63,7 +63,9 @@ pub fn grade(work: &Work, sighting: Option<&Sighting>, now: Millis) -> Option<(G
         Some(Seen::Gone) => Grade::Dead,
         Some(Seen::Stopped) => Grade::Suspended,
         Some(Seen::Running) | None if lease.lapsed_at.is_none() && now < lease.expires_at => Grade::Alive,
-        Some(Seen::Running) | None => Grade::Silent,
+        // What the sweeper saw when it found the lease lapsed, until somebody sees more.
+        None => work.body.lapsed_as.unwrap_or(Grade::Silent),
+        Some(Seen::Running) => Grade::Silent,
     };
     Some((grade, missed))
 }

@@ -9,10 +9,11 @@ use crate::{
     document::Document,
     event::{Actor, Evidence},
     ids::{WaitId, WorkId},
-    liveness::Liveness,
+    liveness::{Grade, Liveness},
     payload::{Digest, Payload},
     policy::Policy,
     state::State,
+    usage::Usage,
 };
 
 /// Where a work came from. One identity is one work, under any concurrency.
@@ -71,6 +72,9 @@ pub struct Spec {
     pub correlation_id: String,
     pub generation: u32,
     pub input_hash: Digest,
+    /// The input's size where it is no light one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub input_bytes: u32,
     pub policy: Policy,
     pub created_at: Millis,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -277,6 +281,9 @@ pub struct Body {
     /// Who holds, or last held and was not superseded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<Worker>,
+    /// What was seen of the holder's process when its lease lapsed, if that was more than silence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lapsed_as: Option<Grade>,
     /// Lapses in a row.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub lapses: u32,
@@ -292,6 +299,9 @@ pub struct Body {
     /// How many step and wait rows there are.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub steps: u32,
+    /// What all attempts used.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub usage: Vec<Usage>,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub waits: u32,
     /// The earliest deadline of the open waits.
@@ -393,6 +403,8 @@ pub struct AttemptEnd {
     pub body_hash: Option<Digest>,
     pub ack: Option<crate::reply::Ack>,
     pub error: Option<ErrorInfo>,
+    /// What the verb that ended it says was used.
+    pub usage: Vec<Usage>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -519,6 +531,8 @@ pub struct Kept {
     pub reference: String,
     pub payload: Payload,
     pub actor: Actor,
+    /// Whether it counts for an approval too.
+    pub approves: bool,
     pub evidence: Vec<Evidence>,
     pub kept_at: Millis,
 }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use crate::{
     Millis,
     ids::{ByWork, WaitId, WorkId},
-    model::{Attempt, AttemptEnd, Identity, Kept, RequestKey, Step, Wait, Work},
+    model::{Attempt, AttemptEnd, Identity, Kept, RequestKey, Step, Wait, WaitState, Work},
     payload::Payload,
 };
 
@@ -179,11 +179,8 @@ impl Records {
         let reference = reference_to(closed);
         for work in self.works.values_mut() {
             let child = children && work.spec.parent == Some(closed);
-            let waits = waiters
-                && self
-                    .waits
-                    .get(&work.id)
-                    .is_some_and(|waits| waits.iter().any(|w| w.reference == reference));
+            let open = |wait: &Wait| wait.state == WaitState::Open && wait.reference == reference;
+            let waits = waiters && self.waits.get(&work.id).is_some_and(|waits| waits.iter().any(open));
             if (child || waits) && !work.state.is_terminal() {
                 work.due_at = Some(work.due_at.map_or(at, |due| due.min(at)));
             }

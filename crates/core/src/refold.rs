@@ -5,9 +5,10 @@ use std::collections::HashMap;
 
 use crate::{
     Millis,
-    event::{Event, Fact},
+    event::{ClosedBy, Event, Fact},
     ids::WaitId,
     model::{Attempt, OnTimeout, Step, Wait, WaitState, Work},
+    usage::Usage,
 };
 
 /// The first record that is not what the whole log of its work says.
@@ -49,11 +50,25 @@ fn attempts_fault(work: &Work, events: &[Event], attempts: &[Attempt]) -> Option
         let current = work.lease.as_ref().is_some_and(|lease| lease.fence == attempt.fence);
         let ended = attempt.end.as_ref().map(|end| end.at);
         let told = |at: Millis| events.iter().any(|later| later.seq > event.seq && later.at == at);
-        if said != *attempt || current == ended.is_some() || !ended.is_none_or(told) {
+        let usage = attempt.end.as_ref().map_or(&[][..], |end| &end.usage);
+        let same = said == *attempt && usage == used(event, events);
+        if !same || current == ended.is_some() || !ended.is_none_or(told) {
             return Some(format!("attempt {} is not what its log says", attempt.number));
         }
         None
     })
+}
+
+/// What the verb that ended a claim's attempt says was used.
+fn used<'a>(claim: &Event, events: &'a [Event]) -> &'a [Usage] {
+    let ends = |event: &&Event| {
+        let by_holder = match &event.fact {
+            Fact::ClosedOut(closed) => closed.by == ClosedBy::Holder,
+            _ => true,
+        };
+        by_holder && event.attempt == claim.attempt && !event.fact.usage().is_empty()
+    };
+    events.iter().find(ends).map_or(&[], |event| event.fact.usage())
 }
 
 fn steps_fault(work: &Work, events: &[Event], steps: &[Step]) -> Option<String> {

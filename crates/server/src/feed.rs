@@ -20,6 +20,8 @@ use crate::{metrics::Metrics, wire};
 pub const BUFFER: usize = 2_048;
 /// The same in bytes: payloads are up to a mebibyte each, and two thousand of them would fill the machine.
 const BUFFER_BYTES: usize = 64 * 1024 * 1024;
+/// What is handed to a stream at once: many streams may each have so much on its way.
+const CHUNK_BYTES: usize = 1024 * 1024;
 /// Events that are read at once.
 const PAGE: usize = 1_000;
 /// Between two looks where nobody said that there is something new: other replicas' events, and the sweeper's.
@@ -68,6 +70,23 @@ impl EventNews {
         })
         .clone()
     }
+}
+
+/// A page of the log, with where to go on from.
+pub(crate) struct NewsPage {
+    pub events: Vec<EventNews>,
+    pub next: Position,
+    /// More may follow at once.
+    pub full: bool,
+}
+
+/// What a look at the log found.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Look {
+    Nothing,
+    Some,
+    /// As much as is read at once: there may be more.
+    Full,
 }
 
 /// A server-sent event. JSON has no line breaks of its own.
@@ -134,7 +153,7 @@ impl Feed {
         after: Position,
         limit: usize,
         tenants: &Tenants,
-    ) -> Result<(Vec<EventNews>, Position), Error> {
+    ) -> Result<NewsPage, Error> {
         let page = self.ledger.feed(after, limit).await?;
         let mut works: Vec<WorkId> = page.events.iter().map(|stored| stored.event.work).collect();
         works.sort_unstable();
@@ -144,7 +163,7 @@ impl Feed {
             let tenant = owners.get(&stored.event.work)?;
             tenants.allow(tenant).then(|| EventNews::new(tenant.clone(), stored))
         });
-        Ok((news.collect(), page.next))
+        Ok(NewsPage { events: news.collect(), next: page.next, full: page.full })
     }
 
     /// Where a stream that wants only what comes begins.
@@ -157,12 +176,18 @@ impl Feed {
         self.told.subscribe()
     }
 
-    /// Up to `limit` news from number `from` on.
+    /// Up to `limit` news from number `from` on, fewer where they are heavy.
     pub(crate) fn since(&self, from: u64, limit: usize) -> Result<Vec<Arc<News>>, Behind> {
         let recent = self.recent();
         let first = recent.told - recent.news.len() as u64;
         let skip = from.checked_sub(first).ok_or(Behind)?;
-        Ok(recent.news.iter().skip(skip as usize).take(limit).cloned().collect())
+        let mut weight = 0;
+        let light = |one: &&Arc<News>| {
+            let first = weight == 0;
+            weight += one.weight();
+            first || weight <= CHUNK_BYTES
+        };
+        Ok(recent.news.iter().skip(skip as usize).take(limit).take_while(light).cloned().collect())
     }
 
     pub(crate) fn tell(&self, news: Vec<News>) {
@@ -227,16 +252,20 @@ impl FeedReader {
         Self { feed, metrics, cursor: None }
     }
 
-    /// Reads a page and tells it. The number of events read; fewer than a page means that all is read.
-    pub async fn run_once(&mut self) -> Result<usize, Error> {
+    /// Reads a page and tells it.
+    pub async fn run_once(&mut self) -> Result<Look, Error> {
         let Some(cursor) = self.cursor else {
             let tail = self.feed.ledger.tail().await?;
             self.feed.recent().position = tail;
             self.cursor = Some(tail);
-            return Ok(0);
+            return Ok(Look::Nothing);
         };
-        let (events, next) = self.feed.page(cursor, PAGE, &Tenants::All).await?;
-        let read = events.len();
+        let NewsPage { events, next, full } = self.feed.page(cursor, PAGE, &Tenants::All).await?;
+        let look = match (events.is_empty(), full) {
+            (true, _) => Look::Nothing,
+            (false, false) => Look::Some,
+            (false, true) => Look::Full,
+        };
         self.metrics.observe(&self.feed.ledger, &events).await?;
         let ended: Vec<WorkId> = events
             .iter()
@@ -247,16 +276,16 @@ impl FeedReader {
         self.feed.tell(events.into_iter().map(|event| News::Event(Box::new(event))).collect());
         ended.into_iter().for_each(|work| self.feed.wake(work));
         self.cursor = Some(next);
-        Ok(read)
+        Ok(look)
     }
 
     /// Runs until told to stop.
     pub async fn run(mut self, stopping: CancellationToken) {
         loop {
             let pause = match self.run_once().await {
-                Ok(PAGE) => continue,
-                Ok(0) => IDLE,
-                Ok(_) => BUSY,
+                Ok(Look::Full) => continue,
+                Ok(Look::Nothing) => IDLE,
+                Ok(Look::Some) => BUSY,
                 Err(error) => {
                     tracing::warn!(%error, "the feed cannot be read; trying again");
                     Duration::from_secs(1)
@@ -299,9 +328,14 @@ mod tests {
             let new = NewWork::new("manual", &n.to_string(), "job", Disposition::Rerunnable, input);
             caller.ingest(new).await.unwrap();
         }
-        assert_eq!(reader.run_once().await.unwrap(), TOLD as usize);
+        assert_eq!(reader.run_once().await.unwrap(), Look::Full, "not all at once");
+        while reader.run_once().await.unwrap() != Look::Nothing {}
         assert_eq!(feed.since(0, 100).err(), Some(Behind), "the oldest have made room");
-        assert_eq!(feed.since(TOLD - 30, 100).map(|news| news.len()), Ok(30), "the newest are at hand");
+        assert_eq!(
+            feed.since(TOLD - 30, 100).map(|news| news.len()),
+            Ok(1),
+            "the newest are at hand, in pieces"
+        );
         assert!(feed.recent().bytes <= BUFFER_BYTES);
     }
 }

@@ -41,7 +41,7 @@ pub use ledger::{
     Waiting, WorkerView, Workers, new_worker,
 };
 pub use process::here as local_process;
-pub use query::{EventPage, Position, StoredEvent, WaitFilter, WorkFilter};
+pub use query::{EventPage, Position, StoredEvent, WaitFilter, WorkFilter, is_full};
 pub use retention::Pruned;
 pub use schedule::{NewSchedule, ScheduleChange};
 pub use scheduler::{Fired, Scheduler};

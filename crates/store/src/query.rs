@@ -86,6 +86,8 @@ pub struct WaitFilter {
     pub tenants: Option<Tenants>,
     pub id: Option<WaitId>,
     pub work: Option<WorkId>,
+    /// Any of these; all where it is empty.
+    pub works: Vec<WorkId>,
     pub session: Option<String>,
     pub reference: Option<String>,
     pub kind: Option<WaitKind>,
@@ -151,6 +153,33 @@ impl<'de> Deserialize<'de> for Position {
     }
 }
 
+fn weight(event: &StoredEvent) -> usize {
+    event.event.payload.as_ref().map_or(0, |payload| payload.text().len())
+}
+
+/// As many of these events as a page may weigh; the one that makes it too heavy is the last. Fails with the first
+/// that cannot be read.
+pub(crate) fn page<E>(
+    events: impl IntoIterator<Item = Result<StoredEvent, E>>,
+) -> Result<Vec<StoredEvent>, E> {
+    let mut page = Vec::new();
+    let mut bytes = 0;
+    for event in events {
+        let event = event?;
+        bytes += weight(&event);
+        page.push(event);
+        if bytes >= limits::PAGE_BYTES {
+            break;
+        }
+    }
+    Ok(page)
+}
+
+/// Whether a page of events ended because it is full: then more may follow.
+pub fn is_full(page: &[StoredEvent], limit: usize) -> bool {
+    page.len() >= limit || page.iter().map(weight).sum::<usize>() >= limits::PAGE_BYTES
+}
+
 /// An event with its place in the feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredEvent {
@@ -163,4 +192,6 @@ pub struct StoredEvent {
 pub struct EventPage {
     pub events: Vec<StoredEvent>,
     pub next: Position,
+    /// The page is full: more may follow at once.
+    pub full: bool,
 }

@@ -8,8 +8,8 @@ use std::{
 };
 
 use tenure_core::{
-    Attempt, CredentialId, Millis, State, Step, Wait, Work, WorkId, action::Tenants, payload::Digest,
-    schedule::Schedule,
+    Attempt, CredentialId, Evidence, Millis, State, Step, Wait, Work, WorkId, action::Tenants, model::Kept,
+    payload::Digest, schedule::Schedule,
 };
 
 use crate::{
@@ -75,6 +75,9 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// A work's events after `seq`, in order.
     fn events(&self, work: WorkId, after: u64, limit: usize) -> Answer<'_, Vec<StoredEvent>>;
 
+    /// What supports a work's events after `seq`, in order.
+    fn evidence(&self, work: WorkId, after: u64) -> Answer<'_, Vec<Evidence>>;
+
     /// All events after a position, in an order in which none is ever skipped.
     fn feed(&self, after: Position, limit: usize) -> Answer<'_, Vec<StoredEvent>>;
 
@@ -90,6 +93,9 @@ pub(crate) trait Store: Send + Sync + 'static {
 
     /// Matching waits by (opened_at, id).
     fn waits<'a>(&'a self, filter: &'a WaitFilter, limit: usize) -> Answer<'a, Vec<Wait>>;
+
+    /// The early answer that is kept for a tenant's reference.
+    fn kept<'a>(&'a self, tenant: &'a str, reference: &'a str) -> Answer<'a, Option<Kept>>;
 
     /// Open works whose due date is `at` or earlier, earliest first, after the given (due, id).
     fn due(

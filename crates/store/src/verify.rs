@@ -113,7 +113,7 @@ impl Ledger {
         loop {
             let after = events.last().map_or(0, |event| event.seq);
             let page = self.events(work.id, after, PAGE).await?;
-            let end = page.len() < PAGE;
+            let end = page.is_empty();
             events.extend(page.into_iter().map(|stored| stored.event).filter(|event| event.seq <= work.seq));
             if end || events.last().is_some_and(|event| event.seq == work.seq) {
                 return Ok(events);

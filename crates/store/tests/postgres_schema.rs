@@ -40,6 +40,7 @@ async fn ledger() -> (String, Ledger) {
                 warnings: vec![],
                 error: None,
                 evidence: vec![],
+                usage: vec![],
             };
             caller.close_out(&lease, close).await.unwrap();
         }

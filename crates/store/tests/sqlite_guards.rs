@@ -52,6 +52,7 @@ async fn stored() -> Stored {
         warnings: Vec::new(),
         error: None,
         evidence: Vec::new(),
+        usage: Vec::new(),
     };
     let last = claimed.iter().find(|claimed| claimed.work.id == ids[2]).unwrap();
     caller.close_out(&last.lease, close).await.unwrap();

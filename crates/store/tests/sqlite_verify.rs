@@ -53,6 +53,7 @@ async fn every_record_is_held_against_the_log() {
         ("UPDATE attempt SET worker = 'somebody' WHERE number = 2", "attempt 2 is not what its log says"),
         ("UPDATE attempt SET ended_at = ended_at + 1 WHERE number = 2", "attempt 2 is not"),
         ("UPDATE attempt SET ended_at = NULL WHERE number = 2", "attempt 2 is not"),
+        ("UPDATE attempt SET usage = '[{\"calls\":1}]' WHERE number = 1", "attempt 1 is not"),
         ("DELETE FROM attempt WHERE number = 2", "claimed 2 times and has 1"),
         ("UPDATE step SET result_seq = 1", "step `s` is not what its log says"),
         ("UPDATE step SET voided = 1", "step `s` is not"),
@@ -62,7 +63,7 @@ async fn every_record_is_held_against_the_log() {
         ("UPDATE wait SET reference = 'other' WHERE state = 'open'", "is not what its log says"),
         ("UPDATE wait SET state = 'cancelled' WHERE state = 'open'", "is not what its log says"),
         (
-            "INSERT INTO kept SELECT tenant, reference, '1', '{}', '[]', opened_at FROM wait WHERE state = 'open'",
+            "INSERT INTO kept SELECT tenant, reference, '1', '{}', '[]', opened_at, 0 FROM wait WHERE state = 'open'",
             "waits for an answer that is kept",
         ),
         (

@@ -9,6 +9,7 @@ use super::{Step, Timestamp, Wait, Work, WorkId};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(try_from = "LivenessFields")]
 pub enum Liveness {
     /// Nothing but its renewals.
     #[default]
@@ -22,6 +23,43 @@ pub enum Liveness {
         /// In clock ticks since boot.
         start_time: u64,
     },
+}
+
+/// The fields of every kind by name: serde itself would also take a tagged list for one.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LivenessFields {
+    #[serde(rename = "type")]
+    kind: LivenessKind,
+    boot_id: Option<String>,
+    pid_namespace: Option<u64>,
+    pid: Option<u32>,
+    start_time: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum LivenessKind {
+    Opaque,
+    LocalProcess,
+}
+
+impl TryFrom<LivenessFields> for Liveness {
+    type Error = &'static str;
+
+    fn try_from(fields: LivenessFields) -> Result<Self, &'static str> {
+        let LivenessFields { kind, boot_id, pid_namespace, pid, start_time } = fields;
+        match (kind, boot_id, pid_namespace, pid, start_time) {
+            (LivenessKind::Opaque, None, None, None, None) => Ok(Liveness::Opaque),
+            (LivenessKind::Opaque, ..) => Err("`liveness` of type `opaque` has no other fields"),
+            (LivenessKind::LocalProcess, Some(boot_id), Some(pid_namespace), Some(pid), Some(start_time)) => {
+                Ok(Liveness::LocalProcess { boot_id, pid_namespace, pid, start_time })
+            }
+            (LivenessKind::LocalProcess, ..) => Err(
+                "`liveness` of type `local_process` has `boot_id`, `pid_namespace`, `pid` and `start_time`",
+            ),
+        }
+    }
 }
 
 /// Who claims: an id that stays, an incarnation that is new at each boot.

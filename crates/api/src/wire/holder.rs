@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ErrorClass, Evidence, NewWait, Problem, State, Timestamp, WaitId, Word, WorkId, word::words};
+use super::{
+    ErrorClass, Evidence, NewWait, Problem, State, Timestamp, Usage, WaitId, Word, WorkId, word::words,
+};
 
 words! {
     /// How far the work was handed over.
@@ -103,6 +105,9 @@ pub struct Release {
     pub token: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// What this attempt used; at most 50 entries.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub usage: Vec<Usage>,
 }
 
 /// Reports a failure: the retry policy decides what becomes of the work.
@@ -116,6 +121,9 @@ pub struct Fail {
     /// An `auth` failure may ask to wait for a reconnect instead of counting as a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait: Option<NewWait>,
+    /// What this attempt used; at most 50 entries.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub usage: Vec<Usage>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -158,6 +166,9 @@ pub struct End {
     pub error: Option<Failure>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Evidence>,
+    /// What this attempt used; at most 50 entries.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub usage: Vec<Usage>,
 }
 
 impl End {
@@ -170,6 +181,7 @@ impl End {
             warnings: Vec::new(),
             error: None,
             evidence: Vec::new(),
+            usage: Vec::new(),
         }
     }
 }
@@ -197,19 +209,22 @@ pub struct CloseOut {
     pub error: Option<Failure>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Evidence>,
+    /// What this attempt used; at most 50 entries.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub usage: Vec<Usage>,
 }
 
 impl CloseOut {
     pub fn new(fence: u64, token: &str, end: End) -> Self {
-        let End { state, result, result_ref, no_output, warnings, error, evidence } = end;
+        let End { state, result, result_ref, no_output, warnings, error, evidence, usage } = end;
         let token = token.to_owned();
-        Self { fence, token, state, result, result_ref, no_output, warnings, error, evidence }
+        Self { fence, token, state, result, result_ref, no_output, warnings, error, evidence, usage }
     }
 
     /// The end alone, without the proof of who declares it.
     pub fn end(self) -> End {
-        let Self { state, result, result_ref, no_output, warnings, error, evidence, .. } = self;
-        End { state, result, result_ref, no_output, warnings, error, evidence }
+        let Self { state, result, result_ref, no_output, warnings, error, evidence, usage, .. } = self;
+        End { state, result, result_ref, no_output, warnings, error, evidence, usage }
     }
 }
 
@@ -232,12 +247,15 @@ pub struct Complete {
     pub error: Option<Failure>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Evidence>,
+    /// What this attempt used; at most 50 entries.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub usage: Vec<Usage>,
 }
 
 impl Complete {
     /// The end alone, without the proof of who declares it.
     pub fn end(self) -> End {
-        let Self { state, result, result_ref, no_output, warnings, error, evidence, .. } = self;
-        End { state, result, result_ref, no_output, warnings, error, evidence }
+        let Self { state, result, result_ref, no_output, warnings, error, evidence, usage, .. } = self;
+        End { state, result, result_ref, no_output, warnings, error, evidence, usage }
     }
 }

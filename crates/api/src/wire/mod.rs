@@ -19,6 +19,7 @@ mod schedule;
 mod step;
 mod time;
 mod token;
+mod usage;
 mod wait;
 mod word;
 mod work;
@@ -49,6 +50,7 @@ pub use schedule::{
 pub use step::{PutStep, Step, StepReply, StepVerb};
 pub use time::Timestamp;
 pub use token::{NewToken, Scope, Token, TokenKind, TokenMade};
+pub use usage::{USAGE_MAX, Usage};
 pub use wait::{
     Answer, Approve, NewWait, OnTimeout, OpenedWait, Reconnect, Resolve, ResolveWait, Resolved, SetWait,
     Wait, WaitKind, WaitReason, WaitState, Waiting,

@@ -12,7 +12,7 @@ words! {
     Code {
         /// A field has a wrong type or value, is too long, or contradicts another.
         Invalid = "invalid",
-        /// The body is not JSON.
+        /// The body is not JSON, or an object in it has a name twice.
         Malformed = "malformed",
         /// The body or query has a field that does not exist.
         UnknownField = "unknown_field",

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Ack, Actor, Claimant, Grant, Timestamp, WaitId, Word, WorkId, word::words};
+use super::{Ack, Actor, Claimant, Grant, Timestamp, Usage, WaitId, Word, WorkId, word::words};
 
 words! {
     /// Who must answer.
@@ -47,6 +47,9 @@ pub struct SetWait {
     pub waits: Vec<NewWait>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<WaitReason>,
+    /// What this attempt used, if the wait ends it; at most 50 entries.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub usage: Vec<Usage>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{AcceptStrength, Actor, Evidence, Timestamp, Wait, Word, WorkId, word::words};
+use super::{AcceptStrength, Actor, Evidence, Timestamp, Usage, Wait, Word, WorkId, word::words};
 
 words! {
     /// Where a work stands.
@@ -269,8 +269,12 @@ pub struct Work {
     pub error: Option<WorkError>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
+    /// The last fifty links to what supports its events, oldest first. Not in lists and leases.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Evidence>,
+    /// What all attempts used, one entry for each source, model and currency.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub usage: Vec<Usage>,
 }
 
 /// Why a work stands where it stands.

@@ -7,7 +7,7 @@ use crate::{
     Error,
     wire::{
         CloseOut, Code, Disposition, End, ErrorClass, Fail, Failure, Release, Renew, RenewLease, SetWait,
-        State, Wait, WaitReason,
+        State, Usage, Wait, WaitReason,
     },
 };
 
@@ -26,8 +26,10 @@ pub(super) enum Delivered {
 /// Repeats until the ledger has answered: each of these verbs is recognised by its lease and told its first reply.
 pub(super) async fn deliver(job: &Job, outcome: &Outcome, cancelling: bool) -> Result<Delivered, Error> {
     let mut pause = PAUSE_MIN;
+    // As it stands now: a repeat is recognised by its content.
+    let usage = job.usage();
     loop {
-        let error = match once(job, outcome, cancelling).await {
+        let error = match once(job, outcome, cancelling, &usage).await {
             Ok(delivered) => return Ok(delivered),
             Err(error) if error.is_terminal() || error.code() == Some(Code::IllegalState) => {
                 return Err(error);
@@ -43,26 +45,27 @@ pub(super) async fn deliver(job: &Job, outcome: &Outcome, cancelling: bool) -> R
     }
 }
 
-async fn once(job: &Job, outcome: &Outcome, cancelling: bool) -> Result<Delivered, Error> {
+async fn once(job: &Job, outcome: &Outcome, cancelling: bool, usage: &[Usage]) -> Result<Delivered, Error> {
     match outcome {
         Outcome::Ok(value) => {
-            end(job, End { result: Some(value.clone()), ..End::new(State::Succeeded) }).await
+            end(job, End { result: Some(value.clone()), ..End::new(State::Succeeded) }, usage).await
         }
-        Outcome::End(declared) => end(job, declared.clone()).await,
-        Outcome::Stopped if cancelling => end(job, End::new(State::Cancelled)).await,
+        Outcome::End(declared) => end(job, declared.clone(), usage).await,
+        Outcome::Stopped if cancelling => end(job, End::new(State::Cancelled), usage).await,
         // It cannot be handed back: whoever stopped it half-way says so.
         Outcome::Stopped if job.grant.work.disposition == Disposition::OwnerBound => {
-            fail(job, &Failure::new(ErrorClass::Unavailable, STOPPED)).await
+            fail(job, &Failure::new(ErrorClass::Unavailable, STOPPED), usage).await
         }
-        Outcome::Stopped => release(job, STOPPED).await,
-        Outcome::Release(message) => release(job, message).await,
-        Outcome::Err(failure) => fail(job, failure).await,
+        Outcome::Stopped => release(job, STOPPED, usage).await,
+        Outcome::Release(message) => release(job, message, usage).await,
+        Outcome::Err(failure) => fail(job, failure, usage).await,
         Outcome::Wait(waits, reason) => {
             let wait = SetWait {
                 fence: job.grant.fence,
                 token: job.grant.token.clone(),
                 waits: waits.clone(),
                 reason: (*reason != WaitReason::default()).then(|| reason.clone()),
+                usage: usage.to_vec(),
             };
             let waiting = job.client.wait(job.id(), &wait).await?;
             if waiting.work.state == State::Running {
@@ -73,20 +76,22 @@ async fn once(job: &Job, outcome: &Outcome, cancelling: bool) -> Result<Delivere
     }
 }
 
-async fn end(job: &Job, end: End) -> Result<Delivered, Error> {
+async fn end(job: &Job, mut end: End, usage: &[Usage]) -> Result<Delivered, Error> {
+    end.usage.extend_from_slice(usage);
     let close = CloseOut::new(job.grant.fence, &job.grant.token, end);
     job.client.close_out(job.id(), &close).await.map(|_| Delivered::Ended)
 }
 
-async fn release(job: &Job, message: &str) -> Result<Delivered, Error> {
+async fn release(job: &Job, message: &str, usage: &[Usage]) -> Result<Delivered, Error> {
     let message = (!message.is_empty()).then(|| message.to_owned());
-    let release = Release { fence: job.grant.fence, token: job.grant.token.clone(), message };
+    let (fence, token) = (job.grant.fence, job.grant.token.clone());
+    let release = Release { fence, token, message, usage: usage.to_vec() };
     job.client.release(job.id(), &release).await.map(|_| Delivered::Ended)
 }
 
-async fn fail(job: &Job, failure: &Failure) -> Result<Delivered, Error> {
-    let fail =
-        Fail { fence: job.grant.fence, token: job.grant.token.clone(), error: failure.clone(), wait: None };
+async fn fail(job: &Job, failure: &Failure, usage: &[Usage]) -> Result<Delivered, Error> {
+    let (fence, token) = (job.grant.fence, job.grant.token.clone());
+    let fail = Fail { fence, token, error: failure.clone(), wait: None, usage: usage.to_vec() };
     job.client.fail(job.id(), &fail).await.map(|_| Delivered::Ended)
 }
 

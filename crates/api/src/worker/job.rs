@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Client, Error,
-    wire::{Accept, AcceptStrength, Ack, Grant, Progress, PutStep, StepVerb, WorkId},
+    wire::{Accept, AcceptStrength, Ack, Grant, Progress, PutStep, StepVerb, Usage, WorkId},
 };
 
 /// A work in the hands of a handler. Cheap to clone.
@@ -20,11 +20,12 @@ pub struct Job {
     pub client: Client,
     pub(super) cancel: CancellationToken,
     pub(super) note: Arc<Mutex<Option<Value>>>,
+    usage: Arc<Mutex<Vec<Usage>>>,
 }
 
 impl Job {
     pub(super) fn new(client: Client, grant: Arc<Grant>) -> Self {
-        Self { grant, client, cancel: CancellationToken::new(), note: Arc::default() }
+        Self { grant, client, cancel: CancellationToken::new(), note: Arc::default(), usage: Arc::default() }
     }
 
     pub fn id(&self) -> &WorkId {
@@ -58,6 +59,16 @@ impl Job {
     /// Shows progress: it rides on the next renewal and leaves no event.
     pub fn note(&self, progress: Value) {
         *self.note.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress);
+    }
+
+    /// Adds to what this attempt used: it is told with its end, however that comes.
+    pub fn used(&self, usage: &Usage) {
+        let mut sum = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        Usage::add(&mut sum, usage);
+    }
+
+    pub(super) fn usage(&self) -> Vec<Usage> {
+        self.usage.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Records progress as an event. The same `request_id` again writes nothing.

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, future::pending, time::Duration};
 use crate::fake::{Answer, Asked, Fake, ack, problem, work};
 use serde_json::{Value, json};
 use tenure_api::{
-    wire::{DrainReport, ErrorClass, Failure, Lever, Liveness, NewWait, WaitKind, WaitReason},
+    wire::{DrainReport, ErrorClass, Failure, Lever, Liveness, NewWait, Usage, WaitKind, WaitReason},
     worker::{self, Job, Options, Outcome},
 };
 use tokio::{sync::mpsc, time::Instant};
@@ -183,6 +183,7 @@ async fn an_answer_that_is_there_already_is_worked_with_at_once() {
         _ => life(asked),
     });
     let handler = |job: Job| async move {
+        job.used(&Usage { model: Some("m".to_owned()), calls: 1, ..Usage::default() });
         match job.answer("colour") {
             Some(colour) => Outcome::Ok(colour.clone()),
             None => Outcome::Wait(vec![NewWait::new(WaitKind::User, "colour")], WaitReason::default()),
@@ -190,7 +191,11 @@ async fn an_answer_that_is_there_already_is_worked_with_at_once() {
     };
     until_asked(&fake, options(), handler, "/w_1/close-out").await;
     assert_eq!(fake.asked("/w_1/wait").len(), 1);
-    assert_eq!(fake.asked("/w_1/close-out")[0].body["result"], "blue");
+    let close = &fake.asked("/w_1/close-out")[0].body;
+    assert_eq!(close["result"], "blue");
+    let used = |calls: u64| json!([{ "model": "m", "calls": calls }]);
+    assert_eq!(fake.asked("/w_1/wait")[0].body["usage"], used(1));
+    assert_eq!(close["usage"], used(2), "a lease that goes on tells it all at its end");
 }
 
 #[tokio::test(start_paused = true)]

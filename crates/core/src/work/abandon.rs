@@ -10,6 +10,7 @@ use crate::{
     refusal::{Code, Refusal},
     reply::Reply,
     state::State,
+    usage::{self, Usage},
     work::{
         Held, IfLapsed, cancel,
         draft::{Draft, Said},
@@ -31,7 +32,7 @@ pub(crate) fn request(cx: Context<'_>, id: WorkId, reason: &str) -> Result<Decis
         }
         State::WaitingExternal if work.spec.disposition == Disposition::ExternallyOwned => {
             let mut draft = Draft::new(cx, work);
-            draft.say(State::Abandoned, Fact::ClosedOut(given_up(ClosedBy::Person)), said);
+            draft.say(State::Abandoned, Fact::ClosedOut(given_up(ClosedBy::Person, &[])), said);
             draft.done()
         }
         // Nobody holds it: there is no outcome to doubt, so it is simply cancelled.
@@ -55,8 +56,14 @@ pub(crate) fn request(cx: Context<'_>, id: WorkId, reason: &str) -> Result<Decis
 }
 
 /// The owner drains: it started owner-bound work and will not finish it.
-pub(crate) fn own(cx: Context<'_>, holder: &Holder, reason: &str) -> Result<Decision, Refusal> {
+pub(crate) fn own(
+    cx: Context<'_>,
+    holder: &Holder,
+    reason: &str,
+    usage: &[Usage],
+) -> Result<Decision, Refusal> {
     limits::reason(reason)?;
+    usage::check(usage)?;
     let mut draft = match hold(cx, holder, IfLapsed::Revive)? {
         Held::Repeat(ack) => return Ok(Decision::again(ack)),
         Held::Current(draft) => draft,
@@ -68,11 +75,11 @@ pub(crate) fn own(cx: Context<'_>, holder: &Holder, reason: &str) -> Result<Deci
         ));
     }
     let said = Said { message: Some(reason), ..Said::default() };
-    draft.say(State::Abandoned, Fact::ClosedOut(given_up(ClosedBy::Holder)), said);
+    draft.say(State::Abandoned, Fact::ClosedOut(given_up(ClosedBy::Holder, usage)), said);
     let ack = draft.ack();
     draft.ended(AttemptOutcome::ClosedOut, ack.clone()).finish(|_| Reply::Ack(ack))
 }
 
-fn given_up(by: ClosedBy) -> ClosedOut {
-    ClosedOut { output: None, error: None, warnings: Vec::new(), by }
+fn given_up(by: ClosedBy, usage: &[Usage]) -> ClosedOut {
+    ClosedOut { output: None, error: None, warnings: Vec::new(), by, usage: usage.to_vec() }
 }

@@ -80,7 +80,7 @@ pub(super) fn request(
 }
 
 fn not_held() -> Fact {
-    Fact::Cancelled(Cancelled { proof: CancelProof::NotHeld })
+    Fact::Cancelled(Cancelled::new(CancelProof::NotHeld))
 }
 
 fn requested(now: Millis, deadline_ms: u64) -> Fact {

@@ -92,6 +92,7 @@ fn all(cx: Context<'_>, claimant: &Claimant, ids: &[crate::WorkId]) -> Result<De
         return Err(Refusal::new(Code::Invalid, "`ids` is empty: name what to claim, or claim by filter."));
     }
     let mut sessions = Vec::new();
+    let mut weight = 0;
     for (i, id) in ids.iter().enumerate() {
         let work = cx.work(*id)?;
         claimable(work, &claimant.worker, session(cx, work))?;
@@ -102,17 +103,32 @@ fn all(cx: Context<'_>, claimant: &Claimant, ids: &[crate::WorkId]) -> Result<De
             ));
         }
         sessions.extend(work.spec.session_key());
+        // One may be as heavy as it likes.
+        weight += work.spec.input_bytes as usize;
+        if i > 0 && weight > limits::PAGE_BYTES {
+            return Err(Refusal::new(
+                Code::Invalid,
+                format!(
+                    "The inputs of these works have more than {} bytes. Claim the first {i} of them, then the rest.",
+                    limits::PAGE_BYTES
+                ),
+            ));
+        }
     }
     chosen(cx, claimant, ids)
 }
 
-/// What a store selected: each that is still claimable. A selection is asserted, never trusted.
+/// What a store selected: each that is still claimable, until they weigh enough. A selection is asserted, never trusted.
 fn chosen(cx: Context<'_>, claimant: &Claimant, ids: &[crate::WorkId]) -> Result<Decision, Refusal> {
     let mut decision = Decision::unchanged(Reply::Claimed(Vec::new()));
     let mut grants = Vec::with_capacity(ids.len());
     let mut sessions = Vec::new();
     let mut named = BTreeSet::new();
+    let mut weight = 0;
     for id in ids.iter().filter(|id| named.insert(**id)) {
+        if weight >= limits::PAGE_BYTES {
+            break;
+        }
         let Ok(work) = cx.work(*id) else { continue };
         let key = work.spec.session_key();
         if key.as_ref().is_some_and(|key| sessions.contains(key))
@@ -121,6 +137,7 @@ fn chosen(cx: Context<'_>, claimant: &Claimant, ids: &[crate::WorkId]) -> Result
             continue;
         }
         sessions.extend(key);
+        weight += work.spec.input_bytes as usize;
         let mut draft = Draft::new(cx, work);
         take(cx, &mut draft, claimant);
         let one = draft.finish(|draft| Reply::Claimed(vec![grant(cx, (*draft.work).clone())]))?;

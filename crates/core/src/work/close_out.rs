@@ -23,9 +23,10 @@ pub(crate) fn decide(cx: Context<'_>, holder: &Holder, close: &CloseOut) -> Resu
     };
     match (close.state, draft.work.state) {
         (State::Cancelled, State::CancelRequested) => {
-            let fact = Fact::Cancelled(Cancelled { proof: CancelProof::Declared });
+            let fact = Cancelled { proof: CancelProof::Declared, usage: close.usage.clone() };
             let message = close.error.as_ref().map(|(_, message)| message.as_str());
-            draft.say(State::Cancelled, fact, Said { message, evidence: &close.evidence, ..Said::default() });
+            let said = Said { message, evidence: &close.evidence, ..Said::default() };
+            draft.say(State::Cancelled, Fact::Cancelled(fact), said);
         }
         (State::Cancelled, _) => {
             return Err(Refusal::new(
@@ -63,6 +64,7 @@ pub(super) fn declare(draft: &mut Draft, close: &CloseOut, by: ClosedBy, reason:
         error: close.error.as_ref().map(|(class, _)| *class),
         warnings: close.warnings.clone(),
         by,
+        usage: close.usage.clone(),
     };
     let said = Said {
         message: reason.or(close.error.as_ref().map(|(_, message)| message.as_str())),

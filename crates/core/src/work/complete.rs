@@ -8,6 +8,7 @@ use crate::{
     model::{Disposition, Output, Work},
     refusal::{Code, Refusal},
     state::State,
+    usage,
     work::{close_out, draft::Draft, wrong_state},
 };
 
@@ -55,4 +56,5 @@ fn same_end(work: &Work, close: &CloseOut) -> bool {
         && same_output
         && error == close.error.as_ref().map(|(class, _)| *class)
         && work.body.warnings == close.warnings
+        && work.body.usage == usage::sum(&close.usage)
 }

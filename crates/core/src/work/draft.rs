@@ -2,7 +2,7 @@
 
 use crate::{
     Millis,
-    action::Action,
+    action::{Action, Submission},
     chain,
     decide::{Context, Decision},
     due,
@@ -30,8 +30,7 @@ pub(super) struct Said<'a> {
 pub(super) struct Draft {
     pub work: Box<Work>,
     pub now: Millis,
-    actor: Actor,
-    seed: [u8; 16],
+    by: Author,
     body_hash: Option<Digest>,
     /// The lease at the start: if it is gone at the end, its attempt has ended.
     held: Option<u64>,
@@ -53,8 +52,7 @@ impl Draft {
             was_open: !work.state.is_terminal(),
             work: Box::new(work.clone()),
             now: cx.now,
-            actor: cx.submission.actor.clone(),
-            seed: cx.submission.seed,
+            by: Author::of(cx.submission),
             body_hash: cx.submission.body_hash,
             illegal: None,
             changes: Vec::new(),
@@ -64,10 +62,10 @@ impl Draft {
 
     /// A new work, with its first event.
     pub fn birth(cx: Context<'_>, id: WorkId, to: State, fact: Fact, said: Said<'_>) -> Self {
+        let by = Author::of(cx.submission);
         let event = build(
             Heading { work: id, seq: 1, at: cx.now, from: None, to, attempt: 0, fence: None },
-            &cx.submission.actor,
-            &cx.submission.seed,
+            &by,
             fact,
             said,
             fold::GENESIS,
@@ -80,8 +78,7 @@ impl Draft {
             was_open: false,
             work,
             now: cx.now,
-            actor: cx.submission.actor.clone(),
-            seed: cx.submission.seed,
+            by,
             body_hash: cx.submission.body_hash,
             illegal: None,
             changes: Vec::new(),
@@ -124,8 +121,7 @@ impl Draft {
                 attempt,
                 fence,
             },
-            &self.actor,
-            &self.seed,
+            &self.by,
             fact,
             said,
             self.work.head,
@@ -194,12 +190,15 @@ impl Draft {
         said: Option<Ack>,
         error: Option<ErrorInfo>,
     ) {
+        let told = self.events.last().filter(|_| said.is_some());
+        let usage = told.map_or_else(Vec::new, |event| event.fact.usage().to_vec());
         let end = AttemptEnd {
             at: self.now,
             outcome,
             body_hash: self.body_hash.filter(|_| said.is_some()),
             ack: said,
             error,
+            usage,
         };
         self.changes.push(Change::EndAttempt { work: self.work.id, fence, end: Box::new(end) });
     }
@@ -275,15 +274,22 @@ struct Heading {
     fence: Option<u64>,
 }
 
-fn build(
-    heading: Heading,
-    actor: &Actor,
-    seed: &[u8; 16],
-    fact: Fact,
-    said: Said<'_>,
-    prev_hash: Digest,
-) -> Event {
-    let content = chain::content(said.message, said.payload, said.evidence, seed, heading.work, heading.seq);
+/// Who writes, and what supports all that is written: the same for each event of a draft.
+struct Author {
+    actor: Actor,
+    seed: [u8; 16],
+    evidence: Vec<Evidence>,
+}
+
+impl Author {
+    fn of(submission: &Submission) -> Self {
+        Self { actor: submission.actor.clone(), seed: submission.seed, evidence: submission.evidence.clone() }
+    }
+}
+
+fn build(heading: Heading, by: &Author, fact: Fact, said: Said<'_>, prev_hash: Digest) -> Event {
+    let evidence = [said.evidence, &by.evidence].concat();
+    let content = chain::content(said.message, said.payload, &evidence, &by.seed, heading.work, heading.seq);
     let data = fact.data();
     let mut event = Event {
         work: heading.work,
@@ -291,7 +297,7 @@ fn build(
         at: heading.at,
         from: heading.from,
         to: heading.to,
-        actor: actor.clone(),
+        actor: by.actor.clone(),
         attempt: heading.attempt,
         step: said.step.map(str::to_owned),
         fence: heading.fence,
@@ -299,7 +305,7 @@ fn build(
         data,
         message: said.message.map(str::to_owned),
         payload: said.payload.cloned(),
-        evidence: said.evidence.to_vec(),
+        evidence,
         content,
         prev_hash,
         hash: Digest::default(),

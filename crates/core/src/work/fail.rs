@@ -12,6 +12,7 @@ use crate::{
     reply::Reply,
     retry,
     state::State,
+    usage,
     work::{
         Held, IfLapsed,
         draft::{Draft, Said},
@@ -27,6 +28,7 @@ pub(crate) fn decide(cx: Context<'_>, fail: &Fail) -> Result<Decision, Refusal> 
     if let Some(ms) = fail.error.retry_after_ms {
         limits::duration("error.retry_after_ms", ms)?;
     }
+    usage::check(&fail.usage)?;
     if let Some(spec) = &fail.wait {
         wait::check_spec(spec)?;
         if fail.error.class != ErrorClass::Auth || spec.kind != WaitKind::Auth {
@@ -46,6 +48,7 @@ pub(crate) fn decide(cx: Context<'_>, fail: &Fail) -> Result<Decision, Refusal> 
                     waits: vec![spec.clone()],
                     message: Some(fail.error.message.clone()),
                     tool: None,
+                    usage: fail.usage.clone(),
                 };
                 wait::open(cx, *draft, &action)
             }
@@ -86,8 +89,15 @@ fn failed(cx: Context<'_>, mut draft: Draft, fail: &Fail) -> Result<Decision, Re
         (_, Some(at)) => (State::RetryScheduled, Some(at), Some(ReasonCode::RetryBackoff)),
         (_, None) => (State::Failed, None, None),
     };
-    let fact =
-        AttemptFailed { class: error.class, fingerprint, fingerprint_count, failures, next_retry_at, reason };
+    let fact = AttemptFailed {
+        class: error.class,
+        fingerprint,
+        fingerprint_count,
+        failures,
+        next_retry_at,
+        reason,
+        usage: fail.usage.clone(),
+    };
     draft.say(to, Fact::AttemptFailed(fact), Said { message: Some(&error.message), ..Said::default() });
     let ack = draft.ack();
     draft.ended(AttemptOutcome::Failed, ack.clone()).finish(|_| Reply::Ack(ack))

@@ -8,7 +8,7 @@ use crate::{
     event::{Created, Fact},
     limits,
     model::{Disposition, Identity, OnParentClose, Output, Spec, Work},
-    payload::Digest,
+    payload::{Digest, Payload},
     records::{Change, Touch},
     refusal::{Code, Refusal},
     reply::Reply,
@@ -75,6 +75,7 @@ fn birth(cx: Context<'_>, ingest: &Ingest, input_hash: Digest) -> Draft {
         correlation_id: ingest.correlation_id.clone().unwrap_or_else(|| ingest.id.to_string()),
         generation: 1,
         input_hash,
+        input_bytes: input_bytes(&ingest.input),
         policy: ingest.policy,
         created_at: cx.now,
         session: ingest.session.clone(),
@@ -96,6 +97,7 @@ fn birth(cx: Context<'_>, ingest: &Ingest, input_hash: Digest) -> Draft {
         output: ingest.born.as_ref().and_then(outside_output),
         error: error.map(|(class, _)| *class),
         warnings: ingest.born.as_ref().map_or_else(Vec::new, |close| close.warnings.clone()),
+        usage: ingest.born.as_ref().map_or_else(Vec::new, |close| close.usage.clone()),
     };
     let of_its_end = ingest.born.as_ref().map_or(&[][..], |close| &close.evidence);
     let evidence = [&ingest.evidence[..], of_its_end].concat();
@@ -106,6 +108,11 @@ fn birth(cx: Context<'_>, ingest: &Ingest, input_hash: Digest) -> Draft {
         ..Said::default()
     };
     Draft::birth(cx, ingest.id, to, Fact::WorkCreated(created), said)
+}
+
+fn input_bytes(input: &Payload) -> u32 {
+    let bytes = input.text().len();
+    if bytes > limits::LIGHT_BYTES { bytes as u32 } else { 0 }
 }
 
 /// Detached work's result lives elsewhere: its first event's payload is the input.

@@ -3,16 +3,23 @@
 use crate::{
     action::Holder,
     decide::{Context, Decision},
-    event::{CancelProof, Cancelled, Fact, Plain},
+    event::{CancelProof, Cancelled, Fact, Released},
     limits,
     model::AttemptOutcome,
     refusal::{Code, Refusal},
     reply::Reply,
     state::State,
+    usage::{self, Usage},
     work::{Held, IfLapsed, draft::Said, hold},
 };
 
-pub(crate) fn decide(cx: Context<'_>, holder: &Holder, message: Option<&str>) -> Result<Decision, Refusal> {
+pub(crate) fn decide(
+    cx: Context<'_>,
+    holder: &Holder,
+    message: Option<&str>,
+    usage: &[Usage],
+) -> Result<Decision, Refusal> {
+    usage::check(usage)?;
     if let Some(message) = message {
         limits::text("message", message)?;
     }
@@ -28,10 +35,10 @@ pub(crate) fn decide(cx: Context<'_>, holder: &Holder, message: Option<&str>) ->
     }
     let said = Said { message, ..Said::default() };
     if draft.work.state == State::CancelRequested {
-        let fact = Fact::Cancelled(Cancelled { proof: CancelProof::HolderStopped });
+        let fact = Fact::Cancelled(Cancelled { proof: CancelProof::HolderStopped, usage: usage.to_vec() });
         draft.say(State::Cancelled, fact, said);
     } else {
-        draft.say(State::Queued, Fact::Released(Plain {}), said);
+        draft.say(State::Queued, Fact::Released(Released { usage: usage.to_vec() }), said);
     }
     let ack = draft.ack();
     draft.ended(AttemptOutcome::Released, ack.clone()).finish(|_| Reply::Ack(ack))

@@ -65,6 +65,7 @@ pub(crate) fn decide(
         output: None,
         error: None,
         warnings: Vec::new(),
+        usage: Vec::new(),
     };
     let said = Said { message: Some(reason), payload: Some(input), ..Said::default() };
     let mut draft = Draft::birth(cx, id, State::Queued, Fact::WorkCreated(created), said);

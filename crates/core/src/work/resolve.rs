@@ -2,7 +2,7 @@
 
 use crate::{
     Millis,
-    action::{Claimant, Resolve, Target, check_evidence},
+    action::{Claimant, Resolve, Target},
     decide::{Context, Decision},
     event::{ActorKind, Fact, WaitResolved, WaitsRevoked},
     limits,
@@ -21,7 +21,6 @@ use crate::{
 };
 
 pub(crate) fn decide(cx: Context<'_>, resolve: &Resolve) -> Result<Decision, Refusal> {
-    check_evidence(&resolve.evidence)?;
     if let Some(claimant) = &resolve.claim {
         claimant.check()?;
     }
@@ -109,7 +108,8 @@ fn keep(cx: Context<'_>, resolve: &Resolve, key: (String, String)) -> Result<Dec
         reference: key.1,
         payload: resolve.payload.clone(),
         actor: cx.submission.actor.clone(),
-        evidence: resolve.evidence.clone(),
+        approves: cx.submission.may_approve(),
+        evidence: cx.submission.evidence.clone(),
         kept_at: cx.now,
     };
     Ok(Decision { changes: vec![Change::Keep(kept)], events: Vec::new(), reply })
@@ -126,12 +126,10 @@ fn answer_all(cx: Context<'_>, resolve: &Resolve, waits: &[(&Work, &Wait)]) -> R
     for (work, wait) in waits {
         match wait.state {
             // Whoever opened it has its token: an agent must not approve its own doing.
-            WaitState::Open
-                if wait.kind == WaitKind::Approval && cx.submission.actor.kind != ActorKind::Person =>
-            {
+            WaitState::Open if wait.kind == WaitKind::Approval && !cx.submission.may_approve() => {
                 return Err(Refusal::new(
                     Code::PersonRequired,
-                    "Only a person approves. Answer with a person's credential.",
+                    "Only a person approves. Answer with a person's credential that may.",
                 ));
             }
             WaitState::Open => {}
@@ -153,7 +151,7 @@ fn answer_all(cx: Context<'_>, resolve: &Resolve, waits: &[(&Work, &Wait)]) -> R
         }
         let claim = resolve.claim.as_ref().filter(|_| granted.is_none());
         let seq = work.seq + 1;
-        let (one, grant) = answer(cx, work, wait, &resolve.payload, &resolve.evidence, claim)?;
+        let (one, grant) = answer(cx, work, wait, &resolve.payload, claim)?;
         answers.push(Answer { wait: wait.id, work: work.id, seq: Some(seq), first: true });
         granted = granted.or(grant);
         decision.changes.extend(one.changes);
@@ -179,7 +177,6 @@ fn answer(
     work: &Work,
     wait: &Wait,
     payload: &Payload,
-    evidence: &[crate::Evidence],
     claim: Option<&Claimant>,
 ) -> Result<(Decision, Option<Box<crate::reply::Grant>>), Refusal> {
     let mut draft = Draft::new(cx, work);
@@ -202,7 +199,7 @@ fn answer(
         early: false,
         bound_until: left.bound_until.filter(|_| claimant.is_none()),
     };
-    draft.say(to, Fact::WaitResolved(fact), Said { payload: Some(payload), evidence, ..Said::default() });
+    draft.say(to, Fact::WaitResolved(fact), Said { payload: Some(payload), ..Said::default() });
     if let Some(claimant) = claimant {
         claim::take(cx, &mut draft, claimant);
     }

@@ -331,7 +331,7 @@ fn cancelling(cx: Context<'_>, work: &Work, seen: Look<'_>) -> Result<Outcome, R
     let said = Said { message: Some(&message), evidence: &evidence, ..Said::default() };
     let mut draft = Draft::new(cx, work);
     if harmless_to_cancel(work) && work.body.abandon_request.is_none() {
-        let fact = Fact::Cancelled(Cancelled { proof: CancelProof::Lapsed });
+        let fact = Fact::Cancelled(Cancelled::new(CancelProof::Lapsed));
         draft.say(State::Cancelled, fact, said);
         return acted(draft);
     }

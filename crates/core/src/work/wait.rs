@@ -2,9 +2,9 @@
 
 use crate::{
     Millis,
-    action::{WaitAction, WaitSpec},
+    action::{Judged, WaitAction, WaitSpec},
     decide::{Context, Decision},
-    event::{ActorKind, Fact, WaitOpened, WaitResolved, WaitingSet},
+    event::{EarlyAnswerRefused, Fact, Unfit, WaitOpened, WaitResolved, WaitingSet},
     limits,
     model::{AttemptOutcome, Kept, OnTimeout, Wait, WaitDetail, WaitKind, WaitState, Work},
     payload::Payload,
@@ -12,6 +12,7 @@ use crate::{
     refusal::{Code, Refusal},
     reply::{Ack, Reply},
     state::{State, WAITING},
+    usage,
     work::{
         Held, IfLapsed,
         draft::{Draft, Said},
@@ -55,7 +56,7 @@ pub(super) fn open(cx: Context<'_>, mut draft: Draft, action: &WaitAction) -> Re
             continue;
         }
         let wait = new_wait(&draft, spec)?;
-        if let Some(answer) = answer_at_hand(cx, &mut draft, &wait)? {
+        if let Some(answer) = answer_at_hand(cx, &mut draft, &wait, spec.judged.as_ref())? {
             early.push((wait.id, answer));
         }
         named.push(wait.id);
@@ -116,6 +117,8 @@ fn set(
         total: waits.len() as u32,
         wait_due: earliest(still_open.iter().copied()),
         tool: action.tool.clone(),
+        // A lease that goes on tells it at its end.
+        usage: if to.is_waiting() { action.usage.clone() } else { Vec::new() },
     };
     // Early answers are matched while the lease stands: the last event is the one that lets go of it.
     let held = draft.work.state;
@@ -146,20 +149,56 @@ struct Early {
     evidence: Vec<crate::Evidence>,
 }
 
-fn answer_at_hand(cx: Context<'_>, draft: &mut Draft, wait: &Wait) -> Result<Option<Early>, Refusal> {
+fn answer_at_hand(
+    cx: Context<'_>,
+    draft: &mut Draft,
+    wait: &Wait,
+    judged: Option<&Judged>,
+) -> Result<Option<Early>, Refusal> {
     if let Some(target) = referenced_work(&wait.reference) {
         return answer_of_work(cx, draft, target);
     }
     let key = (wait.tenant.clone(), wait.reference.clone());
     let kept = cx.records.kept.get(&key).and_then(Option::as_ref);
-    let counts = |kept: &&Kept| {
-        let person = kept.actor.kind == ActorKind::Person;
-        !expired(kept, cx.now) && (wait.kind != WaitKind::Approval || person)
-    };
-    Ok(kept.filter(counts).map(|kept| {
-        draft.change(Change::Unkeep { tenant: key.0, reference: key.1 });
-        Early { payload: kept.payload.clone(), by: kept.actor.clone(), evidence: kept.evidence.clone() }
-    }))
+    let Some(kept) = kept.filter(|kept| !expired(kept, cx.now)) else { return Ok(None) };
+    let unfit = unfit(wait, kept, judged)?;
+    draft.change(Change::Unkeep { tenant: key.0, reference: key.1 });
+    if let Some((why, detail)) = unfit {
+        let fact = EarlyAnswerRefused {
+            wait: wait.id,
+            reference: wait.reference.clone(),
+            why,
+            by: kept.actor.clone(),
+        };
+        let said = Said {
+            message: Some(&detail),
+            payload: Some(&kept.payload),
+            evidence: &kept.evidence,
+            ..Said::default()
+        };
+        draft.say(draft.work.state, Fact::EarlyAnswerRefused(fact), said);
+        return Ok(None);
+    }
+    let (payload, by) = (kept.payload.clone(), kept.actor.clone());
+    Ok(Some(Early { payload, by, evidence: kept.evidence.clone() }))
+}
+
+/// Why a kept answer is none to this wait.
+fn unfit(wait: &Wait, kept: &Kept, judged: Option<&Judged>) -> Result<Option<(Unfit, String)>, Refusal> {
+    if wait.kind == WaitKind::Approval && !kept.approves {
+        let detail = format!("{} answered before it was asked, and may not approve", kept.actor.id);
+        return Ok(Some((Unfit::NotApproved, detail)));
+    }
+    if wait.detail.schema.is_none() {
+        return Ok(None);
+    }
+    match judged.filter(|judged| judged.answer == kept.payload.hash()) {
+        Some(judged) => Ok(judged.fault.clone().map(|fault| (Unfit::Schema, fault))),
+        None => Err(Refusal::new(
+            Code::Busy,
+            format!("An answer to `{}` came in this very moment. Send the same again.", wait.reference),
+        )),
+    }
 }
 
 pub(super) fn expired(kept: &Kept, now: Millis) -> bool {
@@ -244,6 +283,7 @@ fn check(action: &WaitAction) -> Result<(), Refusal> {
     if let Some(tool) = &action.tool {
         limits::name("reason.tool", tool)?;
     }
+    usage::check(&action.usage)?;
     for (i, spec) in action.waits.iter().enumerate() {
         if action.waits[..i].iter().any(|earlier| earlier.reference == spec.reference) {
             return Err(Refusal::new(

@@ -224,12 +224,7 @@ fn a_batch_never_claims_past_an_older_work_that_came_back() {
     w.pass(1);
     let new = w.ingest_with("b", in_session);
     w.tick(new);
-    let answer = Resolve {
-        target: reference_target("ref"),
-        payload: payload("yes"),
-        evidence: Vec::new(),
-        claim: None,
-    };
+    let answer = Resolve { target: reference_target("ref"), payload: payload("yes"), claim: None };
     w.in_batch(Action::Resolve(answer)).unwrap();
     assert_eq!(w.in_batch(claim_of(new, "r")).unwrap_err().code, Code::Busy, "who is next is not known yet");
     assert_eq!(w.try_claim(new, &w2()).unwrap_err().code, Code::Busy, "an older one comes first");
@@ -249,6 +244,7 @@ fn a_batch_keeps_the_head_that_only_got_a_flag() {
         waits: vec![spec],
         message: None,
         tool: None,
+        usage: Vec::new(),
     };
     w.in_batch(Action::Wait(wait)).unwrap();
     w.in_batch(claim_of(old.work, "r")).expect("being waited for changes no queue");

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
 use tenure_core::{
-    Action, Actor, Code, Fact, Millis, Refusal, Reply, State, WorkId,
+    Action, Actor, Code, Fact, Millis, Refusal, Reply, State, Usage, WorkId,
     action::{
         Claim, ClaimBy, CloseOut, Decide, Holder, Ingest, Renew, Resolve, StepAction, StepVerb, Target,
         WaitAction, WaitSpec,
@@ -29,6 +29,11 @@ struct Actors {
     leases: Vec<Lease>,
     /// The last holder's verb that ended an attempt, with its reply.
     ended: Option<(Lease, Action, Reply)>,
+}
+
+fn usage(n: u8) -> Vec<Usage> {
+    let of = |n: u8| Usage { model: Some(format!("m{}", n % 2)), calls: u64::from(n), ..Usage::default() };
+    (0..n % 3).map(of).collect()
 }
 
 fn histories() -> impl Strategy<Value = Vec<Act>> {
@@ -238,15 +243,16 @@ impl Actors {
                 if b.is_multiple_of(3) {
                     waits.push(self.random_wait(a.wrapping_add(1), b.wrapping_add(1)));
                 }
-                Action::Wait(WaitAction { holder, waits, message: None, tool: None })
+                Action::Wait(WaitAction { holder, waits, message: None, tool: None, usage: usage(a) })
             }
-            12 if a.is_multiple_of(3) => Action::Release { holder, message: None },
-            12 if a % 3 == 1 => Action::AbandonOwn { holder, reason: "drain".into() },
+            12 if a.is_multiple_of(3) => Action::Release { holder, message: None, usage: usage(b) },
+            12 if a % 3 == 1 => Action::AbandonOwn { holder, reason: "drain".into(), usage: usage(b) },
             12 => {
                 let class = [ErrorClass::Unknown, ErrorClass::Unavailable, ErrorClass::Validation];
                 let lease = Lease { work: holder.work, fence: holder.fence, worker: String::new() };
                 let mut fail = failure(&lease, class[usize::from(b) % 3], "again");
                 fail.holder = holder;
+                fail.usage = usage(b);
                 Action::Fail(fail)
             }
             _ => {
@@ -258,7 +264,8 @@ impl Actors {
                     State::Abandoned,
                     State::TimedOut,
                 ];
-                Action::CloseOut { holder, close: close(states[usize::from(a) % states.len()]) }
+                let state = states[usize::from(a) % states.len()];
+                Action::CloseOut { holder, close: CloseOut { usage: usage(b), ..close(state) } }
             }
         }
     }
@@ -292,8 +299,7 @@ impl Actors {
             Some(id) => Target::Wait { id: *id, genuine: !b.is_multiple_of(3) },
             None => reference_target(&format!("ref{}", a % 3)),
         };
-        let resolve =
-            Resolve { target, payload: payload(&format!("answer {b}")), evidence: Vec::new(), claim };
+        let resolve = Resolve { target, payload: payload(&format!("answer {b}")), claim };
         let action = Action::Resolve(resolve);
         let outcome = self.world.submit(Actor::machine("webhook"), action.clone());
         let Ok(Reply::Resolved { answers, grant, .. }) = outcome else { return };

@@ -279,7 +279,6 @@ fn a_wait_is_answered_by_its_token_or_by_a_person() {
     let action = Action::Resolve(tenure_core::action::Resolve {
         target: reference_target("ref"),
         payload: payload("x"),
-        evidence: Vec::new(),
         claim: None,
     });
     let elsewhere = Tenants::Only(vec!["globex".into()]);
@@ -424,7 +423,8 @@ fn the_reason_of_a_wait_names_its_tool() {
     let lease = w.held("a");
     let waits = vec![w.spec("ref", WaitKind::Tool)];
     let tool = Some("browser".to_owned());
-    let action = WaitAction { holder: lease.holder(), waits, message: Some("rendering".into()), tool };
+    let message = Some("rendering".into());
+    let action = WaitAction { holder: lease.holder(), waits, message, tool, usage: Vec::new() };
     w.by(&lease, Action::Wait(action)).unwrap();
     let reason = w.row(lease.work).body.reason.clone().unwrap();
     assert_eq!((reason.tool.as_deref(), reason.message.as_deref()), (Some("browser"), Some("rendering")));

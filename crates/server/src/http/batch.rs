@@ -1,6 +1,8 @@
 //! Batches: many calls in one request. Each goes through the same door on its own; together they fall into the
 //! same groups of the ledger.
 
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
 use axum::{
     Router,
     body::{Body, to_bytes},
@@ -10,12 +12,16 @@ use axum::{
 use futures_util::future::join_all;
 use serde_json::Value;
 use tenure_api::wire::{self as w, Code};
+use tokio::sync::Semaphore;
 use tower::ServiceExt;
 
 use super::{Answer, Json, LargeBody, Problem, error::Problems};
 
-/// A call whose answer is longer is for a request of its own: many of them would fill the machine.
-const ANSWER_MAX: usize = 8 * 1024 * 1024;
+/// What all answers may take together: a call whose answer no longer fits is for a request of its own, since many
+/// of them would fill the machine.
+const ANSWERS_MAX: usize = 32 * 1024 * 1024;
+/// Reads that are answered at once. Writes go together, so that they share commits; what they answer is small.
+const READS_AT_ONCE: usize = 4;
 
 /// The routes that a batch can reach.
 #[derive(Clone)]
@@ -38,24 +44,45 @@ pub(crate) async fn batch(
         );
         return Err(Problem::invalid(detail));
     }
-    let calls = body.items.into_iter().map(|item| one(router.clone(), &headers, item));
+    let room = Room { bytes: AtomicUsize::new(ANSWERS_MAX), reads: Semaphore::new(READS_AT_ONCE) };
+    let calls = body.items.into_iter().map(|item| one(router.clone(), &headers, item, &room));
     Ok(Json(w::BatchReply { items: join_all(calls).await }))
 }
 
-async fn one(router: Router, headers: &HeaderMap, item: w::BatchItem) -> w::BatchAnswer {
+/// What the calls of one batch share.
+struct Room {
+    bytes: AtomicUsize,
+    reads: Semaphore,
+}
+
+impl Room {
+    /// Whether an answer of so many bytes still fits; then they are taken.
+    fn take(&self, bytes: usize) -> bool {
+        self.bytes.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(bytes)).is_ok()
+    }
+}
+
+async fn one(router: Router, headers: &HeaderMap, item: w::BatchItem, room: &Room) -> w::BatchAnswer {
+    let reads = item.method == Some(w::BatchMethod::Get);
     let request = match request(headers, item) {
         Ok(request) => request,
         Err(problem) => return refused(problem),
     };
+    let _turn = if reads { room.reads.acquire().await.ok() } else { None };
     let response = router.oneshot(request).await.unwrap_or_else(|never| match never {});
     let status = response.status().as_u16();
-    let Ok(body) = to_bytes(response.into_body(), ANSWER_MAX).await else { return refused(too_long()) };
+    let Ok(body) = to_bytes(response.into_body(), ANSWERS_MAX).await else { return refused(too_long()) };
+    if !room.take(body.len()) {
+        return refused(too_long());
+    }
     w::BatchAnswer { status, body: serde_json::from_slice(&body).unwrap_or(Value::Null) }
 }
 
 fn too_long() -> Problem {
-    let detail =
-        format!("The answer has more than {ANSWER_MAX} bytes. Ask for a smaller page, or without a batch.");
+    let detail = format!(
+        "The answers of a batch have at most {ANSWERS_MAX} bytes, and this one no longer fits. The call itself was \
+         made: send the same again on its own to see what it answered."
+    );
     Problem::new(Code::TooLarge, detail)
 }
 

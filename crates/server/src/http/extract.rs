@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::{Serialize, de::DeserializeOwned};
-use tenure_api::wire::Code;
+use tenure_api::{strict, wire::Code};
 use tenure_core::Evidence;
 use tenure_store::Caller;
 
@@ -56,12 +56,7 @@ async fn read<T: DeserializeOwned>(request: Request, max: usize) -> Result<T, Pr
         ));
     }
     let bytes = to_bytes(request.into_body(), max).await.map_err(|error| unreadable(&error, max))?;
-    let body = serde_json::from_slice(&bytes).map_err(|error| not_understood(&error))?;
-    // A list of values without names would be read as well, in an order that nobody wrote down.
-    match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
-        Some(b'{') => Ok(body),
-        _ => Err(Problem::invalid("The body is no JSON object. Send one: `{ … }`, with the fields by name.")),
-    }
+    strict::from_slice(&bytes).map_err(|error| not_understood(&error))
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
@@ -90,6 +85,12 @@ fn not_understood(error: &serde_json::Error) -> Problem {
     let text = error.to_string();
     if !error.is_data() {
         return Problem::new(Code::Malformed, format!("The body is no JSON: {text}. Look there."));
+    }
+    if text.starts_with(strict::DUPLICATE) {
+        return Problem::new(
+            Code::Malformed,
+            format!("The body has a {text}, and readers differ on which of them counts. Send it once."),
+        );
     }
     if text.starts_with("unknown field") {
         return Problem::new(

@@ -51,7 +51,8 @@ pub(crate) async fn release(
     Body(body): Body<w::Release>,
 ) -> Answer<w::Ack> {
     let lease = lease(&id, body.fence, body.token)?;
-    Ok(Json(wire::ack(&who.caller().release(&lease, body.message.as_deref()).await?)))
+    let caller = who.caller().having_used(wire::usage(body.usage));
+    Ok(Json(wire::ack(&caller.release(&lease, body.message.as_deref()).await?)))
 }
 
 /// Reports a failure; the retry policy decides what becomes of the work.
@@ -66,11 +67,12 @@ pub(crate) async fn fail(
 ) -> Answer<w::Ack> {
     let lease = lease(&id, body.fence, body.token)?;
     let error = wire::failure(body.error);
+    let caller = who.caller().having_used(wire::usage(body.usage));
     let ack = match body.wait {
-        None => who.caller().fail(&lease, error).await?,
+        None => caller.fail(&lease, error).await?,
         Some(wait) => {
             let wait = with_deadlines(&app, &who, lease.work, vec![wait]).await?.remove(0);
-            who.caller().fail_until(&lease, error, wait).await?
+            caller.fail_until(&lease, error, wait).await?
         }
     };
     Ok(Json(wire::ack(&ack)))
@@ -89,7 +91,8 @@ pub(crate) async fn wait(
     let lease = lease(&id, body.fence, body.token)?;
     let waits = with_deadlines(&app, &who, lease.work, body.waits).await?;
     let w::WaitReason { tool, message } = body.reason.unwrap_or_default();
-    let waiting = who.caller().wait_on_tool(&lease, waits, message.as_deref(), tool.as_deref()).await?;
+    let caller = who.caller().having_used(wire::usage(body.usage));
+    let waiting = caller.wait_on_tool(&lease, waits, message.as_deref(), tool.as_deref()).await?;
     Ok(Json(wire::waiting(waiting)))
 }
 
@@ -127,7 +130,7 @@ pub(crate) async fn close_out(
     let caller = who.caller();
     let ack = if body.state == w::State::Abandoned {
         let reason = body.error.map(|error| error.message).unwrap_or_default();
-        caller.abandon_own(&lease, &reason).await?
+        caller.having_used(wire::usage(body.usage)).abandon_own(&lease, &reason).await?
     } else {
         caller.close_out(&lease, wire::close_out(body.end())?).await?
     };

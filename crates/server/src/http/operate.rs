@@ -54,17 +54,19 @@ pub(crate) async fn retry_now(
 /// Runs an ended work again, as a new work linked to it.
 #[utoipa::path(post, path = "/v1/work/{id}/rerun", tag = "operator", params(("id" = String, Path)),
     request_body = w::Rerun, security(("token" = ["replay"])),
-    responses((status = 201, description = "The new work.", body = w::Work), Problems))]
+    responses((status = 201, description = "The new work.", body = w::Work),
+        (status = 200, description = "The new work that the same call made before.", body = w::Work), Problems))]
 pub(crate) async fn rerun(
     State(app): State<Arc<App>>,
     who: Who,
     Segments([id]): Segments<1>,
     Body(body): Body<w::Rerun>,
 ) -> Result<Response, Problem> {
-    let work = who.caller().rerun(id.parse()?, body.from_step.as_deref(), &body.reason).await?;
+    let rerun = who.caller().rerun(id.parse()?, body.from_step.as_deref(), &body.reason).await?;
     let payloads = who.session.may(Scope::Payload);
     let view = View { now: app.ledger.now().await?, payloads, ..View::default() };
-    Ok((StatusCode::CREATED, Json(wire::work(&work, &view))).into_response())
+    let status = if rerun.created { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, Json(wire::work(&rerun.work, &view))).into_response())
 }
 
 /// Sets a work aside for a person.

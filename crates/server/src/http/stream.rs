@@ -20,7 +20,7 @@ use tokio::sync::watch;
 
 use super::{App, Params, Problem, Who, error::Problems, events::tenants};
 use crate::{
-    feed::{Behind, News, message},
+    feed::{Behind, News, NewsPage, message},
     metrics::StreamGuard,
 };
 
@@ -108,7 +108,7 @@ impl Reader {
     async fn catch_up(&mut self) -> Bytes {
         let (told, _) = self.app.feed.now();
         match self.app.feed.page(self.cursor, CHUNK, &self.tenants).await {
-            Ok((events, next)) => {
+            Ok(NewsPage { events, next, .. }) => {
                 if next == self.cursor {
                     self.place = Place::Live { next: told };
                 }

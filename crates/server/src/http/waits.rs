@@ -25,6 +25,7 @@ pub(crate) async fn list(who: Who, Params(query): Params<w::WaitQuery>) -> Answe
         tenants: query.tenant.map(|tenant| Tenants::Only(vec![tenant])),
         id: None,
         work: query.work.map(|id| id.as_str().parse()).transpose()?,
+        works: Vec::new(),
         session: query.session,
         reference: query.reference,
         kind: query.kind.map(ToCore::to_core),

@@ -1,16 +1,15 @@
 //! Works as readers see them: one, many, their events, and why they stand where they stand.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use axum::extract::State;
-use futures_util::{StreamExt, TryStreamExt, stream};
 use tenure_api::wire as w;
 use tenure_core::{
     State as WorkState, Wait, Work, WorkId,
     action::Tenants,
     model::{Output, WaitState},
 };
-use tenure_store::{Caller, WaitFilter, WorkFilter};
+use tenure_store::{Caller, WaitFilter, WorkFilter, is_full};
 use tokio::time::Instant;
 
 use super::{Answer, App, Json, Nothing, Params, Problem, Segments, Who, error::Problems};
@@ -21,8 +20,6 @@ const EVENT_PAGE: u32 = 100;
 const PAGE_MAX: u32 = 1_000;
 const POLL: Duration = Duration::from_secs(30);
 const POLL_MAX: Duration = Duration::from_secs(300);
-/// Works of a page whose waits are read at once.
-const AT_ONCE: usize = 16;
 
 /// How many to show: bounded, and never none.
 pub(super) fn page_size(asked: Option<u32>, default: u32) -> usize {
@@ -37,13 +34,23 @@ pub(super) async fn find(caller: &Caller, id: &str) -> Result<WorkId, Problem> {
     }
 }
 
-/// The open waits of a work that has any.
-async fn open_waits(caller: &Caller, work: &Work) -> Result<Vec<Wait>, Problem> {
-    if work.open_waits == 0 {
-        return Ok(Vec::new());
+/// The open waits of those works that have any.
+async fn open_waits(caller: &Caller, works: &[Work]) -> Result<HashMap<WorkId, Vec<Wait>>, Problem> {
+    let mut found: HashMap<WorkId, Vec<Wait>> = HashMap::new();
+    let works: Vec<WorkId> = works.iter().filter(|work| work.open_waits > 0).map(|work| work.id).collect();
+    if works.is_empty() {
+        return Ok(found);
     }
-    let filter = WaitFilter { work: Some(work.id), state: Some(WaitState::Open), ..WaitFilter::default() };
-    Ok(caller.waits(&filter, PAGE_MAX as usize).await?)
+    let mut filter = WaitFilter { works, state: Some(WaitState::Open), ..WaitFilter::default() };
+    loop {
+        let page = caller.waits(&filter, PAGE_MAX as usize).await?;
+        filter.after = page.last().map(|last| (last.opened_at, last.id));
+        let last = page.len() < PAGE_MAX as usize;
+        page.into_iter().for_each(|wait| found.entry(wait.work).or_default().push(wait));
+        if last {
+            return Ok(found);
+        }
+    }
 }
 
 /// Lists works, newest first.
@@ -61,17 +68,12 @@ pub(crate) async fn list(
     let next = works.last().filter(|_| works.len() == limit).map(|last| last.id.to_string());
     let now = app.ledger.now().await?;
     let payloads = who.session.may(w::Scope::Payload);
-    let items = stream::iter(works)
-        .map(|work| {
-            let caller = &caller;
-            async move {
-                let waits = open_waits(caller, &work).await?;
-                Ok::<_, Problem>(wire::work(&work, &View { now, waits: &waits, payloads, ..View::default() }))
-            }
-        })
-        .buffered(AT_ONCE)
-        .try_collect()
-        .await?;
+    let waits = open_waits(&caller, &works).await?;
+    let items = works.iter().map(|work| {
+        let waits = waits.get(&work.id).map_or(&[][..], Vec::as_slice);
+        wire::work(work, &View { now, waits, payloads, ..View::default() })
+    });
+    let items = items.collect();
     Ok(Json(w::Page { items, next }))
 }
 
@@ -115,7 +117,7 @@ pub(crate) async fn get(
         }
     };
     let payloads = who.session.may(w::Scope::Payload);
-    let waits = open_waits(&caller, &work).await?;
+    let waits = open_waits(&caller, std::slice::from_ref(&work)).await?.remove(&id).unwrap_or_default();
     let result_seq = match &work.body.output {
         Some(Output::Inline { seq, .. }) => Some(*seq),
         Some(Output::Reference(_) | Output::NoOutput) | None => None,
@@ -128,7 +130,15 @@ pub(crate) async fn get(
         }
     }
     let now = app.ledger.now().await?;
-    let view = View { now, waits: &waits, payloads, input: input.as_ref(), result: result.as_ref() };
+    let evidence = app.ledger.evidence(&work).await?;
+    let view = View {
+        now,
+        waits: &waits,
+        payloads,
+        input: input.as_ref(),
+        result: result.as_ref(),
+        evidence: &evidence,
+    };
     Ok(Json(wire::work(&work, &view)))
 }
 
@@ -164,7 +174,7 @@ pub(crate) async fn events(
     let limit = page_size(query.limit, EVENT_PAGE);
     let events = caller.events(work.id, query.after.unwrap_or(0), limit).await?;
     let payloads = who.session.may(w::Scope::Payload);
-    let next = events.last().filter(|_| events.len() == limit).map(|last| last.event.seq.to_string());
+    let next = events.last().filter(|_| is_full(&events, limit)).map(|last| last.event.seq.to_string());
     let items = events.iter().map(|event| wire::event(event, &work.spec.tenant, payloads)).collect();
     Ok(Json(w::Page { items, next }))
 }

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use tenure_core::{Event, Fact, Millis, Spec, Work, WorkId};
+use tenure_core::{Event, Fact, Millis, Spec, Usage, Work, WorkId};
 
 use super::Labels;
 use crate::feed::EventNews;
@@ -15,6 +15,8 @@ use crate::feed::EventNews;
 const WORKS: usize = 50_000;
 /// Label sets that are told apart; the rest is `other`.
 const LABELS: usize = 1_000;
+/// Models of sources that are told apart; the rest is `other`.
+const MODELS: usize = 200;
 
 pub(super) struct Known {
     pub labels: Arc<Labels>,
@@ -28,6 +30,7 @@ pub(super) struct Memory {
     young: HashMap<WorkId, Known>,
     old: HashMap<WorkId, Known>,
     labels: HashSet<Arc<Labels>>,
+    models: HashSet<(String, String)>,
 }
 
 impl Memory {
@@ -70,6 +73,20 @@ impl Memory {
             self.old = std::mem::take(&mut self.young);
         }
         self.young.insert(work, known);
+    }
+
+    /// The source and the model, as far as they are counted.
+    pub fn model_of(&mut self, usage: &Usage) -> (String, String) {
+        let name = |name: &Option<String>| name.clone().unwrap_or_default();
+        let model = (name(&usage.source), name(&usage.model));
+        if self.models.contains(&model) {
+            return model;
+        }
+        if self.models.len() >= MODELS {
+            return ("other".to_owned(), "other".to_owned());
+        }
+        self.models.insert(model.clone());
+        model
     }
 
     fn labels_of(&mut self, spec: &Spec) -> Arc<Labels> {

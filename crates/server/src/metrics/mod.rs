@@ -13,7 +13,7 @@ use prometheus_client::{
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::{Registry, Unit},
 };
-use tenure_core::{Event, Fact, Millis, State};
+use tenure_core::{Event, Fact, Millis, State, Usage};
 use tenure_store::{Error, Ledger};
 
 use crate::feed::EventNews;
@@ -69,6 +69,13 @@ struct Request {
     status: u16,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfModel {
+    source: String,
+    model: String,
+    kind: &'static str,
+}
+
 type ByWork = Family<Labels, Counter>;
 type GaugeBy<L> = Family<L, Gauge>;
 
@@ -85,6 +92,7 @@ pub struct Metrics {
     warnings: ByWork,
     lapses: ByWork,
     late_writes: ByWork,
+    tokens: Family<OfModel, Counter>,
     in_state: Family<InState, Histogram>,
     duplicates: Counter,
     key_reuse: Counter,
@@ -121,6 +129,7 @@ impl Default for Metrics {
             warnings: Family::default(),
             lapses: Family::default(),
             late_writes: Family::default(),
+            tokens: Family::default(),
             in_state: Family::new_with_constructor(|| Histogram::new(TIME_IN_STATE)),
             duplicates: Counter::default(),
             key_reuse: Counter::default(),
@@ -167,6 +176,7 @@ impl Metrics {
             "Writes of lapsed holders that nobody superseded",
             self.late_writes.clone(),
         );
+        r.register("tokens", "Tokens that attempts used, as told at their end", self.tokens.clone());
         r.register_with_unit(
             "time_in_state",
             "How long works stood in a state that they left, as far as this process saw them enter it",
@@ -224,6 +234,9 @@ impl Metrics {
         works.iter().for_each(|work| memory.learn(work));
         for news in events {
             let event = &news.stored.event;
+            for usage in event.fact.usage() {
+                self.used(memory.model_of(usage), usage);
+            }
             if let Some(known) = memory.of(event) {
                 self.count(event, known);
             }
@@ -232,6 +245,15 @@ impl Metrics {
             }
         }
         Ok(())
+    }
+
+    fn used(&self, (source, model): (String, String), usage: &Usage) {
+        let kinds =
+            [("input", usage.input_tokens), ("output", usage.output_tokens), ("cached", usage.cached_tokens)];
+        for (kind, tokens) in kinds.into_iter().filter(|(_, tokens)| *tokens > 0) {
+            let labels = OfModel { source: source.clone(), model: model.clone(), kind };
+            self.tokens.get_or_create(&labels).inc_by(tokens);
+        }
     }
 
     fn count(&self, event: &Event, known: &mut Known) {

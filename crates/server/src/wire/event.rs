@@ -24,14 +24,7 @@ pub(crate) fn event(stored: &StoredEvent, tenant: &str, payloads: bool) -> w::Ev
         data: serde_json::from_str(&event.data).unwrap_or(Value::Null),
         message: event.message.clone(),
         payload: value(event.payload.as_ref().filter(|_| payloads)),
-        evidence: event
-            .evidence
-            .iter()
-            .map(|evidence| w::Evidence {
-                kind: evidence.kind.clone(),
-                reference: evidence.reference.clone(),
-            })
-            .collect(),
+        evidence: event.evidence.iter().map(super::evidence).collect(),
         prev_hash: event.prev_hash.hex(),
         hash: event.hash.hex(),
     }

@@ -2,7 +2,7 @@
 
 use tenure_api::wire as w;
 use tenure_core::{
-    Evidence, Payload, Refusal, WorkId,
+    Evidence, Payload, Refusal, Usage, WorkId,
     action::{Claimant, CloseOut, Decide, Failure},
     liveness::Liveness,
     model::{Source, Worker, Workflow},
@@ -95,6 +95,7 @@ pub(crate) fn close_out(end: w::End) -> Result<CloseOut, Refusal> {
         warnings: end.warnings,
         error: end.error.map(|error| (error.class.to_core(), error.message)),
         evidence: end.evidence.into_iter().map(evidence).collect(),
+        usage: usage(end.usage),
     })
 }
 
@@ -122,6 +123,20 @@ pub(crate) fn new_wait(wait: w::NewWait) -> NewWait {
         default: wait.default,
         schema: wait.schema,
     }
+}
+
+pub(crate) fn usage(usage: Vec<w::Usage>) -> Vec<Usage> {
+    let one = |usage: w::Usage| Usage {
+        source: usage.source,
+        model: usage.model,
+        input_tokens: usage.input_tokens,
+        output_tokens: usage.output_tokens,
+        cached_tokens: usage.cached_tokens,
+        calls: usage.calls,
+        cost_micros: usage.cost_micros,
+        currency: usage.currency,
+    };
+    usage.into_iter().map(one).collect()
 }
 
 fn evidence(evidence: w::Evidence) -> Evidence {

@@ -12,7 +12,7 @@ mod work;
 mod worker;
 
 pub(crate) use event::event;
-pub(crate) use given::{claimant, close_out, decide, failure, new_wait, new_work};
+pub(crate) use given::{claimant, close_out, decide, failure, new_wait, new_work, usage};
 pub(crate) use grant::{ack, grant, renewal, resolved, step, waiting};
 pub(crate) use schedule::{new_schedule, schedule, schedule_change};
 pub(crate) use token::{new_token, token};
@@ -23,7 +23,7 @@ pub(crate) use worker::worker;
 
 use serde_json::Value;
 use tenure_api::wire::Timestamp;
-use tenure_core::{Actor, Millis, Payload};
+use tenure_core::{Actor, Evidence, Millis, Payload};
 
 fn at(ms: Millis) -> Timestamp {
     Timestamp(ms)
@@ -31,6 +31,10 @@ fn at(ms: Millis) -> Timestamp {
 
 fn actor(actor: &Actor) -> tenure_api::wire::Actor {
     tenure_api::wire::Actor { kind: actor.kind.to_wire().into(), id: actor.id.to_string() }
+}
+
+fn evidence(link: &Evidence) -> tenure_api::wire::Evidence {
+    tenure_api::wire::Evidence { kind: link.kind.clone(), reference: link.reference.clone() }
 }
 
 fn value(payload: Option<&Payload>) -> Option<Value> {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use tenure_api::wire as w;
-use tenure_core::{Millis, Payload, Wait, Work, liveness, model::Output};
+use tenure_core::{Evidence, Millis, Payload, Usage, Wait, Work, liveness, model::Output};
 
 use super::{ToWire, actor, at, value};
 
@@ -15,6 +15,7 @@ pub(crate) struct View<'a> {
     pub payloads: bool,
     pub input: Option<&'a Payload>,
     pub result: Option<&'a Payload>,
+    pub evidence: &'a [Evidence],
 }
 
 pub(crate) fn work(work: &Work, view: &View<'_>) -> w::Work {
@@ -99,7 +100,8 @@ pub(crate) fn work(work: &Work, view: &View<'_>) -> w::Work {
             message: error.message.clone(),
         }),
         warnings: body.warnings.clone(),
-        evidence: Vec::new(),
+        evidence: view.evidence.iter().map(super::evidence).collect(),
+        usage: body.usage.iter().map(used).collect(),
     }
 }
 
@@ -117,6 +119,12 @@ fn lease(work: &Work, now: Millis) -> Option<w::Lease> {
         liveness: grade.to_wire().into(),
         lapsed_at: lease.lapsed_at.map(at),
     })
+}
+
+fn used(usage: &Usage) -> w::Usage {
+    let Usage { source, model, input_tokens, output_tokens, cached_tokens, calls, cost_micros, currency } =
+        usage.clone();
+    w::Usage { source, model, input_tokens, output_tokens, cached_tokens, calls, cost_micros, currency }
 }
 
 /// A word of the core that travels as text.

@@ -156,6 +156,16 @@ impl Reply {
     }
 }
 
+/// Runs each test on every store.
+macro_rules! on_every_store {
+    ($($name:ident),* $(,)?) => {
+        mod memory { $(#[tokio::test] async fn $name() { super::$name(super::Bed::memory().await).await; })* }
+        mod sqlite { $(#[tokio::test] async fn $name() { super::$name(super::Bed::sqlite().await).await; })* }
+        mod postgres { $(#[tokio::test] async fn $name() { super::$name(super::Bed::postgres().await).await; })* }
+    };
+}
+pub(crate) use on_every_store;
+
 /// A small job.
 pub fn work(id: &str) -> Value {
     json!({

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tenure_server::{Config, Overlay};
 
 use crate::bed::{Bed, Client, held, id_of, work};
@@ -19,7 +19,7 @@ async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     }
 }
 
-async fn metric(client: &Client, line: &str) {
+pub async fn metric(client: &Client, line: &str) {
     until(line, async || {
         let text = client.get("/metrics").await.expect(200);
         text.as_str().unwrap().lines().any(|shown| shown == line).then_some(())
@@ -115,23 +115,4 @@ async fn a_reload_changes_what_can_change_and_names_the_rest() {
     let mut request = client.request(axum::http::Method::GET, "/v1/work");
     request.headers_mut().insert("host", "new.example".parse().unwrap());
     client.raw(request).await.expect(200);
-}
-
-#[tokio::test]
-async fn a_trace_becomes_evidence() {
-    let bed = Bed::memory().await;
-    let client = bed.admin();
-    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-    for (header, expected) in
-        [(trace, json!([{ "kind": "traceparent", "ref": trace }])), ("nonsense", Value::Null)]
-    {
-        let mut request = client.request(axum::http::Method::POST, "/v1/work");
-        request.headers_mut().insert("content-type", "application/json".parse().unwrap());
-        request.headers_mut().insert("traceparent", header.parse().unwrap());
-        *request.body_mut() = work(header).to_string().into();
-        let made = client.raw(request).await.expect(201);
-        let id = made["work"]["id"].as_str().unwrap();
-        let events = client.get(&format!("/v1/work/{id}/events")).await.expect(200);
-        assert_eq!(events["items"][0]["evidence"], expected);
-    }
 }

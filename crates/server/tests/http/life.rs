@@ -2,15 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::bed::{Bed, held, id_of, work};
-
-macro_rules! on_every_store {
-    ($($name:ident),* $(,)?) => {
-        mod memory { $(#[tokio::test] async fn $name() { super::$name(super::Bed::memory().await).await; })* }
-        mod sqlite { $(#[tokio::test] async fn $name() { super::$name(super::Bed::sqlite().await).await; })* }
-        mod postgres { $(#[tokio::test] async fn $name() { super::$name(super::Bed::postgres().await).await; })* }
-    };
-}
+use crate::bed::{Bed, held, id_of, on_every_store, work};
 
 on_every_store!(
     a_work_from_ingest_to_its_end,
@@ -82,6 +74,8 @@ async fn a_work_from_ingest_to_its_end(bed: Bed) {
     assert_eq!(told, story);
     let rerun = client.post(&path("rerun"), json!({ "reason": "once more" })).await.expect(201);
     assert_eq!((&rerun["rerun_of"], &rerun["generation"]), (&json!(id), &json!(2)));
+    let again = client.post(&path("rerun"), json!({ "reason": "once more" })).await.expect(200);
+    assert_eq!(again["id"], rerun["id"], "the same again");
     let report = client.post("/v1/admin/verify", json!({})).await.expect(200);
     assert_eq!(report["faults"], json!([]));
     bed.server.close().await.unwrap();
@@ -98,6 +92,8 @@ async fn a_wait_and_its_answer(bed: Bed) {
     ]);
     let waiting = client.post(&path("wait"), held(&grant, json!({ "waits": ask }))).await.expect(200);
     assert_eq!(waiting["work"]["state"], "waiting_approval");
+    let listed = client.get("/v1/work").await.expect(200)["items"][0]["waits"].take();
+    assert_eq!(listed.as_array().map(Vec::len), Some(2), "{listed}");
     let open = client.get("/v1/waits?state=open&kind=user").await.expect(200);
     assert_eq!(open["items"][0]["prompt"], "Which colour?");
 

@@ -3,12 +3,16 @@
 mod bad_input;
 mod batch;
 mod bed;
+mod budget;
 mod contract;
 mod dials;
+mod evidence;
 mod life;
 mod outage;
+mod rights;
 mod schedules;
 mod scopes;
 mod stream;
 mod tenants;
 mod tls;
+mod usage;

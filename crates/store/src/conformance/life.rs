@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use tenure_core::{
-    Action, ActorKind, Code, Evidence, State,
+    Action, ActorKind, Code, Evidence, State, Usage,
     action::{ClaimFilter, CloseOut, Fail, Failure, WaitSpec},
     model::{AcceptStrength, AttemptOutcome, ErrorClass, OnTimeout, Output, Source, WaitKind, Workflow},
 };
@@ -206,12 +206,49 @@ pub async fn an_auth_failure_may_wait(bed: &mut Bed) {
         on_timeout: OnTimeout::Fail,
         default: None,
         schema: None,
+        judged: None,
     });
     let error = Failure::new(ErrorClass::Auth, "the token was revoked");
-    let fail = Fail { holder: bed.ledger.holder(&held.lease), error, wait };
+    let fail = Fail { holder: bed.ledger.holder(&held.lease), error, wait, usage: Vec::new() };
     bed.worker("w").submit(Action::Fail(fail)).await.unwrap();
     let row = bed.work(held.work.id).await;
     assert_eq!((row.state, row.body.failures), (State::WaitingAuth, 0));
     bed.person().resolve(super::TENANT, "mailbox", &json!("reconnected"), None).await.unwrap();
     bed.expect(held.work.id, State::Queued).await;
+}
+
+/// Every verb that ends an attempt may say what it used; the work has the sum of it all.
+pub async fn what_attempts_used_is_summed(bed: &mut Bed) {
+    let used = |model: &str, input_tokens: u64| Usage {
+        source: Some("provider".to_owned()),
+        model: Some(model.to_owned()),
+        input_tokens,
+        ..Usage::default()
+    };
+    let id = bed.ingest(job("x")).await.id;
+    let w = bed.worker("w");
+    let held = bed.take(id, "w").await;
+    let spender = w.clone().having_used(vec![used("large", 10)]);
+    spender.release(&held.lease, None).await.unwrap();
+    spender.release(&held.lease, None).await.expect("the same again counts once");
+    let held = bed.take(id, "w").await;
+    let spender = w.clone().having_used(vec![used("small", 7), used("large", 1)]);
+    spender.wait(&held.lease, vec![NewWait::new(WaitKind::User, "q")], None).await.unwrap();
+    bed.person().resolve(super::TENANT, "q", &json!("yes"), None).await.unwrap();
+    // A wait that has its answer ends nothing: what was used is told at the end.
+    let held = bed.take(id, "w").await;
+    bed.person().resolve(super::TENANT, "early", &json!("yes"), None).await.unwrap();
+    spender.wait(&held.lease, vec![NewWait::new(WaitKind::User, "early")], None).await.unwrap();
+    bed.expect(id, State::Running).await;
+    let failure = Failure::new(ErrorClass::Validation, "no");
+    w.having_used(vec![used("large", 100)]).fail(&held.lease, failure).await.unwrap();
+
+    let row = bed.work(id).await;
+    assert_eq!(row.body.usage, [used("large", 111), used("small", 7)]);
+    let attempts = bed.ledger.attempts(id).await.unwrap();
+    let ends: Vec<_> = attempts.into_iter().map(|attempt| attempt.end.unwrap().usage).collect();
+    assert_eq!(
+        ends,
+        [vec![used("large", 10)], vec![used("small", 7), used("large", 1)], vec![used("large", 100)]]
+    );
 }

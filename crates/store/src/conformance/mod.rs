@@ -40,6 +40,7 @@ macro_rules! conformance_tests {
                 warnings_need_words,
                 words_survive,
                 an_auth_failure_may_wait,
+                what_attempts_used_is_summed,
             }
             ingest {
                 the_same_again_is_the_same_work,
@@ -118,6 +119,7 @@ macro_rules! conformance_tests {
                 reserved_references_are_refused,
                 waits_are_listed,
                 an_answer_fits_its_schema,
+                an_early_answer_that_does_not_fit_is_refused,
             }
             deadlines {
                 each_policy_has_its_end,

@@ -186,10 +186,11 @@ pub async fn rerun_is_a_new_work(bed: &mut Bed) {
     let ended = bed.work(id).await;
 
     assert_eq!(refused(ada.rerun(id, Some("dance"), "again").await), Code::NotFound);
-    let new = ada.rerun(id, Some("think"), "paid the bill").await.unwrap();
+    let new = ada.rerun(id, Some("think"), "paid the bill").await.unwrap().work;
     assert_eq!((new.spec.generation, new.spec.rerun_of), (2, Some(id)));
     assert_eq!(new.state, State::Queued);
-    assert_eq!(ada.rerun(id, None, "asked twice").await.unwrap().id, new.id);
+    let again = ada.rerun(id, None, "asked twice").await.unwrap();
+    assert_eq!((again.work.id, again.created), (new.id, false));
     let next = bed.take(new.id, "v").await;
     assert_eq!(next.input, Some(payload(json!({ "ask": "one" }))));
     let known: Vec<_> =
@@ -204,7 +205,7 @@ pub async fn rerun_is_a_new_work(bed: &mut Bed) {
     v.close_out(&next.lease, success()).await.unwrap();
     assert_eq!(bed.work(id).await, ended, "the old one did not change");
 
-    let third = ada.rerun(new.id, None, "once more").await.unwrap();
+    let third = ada.rerun(new.id, None, "once more").await.unwrap().work;
     assert_eq!(third.spec.generation, 3);
     assert_eq!(refused(ada.rerun(id, None, "again").await), Code::IllegalState, "only the newest");
     assert!(bed.ledger.steps(third.id).await.unwrap().is_empty());

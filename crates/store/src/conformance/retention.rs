@@ -58,9 +58,9 @@ pub async fn what_something_open_needs_stays(bed: &mut Bed) {
     let parent = ended(bed, job("parent")).await;
     let child = bed.ingest(NewWork { parent: Some(parent), ..job("child") }).await.id;
     let first = ended(bed, job("twice")).await;
-    let second = bed.person().rerun(first, Some("s"), "again").await.unwrap().id;
+    let second = bed.person().rerun(first, Some("s"), "again").await.unwrap().work.id;
     let third = ended(bed, job("thrice")).await;
-    let fourth = bed.person().rerun(third, None, "again").await.unwrap().id;
+    let fourth = bed.person().rerun(third, None, "again").await.unwrap().work.id;
     let held = bed.take(fourth, "w").await;
     bed.worker("w").close_out(&held.lease, success()).await.unwrap();
     bed.skip(3 * HOUR).await;

@@ -321,3 +321,43 @@ pub async fn an_answer_fits_its_schema(bed: &mut Bed) {
     let again = person.resolve("default", "q", &json!("late"), None).await.unwrap();
     assert!(!again.answers[0].0.first, "the first answer counts, and this one is not used");
 }
+
+/// An answer that came before its wait and is none to it is dropped, and the log says so.
+pub async fn an_early_answer_that_does_not_fit_is_refused(bed: &mut Bed) {
+    let schema = Some(json!({ "type": "string" }));
+    let refusals = |story: &[&str]| story.iter().filter(|kind| **kind == "early_answer_refused").count();
+    let held = bed.held(job("asks"), "w").await;
+    let worker = bed.worker("w");
+    let person = bed.person();
+    person.resolve(TENANT, "number", &json!(7), None).await.unwrap();
+    person.resolve(TENANT, "word", &json!("yes"), None).await.unwrap();
+    // Early, only who may approve answers an approval.
+    let clerk = bed.person().who_approves(false);
+    clerk.resolve(TENANT, "clerk", &json!(true), None).await.unwrap();
+    bed.machine().resolve(TENANT, "machine", &json!(true), None).await.unwrap();
+    person.resolve(TENANT, "boss", &json!(true), None).await.unwrap();
+
+    let mut waits: Vec<NewWait> =
+        ["number", "word"].map(|name| NewWait { schema: schema.clone(), ..user(name) }).into();
+    waits.extend(["clerk", "machine", "boss"].map(|name| NewWait::new(WaitKind::Approval, name)));
+    let waiting = worker.wait(&held.lease, waits, None).await.unwrap();
+    assert_eq!(waiting.ack.state, State::WaitingApproval);
+    let open: Vec<String> = bed
+        .waits(held.work.id)
+        .await
+        .into_iter()
+        .filter(|wait| wait.state == WaitState::Open)
+        .map(|wait| wait.reference)
+        .collect();
+    assert_eq!(open, ["number", "clerk", "machine"]);
+    assert_eq!(refusals(&bed.story(held.work.id).await), 3);
+    let told = bed.events(held.work.id).await;
+    let first = &told.iter().find(|stored| stored.event.fact.kind() == "early_answer_refused").unwrap().event;
+    assert_eq!(first.payload, Some(payload(json!(7))), "what was not used is there to be read");
+
+    assert_eq!(refused(clerk.resolve(TENANT, "clerk", &json!(true), None).await), Code::PersonRequired);
+    person.resolve(TENANT, "number", &json!("seven"), None).await.unwrap();
+    person.resolve(TENANT, "clerk", &json!(true), None).await.unwrap();
+    person.resolve(TENANT, "machine", &json!(true), None).await.unwrap();
+    bed.expect(held.work.id, State::Queued).await;
+}

@@ -4,12 +4,13 @@ use std::{collections::BTreeSet, time::Duration};
 
 use serde_json::Value;
 use tenure_core::{
-    Ack, Action, Actor, ActorKind, Code, Evidence, Payload, Refusal, Reply, Step, Submission, Wait, WaitId,
-    Work, WorkId,
+    Ack, Action, Actor, ActorKind, Code, Evidence, Payload, Refusal, Reply, Step, Submission, Usage, Wait,
+    WaitId, WorkId,
     action::{
-        Claim, ClaimBy, ClaimFilter, Claimant, CloseOut, Decide, Fail, Failure, Renew, Resolve, StepAction,
-        StepVerb, Target, Tenants, WaitAction,
+        Claim, ClaimBy, ClaimFilter, Claimant, CloseOut, Decide, Fail, Failure, Judged, Renew, Resolve,
+        StepAction, StepVerb, Target, Tenants, WaitAction, WaitSpec,
     },
+    limits,
     model::AcceptStrength,
     payload::Digest,
     reply::{Answer, Renewal},
@@ -45,14 +46,17 @@ pub struct Caller {
     pub(super) ledger: Ledger,
     pub(super) actor: Actor,
     pub(super) tenants: Tenants,
+    /// What its verbs used, where they end an attempt.
+    usage: Vec<Usage>,
     /// What supports whatever it records: the trace of a request, for one.
     evidence: Vec<Evidence>,
+    approves: bool,
     if_seq: Option<u64>,
 }
 
 impl Caller {
     pub(super) fn new(ledger: Ledger, actor: Actor, tenants: Tenants) -> Self {
-        Self { ledger, actor, tenants, evidence: Vec::new(), if_seq: None }
+        Self { ledger, actor, tenants, usage: Vec::new(), evidence: Vec::new(), approves: true, if_seq: None }
     }
 
     /// The same caller, bound to these tenants. What lies outside does not exist for it.
@@ -60,9 +64,20 @@ impl Caller {
         Self { tenants: Tenants::Only(tenants), ..self }
     }
 
-    /// The same caller; what it ingests, answers and completes carries this evidence as well.
+    /// The same caller; every event that it leads to carries this evidence as well.
     pub fn with_evidence(self, evidence: Vec<Evidence>) -> Self {
         Self { evidence, ..self }
+    }
+
+    /// The same caller; its `fail`, `wait`, `release` and `abandon_own` say that this was used. A close-out says
+    /// it itself.
+    pub fn having_used(self, usage: Vec<Usage>) -> Self {
+        Self { usage, ..self }
+    }
+
+    /// The same caller, with whether it may approve if it is a person.
+    pub fn who_approves(self, approves: bool) -> Self {
+        Self { approves, ..self }
     }
 
     /// The same caller; its verbs on a work do nothing if the work moved on since this event.
@@ -76,6 +91,8 @@ impl Caller {
 
     fn submission(&self, action: Action) -> Result<Submission, Error> {
         let mut submission = Submission::new(self.actor.clone(), self.tenants.clone(), action, seed()?);
+        submission.evidence.clone_from(&self.evidence);
+        submission.approves = self.approves;
         submission.if_seq = self.if_seq;
         Ok(submission)
     }
@@ -90,17 +107,16 @@ impl Caller {
 
     /// Records a work. The same identity and content again returns what is there.
     pub async fn ingest(&self, new: NewWork) -> Result<Ingested, Error> {
-        let mut ingest = new.settle(&self.ledger.settings())?;
-        ingest.evidence.extend_from_slice(&self.evidence);
+        let ingest = new.settle(&self.ledger.settings())?;
         self.ingested(Action::Ingest(Box::new(ingest))).await
     }
 
-    /// Runs an ended work again, as a new work linked to it.
-    pub async fn rerun(&self, of: WorkId, from_step: Option<&str>, reason: &str) -> Result<Work, Error> {
+    /// Runs an ended work again, as a new work linked to it. Asked again, it is the same new work.
+    pub async fn rerun(&self, of: WorkId, from_step: Option<&str>, reason: &str) -> Result<Ingested, Error> {
         let id = WorkId(Uuid::now_v7());
         let from_step = from_step.map(str::to_owned);
         let action = Action::Rerun { of, id, from_step, reason: reason.to_owned() };
-        Ok(self.ingested(action).await?.work)
+        self.ingested(action).await
     }
 
     async fn ingested(&self, action: Action) -> Result<Ingested, Error> {
@@ -241,8 +257,8 @@ impl Caller {
         let waits = waits.into_iter().map(NewWait::settle).collect::<Result<Vec<_>, _>>()?;
         let holder = self.ledger.holder(lease);
         let (message, tool) = (message.map(str::to_owned), tool.map(str::to_owned));
-        let action = WaitAction { holder, waits, message, tool };
-        let outcome = self.submit(Action::Wait(action)).await?;
+        let action = WaitAction { holder, waits, message, tool, usage: self.usage.clone() };
+        let outcome = self.submit_judged(action).await?;
         match &outcome.reply {
             Reply::Waiting { ack, answers } => Ok(Waiting {
                 waits: ack.waits.iter().map(|id| (*id, self.ledger.wait_token(*id))).collect(),
@@ -257,6 +273,37 @@ impl Caller {
             }),
             other => Err(unexpected(other)),
         }
+    }
+
+    /// Opens waits after a look at the answers that are kept for them. One that comes between the look and the
+    /// decision is looked at as well.
+    async fn submit_judged(&self, mut action: WaitAction) -> Result<Outcome, Error> {
+        const LOOKS: usize = 3;
+        let mut looks = 0;
+        loop {
+            looks += 1;
+            self.judge(action.holder.work, &mut action.waits).await?;
+            match self.submit(Action::Wait(action.clone())).await {
+                Err(Error::Refused(Refusal { code: Code::Busy, .. })) if looks < LOOKS => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Holds early answers against the schemas of the waits that are to be opened.
+    async fn judge(&self, work: WorkId, waits: &mut [WaitSpec]) -> Result<(), Error> {
+        if waits.iter().all(|wait| wait.schema.is_none()) {
+            return Ok(());
+        }
+        let tenant = self.work(work).await?.spec.tenant.clone();
+        for wait in waits {
+            let Some(schema) = &wait.schema else { continue };
+            limits::reference("ref", &wait.reference)?;
+            let Some(kept) = self.ledger.store().kept(&tenant, &wait.reference).await? else { continue };
+            let fault = schema::check(&schema.value(), &kept.payload.value()).err().map(|fault| fault.detail);
+            wait.judged = Some(Judged { answer: kept.payload.hash(), fault });
+        }
+        Ok(())
     }
 
     /// Answers every open wait on a reference of a tenant; kept where none is open yet.
@@ -308,7 +355,7 @@ impl Caller {
         claim: Option<Claimant>,
     ) -> Result<Resolved, Error> {
         let payload = Payload::new(payload)?;
-        let action = Resolve { target, payload, evidence: self.evidence.clone(), claim };
+        let action = Resolve { target, payload, claim };
         let mut outcome = self.submit(Action::Resolve(action)).await?;
         match outcome.reply {
             Reply::Resolved { answers, kept, grant } => Ok(Resolved {
@@ -328,18 +375,23 @@ impl Caller {
     }
 
     pub async fn fail(&self, lease: &LeaseRef, error: Failure) -> Result<Ack, Error> {
-        self.ack(Action::Fail(Fail { holder: self.ledger.holder(lease), error, wait: None })).await
+        let holder = self.ledger.holder(lease);
+        self.ack(Action::Fail(Fail { holder, error, wait: None, usage: self.usage.clone() })).await
     }
 
     /// An `auth` failure that waits for a reconnect instead of counting as a failure.
     pub async fn fail_until(&self, lease: &LeaseRef, error: Failure, wait: NewWait) -> Result<Ack, Error> {
         let holder = self.ledger.holder(lease);
-        self.ack(Action::Fail(Fail { holder, error, wait: Some(wait.settle()?) })).await
+        let mut wait = [wait.settle()?];
+        self.judge(lease.work, &mut wait).await?;
+        let wait = wait.into_iter().next();
+        self.ack(Action::Fail(Fail { holder, error, wait, usage: self.usage.clone() })).await
     }
 
     pub async fn release(&self, lease: &LeaseRef, message: Option<&str>) -> Result<Ack, Error> {
         let message = message.map(str::to_owned);
-        self.ack(Action::Release { holder: self.ledger.holder(lease), message }).await
+        let holder = self.ledger.holder(lease);
+        self.ack(Action::Release { holder, message, usage: self.usage.clone() }).await
     }
 
     pub async fn close_out(&self, lease: &LeaseRef, close: CloseOut) -> Result<Ack, Error> {
@@ -349,12 +401,11 @@ impl Caller {
     /// Gives up started owner-bound work of one's own.
     pub async fn abandon_own(&self, lease: &LeaseRef, reason: &str) -> Result<Ack, Error> {
         let holder = self.ledger.holder(lease);
-        self.ack(Action::AbandonOwn { holder, reason: reason.to_owned() }).await
+        self.ack(Action::AbandonOwn { holder, reason: reason.to_owned(), usage: self.usage.clone() }).await
     }
 
     /// Says how externally owned work ended.
-    pub async fn complete(&self, work: WorkId, token: &str, mut close: CloseOut) -> Result<Ack, Error> {
-        close.evidence.extend_from_slice(&self.evidence);
+    pub async fn complete(&self, work: WorkId, token: &str, close: CloseOut) -> Result<Ack, Error> {
         let genuine = self.ledger.completes(work, token);
         self.ack(Action::Complete { work, genuine, close }).await
     }

@@ -95,7 +95,7 @@ pub struct NewWait {
     pub endless: bool,
     pub on_timeout: OnTimeout,
     pub default: Option<Value>,
-    /// A JSON schema that the answer must fit. An early answer came before it and is given as it is.
+    /// A JSON schema that the answer must fit. An early answer that does not is dropped, with an event.
     pub schema: Option<Value>,
 }
 
@@ -131,6 +131,7 @@ impl NewWait {
             on_timeout: self.on_timeout,
             default: payload(self.default)?,
             schema: payload(self.schema)?,
+            judged: None,
         })
     }
 }

@@ -1,15 +1,16 @@
 //! Reads. They render what is stored and change nothing.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tenure_core::{
-    Attempt, Millis, Payload, Refusal, State, Step, Wait, Work, WorkId,
+    Attempt, Evidence, Millis, Payload, Refusal, State, Step, Wait, Work, WorkId,
     action::Tenants,
     explain::{Explanation, explain},
+    limits,
     refusal::Code,
 };
 
-use crate::{Error, EventPage, Facts, Ledger, Position, StoredEvent, WaitFilter, WorkFilter};
+use crate::{Error, EventPage, Facts, Ledger, Position, StoredEvent, WaitFilter, WorkFilter, is_full};
 
 /// No page is larger.
 pub(super) const PAGE_MAX: usize = 1_000;
@@ -71,16 +72,28 @@ impl Ledger {
         self.store().facts(self.now().await?).await
     }
 
-    /// A work's events after `seq`.
+    /// A work's events after `seq`, up to what a page may weigh ([`is_full`]).
     pub async fn events(&self, work: WorkId, after: u64, limit: usize) -> Result<Vec<StoredEvent>, Error> {
         self.store().events(work, after, limit.min(PAGE_MAX)).await
     }
 
+    /// The last links to what supports a work's events, oldest first, each once. Only its last thousand events
+    /// are looked at.
+    pub async fn evidence(&self, work: &Work) -> Result<Vec<Evidence>, Error> {
+        let all = self.store().evidence(work.id, work.seq.saturating_sub(PAGE_MAX as u64)).await?;
+        let mut seen = HashSet::new();
+        let mut last: Vec<Evidence> =
+            all.into_iter().rev().filter(|link| seen.insert(link.clone())).take(limits::EVIDENCE).collect();
+        last.reverse();
+        Ok(last)
+    }
+
     /// Everybody's events after a position; none is ever skipped.
     pub async fn feed(&self, after: Position, limit: usize) -> Result<EventPage, Error> {
-        let events = self.store().feed(after, limit.min(PAGE_MAX)).await?;
+        let limit = limit.min(PAGE_MAX);
+        let events = self.store().feed(after, limit).await?;
         let next = events.last().map_or(after, |event| event.position);
-        Ok(EventPage { events, next })
+        Ok(EventPage { next, full: is_full(&events, limit), events })
     }
 
     /// Where the feed ends now: whoever wants only what is still to come starts here.

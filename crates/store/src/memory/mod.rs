@@ -13,11 +13,11 @@ use std::{
 };
 
 use tenure_core::{
-    Attempt, Change, Code, CredentialId, Event, Millis, Payload, Records, Refusal, Reply, Scope, State, Step,
-    Submission, Wait, Work, WorkId,
+    Attempt, Change, Code, CredentialId, Event, Evidence, Millis, Payload, Records, Refusal, Reply, Scope,
+    State, Step, Submission, Wait, Work, WorkId,
     action::{Action, ClaimFilter, Tenants},
     claim_order, decide,
-    model::WaitState,
+    model::{Kept, WaitState},
     payload::Digest,
     records::{SessionView, TenantKey},
     schedule::Schedule,
@@ -28,12 +28,19 @@ use crate::{
     Anchor, Clock, Credential, Error, Facts, Options, Outcome, Position, Pruned, ScheduleChange, StoredEvent,
     SystemClock, WaitFilter, WorkFilter,
     job::{Job, Payloads, wanted},
+    query::page,
     retention::Tombstone,
     schedule::Key as ScheduleKey,
     stats::Counters,
     store::{Answer, Store},
     token::Key,
 };
+
+/// A page of what can always be read.
+fn whole(events: impl Iterator<Item = StoredEvent>) -> Vec<StoredEvent> {
+    let Ok(page) = page(events.map(Ok::<_, std::convert::Infallible>));
+    page
+}
 
 pub(crate) struct Memory {
     key: Key,
@@ -357,7 +364,15 @@ impl Store for Memory {
     fn events(&self, work: WorkId, after: u64, limit: usize) -> Answer<'_, Vec<StoredEvent>> {
         self.ready(|inner| {
             let indexes = inner.by_work.get(&work).map_or(&[][..], Vec::as_slice);
-            indexes.iter().skip(after as usize).take(limit).filter_map(|index| inner.stored(*index)).collect()
+            whole(indexes.iter().skip(after as usize).take(limit).filter_map(|index| inner.stored(*index)))
+        })
+    }
+
+    fn evidence(&self, work: WorkId, after: u64) -> Answer<'_, Vec<Evidence>> {
+        self.ready(|inner| {
+            let indexes = inner.by_work.get(&work).map_or(&[][..], Vec::as_slice);
+            let events = indexes.iter().skip(after as usize).filter_map(|index| inner.stored(*index));
+            events.flat_map(|stored| stored.event.evidence).collect()
         })
     }
 
@@ -365,7 +380,7 @@ impl Store for Memory {
         self.ready(|inner| {
             let first = after.number.max(0) as usize;
             let later = inner.log.range(first..).take(limit);
-            later.filter_map(|(index, _)| inner.stored(*index)).collect()
+            whole(later.filter_map(|(index, _)| inner.stored(*index)))
         })
     }
 
@@ -402,6 +417,7 @@ impl Store for Memory {
                     filter.tenants.as_ref().is_none_or(|tenants| tenants.allow(&wait.tenant))
                         && filter.id.is_none_or(|id| wait.id == id)
                         && filter.work.is_none_or(|id| wait.work == id)
+                        && (filter.works.is_empty() || filter.works.contains(&wait.work))
                         && filter.reference.as_ref().is_none_or(|r| wait.reference == *r)
                         && filter.kind.is_none_or(|kind| wait.kind == kind)
                         && filter.state.is_none_or(|state| wait.state == state)
@@ -411,6 +427,11 @@ impl Store for Memory {
             waits.sort_by_key(|wait| (wait.opened_at, wait.id));
             waits.into_iter().take(limit).cloned().collect()
         })
+    }
+
+    fn kept<'a>(&'a self, tenant: &'a str, reference: &'a str) -> Answer<'a, Option<Kept>> {
+        let key = (tenant.to_owned(), reference.to_owned());
+        self.ready(|inner| inner.records.kept.get(&key).cloned().flatten())
     }
 
     fn due(

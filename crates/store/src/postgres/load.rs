@@ -94,7 +94,7 @@ const REFERENCES: &str = "SELECT DISTINCT t.tenant, t.reference, t.work \
 const WAIT_IDS: &str = "SELECT id, work FROM wait WHERE id = ANY($1::uuid[])";
 pub(super) const REQUESTS: &str =
     "SELECT request, work, fence FROM attempt WHERE request = ANY($1::bigint[]) ORDER BY work, fence";
-const KEPT: &str = "SELECT t.tenant, t.reference, t.payload, t.actor, t.evidence, t.kept_at \
+pub(super) const KEPT: &str = "SELECT t.tenant, t.reference, t.payload, t.actor, t.evidence, t.kept_at, t.approves \
      FROM unnest($1::text[], $2::text[]) AS k(tenant, reference) \
      JOIN kept t ON t.tenant = k.tenant AND t.reference = k.reference";
 const KEPT_COUNTS: &str = "SELECT tenant, count(*) FROM kept WHERE tenant = ANY($1::text[]) GROUP BY tenant";
@@ -110,7 +110,7 @@ const NEWEST: &str = "SELECT k.number, (SELECT w.id FROM work w WHERE w.tenant =
      AND t.system = k.system AND t.source_id = k.source_id AND t.run_id = k.run_id) \
      FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::int[]) \
      AS k(tenant, system, source_id, run_id, number)";
-const ENDS: &str = "SELECT a.work, a.fence, a.ended_at, a.outcome, a.body_hash, a.ack, a.error \
+const ENDS: &str = "SELECT a.work, a.fence, a.ended_at, a.outcome, a.body_hash, a.ack, a.error, a.usage \
      FROM unnest($1::uuid[], $2::bigint[]) AS k(work, fence) \
      JOIN attempt a ON a.work = k.work AND a.fence = k.fence";
 const STEPS: &str = "SELECT work, ordinal, name, input_hash, begun_at, completed_at, result_work, result_seq, \

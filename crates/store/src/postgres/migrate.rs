@@ -41,6 +41,13 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         breaking: false,
         sql: include_str!("migrations/0006_schedules.sql"),
     },
+    Migration { number: 7, name: "usage", breaking: true, sql: include_str!("migrations/0007_usage.sql") },
+    Migration {
+        number: 8,
+        name: "early_answers",
+        breaking: true,
+        sql: include_str!("migrations/0008_early_answers.sql"),
+    },
 ];
 
 /// Any number that nobody else is likely to lock.

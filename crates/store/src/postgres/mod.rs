@@ -40,8 +40,8 @@ use std::{
 
 use futures_util::FutureExt;
 use tenure_core::{
-    Attempt, Code, CredentialId, Millis, Refusal, State, Step, Wait, Work, WorkId, action::Tenants,
-    payload::Digest, schedule::Schedule,
+    Attempt, Code, CredentialId, Evidence, Millis, Refusal, State, Step, Wait, Work, WorkId, action::Tenants,
+    model::Kept, payload::Digest, schedule::Schedule,
 };
 use tokio::{
     sync::{Notify, watch},
@@ -271,6 +271,10 @@ impl Store for Postgres {
         Box::pin(self.points.events(work, after, limit))
     }
 
+    fn evidence(&self, work: WorkId, after: u64) -> Answer<'_, Vec<Evidence>> {
+        Box::pin(self.points.evidence(work, after))
+    }
+
     fn feed(&self, after: Position, limit: usize) -> Answer<'_, Vec<StoredEvent>> {
         Box::pin(self.lists.feed(after, limit))
     }
@@ -293,6 +297,10 @@ impl Store for Postgres {
 
     fn waits<'a>(&'a self, filter: &'a WaitFilter, limit: usize) -> Answer<'a, Vec<Wait>> {
         Box::pin(self.lists.waits(filter, limit))
+    }
+
+    fn kept<'a>(&'a self, tenant: &'a str, reference: &'a str) -> Answer<'a, Option<Kept>> {
+        Box::pin(self.points.kept(tenant, reference))
     }
 
     fn due(

@@ -5,7 +5,9 @@ use std::{
     sync::Arc,
 };
 
-use tenure_core::{Attempt, Millis, Payload, State, Step, Wait, Work, WorkId, action::Tenants};
+use tenure_core::{
+    Attempt, Evidence, Millis, Payload, State, Step, Wait, Work, WorkId, action::Tenants, limits, model::Kept,
+};
 use tokio::sync::Mutex;
 use tokio_postgres::{Row, types::ToSql};
 use uuid::Uuid;
@@ -13,7 +15,7 @@ use uuid::Uuid;
 use super::{
     connect::Connector,
     fault::Fault,
-    load::{PEERS, uuids},
+    load::{KEPT, PEERS, uuids},
     row::{self, event_columns, get, work_columns},
     save::PAYLOADS,
     session::{Param, Session, params},
@@ -23,17 +25,22 @@ use crate::{Error, Position, StoredEvent, WaitFilter, WorkFilter, job::Payloads}
 const EVENTS: &str = concat!(
     "SELECT ",
     event_columns!(),
-    " FROM event e WHERE e.work = $1::uuid AND e.seq > $2::bigint ORDER BY e.seq LIMIT $3::bigint"
+    " FROM (SELECT e.*, sum(octet_length(e.payload)) OVER      (ORDER BY e.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before      FROM event e WHERE e.work = $1::uuid AND e.seq > $2::bigint ORDER BY e.seq LIMIT $3::bigint) e      WHERE coalesce(e.before, 0) < $4::bigint ORDER BY e.seq"
 );
 /// Below every transaction that still runs: nothing can appear there any more.
 const FEED: &str = concat!(
     "SELECT ",
     event_columns!(),
-    " FROM event e WHERE (e.epoch, e.txn, e.number) > ($1::int, $2::bigint, $3::bigint) \
+    " FROM (SELECT e.*, sum(octet_length(e.payload)) OVER \
+     (ORDER BY e.epoch, e.txn, e.number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before \
+     FROM event e WHERE (e.epoch, e.txn, e.number) > ($1::int, $2::bigint, $3::bigint) \
      AND (e.epoch, e.txn) < ((SELECT m.value::int FROM meta m WHERE m.key = 'epoch'), \
      pg_snapshot_xmin(pg_current_snapshot())::text::bigint) \
-     ORDER BY e.epoch, e.txn, e.number LIMIT $4::bigint"
+     ORDER BY e.epoch, e.txn, e.number LIMIT $4::bigint) e \
+     WHERE coalesce(e.before, 0) < $5::bigint ORDER BY e.epoch, e.txn, e.number"
 );
+/// What weighs more is not even sent.
+const BYTES: i64 = limits::PAGE_BYTES as i64;
 const TAIL: &str = "SELECT e.epoch, e.txn, e.number FROM event e \
      WHERE (e.epoch, e.txn) < ((SELECT m.value::int FROM meta m WHERE m.key = 'epoch'), \
      pg_snapshot_xmin(pg_current_snapshot())::text::bigint) \
@@ -44,8 +51,10 @@ const BETWEEN: &str = "SELECT id FROM work WHERE id >= $1::uuid AND id <= $2::uu
 const TENANTS: &str = "SELECT id, tenant FROM work WHERE id = ANY($1::uuid[])";
 const STEPS: &str = "SELECT work, ordinal, name, input_hash, begun_at, completed_at, result_work, result_seq, \
      voided FROM step WHERE work = $1::uuid ORDER BY ordinal";
+const EVIDENCE: &str = "SELECT evidence FROM event WHERE work = $1::uuid AND seq > $2::bigint \
+     AND evidence IS NOT NULL ORDER BY seq";
 const ATTEMPTS: &str = "SELECT work, fence, number, worker, incarnation, request, claimed_at, ended_at, \
-     outcome, body_hash, ack, error FROM attempt WHERE work = $1::uuid ORDER BY fence";
+     outcome, body_hash, ack, error, usage FROM attempt WHERE work = $1::uuid ORDER BY fence";
 const COUNTS: &str = "SELECT state, count(*) FROM status WHERE $1::text[] IS NULL OR tenant = ANY($1) \
      GROUP BY state";
 const DUE: &str = "SELECT due_at, work FROM status WHERE due_at IS NOT NULL AND due_at <= $1::bigint \
@@ -168,13 +177,23 @@ impl Reader {
 
     pub async fn events(&self, work: WorkId, after: u64, limit: usize) -> Result<Vec<StoredEvent>, Error> {
         let rows = self
-            .query(EVENTS, params![work.0, i64::try_from(after).unwrap_or(i64::MAX), limit as i64])
+            .query(EVENTS, params![work.0, i64::try_from(after).unwrap_or(i64::MAX), limit as i64, BYTES])
             .await?;
         rows.iter().map(row::event).collect()
     }
 
+    pub async fn evidence(&self, work: WorkId, after: u64) -> Result<Vec<Evidence>, Error> {
+        let after = i64::try_from(after).unwrap_or(i64::MAX);
+        let rows = self.query(EVIDENCE, params![work.0, after]).await?;
+        let mut evidence = Vec::new();
+        for row in &rows {
+            evidence.extend(row::parse::<Vec<Evidence>>(get(row, 0)?)?);
+        }
+        Ok(evidence)
+    }
+
     pub async fn feed(&self, after: Position, limit: usize) -> Result<Vec<StoredEvent>, Error> {
-        let params = params![after.epoch, after.txn, after.number, limit as i64];
+        let params = params![after.epoch, after.txn, after.number, limit as i64, BYTES];
         self.query(FEED, params).await?.iter().map(row::event).collect()
     }
 
@@ -214,6 +233,11 @@ impl Reader {
             list.wanted.join(" AND ")
         );
         self.query_once(&sql, &list.params).await?.iter().map(row::wait).collect()
+    }
+
+    pub async fn kept(&self, tenant: &str, reference: &str) -> Result<Option<Kept>, Error> {
+        let rows = self.query(KEPT, params![vec![tenant], vec![reference]]).await?;
+        rows.first().map(row::kept).transpose()
     }
 
     pub async fn due(
@@ -352,6 +376,10 @@ impl<'a> List<'a> {
         }
         if let Some(work) = filter.work {
             self.want("t.work =", work.0);
+        }
+        if !filter.works.is_empty() {
+            let works = self.param(uuids(&filter.works));
+            self.wanted.push(format!("t.work = ANY({works}::uuid[])"));
         }
         if let Some((at, id)) = filter.after {
             let (at, id) = (self.param(at), self.param(id.0));

@@ -193,7 +193,7 @@ pub(super) fn attempt(row: &Row) -> Result<Attempt, Error> {
     })
 }
 
-/// ended_at, outcome, body_hash, ack, error.
+/// ended_at, outcome, body_hash, ack, error, usage.
 pub(super) fn attempt_end(row: &Row, at: usize) -> Result<Option<AttemptEnd>, Error> {
     let Some(ended_at) = get::<Option<i64>>(row, at)? else { return Ok(None) };
     Ok(Some(AttemptEnd {
@@ -202,10 +202,11 @@ pub(super) fn attempt_end(row: &Row, at: usize) -> Result<Option<AttemptEnd>, Er
         body_hash: get::<Option<&[u8]>>(row, at + 2)?.map(digest).transpose()?,
         ack: get::<Option<&str>>(row, at + 3)?.map(parse).transpose()?,
         error: get::<Option<&str>>(row, at + 4)?.map(parse).transpose()?,
+        usage: get::<Option<&str>>(row, at + 5)?.map(parse).transpose()?.unwrap_or_default(),
     }))
 }
 
-/// tenant, reference, payload, actor, evidence, kept_at.
+/// tenant, reference, payload, actor, evidence, kept_at, approves.
 pub(super) fn kept(row: &Row) -> Result<Kept, Error> {
     Ok(Kept {
         tenant: get(row, 0)?,
@@ -214,5 +215,6 @@ pub(super) fn kept(row: &Row) -> Result<Kept, Error> {
         actor: parse(get(row, 3)?)?,
         evidence: parse(get(row, 4)?)?,
         kept_at: get(row, 5)?,
+        approves: get(row, 6)?,
     })
 }

@@ -79,9 +79,10 @@ const INSERT_ATTEMPT: &str = "INSERT INTO attempt (work, fence, number, worker, 
      claimed_at) SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::int[], $4::text[], $5::text[], \
      $6::bigint[], $7::bigint[])";
 const END_ATTEMPT: &str = "UPDATE attempt a SET ended_at = v.ended_at, outcome = v.outcome, \
-     body_hash = v.body_hash, ack = v.ack, error = v.error FROM unnest($1::uuid[], $2::bigint[], \
-     $3::bigint[], $4::text[], $5::bytea[], $6::text[], $7::text[]) \
-     AS v(work, fence, ended_at, outcome, body_hash, ack, error) WHERE a.work = v.work AND a.fence = v.fence";
+     body_hash = v.body_hash, ack = v.ack, error = v.error, usage = v.usage FROM unnest($1::uuid[], \
+     $2::bigint[], $3::bigint[], $4::text[], $5::bytea[], $6::text[], $7::text[], $8::text[]) \
+     AS v(work, fence, ended_at, outcome, body_hash, ack, error, usage) \
+     WHERE a.work = v.work AND a.fence = v.fence";
 const SAVE_STEP: &str = "INSERT INTO step (work, ordinal, name, input_hash, begun_at, completed_at, \
      result_work, result_seq, voided) SELECT * FROM unnest($1::uuid[], $2::int[], $3::text[], $4::bytea[], \
      $5::bigint[], $6::bigint[], $7::uuid[], $8::bigint[], $9::boolean[]) \
@@ -93,10 +94,10 @@ const SAVE_WAIT: &str = "INSERT INTO wait (id, work, tenant, reference, kind, st
      $5::text[], $6::text[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::text[]) \
      ON CONFLICT (id) DO UPDATE SET state = excluded.state, deadline_at = excluded.deadline_at, \
      ended_at = excluded.ended_at, answer_seq = excluded.answer_seq, detail = excluded.detail";
-const SAVE_KEPT: &str = "INSERT INTO kept (tenant, reference, payload, actor, evidence, kept_at) \
-     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[]) \
+const SAVE_KEPT: &str = "INSERT INTO kept (tenant, reference, payload, actor, evidence, kept_at, approves) \
+     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::boolean[]) \
      ON CONFLICT (tenant, reference) DO UPDATE SET payload = excluded.payload, actor = excluded.actor, \
-     evidence = excluded.evidence, kept_at = excluded.kept_at";
+     evidence = excluded.evidence, kept_at = excluded.kept_at, approves = excluded.approves";
 const DELETE_KEPT: &str = "DELETE FROM kept t USING unnest($1::text[], $2::text[]) AS v(tenant, reference) \
      WHERE t.tenant = v.tenant AND t.reference = v.reference";
 
@@ -392,6 +393,7 @@ fn attempts<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch) {
             each(ended, |(_, _, end)| end.body_hash.as_ref().map(|hash| &hash.0[..])),
             each(ended, |(_, _, end)| end.ack.as_ref().map(json)),
             each(ended, |(_, _, end)| end.error.as_ref().map(json)),
+            each(ended, |(_, _, end)| (!end.usage.is_empty()).then(|| json(&end.usage))),
         ]
     });
 }
@@ -442,6 +444,7 @@ fn kept<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch) {
             each(&kept, |k| json(&k.actor)),
             each(&kept, |k| json(&k.evidence)),
             each(&kept, |k| k.kept_at),
+            each(&kept, |k| k.approves),
         ]
     });
     let gone: Vec<_> =

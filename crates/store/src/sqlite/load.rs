@@ -35,7 +35,7 @@ const STEPS_OF_WORK: &str =
     concat!("SELECT ", step_columns!(), " FROM step WHERE work = ?1 ORDER BY ordinal");
 const WAITS_OF_WORK: &str =
     concat!("SELECT ", wait_columns!(), " FROM wait WHERE work = ?1 ORDER BY opened_at, id");
-const KEPT: &str = "SELECT tenant, reference, payload, actor, evidence, kept_at FROM kept \
+pub(super) const KEPT: &str = "SELECT tenant, reference, payload, actor, evidence, kept_at, approves FROM kept \
      WHERE tenant = ?1 AND reference = ?2";
 const KEPT_COUNT: &str = "SELECT count(*) FROM kept WHERE tenant = ?1";
 

@@ -35,8 +35,8 @@ use std::{
 
 use rusqlite::Connection;
 use tenure_core::{
-    Attempt, CredentialId, Millis, State, Step, Wait, Work, WorkId, action::Tenants, payload::Digest,
-    schedule::Schedule,
+    Attempt, CredentialId, Evidence, Millis, State, Step, Wait, Work, WorkId, action::Tenants, model::Kept,
+    payload::Digest, schedule::Schedule,
 };
 use tokio::sync::oneshot;
 
@@ -243,6 +243,10 @@ impl Store for SqliteStore {
         self.read(move |reader| reader.events(work, after, limit))
     }
 
+    fn evidence(&self, work: WorkId, after: u64) -> Answer<'_, Vec<Evidence>> {
+        self.read(move |reader| reader.evidence(work, after))
+    }
+
     fn feed(&self, after: Position, limit: usize) -> Answer<'_, Vec<StoredEvent>> {
         self.read(move |reader| reader.feed(after, limit))
     }
@@ -267,6 +271,11 @@ impl Store for SqliteStore {
     fn waits<'a>(&'a self, filter: &'a WaitFilter, limit: usize) -> Answer<'a, Vec<Wait>> {
         let filter = filter.clone();
         self.read(move |reader| reader.waits(&filter, limit))
+    }
+
+    fn kept<'a>(&'a self, tenant: &'a str, reference: &'a str) -> Answer<'a, Option<Kept>> {
+        let key = (tenant.to_owned(), reference.to_owned());
+        self.read(move |reader| reader.kept(&key))
     }
 
     fn due(

@@ -3,13 +3,17 @@
 use std::collections::{BTreeMap, HashMap};
 
 use rusqlite::{Connection, Params, Row, params, params_from_iter, types::Value};
-use tenure_core::{Attempt, Millis, Payload, State, Step, Wait, Work, WorkId, action::Tenants};
+use tenure_core::{
+    Attempt, Evidence, Millis, Payload, State, Step, Wait, Work, WorkId, action::Tenants, model::Kept,
+    records::TenantKey,
+};
 
 use super::{
+    load::KEPT,
     row::{self, Read, SPEC, Specs, attempt_columns, event_columns, step_columns, wait_columns},
     tables::{PAYLOAD, WORK},
 };
-use crate::{Position, StoredEvent, WaitFilter, WorkFilter, job::Payloads};
+use crate::{Position, StoredEvent, WaitFilter, WorkFilter, job::Payloads, query::page};
 
 const EVENTS_OF_WORK: &str =
     concat!("SELECT ", event_columns!(), " FROM event WHERE work = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3");
@@ -18,6 +22,8 @@ const FEED: &str =
 const TAIL: &str = "SELECT position FROM event ORDER BY position DESC LIMIT 1";
 const TENANT: &str = "SELECT tenant FROM status WHERE work = ?1";
 const STEPS: &str = concat!("SELECT ", step_columns!(), " FROM step WHERE work = ?1 ORDER BY ordinal");
+const EVIDENCE: &str =
+    "SELECT evidence FROM event WHERE work = ?1 AND seq > ?2 AND evidence IS NOT NULL ORDER BY seq";
 const ATTEMPTS: &str = concat!("SELECT ", attempt_columns!(), " FROM attempt WHERE work = ?1 ORDER BY fence");
 const DUE: &str = "SELECT due_at, work FROM status INDEXED BY status_due \
      WHERE due_at <= ?1 AND (due_at, work) > (?2, ?3) ORDER BY due_at, work LIMIT ?4";
@@ -123,12 +129,18 @@ impl Reader {
 
     pub fn events(&mut self, work: WorkId, after: u64, limit: usize) -> Read<Vec<StoredEvent>> {
         let after = i64::try_from(after).unwrap_or(i64::MAX);
-        self.all(EVENTS_OF_WORK, params![work.0.as_bytes(), after, bound(limit)], row::event)
+        self.page(EVENTS_OF_WORK, params![work.0.as_bytes(), after, bound(limit)], row::event)
+    }
+
+    pub fn evidence(&mut self, work: WorkId, after: u64) -> Read<Vec<Evidence>> {
+        let after = i64::try_from(after).unwrap_or(i64::MAX);
+        let lists = self.all(EVIDENCE, params![work.0.as_bytes(), after], |row| row::json(row, 0))?;
+        Ok(lists.into_iter().flat_map(|list: Vec<Evidence>| list).collect())
     }
 
     /// One writer at a time gives positions in the order of commits, so every reader sees a prefix.
     pub fn feed(&mut self, after: Position, limit: usize) -> Read<Vec<StoredEvent>> {
-        self.all(FEED, params![after.number, bound(limit)], row::event)
+        self.page(FEED, params![after.number, bound(limit)], row::event)
     }
 
     pub fn tail(&mut self) -> Read<Position> {
@@ -162,6 +174,10 @@ impl Reader {
         self.all(&sql, params_from_iter(values), row::wait)
     }
 
+    pub fn kept(&mut self, key: &TenantKey) -> Read<Option<Kept>> {
+        Ok(self.all(KEPT, params![key.0, key.1], row::kept)?.pop())
+    }
+
     pub fn due(
         &mut self,
         at: Millis,
@@ -184,6 +200,21 @@ impl Reader {
     pub fn leased(&mut self, after: Option<WorkId>, limit: usize) -> Read<Vec<WorkId>> {
         let after = after.map_or(Vec::new(), |id| id.0.as_bytes().to_vec());
         self.all(LEASED, params![after, bound(limit)], |row| Ok(WorkId(row::uuid(row, 0)?)))
+    }
+
+    /// Like all of them, up to what a page may weigh: the rest is not read.
+    fn page(
+        &self,
+        sql: &str,
+        key: impl Params,
+        read: impl Fn(&Row<'_>) -> Read<StoredEvent>,
+    ) -> Read<Vec<StoredEvent>> {
+        let mut statement = self.conn.prepare_cached(sql)?;
+        let mut rows = statement.query(key)?;
+        page(std::iter::from_fn(|| match rows.next() {
+            Ok(found) => found.map(&read),
+            Err(error) => Some(Err(error.into())),
+        }))
     }
 
     pub fn all<T>(&self, sql: &str, key: impl Params, read: impl Fn(&Row<'_>) -> Read<T>) -> Read<Vec<T>> {
@@ -249,6 +280,10 @@ impl Conditions {
         }
         if let Some(work) = filter.work {
             all = all.and("work = ?", work.0.as_bytes().to_vec());
+        }
+        if !filter.works.is_empty() {
+            all.parts.push(format!("work IN ({})", vec!["?"; filter.works.len()].join(", ")));
+            all.values.extend(filter.works.iter().map(|work| Value::from(work.0.as_bytes().to_vec())));
         }
         if let Some((at, id)) = filter.after {
             all = all.and("(opened_at, id) > (?, ?)", at);

@@ -125,7 +125,7 @@ pub(super) fn event(row: &Row<'_>) -> Read<StoredEvent> {
 macro_rules! attempt_columns {
     () => {
         "work, fence, number, worker, incarnation, request, claimed_at, ended_at, outcome, body_hash, ack, \
-         error"
+         error, usage"
     };
 }
 pub(super) use attempt_columns;
@@ -154,6 +154,7 @@ pub(super) fn attempt_end(row: &Row<'_>) -> Read<Option<AttemptEnd>> {
         },
         ack: optional_json(row, 10)?,
         error: optional_json(row, 11)?,
+        usage: optional_json(row, 12)?.unwrap_or_default(),
     }))
 }
 
@@ -204,7 +205,7 @@ pub(super) fn wait(row: &Row<'_>) -> Read<Wait> {
     })
 }
 
-/// tenant, reference, payload, actor, evidence, kept_at.
+/// tenant, reference, payload, actor, evidence, kept_at, approves.
 pub(super) fn kept(row: &Row<'_>) -> Read<Kept> {
     Ok(Kept {
         tenant: row.get(0)?,
@@ -213,6 +214,7 @@ pub(super) fn kept(row: &Row<'_>) -> Read<Kept> {
         actor: json(row, 3)?,
         evidence: json(row, 4)?,
         kept_at: row.get(5)?,
+        approves: row.get(6)?,
     })
 }
 

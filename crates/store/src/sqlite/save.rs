@@ -30,7 +30,7 @@ const WAIT_SAVE: &str = "INSERT INTO wait \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) \
      ON CONFLICT (id) DO UPDATE SET state = ?6, deadline_at = ?8, ended_at = ?9, answer_seq = ?10, detail = ?11";
 const KEPT_SAVE: &str = "INSERT OR REPLACE INTO kept \
-     (tenant, reference, payload, actor, evidence, kept_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+     (tenant, reference, payload, actor, evidence, kept_at, approves) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 const KEPT_DROP: &str = "DELETE FROM kept WHERE tenant = ?1 AND reference = ?2";
 
 /// The open works that a closed one wakes: its children, then those that wait for it.
@@ -289,6 +289,7 @@ impl Tables<'_> {
             end.body_hash.as_ref().map(|hash| &hash.0[..]),
             end.ack.as_ref().map(row::to_json).transpose()?,
             end.error.as_ref().map(row::to_json).transpose()?,
+            (!end.usage.is_empty()).then(|| row::to_json(&end.usage)).transpose()?,
         ])?;
         Ok(())
     }
@@ -334,6 +335,7 @@ impl Tables<'_> {
                 row::to_json(&kept.actor)?,
                 row::to_json(&kept.evidence)?,
                 kept.kept_at,
+                kept.approves,
             ])?,
             None => self.cached(KEPT_DROP)?.execute(params![key.0, key.1])?,
         };

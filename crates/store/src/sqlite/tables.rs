@@ -56,7 +56,7 @@ const ATTEMPT_INSERT: &str = "INSERT OR ROLLBACK INTO attempt \
      (work, fence, number, worker, incarnation, request, claimed_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 
 const ATTEMPT_END: &str = "UPDATE OR ROLLBACK attempt SET \
-     ended_at = ?3, outcome = ?4, body_hash = ?5, ack = ?6, error = ?7 WHERE work = ?1 AND fence = ?2";
+     ended_at = ?3, outcome = ?4, body_hash = ?5, ack = ?6, error = ?7, usage = ?8 WHERE work = ?1 AND fence = ?2";
 
 /// The statements that every group uses.
 pub(super) struct Hot<'c> {

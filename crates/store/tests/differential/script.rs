@@ -3,7 +3,7 @@
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use serde_json::json;
 use tenure_core::{
-    Action, Actor, Evidence, Payload, Reply, Submission, WaitId, WorkId,
+    Action, Actor, Evidence, Payload, Reply, Submission, Usage, WaitId, WorkId,
     action::{
         Claim, ClaimBy, ClaimFilter, Claimant, CloseOut, Decide, Fail, Failure, Holder, Ingest, Renew,
         Resolve, StepAction, StepVerb, Target, Tenants, WaitAction, WaitSpec,
@@ -147,7 +147,7 @@ impl Script {
             51..58 => self.wait(),
             58..64 => self.resolve(),
             64..68 => self.fail(),
-            68..70 => Action::Release { holder: self.holder(), message: None },
+            68..70 => Action::Release { holder: self.holder(), message: None, usage: self.usage() },
             70..77 => Action::CloseOut { holder: self.holder(), close: self.close() },
             77..79 => Action::Cancel {
                 work: self.work(),
@@ -161,7 +161,11 @@ impl Script {
             85 => self.rerun(),
             86 => Action::RevokeWaits { work: self.work(), reason: "no longer".to_owned() },
             87 => Action::Complete { work: self.work(), genuine: self.mostly(), close: self.close() },
-            88 => Action::AbandonOwn { holder: self.holder(), reason: "draining".to_owned() },
+            88 => Action::AbandonOwn {
+                holder: self.holder(),
+                reason: "draining".to_owned(),
+                usage: self.usage(),
+            },
             _ => self.tick(),
         }
     }
@@ -276,6 +280,7 @@ impl Script {
                 state: State::Succeeded,
                 error: None,
                 evidence: Vec::new(),
+                usage: self.usage(),
             }),
         }))
     }
@@ -341,6 +346,7 @@ impl Script {
             on_timeout,
             default: (on_timeout == OnTimeout::Default).then(|| self.payload()),
             schema: None,
+            judged: None,
         }
     }
 
@@ -351,6 +357,7 @@ impl Script {
             waits: (0..count).map(|_| self.wait_spec()).collect(),
             message: Some("needs an answer".to_owned()),
             tool: self.dice.random_bool(0.3).then(|| "mail".to_owned()),
+            usage: self.usage(),
         })
     }
 
@@ -362,7 +369,6 @@ impl Script {
         Action::Resolve(Resolve {
             target,
             payload: self.payload(),
-            evidence: Vec::new(),
             claim: self.dice.random_bool(0.3).then(|| self.claimant()),
         })
     }
@@ -380,7 +386,19 @@ impl Script {
                 fingerprint: self.dice.random_bool(0.5).then(|| "same".to_owned()),
             },
             wait,
+            usage: self.usage(),
         })
+    }
+
+    fn usage(&self) -> Vec<Usage> {
+        let number = self.leases.len() + self.waits.len();
+        let one = |n: usize| Usage {
+            source: (n == 0).then(|| "provider".to_owned()),
+            model: Some(format!("model-{n}")),
+            input_tokens: number as u64,
+            ..Usage::default()
+        };
+        (0..number % 3).map(one).collect()
     }
 
     fn close(&mut self) -> CloseOut {
@@ -394,6 +412,7 @@ impl Script {
             warnings: if self.dice.random_bool(0.3) { vec!["slow".to_owned()] } else { Vec::new() },
             error: self.dice.random_bool(0.3).then(|| (ErrorClass::Unknown, "why".to_owned())),
             evidence: Vec::new(),
+            usage: self.usage(),
         }
     }
 

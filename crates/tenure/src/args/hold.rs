@@ -4,9 +4,13 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use serde_json::Value;
-use tenure_api::wire::{ErrorClass, OnTimeout, State, WaitKind};
+use tenure_api::wire::{ErrorClass, OnTimeout, State, Usage, WaitKind};
 
 use super::{json, period};
+
+fn usage(text: &str) -> Result<Usage, String> {
+    serde_json::from_value(json(text)?).map_err(|error| error.to_string())
+}
 
 /// The lease that `claim` printed.
 #[derive(Args, Clone)]
@@ -113,6 +117,9 @@ pub struct Wait {
     /// A JSON Schema that an answer must match
     #[arg(long, value_parser = json)]
     pub schema: Option<Value>,
+    /// What it used, as its holder: JSON. May be repeated
+    #[arg(long, value_parser = usage, value_name = "JSON", requires = "kind")]
+    pub usage: Vec<Usage>,
 }
 
 #[derive(Args)]
@@ -145,6 +152,9 @@ pub struct CloseOut {
     /// What the error says
     #[arg(long, requires = "class")]
     pub message: Option<String>,
+    /// What it used, as `{"model": "m", "input_tokens": 7}`: JSON. May be repeated
+    #[arg(long, value_parser = usage, value_name = "JSON")]
+    pub usage: Vec<Usage>,
 }
 
 #[derive(Args)]
@@ -155,4 +165,7 @@ pub struct Release {
     pub lease: LeaseArgs,
     #[arg(long)]
     pub message: Option<String>,
+    /// What it used: JSON. May be repeated
+    #[arg(long, value_parser = usage, value_name = "JSON")]
+    pub usage: Vec<Usage>,
 }

@@ -190,7 +190,8 @@ pub fn json(text: &str) -> Result<serde_json::Value, String> {
         None if text == "-" => std::io::read_to_string(std::io::stdin()).map_err(|e| e.to_string())?,
         None => text.to_owned(),
     };
-    serde_json::from_str(&text).map_err(|e| format!("this is no JSON ({e}); quote text: '\"like this\"'"))
+    tenure_api::strict::from_slice(text.as_bytes())
+        .map_err(|e| format!("this is no JSON ({e}); quote text: '\"like this\"'"))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! One thing in full, for a person at two in the morning: what, why, next, and then the details.
 
-use tenure_api::wire::{Event, Explanation, Timestamp, Wait, Work};
+use tenure_api::wire::{Event, Explanation, Timestamp, Usage, Wait, Work};
 
 use super::{Style, light::Light, rows, safe, text::age};
 
@@ -44,6 +44,26 @@ fn source(work: &Work) -> String {
     let run =
         if work.source.run_id.is_empty() { String::new() } else { format!(" run {}", work.source.run_id) };
     format!("{} {}{run}", work.source.system, work.source.id)
+}
+
+/// `model of source: 12 in (3 cached), 4 out, 2 calls, 0.001500 EUR`, without what is zero.
+fn used(usage: &Usage) -> String {
+    let who = match (usage.model.as_deref(), usage.source.as_deref()) {
+        (Some(model), Some(source)) => format!("{model} of {source}: "),
+        (Some(one), None) | (None, Some(one)) => format!("{one}: "),
+        (None, None) => String::new(),
+    };
+    let counts = [
+        (usage.input_tokens, "tokens in"),
+        (usage.cached_tokens, "of them cached"),
+        (usage.output_tokens, "tokens out"),
+        (usage.calls, "calls"),
+    ];
+    let counted = counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}"));
+    let cost = usage.currency.as_ref().map(|currency| {
+        format!("{}.{:06} {currency}", usage.cost_micros / 1_000_000, usage.cost_micros % 1_000_000)
+    });
+    who + &counted.chain(cost).collect::<Vec<_>>().join(", ")
 }
 
 pub(super) struct Page {
@@ -145,6 +165,9 @@ impl Page {
         self.option("Result at", work.result_ref.as_deref());
         if work.no_output {
             self.line("Result", "declared: there is none");
+        }
+        for usage in &work.usage {
+            self.line("Used", &used(usage));
         }
         for evidence in &work.evidence {
             self.line("Evidence", &format!("{} {}", evidence.kind, evidence.reference));

@@ -93,7 +93,8 @@ pub async fn wait(cx: &Context, args: Wait) -> Result<Exit, Failure> {
         schema: args.schema,
         ..NewWait::new(kind, &reference)
     };
-    let waiting = cx.client.wait(&id, &SetWait { fence, token, waits: vec![wait], reason: None }).await?;
+    let wait = SetWait { fence, token, waits: vec![wait], reason: None, usage: args.usage };
+    let waiting = cx.client.wait(&id, &wait).await?;
     cx.out.one(&waiting, |waiting, _| {
         let mut text = format!("{} {}\n", waiting.work.id, waiting.work.state);
         for wait in &waiting.waits {
@@ -133,6 +134,7 @@ pub async fn close_out(cx: &Context, args: CloseOut) -> Result<Exit, Failure> {
         no_output: args.no_output,
         warnings: args.warnings,
         error: args.class.map(|class| WorkFailure::new(class, args.message.unwrap_or_default())),
+        usage: args.usage,
         ..End::new(args.state)
     };
     let ack =
@@ -143,7 +145,8 @@ pub async fn close_out(cx: &Context, args: CloseOut) -> Result<Exit, Failure> {
 
 pub async fn release(cx: &Context, args: Release) -> Result<Exit, Failure> {
     let id = find(cx, &args.id).await?.id;
-    let release = ReleaseRequest { fence: args.lease.fence, token: args.lease.lease, message: args.message };
+    let (fence, token) = (args.lease.fence, args.lease.lease);
+    let release = ReleaseRequest { fence, token, message: args.message, usage: args.usage };
     let ack = cx.client.release(&id, &release).await?;
     cx.out.one(&ack, |ack, _| format!("{} {}\n", ack.id, ack.state))?;
     Ok(Exit::Ok)

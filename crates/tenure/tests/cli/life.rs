@@ -89,9 +89,13 @@ fn ended_and_run_again(bed: &Bed, id: &str) {
     let lease = claim(bed, id);
     let bare = bed.run(&[&["close-out", id], &lease.args()[..]].concat()).ends(4);
     assert!(bare.err.contains("result_missing"), "a success needs proof: {}", bare.err);
-    let close = [&["close-out", id, "--result", "{\"ok\":true}", "-o", "json"], &lease.args()[..]].concat();
+    let used = "{\"model\":\"m\",\"input_tokens\":7,\"cost_micros\":1500,\"currency\":\"EUR\"}";
+    let close = ["close-out", id, "--result", "{\"ok\":true}", "--usage", used, "-o", "json"];
+    let close = [&close, &lease.args()[..]].concat();
     assert_eq!(bed.run(&close).json()["state"], "succeeded");
     assert_eq!(bed.run(&close).json()["state"], "succeeded", "repeated, it says so again");
+    let shown = bed.run(&["show", id]).ends(0).out;
+    assert!(shown.contains("m: 7 tokens in, 0.001500 EUR"), "{shown}");
     bed.run(&["wait", id, "--for=terminal"]).ends(0);
     let watched = bed.run(&["watch", id]).ends(0).out;
     assert!(watched.lines().last().unwrap().contains("close_out"), "{watched}");

@@ -114,7 +114,7 @@ fn bodies(daemon: &Daemon) {
         assert!(problem["detail"].as_str().unwrap().len() < 1_000, "short enough to read");
     }
     let twice = work("bad").to_string().replacen("\"kind\"", "\"kind\":\"other\",\"kind\"", 1);
-    daemon.send("POST", "/v1/work", Some(&twice)).problem(400, "invalid");
+    daemon.send("POST", "/v1/work", Some(&twice)).problem(400, "malformed");
     assert_eq!(daemon.get("/v1/work").expect(200)["items"], json!([]), "nothing was written");
 }
 

@@ -102,6 +102,7 @@ fn stopped_past_its_lease(daemon: &Daemon, disposition: &str, taken_over: bool) 
         let seen = daemon.get(&format!("/v1/work/{id}")).expect(200);
         seen["lease"]["lapsed_at"].is_string().then_some(seen)
     });
+    assert_eq!(lapsed["lease"]["liveness"], "suspended", "as the sweeper saw it: {lapsed}");
     if disposition == "owner_bound" {
         assert_eq!(lapsed["state"], "stalled", "a stopped owner is not a dead one: {lapsed}");
         let reason = lapsed["reason"].to_string();

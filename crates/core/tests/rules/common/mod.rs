@@ -275,7 +275,7 @@ impl World {
     }
 
     pub fn release(&mut self, lease: &Lease) -> Result<Ack, Refusal> {
-        self.by(lease, Action::Release { holder: lease.holder(), message: None }).map(ack)
+        self.by(lease, Action::Release { holder: lease.holder(), message: None, usage: Vec::new() }).map(ack)
     }
 
     pub fn fail(&mut self, lease: &Lease, class: ErrorClass, message: &str) -> Result<Ack, Refusal> {
@@ -283,7 +283,8 @@ impl World {
     }
 
     pub fn abandon_own(&mut self, lease: &Lease) -> Result<Ack, Refusal> {
-        let action = Action::AbandonOwn { holder: lease.holder(), reason: "draining".into() };
+        let action =
+            Action::AbandonOwn { holder: lease.holder(), reason: "draining".into(), usage: Vec::new() };
         self.by(lease, action).map(ack)
     }
 
@@ -314,7 +315,8 @@ impl World {
     }
 
     pub fn wait_for(&mut self, lease: &Lease, waits: Vec<WaitSpec>) -> Result<Reply, Refusal> {
-        let action = WaitAction { holder: lease.holder(), waits, message: Some("why".into()), tool: None };
+        let message = Some("why".into());
+        let action = WaitAction { holder: lease.holder(), waits, message, tool: None, usage: Vec::new() };
         self.by(lease, Action::Wait(action))
     }
 
@@ -337,6 +339,7 @@ impl World {
             on_timeout: OnTimeout::TimeOut,
             default: None,
             schema: None,
+            judged: None,
         }
     }
 }
@@ -354,8 +357,7 @@ impl World {
         answer: &str,
         claim: Option<Claimant>,
     ) -> Result<Reply, Refusal> {
-        let action =
-            Action::Resolve(Resolve { target, payload: payload(answer), evidence: Vec::new(), claim });
+        let action = Action::Resolve(Resolve { target, payload: payload(answer), claim });
         self.submit(actor, action)
     }
 
@@ -508,12 +510,13 @@ pub fn close(state: State) -> CloseOut {
         warnings: if state == State::CompletedWithWarnings { vec!["nearly".into()] } else { Vec::new() },
         error: failed.then(|| (ErrorClass::Validation, "bad input".into())),
         evidence: Vec::new(),
+        usage: Vec::new(),
     }
 }
 
 pub fn failure(lease: &Lease, class: ErrorClass, message: &str) -> Fail {
     let error = Failure { class, message: message.into(), retry_after_ms: None, fingerprint: None };
-    Fail { holder: lease.holder(), error, wait: None }
+    Fail { holder: lease.holder(), error, wait: None, usage: Vec::new() }
 }
 
 pub fn reference_target(reference: &str) -> Target {

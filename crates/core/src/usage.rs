@@ -1,0 +1,148 @@
+//! What attempts used: tokens, calls, money. Told by the verb that ends an attempt, and summed on the work.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    limits,
+    refusal::{Code, Refusal},
+};
+
+/// What was used of one model of one source. What was not counted is zero.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Usage {
+    /// Who was asked: a provider, an account, a tool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub input_tokens: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub output_tokens: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cached_tokens: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub calls: u64,
+    /// Millionths of the currency's unit.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cost_micros: u64,
+    /// Three capital letters, as in ISO 4217.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub currency: Option<String>,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+impl Usage {
+    fn counts(&mut self) -> [&mut u64; 5] {
+        let Self { input_tokens, output_tokens, cached_tokens, calls, cost_micros, .. } = self;
+        [input_tokens, output_tokens, cached_tokens, calls, cost_micros]
+    }
+
+    /// Sums are exact as JSON numbers; what is beyond that stays at the largest.
+    fn absorb(&mut self, more: &Usage) {
+        let mut more = more.clone();
+        for (sum, count) in self.counts().into_iter().zip(more.counts()) {
+            *sum = sum.saturating_add(*count).min(limits::SAFE_INTEGER);
+        }
+    }
+}
+
+pub fn check(usage: &[Usage]) -> Result<(), Refusal> {
+    limits::count("usage", usage.len(), limits::USAGE)?;
+    usage.iter().try_for_each(|one| {
+        one.source.iter().try_for_each(|source| limits::name("usage.source", source))?;
+        one.model.iter().try_for_each(|model| limits::name("usage.model", model))?;
+        if one.clone().counts().iter().any(|count| **count > limits::SAFE_INTEGER) {
+            return Err(refused("A count in `usage` is beyond 2^53, and JSON readers would round it."));
+        }
+        let sound = |currency: &String| {
+            currency.len() == 3 && currency.bytes().all(|letter| letter.is_ascii_uppercase())
+        };
+        match &one.currency {
+            Some(currency) if !sound(currency) => {
+                Err(refused("`usage.currency` is three capital letters, as `EUR`."))
+            }
+            None if one.cost_micros > 0 => {
+                Err(refused("`usage.cost_micros` needs its `currency`: three capital letters, as `EUR`."))
+            }
+            Some(_) | None => Ok(()),
+        }
+    })
+}
+
+fn refused(detail: &str) -> Refusal {
+    Refusal::new(Code::Invalid, detail)
+}
+
+/// Adds what was used to a sum with one entry for each source, model and currency. Where there are too many of
+/// them, what is new goes without source and model, so that the sum stays right.
+pub fn add(sum: &mut Vec<Usage>, more: &[Usage]) {
+    for one in more {
+        let mut one = one.clone();
+        let same = |sum: &[Usage], one: &Usage| {
+            sum.iter().position(|of| {
+                (&of.source, &of.model, &of.currency) == (&one.source, &one.model, &one.currency)
+            })
+        };
+        let mut at = same(sum, &one);
+        if at.is_none() && sum.len() >= limits::USAGE_OF_WORK {
+            (one.source, one.model) = (None, None);
+            at = same(sum, &one);
+        }
+        match at {
+            Some(at) => sum[at].absorb(&one),
+            None => sum.push(one),
+        }
+    }
+}
+
+pub fn sum(usage: &[Usage]) -> Vec<Usage> {
+    let mut sum = Vec::new();
+    add(&mut sum, usage);
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(model: &str, input_tokens: u64) -> Usage {
+        Usage { model: Some(model.to_owned()), input_tokens, ..Usage::default() }
+    }
+
+    #[test]
+    fn a_sum_has_one_entry_for_each_source_model_and_currency() {
+        let mut sum = Vec::new();
+        add(&mut sum, &[of("a", 1), of("b", 2), of("a", 3)]);
+        let paid = Usage { currency: Some("EUR".to_owned()), cost_micros: 5, ..of("a", 4) };
+        add(&mut sum, std::slice::from_ref(&paid));
+        assert_eq!(sum, [of("a", 4), of("b", 2), paid]);
+    }
+
+    #[test]
+    fn a_sum_stays_bounded_and_exact() {
+        let mut sum = Vec::new();
+        for n in 0..2 * limits::USAGE_OF_WORK {
+            add(&mut sum, &[of(&n.to_string(), 1)]);
+        }
+        assert_eq!(sum.len(), limits::USAGE_OF_WORK + 1);
+        assert_eq!(sum.iter().map(|one| one.input_tokens).sum::<u64>(), 2 * limits::USAGE_OF_WORK as u64);
+        add(&mut sum, &[of("0", limits::SAFE_INTEGER)]);
+        assert_eq!(sum[0].input_tokens, limits::SAFE_INTEGER);
+    }
+
+    #[test]
+    fn what_cannot_be_summed_is_refused() {
+        let many = vec![of("a", 1); limits::USAGE + 1];
+        let euro = |currency: &str| Usage { currency: Some(currency.to_owned()), ..Usage::default() };
+        let free = Usage { cost_micros: 1, ..Usage::default() };
+        for bad in [many, vec![of("a", (1 << 53) + 1)], vec![of("", 1)], vec![euro("eur")], vec![free]] {
+            assert_eq!(check(&bad).unwrap_err().code, Code::Invalid, "{bad:?}");
+        }
+        check(&[of("a", 1 << 53), euro("EUR"), Usage::default()]).unwrap();
+    }
+}
