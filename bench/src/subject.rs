@@ -145,6 +145,7 @@ impl Subject {
             warnings: Vec::new(),
             error: None,
             evidence: Vec::new(),
+            commands: Vec::new(),
             usage: Vec::new(),
         };
         self.0.worker.close_out(lease, close).await?;

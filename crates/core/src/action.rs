@@ -4,8 +4,9 @@ use serde::Serialize;
 
 use crate::{
     Millis,
+    command::{CommandAction, Intent},
     event::{Actor, ActorKind, Evidence},
-    ids::{WaitId, WorkId},
+    ids::{CommandId, WaitId, WorkId},
     limits,
     liveness::Sighting,
     model::{
@@ -36,6 +37,8 @@ pub struct Submission {
     pub approves: bool,
     /// The last event that the caller has seen of the work: if it moved on since, nothing is done.
     pub if_seq: Option<u64>,
+    /// Only what would happen is asked for: nothing is written.
+    pub dry_run: bool,
 }
 
 impl Submission {
@@ -44,7 +47,17 @@ impl Submission {
             let body = serde_json::to_vec(&action).expect("actions are plain structs with string keys");
             Digest::of(body)
         });
-        Self { actor, tenants, action, seed, body_hash, evidence: Vec::new(), approves: true, if_seq: None }
+        Self {
+            actor,
+            tenants,
+            action,
+            seed,
+            body_hash,
+            evidence: Vec::new(),
+            approves: true,
+            if_seq: None,
+            dry_run: false,
+        }
     }
 
     /// An agent must never approve its own doing, so only people do.
@@ -215,6 +228,8 @@ pub struct WaitSpec {
     pub on_timeout: OnTimeout,
     pub default: Option<Payload>,
     pub schema: Option<Payload>,
+    /// A dispatched command that is handed to the wait: the answer is its receipt.
+    pub command: Option<CommandId>,
     /// What the door found of the answer that is kept for it. No part of what was asked.
     #[serde(skip)]
     pub judged: Option<Judged>,
@@ -286,6 +301,8 @@ pub struct CloseOut {
     pub warnings: Vec<String>,
     pub error: Option<(ErrorClass, String)>,
     pub evidence: Vec<Evidence>,
+    /// The outbox: what the relay does once this end is committed.
+    pub commands: Vec<Intent>,
     pub usage: Vec<Usage>,
 }
 
@@ -362,6 +379,8 @@ pub enum Action {
         of: WorkId,
         id: WorkId,
         from_step: Option<String>,
+        /// The keys of commands that are to be executed again.
+        execute: Vec<Digest>,
         reason: String,
     },
     /// Ends a work's open waits without an answer; its worker goes on and sees them cancelled.
@@ -377,6 +396,8 @@ pub enum Action {
         watched_ms: u64,
         sighting: Option<Sighting>,
     },
+
+    Command(Box<CommandAction>),
 }
 
 impl Action {
@@ -403,7 +424,8 @@ impl Action {
             | Action::Decide { .. }
             | Action::Rerun { .. }
             | Action::RevokeWaits { .. }
-            | Action::Tick { .. } => false,
+            | Action::Tick { .. }
+            | Action::Command(_) => false,
         }
     }
 }
@@ -419,6 +441,7 @@ impl CloseOut {
             warnings: Vec::new(),
             error: None,
             evidence: Vec::new(),
+            commands: Vec::new(),
             usage: Vec::new(),
         }
     }
@@ -430,6 +453,17 @@ impl CloseOut {
 
     pub fn failed(class: ErrorClass, message: &str) -> Self {
         Self { error: Some((class, message.to_owned())), ..Self::new(State::Failed) }
+    }
+
+    /// Only a holder's close-out has an outbox.
+    pub(crate) fn check_without_commands(&self) -> Result<(), Refusal> {
+        if !self.commands.is_empty() {
+            return Err(Refusal::new(
+                Code::Invalid,
+                "`commands` go with the close-out of a work's holder only. Leave them out.",
+            ));
+        }
+        self.check()
     }
 
     pub fn check(&self) -> Result<(), Refusal> {
@@ -472,6 +506,8 @@ impl CloseOut {
         if let Some((_, message)) = &self.error {
             limits::text("error.message", message)?;
         }
+        limits::count("commands", self.commands.len(), limits::OUTBOX)?;
+        self.commands.iter().try_for_each(Intent::check)?;
         usage::check(&self.usage)?;
         check_evidence(&self.evidence)
     }

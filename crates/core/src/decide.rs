@@ -3,6 +3,7 @@
 use crate::{
     Millis,
     action::{Action, Submission, check_evidence},
+    command,
     event::Event,
     ids::WorkId,
     model::Work,
@@ -100,9 +101,10 @@ pub fn decide(records: &Records, submission: &Submission, now: Millis) -> Result
         Action::RetryNow { work, reason } => work::retry_now::decide(cx, *work, reason),
         Action::Quarantine { work, reason } => work::quarantine::decide(cx, *work, reason),
         Action::Decide { work, reason, decision } => work::quarantine::person(cx, *work, reason, decision),
-        Action::Rerun { of, id, from_step, reason } => {
-            work::rerun::decide(cx, *of, *id, from_step.as_deref(), reason)
+        Action::Rerun { of, id, from_step, execute, reason } => {
+            work::rerun::decide(cx, *of, *id, from_step.as_deref(), execute, reason)
         }
+        Action::Command(action) => command::decide(cx, action),
         Action::RevokeWaits { work, reason } => work::resolve::revoke(cx, *work, reason),
         Action::Tick { work, looked_at, watched_ms, sighting } => {
             let look = Look { at: *looked_at, watched_ms: *watched_ms, sighting: sighting.as_ref() };

@@ -4,6 +4,7 @@ use crate::{
     Millis,
     liveness::Liveness,
     model::{Disposition, Work},
+    policy::OnExpiry,
     state::State,
 };
 
@@ -70,6 +71,11 @@ fn stalled_check(work: &Work, now: Millis) -> Option<Millis> {
     if work.body.abandon_request.is_some() {
         return Some(now);
     }
+    // It was stalled for commands in doubt, and none is left.
+    let leaves = work.owner_bound_started() && work.spec.policy.on_expiry == OnExpiry::Leave;
+    if work.body.commands.total > 0 && !leaves && work.body.commands.unsettled() == 0 {
+        return Some(now);
+    }
     local_process(work).then(|| now + work.spec.policy.lease.ttl_ms as Millis)
 }
 
@@ -80,7 +86,8 @@ fn local_process(work: &Work) -> bool {
     })
 }
 
-/// Never started, or declared rerunnable: stopping it half-way leaves nothing to doubt.
+/// Never started, or declared rerunnable with nothing in doubt: stopping it half-way leaves nothing to doubt.
 pub fn harmless_to_cancel(work: &Work) -> bool {
-    !work.started() || work.spec.disposition == Disposition::Rerunnable
+    let certain = work.body.commands.unsettled() == 0;
+    !work.started() || (work.spec.disposition == Disposition::Rerunnable && certain)
 }

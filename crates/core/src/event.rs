@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Millis,
+    command::event as command,
     ids::{WaitId, WorkId},
     liveness::Grade,
     model::{AcceptStrength, ErrorClass, OnTimeout, Output, ReasonCode, RequestKey, Spec, WaitKind, Worker},
@@ -401,6 +402,19 @@ facts! {
     Quarantined(Quarantined) = "quarantined": "It was set aside for a person.",
     Requeued(Requeued) = "requeued": "A person decided to run it again.",
     ClosedOut(ClosedOut) = "close_out": "Its end was declared.",
+    CommandReserved(command::Reserved) = "command_reserved": "An effect is intended; its arguments are the payload.",
+    CommandBlocked(command::Blocked) = "command_blocked": "A command was stopped: by policy, for want of an approval, or by a budget.",
+    CommandUnblocked(command::Unblocked) = "command_unblocked": "What stopped a command no longer does.",
+    CommandApproved(command::Approved) = "command_approved": "A person approved exactly this command, once and for a while.",
+    CommandCancelled(command::CommandCancelled) = "command_cancelled": "A command will not be done, and never was.",
+    CommandDispatched(command::Dispatched) = "command_dispatched": "Somebody was told to do it: from here on it may have happened.",
+    CommandSucceeded(command::CommandSucceeded) = "command_succeeded": "A command took effect, with evidence; the response is the payload.",
+    CommandFailed(command::CommandFailed) = "command_failed": "A command did not take effect.",
+    CommandUnsent(command::Unsent) = "command_unsent": "A call is proven not to have been made; it is tried again.",
+    CommandUncertain(command::Uncertain) = "command_uncertain": "Nobody knows whether a command took effect.",
+    CommandLookedUp(command::LookedUp) = "command_looked_up": "A lookup found no effect, or could not tell.",
+    CommandResent(command::Resent) = "command_resent": "A command in doubt is sent again with the same provider key.",
+    CommandReplayed(command::Replayed) = "command_replayed": "A person had a failed command done again.",
 }
 
 impl Fact {

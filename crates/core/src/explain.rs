@@ -306,19 +306,31 @@ impl View<'_> {
         let started = if work.started() { "it had started" } else { "it had not started" };
         let plan = self.stalled_plan();
         let sentence = format!(
-            "Stalled {}: {held}; {proof}; {started}{}, nothing is in doubt; {plan}{}.",
+            "Stalled {}: {held}; {proof}; {started}{}, {}; {plan}{}.",
             self.age(),
             step(work),
+            self.doubt(),
             self.overall()
         );
         let next = match &work.body.abandon_request {
             Some(_) => "nothing: the next sweep abandons it".to_owned(),
+            None if work.body.commands.unsettled() > 0 && !work.owner_bound_started() => {
+                format!("nothing: lookups settle it; `tenure commands --work {}` shows them", work.id)
+            }
             None => format!(
                 "{} once you know that its owner will not return; until then nothing: its owner may still go on",
                 self.command("abandon")
             ),
         };
         (sentence, next)
+    }
+
+    fn doubt(&self) -> String {
+        match self.work.body.commands.unsettled() {
+            0 => "nothing is in doubt".to_owned(),
+            1 => "a command is in doubt".to_owned(),
+            many => format!("{many} commands are in doubt"),
+        }
     }
 
     /// What the last look at the holder's process showed.
@@ -340,6 +352,9 @@ impl View<'_> {
                 cancel.requested_by.id,
                 self.ago(cancel.requested_at)
             ),
+            (None, None) if self.work.body.commands.unsettled() > 0 && !self.work.owner_bound_started() => {
+                "recovery goes on once it is known what happened".to_owned()
+            }
             (None, None) => "recovery leaves it until its owner returns, a proof, or a request".to_owned(),
         }
     }
@@ -395,6 +410,13 @@ impl View<'_> {
         let sentence =
             format!("Quarantined {}: {why} ({message}); it stays until a person decides.", self.age());
         let id = self.work.id;
+        if self.work.body.commands.unsettled() > 0 {
+            let next = format!(
+                "`tenure commands --work {id}` shows what is in doubt; `tenure record` says how it went, and then \
+                 `tenure decide {id} …`"
+            );
+            return (sentence, next);
+        }
         let next = match self.work.spec.disposition {
             Disposition::ExternallyOwned => {
                 format!(

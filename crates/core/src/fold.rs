@@ -157,6 +157,9 @@ pub fn apply(work: &mut Work, event: &Event) {
         }
         Fact::Released(_) => {
             work.body.lapses = 0;
+            if event.to == State::Stalled {
+                work.body.reason = Some(reason(ReasonCode::InDoubt, event.message.clone()));
+            }
             end_lease(work);
         }
         Fact::LeaseLapsed(lapsed) => {
@@ -256,6 +259,19 @@ pub fn apply(work: &mut Work, event: &Event) {
             }
             work.body.warnings.clone_from(&closed.warnings);
         }
+        Fact::CommandReserved(_)
+        | Fact::CommandBlocked(_)
+        | Fact::CommandUnblocked(_)
+        | Fact::CommandApproved(_)
+        | Fact::CommandCancelled(_)
+        | Fact::CommandDispatched(_)
+        | Fact::CommandSucceeded(_)
+        | Fact::CommandFailed(_)
+        | Fact::CommandUnsent(_)
+        | Fact::CommandUncertain(_)
+        | Fact::CommandLookedUp(_)
+        | Fact::CommandResent(_)
+        | Fact::CommandReplayed(_) => count_command(work, event),
     }
     // Most events say nothing of it: then the body stays shared.
     if !event.fact.usage().is_empty() {
@@ -268,9 +284,28 @@ pub fn apply(work: &mut Work, event: &Event) {
     settle(work, event.at);
 }
 
+/// The row knows how many commands stand where; what each is stands beside it.
+fn count_command(work: &mut Work, event: &Event) {
+    let Some(moved) = event.fact.command() else { return };
+    if moved.was.is_none() {
+        work.body.commands.total += 1;
+        start(work, event.at);
+    }
+    if let Fact::CommandReplayed(_) = &event.fact {
+        work.body.commands.replays += 1;
+    }
+    if !moved.executor.is_relay() && moved.was != Some(moved.now) {
+        work.body.commands.follow(moved.was, moved.now);
+    }
+}
+
 /// What every row in such a state has in common.
 fn settle(work: &mut Work, at: Millis) {
     if work.state.is_terminal() {
+        // Commands of an ended work may still append their events.
+        if work.body.completed_at.is_some() {
+            return;
+        }
         work.body.completed_at = Some(at);
         work.body.reason = None;
         work.body.wait_due = None;

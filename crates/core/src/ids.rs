@@ -72,6 +72,11 @@ id!(
     "wt_"
 );
 id!(
+    /// A command's id.
+    CommandId,
+    "c_"
+);
+id!(
     /// A credential's id.
     CredentialId,
     "cr_"

@@ -8,7 +8,10 @@ use crate::{
 
 /// The first broken invariant of a row, in words.
 pub fn fault(work: &Work) -> Option<String> {
-    lease_by_state(work).or_else(|| required_fields(work)).or_else(|| due_armed(work))
+    lease_by_state(work)
+        .or_else(|| commands_known(work))
+        .or_else(|| required_fields(work))
+        .or_else(|| due_armed(work))
 }
 
 /// running, cancel_requested: a lease; stalled, queued, retry_scheduled: none or a lapsed one; else none.
@@ -27,6 +30,13 @@ fn lease_by_state(work: &Work) -> Option<String> {
     let fence_ok = work.lease.as_ref().is_none_or(|lease| lease.fence == work.fence);
     (!fence_ok || work.lease.is_some() != work.body.holder.is_some())
         .then(|| "the lease is not the last one granted, or has no holder".to_owned())
+}
+
+/// What a worker was told to do is awaited by its holder, or by the wait that it was handed to.
+fn commands_known(work: &Work) -> Option<String> {
+    let awaited = work.held_lease().is_some() || work.state.is_waiting();
+    (work.body.commands.dispatched > 0 && !awaited)
+        .then(|| format!("{} has a dispatched command that nobody awaits", work.state))
 }
 
 fn required_fields(work: &Work) -> Option<String> {

@@ -7,6 +7,7 @@
 
 pub mod action;
 pub mod chain;
+pub mod command;
 mod decide;
 pub mod document;
 pub mod due;
@@ -34,9 +35,10 @@ pub mod usage;
 pub mod work;
 
 pub use action::{Action, Submission};
+pub use command::{Command, CommandState};
 pub use decide::{Decision, claim_order, claimable, decide};
 pub use event::{Actor, ActorKind, Event, Evidence, Fact};
-pub use ids::{ByWork, CredentialId, WaitId, WorkId};
+pub use ids::{ByWork, CommandId, CredentialId, WaitId, WorkId};
 pub use model::{Attempt, Identity, Spec, Step, Wait, Work};
 pub use payload::Payload;
 pub use records::{Change, Records};

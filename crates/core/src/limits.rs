@@ -20,6 +20,12 @@ pub const LIGHT_BYTES: usize = 4 * 1024;
 pub const RENEW_MAX: usize = 1_000;
 pub const WAITS_PER_WORK: usize = 100;
 pub const STEPS_PER_WORK: usize = 1_000;
+/// Commands of one work, ended ones included.
+pub const COMMANDS_PER_WORK: usize = 10_000;
+/// Commands reserved by one close-out.
+pub const OUTBOX: usize = 100;
+/// Budgets that one dispatch is held against.
+pub const LIMITS: usize = 20;
 pub const WARNINGS: usize = 50;
 pub const EVIDENCE: usize = 50;
 /// Entries of usage in one call, and summed on one work.

@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Millis,
+    command::Tally,
     document::Document,
     event::{Actor, Evidence},
-    ids::{WaitId, WorkId},
+    ids::{CommandId, WaitId, WorkId},
     liveness::{Grade, Liveness},
     payload::{Digest, Payload},
     policy::Policy,
@@ -87,6 +88,9 @@ pub struct Spec {
     pub on_parent_close: OnParentClose,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rerun_of: Option<WorkId>,
+    /// The keys of commands that somebody decided to execute again in this rerun.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub execute: Vec<Digest>,
 }
 
 impl Spec {
@@ -264,6 +268,8 @@ pub struct Body {
     pub bound_until: Option<Millis>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel: Option<Cancel>,
+    #[serde(default, skip_serializing_if = "Tally::is_empty")]
+    pub commands: Tally,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed_at: Option<Millis>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -522,6 +528,9 @@ pub struct WaitDetail {
     pub answered_by: Option<Actor>,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub escalations: u32,
+    /// The dispatched command whose receipt the answer is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<CommandId>,
 }
 
 /// An answer that came before its wait.

@@ -81,7 +81,7 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    fn check(&self) -> Result<(), Refusal> {
+    pub fn check(&self) -> Result<(), Refusal> {
         limits::duration("max_ms", self.max_ms)?;
         if self.max_attempts == 0 || self.initial_ms > self.max_ms || self.multiplier_permille < 1_000 {
             return Err(Refusal::new(

@@ -1,12 +1,19 @@
 //! What a decision sees and what it changes. A store loads a part of it; the memory store is all of it.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use crate::{
     Millis,
-    ids::{ByWork, WaitId, WorkId},
+    command::{
+        Command,
+        budget::{Budget, BudgetKey},
+    },
+    ids::{ByWork, CommandId, WaitId, WorkId},
     model::{Attempt, AttemptEnd, Identity, Kept, RequestKey, Step, Wait, WaitState, Work},
-    payload::Payload,
+    payload::{Digest, Payload},
 };
 
 /// A tenant with one of its references or sessions.
@@ -48,6 +55,31 @@ pub struct Records {
     pub sessions: HashMap<TenantKey, SessionView>,
     /// Inputs of works that are being rerun.
     pub inputs: ByWork<Option<Payload>>,
+    /// Commands by work: all of them in memory, those at hand in a batch.
+    pub commands: ByWork<Vec<Command>>,
+    pub command_ids: HashMap<CommandId, WorkId>,
+    /// What was looked for already: whatever of it is not in `commands` is not there.
+    pub looked_for: HashSet<Sought>,
+    /// For reruns: the newest command of an earlier run with this key.
+    pub earlier: HashMap<(WorkId, Digest), Option<Command>>,
+    /// The oldest open one of the ordered commands to a target.
+    pub heads: HashMap<TargetKey, Option<CommandId>>,
+    pub budgets: HashMap<BudgetKey, Budget>,
+    /// The policy that this process goes by; the door must have asked the same.
+    pub policy_version: Option<Arc<str>>,
+}
+
+/// A tenant's tool and target.
+pub type TargetKey = (String, String, String);
+
+/// What may be looked for among the commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Sought {
+    Id(CommandId),
+    /// The current one of a work with this key.
+    Key(WorkId, Digest),
+    /// Those of the worker that something may still happen to.
+    Open(WorkId),
 }
 
 /// How much of a work's row a change touches; a greater one includes the lesser. Stores write no more.
@@ -78,6 +110,15 @@ pub enum Change {
     },
     Step(Step),
     Wait(Wait),
+    Command {
+        command: Box<Command>,
+        /// Whether it is new, and whether an event changed it or only its due date did.
+        touch: Touch,
+    },
+    Budget {
+        key: BudgetKey,
+        budget: Budget,
+    },
     Keep(Kept),
     Unkeep {
         tenant: String,
@@ -137,7 +178,45 @@ impl Records {
                 }
             }
             Change::Wake { work, children, waiters, at } => self.wake(work, children, waiters, at),
+            Change::Command { command, .. } => self.absorb_command(*command),
+            Change::Budget { key, budget } => {
+                self.budgets.insert(key, budget);
+            }
         }
+    }
+
+    fn absorb_command(&mut self, command: Command) {
+        self.command_ids.insert(command.id, command.work);
+        if command.body.tool.ordered {
+            let key = target_key(&command);
+            let open = command.state.is_open();
+            match self.heads.get(&key) {
+                Some(None) if open => _ = self.heads.insert(key, Some(command.id)),
+                // Who is next is known only after the save.
+                Some(Some(head)) if *head == command.id && !open => _ = self.heads.remove(&key),
+                Some(_) | None => {}
+            }
+        }
+        put(self.commands.entry(command.work).or_default(), command, |old, new| old.id == new.id);
+    }
+
+    /// A command that a store has read, unless it is there already: what a batch made of it counts.
+    pub fn take_in(&mut self, command: Command) {
+        self.command_ids.insert(command.id, command.work);
+        let known = self.commands.entry(command.work).or_default();
+        if !known.iter().any(|there| there.id == command.id) {
+            known.push(command);
+        }
+    }
+
+    /// The commands of a work that are at hand.
+    pub fn commands_of(&self, work: WorkId) -> &[Command] {
+        self.commands.get(&work).map_or(&[], Vec::as_slice)
+    }
+
+    pub fn command(&self, id: CommandId) -> Option<&Command> {
+        let work = self.command_ids.get(&id)?;
+        self.commands_of(*work).iter().find(|command| command.id == id)
     }
 
     fn absorb_work(&mut self, work: Box<Work>, touch: Touch) {
@@ -198,6 +277,22 @@ fn put<T>(list: &mut Vec<T>, item: T, same: impl Fn(&T, &T) -> bool) {
 /// The reserved reference on which one waits for a work.
 pub fn reference_to(work: WorkId) -> String {
     format!("work:{work}")
+}
+
+/// The order that ordered commands keep is that of their target.
+pub fn target_key(command: &Command) -> TargetKey {
+    let spec = &command.spec;
+    (spec.tenant.clone(), spec.tool.clone(), spec.target.clone())
+}
+
+/// The reserved reference on which one waits for a command.
+pub fn reference_to_command(command: CommandId) -> String {
+    format!("command:{command}")
+}
+
+/// The command that a reserved reference names.
+pub fn referenced_command(reference: &str) -> Option<CommandId> {
+    reference.strip_prefix("command:")?.parse().ok()
 }
 
 /// The work that a reserved reference names.

@@ -32,6 +32,16 @@ pub enum Doubt {
     Some,
 }
 
+impl Doubt {
+    /// Whether nothing may be done again before somebody has found out what happened.
+    pub fn stands_in_the_way(self) -> bool {
+        match self {
+            Doubt::None | Doubt::AllNative => false,
+            Doubt::AllLookup | Doubt::Some => true,
+        }
+    }
+}
+
 /// Everything that the verdict depends on. The lease has lapsed, or its holder is proven dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Facts {

@@ -1,10 +1,11 @@
-//! What a log says of the records beside the row: attempts, steps and waits. Decisions write them together with
+//! What a log says of the records beside the row: attempts, steps, waits and commands. Decisions write them together with
 //! their events; verification holds one against the other.
 
 use std::collections::HashMap;
 
 use crate::{
     Millis,
+    command::{self, Command, Tally},
     event::{ClosedBy, Event, Fact},
     ids::WaitId,
     model::{Attempt, OnTimeout, Step, Wait, WaitState, Work},
@@ -18,10 +19,31 @@ pub fn fault(
     attempts: &[Attempt],
     steps: &[Step],
     waits: &[Wait],
+    commands: &[Command],
 ) -> Option<String> {
     attempts_fault(work, events, attempts)
         .or_else(|| steps_fault(work, events, steps))
         .or_else(|| waits_fault(work, events, waits))
+        .or_else(|| commands_fault(work, events, commands))
+}
+
+/// Every command is what the log says of it, and the row counts them right.
+fn commands_fault(work: &Work, events: &[Event], commands: &[Command]) -> Option<String> {
+    let said = command::fold::fold(events);
+    if said.len() != commands.len() {
+        return Some(format!("its log tells of {} commands, and {} are stored", said.len(), commands.len()));
+    }
+    let mut tally = Tally { total: commands.len() as u32, ..Tally::default() };
+    for command in commands {
+        if !said.get(&command.id).is_some_and(|said| command::fold::matches(command, said)) {
+            return Some(format!("command {} is not what its log says", command.id));
+        }
+        if command.is_worker() {
+            tally.follow(None, command.state);
+        }
+        tally.replays += command.body.replays;
+    }
+    (tally != work.body.commands).then(|| "it does not count its commands right".to_owned())
 }
 
 /// Every claim is an attempt, and every attempt a claim. Only that of the present lease is open.

@@ -58,6 +58,24 @@ pub enum Code {
     NoLongerRetained,
     /// The work moved on since the event that the caller had seen.
     StateChanged,
+    /// Policy changed since the door looked: evaluate again.
+    PolicyStale,
+    /// Policy does not allow it.
+    PolicyDenied,
+    /// A command is dispatched or in doubt: settle it first.
+    CommandsOpen,
+    /// It may have happened already: only evidence or a person ends the doubt.
+    InDoubt,
+    /// Somebody was told to do it before.
+    AlreadyDispatched,
+    /// It is too early.
+    NotDue,
+    /// A success needs evidence.
+    EvidenceMissing,
+    /// What was approved is not what is there.
+    SealBroken,
+    /// Whoever asked for it cannot approve it.
+    FourEyes,
 }
 
 /// Whether sending the very same action again can help.
@@ -70,7 +88,7 @@ pub enum Retryable {
 }
 
 impl Code {
-    pub const ALL: [Code; 26] = [
+    pub const ALL: [Code; 35] = [
         Code::Invalid,
         Code::PayloadRefused,
         Code::UnknownSource,
@@ -97,12 +115,25 @@ impl Code {
         Code::AnswerMismatch,
         Code::NoLongerRetained,
         Code::StateChanged,
+        Code::PolicyStale,
+        Code::PolicyDenied,
+        Code::CommandsOpen,
+        Code::InDoubt,
+        Code::AlreadyDispatched,
+        Code::NotDue,
+        Code::EvidenceMissing,
+        Code::SealBroken,
+        Code::FourEyes,
     ];
 
     pub fn retryable(self) -> Retryable {
         match self {
-            Code::Busy | Code::NotClaimable | Code::LeaseLapsed => Retryable::Yes,
-            Code::IllegalState | Code::LimitReached => Retryable::Unknown,
+            Code::Busy | Code::NotClaimable | Code::LeaseLapsed | Code::PolicyStale | Code::NotDue => {
+                Retryable::Yes
+            }
+            Code::IllegalState | Code::LimitReached | Code::CommandsOpen | Code::InDoubt => {
+                Retryable::Unknown
+            }
             Code::Invalid
             | Code::PayloadRefused
             | Code::UnknownSource
@@ -123,7 +154,12 @@ impl Code {
             | Code::Ambiguous
             | Code::AnswerMismatch
             | Code::NoLongerRetained
-            | Code::StateChanged => Retryable::No,
+            | Code::StateChanged
+            | Code::PolicyDenied
+            | Code::AlreadyDispatched
+            | Code::EvidenceMissing
+            | Code::SealBroken
+            | Code::FourEyes => Retryable::No,
         }
     }
 
@@ -156,6 +192,15 @@ impl Code {
             Code::AnswerMismatch => "answer_mismatch",
             Code::NoLongerRetained => "no_longer_retained",
             Code::StateChanged => "state_changed",
+            Code::PolicyStale => "policy_stale",
+            Code::PolicyDenied => "policy_denied",
+            Code::CommandsOpen => "commands_open",
+            Code::InDoubt => "in_doubt",
+            Code::AlreadyDispatched => "already_dispatched",
+            Code::NotDue => "not_due",
+            Code::EvidenceMissing => "evidence_missing",
+            Code::SealBroken => "seal_broken",
+            Code::FourEyes => "four_eyes",
         }
     }
 }

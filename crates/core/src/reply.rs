@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Millis,
+    command::Command,
     ids::{WaitId, WorkId},
     model::{Step, Wait, Work},
     refusal::Refusal,
@@ -83,6 +84,14 @@ pub enum Reply {
         grant: Option<Box<Grant>>,
     },
     Ticked(Ticked),
+    /// The command as it stands after the call.
+    Command {
+        command: Box<Command>,
+        /// False where it stood so before.
+        fresh: bool,
+        /// The lease of a work that was recorded for it.
+        grant: Option<Box<Grant>>,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,13 @@
 //! What a store must load before a decision: first what the action names, then what those rows name.
 
 use crate::{
-    action::{Action, ClaimBy, Holder, Submission, Target, WaitSpec},
-    ids::{WaitId, WorkId},
+    action::{Action, ClaimBy, Holder, Ingest, Submission, Target, WaitSpec},
+    command::budget::BudgetKey,
+    ids::{CommandId, WaitId, WorkId},
     model::{Identity, OnParentClose, RequestKey, WaitState, Work},
-    records::{Records, TenantKey, referenced_work},
+    payload::Digest,
+    records::{Records, Sought, TargetKey, TenantKey, referenced_command, referenced_work},
+    state::State,
 };
 
 /// Keys to load. Where rows are locked one by one, the order is: `locks` and `references`, sessions,
@@ -32,6 +35,15 @@ pub struct Scope {
     pub inputs: Vec<WorkId>,
     /// Tenants of which kept answers are counted.
     pub kept_counts: Vec<String>,
+    /// The works of these commands, locked.
+    pub command_ids: Vec<CommandId>,
+    pub commands: Vec<Sought>,
+    /// The newest command with a key, of the works of which this one is a rerun.
+    pub earlier: Vec<(WorkId, Digest)>,
+    /// The oldest open ordered command to a target.
+    pub heads: Vec<TargetKey>,
+    /// To be locked, after the works and all at once.
+    pub budgets: Vec<BudgetKey>,
 }
 
 impl Scope {
@@ -57,17 +69,8 @@ impl Scope {
                 self.works.push(fail.holder.work);
                 fail.wait.iter().for_each(|spec| self.opens(spec));
             }
-            Action::Ingest(ingest) => {
-                self.identities
-                    .push(Identity { tenant: ingest.tenant.clone(), source: ingest.source.clone() });
-                self.works.extend(ingest.parent);
-                if let Some(session) = &ingest.session {
-                    self.sessions.push((ingest.tenant.clone(), session.clone()));
-                }
-                if let Some(claim) = &ingest.claim {
-                    self.requests.push(claim.key(&submission.tenants));
-                }
-            }
+            Action::Ingest(ingest) => self.ingested(ingest, submission),
+            Action::Command(action) => self.first_of_command(action, submission),
             Action::Claim(claim) => {
                 self.requests.push(claim.claimant.key(&submission.tenants));
                 match &claim.by {
@@ -99,10 +102,22 @@ impl Scope {
         }
     }
 
+    pub(crate) fn ingested(&mut self, ingest: &Ingest, submission: &Submission) {
+        self.identities.push(Identity { tenant: ingest.tenant.clone(), source: ingest.source.clone() });
+        self.works.extend(ingest.parent);
+        if let Some(session) = &ingest.session {
+            self.sessions.push((ingest.tenant.clone(), session.clone()));
+        }
+        if let Some(claim) = &ingest.claim {
+            self.requests.push(claim.key(&submission.tenants));
+        }
+    }
+
     fn opens(&mut self, spec: &WaitSpec) {
         match referenced_work(&spec.reference) {
             // It will be marked as waited for.
             Some(work) => self.works.push(work),
+            None if referenced_command(&spec.reference).is_some() => {}
             None => self.locks.push(spec.reference.clone()),
         }
     }
@@ -114,24 +129,23 @@ impl Scope {
                 renewals.iter().for_each(|renewal| self.held(&renewal.holder, records));
             }
             Action::Accept { holder, .. } | Action::Progress { holder, .. } => self.held(holder, records),
-            Action::Release { holder, .. }
-            | Action::CloseOut { holder, .. }
-            | Action::AbandonOwn { holder, .. } => self.held(holder, records),
+            Action::Release { holder, .. } | Action::AbandonOwn { holder, .. } => {
+                self.held(holder, records);
+                self.open_commands_of(holder.work, records);
+            }
+            Action::CloseOut { holder, close } => {
+                self.held(holder, records);
+                self.open_commands_of(holder.work, records);
+                close.commands.iter().for_each(|intent| self.intent(holder.work, intent, records));
+            }
             Action::Step(step) => {
                 self.held(&step.holder, records);
                 self.steps_of(step.holder.work, records);
             }
             Action::Wait(wait) => self.waiting(&wait.holder, wait.waits.iter(), records),
             Action::Fail(fail) => self.waiting(&fail.holder, fail.wait.iter(), records),
-            Action::Ingest(ingest) => {
-                let identity = Identity { tenant: ingest.tenant.clone(), source: ingest.source.clone() };
-                if let Some(Some(id)) = records.identities.get(&identity) {
-                    self.peer(*id, records);
-                }
-                if let Some(claim) = &ingest.claim {
-                    self.granted(claim.key(&submission.tenants), records);
-                }
-            }
+            Action::Ingest(ingest) => self.ingested_then(ingest, submission, records),
+            Action::Command(action) => self.then_of_command(action, submission, records),
             Action::Claim(claim) => {
                 self.granted(claim.claimant.key(&submission.tenants), records);
                 match &claim.by {
@@ -154,6 +168,7 @@ impl Scope {
                 };
                 for id in works {
                     self.waits_of(*id, records);
+                    self.handed_of(*id, records);
                     if let Some(claim) = &resolve.claim {
                         self.session_of(*id, records);
                         self.steps_of(*id, records);
@@ -167,7 +182,10 @@ impl Scope {
             | Action::RetryNow { work, .. }
             | Action::Quarantine { work, .. }
             | Action::Decide { work, .. }
-            | Action::RevokeWaits { work, .. } => self.open_waits_of(*work, records),
+            | Action::RevokeWaits { work, .. } => {
+                self.open_waits_of(*work, records);
+                self.open_commands_of(*work, records);
+            }
             Action::Tick { work, .. } => self.ticked(*work, records),
             Action::Rerun { of, .. } => {
                 let Some(work) = records.works.get(of) else { return };
@@ -185,7 +203,17 @@ impl Scope {
         }
     }
 
-    fn held(&mut self, holder: &Holder, records: &Records) {
+    pub(crate) fn ingested_then(&mut self, ingest: &Ingest, submission: &Submission, records: &Records) {
+        let identity = Identity { tenant: ingest.tenant.clone(), source: ingest.source.clone() };
+        if let Some(Some(id)) = records.identities.get(&identity) {
+            self.peer(*id, records);
+        }
+        if let Some(claim) = &ingest.claim {
+            self.granted(claim.key(&submission.tenants), records);
+        }
+    }
+
+    pub(crate) fn held(&mut self, holder: &Holder, records: &Records) {
         let Some(work) = records.works.get(&holder.work) else { return };
         match &work.lease {
             Some(lease) if lease.fence == holder.fence => {
@@ -203,9 +231,17 @@ impl Scope {
 
     fn waiting<'a>(&mut self, holder: &Holder, specs: impl Iterator<Item = &'a WaitSpec>, records: &Records) {
         self.held(holder, records);
+        self.open_commands_of(holder.work, records);
         let Some(work) = records.works.get(&holder.work) else { return };
         self.waits_of(work.id, records);
-        for spec in specs.filter(|spec| referenced_work(&spec.reference).is_none()) {
+        for spec in specs {
+            if let Some(id) = spec.command.or_else(|| referenced_command(&spec.reference)) {
+                self.sought(Sought::Id(id), records);
+                self.set_aside_for(id, records);
+            }
+            if referenced_work(&spec.reference).is_some() || referenced_command(&spec.reference).is_some() {
+                continue;
+            }
             let key = (work.spec.tenant.clone(), spec.reference.clone());
             if !records.kept.contains_key(&key) {
                 self.kept.push(key);
@@ -224,18 +260,19 @@ impl Scope {
             self.session_of(id, records);
         }
         self.open_waits_of(id, records);
+        self.open_commands_of(id, records);
         let waits = records.waits.get(&id).map_or(&[][..], Vec::as_slice);
         for wait in waits.iter().filter(|wait| wait.state == WaitState::Open) {
             if let Some(target) = referenced_work(&wait.reference) {
                 self.peer(target, records);
             }
         }
-        if work.lease.is_some() {
+        if work.lease.is_some() || work.state == State::Stalled {
             self.steps_of(id, records);
         }
     }
 
-    fn granted(&mut self, key: RequestKey, records: &Records) {
+    pub(crate) fn granted(&mut self, key: RequestKey, records: &Records) {
         for (work, _) in records.requests.get(&key).map_or(&[][..], Vec::as_slice) {
             self.grant(*work, records);
         }
@@ -257,7 +294,7 @@ impl Scope {
         self.waits_if(id, records, |work| work.body.waits > 0);
     }
 
-    fn open_waits_of(&mut self, id: WorkId, records: &Records) {
+    pub(crate) fn open_waits_of(&mut self, id: WorkId, records: &Records) {
         self.waits_if(id, records, |work| work.open_waits > 0);
     }
 

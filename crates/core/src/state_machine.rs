@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use crate::{
+    command::{self, CommandState},
     event::Fact,
     state::{self, Phase, State},
 };
@@ -19,8 +20,53 @@ pub fn markdown() -> String {
     states(&mut page);
     diagram(&mut page);
     moves(&mut page);
+    commands(&mut page);
     events(&mut page);
     page
+}
+
+fn commands(page: &mut String) {
+    page.push_str(
+        "\n## Commands\n\nA command has a state of its own; its moves are events in its work's log that leave the \
+         work where it is, and may still come after the work has ended. The table is in \
+         `crates/core/src/command/state.rs`.\n\n| code | state | meaning |\n|---|---|---|\n",
+    );
+    for state in CommandState::ALL {
+        row(page, &[&state.code().to_string(), &format!("`{state}`"), meaning_of_command(state)]);
+    }
+    page.push_str("\n```mermaid\nstateDiagram-v2\n");
+    for (state, cause) in command::state::BORN {
+        edge(page, "[*]", state.as_str(), cause);
+    }
+    for moves in command::state::TABLE {
+        for (from, to) in moves.from.iter().flat_map(|from| moves.to.iter().map(move |to| (from, to))) {
+            edge(page, from.as_str(), to.as_str(), moves.cause);
+        }
+    }
+    page.push_str("```\n\n| from | to | cause |\n|---|---|---|\n");
+    let names = |states: &[CommandState]| {
+        let names: Vec<String> = states.iter().map(|state| format!("`{state}`")).collect();
+        names.join(", ")
+    };
+    for (state, cause) in command::state::BORN {
+        row(page, &["(birth)", &format!("`{state}`"), cause]);
+    }
+    for moves in command::state::TABLE {
+        row(page, &[&names(moves.from), &names(moves.to), moves.cause]);
+    }
+}
+
+fn meaning_of_command(state: CommandState) -> &'static str {
+    match state {
+        CommandState::Pending => "recorded and allowed; nobody has been told to do it",
+        CommandState::Blocked => "stopped by policy, for want of an approval, or by a budget",
+        CommandState::Approved => "a person approved exactly this content, once and for a while",
+        CommandState::Dispatched => "somebody was told to do it: it may have happened",
+        CommandState::Uncertain => "nobody knows whether it happened",
+        CommandState::Succeeded => "it happened, with evidence",
+        CommandState::Failed => "it did not happen; a person may replay it",
+        CommandState::Cancelled => "it will not be done, and never was",
+    }
 }
 
 fn states(page: &mut String) {

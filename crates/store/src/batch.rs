@@ -1,11 +1,16 @@
 //! A group of submissions being decided: later ones see what earlier ones did, and the store writes
 //! the net result once.
 
-use std::collections::{BTreeSet, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use tenure_core::{
-    Attempt, ByWork, Change, Event, Millis, Records, Reply, Step, Submission, Wait, WaitId, Work, WorkId,
-    claim_order, decide, invariant,
+    Attempt, ByWork, Change, Command, CommandId, Event, Millis, Records, Reply, Step, Submission, Wait,
+    WaitId, Work, WorkId, claim_order,
+    command::budget::{Budget, BudgetKey},
+    decide, invariant,
     model::{AttemptEnd, Kept},
     records::{TenantKey, Touch},
     state::State,
@@ -65,11 +70,14 @@ pub(crate) struct Writes {
     pub wakes: Vec<(WorkId, bool, bool, Millis)>,
     /// Sessions whose holder or head may have changed.
     pub sessions: BTreeSet<TenantKey>,
+    /// How much of each command changed.
+    pub commands: BTreeMap<CommandId, Touch>,
+    pub budgets: BTreeMap<BudgetKey, Budget>,
 }
 
 impl Writes {
     pub fn is_empty(&self) -> bool {
-        self.marks.is_empty() && self.kept.is_empty()
+        self.marks.is_empty() && self.kept.is_empty() && self.commands.is_empty() && self.budgets.is_empty()
     }
 
     /// Notes a change, before the records take it in.
@@ -83,6 +91,13 @@ impl Writes {
             }
             Change::Wait(wait) => {
                 self.waits.insert(wait.id, wait.clone());
+            }
+            Change::Command { command, touch } => {
+                let mark = self.commands.entry(command.id).or_insert(*touch);
+                *mark = (*mark).max(*touch);
+            }
+            Change::Budget { key, budget } => {
+                self.budgets.insert(key.clone(), *budget);
             }
             Change::Keep(kept) => {
                 self.kept.insert((kept.tenant.clone(), kept.reference.clone()), Some(kept.clone()));
@@ -116,6 +131,11 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
+    /// A batch that is decided under this policy.
+    pub fn under(policy_version: Option<Arc<str>>) -> Self {
+        Self { records: Records { policy_version, ..Records::default() }, writes: Writes::default() }
+    }
+
     /// Decides one submission. A refusal leaves no trace and costs nobody else anything.
     pub fn decide(&mut self, submission: &Submission, now: Millis) -> Result<Reply, Error> {
         let decision = decide(&self.records, submission, now)?;
@@ -125,6 +145,9 @@ impl Batch {
             {
                 return Err(Error::Corrupt(format!("{} would break a rule: {fault}", work.id)));
             }
+        }
+        if submission.dry_run {
+            return Ok(decision.reply);
         }
         // Marks remember what stood before the batch, so they come before the records.
         for change in decision.changes {
@@ -148,6 +171,12 @@ impl Batch {
             .collect();
         rows.sort_unstable_by_key(|row| row.work.id);
         rows
+    }
+
+    /// The commands to save, in their last versions.
+    pub fn commands(&self) -> Vec<(&Command, Touch)> {
+        let marks = self.writes.commands.iter();
+        marks.filter_map(|(id, touch)| Some((self.records.command(*id)?, *touch))).collect()
     }
 
     /// Works of no session that came onto the queue in this batch, in claiming order.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use tenure_core::{
-    Payload, Reply, Submission, WorkId,
+    CommandState, Payload, Reply, Submission, WorkId,
     action::{Action, ClaimBy, ClaimFilter},
 };
 use tokio::{sync::oneshot, time::Instant};
@@ -70,6 +70,16 @@ pub(crate) fn wanted(reply: &Reply) -> Vec<(WorkId, u64)> {
         Reply::Resolved { answers, grant: granted, .. } => {
             granted.iter().for_each(|one| grant(one));
             keys.extend(answers.iter().filter_map(|answer| Some((answer.work, answer.seq?))));
+        }
+        Reply::Command { command, fresh, grant: granted } => {
+            granted.iter().for_each(|one| grant(one));
+            // What was there before is shown with its receipt; the relay gets what it is to send.
+            if *fresh && !command.is_worker() && command.state == CommandState::Dispatched {
+                keys.push((command.work, command.body.arguments));
+            }
+            let receipt =
+                command.body.receipt.as_ref().filter(|receipt| !fresh || receipt.reused_from.is_some());
+            keys.extend(receipt.and_then(|receipt| receipt.response));
         }
         Reply::Ack(_)
         | Reply::Ingested { grant: None, .. }

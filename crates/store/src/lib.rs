@@ -13,7 +13,10 @@ mod facts;
 mod job;
 mod lane_id;
 mod ledger;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod line;
 mod memory;
+mod policy;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod process;
@@ -37,11 +40,11 @@ pub use credential::{Credential, CredentialKind, NewCredential};
 pub use error::Error;
 pub use facts::{Facts, SourceFacts, StateFacts, WaitFacts};
 pub use ledger::{
-    Caller, Claimed, Health, Ingested, LeaseRef, Ledger, NewWait, NewWork, Options, Outcome, Resolved,
-    Waiting, WorkerView, Workers, new_worker,
+    Caller, Claimed, Health, Ingested, LeaseRef, Ledger, NewCommand, NewWait, NewWork, Options, Outcome,
+    Reserved, Resolved, Sending, Waiting, WorkerView, Workers, new_worker,
 };
 pub use process::here as local_process;
-pub use query::{EventPage, Position, StoredEvent, WaitFilter, WorkFilter, is_full};
+pub use query::{CommandFilter, EventPage, Position, StoredEvent, WaitFilter, WorkFilter, is_full};
 pub use retention::Pruned;
 pub use schedule::{NewSchedule, ScheduleChange};
 pub use scheduler::{Fired, Scheduler};

@@ -4,8 +4,9 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 use tenure_core::{
-    Code, Event, Millis, Phase, Refusal, State, WaitId, Work, WorkId,
+    Code, Command, CommandState, Event, Millis, Phase, Refusal, State, WaitId, Work, WorkId,
     action::Tenants,
+    command::BlockCode,
     limits,
     model::{WaitKind, WaitState},
 };
@@ -103,6 +104,57 @@ impl WaitFilter {
             value.iter().try_for_each(|value| limits::reference(field, value))?;
         }
         Ok(())
+    }
+}
+
+/// Which commands to list. Fields left out do not restrict.
+#[derive(Clone, Debug, Default)]
+pub struct CommandFilter {
+    pub tenants: Option<Tenants>,
+    pub states: Vec<CommandState>,
+    pub work: Option<WorkId>,
+    pub tool: Option<String>,
+    pub target: Option<String>,
+    /// In doubt, and nothing but a person can tell.
+    pub needs_person: bool,
+    /// Stopped until a person approves.
+    pub needs_approval: bool,
+    pub created_after: Option<Millis>,
+    pub created_before: Option<Millis>,
+}
+
+impl CommandFilter {
+    pub(crate) fn check(&self) -> Result<(), Refusal> {
+        check_tenants(self.tenants.as_ref())?;
+        for (field, value) in [("tool", &self.tool), ("target", &self.target)] {
+            value.iter().try_for_each(|value| limits::reference(field, value))?;
+        }
+        Ok(())
+    }
+
+    /// The states that the filter admits; None for all.
+    pub(crate) fn admitted(&self) -> Option<Vec<CommandState>> {
+        let restricted = !self.states.is_empty() || self.needs_person || self.needs_approval;
+        let wanted = |state: &CommandState| {
+            (self.states.is_empty() || self.states.contains(state))
+                && (!self.needs_person || *state == CommandState::Uncertain)
+                && (!self.needs_approval || *state == CommandState::Blocked)
+        };
+        restricted.then(|| CommandState::ALL.into_iter().filter(wanted).collect())
+    }
+
+    /// The filter as a predicate: what every store's SQL must mean.
+    pub fn matches(&self, command: &Command) -> bool {
+        let spec = &command.spec;
+        self.tenants.as_ref().is_none_or(|tenants| tenants.allow(&spec.tenant))
+            && self.admitted().is_none_or(|states| states.contains(&command.state))
+            && self.work.is_none_or(|work| command.work == work)
+            && self.tool.as_ref().is_none_or(|tool| spec.tool == *tool)
+            && self.target.as_ref().is_none_or(|target| spec.target == *target)
+            && (!self.needs_person || command.body.needs_person)
+            && (!self.needs_approval || command.body.blocked == Some(BlockCode::ApprovalRequired))
+            && self.created_after.is_none_or(|at| command.created_at > at)
+            && self.created_before.is_none_or(|at| command.created_at < at)
     }
 }
 

@@ -8,13 +8,23 @@ use std::{
 };
 
 use tenure_core::{
-    Attempt, CredentialId, Evidence, Millis, State, Step, Wait, Work, WorkId, action::Tenants, model::Kept,
-    payload::Digest, schedule::Schedule,
+    Attempt, Command, CommandId, CommandState, CredentialId, Evidence, Millis, State, Step, Wait, Work,
+    WorkId,
+    action::Tenants,
+    command::{
+        Duty,
+        budget::{Budget, BudgetKey},
+    },
+    model::Kept,
+    payload::Digest,
+    schedule::Schedule,
 };
 
 use crate::{
-    Anchor, Credential, Error, Facts, Position, Pruned, ScheduleChange, StoredEvent, WaitFilter, WorkFilter,
+    Anchor, CommandFilter, Credential, Error, Facts, Position, Pruned, ScheduleChange, StoredEvent,
+    WaitFilter, WorkFilter,
     job::{Job, Payloads},
+    policy::PolicyVersion,
     retention::Tombstone,
     schedule,
     stats::Counters,
@@ -175,6 +185,37 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// Faults that only the database itself can see: its own integrity check, narrow tables that
     /// disagree with their works, rows without events. Each is a sentence.
     fn self_check(&self) -> Answer<'_, Vec<String>>;
+
+    /// The policy that groups are decided under.
+    fn policy(&self) -> &PolicyVersion;
+
+    /// Commands by id; those that do not exist are left out.
+    fn commands<'a>(&'a self, ids: &'a [CommandId]) -> Answer<'a, Vec<Command>>;
+
+    /// Matching commands, newest id first, below `before`.
+    fn list_commands<'a>(
+        &'a self,
+        filter: &'a CommandFilter,
+        before: Option<CommandId>,
+        limit: usize,
+    ) -> Answer<'a, Vec<Command>>;
+
+    fn command_counts<'a>(&'a self, tenants: &'a Tenants) -> Answer<'a, BTreeMap<CommandState, u64>>;
+
+    /// Commands whose turn of this kind has come, earliest first, after the given (due, id).
+    fn due_commands(
+        &self,
+        duty: Duty,
+        at: Millis,
+        after: Option<(Millis, CommandId)>,
+        limit: usize,
+    ) -> Answer<'_, Vec<(Millis, CommandId)>>;
+
+    /// The earliest turn of this kind.
+    fn next_due_command(&self, duty: Duty) -> Answer<'_, Option<Millis>>;
+
+    /// What the counters of these keys stand at; those that nobody has counted on are left out.
+    fn budgets<'a>(&'a self, keys: &'a [BudgetKey]) -> Answer<'a, Vec<(BudgetKey, Budget)>>;
 
     /// Finishes what is queued and refuses what comes after.
     fn close(&self) -> Answer<'_, ()>;

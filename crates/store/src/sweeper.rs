@@ -5,7 +5,12 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tenure_core::{
-    Action, Actor, Millis, Reply, Work, WorkId, action::Tenants, limits, liveness::Sighting, reply::Ticked,
+    Action, Actor, CommandId, Millis, Reply, Work, WorkId,
+    action::Tenants,
+    command::{CommandAction, Duty},
+    limits,
+    liveness::Sighting,
+    reply::Ticked,
 };
 
 use crate::{
@@ -78,6 +83,7 @@ pub struct Sweeper {
     watch: Watch,
     /// Rows to pass over until a moment of the monotonic clock.
     passed_over: HashMap<WorkId, Millis>,
+    commands_passed_over: HashMap<CommandId, Millis>,
     forgot_at: Option<Millis>,
     anchored_at: Option<Millis>,
 }
@@ -88,6 +94,7 @@ impl Sweeper {
             clock,
             watch: Watch::default(),
             passed_over: HashMap::new(),
+            commands_passed_over: HashMap::new(),
             forgot_at: None,
             anchored_at: None,
         }
@@ -135,6 +142,7 @@ impl Sweeper {
             self.tick_leases(ledger, &mut sweep, (now, monotonic)).await?;
         }
         self.tick_due(ledger, &mut sweep, (now, monotonic)).await?;
+        self.tick_commands(ledger, &mut sweep, (now, monotonic)).await?;
         if self.anchored_at.is_none_or(|at| monotonic - at >= ANCHOR_EVERY_MS) {
             // No reason to stop watching leases: a store that is away shows in the next read anyway.
             if let Err(error) = ledger.advance_anchor().await {
@@ -146,7 +154,8 @@ impl Sweeper {
             ledger.forget_kept(now - limits::KEPT_MS).await?;
             self.forgot_at = Some(monotonic);
         }
-        sweep.next_due = ledger.next_due().await?;
+        let commands = ledger.next_due_command(Duty::Tick).await?;
+        sweep.next_due = ledger.next_due().await?.into_iter().chain(commands).min();
         Ok(sweep)
     }
 
@@ -170,6 +179,43 @@ impl Sweeper {
             let ids: Vec<WorkId> =
                 rows.into_iter().map(|(_, id)| id).filter(|id| !self.passed_over.contains_key(id)).collect();
             self.tick(ledger, &ids, sweep, looked).await?;
+            after = Some(last);
+        }
+    }
+
+    /// Approvals that expire, calls of the relay whose deadline passed, windows that are over.
+    async fn tick_commands(
+        &mut self,
+        ledger: &Ledger,
+        sweep: &mut Sweep,
+        (now, monotonic): Looked,
+    ) -> Result<(), Error> {
+        self.commands_passed_over.retain(|_, until| *until > monotonic);
+        let mut after = None;
+        loop {
+            let rows = ledger.store().due_commands(Duty::Tick, now, after, PAGE).await?;
+            let Some(last) = rows.last().copied() else { return Ok(()) };
+            let mut ticks = Vec::with_capacity(rows.len());
+            for (_, command) in rows.into_iter().filter(|(_, id)| !self.commands_passed_over.contains_key(id))
+            {
+                let action = Action::Command(Box::new(CommandAction::Tick { command }));
+                ticks.push((command, ledger.send(Actor::system("sweeper"), Tenants::All, action)?));
+            }
+            for (command, answer) in ticks {
+                sweep.ticked += 1;
+                match answer.await.map(|outcome| outcome.reply) {
+                    Ok(Reply::Ticked(Ticked::Acted)) => sweep.acted += 1,
+                    Ok(_) => {}
+                    Err(error @ (Error::Unavailable(_) | Error::OutcomeUnknown(_) | Error::Stopped(_))) => {
+                        return Err(error);
+                    }
+                    Err(error) => {
+                        sweep.failed += 1;
+                        tracing::warn!(%command, %error, "a command could not be ticked; passed over");
+                        self.commands_passed_over.insert(command, monotonic + POISON_MS);
+                    }
+                }
+            }
             after = Some(last);
         }
     }

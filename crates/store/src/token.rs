@@ -3,7 +3,7 @@
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
-use tenure_core::{WaitId, WorkId, payload::Digest};
+use tenure_core::{CommandId, WaitId, WorkId, payload::Digest};
 
 /// The ledger's key: 32 random bytes, made by the first migration. Kept as a MAC that has taken it in.
 #[derive(Clone)]
@@ -17,6 +17,11 @@ impl Key {
     /// The holder's token of one lease.
     pub fn lease(&self, work: WorkId, fence: u64) -> String {
         self.mac(&[b"lease", work.0.as_bytes(), &fence.to_be_bytes()])
+    }
+
+    /// Says how one of the relay's dispatches went.
+    pub fn command(&self, command: CommandId, fence: u64) -> String {
+        self.mac(&[b"command", command.0.as_bytes(), &fence.to_be_bytes()])
     }
 
     /// Answers one wait.

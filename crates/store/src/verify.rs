@@ -86,7 +86,7 @@ impl Ledger {
         self.parts_fault(work, events).await
     }
 
-    /// Holds attempts, steps and waits against the log. They are read after it: where the work has moved since,
+    /// Holds attempts, steps, waits and commands against the log. They are read after it: where the work has moved since,
     /// it is read again, and a work that never stands still is left for the next verification.
     async fn parts_fault(&self, mut work: Work, mut events: Vec<Event>) -> Result<Option<String>, Error> {
         for _ in 0..TRIES {
@@ -97,9 +97,11 @@ impl Ledger {
                 let filter = WaitFilter { work: Some(work.id), ..WaitFilter::default() };
                 waits = self.waits(&filter, PAGE).await?;
             }
+            let commands =
+                if work.body.commands.total > 0 { self.commands_of(work.id).await? } else { Vec::new() };
             let Some(now) = self.works(&[work.id]).await?.pop() else { return Ok(None) };
             if now.seq == work.seq {
-                return Ok(refold::fault(&work, &events, &attempts, &steps, &waits));
+                return Ok(refold::fault(&work, &events, &attempts, &steps, &waits, &commands));
             }
             events = self.log(&now).await?;
             work = now;

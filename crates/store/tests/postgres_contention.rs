@@ -33,6 +33,7 @@ fn done() -> CloseOut {
         warnings: vec![],
         error: None,
         evidence: vec![],
+        commands: Vec::new(),
         usage: vec![],
     }
 }

@@ -6,10 +6,11 @@ use std::collections::BTreeSet;
 use tenure_core::{
     Actor,
     action::{Claimant, CloseOut},
+    command::{Effect, Gate, Proof, ToolFacts, Verdict},
     model::{Disposition, Worker},
     state::{BORN, State},
 };
-use tenure_store::{Error, Ledger, NewWork, Options};
+use tenure_store::{Error, Ledger, NewCommand, NewWork, Options};
 use tenure_testkit::{Cluster, shared};
 
 fn options() -> Options {
@@ -40,9 +41,21 @@ async fn ledger() -> (String, Ledger) {
                 warnings: vec![],
                 error: None,
                 evidence: vec![],
+                commands: Vec::new(),
                 usage: vec![],
             };
             caller.close_out(&lease, close).await.unwrap();
+        } else {
+            let gate = Gate::new(Verdict::new(Effect::Allow, "p"), ToolFacts::default());
+            for slot in ["pending", "done"] {
+                let mut new = NewCommand::new("mail", "bob", serde_json::json!({}), gate.clone());
+                new.slot = Some(slot.to_owned());
+                let id = caller.reserve(&lease, new).await.unwrap().command.id;
+                if slot == "done" {
+                    caller.dispatch(&lease, id, gate.clone(), None).await.unwrap();
+                    caller.receipt(&lease, id, Proof::provider("x")).await.unwrap();
+                }
+            }
         }
     }
     (url, ledger)
@@ -86,6 +99,15 @@ async fn the_database_refuses_what_the_rules_forbid() {
         ("UPDATE work SET open_waits = 1 WHERE state = 1", "work_waits"),
         ("UPDATE work SET kind = 'other'", "ingested as never changes"),
         ("UPDATE work SET system = 'scheduler'", "work_run"),
+        ("UPDATE command SET state = 7, seq = seq + 1 WHERE state = 5", "stays so"),
+        ("UPDATE command SET state = 7 WHERE state = 0", "only by events"),
+        ("UPDATE command SET state = 7, seq = 1 WHERE state = 0", "only by events"),
+        ("UPDATE command SET state = 3, seq = seq + 1 WHERE state = 0", "command_sent"),
+        ("UPDATE command SET tool = 'bank'", "intent never changes"),
+        ("UPDATE command SET needs_person = true", "command_person"),
+        ("UPDATE budget SET spent = 0; INSERT INTO budget VALUES ('k', -1, 0)", "budget_amounts"),
+        ("DELETE FROM command", "never deleted"),
+        ("TRUNCATE command", "never deleted"),
         ("UPDATE schedule_change SET reason = 'another'", "changes of schedules stay"),
         ("DELETE FROM schedule_change", "changes of schedules stay"),
         ("TRUNCATE schedule_change", "changes of schedules stay"),

@@ -8,10 +8,11 @@ use rusqlite::{Connection, params};
 use serde_json::json;
 use tempfile::TempDir;
 use tenure_store::{
-    Ledger, NewWork, Options,
+    Ledger, NewCommand, NewWork, Options,
     core::{
         Actor, Payload, State, WorkId,
         action::{Claimant, CloseOut},
+        command::{Effect, Gate, Proof, ToolFacts, Verdict},
         liveness::Liveness,
         model::{Disposition, Worker},
     },
@@ -52,6 +53,7 @@ async fn stored() -> Stored {
         warnings: Vec::new(),
         error: None,
         evidence: Vec::new(),
+        commands: Vec::new(),
         usage: Vec::new(),
     };
     let last = claimed.iter().find(|claimed| claimed.work.id == ids[2]).unwrap();
@@ -172,6 +174,42 @@ async fn a_session_has_one_holder() {
     let hold = "UPDATE status SET session = 'running', state = 8 WHERE work = ?1";
     let error = conn.execute(hold, params![stored.queued.0.as_bytes()]).unwrap_err().to_string();
     assert!(error.contains("UNIQUE"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commands_keep_to_their_table() {
+    let stored = stored().await;
+    let ledger =
+        Ledger::open_sqlite(&stored.file, Options { sweep: false, ..Options::default() }).await.unwrap();
+    let caller = ledger.caller(Actor::worker("w"));
+    let mut new = NewWork::new("manual", "commands", "job", Disposition::Rerunnable, json!({}));
+    new.claim = Some(claimant("two"));
+    let held = caller.ingest(new).await.unwrap().lease.unwrap();
+    let gate = Gate::new(Verdict::new(Effect::Allow, "p"), ToolFacts::default());
+    for slot in ["pending", "done"] {
+        let mut new = NewCommand::new("mail", "bob", json!({}), gate.clone());
+        new.slot = Some(slot.to_owned());
+        let id = caller.reserve(&held.lease, new).await.unwrap().command.id;
+        if slot == "done" {
+            caller.dispatch(&held.lease, id, gate.clone(), None).await.unwrap();
+            caller.receipt(&held.lease, id, Proof::provider("x")).await.unwrap();
+        }
+    }
+    ledger.close().await.unwrap();
+    let update = |set: &str| format!("UPDATE command SET {set} AND work = ?1");
+    for (set, why) in [
+        ("state = 7, seq = seq + 1 WHERE state = 5", "stays so"),
+        ("state = 7 WHERE state = 0", "only by events"),
+        ("state = 7, seq = 1 WHERE state = 0", "only by events"),
+        ("state = 3, seq = seq + 1 WHERE state = 0", "CHECK"),
+        ("state = 8 WHERE state = 0", "CHECK"),
+        ("blocked = 'budget' WHERE state = 0", "CHECK"),
+        ("needs_person = 1 WHERE state = 0", "CHECK"),
+        ("tool = 'bank' WHERE state = 0", "intent never changes"),
+    ] {
+        stored.refuses(&update(set), held.work.id, why);
+    }
+    stored.refuses("DELETE FROM command WHERE work = ?1", held.work.id, "never deleted");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -51,6 +51,7 @@ fn done() -> CloseOut {
         warnings: Vec::new(),
         error: None,
         evidence: Vec::new(),
+        commands: Vec::new(),
         usage: Vec::new(),
     }
 }

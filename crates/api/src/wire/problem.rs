@@ -84,6 +84,24 @@ words! {
         TokenRefused = "token_refused",
         /// An answer is not what its wait's schema asks for.
         AnswerMismatch = "answer_mismatch",
+        /// Policy changed since it was asked: the same request again is evaluated anew.
+        PolicyStale = "policy_stale",
+        /// Policy does not allow it.
+        PolicyDenied = "policy_denied",
+        /// A command is dispatched or in doubt: settle it first.
+        CommandsOpen = "commands_open",
+        /// It may have happened already: only evidence or a person ends the doubt.
+        InDoubt = "in_doubt",
+        /// Somebody was told to do it before.
+        AlreadyDispatched = "already_dispatched",
+        /// It is too early.
+        NotDue = "not_due",
+        /// A success needs evidence.
+        EvidenceMissing = "evidence_missing",
+        /// What was approved is not what is there.
+        SealBroken = "seal_broken",
+        /// Whoever asked for it cannot approve it.
+        FourEyes = "four_eyes",
         /// This ledger or build cannot do it.
         Unsupported = "unsupported",
         /// The database cannot be reached or the daemon is stopping; nothing was written.

@@ -262,7 +262,7 @@ fn next_fence(last: u64, now: Millis) -> u64 {
 }
 
 /// A lease with what its holder needs to go on.
-pub(super) fn grant(cx: Context<'_>, work: Work) -> Grant {
+pub(crate) fn grant(cx: Context<'_>, work: Work) -> Grant {
     let steps = cx.records.steps.get(&work.id).map_or(&[][..], Vec::as_slice);
     let waits = cx.records.waits.get(&work.id).map_or(&[][..], Vec::as_slice);
     Grant {

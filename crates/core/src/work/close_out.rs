@@ -2,6 +2,7 @@
 
 use crate::{
     action::{CloseOut, Holder},
+    command,
     decide::{Context, Decision},
     event::{CancelProof, Cancelled, ClosedBy, ClosedOut, Fact},
     model::{AttemptOutcome, Output},
@@ -21,6 +22,12 @@ pub(crate) fn decide(cx: Context<'_>, holder: &Holder, close: &CloseOut) -> Resu
         Held::Repeat(ack) => return Ok(Decision::again(ack)),
         Held::Current(draft) => draft,
     };
+    if close.state.is_success() && draft.work.body.commands.unsettled() > 0 {
+        return Err(command::open(&draft.commands));
+    }
+    for intent in &close.commands {
+        command::reserve::outgoing(cx, &mut draft, intent)?;
+    }
     match (close.state, draft.work.state) {
         (State::Cancelled, State::CancelRequested) => {
             let fact = Cancelled { proof: CancelProof::Declared, usage: close.usage.clone() };

@@ -18,7 +18,7 @@ pub(crate) fn decide(
     genuine: bool,
     close: &CloseOut,
 ) -> Result<Decision, Refusal> {
-    close.check()?;
+    close.check_without_commands()?;
     let work = cx.work(id)?;
     if !genuine {
         return Err(Refusal::new(

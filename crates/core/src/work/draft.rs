@@ -4,11 +4,12 @@ use crate::{
     Millis,
     action::{Action, Submission},
     chain,
+    command::{self, Command, CommandState, event::Moved},
     decide::{Context, Decision},
     due,
     event::{Actor, Event, Evidence, Fact},
     fold,
-    ids::{WaitId, WorkId},
+    ids::{CommandId, WaitId, WorkId},
     model::{Attempt, AttemptEnd, AttemptOutcome, ErrorInfo, Step, Wait, WaitState, Work},
     payload::{Digest, Payload},
     records::{Change, Touch},
@@ -19,7 +20,7 @@ use crate::{
 
 /// What an event says besides its fact.
 #[derive(Default)]
-pub(super) struct Said<'a> {
+pub(crate) struct Said<'a> {
     pub message: Option<&'a str>,
     pub payload: Option<&'a Payload>,
     pub evidence: &'a [Evidence],
@@ -27,7 +28,7 @@ pub(super) struct Said<'a> {
 }
 
 /// A work on its way to a decision.
-pub(super) struct Draft {
+pub(crate) struct Draft {
     pub work: Box<Work>,
     pub now: Millis,
     by: Author,
@@ -41,6 +42,10 @@ pub(super) struct Draft {
     illegal: Option<Refusal>,
     changes: Vec<Change>,
     events: Vec<Event>,
+    /// The worker's open commands, and whatever others this decision is about.
+    pub commands: Vec<Command>,
+    /// Those that were told of, in that order, and whether they are new.
+    told: Vec<(CommandId, Touch)>,
 }
 
 impl Draft {
@@ -57,6 +62,8 @@ impl Draft {
             illegal: None,
             changes: Vec::new(),
             events: Vec::with_capacity(2),
+            commands: open_commands(cx, work),
+            told: Vec::new(),
         }
     }
 
@@ -83,6 +90,8 @@ impl Draft {
             illegal: None,
             changes: Vec::new(),
             events: vec![event],
+            commands: Vec::new(),
+            told: Vec::new(),
         }
     }
 
@@ -103,6 +112,7 @@ impl Draft {
     }
 
     fn write(&mut self, to: State, fact: Fact, said: Said<'_>, attempt: u32, fence: Option<u64>) {
+        self.let_go(to);
         let from = self.work.state;
         if !from.may_become(to) {
             self.illegal.get_or_insert_with(|| {
@@ -128,6 +138,73 @@ impl Draft {
         );
         fold::apply(&mut self.work, &event);
         self.events.push(event);
+    }
+
+    /// Wherever a work goes without its holder, what that one was told to do is in doubt; and what a work that
+    /// ends was still to do is not done. Here, so that no way out can forget it.
+    fn let_go(&mut self, to: State) {
+        let tally = self.work.body.commands;
+        if !tally.any_open() || to == self.work.state {
+            return;
+        }
+        if to.is_success() && tally.unsettled() > 0 {
+            self.illegal.get_or_insert_with(|| command::open(&self.commands));
+            return;
+        }
+        let kept = matches!(to, State::Running | State::CancelRequested) || to.is_waiting();
+        if !kept && tally.dispatched > 0 {
+            command::uncertain::lost(self, "its holder let go of the work before a receipt came");
+        }
+        if to.is_terminal() && tally.idle > 0 {
+            command::cancel::ended(self, to);
+        }
+    }
+
+    /// Takes a command in, unless it is there already.
+    pub fn with(&mut self, command: &Command) {
+        if !self.commands.iter().any(|known| known.id == command.id) {
+            self.commands.push(command.clone());
+        }
+    }
+
+    /// A command as it stands in this draft.
+    pub fn command(&self, id: CommandId) -> &Command {
+        let found = self.commands.iter().find(|command| command.id == id);
+        found.expect("a decision takes in the commands that it tells of")
+    }
+
+    /// A new command: an event that does not move its work.
+    pub fn reserve(&mut self, fact: Fact, said: Said<'_>) {
+        self.say(self.work.state, fact, said);
+        if let Some(command) = self.events.last().and_then(command::fold::born) {
+            self.told.push((command.id, Touch::Insert));
+            self.commands.push(command);
+        }
+    }
+
+    /// What becomes of a command: an event that does not move its work.
+    pub fn tell(
+        &mut self,
+        id: CommandId,
+        now: CommandState,
+        said: Said<'_>,
+        fact: impl FnOnce(Moved) -> Fact,
+    ) {
+        let command = self.command(id);
+        let was = command.state;
+        let moved = Moved { command: id, executor: command.spec.executor, was: Some(was), now };
+        if !was.may_become(now) {
+            self.illegal.get_or_insert_with(|| command::wrong_state(was, &format!("becoming {now}")));
+            return;
+        }
+        self.say(self.work.state, fact(moved), said);
+        let Some(event) = self.events.last() else { return };
+        if let Some(command) = self.commands.iter_mut().find(|command| command.id == id) {
+            command::fold::apply(command, event);
+        }
+        if !self.told.iter().any(|(told, _)| *told == id) {
+            self.told.push((id, Touch::Event));
+        }
     }
 
     pub fn begin_attempt(&mut self, attempt: Attempt) {
@@ -190,8 +267,9 @@ impl Draft {
         said: Option<Ack>,
         error: Option<ErrorInfo>,
     ) {
-        let told = self.events.last().filter(|_| said.is_some());
-        let usage = told.map_or_else(Vec::new, |event| event.fact.usage().to_vec());
+        // Not always the last: what recovery decides of commands in doubt is told after it.
+        let told = self.events.iter().rev().map(|event| event.fact.usage()).find(|usage| !usage.is_empty());
+        let usage = told.filter(|_| said.is_some()).map_or_else(Vec::new, <[_]>::to_vec);
         let end = AttemptEnd {
             at: self.now,
             outcome,
@@ -258,10 +336,26 @@ impl Draft {
                 at: self.now,
             });
         }
+        for (id, touch) in std::mem::take(&mut self.told) {
+            let mut command = Box::new(self.command(id).clone());
+            command.due_at = command::due::next(&command).map(|(_, at)| at);
+            self.changes.push(Change::Command { command, touch });
+        }
         let reply = reply(&self);
         self.changes.insert(0, Change::Work { work: self.work, touch: self.touch });
         Ok(Decision { changes: self.changes, events: self.events, reply })
     }
+}
+
+fn open_commands(cx: Context<'_>, work: &Work) -> Vec<Command> {
+    if !work.body.commands.any_open() {
+        return Vec::new();
+    }
+    let open = |command: &&Command| command.is_worker() && command.state.is_open();
+    let mut commands: Vec<Command> = cx.records.commands_of(work.id).iter().filter(open).cloned().collect();
+    // In one order, wherever they were read from: several may be told of in a row.
+    commands.sort_unstable_by_key(|command| command.id);
+    commands
 }
 
 struct Heading {

@@ -2,9 +2,11 @@
 
 use crate::{
     action::{Fail, WaitAction},
+    command,
     decide::{Context, Decision},
     event::{AttemptFailed, Fact},
     limits,
+    liveness::Grade,
     model::{AttemptOutcome, ErrorClass, ReasonCode, WaitKind},
     payload::Digest,
     recovery::POISON,
@@ -16,7 +18,9 @@ use crate::{
     work::{
         Held, IfLapsed,
         draft::{Draft, Said},
-        hold, wait,
+        hold,
+        tick::recover,
+        wait,
     },
 };
 
@@ -81,11 +85,14 @@ fn failed(cx: Context<'_>, mut draft: Draft, fail: &Fail) -> Result<Decision, Re
     )
     // What only its owner could go on with ends with its owner's failure.
     .filter(|_| !work.owner_bound_started());
+    let doubt = command::doubt(&draft.commands, cx.now);
     let (to, next_retry_at, reason) = match (work.state, next) {
         (State::CancelRequested, _) => (State::Failed, None, None),
         _ if poison && !work.owner_bound_started() => {
             (State::Quarantined, None, Some(ReasonCode::PoisonFingerprint))
         }
+        // What may have happened is settled before anything is done again.
+        (_, Some(_)) if doubt.stands_in_the_way() => (State::Stalled, None, Some(ReasonCode::InDoubt)),
         (_, Some(at)) => (State::RetryScheduled, Some(at), Some(ReasonCode::RetryBackoff)),
         (_, None) => (State::Failed, None, None),
     };
@@ -99,6 +106,9 @@ fn failed(cx: Context<'_>, mut draft: Draft, fail: &Fail) -> Result<Decision, Re
         usage: fail.usage.clone(),
     };
     draft.say(to, Fact::AttemptFailed(fact), Said { message: Some(&error.message), ..Said::default() });
+    if to == State::Stalled {
+        recover(cx, &mut draft, Grade::Silent, &[]);
+    }
     let ack = draft.ack();
     draft.ended(AttemptOutcome::Failed, ack.clone()).finish(|_| Reply::Ack(ack))
 }

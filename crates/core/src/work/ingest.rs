@@ -11,7 +11,7 @@ use crate::{
     payload::{Digest, Payload},
     records::{Change, Touch},
     refusal::{Code, Refusal},
-    reply::Reply,
+    reply::{Grant, Reply},
     state::State,
     work::{
         claim::{self, grant},
@@ -19,7 +19,26 @@ use crate::{
     },
 };
 
+/// An ingest on its way: a work that is about to be, or the one that was there before.
+pub(crate) enum Prepared<'a> {
+    New { draft: Box<Draft>, granted: bool },
+    Known { work: &'a Work, grant: Option<Box<Grant>> },
+}
+
 pub(crate) fn decide(cx: Context<'_>, ingest: &Ingest) -> Result<Decision, Refusal> {
+    match prepare(cx, ingest)? {
+        Prepared::New { draft, granted } => draft.finish(|draft| Reply::Ingested {
+            work: draft.work.clone(),
+            created: true,
+            grant: granted.then(|| Box::new(grant(cx, (*draft.work).clone()))),
+        }),
+        Prepared::Known { work, grant } => {
+            Ok(Decision::unchanged(Reply::Ingested { work: Box::new(work.clone()), created: false, grant }))
+        }
+    }
+}
+
+pub(crate) fn prepare<'a>(cx: Context<'a>, ingest: &Ingest) -> Result<Prepared<'a>, Refusal> {
     check(cx, ingest)?;
     let hash = input_hash(ingest);
     let identity = Identity { tenant: ingest.tenant.clone(), source: ingest.source.clone() };
@@ -49,11 +68,7 @@ pub(crate) fn decide(cx: Context<'_>, ingest: &Ingest) -> Result<Decision, Refus
         claim::take(cx, &mut draft, claimant);
         granted = true;
     }
-    draft.finish(|draft| Reply::Ingested {
-        work: draft.work.clone(),
-        created: true,
-        grant: granted.then(|| Box::new(grant(cx, (*draft.work).clone()))),
-    })
+    Ok(Prepared::New { draft: Box::new(draft), granted })
 }
 
 /// The session as it will be with this work in it.
@@ -83,6 +98,7 @@ fn birth(cx: Context<'_>, ingest: &Ingest, input_hash: Digest) -> Draft {
         parent: ingest.parent,
         on_parent_close: ingest.on_parent_close,
         rerun_of: None,
+        execute: Vec::new(),
     };
     let to = match (&ingest.born, ingest.disposition) {
         (Some(close), _) => close.state,
@@ -124,7 +140,12 @@ fn outside_output(close: &CloseOut) -> Option<Output> {
 }
 
 /// The same identity again: the same content is a repeat, other content is a mistake worth telling.
-fn again(cx: Context<'_>, ingest: &Ingest, work: &Work, hash: Digest) -> Result<Decision, Refusal> {
+fn again<'a>(
+    cx: Context<'a>,
+    ingest: &Ingest,
+    work: &'a Work,
+    hash: Digest,
+) -> Result<Prepared<'a>, Refusal> {
     if work.spec.input_hash != hash {
         return Err(Refusal::new(
             Code::IdempotencyMismatch,
@@ -140,7 +161,7 @@ fn again(cx: Context<'_>, ingest: &Ingest, work: &Work, hash: Digest) -> Result<
         let held = work.held_lease()?.fence;
         given.contains(&(work.id, held)).then(|| Box::new(grant(cx, work.clone())))
     });
-    Ok(Decision::unchanged(Reply::Ingested { work: Box::new(work.clone()), created: false, grant }))
+    Ok(Prepared::Known { work, grant })
 }
 
 fn parent<'a>(cx: Context<'a>, ingest: &Ingest) -> Result<Option<&'a Work>, Refusal> {
@@ -217,7 +238,7 @@ pub fn well_formed(ingest: &Ingest) -> Result<(), Refusal> {
         ));
     }
     if let Some(close) = &ingest.born {
-        close.check()?;
+        close.check_without_commands()?;
         if !external || close.result.is_some() {
             return Err(Refusal::new(
                 Code::Invalid,

@@ -6,7 +6,7 @@ pub mod cancel;
 pub mod claim;
 pub mod close_out;
 pub mod complete;
-mod draft;
+pub(crate) mod draft;
 pub mod fail;
 pub mod ingest;
 pub mod progress;
@@ -33,7 +33,7 @@ use draft::Draft;
 
 /// What a lapsed holder may still do.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum IfLapsed {
+pub(crate) enum IfLapsed {
     /// The verb brings the work back to running first: renew, close-out, fail, wait.
     Revive,
     /// The verb asks for a renewal first.
@@ -41,7 +41,7 @@ enum IfLapsed {
 }
 
 /// What a holder's verb meets.
-enum Held {
+pub(crate) enum Held {
     /// The lease stands: go on with this draft.
     Current(Box<Draft>),
     /// The very same verb ended this attempt before: this was its reply.
@@ -49,7 +49,7 @@ enum Held {
 }
 
 /// The one check of every holder's verb: work + fence + token + not superseded.
-fn hold(cx: Context<'_>, holder: &Holder, lapsed: IfLapsed) -> Result<Held, Refusal> {
+pub(crate) fn hold(cx: Context<'_>, holder: &Holder, lapsed: IfLapsed) -> Result<Held, Refusal> {
     let work = cx.work(holder.work)?;
     let lease = work.lease.as_ref().filter(|lease| lease.fence == holder.fence && holder.genuine);
     let Some(lease) = lease else {

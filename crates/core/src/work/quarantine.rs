@@ -3,6 +3,7 @@
 use crate::{
     WorkId,
     action::Decide,
+    command,
     decide::{Context, Decision},
     event::{ActorKind, ClosedBy, Fact, Quarantined, Requeued},
     limits,
@@ -58,13 +59,16 @@ pub(crate) fn person(
                 "Externally owned work is run by its owner, never from the queue. Decide on an end.",
             ));
         }
+        Decide::Requeue if work.body.commands.unsettled() > 0 => {
+            return Err(command::open(&draft.commands));
+        }
         Decide::Requeue => {
             let said = Said { message: Some(reason), ..Said::default() };
             let fact = Requeued { bound_until: bound_until(&draft) };
             draft.say(State::Queued, Fact::Requeued(fact), said);
         }
         Decide::Close(close) => {
-            close.check()?;
+            close.check_without_commands()?;
             close_out::declare(&mut draft, close, ClosedBy::Person, Some(reason));
         }
     }

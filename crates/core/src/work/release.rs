@@ -2,15 +2,17 @@
 
 use crate::{
     action::Holder,
+    command,
     decide::{Context, Decision},
     event::{CancelProof, Cancelled, Fact, Released},
     limits,
+    liveness::Grade,
     model::AttemptOutcome,
     refusal::{Code, Refusal},
     reply::Reply,
     state::State,
     usage::{self, Usage},
-    work::{Held, IfLapsed, draft::Said, hold},
+    work::{Held, IfLapsed, draft::Said, hold, tick::recover},
 };
 
 pub(crate) fn decide(
@@ -37,6 +39,9 @@ pub(crate) fn decide(
     if draft.work.state == State::CancelRequested {
         let fact = Fact::Cancelled(Cancelled { proof: CancelProof::HolderStopped, usage: usage.to_vec() });
         draft.say(State::Cancelled, fact, said);
+    } else if command::doubt(&draft.commands, cx.now).stands_in_the_way() {
+        draft.say(State::Stalled, Fact::Released(Released { usage: usage.to_vec() }), said);
+        recover(cx, &mut draft, Grade::Silent, &[]);
     } else {
         draft.say(State::Queued, Fact::Released(Released { usage: usage.to_vec() }), said);
     }

@@ -8,6 +8,7 @@ use crate::{
     event::{Created, Fact},
     limits,
     model::{Disposition, OnParentClose, Spec, Step, Work},
+    payload::Digest,
     refusal::{Code, Refusal},
     reply::Reply,
     state::State,
@@ -22,9 +23,11 @@ pub(crate) fn decide(
     of: WorkId,
     id: WorkId,
     from_step: Option<&str>,
+    execute: &[Digest],
     reason: &str,
 ) -> Result<Decision, Refusal> {
     limits::reason(reason)?;
+    limits::count("execute", execute.len(), limits::OUTBOX)?;
     let old = cx.work(of)?;
     if let Some(newer) = newest(cx, old).filter(|newest| newest.id != old.id) {
         if newer.spec.rerun_of == Some(old.id) {
@@ -54,6 +57,7 @@ pub(crate) fn decide(
     let spec = Spec {
         generation: old.spec.generation + 1,
         rerun_of: Some(old.id),
+        execute: execute.to_vec(),
         created_at: cx.now,
         on_parent_close: on_parent_close(cx, old),
         ..(*old.spec).clone()

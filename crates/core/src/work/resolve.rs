@@ -3,12 +3,13 @@
 use crate::{
     Millis,
     action::{Claimant, Resolve, Target},
+    command,
     decide::{Context, Decision},
     event::{ActorKind, Fact, WaitResolved, WaitsRevoked},
     limits,
     model::{Kept, Wait, WaitKind, WaitState, Work},
     payload::Payload,
-    records::{Change, referenced_work},
+    records::{Change, referenced_command, referenced_work},
     refusal::{Code, Refusal},
     reply::{Answer, Reply},
     state::State,
@@ -40,7 +41,7 @@ fn by_id(cx: Context<'_>, resolve: &Resolve, id: crate::WaitId, genuine: bool) -
     let unknown = || Refusal::new(Code::NotFound, format!("There is no wait {id} here. Check the id."));
     let work = cx.work(*cx.records.wait_ids.get(&id).ok_or_else(unknown)?).map_err(|_| unknown())?;
     let wait = waits_of(cx, work).iter().find(|wait| wait.id == id).ok_or_else(unknown)?;
-    if referenced_work(&wait.reference).is_some() {
+    if referenced_work(&wait.reference).is_some() || referenced_command(&wait.reference).is_some() {
         return Err(reserved(&wait.reference));
     }
     answer_all(cx, resolve, &[(work, wait)])
@@ -150,9 +151,12 @@ fn answer_all(cx: Context<'_>, resolve: &Resolve, waits: &[(&Work, &Wait)]) -> R
             }
         }
         let claim = resolve.claim.as_ref().filter(|_| granted.is_none());
-        let seq = work.seq + 1;
         let (one, grant) = answer(cx, work, wait, &resolve.payload, claim)?;
-        answers.push(Answer { wait: wait.id, work: work.id, seq: Some(seq), first: true });
+        let seq = one.changes.iter().find_map(|change| match change {
+            Change::Wait(ended) if ended.id == wait.id => ended.answer_seq,
+            _ => None,
+        });
+        answers.push(Answer { wait: wait.id, work: work.id, seq, first: true });
         granted = granted.or(grant);
         decision.changes.extend(one.changes);
         decision.events.extend(one.events);
@@ -180,6 +184,7 @@ fn answer(
     claim: Option<&Claimant>,
 ) -> Result<(Decision, Option<Box<crate::reply::Grant>>), Refusal> {
     let mut draft = Draft::new(cx, work);
+    command::waits::received(cx, &mut draft, wait);
     let left = end_wait(cx, &mut draft, wait, WaitState::Answered, true);
     let claimant = claim.filter(|claimant| {
         let queued = Work { state: State::Queued, ..work.clone() };
@@ -219,7 +224,7 @@ fn answer(
 }
 
 /// What is left of a work's waits once one has ended.
-pub(super) struct Left {
+pub(crate) struct Left {
     pub open: u32,
     pub wait_due: Option<Millis>,
     pub to: State,
@@ -227,7 +232,7 @@ pub(super) struct Left {
 }
 
 /// Ends one wait in the draft; the next event carries its answer.
-pub(super) fn end_wait(
+pub(crate) fn end_wait(
     cx: Context<'_>,
     draft: &mut Draft,
     wait: &Wait,

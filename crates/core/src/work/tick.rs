@@ -1,7 +1,7 @@
 //! Tick: something may be due. The sweeper knows no rules; they are all here.
 
 use crate::{
-    Millis, WorkId,
+    Millis, WorkId, command,
     decide::{Context, Decision},
     due::{self, harmless_to_cancel},
     event::{
@@ -92,8 +92,11 @@ fn rearm(cx: Context<'_>, work: &Work) -> Decision {
         lease.expires_at = cx.now + ttl;
         touch = Touch::Renewal;
     }
-    // A date that has passed without effect (its session is busy) is looked at again, but not at once.
-    let next = due::next(&work, cx.now).map(|due| if due <= cx.now { cx.now + ttl } else { due });
+    // A date that has passed without effect (its session is busy) is looked at again, but not at once; what
+    // is declared to come sooner still does.
+    let overall = work.spec.overall_at().filter(|at| *at > cx.now);
+    let later = overall.map_or(cx.now + ttl, |at| at.min(cx.now + ttl));
+    let next = due::next(&work, cx.now).map(|due| if due <= cx.now { later } else { due });
     let mut decision = Decision::unchanged(Reply::Ticked(Ticked::Nothing));
     if next != work.due_at || touch == Touch::Renewal {
         work.due_at = next;
@@ -134,7 +137,12 @@ fn time_out(cx: Context<'_>, work: &Work, deadline: Deadline) -> Draft {
             retry::next_at(&work.spec.policy.retry, ErrorClass::Timeout, failures, None, cx.dice(), cx.now)
         })
         .flatten();
-    let to = if retry_at.is_some() { State::RetryScheduled } else { State::TimedOut };
+    let doubtful = command::doubt(&draft.commands, cx.now).stands_in_the_way();
+    let (to, retry_at) = match retry_at {
+        Some(_) if doubtful => (State::Stalled, None),
+        Some(at) => (State::RetryScheduled, Some(at)),
+        None => (State::TimedOut, None),
+    };
     let message = match deadline {
         Deadline::Start => "nobody started it in time",
         Deadline::Execution => "the attempt ran longer than its execution timeout",
@@ -142,6 +150,9 @@ fn time_out(cx: Context<'_>, work: &Work, deadline: Deadline) -> Draft {
     };
     let fact = TimeoutMarked { deadline, failures, next_retry_at: retry_at };
     draft.say(to, Fact::TimeoutMarked(fact), Said { message: Some(message), ..Said::default() });
+    if to == State::Stalled {
+        recover(cx, &mut draft, Grade::Silent, &[]);
+    }
     draft
 }
 
@@ -250,20 +261,21 @@ fn proof(sighting: Option<&Sighting>, work: &Work) -> Vec<Evidence> {
 }
 
 /// From the lapse to the verdict, in the same Tick.
-fn recover(cx: Context<'_>, draft: &mut Draft, grade: Grade, evidence: &[Evidence]) {
+pub(super) fn recover(cx: Context<'_>, draft: &mut Draft, grade: Grade, evidence: &[Evidence]) {
     let steps = cx.records.steps.get(&draft.work.id).map_or(&[][..], Vec::as_slice);
     let checkpoint = steps
         .iter()
         .filter(|step| !step.voided && step.completed_at.is_some())
         .max_by_key(|step| step.ordinal);
     let work = &draft.work;
+    let doubt = command::doubt(&draft.commands, cx.now);
     let verdict = recovery::verdict(&Facts {
         abandon_requested: work.body.abandon_request.is_some(),
         disposition: work.spec.disposition,
         started: work.started(),
         grade,
         on_expiry: work.spec.policy.on_expiry,
-        doubt: Doubt::None,
+        doubt,
         lapses: work.body.lapses,
         failures: work.body.failures,
         max_attempts: work.spec.policy.retry.max_attempts,
@@ -277,6 +289,9 @@ fn recover(cx: Context<'_>, draft: &mut Draft, grade: Grade, evidence: &[Evidenc
         Verdict::Resume => {
             let name = checkpoint.map_or("", |step| step.name.as_str());
             (State::Queued, None, format!("it is queued again, to go on after step `{name}`"))
+        }
+        Verdict::Quarantine if doubt != Doubt::None => {
+            (State::Quarantined, Some(ReasonCode::InDoubt), command::report(&draft.commands))
         }
         Verdict::Quarantine => (
             State::Quarantined,
@@ -310,11 +325,17 @@ fn stalled(cx: Context<'_>, work: &Work, sighting: Option<&Sighting>) -> Result<
         return acted(time_out(cx, work, Deadline::Overall));
     }
     let grade = liveness::grade(work, sighting, cx.now).map_or(Grade::Silent, |(grade, _)| grade);
-    let news = grade == Grade::Dead || work.body.abandon_request.is_some();
+    let mut draft = Draft::new(cx, work);
+    // Stalled for commands in doubt: once those are settled, recovery decides anew.
+    let settled = command::doubt(&draft.commands, cx.now) != Doubt::AllLookup;
+    let news = grade == Grade::Dead || work.body.abandon_request.is_some() || settled;
     if !news {
         return Ok(Outcome::Nothing);
     }
-    let mut draft = Draft::new(cx, work);
+    if work.body.cancel.is_some() && harmless_to_cancel(work) && work.body.abandon_request.is_none() {
+        draft.emit(State::Cancelled, Fact::Cancelled(Cancelled::new(CancelProof::Lapsed)));
+        return acted(draft);
+    }
     recover(cx, &mut draft, grade, &proof(sighting, work));
     if draft.work.state == State::Stalled { Ok(Outcome::Nothing) } else { acted(draft) }
 }
@@ -389,7 +410,12 @@ fn unanswered(cx: Context<'_>, work: &Work, wait: &Wait) -> Draft {
         wait_due: None,
         bound_until: None,
     };
+    if wait.detail.on_timeout != OnTimeout::Escalate {
+        command::waits::unanswered(cx, &mut draft, wait);
+    }
     let end = match wait.detail.on_timeout {
+        // Nothing ends well while a command is in doubt.
+        OnTimeout::Warn if draft.work.body.commands.unsettled() > 0 => State::TimedOut,
         OnTimeout::TimeOut => State::TimedOut,
         OnTimeout::Fail => State::Failed,
         OnTimeout::Warn => State::CompletedWithWarnings,

@@ -3,12 +3,13 @@
 use crate::{
     Millis,
     action::{Judged, WaitAction, WaitSpec},
+    command,
     decide::{Context, Decision},
     event::{EarlyAnswerRefused, Fact, Unfit, WaitOpened, WaitResolved, WaitingSet},
     limits,
     model::{AttemptOutcome, Kept, OnTimeout, Wait, WaitDetail, WaitKind, WaitState, Work},
     payload::Payload,
-    records::{Change, Touch, referenced_work},
+    records::{Change, Touch, referenced_command, referenced_work},
     refusal::{Code, Refusal},
     reply::{Ack, Reply},
     state::{State, WAITING},
@@ -46,6 +47,9 @@ pub(super) fn open(cx: Context<'_>, mut draft: Draft, action: &WaitAction) -> Re
         ));
     }
     let mut waits = cx.records.waits.get(&draft.work.id).cloned().unwrap_or_default();
+    let known = |spec: &&WaitSpec| waits.iter().any(|wait| wait.reference == spec.reference);
+    let new: Vec<&WaitSpec> = action.waits.iter().filter(|spec| !known(spec)).collect();
+    command::waits::check(cx, &mut draft, &new)?;
     let mut named = Vec::with_capacity(action.waits.len());
     // By name, not by id: the very same action may come a second time.
     let mut opened = Vec::new();
@@ -70,7 +74,7 @@ pub(super) fn open(cx: Context<'_>, mut draft: Draft, action: &WaitAction) -> Re
         ));
     }
     if !opened.is_empty() {
-        set(&mut draft, action, &mut waits, &opened, &early);
+        set(cx, &mut draft, action, &mut waits, &opened, &early);
     }
     let state = draft.work.state;
     let answers: Vec<Wait> = waits
@@ -92,6 +96,7 @@ pub(super) fn open(cx: Context<'_>, mut draft: Draft, action: &WaitAction) -> Re
 
 /// The events: the waits are set, then whatever was answered before is resolved.
 fn set(
+    cx: Context<'_>,
     draft: &mut Draft,
     action: &WaitAction,
     waits: &mut [Wait],
@@ -124,6 +129,7 @@ fn set(
     let held = draft.work.state;
     for (id, answer) in early {
         let wait = waits.iter_mut().find(|wait| wait.id == *id).expect("an early answer is for a new wait");
+        command::waits::received(cx, draft, wait);
         wait.state = WaitState::Answered;
         wait.ended_at = Some(draft.now);
         wait.answer_seq = Some(draft.next_seq());
@@ -157,6 +163,11 @@ fn answer_at_hand(
 ) -> Result<Option<Early>, Refusal> {
     if let Some(target) = referenced_work(&wait.reference) {
         return answer_of_work(cx, draft, target);
+    }
+    if let Some(target) = referenced_command(&wait.reference) {
+        let outcome = command::waits::outcome(draft.command(target));
+        let by = crate::Actor::system("ledger");
+        return Ok(outcome.map(|payload| Early { payload, by, evidence: Vec::new() }));
     }
     let key = (wait.tenant.clone(), wait.reference.clone());
     let kept = cx.records.kept.get(&key).and_then(Option::as_ref);
@@ -268,6 +279,7 @@ fn new_wait(draft: &Draft, spec: &WaitSpec) -> Result<Wait, Refusal> {
             default: spec.default.clone(),
             answered_by: None,
             escalations: 0,
+            command: spec.command,
         },
     })
 }
@@ -299,10 +311,14 @@ fn check(action: &WaitAction) -> Result<(), Refusal> {
 pub(super) fn check_spec(spec: &WaitSpec) -> Result<(), Refusal> {
     limits::reference("ref", &spec.reference)?;
     let reserved = spec.reference.starts_with("work:") || spec.reference.starts_with("command:");
-    if reserved && referenced_work(&spec.reference).is_none() {
+    let named = referenced_work(&spec.reference).is_some() || referenced_command(&spec.reference).is_some();
+    if reserved && !named {
         return Err(Refusal::new(
             Code::ReferenceReserved,
-            format!("`{}` is reserved and names nothing here. Use `work:` and a work's id.", spec.reference),
+            format!(
+                "`{}` is reserved and names nothing here. Use `work:` or `command:` and an id.",
+                spec.reference
+            ),
         ));
     }
     for text in spec.prompt.iter().chain(&spec.assignee) {

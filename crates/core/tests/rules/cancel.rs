@@ -245,7 +245,7 @@ fn operators_say_why() {
             Action::RetryNow { work, reason: reason.clone() },
             Action::Quarantine { work, reason: reason.clone() },
             Action::RevokeWaits { work, reason: reason.clone() },
-            Action::Rerun { of: work, id, from_step: None, reason: reason.clone() },
+            Action::Rerun { of: work, id, from_step: None, execute: Vec::new(), reason: reason.clone() },
         ];
         for action in actions {
             assert_eq!(w.person(action).unwrap_err().code, Code::ReasonMissing);

@@ -5,6 +5,8 @@ mod common;
 mod cancel;
 mod chain;
 mod claim;
+mod commands;
+mod commands_and_works;
 mod exhaustive;
 mod explain;
 mod failures;

@@ -14,11 +14,14 @@ use tenure_core::{
     model::{AcceptStrength, Disposition, ErrorClass, OnParentClose, OnTimeout, WaitKind, Worker},
     payload::Digest,
     policy::OnExpiry,
+    records::reference_to_command,
     recovery::Verdict,
     reply::Ticked,
 };
 
 use crate::common::*;
+
+mod commands;
 
 /// One random act: what, and three numbers from which its details are taken.
 type Act = (u8, u8, u8, u8);
@@ -37,7 +40,7 @@ fn usage(n: u8) -> Vec<Usage> {
 }
 
 fn histories() -> impl Strategy<Value = Vec<Act>> {
-    prop::collection::vec(any::<Act>(), 1..120)
+    prop::collection::vec(any::<Act>(), 1..160)
 }
 
 fn lived(acts: Vec<Act>) -> World {
@@ -66,7 +69,7 @@ proptest! {
 fn random_histories_reach_every_state_and_event() {
     let mut runner = TestRunner::deterministic();
     let (mut moves, mut kinds) = (BTreeSet::new(), BTreeSet::new());
-    for _ in 0..150 {
+    for _ in 0..300 {
         let acts = histories().new_tree(&mut runner).expect("a history").current();
         for event in lived(acts).log.values().flatten() {
             moves.insert((event.from, event.to));
@@ -88,15 +91,16 @@ fn workers() -> [Worker; 4] {
 
 impl Actors {
     fn act(&mut self, (what, a, b, c): Act) {
-        match what % 26 {
+        match what % 36 {
             0..=2 => self.ingest(a, b, c),
             3..=6 => self.claim(a, b, c),
-            7..=13 => self.verb(what % 26, a, b, c),
+            7..=13 => self.verb(what % 36, a, b, c),
             14 | 15 => self.resolve(a, b, c),
             16..=18 => self.operate(a, b, c),
             19 => self.decide(a, b),
             20..=22 => self.tick(a, b, c),
             23 => self.repeat(),
+            26..=35 => self.command(what % 36 - 26, a, b, c),
             _ => self.world.pass(JUMPS[usize::from(a) % JUMPS.len()]),
         }
     }
@@ -283,7 +287,11 @@ impl Actors {
             OnTimeout::Default,
         ];
         let on_timeout = policies[usize::from(b) % policies.len()];
+        let handed = self.dispatched(b).filter(|_| a % 3 == 1);
+        let named = self.any_command(b).filter(|_| handed.is_none() && a % 7 == 2);
+        let reference = named.map_or(reference, reference_to_command);
         WaitSpec {
+            command: handed,
             timeout_ms: (!a.is_multiple_of(4)).then(|| 1_000 * u64::from(b) + 1),
             endless: a.is_multiple_of(8),
             on_timeout,
@@ -333,6 +341,7 @@ impl Actors {
             4 => Action::RevokeWaits { work, reason: reason() },
             5 => Action::Complete { work, genuine: !c.is_multiple_of(4), close: close(State::Succeeded) },
             _ => Action::Rerun {
+                execute: Vec::new(),
                 of: work,
                 id,
                 from_step: (c.is_multiple_of(2)).then(|| "s1".into()),
@@ -427,6 +436,7 @@ impl Actors {
 
     /// Lets time do the rest: every due date leads somewhere, and none leads nowhere twice at once.
     fn sweep_out(&mut self) {
+        self.sweep_out_commands();
         for _ in 0..120 {
             let open = self.world.records.works.values().filter(|work| !work.state.is_terminal());
             let Some((due, work)) = open.filter_map(|work| Some((work.due_at?, work.id))).min() else {

@@ -29,9 +29,12 @@ pub(crate) const fn status(code: Code) -> StatusCode {
     match code {
         Code::Invalid | Code::Malformed | Code::UnknownField => StatusCode::BAD_REQUEST,
         Code::Unauthorized => StatusCode::UNAUTHORIZED,
-        Code::Forbidden | Code::OriginRefused | Code::PersonRequired | Code::TokenRefused => {
-            StatusCode::FORBIDDEN
-        }
+        Code::Forbidden
+        | Code::OriginRefused
+        | Code::PersonRequired
+        | Code::TokenRefused
+        | Code::FourEyes
+        | Code::PolicyDenied => StatusCode::FORBIDDEN,
         Code::NotFound | Code::NoSuchRoute => StatusCode::NOT_FOUND,
         Code::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
         Code::NotRetained => StatusCode::GONE,
@@ -45,6 +48,7 @@ pub(crate) const fn status(code: Code) -> StatusCode {
         | Code::ReasonMissing
         | Code::ReferenceReserved
         | Code::AnswerMismatch
+        | Code::EvidenceMissing
         | Code::Unsupported => StatusCode::UNPROCESSABLE_ENTITY,
         Code::Ambiguous
         | Code::IdempotencyMismatch
@@ -59,7 +63,13 @@ pub(crate) const fn status(code: Code) -> StatusCode {
         | Code::StepMismatch
         | Code::OwnerBound
         | Code::ParentClosed
-        | Code::LimitReached => StatusCode::CONFLICT,
+        | Code::LimitReached
+        | Code::PolicyStale
+        | Code::CommandsOpen
+        | Code::InDoubt
+        | Code::AlreadyDispatched
+        | Code::NotDue
+        | Code::SealBroken => StatusCode::CONFLICT,
         Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
         Code::Unavailable | Code::OutcomeUnknown | Code::Stopped => StatusCode::SERVICE_UNAVAILABLE,
         Code::Corrupt | Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
@@ -94,6 +104,15 @@ const fn code_of(code: CoreCode) -> Code {
         CoreCode::AnswerMismatch => Code::AnswerMismatch,
         CoreCode::NoLongerRetained => Code::NotRetained,
         CoreCode::StateChanged => Code::StateChanged,
+        CoreCode::PolicyStale => Code::PolicyStale,
+        CoreCode::PolicyDenied => Code::PolicyDenied,
+        CoreCode::CommandsOpen => Code::CommandsOpen,
+        CoreCode::InDoubt => Code::InDoubt,
+        CoreCode::AlreadyDispatched => Code::AlreadyDispatched,
+        CoreCode::NotDue => Code::NotDue,
+        CoreCode::EvidenceMissing => Code::EvidenceMissing,
+        CoreCode::SealBroken => Code::SealBroken,
+        CoreCode::FourEyes => Code::FourEyes,
     }
 }
 

@@ -95,6 +95,7 @@ pub(crate) fn close_out(end: w::End) -> Result<CloseOut, Refusal> {
         warnings: end.warnings,
         error: end.error.map(|error| (error.class.to_core(), error.message)),
         evidence: end.evidence.into_iter().map(evidence).collect(),
+        commands: Vec::new(),
         usage: usage(end.usage),
     })
 }
@@ -122,6 +123,7 @@ pub(crate) fn new_wait(wait: w::NewWait) -> NewWait {
         on_timeout: wait.on_timeout.map(ToCore::to_core).unwrap_or_default(),
         default: wait.default,
         schema: wait.schema,
+        command: None,
     }
 }
 

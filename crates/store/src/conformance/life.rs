@@ -206,6 +206,7 @@ pub async fn an_auth_failure_may_wait(bed: &mut Bed) {
         on_timeout: OnTimeout::Fail,
         default: None,
         schema: None,
+        command: None,
         judged: None,
     });
     let error = Failure::new(ErrorClass::Auth, "the token was revoked");

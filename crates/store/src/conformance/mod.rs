@@ -6,6 +6,7 @@
 
 mod bed;
 pub mod claim;
+pub mod commands;
 pub mod credentials;
 pub mod crowd;
 pub mod deadlines;
@@ -68,6 +69,25 @@ macro_rules! conformance_tests {
                 a_request_repeated_at_once_is_one_claim,
                 the_order_holds_across_kinds_and_sources,
                 a_thousand_at_once,
+            }
+            commands {
+                intent_effect_evidence,
+                the_same_intent_is_the_same_command,
+                approvals_are_sealed_used_once_and_expire,
+                a_worker_waits_for_the_approval,
+                a_lapse_puts_it_in_doubt_and_a_lookup_ends_it,
+                what_nobody_can_tell_ends_with_a_person,
+                the_outbox_is_sent_once,
+                ordered_sends_wait_for_one_another,
+                budgets_hold_under_a_crowd,
+                a_dispatch_is_given_once_under_a_crowd,
+                replays_are_for_people_and_bounded,
+                a_rerun_repeats_nothing_by_itself,
+                one_risky_tool_needs_no_work,
+                a_changed_policy_is_asked_again,
+                commands_are_listed_within_their_tenants,
+                works_with_open_commands_are_not_pruned,
+                usage_is_kept_where_commands_are_in_doubt,
             }
             session {
                 one_at_a_time_oldest_first,

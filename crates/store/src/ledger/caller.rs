@@ -89,7 +89,7 @@ impl Caller {
         self.ledger.submit(self.submission(action)?).await
     }
 
-    fn submission(&self, action: Action) -> Result<Submission, Error> {
+    pub(super) fn submission(&self, action: Action) -> Result<Submission, Error> {
         let mut submission = Submission::new(self.actor.clone(), self.tenants.clone(), action, seed()?);
         submission.evidence.clone_from(&self.evidence);
         submission.approves = self.approves;
@@ -115,7 +115,21 @@ impl Caller {
     pub async fn rerun(&self, of: WorkId, from_step: Option<&str>, reason: &str) -> Result<Ingested, Error> {
         let id = WorkId(Uuid::now_v7());
         let from_step = from_step.map(str::to_owned);
-        let action = Action::Rerun { of, id, from_step, reason: reason.to_owned() };
+        let action = Action::Rerun { of, id, from_step, execute: Vec::new(), reason: reason.to_owned() };
+        self.ingested(action).await
+    }
+
+    /// The same, executing the commands of these keys again: whatever else earlier runs did is not repeated.
+    pub async fn rerun_executing(
+        &self,
+        of: WorkId,
+        from_step: Option<&str>,
+        execute: Vec<Digest>,
+        reason: &str,
+    ) -> Result<Ingested, Error> {
+        let id = WorkId(Uuid::now_v7());
+        let from_step = from_step.map(str::to_owned);
+        let action = Action::Rerun { of, id, from_step, execute, reason: reason.to_owned() };
         self.ingested(action).await
     }
 
@@ -468,6 +482,6 @@ impl Caller {
     }
 }
 
-fn unexpected(reply: &Reply) -> Error {
+pub(super) fn unexpected(reply: &Reply) -> Error {
     Error::Corrupt(format!("a verb was answered with {reply:?}"))
 }

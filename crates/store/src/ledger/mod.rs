@@ -1,6 +1,7 @@
 //! The ledger as a Rust program uses it: open it, get a [`Caller`], submit, read.
 
 mod caller;
+mod commands;
 mod credentials;
 mod health;
 mod new;
@@ -42,8 +43,9 @@ use crate::{
 };
 
 pub use caller::{Caller, Resolved, Waiting};
+pub use commands::{Reserved, Sending};
 pub use health::Health;
-pub use new::{NewWait, NewWork, new_worker};
+pub use new::{NewCommand, NewWait, NewWork, new_worker};
 pub use workers::{WorkerView, Workers};
 
 /// No claim stays parked for longer.

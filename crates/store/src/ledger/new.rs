@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 use tenure_core::{
-    Evidence, Payload, Refusal, WaitId, WorkId,
+    CommandId, Evidence, Payload, Refusal, WaitId, WorkId,
     action::{Claimant, CloseOut, Ingest, WaitSpec},
+    command::{Arguments, CommandKind, Gate, Intent},
     model::{Disposition, OnParentClose, OnTimeout, Source, WaitKind, Worker, Workflow},
     policy::{PolicyOverrides, Settings},
 };
@@ -97,6 +98,8 @@ pub struct NewWait {
     pub default: Option<Value>,
     /// A JSON schema that the answer must fit. An early answer that does not is dropped, with an event.
     pub schema: Option<Value>,
+    /// A dispatched command that is handed to the wait: the answer is its receipt.
+    pub command: Option<CommandId>,
 }
 
 impl NewWait {
@@ -111,6 +114,7 @@ impl NewWait {
             on_timeout: OnTimeout::TimeOut,
             default: None,
             schema: None,
+            command: None,
         }
     }
 
@@ -131,7 +135,59 @@ impl NewWait {
             on_timeout: self.on_timeout,
             default: payload(self.default)?,
             schema: payload(self.schema)?,
+            command: self.command,
             judged: None,
+        })
+    }
+}
+
+/// A side effect to be recorded before it happens.
+#[derive(Clone, Debug)]
+pub struct NewCommand {
+    pub tool: String,
+    pub target: String,
+    pub step: Option<String>,
+    /// Tells apart several effects of one step on one target.
+    pub slot: Option<String>,
+    pub kind: CommandKind,
+    /// Validated and normalised.
+    pub arguments: Value,
+    /// What is kept of them, where not all may be. The hash is over all.
+    pub redacted: Option<Value>,
+    /// What policy and configuration say of it now.
+    pub gate: Gate,
+}
+
+impl NewCommand {
+    pub fn new(tool: &str, target: &str, arguments: Value, gate: Gate) -> Self {
+        Self {
+            tool: tool.to_owned(),
+            target: target.to_owned(),
+            step: None,
+            slot: None,
+            kind: CommandKind::default(),
+            arguments,
+            redacted: None,
+            gate,
+        }
+    }
+
+    /// As it goes into an action: also into the outbox of a close-out.
+    pub fn settle(self) -> Result<Intent, Refusal> {
+        let whole = Payload::new(&self.arguments)?;
+        let arguments = match &self.redacted {
+            Some(kept) => Arguments::redacted(&whole, Payload::new(kept)?),
+            None => Arguments::whole(whole),
+        };
+        Ok(Intent {
+            id: CommandId(Uuid::now_v7()),
+            tool: self.tool,
+            target: self.target,
+            step: self.step,
+            slot: self.slot,
+            kind: self.kind,
+            arguments,
+            gate: self.gate,
         })
     }
 }

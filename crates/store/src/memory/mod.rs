@@ -1,6 +1,7 @@
 //! The memory store: the core over maps. It is the oracle that the databases are held against, and a
 //! ledger for tests of runtimes that embed one.
 
+mod command;
 mod credential;
 mod facts;
 mod retention;
@@ -13,10 +14,15 @@ use std::{
 };
 
 use tenure_core::{
-    Attempt, Change, Code, CredentialId, Event, Evidence, Millis, Payload, Records, Refusal, Reply, Scope,
-    State, Step, Submission, Wait, Work, WorkId,
+    Attempt, Change, Code, Command, CommandId, CommandState, CredentialId, Event, Evidence, Millis, Payload,
+    Records, Refusal, Reply, Scope, State, Step, Submission, Wait, Work, WorkId,
     action::{Action, ClaimFilter, Tenants},
-    claim_order, decide,
+    claim_order,
+    command::{
+        Duty,
+        budget::{Budget, BudgetKey},
+    },
+    decide,
     model::{Kept, WaitState},
     payload::Digest,
     records::{SessionView, TenantKey},
@@ -25,9 +31,10 @@ use tenure_core::{
 use tokio::time::Instant;
 
 use crate::{
-    Anchor, Clock, Credential, Error, Facts, Options, Outcome, Position, Pruned, ScheduleChange, StoredEvent,
-    SystemClock, WaitFilter, WorkFilter,
+    Anchor, Clock, CommandFilter, Credential, Error, Facts, Options, Outcome, Position, Pruned,
+    ScheduleChange, StoredEvent, SystemClock, WaitFilter, WorkFilter,
     job::{Job, Payloads, wanted},
+    policy::PolicyVersion,
     query::page,
     retention::Tombstone,
     schedule::Key as ScheduleKey,
@@ -46,6 +53,7 @@ pub(crate) struct Memory {
     key: Key,
     clock: Arc<dyn Clock>,
     counters: Counters,
+    policy: PolicyVersion,
     inner: Arc<Mutex<Inner>>,
 }
 
@@ -71,7 +79,13 @@ pub(crate) fn open(options: &Options) -> Result<Arc<dyn Store>, Error> {
     getrandom::fill(&mut key).map_err(|e| Error::Unavailable(format!("no randomness: {e}")))?;
     let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::default()));
     let key = Key::new(key);
-    Ok(Arc::new(Memory { key, clock, counters: Counters::default(), inner: Arc::default() }))
+    Ok(Arc::new(Memory {
+        key,
+        clock,
+        counters: Counters::default(),
+        policy: PolicyVersion::default(),
+        inner: Arc::default(),
+    }))
 }
 
 impl Memory {
@@ -111,7 +125,11 @@ impl Inner {
     fn submit(&mut self, submission: &Submission, now: Millis) -> Result<Outcome, Error> {
         let submission = &self.selected(submission);
         self.refresh(submission);
+        self.refresh_commands(submission);
         let decision = decide(&self.records, submission, now)?;
+        if submission.dry_run {
+            return Ok(Outcome { reply: decision.reply, payloads: Payloads::new() });
+        }
         for event in decision.events {
             let index = self.links.len();
             self.by_work.entry(event.work).or_default().push(index);
@@ -274,6 +292,7 @@ impl Store for Memory {
         if inner.closed {
             return job.answer(Err(Error::Unavailable("the ledger is closed".into())));
         }
+        inner.records.policy_version = self.policy.get();
         let answer = inner.submit(&job.submission, now);
         match (answer, job.park_until) {
             (Ok(outcome), Some(until)) if is_empty(&outcome) && until > Instant::now() => {
@@ -593,6 +612,48 @@ impl Store for Memory {
                 })
                 .map(|work| format!("{} does not count its open waits right", work.id))
                 .collect()
+        })
+    }
+
+    fn policy(&self) -> &PolicyVersion {
+        &self.policy
+    }
+
+    fn commands<'a>(&'a self, ids: &'a [CommandId]) -> Answer<'a, Vec<Command>> {
+        self.ready(|inner| ids.iter().filter_map(|id| inner.records.command(*id).cloned()).collect())
+    }
+
+    fn list_commands<'a>(
+        &'a self,
+        filter: &'a CommandFilter,
+        before: Option<CommandId>,
+        limit: usize,
+    ) -> Answer<'a, Vec<Command>> {
+        self.ready(|inner| inner.list_commands(filter, before, limit))
+    }
+
+    fn command_counts<'a>(&'a self, tenants: &'a Tenants) -> Answer<'a, BTreeMap<CommandState, u64>> {
+        self.ready(|inner| inner.command_counts(tenants))
+    }
+
+    fn due_commands(
+        &self,
+        duty: Duty,
+        at: Millis,
+        after: Option<(Millis, CommandId)>,
+        limit: usize,
+    ) -> Answer<'_, Vec<(Millis, CommandId)>> {
+        self.ready(|inner| inner.due_commands(duty, at, after, limit))
+    }
+
+    fn next_due_command(&self, duty: Duty) -> Answer<'_, Option<Millis>> {
+        self.ready(|inner| inner.due_commands(duty, Millis::MAX, None, 1).first().map(|(at, _)| *at))
+    }
+
+    fn budgets<'a>(&'a self, keys: &'a [BudgetKey]) -> Answer<'a, Vec<(BudgetKey, Budget)>> {
+        self.ready(|inner| {
+            let known = |key: &BudgetKey| Some((key.clone(), *inner.records.budgets.get(key)?));
+            keys.iter().filter_map(known).collect()
         })
     }
 

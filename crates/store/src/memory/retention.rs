@@ -28,6 +28,7 @@ impl Inner {
         let open = |other: &Work| !other.state.is_terminal();
         !work.state.is_terminal()
             || work.updated_at >= ended_before
+            || self.records.commands_of(work.id).iter().any(|command| command.state.is_open())
             || self.records.works.values().any(|child| child.spec.parent == Some(work.id) && open(child))
             || self.records.waits.values().flatten().any(|wait| {
                 wait.tenant == work.spec.tenant
@@ -47,6 +48,9 @@ impl Inner {
             }
             self.attempts.retain(|(work, _), _| work != id);
             self.records.steps.remove(id);
+            for command in self.records.commands.remove(id).unwrap_or_default() {
+                self.records.command_ids.remove(&command.id);
+            }
             for wait in self.records.waits.remove(id).unwrap_or_default() {
                 self.records.wait_ids.remove(&wait.id);
                 if let Some(works) = self.records.references.get_mut(&(wait.tenant, wait.reference)) {

@@ -41,6 +41,17 @@ pub(super) const CHECKS: &[&str] = &[
      FROM kept k JOIN wait t ON t.tenant = k.tenant AND t.reference = k.reference \
      WHERE t.state = 'open' AND k.kept_at + 86400000 > t.opened_at \
      AND (t.kind <> 'approval' OR k.actor::json ->> 'type' = 'person') LIMIT 100",
+    "SELECT 'c_' || replace(c.id::text, '-', '') || ' and its status row disagree' \
+     FROM command c LEFT JOIN command_status s ON s.command = c.id \
+     WHERE s.command IS NULL OR (s.state, s.due_at, s.tenant, s.work) IS DISTINCT FROM \
+     (c.state, c.due_at, c.tenant, c.work) LIMIT 100",
+    "SELECT 'c_' || replace(c.id::text, '-', '') || ' is not what it was reserved as' \
+     FROM (SELECT command.*, command.spec::json AS said FROM command) c \
+     WHERE (c.tenant, c.tool, c.target, c.executor, encode(c.key, 'hex'), encode(c.input_hash, 'hex')) \
+     IS DISTINCT FROM (c.said ->> 'tenant', c.said ->> 'tool', c.said ->> 'target', c.said ->> 'executor', \
+     c.said ->> 'key', c.said ->> 'input_hash') LIMIT 100",
+    "SELECT 'c_' || replace(s.command::text, '-', '') || ' has a status row and no command' \
+     FROM command_status s WHERE NOT EXISTS (SELECT 1 FROM command c WHERE c.id = s.command) LIMIT 100",
     "SELECT 'an attempt of w_' || replace(a.work::text, '-', '') || ' belongs to no work' \
      FROM attempt a WHERE NOT EXISTS (SELECT 1 FROM work w WHERE w.id = a.work) LIMIT 100",
     "SELECT 'event ' || e.seq || ' of w_' || replace(e.work::text, '-', '') || ' belongs to no work' \

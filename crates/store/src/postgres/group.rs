@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use tenure_core::{
     Identity, Payload, Records, Reply, Scope, Submission, WorkId,
     action::{Action, Ingest},
+    command::{CommandAction, Place},
     limits,
     records::Touch,
 };
@@ -53,7 +54,7 @@ pub(super) async fn run(
     let submissions = || jobs.iter().chain(parked).map(|job| &job.submission);
     let mut scope = Scope::default();
     submissions().for_each(|submission| scope.first(submission));
-    let mut batch = Batch::default();
+    let mut batch = Batch::under(shared.policy.get());
     let clock = shared.clock.as_deref();
     let mark = load::first(session, &shared.recent, clock, &scope, lessons, &mut batch.records).await?;
     complete(session, submissions, &mut batch.records).await?;
@@ -84,6 +85,11 @@ pub(super) async fn complete<'a, I: Iterator<Item = &'a Submission>>(
         submissions().for_each(|submission| scope.then(submission, records));
         if scope.is_empty() {
             return Ok(());
+        }
+        // Budgets are locked, so all at once and last: two groups then wait for each other in one order.
+        let budgets = std::mem::take(&mut scope.budgets);
+        if scope.is_empty() {
+            scope.budgets = budgets;
         }
         load::then(session, &scope, records).await?;
     }
@@ -118,6 +124,10 @@ async fn make_lanes(shared: &Shared, session: &Session, jobs: &[Job]) -> Result<
 pub(super) fn ingest(submission: &Submission) -> Option<&Ingest> {
     match &submission.action {
         Action::Ingest(ingest) => Some(ingest),
+        Action::Command(action) => match &**action {
+            CommandAction::Reserve { place: Place::Alone(work), .. } => Some(work),
+            _ => None,
+        },
         _ => None,
     }
 }

@@ -16,6 +16,7 @@ use uuid::Uuid;
 use super::{
     Shared,
     cache::{Recent, Written, Xid},
+    command,
     fault::Fault,
     row::{self, get, work_columns},
     session::{Pipeline, Results, Session, params},
@@ -35,20 +36,21 @@ const LOCK_SESSIONS_OF: &str = "SELECT pg_advisory_xact_lock(2, k) FROM (SELECT 
      UNION ALL SELECT w.session_lock FROM work w WHERE w.id = ANY($2::uuid[]) AND w.session_lock IS NOT NULL \
      ) named ORDER BY k) sorted";
 
-/// The works that a scope leads to: by id, by waits on references, by waits, by claim requests.
+/// The works that a scope leads to: by id, by waits on references, by waits, by claim requests, by commands.
 macro_rules! reached {
     () => {
         "SELECT unnest($1::uuid[]) AS id \
          UNION SELECT t.work FROM unnest($2::text[], $3::text[]) AS k(tenant, reference) \
              JOIN wait t ON t.tenant = k.tenant AND t.reference = k.reference \
          UNION SELECT t.work FROM wait t WHERE t.id = ANY($4::uuid[]) \
-         UNION SELECT a.work FROM attempt a WHERE a.request = ANY($5::bigint[])"
+         UNION SELECT a.work FROM attempt a WHERE a.request = ANY($5::bigint[]) \
+         UNION SELECT c.work FROM command c WHERE c.id = ANY($6::uuid[])"
     };
 }
 
 const LOCK_SESSIONS_REACHED: &str = concat!(
     "SELECT pg_advisory_xact_lock(2, k) FROM (SELECT DISTINCT k FROM ( \
-     SELECT unnest($6::int[]) AS k \
+     SELECT unnest($7::int[]) AS k \
      UNION ALL SELECT w.session_lock FROM work w WHERE w.session_lock IS NOT NULL AND w.id IN (",
     reached!(),
     ")) named ORDER BY k) sorted"
@@ -288,13 +290,17 @@ fn lock<'a>(
 
     let named = scope.sessions.iter().map(|(tenant, session)| session_slot(tenant, session));
     let ids = uuids(&scope.works);
-    let reaches = !(scope.references.is_empty() && scope.wait_ids.is_empty() && scope.requests.is_empty());
+    let reaches = !(scope.references.is_empty()
+        && scope.wait_ids.is_empty()
+        && scope.requests.is_empty()
+        && scope.command_ids.is_empty());
     if reaches {
         let reached = || {
             let (tenants, references) = columns(&scope.references);
             let waits: Vec<Uuid> = scope.wait_ids.iter().map(|id| id.0).collect();
             let requests: Vec<i64> = scope.requests.iter().map(|key| key.0).collect();
-            params![ids.clone(), tenants, references, waits, requests]
+            let commands: Vec<Uuid> = scope.command_ids.iter().map(|id| id.0).collect();
+            params![ids.clone(), tenants, references, waits, requests, commands]
         };
         let mut with_sessions = reached();
         with_sessions.extend(params![sorted(named)]);
@@ -406,6 +412,7 @@ struct Rest {
     steps: Option<usize>,
     waits: Option<usize>,
     inputs: Option<usize>,
+    commands: command::Loading,
 }
 
 fn rest<'a>(pipeline: &mut Pipeline<'a>, scope: &'a Scope) -> Rest {
@@ -450,6 +457,7 @@ fn rest<'a>(pipeline: &mut Pipeline<'a>, scope: &'a Scope) -> Rest {
         steps: by_work(pipeline, &scope.steps, STEPS),
         waits: by_work(pipeline, &scope.waits, WAITS),
         inputs: by_work(pipeline, &scope.inputs, INPUTS),
+        commands: command::load(pipeline, scope),
     }
 }
 
@@ -516,7 +524,7 @@ impl Rest {
         for row in results.maybe(self.inputs) {
             records.inputs.insert(row::id(&row, 0)?, get::<Option<String>>(&row, 1)?.map(Payload::stored));
         }
-        Ok(())
+        self.commands.take(results, scope, records)
     }
 }
 

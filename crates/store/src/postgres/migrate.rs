@@ -48,6 +48,12 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         breaking: true,
         sql: include_str!("migrations/0008_early_answers.sql"),
     },
+    Migration {
+        number: 9,
+        name: "commands",
+        breaking: true,
+        sql: include_str!("migrations/0009_commands.sql"),
+    },
 ];
 
 /// Any number that nobody else is likely to lock.

@@ -7,6 +7,7 @@ pub mod bench_support;
 mod cache;
 mod check;
 mod claim;
+mod command;
 mod connect;
 mod credential;
 mod facts;
@@ -40,8 +41,16 @@ use std::{
 
 use futures_util::FutureExt;
 use tenure_core::{
-    Attempt, Code, CredentialId, Evidence, Millis, Refusal, State, Step, Wait, Work, WorkId, action::Tenants,
-    model::Kept, payload::Digest, schedule::Schedule,
+    Attempt, Code, Command, CommandId, CommandState, CredentialId, Evidence, Millis, Refusal, State, Step,
+    Wait, Work, WorkId,
+    action::Tenants,
+    command::{
+        Duty,
+        budget::{Budget, BudgetKey},
+    },
+    model::Kept,
+    payload::Digest,
+    schedule::Schedule,
 };
 use tokio::{
     sync::{Notify, watch},
@@ -57,9 +66,10 @@ use self::{
     unreadable::Unreadable,
 };
 use crate::{
-    Anchor, Clock, Credential, Error, Facts, Options, Position, Pruned, ScheduleChange, StoredEvent,
-    WaitFilter, WorkFilter,
+    Anchor, Clock, CommandFilter, Credential, Error, Facts, Options, Position, Pruned, ScheduleChange,
+    StoredEvent, WaitFilter, WorkFilter,
     job::{Job, Payloads},
+    policy::PolicyVersion,
     retention::Tombstone,
     schedule::Key as ScheduleKey,
     stats::Counters,
@@ -80,6 +90,7 @@ struct Shared {
     announced: Notify,
     recent: Recent,
     counters: Counters,
+    policy: PolicyVersion,
     in_hand: InHand,
     unreadable: Unreadable,
     lanes: Mutex<HashSet<i64>>,
@@ -154,6 +165,7 @@ pub(crate) async fn open(url: &str, options: &Options) -> Result<Arc<dyn Store>,
         announced: Notify::new(),
         recent: Recent::default(),
         counters: Counters::default(),
+        policy: PolicyVersion::default(),
         in_hand: InHand::default(),
         unreadable: Unreadable::default(),
         lanes: Mutex::default(),
@@ -338,6 +350,45 @@ impl Store for Postgres {
 
     fn revoke_credential(&self, id: CredentialId, at: Millis) -> Answer<'_, Option<Credential>> {
         Box::pin(self.points.revoke_credential(id, at))
+    }
+
+    fn policy(&self) -> &PolicyVersion {
+        &self.shared.policy
+    }
+
+    fn commands<'a>(&'a self, ids: &'a [CommandId]) -> Answer<'a, Vec<Command>> {
+        Box::pin(self.points.commands(ids))
+    }
+
+    fn list_commands<'a>(
+        &'a self,
+        filter: &'a CommandFilter,
+        before: Option<CommandId>,
+        limit: usize,
+    ) -> Answer<'a, Vec<Command>> {
+        Box::pin(self.lists.list_commands(filter, before, limit))
+    }
+
+    fn command_counts<'a>(&'a self, tenants: &'a Tenants) -> Answer<'a, BTreeMap<CommandState, u64>> {
+        Box::pin(self.lists.command_counts(tenants))
+    }
+
+    fn due_commands(
+        &self,
+        duty: Duty,
+        at: Millis,
+        after: Option<(Millis, CommandId)>,
+        limit: usize,
+    ) -> Answer<'_, Vec<(Millis, CommandId)>> {
+        Box::pin(self.points.due_commands(duty, at, after, limit))
+    }
+
+    fn next_due_command(&self, duty: Duty) -> Answer<'_, Option<Millis>> {
+        Box::pin(self.points.next_due_command(duty))
+    }
+
+    fn budgets<'a>(&'a self, keys: &'a [BudgetKey]) -> Answer<'a, Vec<(BudgetKey, Budget)>> {
+        Box::pin(self.points.budgets(keys))
     }
 
     fn schedule<'a>(&'a self, tenant: &'a str, name: &'a str) -> Answer<'a, Option<Schedule>> {

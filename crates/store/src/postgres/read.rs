@@ -102,7 +102,7 @@ impl Reader {
     }
 
     /// A statement that is not worth preparing.
-    async fn query_once(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Error> {
+    pub async fn query_once(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Error> {
         let session = self.session().await?;
         let params: Vec<&(dyn ToSql + Sync)> = params.iter().map(|param| &**param as _).collect();
         session.client.query(sql, &params).await.map_err(|error| Fault::from(error).error())
@@ -287,7 +287,7 @@ impl Reader {
 }
 
 /// None: all.
-fn listed(tenants: &Tenants) -> Option<&[String]> {
+pub(super) fn listed(tenants: &Tenants) -> Option<&[String]> {
     match tenants {
         Tenants::All => None,
         Tenants::Only(list) => Some(list),
@@ -296,23 +296,23 @@ fn listed(tenants: &Tenants) -> Option<&[String]> {
 
 /// A list's conditions with their parameters.
 #[derive(Default)]
-struct List<'a> {
-    wanted: Vec<String>,
-    params: Vec<Param<'a>>,
+pub(super) struct List<'a> {
+    pub wanted: Vec<String>,
+    pub params: Vec<Param<'a>>,
 }
 
 impl<'a> List<'a> {
-    fn param(&mut self, value: impl ToSql + Sync + Send + 'a) -> String {
+    pub fn param(&mut self, value: impl ToSql + Sync + Send + 'a) -> String {
         self.params.push(Box::new(value));
         format!("${}", self.params.len())
     }
 
-    fn want(&mut self, left: &str, value: impl ToSql + Sync + Send + 'a) {
+    pub fn want(&mut self, left: &str, value: impl ToSql + Sync + Send + 'a) {
         let param = self.param(value);
         self.wanted.push(format!("{left} {param}"));
     }
 
-    fn tenants(&mut self, column: &str, tenants: Option<&'a Tenants>) {
+    pub fn tenants(&mut self, column: &str, tenants: Option<&'a Tenants>) {
         if let Some(Tenants::Only(list)) = tenants {
             let param = self.param(list.as_slice());
             self.wanted.push(format!("{column} = ANY({param})"));

@@ -22,6 +22,7 @@ macro_rules! free {
     () => {
         "NOT EXISTS (SELECT 1 FROM work g WHERE g.tenant = w.tenant AND g.system = w.system \
          AND g.source_id = w.source_id AND g.run_id = w.run_id AND (g.state < 11 OR g.updated_at >= $1::bigint \
+         OR EXISTS (SELECT 1 FROM command_status q WHERE q.work = g.id AND q.state <= 4) \
          OR EXISTS (SELECT 1 FROM work c WHERE c.parent = g.id AND c.state < 11) \
          OR EXISTS (SELECT 1 FROM wait q WHERE q.tenant = g.tenant AND q.state = 'open' \
          AND q.reference = 'work:w_' || replace(g.id::text, '-', ''))))"
@@ -59,10 +60,12 @@ const REPRIEVE: &str = "DELETE FROM tombstone WHERE work = ANY($1::uuid[])";
 const LINK: &str = "INSERT INTO link (epoch, txn, number, hash) SELECT e.epoch, e.txn, e.number, e.hash \
      FROM event e WHERE e.work = ANY($1::uuid[])";
 const DELETE_EVENTS: &str = "DELETE FROM event WHERE work = ANY($1::uuid[])";
-const DELETE_REST: [&str; 5] = [
+const DELETE_REST: [&str; 7] = [
     "DELETE FROM attempt WHERE work = ANY($1::uuid[])",
     "DELETE FROM step WHERE work = ANY($1::uuid[])",
     "DELETE FROM wait WHERE work = ANY($1::uuid[])",
+    "DELETE FROM command_status WHERE work = ANY($1::uuid[])",
+    "DELETE FROM command WHERE work = ANY($1::uuid[])",
     "DELETE FROM status WHERE state = ANY('{11,12,13,14,15,16}'::smallint[]) AND work = ANY($1::uuid[])",
     "UPDATE tombstone SET gone = true WHERE work = ANY($1::uuid[]) AND NOT gone",
 ];

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::{
     bench_support::{INSERT_EVENT, UPDATE_WORK},
+    command,
     load::{Mark, session_slot, uuids},
     row::{actor_kind, json, name},
     session::{Pipeline, params},
@@ -224,6 +225,7 @@ pub(super) fn rest<'a>(
     steps(pipeline, batch);
     waits(pipeline, batch);
     kept(pipeline, batch);
+    command::save(pipeline, batch);
     sessions(pipeline, batch);
 }
 

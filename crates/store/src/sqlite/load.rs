@@ -16,7 +16,7 @@ use super::{
 };
 
 /// Rows lead to rows at most this often; what is still missing then counts as absent.
-const ROUNDS: usize = 4;
+const ROUNDS: usize = 6;
 
 const WORK_OF_IDENTITY: &str = "SELECT id FROM work \
      WHERE tenant = ?1 AND system = ?2 AND source_id = ?3 AND run_id = ?4 ORDER BY generation DESC LIMIT 1";
@@ -97,7 +97,8 @@ impl<'c> Tables<'c> {
                 records.peers.insert(*id, work);
             }
         }
-        self.load_parts(scope, records)
+        self.load_parts(scope, records)?;
+        self.load_commands(scope, records)
     }
 
     fn load_parts(&mut self, scope: &Scope, records: &mut Records) -> Read<()> {
@@ -135,7 +136,7 @@ impl<'c> Tables<'c> {
         Ok(())
     }
 
-    fn load_work(&mut self, id: WorkId, records: &mut Records) -> Read<()> {
+    pub fn load_work(&mut self, id: WorkId, records: &mut Records) -> Read<()> {
         let Entry::Vacant(entry) = records.works.entry(id) else { return Ok(()) };
         if let Some((rowid, work)) = self.works.take(id) {
             self.rowids.insert(id, rowid);
@@ -214,7 +215,7 @@ impl<'c> Tables<'c> {
         self.conn.prepare_cached(sql).map_err(Fault::from)
     }
 
-    fn one<T>(
+    pub fn one<T>(
         &self,
         sql: &'static str,
         key: impl Params,
@@ -225,7 +226,7 @@ impl<'c> Tables<'c> {
         rows.next()?.map(read).transpose()
     }
 
-    fn all<T>(
+    pub fn all<T>(
         &self,
         sql: &'static str,
         key: impl Params,

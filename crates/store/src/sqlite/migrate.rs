@@ -50,6 +50,12 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         breaking: true,
         sql: include_str!("migrations/0008_early_answers.sql"),
     },
+    Migration {
+        number: 9,
+        name: "commands",
+        breaking: true,
+        sql: include_str!("migrations/0009_commands.sql"),
+    },
 ];
 
 const MIGRATION_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (

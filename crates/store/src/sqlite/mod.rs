@@ -7,6 +7,7 @@ pub mod bench_support;
 mod check;
 mod checkpoint;
 mod claim;
+mod command;
 mod credential;
 mod facts;
 mod fault;
@@ -35,15 +36,24 @@ use std::{
 
 use rusqlite::Connection;
 use tenure_core::{
-    Attempt, CredentialId, Evidence, Millis, State, Step, Wait, Work, WorkId, action::Tenants, model::Kept,
-    payload::Digest, schedule::Schedule,
+    Attempt, Command, CommandId, CommandState, CredentialId, Evidence, Millis, State, Step, Wait, Work,
+    WorkId,
+    action::Tenants,
+    command::{
+        Duty,
+        budget::{Budget, BudgetKey},
+    },
+    model::Kept,
+    payload::Digest,
+    schedule::Schedule,
 };
 use tokio::sync::oneshot;
 
 use crate::{
-    Anchor, Clock, Credential, Error, Facts, Options, Position, Pruned, ScheduleChange, StoredEvent,
-    SystemClock, WaitFilter, WorkFilter,
+    Anchor, Clock, CommandFilter, Credential, Error, Facts, Options, Position, Pruned, ScheduleChange,
+    StoredEvent, SystemClock, WaitFilter, WorkFilter,
     job::{Job, Payloads},
+    policy::PolicyVersion,
     retention::Tombstone,
     schedule::Key as ScheduleKey,
     stats::Counters,
@@ -71,6 +81,7 @@ struct SqliteStore {
     path: PathBuf,
     queued: Arc<AtomicUsize>,
     counters: Arc<Counters>,
+    policy: Arc<PolicyVersion>,
     stopped: Arc<OnceLock<String>>,
     readers: [Arc<Mutex<Reader>>; READERS],
     next_reader: AtomicUsize,
@@ -90,11 +101,13 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Arc<dyn Store>, Err
     let answers = Answers::start()?;
     let counters = Arc::new(Counters::default());
     let stopped = Arc::new(OnceLock::new());
+    let policy = Arc::new(PolicyVersion::default());
     let desk = Desk {
         clock: clock.clone(),
         inbox: received,
         queued: queued.clone(),
         counters: counters.clone(),
+        policy: policy.clone(),
         stopped: stopped.clone(),
         checkpoints,
         answers,
@@ -102,7 +115,18 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Arc<dyn Store>, Err
     start(conn, desk, path.to_owned())?;
     let next_reader = AtomicUsize::new(0);
     let path = path.to_owned();
-    Ok(Arc::new(SqliteStore { key, path, clock, inbox, queued, counters, stopped, readers, next_reader }))
+    Ok(Arc::new(SqliteStore {
+        key,
+        path,
+        clock,
+        inbox,
+        queued,
+        counters,
+        policy,
+        stopped,
+        readers,
+        next_reader,
+    }))
 }
 
 fn start(conn: Connection, desk: Desk, path: PathBuf) -> Result<(), Error> {
@@ -397,6 +421,49 @@ impl Store for SqliteStore {
 
     fn self_check(&self) -> Answer<'_, Vec<String>> {
         self.read(Reader::self_check)
+    }
+
+    fn policy(&self) -> &PolicyVersion {
+        &self.policy
+    }
+
+    fn commands<'a>(&'a self, ids: &'a [CommandId]) -> Answer<'a, Vec<Command>> {
+        let ids = ids.to_vec();
+        self.read(move |reader| reader.commands(&ids))
+    }
+
+    fn list_commands<'a>(
+        &'a self,
+        filter: &'a CommandFilter,
+        before: Option<CommandId>,
+        limit: usize,
+    ) -> Answer<'a, Vec<Command>> {
+        let filter = filter.clone();
+        self.read(move |reader| reader.list_commands(&filter, before, limit))
+    }
+
+    fn command_counts<'a>(&'a self, tenants: &'a Tenants) -> Answer<'a, BTreeMap<CommandState, u64>> {
+        let tenants = tenants.clone();
+        self.read(move |reader| reader.command_counts(&tenants))
+    }
+
+    fn due_commands(
+        &self,
+        duty: Duty,
+        at: Millis,
+        after: Option<(Millis, CommandId)>,
+        limit: usize,
+    ) -> Answer<'_, Vec<(Millis, CommandId)>> {
+        self.read(move |reader| reader.due_commands(duty, at, after, limit))
+    }
+
+    fn next_due_command(&self, duty: Duty) -> Answer<'_, Option<Millis>> {
+        self.read(move |reader| reader.next_due_command(duty))
+    }
+
+    fn budgets<'a>(&'a self, keys: &'a [BudgetKey]) -> Answer<'a, Vec<(BudgetKey, Budget)>> {
+        let keys = keys.to_vec();
+        self.read(move |reader| reader.budgets(&keys))
     }
 
     fn close(&self) -> Answer<'_, ()> {

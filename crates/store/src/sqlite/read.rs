@@ -234,7 +234,7 @@ pub(super) fn bound(limit: usize) -> i64 {
 
 /// A WHERE clause being written, with its values. Only names from this file enter its text.
 #[derive(Clone, Default)]
-struct Conditions {
+pub(super) struct Conditions {
     parts: Vec<String>,
     values: Vec<Value>,
 }
@@ -306,13 +306,19 @@ impl Conditions {
         all
     }
 
-    fn and(mut self, part: &str, value: impl Into<Value>) -> Self {
+    /// A condition without a value.
+    pub fn plain(mut self, part: String) -> Self {
+        self.parts.push(part);
+        self
+    }
+
+    pub fn and(mut self, part: &str, value: impl Into<Value>) -> Self {
         self.parts.push(part.to_owned());
         self.values.push(value.into());
         self
     }
 
-    fn and_tenants(mut self, column: &str, tenants: Option<&Tenants>) -> Self {
+    pub fn and_tenants(mut self, column: &str, tenants: Option<&Tenants>) -> Self {
         if let Some(Tenants::Only(list)) = tenants {
             let marks = vec!["?"; list.len()].join(", ");
             self.parts.push(format!("{column} IN ({marks})"));
@@ -346,7 +352,7 @@ impl Conditions {
         self
     }
 
-    fn select(mut self, lead: &str, order: &str, limit: usize) -> (String, Vec<Value>) {
+    pub fn select(mut self, lead: &str, order: &str, limit: usize) -> (String, Vec<Value>) {
         if self.parts.is_empty() {
             self.parts.push("TRUE".into());
         }

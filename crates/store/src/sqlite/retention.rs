@@ -18,6 +18,7 @@ macro_rules! free {
     () => {
         "NOT EXISTS (SELECT 1 FROM work g WHERE g.tenant = w.tenant AND g.system = w.system \
          AND g.source_id = w.source_id AND g.run_id = w.run_id AND (g.state < 11 OR g.updated_at >= ?1 \
+         OR EXISTS (SELECT 1 FROM command_status q WHERE q.work = g.id AND q.state <= 4) \
          OR EXISTS (SELECT 1 FROM work c WHERE c.parent = g.id AND c.state < 11) \
          OR EXISTS (SELECT 1 FROM wait q WHERE q.tenant = g.tenant AND q.state = 'open' \
          AND q.reference = 'work:w_' || lower(hex(g.id)))))"
@@ -38,10 +39,12 @@ const BURY: &str = concat!(
 );
 const LINK: &str = "INSERT INTO link (position, hash) SELECT position, hash FROM event WHERE work = ?1";
 const DELETE_EVENTS: &str = "DELETE FROM event WHERE work = ?1";
-const DELETE_REST: [&str; 5] = [
+const DELETE_REST: [&str; 7] = [
     "DELETE FROM attempt WHERE work = ?1",
     "DELETE FROM step WHERE work = ?1",
     "DELETE FROM wait WHERE work = ?1",
+    "DELETE FROM command_status WHERE work = ?1",
+    "DELETE FROM command WHERE work = ?1",
     "DELETE FROM status WHERE work = ?1",
     "DELETE FROM work WHERE id = ?1",
 ];

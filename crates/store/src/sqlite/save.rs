@@ -77,6 +77,7 @@ impl Tables<'_> {
         for (key, kept) in &batch.writes.kept {
             self.save_kept(key, kept.as_ref())?;
         }
+        self.save_commands(batch)?;
         for row in &rows {
             self.save_ready(row)?;
         }

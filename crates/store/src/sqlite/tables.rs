@@ -1,6 +1,8 @@
 //! The writer's hands: its connection, the statements of the hot path prepared once, and what it may
 //! remember between groups.
 
+use std::sync::Arc;
+
 use rusqlite::{Connection, PrepFlags, Statement};
 use tenure_core::{ByWork, Work};
 
@@ -8,7 +10,7 @@ use super::{
     claim::Lanes,
     row::{Read, SPEC, Specs, specs, work_columns},
 };
-use crate::recent::RecentWorks;
+use crate::{policy::PolicyVersion, recent::RecentWorks};
 
 /// A work by its id.
 pub(super) const WORK: &str = concat!("SELECT ", work_columns!(), " FROM work WHERE id = ?1");
@@ -90,10 +92,11 @@ pub(super) struct Tables<'c> {
     pub works: RecentWorks<(i64, Box<Work>)>,
     /// The file's version at the last look: it moves when another connection has committed.
     pub seen: i64,
+    pub policy: Arc<PolicyVersion>,
 }
 
 impl<'c> Tables<'c> {
-    pub fn new(conn: &'c Connection) -> Read<Self> {
+    pub fn new(conn: &'c Connection, policy: Arc<PolicyVersion>) -> Read<Self> {
         // Kept for good, and so not in the small memory that SQLite has for passing needs.
         let prepare = |sql: &str| conn.prepare_with_flags(sql, PrepFlags::SQLITE_PREPARE_PERSISTENT);
         let hot = Hot {
@@ -122,6 +125,7 @@ impl<'c> Tables<'c> {
             rowids: ByWork::default(),
             works: RecentWorks::default(),
             seen: 0,
+            policy,
         })
     }
 

@@ -9,8 +9,10 @@ mod script;
 use std::{collections::BTreeMap, sync::Arc};
 
 use script::Script;
-use tenure_core::{Submission, Work, action::Tenants};
-use tenure_store::{Error, Ledger, ManualClock, Options, Outcome, StoredEvent, WaitFilter, WorkFilter};
+use tenure_core::{Command, Submission, Work, action::Tenants};
+use tenure_store::{
+    CommandFilter, Error, Ledger, ManualClock, Options, Outcome, StoredEvent, WaitFilter, WorkFilter,
+};
 
 const SEEDS: u64 = 1_024;
 /// Seeds that share a ledger and its groups.
@@ -56,8 +58,15 @@ async fn answers(ledger: &Ledger, round: &[Submission]) -> Vec<Seen> {
     answers
 }
 
+struct Contents {
+    works: Vec<Work>,
+    events: Vec<tenure_core::Event>,
+    commands: Vec<Command>,
+    rest: String,
+}
+
 /// Everything that a tenant has, positions left out: they are each store's own.
-async fn contents(ledger: &Ledger, tenant: &str) -> (Vec<Work>, Vec<tenure_core::Event>, String) {
+async fn contents(ledger: &Ledger, tenant: &str) -> Contents {
     let tenants = Tenants::Only(vec![tenant.to_owned()]);
     let filter = WorkFilter { tenants: Some(tenants.clone()), ..WorkFilter::default() };
     let works = ledger.list(&filter, None, 1_000).await.unwrap();
@@ -69,10 +78,14 @@ async fn contents(ledger: &Ledger, tenant: &str) -> (Vec<Work>, Vec<tenure_core:
         rest += &format!("{:?}\n", ledger.steps(work.id).await.unwrap());
         rest += &format!("{:?}\n", ledger.attempts(work.id).await.unwrap());
     }
+    let commands = CommandFilter { tenants: Some(tenants.clone()), ..CommandFilter::default() };
+    let commands = ledger.commands(&commands, None, 1_000).await.unwrap();
+    rest += &format!("{:?}\n", ledger.command_counts(&tenants).await.unwrap());
+    rest += &format!("{:?}\n", ledger.budgets(&script::budgets(tenant)).await.unwrap());
     let waits = WaitFilter { tenants: Some(tenants.clone()), ..WaitFilter::default() };
     rest += &format!("{:?}\n", ledger.waits(&waits, 1_000).await.unwrap());
     rest += &format!("{:?}\n", ledger.counts(&tenants).await.unwrap());
-    (works, events, rest)
+    Contents { works, events, commands, rest }
 }
 
 /// Runs a group of seeds against the oracle; answers what differed first, with its seed.
@@ -98,11 +111,12 @@ async fn compare(name: &str, first: u64, oracle: &Ledger, store: &Ledger, clock:
     for script in &scripts {
         let expected = contents(oracle, &script.tenant()).await;
         let got = contents(store, &script.tenant()).await;
-        assert_eq!(got.0, expected.0, "{name}: rows differ at seed {}", script.seed);
-        assert_eq!(got.1, expected.1, "{name}: logs differ at seed {}", script.seed);
+        assert_eq!(got.works, expected.works, "{name}: rows differ at seed {}", script.seed);
+        assert_eq!(got.events, expected.events, "{name}: logs differ at seed {}", script.seed);
+        assert_eq!(got.commands, expected.commands, "{name}: commands differ at seed {}", script.seed);
         assert_eq!(
-            got.2, expected.2,
-            "{name}: steps, attempts, waits or counts differ at seed {}",
+            got.rest, expected.rest,
+            "{name}: steps, attempts, waits, budgets or counts differ at seed {}",
             script.seed
         );
     }

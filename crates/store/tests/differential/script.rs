@@ -3,11 +3,12 @@
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use serde_json::json;
 use tenure_core::{
-    Action, Actor, Evidence, Payload, Reply, Submission, Usage, WaitId, WorkId,
+    Action, Actor, Command, CommandState, Evidence, Payload, Reply, Submission, Usage, WaitId, WorkId,
     action::{
         Claim, ClaimBy, ClaimFilter, Claimant, CloseOut, Decide, Fail, Failure, Holder, Ingest, Renew,
         Resolve, StepAction, StepVerb, Target, Tenants, WaitAction, WaitSpec,
     },
+    command::budget::{Account, BudgetKey, Unit},
     liveness::{Liveness, Seen, Sighting},
     model::{
         AcceptStrength, Disposition, ErrorClass, OnParentClose, OnTimeout, Source, WaitKind, Worker, Workflow,
@@ -17,12 +18,15 @@ use tenure_core::{
 };
 use uuid::Uuid;
 
+mod commands;
+
 pub struct Script {
     pub seed: u64,
     dice: StdRng,
     works: Vec<WorkId>,
     leases: Vec<(WorkId, u64)>,
     waits: Vec<WaitId>,
+    commands: Vec<Command>,
     /// Sent before: repeating it must be harmless.
     last: Option<Action>,
 }
@@ -71,6 +75,7 @@ pub fn payload_keys(reply: &Reply) -> Vec<(WorkId, u64)> {
         Reply::Claimed(grants) => grants.iter().collect(),
         Reply::Ingested { grant: Some(grant), .. } => vec![&**grant],
         Reply::Resolved { grant: Some(grant), .. } => vec![&**grant],
+        Reply::Command { grant: Some(grant), .. } => vec![&**grant],
         _ => Vec::new(),
     };
     let mut keys: Vec<(WorkId, u64)> = grants.iter().map(|grant| (grant.work.id, 1)).collect();
@@ -78,13 +83,41 @@ pub fn payload_keys(reply: &Reply) -> Vec<(WorkId, u64)> {
     if let Reply::Resolved { answers, .. } = reply {
         keys.extend(answers.iter().filter_map(|answer| Some((answer.work, answer.seq?))));
     }
+    if let Reply::Command { command, .. } = reply {
+        keys.push((command.work, command.body.arguments));
+        keys.extend(command.body.receipt.as_ref().and_then(|receipt| receipt.response));
+    }
     keys
+}
+
+/// The budgets that a tenant's commands count on.
+pub fn budgets(tenant: &str) -> Vec<BudgetKey> {
+    let key = |account, unit, period: &str| BudgetKey {
+        tenant: tenant.to_owned(),
+        account,
+        unit,
+        period: period.to_owned(),
+    };
+    vec![
+        key(Account::Tenant, Unit::Tokens, "today"),
+        key(Account::Tool("tool-0".into()), Unit::Calls, ""),
+        key(Account::Tool("tool-1".into()), Unit::Calls, ""),
+        key(Account::Replays, Unit::Calls, "7"),
+    ]
 }
 
 impl Script {
     pub fn new(seed: u64) -> Self {
         let dice = StdRng::seed_from_u64(seed);
-        Self { seed, dice, works: Vec::new(), leases: Vec::new(), waits: Vec::new(), last: None }
+        Self {
+            seed,
+            dice,
+            works: Vec::new(),
+            leases: Vec::new(),
+            waits: Vec::new(),
+            commands: Vec::new(),
+            last: None,
+        }
     }
 
     pub fn tenant(&self) -> String {
@@ -104,6 +137,10 @@ impl Script {
             Reply::Claimed(grants) => grants.iter().for_each(lease),
             Reply::Resolved { grant: Some(grant), .. } => lease(grant),
             Reply::Waiting { ack, .. } => self.waits.extend(&ack.waits),
+            Reply::Command { command, grant, .. } => {
+                grant.iter().for_each(|grant| lease(grant));
+                self.learn_command(command);
+            }
             _ => {}
         }
     }
@@ -128,6 +165,9 @@ impl Script {
     fn action(&mut self) -> Action {
         if self.works.is_empty() {
             return self.ingest();
+        }
+        if !self.leases.is_empty() && self.dice.random_bool(0.3) {
+            return self.command();
         }
         match self.dice.random_range(0..100) {
             0..12 => self.ingest(),
@@ -208,7 +248,8 @@ impl Script {
         Claimant {
             worker: Worker {
                 id: format!("worker-{}-{worker}", self.seed),
-                incarnation: format!("boot-{}", self.dice.random_range(0..2)),
+                // As in life: nobody else has it.
+                incarnation: format!("boot-{worker}-{}", self.dice.random_range(0..2)),
                 liveness,
             },
             request_id: format!("r{}", self.dice.random_range(0..40)),
@@ -280,6 +321,7 @@ impl Script {
                 state: State::Succeeded,
                 error: None,
                 evidence: Vec::new(),
+                commands: Vec::new(),
                 usage: self.usage(),
             }),
         }))
@@ -329,6 +371,9 @@ impl Script {
     fn reference(&mut self) -> String {
         match self.dice.random_range(0..8) {
             0 => format!("work:{}", self.work()),
+            1 if !self.commands.is_empty() => {
+                format!("command:{}", self.commands.choose(&mut self.dice).unwrap().id)
+            }
             n => format!("ref-{}", n % 4),
         }
     }
@@ -346,8 +391,16 @@ impl Script {
             on_timeout,
             default: (on_timeout == OnTimeout::Default).then(|| self.payload()),
             schema: None,
+            command: self.handed(),
             judged: None,
         }
+    }
+
+    /// A dispatched command, now and then, to be handed to a wait.
+    fn handed(&mut self) -> Option<tenure_core::CommandId> {
+        let sent: Vec<_> = self.commands.iter().filter(|c| c.state == CommandState::Dispatched).collect();
+        let one = sent.choose(&mut self.dice).map(|command| command.id);
+        one.filter(|_| self.dice.random_bool(0.5))
     }
 
     fn wait(&mut self) -> Action {
@@ -412,8 +465,17 @@ impl Script {
             warnings: if self.dice.random_bool(0.3) { vec!["slow".to_owned()] } else { Vec::new() },
             error: self.dice.random_bool(0.3).then(|| (ErrorClass::Unknown, "why".to_owned())),
             evidence: Vec::new(),
+            commands: if self.dice.random_bool(0.2) { vec![self.outgoing()] } else { Vec::new() },
             usage: self.usage(),
         }
+    }
+
+    fn outgoing(&mut self) -> tenure_core::command::Intent {
+        let mut intent = self.intent();
+        if self.mostly() {
+            intent.gate.tool.executor = tenure_core::command::Executor::Http;
+        }
+        intent
     }
 
     fn decide(&mut self) -> Action {
@@ -423,7 +485,13 @@ impl Script {
 
     fn rerun(&mut self) -> Action {
         let from_step = self.dice.random_bool(0.5).then(|| format!("step-{}", self.dice.random_range(0..4)));
-        Action::Rerun { of: self.work(), id: WorkId(self.uuid()), from_step, reason: "again".to_owned() }
+        Action::Rerun {
+            of: self.work(),
+            id: WorkId(self.uuid()),
+            from_step,
+            execute: self.commands.choose(&mut self.dice).map(|c| c.spec.key).into_iter().collect(),
+            reason: "again".to_owned(),
+        }
     }
 
     fn tick(&mut self) -> Action {

@@ -29,6 +29,7 @@ pub fn decision(world: &World, before: &Records, decision: &Decision) {
             later(old, row);
         }
     }
+    super::commands::check(world, before, &touched);
     waits_end_once(world, before);
     one_holder_a_session(world);
 }
@@ -38,11 +39,15 @@ fn rows_are_written_once(decision: &Decision) {
     let mut waits = BTreeSet::new();
     let mut steps = BTreeSet::new();
     let mut works = BTreeSet::new();
+    let mut commands = BTreeSet::new();
+    let mut budgets = BTreeSet::new();
     for change in &decision.changes {
         let fresh = match change {
             Change::Wait(wait) => waits.insert(wait.id),
             Change::Step(step) => steps.insert((step.work, step.ordinal)),
             Change::Work { work, .. } => works.insert(work.id),
+            Change::Command { command, .. } => commands.insert(command.id),
+            Change::Budget { key, .. } => budgets.insert(key.clone()),
             Change::BeginAttempt(_)
             | Change::EndAttempt { .. }
             | Change::Keep(_)
@@ -66,7 +71,8 @@ fn log(row: &Work, events: &[Event]) {
             None => assert!(state::BORN.iter().any(|(born, _)| *born == event.to), "4: born {}", event.to),
             Some(from) => {
                 assert!(from.may_become(event.to), "4: {from} -> {}", event.to);
-                assert!(!from.is_terminal(), "4: {} was written to after its end", row.id);
+                let of_command = event.fact.command().is_some() && event.from == Some(event.to);
+                assert!(!from.is_terminal() || of_command, "4: {} was written to after its end", row.id);
             }
         }
         if let Fact::Claimed(_) = event.fact {
@@ -139,7 +145,11 @@ fn later(old: &Work, new: &Work) {
     assert!(new.attempt >= old.attempt && new.seq >= old.seq);
     assert_eq!(old.spec, new.spec, "a spec never changes");
     if old.state.is_terminal() {
-        assert_eq!(old, new, "4: {} changed after its end", old.id);
+        let mut body = old.body.clone();
+        body.commands = new.body.commands;
+        let (seq, head, updated_at) = (new.seq, new.head, new.updated_at);
+        let by_commands = Work { seq, head, updated_at, body, ..old.clone() };
+        assert_eq!(by_commands, *new, "4: {} changed after its end", old.id);
     }
     if new.seq == old.seq {
         assert_eq!(old.state, new.state, "2: a state moves with an event");

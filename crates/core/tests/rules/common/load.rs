@@ -1,7 +1,9 @@
 //! A store's loading, over the world's records: only what the scope asks for. A decision over that part
 //! must be the decision over everything, or a database would decide differently.
 
-use tenure_core::{Decision, Millis, Records, Refusal, Scope, Submission, WorkId, decide};
+use tenure_core::{
+    Command, Decision, Millis, Records, Refusal, Scope, Submission, WorkId, decide, records::Sought,
+};
 
 const ROUNDS: usize = 6;
 
@@ -22,7 +24,7 @@ pub fn scope_suffices(
 }
 
 fn load(all: &Records, submission: &Submission) -> Records {
-    let mut part = Records::default();
+    let mut part = Records { policy_version: all.policy_version.clone(), ..Records::default() };
     let mut scope = Scope::default();
     scope.first(submission);
     for _ in 0..ROUNDS {
@@ -80,6 +82,39 @@ fn fill(all: &Records, part: &mut Records, scope: &Scope) {
     }
     for id in &scope.inputs {
         part.inputs.insert(*id, all.inputs.get(id).cloned().flatten());
+    }
+    for id in &scope.command_ids {
+        if let Some(owner) = all.command_ids.get(id) {
+            part.command_ids.insert(*id, *owner);
+            work(all, part, *owner);
+        }
+    }
+    for sought in &scope.commands {
+        part.looked_for.insert(*sought);
+        let found = |command: &&Command| match sought {
+            Sought::Id(id) => command.id == *id,
+            Sought::Key(work, key) => {
+                command.work == *work && command.spec.key == *key && command.is_current()
+            }
+            Sought::Open(work) => command.work == *work && command.is_worker() && command.state.is_open(),
+        };
+        for command in all.commands.values().flatten().filter(found) {
+            part.command_ids.insert(command.id, command.work);
+            let known = part.commands.entry(command.work).or_default();
+            if !known.iter().any(|there| there.id == command.id) {
+                known.push(command.clone());
+                known.sort_by_key(|command| (command.created_at, command.id));
+            }
+        }
+    }
+    for key in &scope.earlier {
+        part.earlier.insert(*key, all.earlier.get(key).cloned().flatten());
+    }
+    for key in &scope.heads {
+        part.heads.insert(key.clone(), all.heads.get(key).copied().flatten());
+    }
+    for key in &scope.budgets {
+        part.budgets.insert(key.clone(), all.budgets.get(key).copied().unwrap_or_default());
     }
     for tenant in &scope.kept_counts {
         part.kept_counts.insert(tenant.clone(), all.kept_counts.get(tenant).copied().unwrap_or(0));

@@ -2,7 +2,10 @@
 //! decided over all records and over those that its scope names, and every invariant is checked after it.
 
 mod check;
+mod commands;
 mod load;
+
+pub use commands::*;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -97,6 +100,7 @@ impl World {
 
     pub fn submit_for(&mut self, actor: Actor, tenants: Tenants, action: Action) -> Result<Reply, Refusal> {
         self.look_at_sessions();
+        self.look_at_commands();
         let submission = Submission::new(actor, tenants, action, self.seed());
         let outcome = decide(&self.records, &submission, self.now);
         load::scope_suffices(&self.records, &submission, self.now, &outcome);
@@ -145,6 +149,8 @@ impl World {
             Change::Work { .. }
             | Change::Step(_)
             | Change::Wait(_)
+            | Change::Command { .. }
+            | Change::Budget { .. }
             | Change::Keep(_)
             | Change::Unkeep { .. }
             | Change::Wake { .. } => {}
@@ -339,6 +345,7 @@ impl World {
             on_timeout: OnTimeout::TimeOut,
             default: None,
             schema: None,
+            command: None,
             judged: None,
         }
     }
@@ -392,7 +399,7 @@ impl World {
     pub fn rerun(&mut self, of: WorkId, from_step: Option<&str>) -> Result<Work, Refusal> {
         let id = self.work_id();
         let from_step = from_step.map(str::to_owned);
-        let action = Action::Rerun { of, id, from_step, reason: "again".into() };
+        let action = Action::Rerun { of, id, from_step, execute: Vec::new(), reason: "again".into() };
         match self.submit(Actor::person("ana"), action)? {
             Reply::Ingested { work, .. } => Ok(*work),
             other => panic!("{other:?}"),
@@ -510,6 +517,7 @@ pub fn close(state: State) -> CloseOut {
         warnings: if state == State::CompletedWithWarnings { vec!["nearly".into()] } else { Vec::new() },
         error: failed.then(|| (ErrorClass::Validation, "bad input".into())),
         evidence: Vec::new(),
+        commands: Vec::new(),
         usage: Vec::new(),
     }
 }

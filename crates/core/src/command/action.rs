@@ -1,0 +1,302 @@
+//! What can be asked of a command. The door has validated the arguments and evaluated policy: its outcome
+//! rides in the action, and the core refuses one that is out of date.
+
+use serde::Serialize;
+
+use super::{
+    budget::{Cost, Limit},
+    identity::command_key,
+    model::{Arguments, CallError, CommandKind, EvidenceKind, ToolFacts, Verdict},
+};
+use crate::{
+    action::{Holder, Ingest},
+    event::Evidence,
+    ids::{CommandId, WorkId},
+    limits,
+    payload::{Digest, Payload},
+    refusal::{Code, Refusal},
+};
+
+/// What the door says of a command at this moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Gate {
+    pub verdict: Verdict,
+    pub tool: ToolFacts,
+    /// Budgets that apply, and what the call is expected to cost. Asked at dispatch only.
+    pub limits: Vec<Limit>,
+    pub estimate: Cost,
+}
+
+impl Gate {
+    pub fn new(verdict: Verdict, tool: ToolFacts) -> Self {
+        Self { verdict, tool, limits: Vec::new(), estimate: Cost::default() }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Refusal> {
+        limits::name("policy_version", &self.verdict.policy_version)?;
+        limits::count("reasons", self.verdict.reasons.len(), limits::WARNINGS)?;
+        self.verdict.reasons.iter().try_for_each(|reason| limits::text("reasons", reason))?;
+        limits::duration("native_window_ms", self.tool.native_window_ms)?;
+        limits::duration("consistency_delay_ms", self.tool.consistency_delay_ms)?;
+        limits::duration("timeout_ms", self.tool.timeout_ms)?;
+        limits::duration("approval_ms", self.tool.approval_ms)?;
+        self.tool.retry.check()?;
+        limits::count("limits", self.limits.len(), limits::LIMITS)?;
+        self.limits.iter().try_for_each(Limit::check)?;
+        self.estimate.check()
+    }
+}
+
+/// An effect to be recorded before it happens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Intent {
+    /// Made anew by each call, so no part of the content by which a repeat is recognised.
+    #[serde(skip)]
+    pub id: CommandId,
+    pub tool: String,
+    pub target: String,
+    pub step: Option<String>,
+    /// Tells apart several effects of one step on one target.
+    pub slot: Option<String>,
+    pub kind: CommandKind,
+    pub arguments: Arguments,
+    #[serde(skip)]
+    pub gate: Gate,
+}
+
+impl Intent {
+    pub fn key(&self) -> Digest {
+        command_key(self.step.as_deref(), &self.tool, &self.target, self.slot.as_deref())
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Refusal> {
+        limits::name("tool", &self.tool)?;
+        limits::reference("target", &self.target)?;
+        for (field, name) in [("step", &self.step), ("slot", &self.slot)] {
+            name.iter().try_for_each(|name| limits::name(field, name))?;
+        }
+        self.gate.check()
+    }
+}
+
+/// Where a command is reserved.
+#[derive(Clone, Debug, Serialize)]
+pub enum Place {
+    /// In a work, by its holder.
+    Held(Holder),
+    /// In a work of its own, recorded and claimed in the same act.
+    Alone(Box<Ingest>),
+}
+
+/// Who was told to do it. The store has checked the token; the core gets the outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Sender {
+    /// The command's work.
+    pub work: WorkId,
+    /// The fence of the dispatch: the work's lease's, or the relay's own.
+    pub fence: u64,
+    pub genuine: bool,
+}
+
+/// Who is about to do it.
+#[derive(Clone, Debug, Serialize)]
+pub enum Dispatcher {
+    /// The work's holder.
+    Holder(Holder),
+    /// The relay: its dispatch is its claim, until its deadline.
+    Relay,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct DispatchAction {
+    pub command: CommandId,
+    pub by: Dispatcher,
+    pub gate: Gate,
+    /// The same request again is told to go on; another one is not.
+    pub request_id: Option<String>,
+}
+
+/// Evidence that it happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Proof {
+    pub kind: EvidenceKind,
+    pub external_id: Option<String>,
+    pub reference: Option<String>,
+    pub response: Option<Payload>,
+    /// What it cost in truth; the estimate where it is not said.
+    pub cost: Option<Cost>,
+    pub evidence: Vec<Evidence>,
+}
+
+impl Proof {
+    pub fn new(kind: EvidenceKind) -> Self {
+        Self { kind, external_id: None, reference: None, response: None, cost: None, evidence: Vec::new() }
+    }
+
+    /// By the id that the provider gave it.
+    pub fn provider(external_id: &str) -> Self {
+        Self { external_id: Some(external_id.to_owned()), ..Self::new(EvidenceKind::Provider) }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Refusal> {
+        for (field, text) in [("external_id", &self.external_id), ("evidence.ref", &self.reference)] {
+            text.iter().try_for_each(|text| limits::reference(field, text))?;
+        }
+        if let Some(cost) = &self.cost {
+            cost.check()?;
+        }
+        crate::action::check_evidence(&self.evidence)?;
+        if self.external_id.is_none() && self.reference.is_none() && self.response.is_none() {
+            return Err(Refusal::new(
+                Code::EvidenceMissing,
+                "A success needs evidence: give `external_id`, `evidence.ref`, or the provider's `response`. \
+                 If there is none, say `uncertain`.",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// What a lookup says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub enum Finding {
+    Found(Proof),
+    /// It is not there. Counts only after the tool's consistency delay.
+    Absent,
+    Unknown,
+}
+
+/// What a person found out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub enum Recorded {
+    Happened(Proof),
+    DidNotHappen,
+}
+
+/// How often people may replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ReplayLimits {
+    pub per_command: u32,
+    pub per_work: u32,
+    pub per_minute: u32,
+}
+
+impl Default for ReplayLimits {
+    fn default() -> Self {
+        Self { per_command: 3, per_work: 20, per_minute: 60 }
+    }
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub enum CommandAction {
+    Reserve {
+        place: Place,
+        intent: Box<Intent>,
+    },
+    /// Only by a person. `seal`: what that person was shown.
+    Approve {
+        command: CommandId,
+        seal: Option<Digest>,
+        reason: String,
+    },
+    Reject {
+        command: CommandId,
+        reason: String,
+    },
+    Dispatch(Box<DispatchAction>),
+    Receipt {
+        command: CommandId,
+        sender: Sender,
+        proof: Box<Proof>,
+    },
+    /// It did not happen: refused by the provider, or `unsent` for sure.
+    Fail {
+        command: CommandId,
+        sender: Sender,
+        error: CallError,
+        unsent: bool,
+    },
+    /// Nobody knows whether it happened.
+    Uncertain {
+        command: CommandId,
+        sender: Sender,
+        error: CallError,
+    },
+    Reconcile {
+        command: CommandId,
+        finding: Box<Finding>,
+        message: Option<String>,
+    },
+    /// Only by a person.
+    Replay {
+        command: CommandId,
+        gate: Box<Gate>,
+        limits: ReplayLimits,
+        /// Which minute it counts in: Unix time in minutes.
+        minute: i64,
+        reason: String,
+    },
+    /// Only by a person: ends what nothing else can tell.
+    Record {
+        command: CommandId,
+        outcome: Box<Recorded>,
+        reason: String,
+    },
+    Cancel {
+        command: CommandId,
+        reason: String,
+    },
+    /// Something may be due.
+    Tick {
+        command: CommandId,
+    },
+    /// Passes over a lookup for a while: somebody is at it.
+    TakeLookup {
+        command: CommandId,
+        for_ms: u64,
+    },
+}
+
+impl CommandAction {
+    /// Its work, where the caller has to know it.
+    pub fn work(&self) -> Option<WorkId> {
+        match self {
+            CommandAction::Reserve { place: Place::Held(holder), .. } => Some(holder.work),
+            CommandAction::Dispatch(dispatch) => match &dispatch.by {
+                Dispatcher::Holder(holder) => Some(holder.work),
+                Dispatcher::Relay => None,
+            },
+            CommandAction::Receipt { sender, .. }
+            | CommandAction::Fail { sender, .. }
+            | CommandAction::Uncertain { sender, .. } => Some(sender.work),
+            CommandAction::Reserve { place: Place::Alone(_), .. }
+            | CommandAction::Approve { .. }
+            | CommandAction::Reject { .. }
+            | CommandAction::Reconcile { .. }
+            | CommandAction::Replay { .. }
+            | CommandAction::Record { .. }
+            | CommandAction::Cancel { .. }
+            | CommandAction::Tick { .. }
+            | CommandAction::TakeLookup { .. } => None,
+        }
+    }
+
+    /// The command that is named; none where one is about to be recorded.
+    pub fn command(&self) -> Option<CommandId> {
+        match self {
+            CommandAction::Reserve { .. } => None,
+            CommandAction::Dispatch(dispatch) => Some(dispatch.command),
+            CommandAction::Approve { command, .. }
+            | CommandAction::Reject { command, .. }
+            | CommandAction::Receipt { command, .. }
+            | CommandAction::Fail { command, .. }
+            | CommandAction::Uncertain { command, .. }
+            | CommandAction::Reconcile { command, .. }
+            | CommandAction::Replay { command, .. }
+            | CommandAction::Record { command, .. }
+            | CommandAction::Cancel { command, .. }
+            | CommandAction::Tick { command }
+            | CommandAction::TakeLookup { command, .. } => Some(*command),
+        }
+    }
+}

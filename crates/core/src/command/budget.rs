@@ -1,0 +1,167 @@
+//! Budgets: what may be spent, counted where the spending is decided. Set aside at dispatch, settled by
+//! what the receipt says, given back when nothing was sent.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{ids::WorkId, limits, refusal::Refusal};
+
+/// What is counted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    Calls,
+    Tokens,
+    /// Millionths of a currency.
+    Micros(String),
+}
+
+/// Whose spending is counted together.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Account {
+    Work(WorkId),
+    Tenant,
+    Tool(String),
+    /// Replays that people asked for.
+    Replays,
+}
+
+/// One counter. The period is whatever text the configuration names it by: the core knows no calendars.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct BudgetKey {
+    pub tenant: String,
+    pub account: Account,
+    pub unit: Unit,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub period: String,
+}
+
+impl BudgetKey {
+    /// The stored key: the same text for the same counter.
+    pub fn text(&self) -> String {
+        serde_json::to_string(self).expect("strings always serialise")
+    }
+}
+
+/// What a counter stands at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Budget {
+    /// Settled.
+    pub spent: u64,
+    /// Set aside for what is dispatched or in doubt.
+    pub reserved: u64,
+}
+
+/// Which account a limit is for; the rest of its key is known from the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Per {
+    Work,
+    Tenant,
+    Tool,
+}
+
+/// A configured bound.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limit {
+    pub per: Per,
+    pub unit: Unit,
+    #[serde(default)]
+    pub period: String,
+    pub max: u64,
+}
+
+impl Limit {
+    pub fn check(&self) -> Result<(), Refusal> {
+        if let Unit::Micros(currency) = &self.unit {
+            limits::name("limits.unit.micros", currency)?;
+        }
+        if !self.period.is_empty() {
+            limits::name("limits.period", &self.period)?;
+        }
+        Ok(())
+    }
+
+    pub fn key(&self, tenant: &str, work: WorkId, tool: &str) -> BudgetKey {
+        let account = match self.per {
+            Per::Work => Account::Work(work),
+            Per::Tenant => Account::Tenant,
+            Per::Tool => Account::Tool(tool.to_owned()),
+        };
+        BudgetKey { tenant: tenant.to_owned(), account, unit: self.unit.clone(), period: self.period.clone() }
+    }
+}
+
+/// Money and tokens; a call is one call.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Cost {
+    pub tokens: u64,
+    /// Millionths, by currency.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub micros: Vec<(String, u64)>,
+}
+
+impl Cost {
+    pub fn check(&self) -> Result<(), Refusal> {
+        limits::count("cost.micros", self.micros.len(), 10)?;
+        self.micros.iter().try_for_each(|(currency, _)| limits::name("cost.micros", currency))
+    }
+
+    pub fn of(&self, unit: &Unit) -> u64 {
+        match unit {
+            Unit::Calls => 1,
+            Unit::Tokens => self.tokens,
+            Unit::Micros(currency) => {
+                self.micros.iter().filter(|(name, _)| name == currency).map(|(_, amount)| amount).sum()
+            }
+        }
+    }
+}
+
+/// What one dispatch set aside.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reservation {
+    pub key: BudgetKey,
+    pub amount: u64,
+}
+
+impl Budget {
+    pub fn fits(&self, amount: u64, max: u64) -> bool {
+        self.spent.saturating_add(self.reserved).saturating_add(amount) <= max
+    }
+
+    /// What was set aside becomes what was spent.
+    pub fn settle(&mut self, reserved: u64, spent: u64) {
+        self.reserved = self.reserved.saturating_sub(reserved);
+        self.spent = self.spent.saturating_add(spent);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_set_aside_counts_until_it_is_settled() {
+        let mut budget = Budget { spent: 40, reserved: 50 };
+        assert!(budget.fits(10, 100) && !budget.fits(11, 100));
+        budget.settle(50, 20);
+        assert_eq!(budget, Budget { spent: 60, reserved: 0 });
+        assert!(!budget.fits(u64::MAX, u64::MAX - 1), "no sum wraps around");
+    }
+
+    #[test]
+    fn a_cost_is_counted_in_its_own_unit() {
+        let cost = Cost { tokens: 7, micros: vec![("EUR".into(), 5), ("USD".into(), 9)] };
+        for (unit, amount) in [
+            (Unit::Calls, 1),
+            (Unit::Tokens, 7),
+            (Unit::Micros("USD".into()), 9),
+            (Unit::Micros("X".into()), 0),
+        ] {
+            assert_eq!(cost.of(&unit), amount, "{unit:?}");
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Dispatch: committed before the call is made. From here on the effect may have happened.
+
+use super::{
+    BlockCode, Command, CommandState, DispatchAction, Dispatcher, Effect, Gate, Idempotency, ToolFacts,
+    again,
+    budget::Reservation,
+    current_policy,
+    event::{Blocked, Dispatched, Resent, Unblocked},
+    finish, found, settle, tick, wrong_state,
+};
+use crate::{
+    Millis,
+    decide::{Context, Decision},
+    event::Fact,
+    limits,
+    records::target_key,
+    refusal::{Code, Refusal},
+    work::{
+        Held, IfLapsed,
+        draft::{Draft, Said},
+        hold,
+    },
+};
+
+pub(super) fn decide(cx: Context<'_>, action: &DispatchAction) -> Result<Decision, Refusal> {
+    action.gate.check()?;
+    if let Some(request) = &action.request_id {
+        limits::name("request_id", request)?;
+    }
+    current_policy(cx, &action.gate)?;
+    let (_, command) = found(cx, action.command)?;
+    let (mut draft, under) = sender(cx, action, command)?;
+    match command.state {
+        CommandState::Pending | CommandState::Approved | CommandState::Blocked => {}
+        CommandState::Dispatched => return repeat(command, action, under),
+        // It happened: the receipt is the answer.
+        CommandState::Succeeded => return Ok(again(command)),
+        CommandState::Uncertain => return resend(cx, draft, command, action, under),
+        CommandState::Failed | CommandState::Cancelled => {
+            return Err(wrong_state(command.state, "dispatching"));
+        }
+    }
+    due(cx, command)?;
+    first_of_its_target(cx, command)?;
+    let stop = gate(cx, command, &action.gate).err().or_else(|| over_budget(cx, command, &action.gate));
+    if let Some((code, message)) = stop {
+        if command.state == CommandState::Blocked && command.body.blocked == Some(code) {
+            return Ok(again(command));
+        }
+        let verdict =
+            Some(&action.gate.verdict).filter(|given| **given != command.body.verdict).cloned().map(Box::new);
+        let said = Said { message: Some(&message), ..Said::default() };
+        draft.tell(command.id, CommandState::Blocked, said, |moved| {
+            Fact::CommandBlocked(Blocked { moved, code, verdict })
+        });
+        return finish(cx, draft, command.id);
+    }
+    if command.state == CommandState::Blocked {
+        let verdict = Box::new(action.gate.verdict.clone());
+        draft.tell(command.id, CommandState::Pending, Said::default(), |moved| {
+            Fact::CommandUnblocked(Unblocked { moved, verdict })
+        });
+    }
+    go(cx, draft, command, action, under)
+}
+
+/// Who dispatches, and under which fence.
+fn sender(cx: Context<'_>, action: &DispatchAction, command: &Command) -> Result<(Draft, u64), Refusal> {
+    match &action.by {
+        Dispatcher::Holder(holder) if command.is_worker() => {
+            let Held::Current(mut draft) = hold(cx, holder, IfLapsed::Refuse)? else {
+                return Err(Refusal::new(Code::LeaseLost, "This attempt has ended. Claim again to go on."));
+            };
+            draft.with(command);
+            Ok((*draft, holder.fence))
+        }
+        Dispatcher::Relay if !command.is_worker() => {
+            let last = command.body.dispatch.as_ref().map_or(0, |dispatch| dispatch.fence);
+            let under = (last + 1).max(cx.now.max(0) as u64 * 1024);
+            let work = cx.work(command.work)?;
+            Ok((super::draft(cx, work, command), under))
+        }
+        Dispatcher::Holder(_) => Err(Refusal::new(
+            Code::IllegalState,
+            "The relay sends this one. Wait for it, or close the work out: it is sent all the same.",
+        )),
+        Dispatcher::Relay => {
+            Err(Refusal::new(Code::IllegalState, "The holder of its work does this one, not the relay."))
+        }
+    }
+}
+
+/// A reply that was lost may be asked for again, by the very same request only: whoever else asks would do
+/// it a second time.
+fn repeat(command: &Command, action: &DispatchAction, under: u64) -> Result<Decision, Refusal> {
+    let same = command.body.dispatch.as_ref().is_some_and(|dispatch| {
+        let asked = action.request_id.is_some() && dispatch.request_id == action.request_id;
+        asked && (!command.is_worker() || dispatch.fence == under)
+    });
+    if same {
+        return Ok(again(command));
+    }
+    Err(Refusal::new(
+        Code::AlreadyDispatched,
+        "Somebody was told to do this already. Do not do it again: deliver its receipt, or say `uncertain`.",
+    ))
+}
+
+fn due(cx: Context<'_>, command: &Command) -> Result<(), Refusal> {
+    match command.body.next_at {
+        Some(at) if at > cx.now => Err(Refusal::new(
+            Code::NotDue,
+            format!("It failed before, and is not tried again before {at} (Unix milliseconds)."),
+        )),
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn first_of_its_target(cx: Context<'_>, command: &Command) -> Result<(), Refusal> {
+    if !command.body.tool.ordered {
+        return Ok(());
+    }
+    let head = cx.records.heads.get(&target_key(command)).copied().flatten();
+    if head == Some(command.id) {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        Code::NotDue,
+        format!("An earlier command to {} comes first, and has not ended.", command.spec.target),
+    ))
+}
+
+/// What policy and approval say now.
+fn gate(cx: Context<'_>, command: &Command, gate: &Gate) -> Result<(), (BlockCode, String)> {
+    let why = |text: &str| gate.verdict.reasons.first().cloned().unwrap_or_else(|| text.to_owned());
+    let needed = match gate.verdict.effect {
+        Effect::Deny => return Err((BlockCode::PolicyDenied, why("policy denies it"))),
+        Effect::NeedsApproval => true,
+        Effect::Allow => command.body.review,
+    };
+    let good = command.body.approval.as_ref().is_some_and(|approval| {
+        approval.used_at.is_none() && approval.expires_at > cx.now && approval.seal == command.seal()
+    });
+    if !needed || good {
+        return Ok(());
+    }
+    let message = match &command.body.approval {
+        Some(approval) if approval.expires_at <= cx.now => "its approval has expired".to_owned(),
+        Some(_) | None => why("a person must approve it"),
+    };
+    Err((BlockCode::ApprovalRequired, message))
+}
+
+fn over_budget(cx: Context<'_>, command: &Command, gate: &Gate) -> Option<(BlockCode, String)> {
+    let spec = &command.spec;
+    gate.limits.iter().find_map(|limit| {
+        let key = limit.key(&spec.tenant, command.work, &spec.tool);
+        let budget = cx.records.budgets.get(&key).copied().unwrap_or_default();
+        let amount = gate.estimate.of(&limit.unit);
+        (!budget.fits(amount, limit.max)).then(|| {
+            let message = format!(
+                "{amount} more would pass the budget of {} ({}): {} are spent and {} set aside",
+                limit.max,
+                key.text(),
+                budget.spent,
+                budget.reserved
+            );
+            (BlockCode::Budget, message)
+        })
+    })
+}
+
+/// Native tools know our key: sending the same again is no second effect, inside their window.
+fn resend(
+    cx: Context<'_>,
+    mut draft: Draft,
+    command: &Command,
+    action: &DispatchAction,
+    under: u64,
+) -> Result<Decision, Refusal> {
+    if command.body.tool.idempotency == Idempotency::Native && !command.may_resend(cx.now) {
+        return tick::window_over(cx, draft, command);
+    }
+    if !command.may_resend(cx.now) || command.body.needs_person {
+        return Err(Refusal::new(
+            Code::InDoubt,
+            "It may have happened. Reconcile it, or have a person record how it went, before it is sent again.",
+        ));
+    }
+    if action.gate.verdict.effect == Effect::Deny {
+        return Err(Refusal::new(
+            Code::PolicyDenied,
+            "Policy denies sending it again. Reconcile it, or have a person record how it went.",
+        ));
+    }
+    if !command.is_worker() {
+        due(cx, command)?;
+    }
+    draft.tell(command.id, CommandState::Pending, Said::default(), |moved| {
+        Fact::CommandResent(Resent { moved })
+    });
+    go(cx, draft, command, action, under)
+}
+
+fn go(
+    cx: Context<'_>,
+    mut draft: Draft,
+    command: &Command,
+    action: &DispatchAction,
+    under: u64,
+) -> Result<Decision, Refusal> {
+    // What an earlier dispatch in doubt set aside is still set aside.
+    let before = command.body.dispatch.as_ref().map_or(&[][..], |dispatch| &dispatch.reserved[..]);
+    let reserved: Vec<Reservation> = if before.is_empty() {
+        settle::reserve(cx, &mut draft, command, &action.gate)
+    } else {
+        before.to_vec()
+    };
+    let tool = ToolFacts { executor: command.spec.executor, ..action.gate.tool.clone() };
+    let deadline_at = (!command.is_worker()).then(|| cx.now + tool.timeout_ms as Millis);
+    let verdict =
+        Some(&action.gate.verdict).filter(|given| **given != command.body.verdict).cloned().map(Box::new);
+    let tool = Some(tool).filter(|tool| *tool != command.body.tool).map(Box::new);
+    draft.tell(command.id, CommandState::Dispatched, Said::default(), |moved| {
+        let request_id = action.request_id.clone();
+        Fact::CommandDispatched(Dispatched { moved, under, tool, verdict, request_id, deadline_at, reserved })
+    });
+    finish(cx, draft, command.id)
+}

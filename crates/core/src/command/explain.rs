@@ -1,0 +1,100 @@
+//! Why a command stands where it stands, in one sentence, and what a person can do about it.
+
+use super::{BlockCode, CancelCode, Command, CommandState, Duty, due::next};
+use crate::{
+    Millis,
+    explain::{Explanation, span},
+};
+
+/// Explains a command from its row.
+pub fn explain(command: &Command, now: Millis) -> Explanation {
+    let (body, spec, id) = (&command.body, &command.spec, command.id);
+    let what = format!("{} to {}", spec.tool, spec.target);
+    let ago = |at: Millis| format!("{} ago", span(now - at));
+    let why = body.message.as_deref().unwrap_or("no reason is given");
+    let (sentence, next) = match command.state {
+        CommandState::Pending if command.is_worker() => (
+            format!("{what} is allowed and waits for its worker."),
+            "nothing: its worker dispatches it".to_owned(),
+        ),
+        CommandState::Pending => {
+            let when = match body.next_at {
+                Some(at) if at > now => format!("in {}", span(at - now)),
+                Some(_) | None => "now".to_owned(),
+            };
+            (format!("{what} is to be sent by the relay {when}."), "nothing: the relay sends it".to_owned())
+        }
+        CommandState::Blocked => match body.blocked {
+            Some(BlockCode::PolicyDenied) => (
+                format!("{what} is denied by policy {}: {why}.", body.verdict.policy_version),
+                format!("change the policy, or `tenure reject {id} --reason …`"),
+            ),
+            Some(BlockCode::Budget) => (
+                format!("{what} is stopped by a budget: {why}."),
+                "raise the budget, or wait for its period".to_owned(),
+            ),
+            Some(BlockCode::ApprovalRequired) | None => (
+                format!("{what} waits {} for an approval: {why}.", span(now - command.updated_at)),
+                format!("`tenure approve {id} --reason …`, or `tenure reject {id} --reason …`"),
+            ),
+        },
+        CommandState::Approved => {
+            let by = body.approval.as_ref().map_or("a person", |approval| &*approval.by.id);
+            let until = body.approval.as_ref().map_or(now, |approval| approval.expires_at);
+            let next = "nothing: it is dispatched next".to_owned();
+            (format!("{what} was approved by {by}, for {} more.", span(until - now)), next)
+        }
+        CommandState::Dispatched => {
+            let at = body.dispatch.as_ref().map_or(command.updated_at, |dispatch| dispatch.at);
+            let by = body.dispatch.as_ref().map_or("its worker", |dispatch| &*dispatch.by.id);
+            let next = "nothing: its receipt is awaited, and a lapse makes it uncertain".to_owned();
+            (format!("{what} was dispatched {} by {by}; no receipt yet.", ago(at)), next)
+        }
+        CommandState::Uncertain => uncertain(command, &what, why, now),
+        CommandState::Succeeded => {
+            let receipt = body.receipt.as_ref();
+            let proof =
+                receipt.and_then(|receipt| receipt.external_id.as_ref().or(receipt.reference.as_ref()));
+            let proof = proof.map_or("the provider's response", String::as_str);
+            (
+                format!("{what} happened {}: {proof}.", ago(command.updated_at)),
+                "nothing: it is done".to_owned(),
+            )
+        }
+        CommandState::Failed => (
+            format!("{what} did not happen: {why}."),
+            format!("`tenure replay {id} --reason …`, once its cause is gone"),
+        ),
+        CommandState::Cancelled => {
+            let how = match body.cancelled {
+                Some(CancelCode::Rejected) => "was rejected",
+                Some(CancelCode::Superseded) => "was superseded",
+                Some(CancelCode::WorkEnded) => "was not done before its work ended",
+                Some(CancelCode::Requested) | None => "was cancelled",
+            };
+            (format!("{what} {how}: {why}."), "nothing: it never happened, and will not".to_owned())
+        }
+    };
+    Explanation { sentence, next }
+}
+
+fn uncertain(command: &Command, what: &str, why: &str, now: Millis) -> (String, String) {
+    let since = span(now - command.updated_at);
+    let id = command.id;
+    let record = format!("`tenure record {id} --happened|--did-not-happen --reason …`");
+    if command.body.needs_person {
+        let sentence = format!(
+            "Nobody knows whether {what} happened ({why}); only a person can find out, since {since}."
+        );
+        return (sentence, format!("find out, then {record}"));
+    }
+    let plan = match next(command) {
+        Some((Duty::Lookup, _)) => "a lookup asks the provider",
+        Some((Duty::Send, _)) => "the relay sends it again with the same key",
+        Some((Duty::Tick, _)) | None => "its worker may send it again with the same key",
+    };
+    (
+        format!("Nobody knows whether {what} happened ({why}); {plan}."),
+        format!("nothing: {plan}; or {record}"),
+    )
+}

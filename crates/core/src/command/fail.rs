@@ -1,0 +1,87 @@
+//! Fail: it did not happen, and that is known. What is not known is `uncertain`.
+
+use super::{
+    CallError, Command, CommandState, Sender, again, cancel, draft,
+    event::{CommandFailed, Unsent},
+    finish, found, sent_by, settle, wrong_state,
+};
+use crate::{
+    Millis,
+    decide::{Context, Decision},
+    event::Fact,
+    ids::CommandId,
+    limits,
+    model::ErrorClass,
+    refusal::{Code, Refusal},
+    retry,
+    work::draft::Said,
+};
+
+pub(super) fn decide(
+    cx: Context<'_>,
+    id: CommandId,
+    sender: Sender,
+    error: &CallError,
+    unsent: bool,
+) -> Result<Decision, Refusal> {
+    check(error)?;
+    if !unsent && ambiguous(error.class) {
+        return Err(Refusal::new(
+            Code::Invalid,
+            "An error of this class does not prove that nothing happened. Say `uncertain`, or `unsent: true` if \
+             the call is proven not to have been made.",
+        ));
+    }
+    let (work, command) = found(cx, id)?;
+    sent_by(command, sender)?;
+    match command.state {
+        // Whoever dispatched knows, also after a lapse made it doubtful to everybody else.
+        CommandState::Dispatched | CommandState::Uncertain => {}
+        CommandState::Failed => return Ok(again(command)),
+        state => return Err(wrong_state(state, "failing")),
+    }
+    let mut draft = draft(cx, work, command);
+    settle::release(cx, &mut draft, command);
+    let failures = command.body.failures + 1;
+    let (class, said) = (error.class, Said { message: Some(&error.message), ..Said::default() });
+    match next_try(cx, command, error, failures) {
+        Some(next_at) => draft.tell(id, CommandState::Pending, said, |moved| {
+            Fact::CommandUnsent(Unsent { moved, class, failures, next_at })
+        }),
+        None => draft.tell(id, CommandState::Failed, said, |moved| {
+            Fact::CommandFailed(CommandFailed { moved, class, failures })
+        }),
+    }
+    if work.state.is_terminal() {
+        cancel::ended(&mut draft, work.state);
+    }
+    finish(cx, draft, id)
+}
+
+pub(super) fn check(error: &CallError) -> Result<(), Refusal> {
+    limits::text("error.message", &error.message)?;
+    error.retry_after_ms.map_or(Ok(()), |ms| limits::duration("error.retry_after_ms", ms))
+}
+
+/// Whether the error leaves open what happened.
+fn ambiguous(class: ErrorClass) -> bool {
+    match class {
+        ErrorClass::Transport | ErrorClass::Timeout | ErrorClass::Unknown => true,
+        ErrorClass::RateLimited
+        | ErrorClass::Unavailable
+        | ErrorClass::Validation
+        | ErrorClass::Auth
+        | ErrorClass::Quota
+        | ErrorClass::PolicyDenied
+        | ErrorClass::Misconfigured
+        | ErrorClass::Unsupported => false,
+    }
+}
+
+/// What nobody can classify is never retried by itself.
+fn next_try(cx: Context<'_>, command: &Command, error: &CallError, failures: u32) -> Option<Millis> {
+    let policy = &command.body.tool.retry;
+    (error.class != ErrorClass::Unknown)
+        .then(|| retry::next_at(policy, error.class, failures, error.retry_after_ms, cx.dice(), cx.now))
+        .flatten()
+}

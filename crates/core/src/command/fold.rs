@@ -1,0 +1,236 @@
+//! What an event does to a command. Decisions change commands through [`apply`] only, so that a command is
+//! always the sum of its events, but for `due_at`, which whoever looks it up may move.
+
+use std::collections::BTreeMap;
+
+use super::{
+    event::{LookedUp, Miss, Moved, Reserved},
+    model::{Approval, BlockCode, Command, CommandBody, Dispatch},
+    state::CommandState,
+};
+use crate::{
+    event::{Event, Fact},
+    ids::CommandId,
+    model::ErrorInfo,
+};
+
+/// The commands of a whole log.
+pub fn fold<'a>(events: impl IntoIterator<Item = &'a Event>) -> BTreeMap<CommandId, Command> {
+    let mut commands = BTreeMap::new();
+    for event in events {
+        let Some(moved) = event.fact.command() else { continue };
+        if let Some(new) = born(event) {
+            commands.insert(new.id, new);
+        } else if let Some(command) = commands.get_mut(&moved.command) {
+            apply(command, event);
+        }
+    }
+    commands
+}
+
+/// Whether a stored command is what its log adds up to.
+pub fn matches(row: &Command, folded: &Command) -> bool {
+    *row == Command { due_at: row.due_at, ..folded.clone() }
+}
+
+/// The command that a reservation makes.
+pub fn born(event: &Event) -> Option<Command> {
+    let Fact::CommandReserved(Reserved { moved, spec, tool, verdict, blocked, review, receipt }) =
+        &event.fact
+    else {
+        return None;
+    };
+    let body = CommandBody {
+        submitter: event.actor.clone(),
+        fence: event.fence.unwrap_or_default(),
+        attempt: event.attempt,
+        arguments: event.seq,
+        tool: (**tool).clone(),
+        verdict: (**verdict).clone(),
+        blocked: *blocked,
+        review: *review,
+        message: event.message.clone(),
+        approval: None,
+        dispatches: 0,
+        first_dispatched_at: None,
+        dispatch: None,
+        failures: 0,
+        error: None,
+        next_at: None,
+        unknowns: 0,
+        needs_person: false,
+        replays: 0,
+        receipt: receipt.as_deref().cloned(),
+        cancelled: None,
+        superseded_by: None,
+    };
+    Some(Command {
+        id: moved.command,
+        work: event.work,
+        spec: spec.clone(),
+        state: moved.now,
+        seq: event.seq,
+        created_at: event.at,
+        updated_at: event.at,
+        due_at: None,
+        body: body.into(),
+    })
+}
+
+/// Applies one later event.
+pub fn apply(command: &mut Command, event: &Event) {
+    let Some(moved) = event.fact.command() else { return };
+    let now = moved.now;
+    let body = &mut *command.body;
+    body.message.clone_from(&event.message);
+    match &event.fact {
+        Fact::CommandBlocked(blocked) => {
+            body.blocked = Some(blocked.code);
+            body.approval = None;
+            if let Some(verdict) = &blocked.verdict {
+                body.verdict = (**verdict).clone();
+            }
+        }
+        Fact::CommandUnblocked(unblocked) => {
+            body.blocked = None;
+            body.verdict = (*unblocked.verdict).clone();
+        }
+        Fact::CommandApproved(approved) => {
+            body.blocked = None;
+            body.approval = Some(Approval {
+                by: event.actor.clone(),
+                at: event.at,
+                expires_at: approved.expires_at,
+                seal: approved.seal,
+                used_at: None,
+            });
+        }
+        Fact::CommandCancelled(cancelled) => {
+            body.cancelled = Some(cancelled.code);
+            body.superseded_by = cancelled.superseded_by;
+        }
+        Fact::CommandDispatched(dispatched) => {
+            if let Some(tool) = &dispatched.tool {
+                body.tool = (**tool).clone();
+            }
+            if let Some(verdict) = &dispatched.verdict {
+                body.verdict = (**verdict).clone();
+            }
+            if let Some(approval) = &mut body.approval {
+                approval.used_at = Some(event.at);
+            }
+            body.review = false;
+            body.next_at = None;
+            body.dispatches += 1;
+            body.first_dispatched_at.get_or_insert(event.at);
+            body.dispatch = Some(Dispatch {
+                at: event.at,
+                fence: dispatched.under,
+                by: event.actor.clone(),
+                request_id: dispatched.request_id.clone(),
+                deadline_at: dispatched.deadline_at,
+                reserved: dispatched.reserved.clone(),
+            });
+        }
+        Fact::CommandSucceeded(succeeded) => {
+            body.receipt = Some((*succeeded.receipt).clone());
+            settled(body);
+        }
+        Fact::CommandFailed(failed) => {
+            body.failures = failed.failures;
+            body.error = Some(ErrorInfo { class: failed.class, message: event.message.clone() });
+            settled(body);
+        }
+        Fact::CommandUnsent(unsent) => {
+            body.failures = unsent.failures;
+            body.error = Some(ErrorInfo { class: unsent.class, message: event.message.clone() });
+            settled(body);
+            body.next_at = Some(unsent.next_at);
+            // Nothing was sent: what a person approved is still to be done.
+            if let Some(approval) = &mut body.approval {
+                approval.used_at = None;
+            }
+        }
+        Fact::CommandUncertain(uncertain) => {
+            if let Some(class) = uncertain.class {
+                body.error = Some(ErrorInfo { class, message: event.message.clone() });
+            }
+            body.needs_person = uncertain.needs_person;
+            body.next_at = uncertain.next_at;
+        }
+        Fact::CommandLookedUp(looked) => looked_up(body, looked, now),
+        Fact::CommandResent(_) => {
+            body.unknowns = 0;
+            body.next_at = None;
+        }
+        Fact::CommandReplayed(replayed) => {
+            body.tool = (*replayed.tool).clone();
+            body.verdict = (*replayed.verdict).clone();
+            body.replays += 1;
+            body.failures = 0;
+            body.error = None;
+            body.approval = None;
+            body.next_at = None;
+            // The provider's memory is asked anew: a failure was no effect.
+            body.first_dispatched_at = None;
+            ask(body, now);
+        }
+        _ => {}
+    }
+    command.state = now;
+    command.seq = event.seq;
+    command.updated_at = event.at;
+}
+
+fn looked_up(body: &mut CommandBody, looked: &LookedUp, now: CommandState) {
+    body.unknowns = looked.unknowns;
+    body.needs_person = looked.needs_person;
+    body.next_at = looked.next_at;
+    if looked.finding == Miss::Absent {
+        settled(body);
+        body.approval = None;
+        body.first_dispatched_at = None;
+        ask(body, now);
+    }
+}
+
+/// Blocked by the ledger itself: a person must look, whatever policy says.
+fn ask(body: &mut CommandBody, now: CommandState) {
+    if now == CommandState::Blocked {
+        body.blocked = Some(BlockCode::ApprovalRequired);
+        body.review = true;
+    }
+}
+
+/// The doubt is over. What was set aside has been settled with the budgets.
+fn settled(body: &mut CommandBody) {
+    body.unknowns = 0;
+    body.needs_person = false;
+    body.next_at = None;
+    if let Some(dispatch) = &mut body.dispatch {
+        dispatch.reserved.clear();
+        dispatch.deadline_at = None;
+    }
+}
+
+impl Fact {
+    /// What a command's fact begins with; None for those of the work itself.
+    pub fn command(&self) -> Option<&Moved> {
+        match self {
+            Fact::CommandReserved(data) => Some(&data.moved),
+            Fact::CommandBlocked(data) => Some(&data.moved),
+            Fact::CommandUnblocked(data) => Some(&data.moved),
+            Fact::CommandApproved(data) => Some(&data.moved),
+            Fact::CommandCancelled(data) => Some(&data.moved),
+            Fact::CommandDispatched(data) => Some(&data.moved),
+            Fact::CommandSucceeded(data) => Some(&data.moved),
+            Fact::CommandFailed(data) => Some(&data.moved),
+            Fact::CommandUnsent(data) => Some(&data.moved),
+            Fact::CommandUncertain(data) => Some(&data.moved),
+            Fact::CommandLookedUp(data) => Some(&data.moved),
+            Fact::CommandResent(data) => Some(&data.moved),
+            Fact::CommandReplayed(data) => Some(&data.moved),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Commands: intended side effects, recorded before they happen. One verb a file; each reads the records,
+//! refuses, or drafts events on the log of the command's work.
+
+pub mod action;
+mod approve;
+pub mod budget;
+pub(crate) mod cancel;
+mod dispatch;
+pub mod due;
+pub mod event;
+mod explain;
+mod fail;
+pub mod fold;
+pub mod identity;
+pub mod model;
+pub mod plan;
+mod receipt;
+mod reconcile;
+mod record;
+mod replay;
+pub(crate) mod reserve;
+mod scope;
+mod settle;
+pub mod state;
+mod tick;
+pub(crate) mod uncertain;
+pub(crate) mod waits;
+
+pub use action::{
+    CommandAction, DispatchAction, Dispatcher, Finding, Gate, Intent, Place, Proof, Recorded, ReplayLimits,
+    Sender,
+};
+pub use due::Duty;
+pub use explain::explain;
+pub use model::{
+    Approval, Arguments, BlockCode, CallError, CancelCode, Command, CommandKind, CommandSpec, Dispatch,
+    Effect, EvidenceKind, Executor, Idempotency, Receipt, Risk, Tally, ToolFacts, Verdict,
+};
+pub use plan::Planned;
+pub use state::CommandState;
+
+use crate::{
+    Millis,
+    decide::{Context, Decision},
+    event::ActorKind,
+    ids::CommandId,
+    model::Work,
+    recovery::Doubt,
+    refusal::{Code, Refusal},
+    reply::Reply,
+    state::State,
+    work::draft::Draft,
+};
+
+pub(crate) fn decide(cx: Context<'_>, action: &CommandAction) -> Result<Decision, Refusal> {
+    // Another work's command is not there for this one's holder.
+    if let (Some(work), Some(id)) = (action.work(), action.command())
+        && cx.records.command(id).is_some_and(|command| command.work != work)
+    {
+        return Err(unknown(id));
+    }
+    match action {
+        CommandAction::Reserve { place, intent } => reserve::decide(cx, place, intent),
+        CommandAction::Approve { command, seal, reason } => approve::approve(cx, *command, *seal, reason),
+        CommandAction::Reject { command, reason } => approve::reject(cx, *command, reason),
+        CommandAction::Dispatch(dispatch) => dispatch::decide(cx, dispatch),
+        CommandAction::Receipt { command, sender, proof } => receipt::decide(cx, *command, *sender, proof),
+        CommandAction::Fail { command, sender, error, unsent } => {
+            fail::decide(cx, *command, *sender, error, *unsent)
+        }
+        CommandAction::Uncertain { command, sender, error } => {
+            uncertain::decide(cx, *command, *sender, error)
+        }
+        CommandAction::Reconcile { command, finding, message } => {
+            reconcile::decide(cx, *command, finding, message.as_deref())
+        }
+        CommandAction::Replay { command, gate, limits, minute, reason } => {
+            replay::decide(cx, *command, gate, *limits, *minute, reason)
+        }
+        CommandAction::Record { command, outcome, reason } => record::decide(cx, *command, outcome, reason),
+        CommandAction::Cancel { command, reason } => cancel::decide(cx, *command, reason),
+        CommandAction::Tick { command } => tick::decide(cx, *command),
+        CommandAction::TakeLookup { command, for_ms } => tick::take_lookup(cx, *command, *for_ms),
+    }
+}
+
+/// A command that the caller may see, with its work. Foreign tenants' commands do not exist for it.
+fn found(cx: Context<'_>, id: CommandId) -> Result<(&Work, &Command), Refusal> {
+    let command = cx.records.command(id).ok_or_else(|| unknown(id))?;
+    match cx.work(command.work) {
+        Ok(work) => Ok((work, command)),
+        Err(refusal) if refusal.code == Code::NotFound => Err(unknown(id)),
+        Err(refusal) => Err(refusal),
+    }
+}
+
+fn unknown(id: CommandId) -> Refusal {
+    Refusal::new(Code::NotFound, format!("There is no command {id} here. Check the id."))
+}
+
+/// A draft over a command's work, with the command in it.
+fn draft(cx: Context<'_>, work: &Work, command: &Command) -> Draft {
+    let mut draft = Draft::new(cx, work);
+    draft.with(command);
+    draft
+}
+
+/// The command as it stood before: nothing to write.
+fn again(command: &Command) -> Decision {
+    Decision::unchanged(Reply::Command { command: Box::new(command.clone()), fresh: false, grant: None })
+}
+
+/// Ends a decision about one command: whoever waits for it is answered first.
+fn finish(cx: Context<'_>, mut draft: Draft, id: CommandId) -> Result<Decision, Refusal> {
+    waits::answer(cx, &mut draft, id);
+    uncertain::set_aside(cx, &mut draft);
+    // A command that leaves doubt may be what its work was stalled for.
+    if draft.work.state == State::Stalled {
+        draft.work.due_at = Some(cx.now);
+    }
+    draft.finish(|draft| Reply::Command {
+        command: Box::new(draft.command(id).clone()),
+        fresh: true,
+        grant: None,
+    })
+}
+
+fn person(cx: Context<'_>, verb: &str) -> Result<(), Refusal> {
+    if cx.submission.actor.kind == ActorKind::Person {
+        return Ok(());
+    }
+    Err(Refusal::new(Code::PersonRequired, format!("Only a person may {verb}. Use a person's credential.")))
+}
+
+/// Whoever answers for an approval, either way.
+fn approver(cx: Context<'_>, verb: &str) -> Result<(), Refusal> {
+    if cx.submission.may_approve() {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        Code::PersonRequired,
+        format!("Only a person may {verb}. Use a person's credential that may approve."),
+    ))
+}
+
+/// The door must have asked the policy that this process goes by.
+fn current_policy(cx: Context<'_>, gate: &Gate) -> Result<(), Refusal> {
+    match &cx.records.policy_version {
+        Some(current) if **current != *gate.verdict.policy_version => Err(Refusal::new(
+            Code::PolicyStale,
+            format!(
+                "Policy {} was asked, and {current} is in force. Evaluate again and send again.",
+                gate.verdict.policy_version
+            ),
+        )),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Whoever was told to do it, and nobody else, says how it went: also after the lease is lost.
+fn sent_by(command: &Command, sender: Sender) -> Result<(), Refusal> {
+    let dispatch = command.body.dispatch.as_ref();
+    if sender.genuine && dispatch.is_some_and(|dispatch| dispatch.fence == sender.fence) {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        Code::LeaseLost,
+        "This is not the dispatch that you were given. Only whoever dispatched a command says how it went.",
+    ))
+}
+
+pub(crate) fn wrong_state(state: CommandState, verb: &str) -> Refusal {
+    let next = match state {
+        CommandState::Pending | CommandState::Approved => "Dispatch it first.",
+        CommandState::Blocked => "Look at its reason: it needs an approval, another policy, or a budget.",
+        CommandState::Dispatched => "Wait for its receipt, or say that it is uncertain.",
+        CommandState::Uncertain => "Reconcile it, or have a person record how it went.",
+        CommandState::Succeeded => "It happened: use its receipt.",
+        CommandState::Failed => "A person may replay it.",
+        CommandState::Cancelled => "Reserve it under another slot if it is still wanted.",
+    };
+    Refusal::new(Code::IllegalState, format!("The command is {state}: {verb} does not apply. {next}"))
+}
+
+/// Why a work cannot end well yet.
+pub(crate) fn open(commands: &[Command]) -> Refusal {
+    let unsettled = commands.iter().find(|command| command.is_worker() && command.state.is_unsettled());
+    let which = unsettled.map_or_else(String::new, |command| {
+        format!(": {} to {} ({}) is {}", command.spec.tool, command.spec.target, command.id, command.state)
+    });
+    Refusal::new(
+        Code::CommandsOpen,
+        format!(
+            "Nobody knows yet whether a command took effect{which}. Send its receipt, or reconcile it first."
+        ),
+    )
+}
+
+/// What is known of a work's commands that were sent and have no receipt.
+pub(crate) fn doubt(commands: &[Command], now: Millis) -> Doubt {
+    let mut unsettled =
+        commands.iter().filter(|command| command.is_worker() && command.state.is_unsettled()).peekable();
+    if unsettled.peek().is_none() {
+        return Doubt::None;
+    }
+    let all: Vec<&Command> = unsettled.collect();
+    let lookup = |command: &&Command| {
+        command.body.tool.idempotency == Idempotency::Lookup && !command.body.needs_person
+    };
+    if all.iter().all(|command| command.may_resend(now)) {
+        Doubt::AllNative
+    } else if all.iter().all(|command| lookup(command) || command.may_resend(now)) {
+        Doubt::AllLookup
+    } else {
+        Doubt::Some
+    }
+}
+
+/// What a person has to know of the commands in doubt.
+pub(crate) fn report(commands: &[Command]) -> String {
+    let doubtful: Vec<String> = commands
+        .iter()
+        .filter(|command| command.is_worker() && command.state == CommandState::Uncertain)
+        .map(|command| {
+            let spec = &command.spec;
+            let error = command.body.message.as_deref().unwrap_or("no receipt came");
+            let lookups = match command.body.unknowns {
+                0 => String::new(),
+                n => format!("; {n} lookups could not tell"),
+            };
+            format!("{} to {} ({}): {error}{lookups}", spec.tool, spec.target, command.id)
+        })
+        .collect();
+    let mut text = format!("nobody knows whether this happened: {}", doubtful.join(" · "));
+    if let Some((end, _)) = text.char_indices().nth(2_000) {
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}

@@ -1,0 +1,87 @@
+//! Reconcile: what a lookup says of a command in doubt.
+
+use super::{
+    CommandState, EvidenceKind, Finding, Proof, Risk, again, cancel, draft,
+    event::{LookedUp, Miss},
+    finish, found, receipt, settle, wrong_state,
+};
+use crate::{
+    Millis,
+    decide::{Context, Decision},
+    event::Fact,
+    ids::CommandId,
+    limits,
+    refusal::{Code, Refusal},
+    retry,
+    work::draft::Said,
+};
+
+pub(super) fn decide(
+    cx: Context<'_>,
+    id: CommandId,
+    finding: &Finding,
+    message: Option<&str>,
+) -> Result<Decision, Refusal> {
+    if let Some(message) = message {
+        limits::text("message", message)?;
+    }
+    if let Finding::Found(proof) = finding {
+        proof.check()?;
+    }
+    let (work, command) = found(cx, id)?;
+    match command.state {
+        CommandState::Uncertain => {}
+        CommandState::Succeeded => return Ok(again(command)),
+        state => return Err(wrong_state(state, "reconciling")),
+    }
+    let mut draft = draft(cx, work, command);
+    let said = Said { message, ..Said::default() };
+    match finding {
+        Finding::Found(proof) => {
+            let proof = Proof { kind: EvidenceKind::Lookup, ..proof.clone() };
+            receipt::succeed(cx, &mut draft, command, &proof, message);
+        }
+        Finding::Absent => {
+            let sent = command.body.dispatch.as_ref().map_or(cx.now, |dispatch| dispatch.at);
+            let counts_at = sent + command.body.tool.consistency_delay_ms as Millis;
+            if cx.now < counts_at {
+                return Err(Refusal::new(
+                    Code::NotDue,
+                    format!(
+                        "The provider may not show it yet: absent counts from {counts_at} on. Look again then."
+                    ),
+                ));
+            }
+            settle::release(cx, &mut draft, command);
+            let now = match command.body.tool.risk {
+                Risk::Low => CommandState::Pending,
+                Risk::High => CommandState::Blocked,
+            };
+            draft.tell(id, now, said, |moved| {
+                let finding = Miss::Absent;
+                Fact::CommandLookedUp(LookedUp {
+                    moved,
+                    finding,
+                    unknowns: 0,
+                    needs_person: false,
+                    next_at: None,
+                })
+            });
+            // Nobody is left to do it again.
+            if work.state.is_terminal() {
+                cancel::ended(&mut draft, work.state);
+            }
+        }
+        Finding::Unknown => {
+            let unknowns = command.body.unknowns + 1;
+            let needs_person = command.body.needs_person || unknowns >= command.body.tool.max_unknowns;
+            let delay = retry::backoff_ms(&command.body.tool.retry, unknowns, None, cx.dice()) as Millis;
+            let next_at = (!needs_person).then_some(cx.now + delay);
+            draft.tell(id, CommandState::Uncertain, said, |moved| {
+                let finding = Miss::Unknown;
+                Fact::CommandLookedUp(LookedUp { moved, finding, unknowns, needs_person, next_at })
+            });
+        }
+    }
+    finish(cx, draft, id)
+}

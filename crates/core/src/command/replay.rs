@@ -1,0 +1,78 @@
+//! Replay: a person has a failed command done again, on its record. Bounded, and never without a reason.
+
+use super::{
+    CommandState, Effect, Gate, ReplayLimits, Risk, ToolFacts,
+    budget::{Account, BudgetKey, Unit},
+    current_policy, draft,
+    event::Replayed,
+    finish, found, person, settle, wrong_state,
+};
+use crate::{
+    decide::{Context, Decision},
+    event::Fact,
+    ids::CommandId,
+    limits,
+    refusal::{Code, Refusal},
+    work::draft::Said,
+};
+
+pub(super) fn decide(
+    cx: Context<'_>,
+    id: CommandId,
+    gate: &Gate,
+    limits: ReplayLimits,
+    minute: i64,
+    reason: &str,
+) -> Result<Decision, Refusal> {
+    limits::reason(reason)?;
+    person(cx, "replay")?;
+    gate.check()?;
+    current_policy(cx, gate)?;
+    let (work, command) = found(cx, id)?;
+    if command.state != CommandState::Failed {
+        return Err(wrong_state(command.state, "replaying"));
+    }
+    if command.is_worker() && work.state.is_terminal() {
+        return Err(Refusal::new(
+            Code::Terminal,
+            format!("{} has ended, and nobody is left to do this. Rerun the work.", work.id),
+        ));
+    }
+    if gate.verdict.effect == Effect::Deny {
+        let why = gate.verdict.reasons.first().map_or("no reason is given", String::as_str);
+        return Err(Refusal::new(Code::PolicyDenied, format!("Policy denies it: {why}. Change the policy.")));
+    }
+    let counter = counter(&command.spec.tenant, minute);
+    let this_minute = cx.records.budgets.get(&counter).copied().unwrap_or_default().spent;
+    for (of, done, max) in [
+        ("this command", u64::from(command.body.replays), limits.per_command),
+        ("its work", u64::from(work.body.commands.replays), limits.per_work),
+        ("this minute", this_minute, limits.per_minute),
+    ] {
+        if done >= u64::from(max) {
+            return Err(Refusal::new(
+                Code::LimitReached,
+                format!("{done} replays of {of} are enough (at most {max}). Find out why it fails."),
+            ));
+        }
+    }
+    let tool = ToolFacts { executor: command.spec.executor, ..gate.tool.clone() };
+    let review = tool.risk == Risk::High || gate.verdict.effect == Effect::NeedsApproval;
+    let now = if review { CommandState::Blocked } else { CommandState::Pending };
+    let mut draft = draft(cx, work, command);
+    settle::change(cx, &mut draft, &counter, |budget| budget.settle(0, 1));
+    let said = Said { message: Some(reason), ..Said::default() };
+    let (tool, verdict) = (Box::new(tool), Box::new(gate.verdict.clone()));
+    draft.tell(id, now, said, |moved| Fact::CommandReplayed(Replayed { moved, tool, verdict }));
+    finish(cx, draft, id)
+}
+
+/// The counter of a tenant's replays in one minute.
+pub(super) fn counter(tenant: &str, minute: i64) -> BudgetKey {
+    BudgetKey {
+        tenant: tenant.to_owned(),
+        account: Account::Replays,
+        unit: Unit::Calls,
+        period: minute.to_string(),
+    }
+}

@@ -1,0 +1,248 @@
+//! Reserve: the intent, durable before the effect. The same intent again is the same command.
+
+use std::sync::Arc;
+
+use super::{
+    CancelCode, Command, CommandSpec, CommandState, Effect, Intent, Place, Receipt, current_policy,
+    event::{CommandCancelled, Moved, Reserved},
+    model::BlockCode,
+};
+use crate::{
+    action::{Holder, Ingest},
+    decide::{Context, Decision},
+    event::Fact,
+    ids::CommandId,
+    limits,
+    refusal::{Code, Refusal},
+    reply::{Grant, Reply},
+    work::{
+        Held, IfLapsed,
+        claim::grant,
+        draft::{Draft, Said},
+        hold,
+        ingest::{self, Prepared},
+    },
+};
+
+pub(super) fn decide(cx: Context<'_>, place: &Place, intent: &Intent) -> Result<Decision, Refusal> {
+    intent.check()?;
+    current_policy(cx, &intent.gate)?;
+    match place {
+        Place::Held(holder) => held(cx, holder, intent, None),
+        Place::Alone(work) => alone(cx, work, intent),
+    }
+}
+
+fn held(
+    cx: Context<'_>,
+    holder: &Holder,
+    intent: &Intent,
+    grant: Option<Box<Grant>>,
+) -> Result<Decision, Refusal> {
+    let Held::Current(mut draft) = hold(cx, holder, IfLapsed::Refuse)? else {
+        return Err(Refusal::new(Code::LeaseLost, "This attempt has ended. Claim again to go on."));
+    };
+    let id = record(cx, &mut draft, intent)?;
+    let fresh = !draft.is_untouched();
+    let command = Box::new(draft.command(id).clone());
+    if !fresh {
+        return Ok(Decision::unchanged(Reply::Command { command, fresh, grant }));
+    }
+    draft.finish(|_| Reply::Command { command, fresh, grant })
+}
+
+/// A command without a work gets one of its own, recorded and claimed in the same act.
+fn alone(cx: Context<'_>, work: &Ingest, intent: &Intent) -> Result<Decision, Refusal> {
+    let nobody = || {
+        Refusal::new(
+            Code::Busy,
+            format!(
+                "{} is there already and held elsewhere. Claim it, or send a new source id.",
+                work.source.id
+            ),
+        )
+    };
+    match ingest::prepare(cx, work)? {
+        Prepared::New { granted: false, .. } => Err(nobody()),
+        Prepared::New { mut draft, .. } => {
+            let id = record(cx, &mut draft, intent)?;
+            draft.finish(|draft| Reply::Command {
+                command: Box::new(draft.command(id).clone()),
+                fresh: true,
+                grant: Some(Box::new(grant(cx, (*draft.work).clone()))),
+            })
+        }
+        Prepared::Known { grant: None, .. } => Err(nobody()),
+        Prepared::Known { work, grant } => {
+            let fence = work.held_lease().map_or(0, |lease| lease.fence);
+            held(cx, &Holder { work: work.id, fence, genuine: true }, intent, grant)
+        }
+    }
+}
+
+/// One of the outbox: committed with the end of its work, and sent by the relay.
+pub(crate) fn outgoing(cx: Context<'_>, draft: &mut Draft, intent: &Intent) -> Result<(), Refusal> {
+    current_policy(cx, &intent.gate)?;
+    if !intent.gate.tool.executor.is_relay() {
+        return Err(Refusal::new(
+            Code::Invalid,
+            format!(
+                "`{}` is executed by the worker, and a close-out leaves none. Do it before, or give the tool an                  http or exec executor.",
+                intent.tool
+            ),
+        ));
+    }
+    record(cx, draft, intent).map(drop)
+}
+
+/// Puts the intent into the draft, or finds it there. The id is that of the command as it is to be answered.
+pub(crate) fn record(cx: Context<'_>, draft: &mut Draft, intent: &Intent) -> Result<CommandId, Refusal> {
+    let key = intent.key();
+    let known = |command: &&Command| command.spec.key == key && command.is_current();
+    let existing = draft
+        .commands
+        .iter()
+        .find(known)
+        .or_else(|| cx.records.commands_of(draft.work.id).iter().find(known))
+        .cloned();
+    if let Some(existing) = existing {
+        draft.with(&existing);
+        if existing.spec.input_hash == intent.arguments.hash {
+            return Ok(existing.id);
+        }
+        supersede(draft, &existing, intent)?;
+    }
+    if draft.work.body.commands.total as usize >= limits::COMMANDS_PER_WORK {
+        return Err(Refusal::new(
+            Code::LimitReached,
+            format!("A work keeps at most {} commands. Go on in another work.", limits::COMMANDS_PER_WORK),
+        ));
+    }
+    let fate = fate(cx, draft, intent)?;
+    let gate = &intent.gate;
+    let spec = CommandSpec {
+        tenant: draft.work.spec.tenant.clone(),
+        key,
+        tool: intent.tool.clone(),
+        target: intent.target.clone(),
+        kind: intent.kind,
+        executor: gate.tool.executor,
+        input_hash: intent.arguments.hash,
+        step: intent.step.clone(),
+        slot: intent.slot.clone(),
+    };
+    let fact = Reserved {
+        moved: Moved { command: intent.id, executor: spec.executor, was: None, now: fate.state },
+        spec: Arc::new(spec),
+        tool: Box::new(gate.tool.clone()),
+        verdict: Box::new(gate.verdict.clone()),
+        blocked: fate.blocked,
+        review: fate.review,
+        receipt: fate.receipt.map(Box::new),
+    };
+    let said = Said {
+        message: fate.message.as_deref(),
+        payload: Some(&intent.arguments.kept),
+        step: intent.step.as_deref(),
+        ..Said::default()
+    };
+    draft.reserve(Fact::CommandReserved(fact), said);
+    Ok(intent.id)
+}
+
+/// Models word things differently on a retry: what an earlier attempt reserved and nobody sent makes room.
+fn supersede(draft: &mut Draft, old: &Command, intent: &Intent) -> Result<(), Refusal> {
+    let unsent = old.body.dispatches == 0 && (old.state.is_idle() || old.state == CommandState::Cancelled);
+    if !unsent || old.body.fence >= draft.work.fence {
+        return Err(Refusal::new(
+            Code::IdempotencyMismatch,
+            format!(
+                "{} to {} is reserved already as {} with other arguments, and is {}. \
+                 Send the same arguments, or another slot.",
+                intent.tool, intent.target, old.id, old.state
+            ),
+        ));
+    }
+    let said = Said { message: Some("a later attempt reserved it with other arguments"), ..Said::default() };
+    draft.tell(old.id, CommandState::Cancelled, said, |moved| {
+        Fact::CommandCancelled(CommandCancelled {
+            moved,
+            code: CancelCode::Superseded,
+            superseded_by: Some(intent.id),
+        })
+    });
+    Ok(())
+}
+
+/// How a command begins.
+struct Fate {
+    state: CommandState,
+    blocked: Option<BlockCode>,
+    review: bool,
+    receipt: Option<Receipt>,
+    message: Option<String>,
+}
+
+fn fate(cx: Context<'_>, draft: &Draft, intent: &Intent) -> Result<Fate, Refusal> {
+    if let Some(earlier) = earlier(cx, draft, intent) {
+        let same = earlier.spec.input_hash == intent.arguments.hash;
+        match earlier.state {
+            CommandState::Succeeded if same => return Ok(reused(earlier)),
+            CommandState::Succeeded => return Ok(done_otherwise(earlier)),
+            CommandState::Dispatched | CommandState::Uncertain => return Err(still_open(earlier)),
+            CommandState::Pending | CommandState::Blocked | CommandState::Approved
+                if !earlier.is_worker() =>
+            {
+                return Err(still_open(earlier));
+            }
+            CommandState::Pending
+            | CommandState::Blocked
+            | CommandState::Approved
+            | CommandState::Failed
+            | CommandState::Cancelled => {}
+        }
+    }
+    let verdict = &intent.gate.verdict;
+    let (state, blocked) = match verdict.effect {
+        Effect::Allow => (CommandState::Pending, None),
+        Effect::Deny => (CommandState::Blocked, Some(BlockCode::PolicyDenied)),
+        Effect::NeedsApproval => (CommandState::Blocked, Some(BlockCode::ApprovalRequired)),
+    };
+    let message = blocked.and_then(|_| verdict.reasons.first().cloned());
+    Ok(Fate { state, blocked, review: false, receipt: None, message })
+}
+
+/// The same intent in an earlier run of the same work, unless somebody decided to execute it again.
+fn earlier<'a>(cx: Context<'a>, draft: &Draft, intent: &Intent) -> Option<&'a Command> {
+    let work = &draft.work;
+    let key = intent.key();
+    let rerun = work.spec.rerun_of.is_some() && !work.spec.execute.contains(&key);
+    rerun.then(|| cx.records.earlier.get(&(work.id, key))?.as_ref()).flatten()
+}
+
+fn reused(earlier: &Command) -> Fate {
+    let receipt = earlier
+        .body
+        .receipt
+        .clone()
+        .map(|receipt| Receipt { reused_from: Some(receipt.reused_from.unwrap_or(earlier.id)), ..receipt });
+    let message = Some(format!("{} of an earlier run did it", earlier.id));
+    Fate { state: CommandState::Succeeded, blocked: None, review: false, receipt, message }
+}
+
+fn done_otherwise(earlier: &Command) -> Fate {
+    let message = Some(format!("{} of an earlier run did it with other arguments", earlier.id));
+    let blocked = Some(BlockCode::ApprovalRequired);
+    Fate { state: CommandState::Blocked, blocked, review: true, receipt: None, message }
+}
+
+fn still_open(earlier: &Command) -> Refusal {
+    Refusal::new(
+        Code::InDoubt,
+        format!(
+            "{} of an earlier run ({}) is {}: doing it again could do it twice. Settle that one first, or \
+             rerun with `execute`.",
+            earlier.id, earlier.work, earlier.state
+        ),
+    )
+}

@@ -1,0 +1,140 @@
+//! What a decision about commands needs to be loaded.
+
+use super::{Command, CommandAction, Intent, Place, replay, settle};
+use crate::{
+    Scope, Submission,
+    ids::{CommandId, WorkId},
+    model::WaitState,
+    records::{Records, Sought, target_key},
+};
+
+impl Scope {
+    pub(crate) fn first_of_command(&mut self, action: &CommandAction, submission: &Submission) {
+        if let CommandAction::Reserve { place: Place::Alone(work), .. } = action {
+            self.ingested(work, submission);
+        }
+        let id = action.command();
+        self.commands.extend(id.map(Sought::Id));
+        // Whoever names the work as well is served in one round.
+        match action.work() {
+            Some(work) => {
+                self.works.push(work);
+                self.commands.push(Sought::Open(work));
+                if let CommandAction::Reserve { intent, .. } = action {
+                    self.commands.push(Sought::Key(work, intent.key()));
+                }
+            }
+            None => self.command_ids.extend(id),
+        }
+    }
+
+    pub(crate) fn then_of_command(
+        &mut self,
+        action: &CommandAction,
+        submission: &Submission,
+        records: &Records,
+    ) {
+        match action {
+            CommandAction::Reserve { place: Place::Held(holder), intent } => {
+                self.held(holder, records);
+                self.intent(holder.work, intent, records);
+            }
+            CommandAction::Reserve { place: Place::Alone(work), intent } => {
+                self.ingested_then(work, submission, records);
+                // Only the very same request gets the work again: that one is at hand.
+                let given = work
+                    .claim
+                    .as_ref()
+                    .and_then(|claimant| records.requests.get(&claimant.key(&submission.tenants)));
+                for (id, _) in given.into_iter().flatten() {
+                    self.intent(*id, intent, records);
+                }
+            }
+            other => {
+                let Some(id) = other.command() else { return };
+                let Some(work) = records.command_ids.get(&id) else { return };
+                self.open_waits_of(*work, records);
+                self.open_commands_of(*work, records);
+                if let CommandAction::Dispatch(dispatch) = other
+                    && let super::Dispatcher::Holder(holder) = &dispatch.by
+                {
+                    self.held(holder, records);
+                }
+                if let Some(command) = records.command(id) {
+                    self.counted(other, command, records);
+                }
+            }
+        }
+    }
+
+    /// The key of an intent in its work, and in the runs before it.
+    pub(crate) fn intent(&mut self, work: WorkId, intent: &Intent, records: &Records) {
+        let key = intent.key();
+        self.sought(Sought::Key(work, key), records);
+        let rerun = records.works.get(&work).is_some_and(|work| work.spec.rerun_of.is_some());
+        if rerun && !records.earlier.contains_key(&(work, key)) {
+            self.earlier.push((work, key));
+        }
+    }
+
+    pub(crate) fn sought(&mut self, sought: Sought, records: &Records) {
+        let has = match sought {
+            Sought::Id(_) => true,
+            Sought::Key(work, _) => records.works.get(&work).is_some_and(|work| work.body.commands.total > 0),
+            Sought::Open(work) => records.works.get(&work).is_some_and(|work| work.body.commands.any_open()),
+        };
+        if has && !records.looked_for.contains(&sought) {
+            self.commands.push(sought);
+        }
+    }
+
+    pub(crate) fn open_commands_of(&mut self, work: WorkId, records: &Records) {
+        self.sought(Sought::Open(work), records);
+    }
+
+    /// The commands that a work's open waits were handed, and what was set aside for them.
+    pub(crate) fn handed_of(&mut self, work: WorkId, records: &Records) {
+        self.open_commands_of(work, records);
+        let waits = records.waits.get(&work).map_or(&[][..], Vec::as_slice);
+        let open = waits.iter().filter(|wait| wait.state == WaitState::Open);
+        open.filter_map(|wait| wait.detail.command).for_each(|id| self.set_aside_for(id, records));
+    }
+
+    pub(crate) fn set_aside_for(&mut self, id: CommandId, records: &Records) {
+        if let Some(command) = records.command(id) {
+            self.reserved(command, records);
+        }
+    }
+
+    fn counted(&mut self, action: &CommandAction, command: &Command, records: &Records) {
+        self.reserved(command, records);
+        match action {
+            CommandAction::Dispatch(dispatch) => {
+                let spec = &command.spec;
+                for limit in &dispatch.gate.limits {
+                    self.budget(limit.key(&spec.tenant, command.work, &spec.tool), records);
+                }
+                let target = target_key(command);
+                if command.body.tool.ordered && !records.heads.contains_key(&target) {
+                    self.heads.push(target);
+                }
+            }
+            CommandAction::Replay { minute, .. } => {
+                self.budget(replay::counter(&command.spec.tenant, *minute), records);
+            }
+            _ => {}
+        }
+    }
+
+    fn reserved(&mut self, command: &Command, records: &Records) {
+        for reservation in settle::reservations(command) {
+            self.budget(reservation.key.clone(), records);
+        }
+    }
+
+    fn budget(&mut self, key: super::budget::BudgetKey, records: &Records) {
+        if !records.budgets.contains_key(&key) {
+            self.budgets.push(key);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Tick: something about a command may be due. The sweeper knows no rules; they are here.
+
+use super::{
+    BlockCode, Command, CommandState, Duty, Idempotency, draft,
+    due::{duty, next},
+    event::{Blocked, Uncertain},
+    finish, found, uncertain, waits,
+};
+use crate::{
+    Millis,
+    decide::{Context, Decision},
+    event::Fact,
+    ids::CommandId,
+    limits,
+    records::{Change, Touch},
+    refusal::{Code, Refusal},
+    reply::{Reply, Ticked},
+    work::draft::{Draft, Said},
+};
+
+pub(super) fn decide(cx: Context<'_>, id: CommandId) -> Result<Decision, Refusal> {
+    let (work, command) = found(cx, id)?;
+    match next(command) {
+        Some((Duty::Tick, at)) if at <= cx.now => {}
+        Some((Duty::Tick | Duty::Send | Duty::Lookup, _)) | None => return Ok(rearm(command)),
+    }
+    let mut draft = draft(cx, work, command);
+    match command.state {
+        CommandState::Approved => {
+            let said = Said { message: Some("its approval has expired"), ..Said::default() };
+            draft.tell(id, CommandState::Blocked, said, |moved| {
+                let code = BlockCode::ApprovalRequired;
+                Fact::CommandBlocked(Blocked { moved, code, verdict: None })
+            });
+        }
+        CommandState::Dispatched => {
+            let message = "nobody said how the call went before its deadline";
+            uncertain::doubtful(&mut draft, id, None, message, cx.dice());
+        }
+        CommandState::Uncertain => person_needed(&mut draft, command),
+        CommandState::Pending
+        | CommandState::Blocked
+        | CommandState::Succeeded
+        | CommandState::Failed
+        | CommandState::Cancelled => return Ok(rearm(command)),
+    }
+    waits::answer(cx, &mut draft, id);
+    uncertain::set_aside(cx, &mut draft);
+    draft.finish(|_| Reply::Ticked(Ticked::Acted))
+}
+
+/// The provider has forgotten our key: nobody but a person can tell now.
+fn person_needed(draft: &mut Draft, command: &Command) {
+    let message = match command.body.tool.idempotency {
+        Idempotency::Native => "the provider no longer knows its key",
+        Idempotency::Lookup | Idempotency::None => "nothing but a person can tell",
+    };
+    let said = Said { message: Some(message), ..Said::default() };
+    draft.tell(command.id, CommandState::Uncertain, said, |moved| {
+        Fact::CommandUncertain(Uncertain { moved, class: None, needs_person: true, next_at: None })
+    });
+}
+
+pub(super) fn window_over(cx: Context<'_>, mut draft: Draft, command: &Command) -> Result<Decision, Refusal> {
+    if command.body.needs_person {
+        return Ok(super::again(command));
+    }
+    person_needed(&mut draft, command);
+    finish(cx, draft, command.id)
+}
+
+/// Nothing was due: the due date is set to what the command says now.
+fn rearm(command: &Command) -> Decision {
+    let mut decision = Decision::unchanged(Reply::Ticked(Ticked::Nothing));
+    let due_at = next(command).map(|(_, at)| at);
+    if due_at != command.due_at && duty(command) != Some(Duty::Lookup) {
+        let command = Box::new(Command { due_at, ..command.clone() });
+        decision.changes.push(Change::Command { command, touch: Touch::Due });
+    }
+    decision
+}
+
+/// Somebody looks it up: others pass it over for a while. A lookup done twice does no harm, so this needs no
+/// event and no proof.
+pub(super) fn take_lookup(cx: Context<'_>, id: CommandId, for_ms: u64) -> Result<Decision, Refusal> {
+    limits::duration("for_ms", for_ms)?;
+    let (_, command) = found(cx, id)?;
+    let due = command.due_at.filter(|at| *at <= cx.now && duty(command) == Some(Duty::Lookup));
+    if due.is_none() {
+        return Err(Refusal::new(Code::NotDue, "No lookup of it is due now, or somebody else is at it."));
+    }
+    let command = Box::new(Command { due_at: Some(cx.now + for_ms as Millis), ..command.clone() });
+    let reply = Reply::Command { command: command.clone(), fresh: true, grant: None };
+    Ok(Decision { changes: vec![Change::Command { command, touch: Touch::Due }], events: Vec::new(), reply })
+}

@@ -1,0 +1,114 @@
+//! Uncertain: it was sent, and nobody knows how it went. Never retried blindly.
+
+use super::{
+    CallError, Command, CommandState, Idempotency, Sender, again, doubt, draft, event::Uncertain, fail,
+    finish, found, report, sent_by, wrong_state,
+};
+use crate::{
+    Millis,
+    decide::{Context, Decision},
+    event::{Fact, Quarantined},
+    ids::CommandId,
+    model::{ErrorClass, ReasonCode},
+    recovery::Doubt,
+    refusal::Refusal,
+    retry,
+    state::State,
+    work::draft::{Draft, Said},
+};
+
+pub(super) fn decide(
+    cx: Context<'_>,
+    id: CommandId,
+    sender: Sender,
+    error: &CallError,
+) -> Result<Decision, Refusal> {
+    fail::check(error)?;
+    let (work, command) = found(cx, id)?;
+    sent_by(command, sender)?;
+    match command.state {
+        CommandState::Dispatched => {}
+        CommandState::Uncertain => return Ok(again(command)),
+        state => return Err(wrong_state(state, "being uncertain")),
+    }
+    let mut draft = draft(cx, work, command);
+    doubtful(&mut draft, id, Some(error.class), &error.message, cx.dice());
+    finish(cx, draft, id)
+}
+
+/// Whatever the holder was told to do and is not handed to a wait: nobody knows how it went.
+pub(crate) fn lost(draft: &mut Draft, message: &str) {
+    let dispatched: Vec<CommandId> = draft
+        .commands
+        .iter()
+        .filter(|command| command.is_worker() && command.state == CommandState::Dispatched)
+        .map(|command| command.id)
+        .collect();
+    dispatched.into_iter().for_each(|id| doubtful(draft, id, None, message, 0));
+}
+
+/// Writes the doubt, and who will end it: a lookup, the same key sent again, or a person.
+pub(super) fn doubtful(
+    draft: &mut Draft,
+    id: CommandId,
+    class: Option<ErrorClass>,
+    message: &str,
+    dice: u64,
+) {
+    let command = draft.command(id);
+    let (needs_person, next_at) = outlook(command, draft.now, dice);
+    let said = Said { message: Some(message), ..Said::default() };
+    draft.tell(id, CommandState::Uncertain, said, |moved| {
+        Fact::CommandUncertain(Uncertain { moved, class, needs_person, next_at })
+    });
+}
+
+fn outlook(command: &Command, now: Millis, dice: u64) -> (bool, Option<Millis>) {
+    let tool = &command.body.tool;
+    match tool.idempotency {
+        Idempotency::None => (true, None),
+        Idempotency::Lookup => {
+            let sent = command.body.dispatch.as_ref().map_or(now, |dispatch| dispatch.at);
+            (false, Some(now.max(sent + tool.consistency_delay_ms as Millis)))
+        }
+        Idempotency::Native if command.is_worker() => (!command.may_resend(now), None),
+        Idempotency::Native => {
+            let tries = command.body.dispatches;
+            let again = now + retry::backoff_ms(&tool.retry, tries, None, dice) as Millis;
+            let may = tries < tool.retry.max_attempts && command.may_resend(again);
+            (!may, may.then_some(again))
+        }
+    }
+}
+
+/// A work that nobody holds and whose commands only a person can tell of is set aside for that person.
+pub(super) fn set_aside(cx: Context<'_>, draft: &mut Draft) {
+    let person = draft.commands.iter().any(|command| command.is_worker() && command.body.needs_person);
+    if !person || doubt(&draft.commands, cx.now) != Doubt::Some {
+        return;
+    }
+    match draft.work.state {
+        State::Queued
+        | State::RetryScheduled
+        | State::Stalled
+        | State::WaitingUser
+        | State::WaitingApproval
+        | State::WaitingAuth
+        | State::WaitingTool
+        | State::WaitingExternal => {}
+        // Its holder still has it: it is set aside when that one lets go. Ended work stays as it is.
+        State::Running
+        | State::CancelRequested
+        | State::Quarantined
+        | State::Succeeded
+        | State::CompletedWithWarnings
+        | State::Failed
+        | State::TimedOut
+        | State::Cancelled
+        | State::Abandoned => return,
+    }
+    let message = report(&draft.commands);
+    draft.cancel_waits(cx);
+    let fact = Fact::Quarantined(Quarantined { reason: ReasonCode::InDoubt });
+    draft.say(State::Quarantined, fact, Said { message: Some(&message), ..Said::default() });
+}

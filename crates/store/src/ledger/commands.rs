@@ -1,0 +1,340 @@
+//! Commands as programs use them: one method a verb, and what can be asked.
+
+use std::collections::BTreeMap;
+
+use tenure_core::{
+    Action, Code, Command, CommandId, CommandState, Millis, Payload, Refusal, Reply, WorkId,
+    action::Tenants,
+    command::{
+        self, CallError, CommandAction, DispatchAction, Dispatcher, Duty, Effect, Finding, Gate, Place,
+        Planned, Proof, Recorded, ReplayLimits, Sender,
+        budget::{Budget, BudgetKey},
+        plan::plan,
+    },
+    explain::Explanation,
+    payload::Digest,
+};
+
+use super::{Caller, Claimed, LeaseRef, Ledger, NewCommand, NewWork, caller::unexpected, reads::PAGE_MAX};
+use crate::{CommandFilter, Error, token};
+
+/// A command as it stands after it was reserved.
+#[derive(Clone, Debug)]
+pub struct Reserved {
+    pub command: Command,
+    /// False where the same command was there before.
+    pub fresh: bool,
+    /// The provider's response, where it happened before.
+    pub response: Option<Payload>,
+    /// The lease of the work that was recorded for it alone.
+    pub lease: Option<Claimed>,
+}
+
+/// What the relay is to send.
+#[derive(Clone, Debug)]
+pub struct Sending {
+    /// Dispatched: go. Anything else: do not.
+    pub command: Command,
+    pub arguments: Option<Payload>,
+    /// What to show when it is known how it went.
+    pub proof: LeaseRef,
+}
+
+impl Ledger {
+    /// The policy that groups are decided under from now on: a door that asked another one must ask again.
+    /// None: whatever the door says counts.
+    pub fn set_policy_version(&self, version: Option<&str>) {
+        self.store().policy().set(version);
+    }
+
+    pub async fn command(&self, id: CommandId) -> Result<Command, Error> {
+        self.store().commands(&[id]).await?.pop().ok_or_else(|| no_command(id))
+    }
+
+    /// Matching commands, newest first. The next page goes on below the last id of this one.
+    pub async fn commands(
+        &self,
+        filter: &CommandFilter,
+        before: Option<CommandId>,
+        limit: usize,
+    ) -> Result<Vec<Command>, Error> {
+        filter.check()?;
+        self.store().list_commands(filter, before, limit.min(PAGE_MAX)).await
+    }
+
+    /// How many commands stand in each state.
+    pub async fn command_counts(&self, tenants: &Tenants) -> Result<BTreeMap<CommandState, u64>, Error> {
+        self.store().command_counts(tenants).await
+    }
+
+    /// Commands that are the relay's, or a lookup's, to act on now: earliest first.
+    pub async fn due_commands(&self, duty: Duty, limit: usize) -> Result<Vec<Command>, Error> {
+        let now = self.now().await?;
+        let due = self.store().due_commands(duty, now, None, limit.min(PAGE_MAX)).await?;
+        let ids: Vec<CommandId> = due.into_iter().map(|(_, id)| id).collect();
+        self.store().commands(&ids).await
+    }
+
+    /// When the next turn of this kind comes.
+    pub async fn next_due_command(&self, duty: Duty) -> Result<Option<Millis>, Error> {
+        self.store().next_due_command(duty).await
+    }
+
+    /// What these budgets stand at; those that nobody has spent from are left out.
+    pub async fn budgets(&self, keys: &[BudgetKey]) -> Result<Vec<(BudgetKey, Budget)>, Error> {
+        let mut budgets = self.store().budgets(keys).await?;
+        budgets.retain(|(_, budget)| *budget != Budget::default());
+        Ok(budgets)
+    }
+
+    /// All commands of a work, oldest first.
+    pub(crate) async fn commands_of(&self, work: WorkId) -> Result<Vec<Command>, Error> {
+        let filter = CommandFilter { work: Some(work), ..CommandFilter::default() };
+        let mut all: Vec<Command> = Vec::new();
+        loop {
+            let before = all.last().map(|command| command.id);
+            let page = self.commands(&filter, before, PAGE_MAX).await?;
+            let end = page.len() < PAGE_MAX;
+            all.extend(page);
+            if end {
+                all.reverse();
+                return Ok(all);
+            }
+        }
+    }
+
+    /// Checks who says how a command went: the holder that dispatched it, or the relay.
+    fn sender(&self, command: CommandId, proof: &LeaseRef) -> Sender {
+        let key = self.store().key();
+        let genuine = token::same(&key.lease(proof.work, proof.fence), &proof.token)
+            || token::same(&key.command(command, proof.fence), &proof.token);
+        Sender { work: proof.work, fence: proof.fence, genuine }
+    }
+}
+
+fn no_command(id: CommandId) -> Error {
+    Refusal::new(Code::NotFound, format!("There is no command {id} here. Check the id.")).into()
+}
+
+impl Caller {
+    async fn on_command(&self, action: CommandAction) -> Result<Reserved, Error> {
+        self.told(action, false).await
+    }
+
+    async fn told(&self, action: CommandAction, dry_run: bool) -> Result<Reserved, Error> {
+        let mut submission = self.submission(Action::Command(Box::new(action)))?;
+        submission.dry_run = dry_run;
+        let mut outcome = self.ledger.submit(submission).await?;
+        match outcome.reply {
+            Reply::Command { command, fresh, grant } => Ok(Reserved {
+                response: command
+                    .body
+                    .receipt
+                    .as_ref()
+                    .and_then(|receipt| outcome.payloads.get(&receipt.response?).cloned()),
+                lease: grant.map(|grant| self.ledger.claimed(*grant, &mut outcome.payloads)),
+                command: *command,
+                fresh,
+            }),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Records an intended effect before it happens. The same intent again is the same command.
+    pub async fn reserve(&self, lease: &LeaseRef, new: NewCommand) -> Result<Reserved, Error> {
+        let place = Place::Held(self.ledger.holder(lease));
+        self.on_command(CommandAction::Reserve { place, intent: Box::new(new.settle()?) }).await
+    }
+
+    /// The same without a work: one is recorded for it, and claimed, in the same act. `work` needs a `claim`.
+    pub async fn reserve_alone(&self, work: NewWork, new: NewCommand) -> Result<Reserved, Error> {
+        let work = work.settle(&self.ledger.settings())?;
+        let place = Place::Alone(Box::new(work));
+        self.on_command(CommandAction::Reserve { place, intent: Box::new(new.settle()?) }).await
+    }
+
+    /// Only a person. `seal`: what that person was shown; anything else is refused.
+    pub async fn approve(&self, id: CommandId, seal: Option<Digest>, reason: &str) -> Result<Command, Error> {
+        let reason = reason.to_owned();
+        Ok(self.on_command(CommandAction::Approve { command: id, seal, reason }).await?.command)
+    }
+
+    /// Only a person.
+    pub async fn reject(&self, id: CommandId, reason: &str) -> Result<Command, Error> {
+        let reason = reason.to_owned();
+        Ok(self.on_command(CommandAction::Reject { command: id, reason }).await?.command)
+    }
+
+    /// Asks whether to do it now. Do it only if the command comes back `dispatched`; `succeeded` comes with
+    /// its receipt. A lost reply can be asked for again with the same `request_id`.
+    pub async fn dispatch(
+        &self,
+        lease: &LeaseRef,
+        id: CommandId,
+        gate: Gate,
+        request_id: Option<&str>,
+    ) -> Result<Reserved, Error> {
+        let by = Dispatcher::Holder(self.ledger.holder(lease));
+        self.dispatched(id, by, gate, request_id).await
+    }
+
+    async fn dispatched(
+        &self,
+        command: CommandId,
+        by: Dispatcher,
+        gate: Gate,
+        request_id: Option<&str>,
+    ) -> Result<Reserved, Error> {
+        let request_id = request_id.map(str::to_owned);
+        let action = DispatchAction { command, by, gate, request_id };
+        self.on_command(CommandAction::Dispatch(Box::new(action))).await
+    }
+
+    /// The relay's dispatch: its claim on the command, until the tool's `timeout_ms` has passed.
+    pub async fn relay_dispatch(&self, id: CommandId, gate: Gate) -> Result<Sending, Error> {
+        let action = DispatchAction { command: id, by: Dispatcher::Relay, gate, request_id: None };
+        let action = Action::Command(Box::new(CommandAction::Dispatch(Box::new(action))));
+        let outcome = self.submit(action).await?;
+        match outcome.reply {
+            Reply::Command { ref command, .. } => {
+                let fence = command.body.dispatch.as_ref().map_or(0, |dispatch| dispatch.fence);
+                let token = self.ledger.store().key().command(id, fence);
+                Ok(Sending {
+                    arguments: outcome.payload(command.work, command.body.arguments).cloned(),
+                    proof: LeaseRef { work: command.work, fence, token },
+                    command: (**command).clone(),
+                })
+            }
+            ref other => Err(unexpected(other)),
+        }
+    }
+
+    /// It happened, with evidence. By whoever dispatched it, also after the lease is lost.
+    pub async fn receipt(&self, proof: &LeaseRef, id: CommandId, evidence: Proof) -> Result<Command, Error> {
+        let sender = self.ledger.sender(id, proof);
+        let action = CommandAction::Receipt { command: id, sender, proof: Box::new(evidence) };
+        Ok(self.on_command(action).await?.command)
+    }
+
+    /// It did not happen: the provider refused it, or the call is proven `unsent`.
+    pub async fn fail_command(
+        &self,
+        proof: &LeaseRef,
+        id: CommandId,
+        error: CallError,
+        unsent: bool,
+    ) -> Result<Command, Error> {
+        let sender = self.ledger.sender(id, proof);
+        Ok(self.on_command(CommandAction::Fail { command: id, sender, error, unsent }).await?.command)
+    }
+
+    /// Nobody knows whether it happened.
+    pub async fn uncertain(
+        &self,
+        proof: &LeaseRef,
+        id: CommandId,
+        error: CallError,
+    ) -> Result<Command, Error> {
+        let sender = self.ledger.sender(id, proof);
+        Ok(self.on_command(CommandAction::Uncertain { command: id, sender, error }).await?.command)
+    }
+
+    /// What a lookup says of a command in doubt.
+    pub async fn reconcile(
+        &self,
+        id: CommandId,
+        finding: Finding,
+        message: Option<&str>,
+    ) -> Result<Command, Error> {
+        let (finding, message) = (Box::new(finding), message.map(str::to_owned));
+        Ok(self.on_command(CommandAction::Reconcile { command: id, finding, message }).await?.command)
+    }
+
+    /// Takes a due lookup for a while: `not_due` where somebody else is at it.
+    pub async fn take_lookup(&self, id: CommandId, for_ms: u64) -> Result<Command, Error> {
+        Ok(self.on_command(CommandAction::TakeLookup { command: id, for_ms }).await?.command)
+    }
+
+    /// Only a person: has a failed command done again. With `dry_run`, nothing is written.
+    pub async fn replay(
+        &self,
+        id: CommandId,
+        gate: Gate,
+        limits: ReplayLimits,
+        reason: &str,
+        dry_run: bool,
+    ) -> Result<Command, Error> {
+        let minute = self.ledger.now().await? / 60_000;
+        let (gate, reason) = (Box::new(gate), reason.to_owned());
+        let action = CommandAction::Replay { command: id, gate, limits, minute, reason };
+        Ok(self.told(action, dry_run).await?.command)
+    }
+
+    /// Only a person: how a command in doubt went.
+    pub async fn record_outcome(
+        &self,
+        id: CommandId,
+        outcome: Recorded,
+        reason: &str,
+    ) -> Result<Command, Error> {
+        let (outcome, reason) = (Box::new(outcome), reason.to_owned());
+        Ok(self.on_command(CommandAction::Record { command: id, outcome, reason }).await?.command)
+    }
+
+    /// Only before it is dispatched.
+    pub async fn cancel_command(&self, id: CommandId, reason: &str) -> Result<Command, Error> {
+        let reason = reason.to_owned();
+        Ok(self.on_command(CommandAction::Cancel { command: id, reason }).await?.command)
+    }
+
+    pub async fn command(&self, id: CommandId) -> Result<Command, Error> {
+        let found = self.ledger.command(id).await?;
+        if self.tenants.allow(&found.spec.tenant) { Ok(found) } else { Err(no_command(id)) }
+    }
+
+    /// Matching commands, newest first. The next page goes on below the last id of this one.
+    pub async fn commands(
+        &self,
+        filter: &CommandFilter,
+        before: Option<CommandId>,
+        limit: usize,
+    ) -> Result<Vec<Command>, Error> {
+        let tenants = Some(self.tenants.narrowed(filter.tenants.as_ref()));
+        self.ledger.commands(&CommandFilter { tenants, ..filter.clone() }, before, limit).await
+    }
+
+    pub async fn command_counts(&self) -> Result<BTreeMap<CommandState, u64>, Error> {
+        self.ledger.command_counts(&self.tenants).await
+    }
+
+    /// The arguments of a command. None where they were erased.
+    pub async fn arguments(&self, id: CommandId) -> Result<Option<Payload>, Error> {
+        let command = self.command(id).await?;
+        self.ledger.payload(command.work, command.body.arguments).await
+    }
+
+    /// Why a command stands where it stands, and what to do next.
+    pub async fn explain_command(&self, id: CommandId) -> Result<Explanation, Error> {
+        Ok(command::explain(&self.command(id).await?, self.ledger.now().await?))
+    }
+
+    /// What a rerun would do with each command of this work and of the runs before it. `effect` is what policy
+    /// says of each now.
+    pub async fn replay_plan(
+        &self,
+        work: WorkId,
+        execute: &[Digest],
+        effect: impl Fn(&Command) -> Effect,
+    ) -> Result<Vec<(Command, Planned)>, Error> {
+        let mut runs = Vec::new();
+        let mut next = Some(work);
+        while let Some(id) = next {
+            let run = self.work(id).await?;
+            next = run.spec.rerun_of;
+            runs.push(self.ledger.commands_of(id).await?);
+        }
+        let commands: Vec<Command> = runs.into_iter().rev().flatten().collect();
+        let lines = plan(&commands, execute, effect);
+        Ok(lines.into_iter().map(|line| (line.command.clone(), line.planned)).collect())
+    }
+}

@@ -1,0 +1,95 @@
+//! Commands in memory: what a database would read anew, and the lists.
+
+use std::collections::BTreeMap;
+
+use tenure_core::{
+    Command, CommandId, CommandState, Millis, Scope, Submission, Work,
+    action::Tenants,
+    command::{Duty, due},
+    payload::Digest,
+    records::target_key,
+};
+
+use super::Inner;
+use crate::CommandFilter;
+
+impl Inner {
+    /// What is derived: the commands of earlier runs, and the first of each target.
+    pub fn refresh_commands(&mut self, submission: &Submission) {
+        self.records.earlier.clear();
+        self.records.heads.clear();
+        let mut scope = Scope::default();
+        scope.first(submission);
+        scope.then(submission, &self.records);
+        for (work, key) in scope.earlier {
+            let found = self.records.works.get(&work).and_then(|work| self.earlier(work, key)).cloned();
+            self.records.earlier.insert((work, key), found);
+        }
+        for key in scope.heads {
+            let open = |command: &&Command| {
+                command.body.tool.ordered && command.state.is_open() && target_key(command) == key
+            };
+            let head = self.records.commands.values().flatten().filter(open).map(|command| command.id).min();
+            self.records.heads.insert(key, head);
+        }
+    }
+
+    /// The newest that tells, of all earlier generations.
+    fn earlier(&self, work: &Work, key: Digest) -> Option<&Command> {
+        let identity = work.spec.identity();
+        let mut runs: Vec<&Work> = self
+            .records
+            .works
+            .values()
+            .map(Box::as_ref)
+            .filter(|run| run.spec.identity() == identity && run.spec.generation < work.spec.generation)
+            .collect();
+        runs.sort_by_key(|run| std::cmp::Reverse(run.spec.generation));
+        let tells = |command: &&Command| {
+            command.spec.key == key && command.is_current() && command.tells_of_its_run()
+        };
+        runs.into_iter().find_map(|run| self.records.commands_of(run.id).iter().find(tells))
+    }
+
+    pub fn list_commands(
+        &self,
+        filter: &CommandFilter,
+        before: Option<CommandId>,
+        limit: usize,
+    ) -> Vec<Command> {
+        let here = |command: &&Command| before.is_none_or(|id| command.id < id) && filter.matches(command);
+        let mut found: Vec<&Command> = self.records.commands.values().flatten().filter(here).collect();
+        found.sort_by_key(|command| std::cmp::Reverse(command.id));
+        found.into_iter().take(limit).cloned().collect()
+    }
+
+    pub fn command_counts(&self, tenants: &Tenants) -> BTreeMap<CommandState, u64> {
+        let mut counts = BTreeMap::new();
+        let own = |command: &&Command| tenants.allow(&command.spec.tenant);
+        for command in self.records.commands.values().flatten().filter(own) {
+            *counts.entry(command.state).or_default() += 1;
+        }
+        counts
+    }
+
+    pub fn due_commands(
+        &self,
+        duty: Duty,
+        at: Millis,
+        after: Option<(Millis, CommandId)>,
+        limit: usize,
+    ) -> Vec<(Millis, CommandId)> {
+        let mut due: Vec<(Millis, CommandId)> = self
+            .records
+            .commands
+            .values()
+            .flatten()
+            .filter(|command| due::duty(command) == Some(duty))
+            .filter_map(|command| Some((command.due_at?, command.id)))
+            .filter(|row| row.0 <= at && after.is_none_or(|after| *row > after))
+            .collect();
+        due.sort_unstable();
+        due.truncate(limit);
+        due
+    }
+}

@@ -1,0 +1,396 @@
+//! Commands: loaded, saved, listed. Works without commands never come here.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use tenure_core::{
+    Command, CommandId, CommandState, Millis, Records, Scope,
+    action::Tenants,
+    command::{
+        Duty,
+        budget::{Budget, BudgetKey},
+        due,
+    },
+    document::Document,
+    payload::Digest,
+    records::{Sought, Touch, target_key},
+};
+use tokio_postgres::Row;
+use uuid::Uuid;
+
+use super::{
+    read::{List, Reader, listed},
+    row::{self, get, json, name},
+    session::{Pipeline, Results, params},
+};
+use crate::{CommandFilter, Error, batch::Batch, line::line};
+
+macro_rules! columns {
+    () => {
+        "c.id, c.work, c.spec, c.state, c.seq, c.created_at, c.updated_at, c.due_at, c.body"
+    };
+}
+
+const WORKS_OF: &str = "SELECT id, work FROM command WHERE id = ANY($1::uuid[])";
+const BY_ID: &str = concat!("SELECT ", columns!(), " FROM command c WHERE c.id = ANY($1::uuid[])");
+const BY_KEY: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM unnest($1::uuid[], $2::bytea[]) AS k(work, key) \
+     JOIN command c ON c.work = k.work AND c.key = k.key AND NOT c.superseded"
+);
+/// The worker's, that something may still happen to.
+const OPEN: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM unnest($1::uuid[]) AS k(work) JOIN command_status s ON s.work = k.work AND s.state <= 4 \
+     JOIN command c ON c.id = s.command WHERE c.executor = 'worker'"
+);
+/// The newest of all earlier generations that was sent, or may yet be.
+const EARLIER: &str = concat!(
+    "SELECT ",
+    columns!(),
+    ", k.work, k.key FROM unnest($1::uuid[], $2::bytea[]) AS k(work, key) JOIN work n ON n.id = k.work \
+     CROSS JOIN LATERAL (SELECT c.* FROM work w JOIN command c ON c.work = w.id AND c.key = k.key \
+     AND NOT c.superseded WHERE w.tenant = n.tenant AND w.system = n.system AND w.source_id = n.source_id \
+     AND w.run_id = n.run_id AND w.generation < n.generation \
+     AND (c.state = 5 OR c.dispatches > 0 OR c.executor <> 'worker' AND c.state <= 4) \
+     ORDER BY w.generation DESC LIMIT 1) c"
+);
+const HEADS: &str = "SELECT k.line, (SELECT s.command FROM command_status s WHERE s.line = k.line \
+     AND s.line IS NOT NULL AND s.state <= 4 ORDER BY s.command LIMIT 1) FROM unnest($1::bigint[]) AS k(line)";
+/// A counter must be there to be locked. Sorted: two groups wait for each other in one order.
+const OPEN_BUDGETS: &str = "INSERT INTO budget (key, spent, reserved) \
+     SELECT k, 0, 0 FROM unnest($1::text[]) AS k ORDER BY k ON CONFLICT DO NOTHING";
+const LOCK_BUDGETS: &str =
+    "SELECT key, spent, reserved FROM budget WHERE key = ANY($1::text[]) ORDER BY key FOR NO KEY UPDATE";
+const BUDGETS: &str = "SELECT key, spent, reserved FROM budget WHERE key = ANY($1::text[])";
+
+const INSERT: &str = "INSERT INTO command (id, work, created_at, key, input_hash, tenant, tool, target, executor, \
+     spec, seq, updated_at, due_at, dispatches, state, superseded, needs_person, blocked, body) \
+     SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::bytea[], $5::bytea[], $6::text[], $7::text[], \
+     $8::text[], $9::text[], $10::text[], $11::bigint[], $12::bigint[], $13::bigint[], $14::int[], \
+     $15::smallint[], $16::boolean[], $17::boolean[], $18::text[], $19::text[])";
+const UPDATE: &str = "UPDATE command c SET seq = v.seq, updated_at = v.updated_at, due_at = v.due_at, \
+     dispatches = v.dispatches, state = v.state, superseded = v.superseded, needs_person = v.needs_person, \
+     blocked = v.blocked, body = v.body FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], \
+     $5::int[], $6::smallint[], $7::boolean[], $8::boolean[], $9::text[], $10::text[]) \
+     AS v(id, seq, updated_at, due_at, dispatches, state, superseded, needs_person, blocked, body) \
+     WHERE c.id = v.id";
+const ARM: &str = "UPDATE command c SET due_at = v.due_at FROM unnest($1::uuid[], $2::bigint[]) \
+     AS v(id, due_at) WHERE c.id = v.id";
+const STATUS: &str = "INSERT INTO command_status (command, work, due_at, line, state, duty, tenant) \
+     SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::bigint[], $5::smallint[], $6::smallint[], \
+     $7::text[]) ON CONFLICT (command) DO UPDATE SET due_at = excluded.due_at, line = excluded.line, \
+     state = excluded.state, duty = excluded.duty";
+const SAVE_BUDGETS: &str = "UPDATE budget b SET spent = v.spent, reserved = v.reserved \
+     FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS v(key, spent, reserved) WHERE b.key = v.key";
+
+const COUNTS: &str = "SELECT state, count(*) FROM command_status WHERE $1::text[] IS NULL OR tenant = ANY($1) \
+     GROUP BY state";
+const DUE: &str = "SELECT due_at, command FROM command_status WHERE duty = $1::smallint AND due_at IS NOT NULL \
+     AND due_at <= $2::bigint AND (due_at, command) > ($3::bigint, $4::uuid) \
+     ORDER BY due_at, command LIMIT $5::bigint";
+const NEXT_DUE: &str = "SELECT due_at FROM command_status WHERE duty = $1::smallint AND due_at IS NOT NULL \
+     ORDER BY due_at, command LIMIT 1";
+
+fn state(code: i16) -> Result<CommandState, Error> {
+    let known = u8::try_from(code).ok().and_then(CommandState::from_code);
+    known.ok_or_else(|| Error::Corrupt(format!("a stored row cannot be read: command state {code}")))
+}
+
+fn command(row: &Row) -> Result<Command, Error> {
+    Ok(Command {
+        id: CommandId(get(row, 0)?),
+        work: row::id(row, 1)?,
+        spec: Arc::new(row::parse(get(row, 2)?)?),
+        state: state(get(row, 3)?)?,
+        seq: get::<i64>(row, 4)? as u64,
+        created_at: get(row, 5)?,
+        updated_at: get(row, 6)?,
+        due_at: get(row, 7)?,
+        body: Document::stored(get(row, 8)?)
+            .map_err(|error| Error::Corrupt(format!("a stored row cannot be read: {error}")))?,
+    })
+}
+
+fn budget(row: &Row) -> Result<Budget, Error> {
+    Ok(Budget { spent: get::<i64>(row, 1)? as u64, reserved: get::<i64>(row, 2)? as u64 })
+}
+
+/// Where the results of a round are.
+#[derive(Default)]
+pub(super) struct Loading {
+    works: Option<usize>,
+    ids: Option<usize>,
+    keys: Option<usize>,
+    open: Option<usize>,
+    earlier: Option<usize>,
+    heads: Option<usize>,
+    budgets: Option<usize>,
+}
+
+pub(super) fn load<'a>(pipeline: &mut Pipeline<'a>, scope: &'a Scope) -> Loading {
+    let mut loading = Loading::default();
+    if !scope.command_ids.is_empty() {
+        let ids: Vec<Uuid> = scope.command_ids.iter().map(|id| id.0).collect();
+        loading.works = Some(pipeline.add(WORKS_OF, params![ids]));
+    }
+    let (mut ids, mut keys, mut open) = (Vec::new(), Vec::new(), Vec::new());
+    for sought in &scope.commands {
+        match sought {
+            Sought::Id(id) => ids.push(id.0),
+            Sought::Key(work, key) => keys.push((work.0, &key.0[..])),
+            Sought::Open(work) => open.push(work.0),
+        }
+    }
+    loading.ids = pipeline.add_if(!ids.is_empty(), BY_ID, || params![distinct(ids)]);
+    loading.keys = pipeline.add_if(!keys.is_empty(), BY_KEY, || {
+        let (works, keys): (Vec<Uuid>, Vec<&[u8]>) = distinct(keys).into_iter().unzip();
+        params![works, keys]
+    });
+    loading.open = pipeline.add_if(!open.is_empty(), OPEN, || params![distinct(open)]);
+    loading.earlier = pipeline.add_if(!scope.earlier.is_empty(), EARLIER, || {
+        let wanted = distinct(scope.earlier.iter().map(|(work, key)| (work.0, &key.0[..])).collect());
+        let (works, keys): (Vec<Uuid>, Vec<&[u8]>) = wanted.into_iter().unzip();
+        params![works, keys]
+    });
+    loading.heads = pipeline
+        .add_if(!scope.heads.is_empty(), HEADS, || params![distinct(scope.heads.iter().map(line).collect())]);
+    if !scope.budgets.is_empty() {
+        let keys = distinct(scope.budgets.iter().map(BudgetKey::text).collect::<Vec<String>>());
+        pipeline.add(OPEN_BUDGETS, params![keys.clone()]);
+        loading.budgets = Some(pipeline.add(LOCK_BUDGETS, params![keys]));
+    }
+    loading
+}
+
+/// Sorted, each once.
+fn distinct<T: Ord>(mut list: Vec<T>) -> Vec<T> {
+    list.sort_unstable();
+    list.dedup();
+    list
+}
+
+impl Loading {
+    pub fn take(self, results: &mut Results, scope: &Scope, records: &mut Records) -> Result<(), Error> {
+        for row in results.maybe(self.works) {
+            records.command_ids.insert(CommandId(get(&row, 0)?), row::id(&row, 1)?);
+        }
+        records.looked_for.extend(&scope.commands);
+        for rows in [self.ids, self.keys, self.open] {
+            for row in results.maybe(rows) {
+                records.take_in(command(&row)?);
+            }
+        }
+        records.earlier.extend(scope.earlier.iter().map(|key| (*key, None)));
+        for row in results.maybe(self.earlier) {
+            let key: Digest = row::digest(get(&row, 10)?)?;
+            records.earlier.insert((row::id(&row, 9)?, key), Some(command(&row)?));
+        }
+        let mut heads = BTreeMap::new();
+        for row in results.maybe(self.heads) {
+            heads.insert(get::<i64>(&row, 0)?, get::<Option<Uuid>>(&row, 1)?.map(CommandId));
+        }
+        for key in &scope.heads {
+            records.heads.insert(key.clone(), heads.get(&line(key)).copied().flatten());
+        }
+        let mut budgets = BTreeMap::new();
+        for row in results.maybe(self.budgets) {
+            budgets.insert(get::<String>(&row, 0)?, budget(&row)?);
+        }
+        for key in &scope.budgets {
+            records.budgets.insert(key.clone(), budgets.get(&key.text()).copied().unwrap_or_default());
+        }
+        Ok(())
+    }
+}
+
+/// A column of a list.
+fn each<'a, T, U>(rows: &'a [T], column: impl Fn(&'a T) -> U) -> Vec<U> {
+    rows.iter().map(column).collect()
+}
+
+/// After the events. What is superseded makes room before what takes its place.
+pub(super) fn save<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch) {
+    let all = batch.commands();
+    let touched = |wanted: &dyn Fn(Touch) -> bool| -> Vec<&'a Command> {
+        all.iter().filter(|(_, touch)| wanted(*touch)).map(|(command, _)| *command).collect()
+    };
+    let blocked =
+        |c: &&'a Command| c.body.blocked.as_ref().filter(|_| c.state == CommandState::Blocked).map(name);
+    let changed = touched(&|touch| touch == Touch::Event);
+    pipeline.add_if(!changed.is_empty(), UPDATE, || {
+        let c = &changed[..];
+        params![
+            each(c, |c| c.id.0),
+            each(c, |c| c.seq as i64),
+            each(c, |c| c.updated_at),
+            each(c, |c| c.due_at),
+            each(c, |c| c.body.dispatches as i32),
+            each(c, |c| i16::from(c.state.code())),
+            each(c, |c| !c.is_current()),
+            each(c, |c| c.body.needs_person),
+            each(c, blocked),
+            each(c, |c| c.body.text()),
+        ]
+    });
+    let armed = touched(&|touch| touch < Touch::Event);
+    pipeline.add_if(!armed.is_empty(), ARM, || params![each(&armed, |c| c.id.0), each(&armed, |c| c.due_at)]);
+    let new = touched(&|touch| touch == Touch::Insert);
+    pipeline.add_if(!new.is_empty(), INSERT, || {
+        let c = &new[..];
+        params![
+            each(c, |c| c.id.0),
+            each(c, |c| c.work.0),
+            each(c, |c| c.created_at),
+            each(c, |c| &c.spec.key.0[..]),
+            each(c, |c| &c.spec.input_hash.0[..]),
+            each(c, |c| c.spec.tenant.as_str()),
+            each(c, |c| c.spec.tool.as_str()),
+            each(c, |c| c.spec.target.as_str()),
+            each(c, |c| name(&c.spec.executor)),
+            each(c, |c| json(&*c.spec)),
+            each(c, |c| c.seq as i64),
+            each(c, |c| c.updated_at),
+            each(c, |c| c.due_at),
+            each(c, |c| c.body.dispatches as i32),
+            each(c, |c| i16::from(c.state.code())),
+            each(c, |c| !c.is_current()),
+            each(c, |c| c.body.needs_person),
+            each(c, blocked),
+            each(c, |c| c.body.text()),
+        ]
+    });
+    statuses(pipeline, &touched(&|_| true));
+    let budgets: Vec<(&BudgetKey, &Budget)> = batch.writes.budgets.iter().collect();
+    pipeline.add_if(!budgets.is_empty(), SAVE_BUDGETS, || {
+        params![
+            each(&budgets, |(key, _)| key.text()),
+            each(&budgets, |(_, budget)| amount(budget.spent)),
+            each(&budgets, |(_, budget)| amount(budget.reserved)),
+        ]
+    });
+}
+
+fn statuses<'a>(pipeline: &mut Pipeline<'a>, commands: &[&'a Command]) {
+    pipeline.add_if(!commands.is_empty(), STATUS, || {
+        params![
+            each(commands, |c| c.id.0),
+            each(commands, |c| c.work.0),
+            each(commands, |c| c.due_at),
+            each(commands, |c| c.body.tool.ordered.then(|| line(&target_key(c)))),
+            each(commands, |c| i16::from(c.state.code())),
+            each(commands, |c| {
+                due::duty(c).filter(|_| c.due_at.is_some()).map(|duty| i16::from(duty.code()))
+            }),
+            each(commands, |c| c.spec.tenant.as_str()),
+        ]
+    });
+}
+
+/// Beyond what the column holds nothing fits any budget anyway.
+fn amount(amount: u64) -> i64 {
+    i64::try_from(amount).unwrap_or(i64::MAX)
+}
+
+impl Reader {
+    pub async fn commands(&self, ids: &[CommandId]) -> Result<Vec<Command>, Error> {
+        let wanted: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+        let rows = self.query(BY_ID, params![wanted]).await?;
+        let found = rows.iter().map(command).collect::<Result<Vec<_>, _>>()?;
+        let mut by_id: BTreeMap<CommandId, Command> = found.into_iter().map(|c| (c.id, c)).collect();
+        Ok(ids.iter().filter_map(|id| by_id.remove(id)).collect())
+    }
+
+    pub async fn list_commands(
+        &self,
+        filter: &CommandFilter,
+        before: Option<CommandId>,
+        limit: usize,
+    ) -> Result<Vec<Command>, Error> {
+        let mut list = List::default();
+        list.command_conditions(filter, before);
+        let limit = list.param(limit as i64);
+        let wanted = list.wanted.join(" AND ");
+        let columns = columns!();
+        let states = filter.admitted().map(|states| {
+            let codes: Vec<i16> = states.iter().map(|state| i16::from(state.code())).collect();
+            list.param(codes)
+        });
+        let sql = match states {
+            None => format!(
+                "SELECT {columns} FROM command_status s JOIN command c ON c.id = s.command WHERE {wanted} \
+                 ORDER BY s.command DESC LIMIT {limit}"
+            ),
+            Some(codes) => format!(
+                "SELECT {columns} FROM unnest({codes}::smallint[]) AS k(state) CROSS JOIN LATERAL ( \
+                 SELECT c.* FROM command_status s JOIN command c ON c.id = s.command \
+                 WHERE s.state = k.state AND {wanted} ORDER BY s.command DESC LIMIT {limit}) c \
+                 ORDER BY c.id DESC LIMIT {limit}"
+            ),
+        };
+        self.query_once(&sql, &list.params).await?.iter().map(command).collect()
+    }
+
+    pub async fn command_counts(&self, tenants: &Tenants) -> Result<BTreeMap<CommandState, u64>, Error> {
+        let rows = self.query(COUNTS, params![listed(tenants)]).await?;
+        rows.iter().map(|row| Ok((state(get(row, 0)?)?, get::<i64>(row, 1)? as u64))).collect()
+    }
+
+    pub async fn due_commands(
+        &self,
+        duty: Duty,
+        at: Millis,
+        after: Option<(Millis, CommandId)>,
+        limit: usize,
+    ) -> Result<Vec<(Millis, CommandId)>, Error> {
+        let (due, command) = after.map_or((i64::MIN, Uuid::nil()), |(due, id)| (due, id.0));
+        let params = params![i16::from(duty.code()), at, due, command, limit as i64];
+        let rows = self.query(DUE, params).await?;
+        rows.iter().map(|row| Ok((get(row, 0)?, CommandId(get(row, 1)?)))).collect()
+    }
+
+    pub async fn next_due_command(&self, duty: Duty) -> Result<Option<Millis>, Error> {
+        let rows = self.query(NEXT_DUE, params![i16::from(duty.code())]).await?;
+        rows.first().map(|row| get(row, 0)).transpose()
+    }
+
+    pub async fn budgets(&self, keys: &[BudgetKey]) -> Result<Vec<(BudgetKey, Budget)>, Error> {
+        let texts: Vec<String> = keys.iter().map(BudgetKey::text).collect();
+        let mut found = BTreeMap::new();
+        for row in self.query(BUDGETS, params![texts]).await? {
+            found.insert(get::<String>(&row, 0)?, budget(&row)?);
+        }
+        Ok(keys.iter().filter_map(|key| Some((key.clone(), *found.get(&key.text())?))).collect())
+    }
+}
+
+impl<'a> List<'a> {
+    fn command_conditions(&mut self, filter: &'a CommandFilter, before: Option<CommandId>) {
+        self.wanted.push("true".to_owned());
+        self.tenants("s.tenant", filter.tenants.as_ref());
+        if let Some(work) = filter.work {
+            self.want("s.work =", work.0);
+        }
+        if let Some(before) = before {
+            self.want("s.command <", before.0);
+        }
+        for (column, value) in [("c.tool =", &filter.tool), ("c.target =", &filter.target)] {
+            if let Some(value) = value {
+                self.want(column, value.as_str());
+            }
+        }
+        if let Some(at) = filter.created_after {
+            self.want("c.created_at >", at);
+        }
+        if let Some(at) = filter.created_before {
+            self.want("c.created_at <", at);
+        }
+        if filter.needs_person {
+            self.wanted.push("c.needs_person".to_owned());
+        }
+        if filter.needs_approval {
+            self.wanted.push("c.blocked = 'approval_required'".to_owned());
+        }
+    }
+}
