@@ -19,6 +19,8 @@ pub enum Bench {
     Ledger(Common),
     /// The daemon over HTTP, with 64 connections: single ingests, batches, starts, memory, cold start
     Http(HttpArgs),
+    /// One question to 50 policies
+    Policy,
 }
 
 #[derive(Debug, Args)]

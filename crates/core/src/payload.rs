@@ -123,8 +123,9 @@ fn refused(detail: String) -> Refusal {
     Refusal::new(Code::PayloadRefused, detail)
 }
 
-/// Refuses what cannot be kept. True where plain JSON is canonical JSON: serde's maps are sorted by bytes,
-/// which is RFC 8785's order for ASCII keys, and integers and strings are written alike.
+/// Refuses what cannot be kept. True where plain JSON is canonical JSON: ASCII keys that are sorted by bytes
+/// are in RFC 8785's order, and integers and strings are written alike. Whether serde's maps are sorted is up to
+/// every crate in the program (`serde_json/preserve_order`), so it is looked at here.
 fn check(value: &Value, depth: usize) -> Result<bool, Refusal> {
     if depth > limits::JSON_DEPTH {
         return Err(refused(format!(
@@ -148,10 +149,13 @@ fn check(value: &Value, depth: usize) -> Result<bool, Refusal> {
         Value::Array(items) => {
             items.iter().try_fold(true, |plain, item| Ok(check(item, depth + 1)? && plain))
         }
-        Value::Object(fields) => fields.iter().try_fold(true, |plain, (key, item)| {
-            nul(key)?;
-            Ok(check(item, depth + 1)? && plain && key.is_ascii())
-        }),
+        Value::Object(fields) => {
+            let sorted = fields.keys().is_sorted();
+            fields.iter().try_fold(sorted, |plain, (key, item)| {
+                nul(key)?;
+                Ok(check(item, depth + 1)? && plain && key.is_ascii())
+            })
+        }
     }
 }
 
@@ -173,6 +177,9 @@ mod tests {
         let b: Value = serde_json::from_str(r#"{ "a": [true, null], "b": 1 }"#).unwrap();
         assert_eq!(Payload::new(&a).unwrap(), Payload::new(&b).unwrap());
         assert_eq!(Payload::new(&a).unwrap().text(), r#"{"a":[true,null],"b":1}"#);
+        // Nothing but strings and integers: the form that is written without the canonicalizer.
+        let plain: Value = serde_json::from_str(r#"{"b":{"d":1,"c":2},"a":"x"}"#).unwrap();
+        assert_eq!(Payload::new(&plain).unwrap().text(), r#"{"a":"x","b":{"c":2,"d":1}}"#);
     }
 
     #[test]

@@ -4,12 +4,17 @@
 mod alerts;
 pub mod auth;
 pub mod config;
+pub mod executor;
 mod feed;
 mod http;
 mod listen;
+pub mod lookup;
 mod metrics;
 mod patience;
+pub mod policy;
+pub mod rate;
 mod server;
+pub mod tools;
 mod traces;
 mod wire;
 

@@ -8,8 +8,14 @@ use tenure_core::{
     model::WaitKind,
     policy::{Jitter, LeaseTimings, OnExpiry, Policy, RetryPolicy, Timeouts},
 };
+use toml::Spanned;
 
-use super::{Config, ConfigError, Database, Live, Overlay, Rate, Source, Thresholds, Tls, period::Period};
+use super::{
+    Config, ConfigError, Database, Live, Overlay, Rate, Source, Thresholds, Tls,
+    period::Period,
+    place::Place,
+    tools::{self, BudgetSection, CommandSection, PolicySection, ToolName, ToolSection},
+};
 
 const DEFAULT_DB: &str = "tenure.db";
 const DEFAULT_LISTEN: &str = "127.0.0.1:7171";
@@ -32,6 +38,24 @@ pub(super) struct File {
     /// What every source starts from.
     defaults: SourceSection,
     sources: BTreeMap<SourceName, SourceSection>,
+    tools: BTreeMap<ToolName, Spanned<ToolSection>>,
+    policy: PolicySection,
+    commands: CommandSection,
+    budgets: Budgets,
+}
+
+/// No more than one dispatch can be held against.
+#[derive(Debug, Default, Deserialize)]
+#[serde(try_from = "Vec<BudgetSection>")]
+struct Budgets(Vec<BudgetSection>);
+
+impl TryFrom<Vec<BudgetSection>> for Budgets {
+    type Error = String;
+
+    fn try_from(budgets: Vec<BudgetSection>) -> Result<Self, String> {
+        limits::count("budgets", budgets.len(), limits::LIMITS).map_err(|refusal| refusal.detail)?;
+        Ok(Self(budgets))
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -50,7 +74,7 @@ impl TryFrom<String> for Listen {
 
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "String")]
-struct Host(String);
+pub(super) struct Host(pub String);
 
 impl TryFrom<String> for Host {
     type Error = String;
@@ -105,7 +129,7 @@ struct RateSection {
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(try_from = "u32")]
-struct Positive(u32);
+pub(super) struct Positive(pub u32);
 
 impl TryFrom<u32> for Positive {
     type Error = &'static str;
@@ -236,7 +260,7 @@ impl TryFrom<RawLease> for Lease {
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(try_from = "RawRetry")]
-struct Retry(RetryPolicy);
+pub(super) struct Retry(pub RetryPolicy);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -297,19 +321,19 @@ fn checked(policy: Policy) -> Result<Policy, String> {
 }
 
 impl File {
-    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+    /// The text of a file.
+    pub fn read(path: &Path) -> Result<String, ConfigError> {
         let name = path.display().to_string();
-        let text = fs::read_to_string(path).map_err(|error| {
+        fs::read_to_string(path).map_err(|error| {
             ConfigError::file(&name, format!("cannot be read: {error}. Check the path of --config"))
-        })?;
-        Self::parse(&name, &text)
+        })
     }
 
-    pub fn parse(name: &str, text: &str) -> Result<Self, ConfigError> {
-        toml::from_str(text).map_err(|error| ConfigError::toml(name, text, &error))
+    pub fn parse(at: &Place<'_>) -> Result<Self, ConfigError> {
+        toml::from_str(at.text).map_err(|error| ConfigError::toml(at.name, at.text, &error))
     }
 
-    pub fn settle(self, overlay: Overlay) -> Result<Config, ConfigError> {
+    pub fn settle(self, overlay: Overlay, at: &Place<'_>) -> Result<Config, ConfigError> {
         let listen = match (overlay.listen, self.listen) {
             (Some(text), _) => Listen::try_from(text).map_err(|e| ConfigError::flag("--listen", e))?.0,
             (None, Some(listen)) => listen.0,
@@ -348,6 +372,10 @@ impl File {
                 rate: Rate { per_second, burst: self.rate.burst.map_or(per_second, |n| n.0) },
                 alerts: self.alerts.settle(),
                 sources,
+                tools: tools::settle(self.tools, at)?,
+                policy: self.policy.settle(at)?,
+                command_rate: self.commands.rate_limit.map(tools::Limit::settle),
+                budgets: self.budgets.0.into_iter().map(BudgetSection::settle).collect(),
             },
         })
     }

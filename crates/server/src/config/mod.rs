@@ -1,15 +1,20 @@
 //! What an operator sets: `tenure.toml`, and the flags and environment that the binary lays over it.
 //! A mistake is an error with file, line and fix; nothing is guessed, and no unknown key is passed over.
 
+mod budget;
+mod calls;
 mod error;
 mod file;
 mod period;
+mod place;
+mod tools;
 
 use std::{
     collections::BTreeMap,
     fmt,
     net::SocketAddr,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -18,8 +23,15 @@ use tenure_core::{
     policy::{Policy, Settings},
 };
 
+pub use budget::{Budget, BudgetPeriod, limits_of};
 pub use error::ConfigError;
 use file::File;
+use place::Place;
+
+use crate::{
+    policy::Policies,
+    tools::{RateLimit, Tools},
+};
 
 /// Everything settled. What [`Live`] holds can be changed while the daemon runs; the rest needs a restart.
 #[derive(Clone, Debug)]
@@ -63,6 +75,11 @@ pub struct Live {
     pub rate: Rate,
     pub alerts: Thresholds,
     pub sources: BTreeMap<String, Source>,
+    pub tools: Tools,
+    pub policy: Arc<Policies>,
+    /// Dispatches of this process, of every tool together.
+    pub command_rate: Option<RateLimit>,
+    pub budgets: Vec<Budget>,
 }
 
 /// Requests of one token.
@@ -131,13 +148,26 @@ pub struct Overlay {
 impl Config {
     /// Reads and checks everything. Without a file the defaults stand.
     pub fn load(path: Option<&Path>, overlay: Overlay) -> Result<Self, ConfigError> {
-        let file = path.map(File::read).transpose()?.unwrap_or_default();
-        file.settle(overlay)
+        let text = path.map(File::read).transpose()?.unwrap_or_default();
+        let name = path.map(|path| path.display().to_string()).unwrap_or_default();
+        Self::parse(&name, &text, overlay)
     }
 
-    /// The same, from text: `name` is what errors call it.
+    /// The same, from text: `name` is what errors call it, and the files that it names are beside it.
     pub fn parse(name: &str, text: &str, overlay: Overlay) -> Result<Self, ConfigError> {
-        File::parse(name, text)?.settle(overlay)
+        Self::parse_in(name, text, overlay, &|name| std::env::var(name).ok())
+    }
+
+    /// The same in an environment of one's own.
+    fn parse_in(
+        name: &str,
+        text: &str,
+        overlay: Overlay,
+        env: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<Self, ConfigError> {
+        let folder = Path::new(name).parent().unwrap_or(Path::new(""));
+        let at = Place { name, text, folder, env };
+        File::parse(&at)?.settle(overlay, &at)
     }
 
     /// The keys that differ and that a reload cannot change.
@@ -201,3 +231,5 @@ impl fmt::Debug for Database {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tool_tests;

@@ -99,6 +99,9 @@ fn the_file_of_the_reference_page_is_sound_and_says_the_defaults() {
     assert_eq!(written.live.rate, plain.live.rate);
     assert_eq!(written.live.sources["manual"].policy, plain.live.sources["manual"].policy);
     assert_eq!((written.db, written.listen, written.drain), (plain.db, plain.listen, plain.drain));
+    let (mail, default) = (&written.live.tools.get("send_email").facts, &plain.live.tools.get("x").facts);
+    assert_eq!((mail.native_window_ms, mail.approval_ms), (default.native_window_ms, default.approval_ms));
+    assert_eq!((mail.retry, mail.max_unknowns), (default.retry, default.max_unknowns));
     for (kind, after) in &written.live.sources["manual"].waits {
         assert_eq!(after.as_millis(), u128::from(kind.default_timeout_ms()), "{kind:?}");
     }
@@ -117,5 +120,6 @@ fn what_a_reload_cannot_change_is_named() {
     let old = parse("").unwrap();
     let new = parse("listen = \"127.0.0.1:1\"\nhosts = [\"a.example\"]").unwrap();
     assert_eq!(old.needs_restart(&new), ["listen"]);
-    assert!(old.needs_restart(&parse("[alerts]\nstalled = 9").unwrap()).is_empty());
+    let live = parse("[alerts]\nstalled = 9\n[tools.x]\nrisk = \"low\"").unwrap();
+    assert!(old.needs_restart(&live).is_empty() && old.live.tools != live.live.tools);
 }

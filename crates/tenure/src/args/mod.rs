@@ -8,6 +8,7 @@ mod operate;
 mod read;
 mod schedule;
 mod serve;
+mod tools;
 
 use std::path::PathBuf;
 
@@ -21,6 +22,7 @@ pub use operate::{Abandon, Act, Cancel, Decide, Drain, Quarantine, Requeue, Reru
 pub use read::{Events, Explain, Filter, Ingest, List, Ps, Show, Watch, Workers};
 pub use schedule::{Schedule, ScheduleAct, ScheduleRun, ScheduleSet, ScheduleVerb};
 pub use serve::Serve;
+pub use tools::{ToolsCheck, ToolsVerb};
 
 use crate::exit;
 
@@ -161,6 +163,9 @@ pub enum Verb {
     /// The configuration file
     #[command(subcommand)]
     Config(ConfigVerb),
+    /// The tools and policies that a configuration declares
+    #[command(subcommand)]
+    Tools(ToolsVerb),
     /// A completion script for your shell
     #[command(after_help = "Example:\n  tenure completions bash > /etc/bash_completion.d/tenure")]
     Completions { shell: clap_complete::Shell },

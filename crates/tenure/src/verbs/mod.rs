@@ -8,6 +8,7 @@ mod operate;
 mod read;
 mod schedule;
 mod serve;
+mod tools;
 
 pub use read::{Full, end};
 pub use serve::bind;
@@ -21,7 +22,7 @@ use tenure_api::{
 };
 
 use crate::{
-    args::{Cli, Verb},
+    args::{Cli, ToolsVerb, Verb},
     connect::Connection,
     exit::{Exit, Failure},
     render::Out,
@@ -47,6 +48,7 @@ pub async fn run(cli: Cli) -> Result<Exit, Failure> {
         Verb::Serve(args) => return serve::serve(&global, args).await,
         Verb::Demo(args) => return crate::demo::demo(&global, &out, args).await,
         Verb::Config(verb) => return serve::config(verb),
+        Verb::Tools(ToolsVerb::Check(args)) => return tools::check(&out, &args),
         Verb::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "tenure", &mut std::io::stdout());
             return Ok(Exit::Ok);
@@ -101,7 +103,7 @@ async fn dispatch(cx: &Context, verb: Verb) -> Result<Exit, Failure> {
         Verb::Backup(args) => keep::backup(cx, args).await,
         Verb::Token(verb) => keep::token(cx, verb).await,
         Verb::Doctor => doctor::doctor(cx).await,
-        Verb::Serve(_) | Verb::Demo(_) | Verb::Config(_) | Verb::Completions { .. } => {
+        Verb::Serve(_) | Verb::Demo(_) | Verb::Config(_) | Verb::Tools(_) | Verb::Completions { .. } => {
             unreachable!("these need no connection, and were done before one was opened")
         }
     }

@@ -7,5 +7,6 @@ mod guides;
 mod life;
 mod output;
 mod schedule;
+mod tools;
 mod top;
 mod worker;

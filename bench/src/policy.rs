@@ -1,0 +1,117 @@
+//! What one question to the policies costs, as the door asks it: the command is put into Cedar's terms and judged by
+//! 50 policies.
+
+use std::time::Instant;
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use tenure_core::{
+    Actor,
+    command::{Effect, Risk, budget::Cost},
+};
+use tenure_server::policy::{Ask, Policies, PolicyFile, WorkFacts};
+
+use crate::{Result, stats};
+
+const POLICIES: usize = 50;
+const QUESTIONS: usize = 20_000;
+/// The bar: a question at the median, in microseconds.
+const BAR_US: f64 = 50.0;
+
+#[derive(Serialize)]
+struct Line {
+    bench: &'static str,
+    case: &'static str,
+    policies: usize,
+    p50_us: f64,
+    p99_us: f64,
+    ok: bool,
+}
+
+/// Prints a line a case, and a table for people.
+pub fn run() -> Result<()> {
+    let cases = [
+        // No scope names a tool: each policy is evaluated for every command.
+        ("every_tool", set(|_| "action".to_owned())),
+        // Five policies a tool, as files by tool have it.
+        ("by_tool", set(|n| format!("action == Action::\"tool_{}\"", n / 5))),
+    ];
+    for (case, text) in cases {
+        let file = PolicyFile { name: format!("{case}.cedar"), text };
+        let policies = Policies::load(&[file])?;
+        let line = measure(case, &policies);
+        println!("{}", serde_json::to_string(&line)?);
+        let verdict = if line.ok { "ok" } else { "below" };
+        eprintln!(
+            "{case:<12} p50 {:>6.1} µs  p99 {:>6.1} µs  bar ≤ {BAR_US} µs  {verdict}",
+            line.p50_us, line.p99_us
+        );
+    }
+    Ok(())
+}
+
+/// One permit, and rules that look at arguments, time, work and principal and are not met.
+fn set(action: impl Fn(usize) -> String) -> String {
+    let rule = |n: usize| {
+        let scope = format!("principal, {}, resource", action(n));
+        match n % 5 {
+            0 => format!(
+                "permit ({scope}) when {{ resource.risk == \"low\" || context.tenant == \"acme\" }};\n"
+            ),
+            1 => format!("forbid ({scope}) when {{ context.arguments.amount > {} }};\n", 1_000 + n),
+            2 => format!("forbid ({scope}) unless {{ context.arguments.to like \"*@example.com\" }};\n"),
+            3 => format!(
+                "@unless(\"approved\")\nforbid ({scope}) when {{ context.time.hour > 22 && context.work.attempt > {n} }};\n"
+            ),
+            _ => format!("forbid ({scope}) when {{ principal == Worker::\"stranger-{n}\" }};\n"),
+        }
+    };
+    (0..POLICIES).map(rule).collect()
+}
+
+fn measure(case: &'static str, policies: &Policies) -> Line {
+    let arguments = json!({
+        "to": "bob@example.com", "amount": 250, "subject": "Your order", "body": "It is on its way.",
+        "tags": ["order", "mail"], "options": { "html": true, "priority": 3 },
+    });
+    // The first questions warm up.
+    let mut took: Vec<f64> = (0..QUESTIONS + 1_000).map(|n| question(policies, &arguments, n)).collect();
+    took.drain(..1_000);
+    let p50_us = stats::percentile(&took, 50.0).unwrap_or_default();
+    let p99_us = stats::percentile(&took, 99.0).unwrap_or_default();
+    Line { bench: "policy", case, policies: policies.len(), p50_us, p99_us, ok: p50_us <= BAR_US }
+}
+
+fn question(policies: &Policies, arguments: &Value, n: usize) -> f64 {
+    let (actor, estimate) = (Actor::worker(format!("agent-{n}")), Cost::default());
+    let ask = Ask {
+        actor: &actor,
+        tool: "tool_5",
+        risk: Risk::High,
+        target: "bob@example.com",
+        arguments,
+        tenant: "acme",
+        work: WorkFacts { id: "w_0198", kind: "reply", source: "conversation", attempt: 1 },
+        now: 1_794_823_200_000,
+        estimate: &estimate,
+    };
+    let start = Instant::now();
+    let verdict = policies.ask(&ask);
+    let took = start.elapsed();
+    assert_eq!(verdict.effect, Effect::Allow, "{:?}", verdict.reasons);
+    took.as_secs_f64() * 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sets_are_sound_and_allow_the_question() {
+        for text in [set(|_| "action".to_owned()), set(|_| "action == Action::\"tool_5\"".to_owned())] {
+            let policies = Policies::load(&[PolicyFile { name: "p".into(), text }]).unwrap();
+            assert_eq!(policies.len(), POLICIES);
+            question(&policies, &json!({ "to": "x@example.com", "amount": 1 }), 0);
+        }
+    }
+}

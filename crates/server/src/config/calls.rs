@@ -1,0 +1,224 @@
+//! How a tool or its lookup is called, as it is written: over HTTP, or by a program.
+
+use std::collections::BTreeMap;
+
+use axum::http::{HeaderName, HeaderValue, Method, Uri};
+use ipnet::IpNet;
+use serde::Deserialize;
+
+use super::{ConfigError, file::Host, period::Period, place::Place};
+use crate::executor::{HttpTarget, IdPlace, Program};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HttpSection {
+    url: Option<Url>,
+    #[serde(default)]
+    method: Verb,
+    #[serde(default)]
+    headers: BTreeMap<Name, String>,
+    secret_env: Option<String>,
+    timeout: Option<Timeout>,
+    #[serde(default)]
+    hosts: Vec<Host>,
+    #[serde(default)]
+    networks: Vec<Network>,
+    external_id: Option<ExternalId>,
+    #[serde(default)]
+    unsent_statuses: Vec<Status>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "String")]
+struct Url(Uri);
+
+impl TryFrom<String> for Url {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let bad =
+            || format!("`{text}` is no URL to call: write one as in \"https://hooks.example.com/notify\"");
+        let uri: Uri = text.parse().map_err(|_| bad())?;
+        let plain = uri.authority().is_some_and(|authority| !authority.as_str().contains('@'));
+        if !matches!(uri.scheme_str(), Some("http" | "https")) || !plain {
+            return Err(bad());
+        }
+        Ok(Url(uri))
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+enum Verb {
+    #[default]
+    #[serde(rename = "POST")]
+    Post,
+    #[serde(rename = "PUT")]
+    Put,
+    #[serde(rename = "PATCH")]
+    Patch,
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+struct Name(String);
+
+impl TryFrom<String> for Name {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        const OURS: [&str; 7] = [
+            "host",
+            "content-length",
+            "content-type",
+            "transfer-encoding",
+            "connection",
+            "idempotency-key",
+            "user-agent",
+        ];
+        let name = text.to_ascii_lowercase();
+        if HeaderName::from_bytes(name.as_bytes()).is_err() {
+            return Err(format!("`{text}` is no header's name: write one as in \"authorization\""));
+        }
+        if OURS.contains(&name.as_str()) || name.starts_with("webhook-") {
+            return Err(format!("`{text}` is set by the relay itself: leave it out"));
+        }
+        Ok(Name(name))
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "String")]
+struct Network(IpNet);
+
+impl TryFrom<String> for Network {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let bad = |_| format!("`{text}` is no network: write one as in \"10.0.0.0/8\"");
+        text.parse().map(Network).map_err(bad)
+    }
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "u16")]
+struct Status(u16);
+
+impl TryFrom<u16> for Status {
+    type Error = String;
+
+    fn try_from(status: u16) -> Result<Self, String> {
+        if (400..=599).contains(&status) {
+            return Ok(Status(status));
+        }
+        Err(format!("{status} is no status of a failure: give one from 400 to 599"))
+    }
+}
+
+/// `"header:x-message-id"`, or a JSON pointer into the answer.
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "String")]
+struct ExternalId(IdPlace);
+
+impl TryFrom<String> for ExternalId {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let place = match text.strip_prefix("header:") {
+            Some(name) => name.parse().ok().map(IdPlace::Header),
+            None => text.parse().ok().map(IdPlace::Body),
+        };
+        place.map(ExternalId).ok_or_else(|| {
+            format!("`{text}` is no place in an answer: write \"header:x-message-id\", or a JSON pointer as in \"/data/id\"")
+        })
+    }
+}
+
+/// How long a call may take: it needs some time, and a bound.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "Period")]
+struct Timeout(Period);
+
+impl TryFrom<Period> for Timeout {
+    type Error = &'static str;
+
+    fn try_from(period: Period) -> Result<Self, Self::Error> {
+        if (100..=3_600_000).contains(&period.ms()) {
+            return Ok(Timeout(period));
+        }
+        Err("a call takes between 100ms and 1h: give a time in between")
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ExecSection {
+    command: Words,
+    timeout: Option<Timeout>,
+    #[serde(default)]
+    env: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(try_from = "Vec<String>")]
+struct Words(Vec<String>);
+
+impl TryFrom<Vec<String>> for Words {
+    type Error = &'static str;
+
+    fn try_from(words: Vec<String>) -> Result<Self, Self::Error> {
+        if words.first().is_none_or(String::is_empty) {
+            return Err("no program is named: write it first, as in [\"/usr/local/bin/notify\", \"--json\"]");
+        }
+        Ok(Words(words))
+    }
+}
+
+impl ExecSection {
+    pub fn settle(self, default_ms: u64) -> Program {
+        let default = std::time::Duration::from_millis(default_ms);
+        Program {
+            command: self.command.0,
+            env: self.env,
+            timeout: self.timeout.map_or(default, |timeout| timeout.0.0),
+        }
+    }
+}
+
+impl HttpSection {
+    pub fn settle(self, at: &Place<'_>, line: Option<usize>) -> Result<HttpTarget, ConfigError> {
+        let default = HttpTarget::default();
+        let secret = self.secret_env.map(|name| {
+            let secret = at.env(&name).ok_or_else(|| {
+                at.error(
+                    line,
+                    format!("the environment has no `{name}`: set it to the webhook's secret, whsec_…"),
+                )
+            })?;
+            secret.parse().map_err(|why| at.error(line, format!("`{name}` in the environment: {why}")))
+        });
+        let mut headers = Vec::new();
+        for (name, value) in self.headers {
+            let mut value = HeaderValue::from_str(&value).map_err(|_| {
+                at.error(line, format!("the value of header `{}` is no printable text", name.0))
+            })?;
+            value.set_sensitive(true);
+            headers
+                .push((HeaderName::from_bytes(name.0.as_bytes()).expect("checked when it was read"), value));
+        }
+        Ok(HttpTarget {
+            url: self.url.map(|url| url.0),
+            method: match self.method {
+                Verb::Post => Method::POST,
+                Verb::Put => Method::PUT,
+                Verb::Patch => Method::PATCH,
+            },
+            headers,
+            secret: secret.transpose()?,
+            timeout: self.timeout.map_or(default.timeout, |timeout| timeout.0.0),
+            hosts: self.hosts.into_iter().map(|host| host.0).collect(),
+            networks: self.networks.into_iter().map(|network| network.0).collect(),
+            external_id: self.external_id.map(|place| place.0),
+            unsent_statuses: self.unsent_statuses.into_iter().map(|status| status.0).collect(),
+        })
+    }
+}

@@ -1,0 +1,313 @@
+//! `[tools.NAME]`, `[policy]`, `[commands]` and `[[budgets]]` as they are written. What is in other files (schemas,
+//! policies) and in the environment (secrets) is read when everything is settled, and its mistakes name the line that
+//! named it.
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+
+use serde::Deserialize;
+use tenure_core::{
+    command::{CommandKind, Executor, Idempotency, Risk, ToolFacts, budget::Per},
+    limits,
+};
+use toml::Spanned;
+
+use super::{
+    ConfigError,
+    budget::{Budget, BudgetPeriod, BudgetUnit},
+    calls::{ExecSection, HttpSection},
+    file::{Positive, Retry},
+    period::Period,
+    place::Place,
+};
+use crate::{
+    lookup::{Lookup, LookupBy},
+    policy::{Policies, PolicyFile},
+    tools::{Pointer, RateLimit, Relay, Schema, Tool, Tools},
+};
+
+/// What the ledger allows a call beyond its own time: it must have ended before nobody knows how.
+const MARGIN_MS: u64 = 10_000;
+const LOOKUP_INTERVAL_MS: u64 = 30_000;
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) struct ToolName(String);
+
+impl TryFrom<String> for ToolName {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        limits::name("tool", &text).map_err(|refusal| refusal.detail)?;
+        Ok(ToolName(text))
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct PolicySection {
+    files: Vec<Spanned<PathBuf>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct CommandSection {
+    pub rate_limit: Option<Limit>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Limit {
+    per_s: Positive,
+    burst: Option<Positive>,
+}
+
+impl Limit {
+    pub fn settle(self) -> RateLimit {
+        RateLimit { per_s: self.per_s.0, burst: self.burst.unwrap_or(self.per_s).0 }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BudgetSection {
+    per: Per,
+    unit: BudgetUnit,
+    #[serde(default)]
+    period: BudgetPeriod,
+    max: u64,
+    tool: Option<ToolName>,
+}
+
+impl BudgetSection {
+    pub fn settle(self) -> Budget {
+        Budget {
+            per: self.per,
+            unit: self.unit.0,
+            period: self.period,
+            max: self.max,
+            tool: self.tool.map(|name| name.0),
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct ToolSection {
+    kind: CommandKind,
+    risk: Option<Risk>,
+    schema: Option<Spanned<SchemaSection>>,
+    idempotency: Option<Spanned<Idempotency>>,
+    native_window: Option<Period>,
+    consistency_delay: Option<Period>,
+    executor: Executor,
+    http: Option<Spanned<HttpSection>>,
+    exec: Option<Spanned<ExecSection>>,
+    lookup: Option<Spanned<LookupSection>>,
+    rate_limit: Option<Limit>,
+    four_eyes: bool,
+    ordered: bool,
+    approval: Option<Period>,
+    redact: Option<Spanned<Vec<Path>>>,
+    retry: Option<Retry>,
+}
+
+/// Written out here, or in a file.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "write a JSON schema as a table, or the path of a file with one")]
+enum SchemaSection {
+    File(PathBuf),
+    Inline(toml::Table),
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "String")]
+struct Path(Pointer);
+
+impl TryFrom<String> for Path {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse().map(Path)
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LookupSection {
+    by: Executor,
+    http: Option<Spanned<HttpSection>>,
+    exec: Option<ExecSection>,
+    interval: Option<Period>,
+    max_unknowns: Option<Positive>,
+}
+
+impl LookupSection {
+    fn settle(self, at: &Place<'_>, line: Option<usize>) -> Result<Lookup, ConfigError> {
+        let wrong = |message: &str| Err(at.error(line, message));
+        let by = match (self.by, self.http, self.exec) {
+            (Executor::Worker, None, None) => LookupBy::Worker,
+            (Executor::Http, Some(http), None) => {
+                let line = at.line(&http);
+                LookupBy::Http(Arc::new(http.into_inner().settle(at, line)?))
+            }
+            (Executor::Exec, None, Some(exec)) => LookupBy::Exec(exec.settle(20_000)),
+            (Executor::Worker, ..) => {
+                return wrong("a lookup by a worker calls nothing: leave `http` and `exec` out");
+            }
+            (Executor::Http, ..) => {
+                return wrong("a lookup by = \"http\" needs `http = { url = … }`, and no `exec`");
+            }
+            (Executor::Exec, ..) => {
+                return wrong("a lookup by = \"exec\" needs `exec = { command = […] }`, and no `http`");
+            }
+        };
+        if matches!(&by, LookupBy::Http(target) if target.url.is_none()) {
+            return wrong("a lookup needs its own `url`: say whom to ask");
+        }
+        let interval = self.interval.map_or(LOOKUP_INTERVAL_MS, Period::ms);
+        Ok(Lookup { by, interval: std::time::Duration::from_millis(interval) })
+    }
+}
+
+impl ToolSection {
+    fn settle(self, at: &Place<'_>) -> Result<Tool, ConfigError> {
+        let default = ToolFacts::default();
+        let redact_line = self.redact.as_ref().and_then(|paths| at.line(paths));
+        let relay = relay(self.executor, self.http, self.exec, at)?;
+        let redact: Vec<Pointer> =
+            self.redact.into_iter().flat_map(Spanned::into_inner).map(|path| path.0).collect();
+        if relay.is_some() && !redact.is_empty() {
+            return Err(at.error(
+                redact_line,
+                "what is redacted is not kept, so the relay could not send it: leave `redact` out, or have the \
+                 worker execute this tool",
+            ));
+        }
+        let max_unknowns = self.lookup.as_ref().and_then(|lookup| lookup.get_ref().max_unknowns);
+        let lookup = self.lookup.map(|lookup| {
+            let line = at.line(&lookup);
+            lookup.into_inner().settle(at, line)
+        });
+        let lookup = lookup.transpose()?;
+        let facts = ToolFacts {
+            risk: self.risk.unwrap_or(default.risk),
+            idempotency: idempotency(self.idempotency, lookup.is_some(), at)?,
+            native_window_ms: self.native_window.map_or(default.native_window_ms, Period::ms),
+            executor: self.executor,
+            consistency_delay_ms: self.consistency_delay.map_or(default.consistency_delay_ms, Period::ms),
+            four_eyes: self.four_eyes,
+            ordered: self.ordered,
+            max_unknowns: max_unknowns.map_or(default.max_unknowns, |n| n.0),
+            retry: self.retry.map_or(default.retry, |retry| retry.0),
+            timeout_ms: relay.as_ref().map_or(default.timeout_ms, |relay| {
+                u64::try_from(relay.timeout().as_millis()).unwrap_or(u64::MAX).saturating_add(MARGIN_MS)
+            }),
+            approval_ms: self.approval.map_or(default.approval_ms, Period::ms),
+        };
+        Ok(Tool {
+            kind: self.kind,
+            facts,
+            schema: self.schema.map(|schema| read_schema(schema, at)).transpose()?,
+            redact,
+            rate_limit: self.rate_limit.map(Limit::settle),
+            relay,
+            lookup,
+        })
+    }
+}
+
+fn relay(
+    executor: Executor,
+    http: Option<Spanned<HttpSection>>,
+    exec: Option<Spanned<ExecSection>>,
+    at: &Place<'_>,
+) -> Result<Option<Relay>, ConfigError> {
+    let line = http.as_ref().and_then(|http| at.line(http)).or(exec.as_ref().and_then(|exec| at.line(exec)));
+    let wrong = |message: &str| Err(at.error(line, message));
+    match (executor, http, exec) {
+        (Executor::Worker, None, None) => Ok(None),
+        (Executor::Http, Some(http), None) => {
+            let target = http.into_inner().settle(at, line)?;
+            Ok(Some(Relay::Http(Arc::new(target))))
+        }
+        (Executor::Exec, None, Some(exec)) => Ok(Some(Relay::Exec(exec.into_inner().settle(60_000)))),
+        (Executor::Worker, ..) => {
+            wrong("nobody would use this: write `executor = \"http\"` or \"exec\" above it")
+        }
+        (Executor::Http, None, _) => wrong(
+            "executor = \"http\" needs a table `http`; without a url in it, the command's target is called",
+        ),
+        (Executor::Exec, _, None) => wrong("executor = \"exec\" needs a table `exec` with a command"),
+        (Executor::Http | Executor::Exec, Some(_), Some(_)) => {
+            wrong("a tool is executed one way: leave `http` or `exec` out")
+        }
+    }
+}
+
+fn idempotency(
+    said: Option<Spanned<Idempotency>>,
+    has_lookup: bool,
+    at: &Place<'_>,
+) -> Result<Idempotency, ConfigError> {
+    let line = said.as_ref().and_then(|said| at.line(said));
+    match (said.map(Spanned::into_inner), has_lookup) {
+        (None, true) => Ok(Idempotency::Lookup),
+        (None, false) => Ok(Idempotency::None),
+        (Some(Idempotency::Lookup), false) => {
+            Err(at.error(line, "idempotency = \"lookup\" needs a table `lookup`: say whom to ask"))
+        }
+        (Some(Idempotency::None), true) => {
+            Err(at.error(line, "a tool with a lookup has idempotency = \"lookup\" or \"native\""))
+        }
+        (Some(said), _) => Ok(said),
+    }
+}
+
+fn read_schema(section: Spanned<SchemaSection>, at: &Place<'_>) -> Result<Arc<Schema>, ConfigError> {
+    let line = at.line(&section);
+    let written = match section.into_inner() {
+        SchemaSection::Inline(table) => {
+            serde_json::to_value(table).map_err(|error| at.error(line, error.to_string()))?
+        }
+        SchemaSection::File(path) => {
+            let text = at.read(&path, line)?;
+            serde_json::from_str(&text)
+                .map_err(|error| at.error(line, format!("{} is no JSON: {error}", path.display())))?
+        }
+    };
+    let compiled = Schema::new(written);
+    compiled
+        .map(Arc::new)
+        .map_err(|why| at.error(line, format!("this is no JSON schema that can be used: {why}")))
+}
+
+/// A mistake that has no line of its own is the tool's.
+pub(super) fn settle(
+    tools: BTreeMap<ToolName, Spanned<ToolSection>>,
+    at: &Place<'_>,
+) -> Result<Tools, ConfigError> {
+    let settled = tools.into_iter().map(|(name, section)| {
+        let line = at.line(&section);
+        let tool = section.into_inner().settle(at);
+        let tool = tool.map_err(|error| ConfigError { line: error.line.or(line), ..error })?;
+        Ok((name.0, tool))
+    });
+    settled.collect::<Result<BTreeMap<_, _>, ConfigError>>().map(Tools::new)
+}
+
+impl PolicySection {
+    pub fn settle(self, at: &Place<'_>) -> Result<Arc<Policies>, ConfigError> {
+        let mut files = Vec::new();
+        for path in self.files {
+            let line = at.line(&path);
+            let path = path.into_inner();
+            files.push(PolicyFile { name: path.display().to_string(), text: at.read(&path, line)? });
+        }
+        let policies = Policies::load(&files);
+        policies.map(Arc::new).map_err(|error| ConfigError {
+            place: error.file,
+            line: error.line,
+            message: error.message,
+        })
+    }
+}

@@ -1,0 +1,186 @@
+//! Calls by a program: the command as JSON on stdin, how it went by exit code and JSON on stdout.
+//!
+//! | exit code | meaning |
+//! |---|---|
+//! | 0 | it happened; stdout is `{"external_id"?, "ref"?, "response"?}`, with at least one of them |
+//! | 65 | it did not happen, and will not: the command is refused |
+//! | 75 | it did not happen; try again later |
+//! | 77 | it did not happen: the program is not allowed to |
+//! | any other, a signal, no end in time | nobody knows |
+//!
+//! The codes are those of `sysexits.h`. A script that breaks off half way ends with 1 or 2, and proves nothing.
+
+use serde::Deserialize;
+use serde_json::Value;
+use tenure_core::{
+    Payload,
+    command::{EvidenceKind, Proof},
+    model::ErrorClass,
+};
+
+use super::{
+    Call, Outcome,
+    process::{Ended, Output, Program},
+};
+
+const REFUSED: i32 = 65;
+const TRY_AGAIN: i32 = 75;
+const NOT_ALLOWED: i32 = 77;
+
+/// One tool's calls by its program.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Exec(pub Program);
+
+/// What a program says on stdout.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Said {
+    external_id: Option<String>,
+    #[serde(rename = "ref")]
+    reference: Option<String>,
+    response: Option<Value>,
+}
+
+impl Exec {
+    pub async fn call(&self, call: &Call) -> Outcome {
+        match self.0.run(&call.body()).await {
+            Ended::NotStarted(why) => {
+                Outcome::unsent(ErrorClass::Misconfigured, format!("nothing was done: {why}"))
+            }
+            Ended::Exited { code, output } => exited(code, &output),
+            Ended::Killed { signal, output } => Outcome::uncertain(
+                ErrorClass::Unknown,
+                format!("signal {} ended the program{}", signal.unwrap_or_default(), output.seen()),
+            ),
+            Ended::TimedOut(output) => Outcome::uncertain(
+                ErrorClass::Timeout,
+                format!(
+                    "the program did not end within {:?} and was killed{}",
+                    self.0.timeout,
+                    output.seen()
+                ),
+            ),
+        }
+    }
+}
+
+fn exited(code: i32, output: &Output) -> Outcome {
+    let told = format!("the program ended with {code}{}", output.seen());
+    match code {
+        0 => proof(output).map_or_else(
+            |why| {
+                Outcome::uncertain(
+                    ErrorClass::Unknown,
+                    format!("the program ended with 0, but {why}{}", output.seen()),
+                )
+            },
+            |proof| Outcome::Succeeded(Box::new(proof)),
+        ),
+        REFUSED => Outcome::refused(ErrorClass::Validation, told),
+        TRY_AGAIN => Outcome::unsent(ErrorClass::Unavailable, told),
+        NOT_ALLOWED => Outcome::refused(ErrorClass::Auth, told),
+        _ => Outcome::uncertain(ErrorClass::Unknown, told),
+    }
+}
+
+pub(crate) fn proof(output: &Output) -> Result<Proof, String> {
+    if output.cut {
+        return Err("it wrote more than is read".to_owned());
+    }
+    let said: Said = serde_json::from_slice(&output.stdout)
+        .map_err(|error| format!("what it wrote is no receipt ({error})"))?;
+    evidence(EvidenceKind::Provider, said.external_id, said.reference, said.response.as_ref())
+}
+
+/// A proof, if there is anything in it.
+pub(crate) fn evidence(
+    kind: EvidenceKind,
+    external_id: Option<String>,
+    reference: Option<String>,
+    response: Option<&Value>,
+) -> Result<Proof, String> {
+    let response = response.map(Payload::new).transpose().map_err(|refusal| refusal.detail)?;
+    if external_id.is_none() && reference.is_none() && response.is_none() {
+        return Err("it names no evidence: no `external_id`, `ref` or `response`".to_owned());
+    }
+    for (field, text) in [("external_id", &external_id), ("ref", &reference)] {
+        let checked = text.iter().try_for_each(|text| tenure_core::limits::reference(field, text));
+        checked.map_err(|refusal| refusal.detail)?;
+    }
+    Ok(Proof { external_id, reference, response, ..Proof::new(kind) })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::executor::example;
+
+    async fn run(script: &str) -> Outcome {
+        let program = Program {
+            command: ["sh", "-c", script].map(str::to_owned).to_vec(),
+            env: Vec::new(),
+            timeout: Duration::from_millis(500),
+        };
+        Exec(program).call(&example()).await
+    }
+
+    #[tokio::test]
+    async fn a_program_that_names_evidence_did_it() {
+        let outcome = run(r#"grep -q '"n":1' && echo '{"external_id":"m-1","response":{"ok":true}}'"#).await;
+        match outcome {
+            Outcome::Succeeded(proof) => {
+                assert_eq!(proof.external_id.as_deref(), Some("m-1"));
+                assert_eq!(proof.response.unwrap().text(), r#"{"ok":true}"#);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn exit_codes_prove_what_they_are_documented_to_prove() {
+        let refused = |class| move |outcome: Outcome| matches!(outcome, Outcome::Failed { error, unsent: false } if error.class == class);
+        assert!(refused(ErrorClass::Validation)(run("echo no such address >&2; exit 65").await));
+        assert!(refused(ErrorClass::Auth)(run("exit 77").await));
+        assert!(
+            matches!(run("exit 75").await, Outcome::Failed { error, unsent: true } if error.class == ErrorClass::Unavailable)
+        );
+        for script in ["exit 1", "exit 2", "exit 127", "kill -9 $$", "tail -f /dev/null"] {
+            assert!(matches!(run(script).await, Outcome::Uncertain(_)), "{script}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_success_without_evidence_is_uncertain_and_says_what_was_seen() {
+        for (script, seen) in [
+            ("echo sent!", "sent!"),
+            ("true", "no receipt"),
+            ("echo '{}'", "no evidence"),
+            (r#"echo '{"external_id":""}'"#, "is empty"),
+            (r#"echo '{"id":"m-1"}'"#, "unknown field"),
+            ("head -c 1000000 /dev/zero", "more than is read"),
+        ] {
+            match run(script).await {
+                Outcome::Uncertain(error) => {
+                    assert!(error.message.contains(seen), "{script}: {}", error.message);
+                    assert!(error.message.chars().count() < 1_100);
+                }
+                other => panic!("{script}: {other:?}"),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_program_that_is_not_there_did_nothing() {
+        let missing = Program {
+            command: vec!["/no/such/program".into()],
+            env: Vec::new(),
+            timeout: Duration::from_secs(1),
+        };
+        let outcome = Exec(missing).call(&example()).await;
+        assert!(
+            matches!(outcome, Outcome::Failed { error, unsent: true } if error.class == ErrorClass::Misconfigured)
+        );
+    }
+}

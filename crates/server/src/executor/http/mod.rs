@@ -1,0 +1,264 @@
+//! Calls over HTTP: a signed webhook with a stable id, sent once. A redirect that keeps method and body is followed, a
+//! few times, and judged like the first URL; nothing else is ever sent again.
+
+mod answer;
+mod guard;
+mod sign;
+
+use std::{error::Error as StdError, sync::Arc, time::Duration};
+
+use axum::http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri,
+    header::{CONTENT_TYPE, LOCATION, USER_AGENT},
+};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy,
+    rt::{TokioExecutor, TokioTimer},
+};
+use ipnet::IpNet;
+use tenure_core::Millis;
+
+pub use guard::{Resolve, Resolving, SystemResolver};
+pub use sign::WebhookSecret;
+
+use super::{Call, Outcome};
+use crate::tools::Pointer;
+use guard::{Connector, Guard, NoConnection};
+
+/// What is read of an answer.
+const ANSWER_BYTES: usize = 256 * 1024;
+const REDIRECTS: usize = 3;
+/// Connections that nobody uses are given up before most servers would close them under a call.
+const IDLE: Duration = Duration::from_secs(2);
+/// At most so long, and at most half of a call's time, is spent on getting a connection.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// How one tool is called.
+#[derive(Clone, PartialEq)]
+pub struct HttpTarget {
+    /// None: the command's target is the URL.
+    pub url: Option<Uri>,
+    pub method: Method,
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    pub secret: Option<WebhookSecret>,
+    pub timeout: Duration,
+    /// Names that may be called besides the URL's own. Without both, any public one.
+    pub hosts: Vec<String>,
+    /// Networks that may be called although they are not public.
+    pub networks: Vec<IpNet>,
+    pub external_id: Option<IdPlace>,
+    /// Statuses by which this provider says that it did nothing.
+    pub unsent_statuses: Vec<u16>,
+}
+
+impl Default for HttpTarget {
+    fn default() -> Self {
+        Self {
+            url: None,
+            method: Method::POST,
+            headers: Vec::new(),
+            secret: None,
+            timeout: Duration::from_secs(20),
+            hosts: Vec::new(),
+            networks: Vec::new(),
+            external_id: None,
+            unsent_statuses: Vec::new(),
+        }
+    }
+}
+
+/// Headers may be credentials: only their names are shown.
+impl std::fmt::Debug for HttpTarget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let headers: Vec<_> = self.headers.iter().map(|(name, _)| name.as_str()).collect();
+        f.debug_struct("HttpTarget")
+            .field("url", &self.url)
+            .field("headers", &headers)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where the provider's id is in its answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum IdPlace {
+    Header(HeaderName),
+    Body(Pointer),
+}
+
+/// What every call shares: who resolves names, and which certificates are believed.
+#[derive(Clone)]
+pub struct Outbound {
+    resolver: Arc<dyn Resolve>,
+    tls: rustls::ClientConfig,
+}
+
+impl Outbound {
+    /// With the machine's certificates.
+    pub fn new(resolver: Arc<dyn Resolve>) -> std::io::Result<Self> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(std::io::Error::other)?;
+        Ok(Self { resolver, tls: builder.with_native_roots()?.with_no_client_auth() })
+    }
+
+    /// With certificates of one's own choice.
+    pub fn with_tls(resolver: Arc<dyn Resolve>, tls: rustls::ClientConfig) -> Self {
+        Self { resolver, tls }
+    }
+}
+
+/// One tool's calls. Its connections are its own: what it may reach, no other tool gets by a connection of it.
+#[derive(Clone)]
+pub struct Http {
+    target: Arc<HttpTarget>,
+    guard: Arc<Guard>,
+    client: legacy::Client<HttpsConnector<Connector>, Full<Bytes>>,
+}
+
+/// What came back.
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    /// Or why it could not be read to its end.
+    pub body: Result<Bytes, String>,
+}
+
+/// Why nothing came back.
+#[derive(Debug)]
+pub enum Trouble {
+    /// It may not be called; nothing was sent.
+    Refused(String),
+    /// No connection; nothing was sent.
+    Unreachable(String),
+    /// It was sent, or may have been.
+    Lost(String),
+    TimedOut(Duration),
+}
+
+impl Http {
+    pub fn new(outbound: &Outbound, target: Arc<HttpTarget>) -> Self {
+        let own = target.url.as_ref().and_then(Uri::host).map(str::to_owned);
+        let hosts = own.into_iter().chain(target.hosts.iter().cloned()).collect();
+        let guard = Arc::new(Guard { hosts, networks: target.networks.clone() });
+        let connector = Connector {
+            guard: guard.clone(),
+            resolver: outbound.resolver.clone(),
+            timeout: CONNECT.min(target.timeout / 2),
+        };
+        let https = HttpsConnectorBuilder::new()
+            .with_tls_config(outbound.tls.clone())
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(connector);
+        let client = legacy::Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .build(https);
+        Self { target, guard, client }
+    }
+
+    /// Makes the call. `now` is the signature's time.
+    pub async fn call(&self, call: &Call, now: Millis) -> Outcome {
+        match self.exchange(call, now).await {
+            Ok(answer) => answer::outcome(&self.target, &answer, now),
+            Err(trouble) => answer::no_answer(trouble),
+        }
+    }
+
+    /// Sends a command's body and reads what comes back.
+    pub async fn exchange(&self, call: &Call, now: Millis) -> Result<Answer, Trouble> {
+        let url = match &self.target.url {
+            Some(url) => url.clone(),
+            None => call.target.parse().map_err(|_| {
+                Trouble::Refused(format!("the target `{}` is no URL", super::excerpt(&call.target, 200)))
+            })?,
+        };
+        let timeout = self.target.timeout;
+        let answered = tokio::time::timeout(timeout, self.follow(call, url, now)).await;
+        answered.unwrap_or(Err(Trouble::TimedOut(timeout)))
+    }
+
+    async fn follow(&self, call: &Call, url: Uri, now: Millis) -> Result<Answer, Trouble> {
+        let body = call.body();
+        let mut next = url.clone();
+        for _ in 0..=REDIRECTS {
+            // A pooled connection is not connected anew, so the URL is judged here as well.
+            self.guard.url(&next).map_err(|error| Trouble::Refused(error.to_string()))?;
+            let trusted = next.authority() == url.authority() && next.scheme() == url.scheme();
+            let request = self.request(call, &next, trusted, body.clone(), now);
+            let response = self.client.request(request).await.map_err(trouble)?;
+            let (parts, stream) = response.into_parts();
+            let keeps_the_call =
+                matches!(parts.status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
+            if !keeps_the_call {
+                let read = Limited::new(stream, ANSWER_BYTES).collect().await;
+                let body = read.map(|whole| whole.to_bytes()).map_err(|error| error.to_string());
+                return Ok(Answer { status: parts.status, headers: parts.headers, body });
+            }
+            // The receiver has done nothing and names another: a broken name is as good as none.
+            next = location(&next, &parts.headers)
+                .ok_or_else(|| Trouble::Refused(format!("{next} redirects and does not say to which URL")))?;
+        }
+        Err(Trouble::Refused(format!("{url} redirects more than {REDIRECTS} times")))
+    }
+
+    /// Configured headers may be credentials, and go to the configured place alone.
+    fn request(
+        &self,
+        call: &Call,
+        url: &Uri,
+        trusted: bool,
+        body: Bytes,
+        now: Millis,
+    ) -> Request<Full<Bytes>> {
+        let unix_s = now.div_euclid(1_000);
+        let value = |text: String| HeaderValue::from_str(&text).expect("keys and base64 are ASCII");
+        let mut headers = HeaderMap::new();
+        if trusted {
+            headers.extend(self.target.headers.iter().cloned());
+        }
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(USER_AGENT, HeaderValue::from_static(concat!("tenure/", env!("CARGO_PKG_VERSION"))));
+        headers.insert("idempotency-key", value(format!("\"{}\"", call.idempotency_key)));
+        headers.insert("webhook-id", value(call.idempotency_key.clone()));
+        headers.insert("webhook-timestamp", value(unix_s.to_string()));
+        if let Some(secret) = &self.target.secret {
+            headers.insert("webhook-signature", value(secret.sign(&call.idempotency_key, unix_s, &body)));
+        }
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = self.target.method.clone();
+        *request.uri_mut() = url.clone();
+        *request.headers_mut() = headers;
+        request
+    }
+}
+
+/// Where a redirect leads, a path being one on the same host.
+fn location(from: &Uri, headers: &HeaderMap) -> Option<Uri> {
+    let text = headers.get(LOCATION)?.to_str().ok()?;
+    if !text.starts_with('/') || text.starts_with("//") {
+        return text.parse().ok();
+    }
+    let mut parts = from.clone().into_parts();
+    parts.path_and_query = Some(text.parse().ok()?);
+    Uri::from_parts(parts).ok()
+}
+
+fn trouble(error: legacy::Error) -> Trouble {
+    let mut cause: Option<&(dyn StdError + 'static)> = Some(&error);
+    let mut deepest = String::new();
+    while let Some(error) = cause {
+        match error.downcast_ref() {
+            Some(NoConnection::Refused(why)) => return Trouble::Refused(why.clone()),
+            Some(NoConnection::Unreachable(why)) => return Trouble::Unreachable(why.clone()),
+            None => deepest = error.to_string(),
+        }
+        cause = error.source();
+    }
+    // Without a connection, a TLS handshake included, no byte of the call was written.
+    if error.is_connect() { Trouble::Unreachable(deepest) } else { Trouble::Lost(deepest) }
+}

@@ -1,0 +1,139 @@
+//! Who makes a call for the relay: over HTTP, or by a program. An executor is told what to do, once, and says how it
+//! went; it never decides to do it again. What it cannot tell is uncertain, never failed.
+
+mod exec;
+mod http;
+mod process;
+
+use bytes::Bytes;
+use serde::Serialize;
+use tenure_core::{
+    CommandId, WorkId,
+    command::{CallError, Proof},
+    model::ErrorClass,
+    payload::{Digest, Payload},
+};
+
+pub use exec::Exec;
+pub use http::{
+    Answer, Http, HttpTarget, IdPlace, Outbound, Resolve, Resolving, SystemResolver, Trouble, WebhookSecret,
+};
+pub use process::Program;
+pub(crate) use {exec::evidence, process::Ended};
+
+/// One command, as whoever executes it or looks it up is told of it.
+#[derive(Clone, Debug)]
+pub struct Call {
+    pub command: CommandId,
+    pub work: WorkId,
+    pub tenant: String,
+    pub tool: String,
+    pub target: String,
+    pub arguments: Payload,
+    pub input_hash: Digest,
+    /// The same however often it is sent: the message's id, too.
+    pub idempotency_key: String,
+    pub session: Option<String>,
+    pub correlation_id: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Told<'c> {
+    #[serde(rename = "type")]
+    tool: &'c str,
+    data: Data<'c>,
+}
+
+#[derive(Serialize)]
+struct Data<'c> {
+    command: CommandId,
+    work: WorkId,
+    tenant: &'c str,
+    target: &'c str,
+    idempotency_key: &'c str,
+    input_hash: Digest,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session: Option<&'c str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    correlation_id: Option<&'c str>,
+    arguments: &'c Payload,
+}
+
+impl Call {
+    /// What is sent, the same bytes each time: providers compare what comes under one key.
+    pub fn body(&self) -> Bytes {
+        let told = Told {
+            tool: &self.tool,
+            data: Data {
+                command: self.command,
+                work: self.work,
+                tenant: &self.tenant,
+                target: &self.target,
+                idempotency_key: &self.idempotency_key,
+                input_hash: self.input_hash,
+                session: self.session.as_deref(),
+                correlation_id: self.correlation_id.as_deref(),
+                arguments: &self.arguments,
+            },
+        };
+        serde_json::to_vec(&told).expect("strings and digests always serialise").into()
+    }
+}
+
+/// How a call went.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// It happened, with evidence.
+    Succeeded(Box<Proof>),
+    /// It did not happen. `unsent`: nothing reached anybody.
+    Failed { error: CallError, unsent: bool },
+    /// It did not happen, and the target wants no more calls.
+    Gone(CallError),
+    /// Nobody knows.
+    Uncertain(CallError),
+}
+
+impl Outcome {
+    fn refused(class: ErrorClass, message: impl Into<String>) -> Self {
+        Outcome::Failed { error: problem(class, message), unsent: false }
+    }
+
+    fn unsent(class: ErrorClass, message: impl Into<String>) -> Self {
+        Outcome::Failed { error: problem(class, message), unsent: true }
+    }
+
+    fn uncertain(class: ErrorClass, message: impl Into<String>) -> Self {
+        Outcome::Uncertain(problem(class, message))
+    }
+}
+
+fn problem(class: ErrorClass, message: impl Into<String>) -> CallError {
+    CallError { class, message: excerpt(&message.into(), 1_000), retry_after_ms: None }
+}
+
+/// What was seen, for a message: printable and bounded.
+pub(crate) fn excerpt(text: &str, chars: usize) -> String {
+    let printable = |c: char| if c.is_control() && c != '\n' { '\u{fffd}' } else { c };
+    let mut kept: String = text.chars().take(chars).map(printable).collect();
+    if text.chars().nth(chars).is_some() {
+        kept.push('…');
+    }
+    kept
+}
+
+#[cfg(test)]
+pub(crate) fn example() -> Call {
+    let arguments = Payload::new(&serde_json::json!({ "text": "héllo", "n": 1 })).unwrap();
+    Call {
+        command: CommandId(uuid::Uuid::from_u128(7)),
+        work: WorkId(uuid::Uuid::from_u128(9)),
+        tenant: "acme".into(),
+        tool: "notify".into(),
+        target: "https://hooks.example/notify".into(),
+        input_hash: arguments.hash(),
+        arguments,
+        idempotency_key: "tenure-0123456789".into(),
+        session: Some("chat-1".into()),
+        correlation_id: None,
+    }
+}

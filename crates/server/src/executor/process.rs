@@ -1,0 +1,217 @@
+//! Runs a program once: bytes in, bounded bytes out, and an end for the whole process group when its time is over.
+
+use std::{process::Stdio, time::Duration};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
+    process::Command,
+};
+
+/// What is kept of each of a program's outputs. The rest is read and forgotten, so that it does not block.
+const OUTPUT_BYTES: usize = 256 * 1024;
+const COMPLAINT_BYTES: usize = 4 * 1024;
+
+/// A program and its surroundings.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Program {
+    /// The program and its arguments; no shell is between.
+    pub command: Vec<String>,
+    /// Names that it may see of the daemon's environment, besides `PATH`.
+    pub env: Vec<String>,
+    pub timeout: Duration,
+}
+
+/// How a program ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// It never ran.
+    NotStarted(String),
+    Exited {
+        code: i32,
+        output: Output,
+    },
+    /// A signal ended it: not ours.
+    Killed {
+        signal: Option<i32>,
+        output: Output,
+    },
+    /// Its time was over, and its process group was killed.
+    TimedOut(Output),
+}
+
+/// The beginnings of what it wrote.
+#[derive(Debug, Default)]
+pub struct Output {
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+    /// Whether stdout was longer than what is kept.
+    pub cut: bool,
+}
+
+impl Output {
+    /// What a person should see of it.
+    pub fn seen(&self) -> String {
+        let from = if self.stderr.is_empty() { &self.stdout } else { &self.stderr };
+        let text = String::from_utf8_lossy(from);
+        match text.trim() {
+            "" => String::new(),
+            text => format!(": {}", super::excerpt(text, 300)),
+        }
+    }
+}
+
+/// Ends a process group with whatever is in it, also when the future that watches it is dropped.
+struct Group(Option<Pid>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            // Nothing is left to kill where everybody has ended.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+impl Program {
+    pub async fn run(&self, input: &[u8]) -> Ended {
+        let Some((program, arguments)) = self.command.split_first() else {
+            return Ended::NotStarted("no program is named".to_owned());
+        };
+        let mut command = Command::new(program);
+        command.args(arguments).env_clear().process_group(0).kill_on_drop(true);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let seen = self.env.iter().map(String::as_str).chain(["PATH"]);
+        command.envs(seen.filter_map(|name| Some((name, std::env::var_os(name)?))));
+        let mut child = match command.spawn() {
+            Ok(child) => child,
+            Err(error) => return Ended::NotStarted(format!("`{program}` cannot be started: {error}")),
+        };
+        let group = Group(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)));
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let mut output = Output::default();
+        let Output { stdout: out, stderr: complaints, cut } = &mut output;
+        let streams = async {
+            let write = async {
+                if let Some(mut stdin) = stdin {
+                    // A program that does not read what it is told may still do its work.
+                    let _ = stdin.write_all(input).await;
+                }
+            };
+            let (_, longer, _) = tokio::join!(
+                write,
+                keep(stdout, out, OUTPUT_BYTES),
+                keep(stderr, complaints, COMPLAINT_BYTES)
+            );
+            *cut = longer;
+        };
+        let ended = tokio::time::timeout(self.timeout, async {
+            tokio::pin!(streams);
+            let status = tokio::select! {
+                biased;
+                status = child.wait() => status,
+                () = &mut streams => return child.wait().await,
+            };
+            // Whoever it left behind ends with it, and with them the last holders of its outputs.
+            drop(group);
+            streams.await;
+            status
+        })
+        .await;
+        match ended {
+            Err(_) => Ended::TimedOut(output),
+            Ok(Err(error)) => Ended::NotStarted(format!("`{program}` cannot be waited for: {error}")),
+            Ok(Ok(status)) => match status.code() {
+                Some(code) => Ended::Exited { code, output },
+                None => {
+                    let signal = std::os::unix::process::ExitStatusExt::signal(&status);
+                    Ended::Killed { signal, output }
+                }
+            },
+        }
+    }
+}
+
+/// Reads to the end, keeps the beginning, and says whether there was more.
+async fn keep(from: Option<impl AsyncRead + Unpin>, kept: &mut Vec<u8>, most: usize) -> bool {
+    let Some(mut from) = from else { return false };
+    let mut chunk = vec![0; 8 * 1024];
+    let mut more = false;
+    while let Ok(read @ 1..) = from.read(&mut chunk).await {
+        let fits = read.min(most - kept.len());
+        kept.extend_from_slice(&chunk[..fits]);
+        more |= fits < read;
+    }
+    more
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Program {
+        Program {
+            command: ["sh", "-c", script].map(str::to_owned).to_vec(),
+            env: Vec::new(),
+            timeout: Duration::from_secs(60),
+        }
+    }
+
+    fn out(ended: Ended) -> String {
+        match ended {
+            Ended::Exited { code: 0, output } => String::from_utf8(output.stdout).unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_program_gets_its_input_and_only_the_environment_it_may_see() {
+        assert_eq!(out(shell("cat").run(b"{}").await), "{}");
+        let seen = out(shell("env").run(b"").await);
+        assert!(seen.contains("PATH=") && !seen.contains("HOME="), "{seen}");
+        let allowed = Program { env: vec!["HOME".into()], ..shell("env") };
+        assert_eq!(out(allowed.run(b"").await).contains("HOME="), std::env::var_os("HOME").is_some());
+    }
+
+    #[tokio::test]
+    async fn output_is_bounded_and_does_not_block_the_program() {
+        match shell("head -c 3000000 /dev/zero; head -c 100000 /dev/zero >&2").run(b"").await {
+            Ended::Exited { code: 0, output } => {
+                assert_eq!((output.stdout.len(), output.stderr.len()), (OUTPUT_BYTES, COMPLAINT_BYTES));
+                assert!(output.cut);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn input_that_nobody_reads_is_no_failure() {
+        assert_eq!(out(shell("exec <&-; echo done").run(&vec![b' '; 1 << 20]).await), "done\n");
+    }
+
+    #[tokio::test]
+    async fn a_missing_program_never_ran() {
+        let missing = Program { command: vec!["/no/such/program".into()], ..shell("") };
+        assert!(matches!(missing.run(b"").await, Ended::NotStarted(why) if why.contains("/no/such/program")));
+    }
+
+    #[tokio::test]
+    async fn time_ends_the_whole_group() {
+        // Both hold the pipe until they are killed; the pipe's end shows that they were.
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let mut reader = tokio::net::unix::pipe::OpenOptions::new().open_receiver(&pipe).unwrap();
+        let script = format!("exec 3>{}; echo up >&3; tail -f /dev/null & tail -f /dev/null", pipe.display());
+        let program = Program { timeout: Duration::from_millis(400), ..shell(&script) };
+        assert!(matches!(program.run(b"").await, Ended::TimedOut(_)));
+        let mut written = String::new();
+        reader.read_to_string(&mut written).await.unwrap();
+        assert_eq!(written, "up\n");
+    }
+
+    #[tokio::test]
+    async fn what_a_program_leaves_behind_ends_with_it() {
+        assert_eq!(out(shell("tail -f /dev/null & echo started").run(b"").await), "started\n");
+    }
+}

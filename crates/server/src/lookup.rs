@@ -1,0 +1,204 @@
+//! Lookups ask a provider whether a command took effect. Only a clear answer counts: `found` with evidence, or
+//! `absent`. A program that is missing, hangs, breaks or says something else leaves it unknown, with the reason.
+//!
+//! The question is the command's body, as whoever executes it gets it. The answer is one JSON document, on stdout of a
+//! program that ends with 0 or in an answer with status 200:
+//!
+//! ```json
+//! {"outcome": "found", "external_id": "m-1", "ref": "…", "response": {}}
+//! {"outcome": "absent"}
+//! {"outcome": "unknown", "message": "…"}
+//! ```
+//!
+//! What is found has at least one of the three.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::http::StatusCode;
+use serde::Deserialize;
+use serde_json::Value;
+use tenure_core::{
+    Millis,
+    command::{EvidenceKind, Finding},
+};
+
+use crate::executor::{Call, Ended, Http, HttpTarget, Outbound, Program, Trouble, evidence, excerpt};
+
+/// What the configuration says of a tool's lookup.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lookup {
+    pub by: LookupBy,
+    /// Between two lookups of one command.
+    pub interval: Duration,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum LookupBy {
+    Exec(Program),
+    Http(Arc<HttpTarget>),
+    /// A worker claims it and says what it found.
+    Worker,
+}
+
+/// Who can be asked.
+#[derive(Clone)]
+pub enum Asker {
+    Exec(Program),
+    Http(Box<Http>),
+}
+
+/// What a lookup brought, and what to tell people of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    pub finding: Finding,
+    pub message: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "outcome", rename_all = "snake_case", deny_unknown_fields)]
+enum Said {
+    Found {
+        external_id: Option<String>,
+        #[serde(rename = "ref")]
+        reference: Option<String>,
+        response: Option<Value>,
+    },
+    Absent {},
+    Unknown {
+        message: Option<String>,
+    },
+}
+
+impl Asker {
+    /// Whoever this process asks itself; none where a worker does.
+    pub fn new(by: &LookupBy, outbound: &Outbound) -> Option<Self> {
+        match by {
+            LookupBy::Exec(program) => Some(Asker::Exec(program.clone())),
+            LookupBy::Http(target) => Some(Asker::Http(Box::new(Http::new(outbound, target.clone())))),
+            LookupBy::Worker => None,
+        }
+    }
+
+    pub async fn ask(&self, call: &Call, now: Millis) -> Found {
+        match self {
+            Asker::Exec(program) => match program.run(&call.body()).await {
+                Ended::Exited { code: 0, output } if output.cut => unknown("it wrote more than is read"),
+                Ended::Exited { code: 0, output } => read(&output.stdout),
+                Ended::Exited { code, output } => {
+                    unknown(&format!("the program ended with {code}{}", output.seen()))
+                }
+                Ended::Killed { signal, output } => unknown(&format!(
+                    "signal {} ended the program{}",
+                    signal.unwrap_or_default(),
+                    output.seen()
+                )),
+                Ended::TimedOut(_) => {
+                    unknown(&format!("the program did not end within {:?}", program.timeout))
+                }
+                Ended::NotStarted(why) => unknown(&why),
+            },
+            Asker::Http(http) => match http.exchange(call, now).await {
+                Ok(answer) => match (answer.status, answer.body) {
+                    (StatusCode::OK, Ok(body)) => read(&body),
+                    (StatusCode::OK, Err(why)) => unknown(&format!("the answer could not be read: {why}")),
+                    (status, _) => unknown(&format!("the provider answered {status}")),
+                },
+                Err(Trouble::Refused(why) | Trouble::Unreachable(why) | Trouble::Lost(why)) => unknown(&why),
+                Err(Trouble::TimedOut(after)) => unknown(&format!("no answer came within {after:?}")),
+            },
+        }
+    }
+}
+
+fn read(answer: &[u8]) -> Found {
+    let said: Said = match serde_json::from_slice(answer) {
+        Ok(said) => said,
+        Err(error) => {
+            let seen = String::from_utf8_lossy(answer);
+            return unknown(&format!("the answer is no finding ({error}): {}", excerpt(seen.trim(), 300)));
+        }
+    };
+    match said {
+        Said::Found { external_id, reference, response } => {
+            match evidence(EvidenceKind::Lookup, external_id, reference, response.as_ref()) {
+                Ok(proof) => Found { finding: Finding::Found(proof), message: None },
+                Err(why) => unknown(&format!("the lookup found it, but {why}")),
+            }
+        }
+        Said::Absent {} => Found { finding: Finding::Absent, message: None },
+        Said::Unknown { message } => unknown(message.as_deref().unwrap_or("the lookup could not tell")),
+    }
+}
+
+fn unknown(why: &str) -> Found {
+    Found { finding: Finding::Unknown, message: Some(excerpt(why, 1_000)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::executor::example;
+
+    async fn ask(script: &str) -> Found {
+        let program = Program {
+            command: ["sh", "-c", script].map(str::to_owned).to_vec(),
+            env: Vec::new(),
+            timeout: Duration::from_millis(500),
+        };
+        Asker::Exec(program).ask(&example(), 0).await
+    }
+
+    #[tokio::test]
+    async fn a_clear_answer_counts() {
+        let found =
+            ask(r#"grep -q tenure-0123456789 && echo '{"outcome":"found","external_id":"m-1"}'"#).await;
+        match found.finding {
+            Finding::Found(proof) => {
+                assert_eq!((proof.kind, proof.external_id.as_deref()), (EvidenceKind::Lookup, Some("m-1")));
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(ask(r#"echo '{"outcome":"absent"}'"#).await.finding, Finding::Absent);
+        let unknown = ask(r#"echo '{"outcome":"unknown","message":"index is behind"}'"#).await;
+        assert_eq!(
+            (unknown.finding, unknown.message.as_deref()),
+            (Finding::Unknown, Some("index is behind"))
+        );
+    }
+
+    #[tokio::test]
+    async fn everything_else_is_unknown_with_a_bounded_reason() {
+        for (script, reason) in [
+            ("exit 1", "ended with 1"),
+            (r#"echo '{"outcome":"absent"}'; exit 3"#, "ended with 3"),
+            ("echo 'Traceback: boom' >&2; exit 1", "boom"),
+            ("kill -9 $$", "signal 9"),
+            ("tail -f /dev/null", "did not end"),
+            ("echo yes", "no finding"),
+            ("true", "no finding"),
+            (r#"echo '{"outcome":"found"}'"#, "no evidence"),
+            (r#"echo '{"outcome":"absent","external_id":"m-1"}'"#, "no finding"),
+            (r#"echo '{"outcome":"maybe"}'"#, "no finding"),
+            ("head -c 1000000 /dev/zero", "more than is read"),
+            ("head -c 100000 /dev/zero | tr '\\0' x", "no finding"),
+        ] {
+            let found = ask(script).await;
+            assert_eq!(found.finding, Finding::Unknown, "{script}");
+            let message = found.message.unwrap();
+            assert!(message.contains(reason), "{script}: {message}");
+            assert!(message.chars().count() <= 1_001, "{script}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_missing_program_is_unknown() {
+        let program = Program {
+            command: vec!["/no/such/lookup".into()],
+            env: Vec::new(),
+            timeout: Duration::from_secs(1),
+        };
+        let found = Asker::Exec(program).ask(&example(), 0).await;
+        assert_eq!(found.finding, Finding::Unknown);
+        assert!(found.message.unwrap().contains("/no/such/lookup"));
+    }
+}

@@ -1,0 +1,154 @@
+//! Files of policies, read whole or refused with file, line and fix.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    str::FromStr,
+};
+
+use cedar_policy::{ActionConstraint, Effect as Clause, Policy, PolicyId, PolicySet};
+use miette::Diagnostic;
+use tenure_core::payload::Digest;
+
+use super::{Known, Loaded, Sets, names};
+
+/// A file, and what it is called to people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyFile {
+    pub name: String,
+    pub text: String,
+}
+
+/// A mistake in a policy file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyError {
+    pub file: String,
+    pub line: Option<usize>,
+    pub message: String,
+}
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{}:{line}: {}", self.file, self.message),
+            None => write!(f, "{}: {}", self.file, self.message),
+        }
+    }
+}
+
+impl std::error::Error for PolicyError {}
+
+/// The same for the same policies, wherever their files lie and in whatever order they are named. The number is this
+/// module's own: it grows when what policies are told changes its meaning.
+pub(super) fn version(files: &[PolicyFile]) -> String {
+    let mut digests: Vec<Digest> = files.iter().map(|file| Digest::of(&file.text)).collect();
+    digests.sort();
+    let language = cedar_policy::get_lang_version().to_string();
+    let all: Vec<u8> = digests.iter().flat_map(|digest| digest.0).chain(language.bytes()).collect();
+    format!("cedar-1-{}", &Digest::of(all).hex()[..32])
+}
+
+pub(super) fn read(files: &[PolicyFile]) -> Result<Loaded, PolicyError> {
+    let mut known = HashMap::new();
+    let mut policies: Vec<(Policy, ActionConstraint)> = Vec::new();
+    for (number, file) in files.iter().enumerate() {
+        let set = PolicySet::from_str(&file.text).map_err(|errors| unreadable(file, &errors))?;
+        if let Some(template) = set.templates().next() {
+            let line = line_of(&file.text, &template.to_cedar());
+            return Err(
+                file.error(line, "templates are not used: write the policy without ?principal and ?resource")
+            );
+        }
+        for policy in set.policies() {
+            let line = policy.to_cedar().and_then(|text| line_of(&file.text, &text));
+            let id = PolicyId::new(format!("{number}:{}", policy.id()));
+            let told = examine(policy, file, line).map_err(|message| file.error(line, message))?;
+            policies.push((policy.new_id(id.clone()), policy.action_constraint()));
+            known.insert(id, told);
+        }
+    }
+    Ok(Loaded { by_tool: by_tool(&policies), every_tool: sets(&policies, None), known })
+}
+
+fn examine(policy: &Policy, file: &PolicyFile, line: Option<usize>) -> Result<Known, String> {
+    let clause = policy.effect();
+    let until_approved = match (policy.annotation("unless"), clause) {
+        (None, _) => false,
+        (Some("approved"), Clause::Forbid) => true,
+        (Some("approved"), Clause::Permit) => {
+            return Err(
+                "`@unless(\"approved\")` is for a forbid: permit it plainly, and write a second policy, \
+                        `@unless(\"approved\") forbid (…)`, with the same scope"
+                    .to_owned(),
+            );
+        }
+        (Some(other), _) => {
+            return Err(format!("`@unless(\"{other}\")` means nothing: write `@unless(\"approved\")`"));
+        }
+    };
+    let form = policy.to_json().map_err(|error| error.to_string())?;
+    names::check(&form)?;
+    let place = line.map_or_else(|| file.name.clone(), |line| format!("{}:{line}", file.name));
+    let label = policy.annotation("id").filter(|id| !id.is_empty()).map(str::to_owned).unwrap_or(place);
+    let reason = policy.annotation("reason").filter(|text| !text.is_empty()).map(str::to_owned);
+    Ok(Known { label, reason, clause, until_approved })
+}
+
+/// The policies that a tool can meet at all, for each tool that a scope names.
+fn by_tool(policies: &[(Policy, ActionConstraint)]) -> BTreeMap<String, Sets> {
+    let named = policies.iter().flat_map(|(_, constraint)| match constraint {
+        ActionConstraint::Any => Vec::new(),
+        ActionConstraint::Eq(tool) => vec![tool.id().unescaped().to_owned()],
+        ActionConstraint::In(tools) => tools.iter().map(|tool| tool.id().unescaped().to_owned()).collect(),
+    });
+    named.map(|tool| (tool.clone(), sets(policies, Some(&tool)))).collect()
+}
+
+fn sets(policies: &[(Policy, ActionConstraint)], tool: Option<&str>) -> Sets {
+    let is = |named: &cedar_policy::EntityUid| Some(named.id().unescaped()) == tool;
+    let mut sets = Sets::default();
+    for (policy, constraint) in policies {
+        let meets = match constraint {
+            ActionConstraint::Any => true,
+            ActionConstraint::Eq(named) => is(named),
+            ActionConstraint::In(named) => named.iter().any(is),
+        };
+        if meets {
+            sets.all.add(policy.clone()).expect("ids are numbered by file");
+            if policy.effect() == Clause::Permit {
+                sets.permits.add(policy.clone()).expect("ids are numbered by file");
+            }
+        }
+    }
+    sets
+}
+
+impl PolicyFile {
+    fn error(&self, line: Option<usize>, message: impl Into<String>) -> PolicyError {
+        PolicyError { file: self.name.clone(), line, message: message.into() }
+    }
+}
+
+fn unreadable(file: &PolicyFile, errors: &cedar_policy::ParseErrors) -> PolicyError {
+    let Some(error) = errors.iter().next() else { return file.error(None, errors.to_string()) };
+    let at = error.labels().and_then(|mut labels| labels.next()).map(|label| label.offset());
+    let line = at.map(|offset| line_at(&file.text, offset));
+    let mut message = error.to_string();
+    if let Some(label) =
+        error.labels().and_then(|mut labels| labels.next()).and_then(|l| l.label().map(str::to_owned))
+    {
+        message = format!("{message}: {label}");
+    }
+    if let Some(help) = error.help() {
+        message = format!("{message} ({help})");
+    }
+    file.error(line, message)
+}
+
+fn line_of(text: &str, part: &str) -> Option<usize> {
+    text.find(part).map(|offset| line_at(text, offset))
+}
+
+fn line_at(text: &str, offset: usize) -> usize {
+    text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
+}

@@ -1,0 +1,91 @@
+//! The names that a policy can use. One that does not exist would never be met, or always be an error: it is found
+//! when the file is read, whatever the arguments' shape, which the policies' author knows and this module does not.
+
+use serde_json::Value;
+
+pub const PERSON: &str = "Person";
+pub const MACHINE: &str = "Machine";
+pub const WORKER: &str = "Worker";
+pub const SYSTEM: &str = "System";
+pub const ACTION: &str = "Action";
+pub const TARGET: &str = "Target";
+
+const TYPES: [&str; 6] = [PERSON, MACHINE, WORKER, SYSTEM, ACTION, TARGET];
+
+/// What is below a name; nothing here means that anything may be.
+fn below(path: &str) -> Option<&'static [&'static str]> {
+    match path {
+        "context" => Some(&["arguments", "tenant", "work", "time", "budget"]),
+        "context.work" => Some(&["id", "kind", "source", "attempt"]),
+        "context.time" => Some(&["unix_ms", "hour", "weekday"]),
+        "context.budget" => Some(&["tokens", "micros"]),
+        "resource" => Some(&["tool", "risk"]),
+        "principal" | "action" => Some(&[]),
+        _ => None,
+    }
+}
+
+/// Looks for names that do not exist in a policy's JSON form.
+pub fn check(policy: &Value) -> Result<(), String> {
+    match policy {
+        Value::Array(items) => items.iter().try_for_each(check),
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                match key.as_str() {
+                    "." | "has" => attribute(value)?,
+                    "entity_type" => value.as_str().map_or(Ok(()), entity_type)?,
+                    "entity" | "__entity" => value["type"].as_str().map_or(Ok(()), entity_type)?,
+                    "entities" => entities(value)?,
+                    _ => {}
+                }
+                check(value)?;
+            }
+            Ok(())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn entities(list: &Value) -> Result<(), String> {
+    let types = list.as_array().into_iter().flatten().filter_map(|entity| entity["type"].as_str());
+    types.into_iter().try_for_each(entity_type)
+}
+
+fn entity_type(name: &str) -> Result<(), String> {
+    if TYPES.contains(&name) {
+        return Ok(());
+    }
+    Err(format!("there is no entity type `{name}`{}", near(name, &TYPES)))
+}
+
+fn attribute(access: &Value) -> Result<(), String> {
+    let Some(path) = path(&access["left"]) else { return Ok(()) };
+    let (Some(known), Some(name)) = (below(&path), access["attr"].as_str()) else { return Ok(()) };
+    if known.contains(&name) {
+        return Ok(());
+    }
+    Err(format!("`{path}` has no `{name}`{}", near(name, known)))
+}
+
+/// `context.work` and the like; none where it is no plain path.
+fn path(expression: &Value) -> Option<String> {
+    if let Some(variable) = expression["Var"].as_str() {
+        return Some(variable.to_owned());
+    }
+    let access = expression.get(".")?;
+    Some(format!("{}.{}", path(&access["left"])?, access["attr"].as_str()?))
+}
+
+fn near(name: &str, known: &[&str]) -> String {
+    let nearest = known.iter().map(|other| (strsim::damerau_levenshtein(name, other), *other)).min();
+    match nearest {
+        Some((distance, other)) if distance <= other.len().min(name.len()) / 2 => {
+            format!(": did you mean `{other}`?")
+        }
+        Some(_) => format!(
+            ": there are {}",
+            known.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+        ),
+        None => ": it has no attributes".to_owned(),
+    }
+}

@@ -1,0 +1,246 @@
+//! What policies say, and the mistakes that are found before they say anything.
+
+use serde_json::json;
+use tenure_core::Actor;
+
+use super::*;
+
+/// 2026-11-16 is a Monday; it is ten in the morning.
+const MONDAY_AT_TEN: Millis = 1_794_823_200_000;
+
+fn file(text: &str) -> PolicyFile {
+    PolicyFile { name: "acme.cedar".into(), text: text.into() }
+}
+
+fn load(text: &str) -> Policies {
+    Policies::load(&[file(text)]).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn asked(policies: &Policies, tool: &str, risk: Risk, arguments: &Value) -> Verdict {
+    let estimate = Cost { tokens: 900, micros: vec![("usd".into(), 5_000)] };
+    policies.ask(&Ask {
+        actor: &Actor::worker("agent-7"),
+        tool,
+        risk,
+        target: "bob@example.com",
+        arguments,
+        tenant: "acme",
+        work: WorkFacts { id: "w_1", kind: "reply", source: "conversation", attempt: 2 },
+        now: MONDAY_AT_TEN,
+        estimate: &estimate,
+    })
+}
+
+fn effect(text: &str, arguments: Value) -> Effect {
+    asked(&load(text), "pay", Risk::High, &arguments).effect
+}
+
+#[test]
+fn without_files_risk_decides() {
+    let policies = Policies::load(&[]).unwrap();
+    let ask = |risk| asked(&policies, "pay", risk, &json!({}));
+    assert_eq!(ask(Risk::Low).effect, Effect::Allow);
+    assert_eq!(ask(Risk::High).effect, Effect::NeedsApproval);
+    assert_eq!(ask(Risk::High).policy_version, "default-1");
+    assert!(ask(Risk::High).reasons[0].contains("high risk"));
+}
+
+#[test]
+fn three_verdicts_from_two_effects() {
+    let text = r#"
+        permit (principal, action, resource);
+
+        @id("large-payments")
+        @reason("more than 100 is looked at by a person")
+        @unless("approved")
+        forbid (principal, action == Action::"pay", resource)
+        when { context.arguments.amount > 100 };
+
+        forbid (principal, action == Action::"pay", resource)
+        when { context.arguments.amount > 10000 };
+    "#;
+    let policies = load(text);
+    let pay = |amount: i64| asked(&policies, "pay", Risk::High, &json!({ "amount": amount }));
+    assert_eq!(pay(50).effect, Effect::Allow);
+    assert_eq!(pay(50).reasons, ["permitted by acme.cedar:2"]);
+    assert_eq!(pay(500).effect, Effect::NeedsApproval);
+    assert_eq!(
+        pay(500).reasons,
+        ["needs an approval by large-payments: more than 100 is looked at by a person"]
+    );
+    assert_eq!(pay(50_000).effect, Effect::Deny);
+    assert_eq!(pay(50_000).reasons, ["forbidden by acme.cedar:10"]);
+    assert_eq!(asked(&policies, "mail", Risk::Low, &json!({})).effect, Effect::Allow);
+}
+
+#[test]
+fn an_approval_lifts_a_forbid_and_permits_nothing_by_itself() {
+    let text = r#"@unless("approved") forbid (principal, action, resource);"#;
+    let verdict = asked(&load(text), "pay", Risk::High, &json!({}));
+    assert_eq!((verdict.effect, verdict.reasons[0].as_str()), (Effect::Deny, "no policy permits it"));
+}
+
+#[test]
+fn what_policies_are_told() {
+    for met in [
+        r#"principal == Worker::"agent-7""#,
+        "principal is Worker",
+        r#"action == Action::"pay""#,
+        r#"resource == Target::"bob@example.com""#,
+        r#"resource.tool == "pay" && resource.risk == "high""#,
+        r#"context.tenant == "acme""#,
+        r#"context.work.kind == "reply" && context.work.source == "conversation" && context.work.attempt == 2"#,
+        r#"context.work.id like "w_*""#,
+        "context.time.hour == 10 && context.time.weekday == 1",
+        "context.time.unix_ms == 1794823200000",
+        "context.budget.tokens < 1000 && context.budget.micros.usd == 5000",
+        r#"context.arguments.to like "*@example.com""#,
+        "context.arguments.nested.deep == 7",
+        r#"context.arguments.tags.contains("a")"#,
+        r#"context.arguments.price == decimal("0.07")"#,
+        "context.arguments.whole == 3",
+        "!(context.arguments has nothing)",
+    ] {
+        let arguments = json!({
+            "to": "bob@example.com", "nested": { "deep": 7 }, "tags": ["a", "b"], "price": 0.07, "whole": 3.0,
+            "nothing": null, "tiny": 0.000_01,
+        });
+        let text = format!("permit (principal, action, resource) when {{ {met} }};");
+        assert_eq!(effect(&text, arguments.clone()), Effect::Allow, "{met}");
+        let text = format!("permit (principal, action, resource) unless {{ {met} }};");
+        assert_eq!(effect(&text, arguments), Effect::Deny, "{met}");
+    }
+}
+
+#[test]
+fn a_forbid_that_cannot_be_evaluated_counts_as_met() {
+    let all = "permit (principal, action, resource);";
+    for arguments in [json!({}), json!({ "amount": "many" }), json!({ "amount": 0.000_01 }), json!(null)] {
+        let rule = "forbid (principal, action, resource) when { context.arguments.amount > 100 };";
+        let verdict = asked(&load(&format!("{all}\n{rule}")), "pay", Risk::Low, &arguments);
+        assert_eq!(verdict.effect, Effect::Deny, "{arguments}");
+        assert!(verdict.reasons[0].contains("counts as met"), "{:?}", verdict.reasons);
+        let soft = format!("{all}\n@unless(\"approved\") {rule}");
+        assert_eq!(effect(&soft, arguments.clone()), Effect::NeedsApproval, "{arguments}");
+        let permit = "permit (principal, action, resource) when { context.arguments.amount < 100 };";
+        let verdict = asked(&load(permit), "pay", Risk::Low, &arguments);
+        assert_eq!(verdict.effect, Effect::Deny, "{arguments}");
+        assert!(verdict.reasons[1].contains("permits nothing"), "{:?}", verdict.reasons);
+    }
+}
+
+#[test]
+fn policies_of_other_tools_are_not_asked() {
+    let text = r#"
+        permit (principal, action in [Action::"mail", Action::"call"], resource);
+        forbid (principal, action == Action::"pay", resource);
+    "#;
+    let policies = load(text);
+    let ask = |tool| asked(&policies, tool, Risk::Low, &json!({})).effect;
+    assert_eq!(
+        ["mail", "call", "pay", "rm"].map(ask),
+        [Effect::Allow, Effect::Allow, Effect::Deny, Effect::Deny]
+    );
+}
+
+#[test]
+fn every_mistake_names_its_file_its_line_and_its_fix() {
+    for (text, line, fix) in [
+        ("permit (principal, action, resource)", Some(1), "unexpected end of input"),
+        ("\n\npermit (principal, action);", Some(3), ""),
+        ("permit (principal, action, resource) when { context.arguments.x === 1 };", Some(1), ""),
+        ("\npermit (principal is Wroker, action, resource);", Some(2), "did you mean `Worker`?"),
+        ("permit (principal in Group::\"x\", action, resource);", Some(1), "no entity type `Group`"),
+        (
+            "\npermit (principal, action, resource) when { context.tiem.hour > 9 };",
+            Some(2),
+            "did you mean `time`?",
+        ),
+        (
+            "permit (principal, action, resource) when { context.time.hours > 9 };",
+            Some(1),
+            "did you mean `hour`?",
+        ),
+        (
+            "permit (principal, action, resource) when { context.work has stat };",
+            Some(1),
+            "`context.work` has no `stat`",
+        ),
+        (
+            "permit (principal, action, resource) when { resource.owner == \"x\" };",
+            Some(1),
+            "there are `tool`, `risk`",
+        ),
+        ("permit (principal, action, resource) when { principal.role == \"x\" };", Some(1), "no attributes"),
+        (
+            "permit (principal, action, resource);\n\n@unless(\"aproved\")\nforbid (principal, action, resource);",
+            Some(3),
+            "write `@unless(\"approved\")`",
+        ),
+        ("@unless(\"approved\") permit (principal, action, resource);", Some(1), "is for a forbid"),
+        ("permit (principal == ?principal, action, resource);", Some(1), "templates are not used"),
+    ] {
+        let error = Policies::load(&[file(text)]).expect_err(text);
+        assert_eq!((error.file.as_str(), error.line), ("acme.cedar", line), "{text}: {error}");
+        assert!(error.message.contains(fix), "{text}: {error}");
+    }
+}
+
+#[test]
+fn the_version_is_of_the_content_alone() {
+    let (a, b) =
+        (file("permit (principal, action, resource);"), file("forbid (principal, action, resource);"));
+    let moved = PolicyFile { name: "/elsewhere/b".into(), ..b.clone() };
+    let version = |files: &[PolicyFile]| Policies::load(files).unwrap().version().to_owned();
+    assert_eq!(version(&[a.clone(), b.clone()]), version(&[moved, a.clone()]));
+    assert_ne!(version(&[a.clone(), b]), version(std::slice::from_ref(&a)));
+    assert!(version(&[a]).starts_with("cedar-1-"));
+}
+
+/// The page's examples, each with what its text promises.
+#[test]
+fn the_examples_of_the_guide_say_what_it_says() {
+    let page = include_str!("../../../../docs/policy.md");
+    let mut examples = page.split("```cedar\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let (mail, pay) = (load(examples.next().unwrap()), load(examples.next().unwrap()));
+    let (actor, estimate) = (Actor::worker("agent-7"), Cost::default());
+    let ask = |policies: &Policies, tool: &str, risk, target: &str, arguments: Value, now| {
+        policies.ask(&Ask {
+            actor: &actor,
+            tool,
+            risk,
+            target,
+            arguments: &arguments,
+            tenant: "acme",
+            work: WorkFacts { id: "w_1", kind: "reply", source: "conversation", attempt: 1 },
+            now,
+            estimate: &estimate,
+        })
+    };
+    let send = |to: &str| ask(&mail, "send_email", Risk::High, to, json!({ "to": to }), MONDAY_AT_TEN);
+    assert_eq!(send("ana@acme.example").effect, Effect::Allow);
+    assert_eq!(send("board@acme.example").effect, Effect::Deny);
+    let stranger = send("bob@example.com");
+    assert_eq!(stranger.effect, Effect::NeedsApproval);
+    assert!(stranger.reasons[0].ends_with("mail to other domains is approved by a person"));
+    let delete = ask(&mail, "delete_account", Risk::High, "bob", json!({}), MONDAY_AT_TEN);
+    assert_eq!((delete.effect, delete.reasons[0].as_str()), (Effect::Deny, "no policy permits it"));
+
+    let sunday = MONDAY_AT_TEN - 86_400_000;
+    let spend =
+        |amount: i64, now| ask(&pay, "pay", Risk::High, "acct-7", json!({ "amount": amount }), now).effect;
+    assert_eq!(spend(100, MONDAY_AT_TEN), Effect::Allow);
+    assert_eq!(spend(101, MONDAY_AT_TEN), Effect::NeedsApproval);
+    assert_eq!(spend(1, sunday), Effect::NeedsApproval);
+    assert_eq!(ask(&pay, "rename", Risk::Low, "x", json!({}), sunday).effect, Effect::Allow);
+    assert_eq!(ask(&pay, "rename", Risk::High, "x", json!({}), sunday).effect, Effect::Deny);
+}
+
+#[test]
+fn the_largest_arguments_that_pass_the_door_can_be_asked_about() {
+    let all = "permit (principal, action, resource);";
+    let deep = (0..limits::JSON_DEPTH).fold(json!(1), |inner, _| json!({ "a": [inner] }));
+    assert_eq!(effect(all, deep), Effect::Allow);
+    let wide: Vec<Value> = (0..20_000).map(|n| json!(format!("item {n}"))).collect();
+    assert_eq!(effect(all, json!({ "items": wide })), Effect::Allow);
+}

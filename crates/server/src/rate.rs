@@ -1,0 +1,139 @@
+//! How fast commands may go out: a bucket a tool and one for all, of this process alone. Time is given.
+
+use std::{collections::HashMap, time::Duration};
+
+use crate::tools::{RateLimit, Tools};
+
+/// Tokens that come back at a steady rate, up to a burst. Counted in microseconds: a token is the time it takes to
+/// come back, so nothing is lost to rounding.
+#[derive(Clone, Debug)]
+struct Bucket {
+    limit: RateLimit,
+    /// When the bucket would be full again.
+    full_at: Duration,
+}
+
+impl Bucket {
+    fn new(limit: RateLimit) -> Self {
+        Self { limit, full_at: Duration::ZERO }
+    }
+
+    fn token(&self) -> Duration {
+        Duration::from_secs(1) / self.limit.per_s.max(1)
+    }
+
+    /// How long to wait for a token; zero where there is one.
+    fn wait(&self, now: Duration) -> Duration {
+        let owed = self.full_at.max(now) + self.token() - now;
+        owed.saturating_sub(self.token() * self.limit.burst.max(1))
+    }
+
+    fn take(&mut self, now: Duration) {
+        self.full_at = self.full_at.max(now) + self.token();
+    }
+}
+
+/// The buckets of this process.
+#[derive(Debug, Default)]
+pub struct Rates {
+    all: Option<Bucket>,
+    tools: HashMap<String, Bucket>,
+}
+
+impl Rates {
+    pub fn new(all: Option<RateLimit>, tools: &Tools) -> Self {
+        let limited = tools.iter().filter_map(|(name, tool)| Some((name.to_owned(), tool.rate_limit?)));
+        Self {
+            all: all.map(Bucket::new),
+            tools: limited.map(|(name, limit)| (name, Bucket::new(limit))).collect(),
+        }
+    }
+
+    /// Takes one token of the tool and one of all, or none and says how long to wait. `now` is a monotonic clock's.
+    pub fn take(&mut self, tool: &str, now: Duration) -> Result<(), Duration> {
+        let mut buckets: Vec<&mut Bucket> =
+            self.tools.get_mut(tool).into_iter().chain(&mut self.all).collect();
+        let wait = buckets.iter().map(|bucket| bucket.wait(now)).max().unwrap_or_default();
+        if !wait.is_zero() {
+            return Err(wait);
+        }
+        buckets.iter_mut().for_each(|bucket| bucket.take(now));
+        Ok(())
+    }
+
+    /// Other limits from now on. A bucket whose limit stays keeps what was taken from it.
+    pub fn reload(&mut self, all: Option<RateLimit>, tools: &Tools) {
+        let mut new = Self::new(all, tools);
+        let same = |new: &mut Bucket, old: &Bucket| {
+            if new.limit == old.limit {
+                new.full_at = old.full_at;
+            }
+        };
+        new.all.iter_mut().zip(&self.all).for_each(|(new, old)| same(new, old));
+        for (name, bucket) in &mut new.tools {
+            self.tools.get(name).into_iter().for_each(|old| same(bucket, old));
+        }
+        *self = new;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::Tool;
+
+    fn tools(per_s: u32, burst: u32) -> Tools {
+        let tool = Tool { rate_limit: Some(RateLimit { per_s, burst }), ..Tool::default() };
+        Tools::new([("mail".to_owned(), tool)].into())
+    }
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn a_burst_goes_at_once_and_the_rest_at_its_rate() {
+        let mut rates = Rates::new(None, &tools(10, 3));
+        let taken = |rates: &mut Rates, at| rates.take("mail", at);
+        for _ in 0..3 {
+            assert_eq!(taken(&mut rates, ms(5_000)), Ok(()));
+        }
+        assert_eq!(taken(&mut rates, ms(5_000)), Err(ms(100)));
+        assert_eq!(taken(&mut rates, ms(5_099)), Err(ms(1)));
+        assert_eq!(taken(&mut rates, ms(5_100)), Ok(()));
+        assert_eq!(taken(&mut rates, ms(5_100)), Err(ms(100)));
+        for _ in 0..3 {
+            assert_eq!(taken(&mut rates, ms(60_000)), Ok(()));
+        }
+        assert!(taken(&mut rates, ms(60_000)).is_err());
+    }
+
+    #[test]
+    fn a_rate_is_kept_over_a_long_time() {
+        let mut rates = Rates::new(None, &tools(3, 1));
+        let taken = (0..30_000).filter(|at| rates.take("mail", ms(*at)).is_ok()).count();
+        assert!((89..=91).contains(&taken), "{taken}");
+    }
+
+    #[test]
+    fn everybody_together_is_bounded_and_a_refusal_takes_nothing() {
+        let mut rates = Rates::new(Some(RateLimit { per_s: 1, burst: 2 }), &tools(1, 1));
+        assert_eq!(rates.take("mail", ms(0)), Ok(()));
+        assert_eq!(rates.take("mail", ms(0)), Err(ms(1_000)));
+        // The tool's refusal left the token of all for another tool, which has no limit of its own.
+        assert_eq!(rates.take("other", ms(0)), Ok(()));
+        assert_eq!(rates.take("other", ms(0)), Err(ms(1_000)));
+    }
+
+    #[test]
+    fn a_reload_gives_no_second_burst() {
+        let mut rates = Rates::new(None, &tools(1, 1));
+        assert_eq!(rates.take("mail", ms(0)), Ok(()));
+        rates.reload(None, &tools(1, 1));
+        assert!(rates.take("mail", ms(0)).is_err());
+        rates.reload(None, &tools(1, 2));
+        assert_eq!(rates.take("mail", ms(0)), Ok(()));
+        rates.reload(None, &Tools::default());
+        assert_eq!(rates.take("mail", ms(0)), Ok(()));
+    }
+}

@@ -1,0 +1,186 @@
+//! Looking at tools without recording anything: what is declared, and what would be said of one command.
+
+use serde::Serialize;
+use serde_json::Value;
+use tenure_core::{
+    Actor, ActorKind, Millis, Refusal,
+    command::{CommandKind, Effect, Executor, Idempotency, Risk, Verdict},
+    limits,
+    payload::Digest,
+    refusal::Code,
+};
+
+use super::{Relay, Tool};
+use crate::{
+    config::Live,
+    lookup::LookupBy,
+    policy::{Ask, WorkFacts},
+};
+
+/// One declared tool, for people and scripts.
+#[derive(Clone, Debug, Serialize)]
+pub struct Declared {
+    pub tool: String,
+    pub kind: CommandKind,
+    pub risk: Risk,
+    pub idempotency: Idempotency,
+    pub executor: Executor,
+    /// What is called: a URL, or a program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub calls: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lookup: Option<String>,
+    pub schema: bool,
+    pub redacted: Vec<String>,
+    pub four_eyes: bool,
+}
+
+/// The declared tools, by name.
+pub fn declared(live: &Live) -> Vec<Declared> {
+    live.tools.iter().map(|(name, tool)| of(name, tool)).collect()
+}
+
+fn of(name: &str, tool: &Tool) -> Declared {
+    let url =
+        |url: &Option<axum::http::Uri>| url.as_ref().map_or("its target".to_owned(), ToString::to_string);
+    Declared {
+        tool: name.to_owned(),
+        kind: tool.kind,
+        risk: tool.facts.risk,
+        idempotency: tool.facts.idempotency,
+        executor: tool.facts.executor,
+        calls: tool.relay.as_ref().map(|relay| match relay {
+            Relay::Http(target) => url(&target.url),
+            Relay::Exec(program) => program.command[0].clone(),
+        }),
+        lookup: tool.lookup.as_ref().map(|lookup| match &lookup.by {
+            LookupBy::Exec(program) => program.command[0].clone(),
+            LookupBy::Http(target) => url(&target.url),
+            LookupBy::Worker => "a worker".to_owned(),
+        }),
+        schema: tool.schema.is_some(),
+        redacted: tool.redact.iter().map(ToString::to_string).collect(),
+        four_eyes: tool.facts.four_eyes,
+    }
+}
+
+/// A command that nobody sends.
+#[derive(Clone, Debug)]
+pub struct Trial<'a> {
+    pub tool: &'a str,
+    pub target: &'a str,
+    pub arguments: &'a Value,
+    /// `person:ana`, `machine:…` or `worker:…`.
+    pub actor: &'a str,
+    pub tenant: &'a str,
+    /// Of the work that it would be in.
+    pub kind: &'a str,
+    pub source: &'a str,
+    pub now: Millis,
+}
+
+/// What would be said of it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Judged {
+    pub tool: String,
+    pub declared: bool,
+    /// As they would be kept.
+    pub arguments: Value,
+    pub input_hash: Digest,
+    #[serde(flatten)]
+    pub verdict: Verdict,
+}
+
+impl Judged {
+    pub fn is_allowed(&self) -> bool {
+        self.verdict.effect == Effect::Allow
+    }
+
+    pub fn is_denied(&self) -> bool {
+        self.verdict.effect == Effect::Deny
+    }
+}
+
+/// Checks the arguments and asks the policies, as a reservation would.
+pub fn try_out(live: &Live, trial: &Trial<'_>) -> Result<Judged, Refusal> {
+    limits::name("tool", trial.tool)?;
+    limits::reference("target", trial.target)?;
+    let tool = live.tools.get(trial.tool);
+    let checked = tool.arguments(trial.arguments)?;
+    let verdict = live.policy.ask(&Ask {
+        actor: &actor(trial.actor)?,
+        tool: trial.tool,
+        risk: tool.facts.risk,
+        target: trial.target,
+        arguments: trial.arguments,
+        tenant: trial.tenant,
+        work: WorkFacts { id: "w_0", kind: trial.kind, source: trial.source, attempt: 1 },
+        now: trial.now,
+        estimate: &Default::default(),
+    });
+    Ok(Judged {
+        tool: trial.tool.to_owned(),
+        declared: live.tools.is_declared(trial.tool),
+        arguments: checked.arguments.kept.value(),
+        input_hash: checked.arguments.hash,
+        verdict,
+    })
+}
+
+fn actor(text: &str) -> Result<Actor, Refusal> {
+    let kind = |word| match word {
+        "person" => Some(ActorKind::Person),
+        "machine" => Some(ActorKind::Machine),
+        "worker" => Some(ActorKind::Worker),
+        _ => None,
+    };
+    let parsed = text.split_once(':').and_then(|(word, id)| Some((kind(word)?, id)));
+    match parsed {
+        Some((kind, id)) if !id.is_empty() => Ok(Actor::new(kind, id)),
+        _ => Err(Refusal::new(
+            Code::Invalid,
+            format!("`{text}` is nobody: write person:NAME, machine:NAME or worker:NAME."),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::config::{Config, Overlay};
+
+    const TOOLS: &str = "[tools.note]\nrisk = \"low\"\nredact = [\"/pin\"]\nschema = { required = [\"text\"] }\n\
+                         [tools.hook]\nexecutor = \"http\"\nhttp = {}\nlookup = { by = \"worker\" }";
+
+    fn live() -> Live {
+        Config::parse("t", TOOLS, Overlay::default()).unwrap().live
+    }
+
+    fn judged(tool: &str, actor: &str, arguments: Value) -> Result<Judged, Refusal> {
+        let (target, tenant, kind, source, now) = ("x", "acme", "k", "manual", 0);
+        try_out(&live(), &Trial { tool, target, arguments: &arguments, actor, tenant, kind, source, now })
+    }
+
+    #[test]
+    fn a_trial_says_what_a_reservation_would() {
+        let note = judged("note", "worker:a", json!({ "text": "hi", "pin": "1234" })).unwrap();
+        assert!(note.is_allowed() && note.declared);
+        assert_eq!(note.arguments, json!({ "text": "hi", "pin": "[redacted]" }));
+        let shown = serde_json::to_value(&note).unwrap();
+        assert_eq!((&shown["effect"], &shown["policy_version"]), (&json!("allow"), &json!("default-1")));
+        let unknown = judged("rm", "person:ana", json!({})).unwrap();
+        assert!(!unknown.declared && !unknown.is_allowed() && !unknown.is_denied());
+        assert!(judged("note", "worker:a", json!({})).unwrap_err().detail.contains("\"text\""));
+        assert!(judged("note", "ana", json!({ "text": "" })).unwrap_err().detail.contains("person:NAME"));
+    }
+
+    #[test]
+    fn what_is_declared_is_told() {
+        let shown = serde_json::to_value(declared(&live())).unwrap();
+        assert_eq!(shown[0]["tool"], "hook");
+        assert_eq!((&shown[0]["calls"], &shown[0]["lookup"]), (&json!("its target"), &json!("a worker")));
+        assert_eq!((&shown[1]["risk"], &shown[1]["redacted"][0]), (&json!("low"), &json!("/pin")));
+    }
+}

@@ -1,0 +1,97 @@
+//! A call to make, and a resolver that answers as it is told.
+
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use serde_json::json;
+use tenure_core::{CommandId, Payload, WorkId};
+use tenure_server::executor::{Call, Http, HttpTarget, Outbound, Outcome, Resolve, Resolving};
+use tenure_testkit::Provider;
+use uuid::Uuid;
+
+pub const NOW: i64 = 1_700_000_000_123;
+
+/// Names with the addresses that they lead to: each question gets the next, the last one again and again.
+#[derive(Default)]
+pub struct Names {
+    known: Mutex<HashMap<String, Vec<SocketAddr>>>,
+    pub asked: AtomicUsize,
+}
+
+impl Names {
+    pub fn new(names: &[(&str, &[SocketAddr])]) -> Arc<Self> {
+        let known = names.iter().map(|(name, addresses)| ((*name).to_owned(), addresses.to_vec())).collect();
+        Arc::new(Self { known: Mutex::new(known), asked: AtomicUsize::new(0) })
+    }
+}
+
+impl Resolve for Names {
+    fn resolve<'r>(&'r self, host: &'r str, port: u16) -> Resolving<'r> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let mut known = self.known.lock().unwrap();
+        let answer = match known.get_mut(host) {
+            Some(addresses) if addresses.len() > 1 => Ok(vec![addresses.remove(0)]),
+            Some(addresses) => Ok(addresses.clone()),
+            None => host
+                .parse()
+                .map(|ip| vec![SocketAddr::new(ip, port)])
+                .map_err(|_| std::io::Error::new(std::io::ErrorKind::NotFound, "no such name")),
+        };
+        Box::pin(std::future::ready(answer))
+    }
+}
+
+/// A tool that may call this machine, at a provider's path.
+pub fn at(provider: &Provider, path: &str) -> HttpTarget {
+    HttpTarget {
+        url: Some(provider.url(path).parse().unwrap()),
+        networks: vec!["127.0.0.0/8".parse().unwrap()],
+        timeout: Duration::from_secs(30),
+        ..HttpTarget::default()
+    }
+}
+
+pub fn call(target: &str) -> Call {
+    let arguments = Payload::new(&json!({ "to": "bob", "text": "héllo" })).unwrap();
+    Call {
+        command: CommandId(Uuid::from_u128(7)),
+        work: WorkId(Uuid::from_u128(9)),
+        tenant: "acme".into(),
+        tool: "notify".into(),
+        target: target.into(),
+        input_hash: arguments.hash(),
+        arguments,
+        idempotency_key: "tenure-0123456789".into(),
+        session: Some("chat-1".into()),
+        correlation_id: Some("trace-1".into()),
+    }
+}
+
+pub fn http(target: HttpTarget, names: Arc<Names>) -> Http {
+    Http::new(&outbound(names), Arc::new(target))
+}
+
+pub fn outbound(names: Arc<Names>) -> Outbound {
+    Outbound::with_tls(names, no_certificates())
+}
+
+fn no_certificates() -> rustls::ClientConfig {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth()
+}
+
+/// One call of a tool, with names that lead nowhere but to their own addresses.
+pub async fn send(target: HttpTarget) -> Outcome {
+    http(target, Names::new(&[])).call(&call("bob"), NOW).await
+}

@@ -1,0 +1,6 @@
+//! Calls and lookups over HTTP against a provider that misbehaves: what was really called, and what is said of it.
+
+mod bed;
+mod guard;
+mod lookup;
+mod outcome;

@@ -1,0 +1,46 @@
+//! `tools`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use serde_json::Value;
+
+use super::json;
+
+#[derive(Subcommand)]
+pub enum ToolsVerb {
+    /// Read the tools and policies of a configuration; with --tool, say what would be said of one command
+    Check(ToolsCheck),
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  tenure tools check /etc/tenure.toml\n  tenure tools check --tool send_email --target bob@example.com \
+--arguments '{\"to\": \"bob@example.com\"}' --actor worker:agent-7\n\n\
+Nothing is recorded. With --tool the exit code is 0 if the command is allowed, 4 if it is denied or its arguments are \
+refused, 7 if it needs an approval."
+)]
+pub struct ToolsCheck {
+    #[arg(default_value = "tenure.toml", env = "TENURE_CONFIG")]
+    pub file: PathBuf,
+    /// The tool of a command to try
+    #[arg(long, value_name = "NAME")]
+    pub tool: Option<String>,
+    /// What it would be done to
+    #[arg(long, value_name = "TARGET", requires = "tool", default_value = "anything")]
+    pub target: String,
+    /// Its arguments: JSON, @FILE, or - for stdin
+    #[arg(long, value_parser = json, value_name = "JSON", requires = "tool", default_value = "{}")]
+    pub arguments: Value,
+    /// Who would reserve it: person:NAME, machine:NAME or worker:NAME
+    #[arg(long, value_name = "WHO", requires = "tool", default_value = "worker:anybody")]
+    pub actor: String,
+    #[arg(long, requires = "tool", default_value = "default")]
+    pub tenant: String,
+    /// The kind of the work that it would be in
+    #[arg(long, requires = "tool", default_value = "command")]
+    pub kind: String,
+    /// The source of that work
+    #[arg(long, requires = "tool", default_value = "manual")]
+    pub source: String,
+}

@@ -1,0 +1,97 @@
+//! What a configuration says of tools. Nothing is recorded, and nobody is called.
+
+use tenure_server::{
+    Config, Overlay,
+    config::Live,
+    tools::trial::{self, Declared, Judged, Trial},
+};
+
+use crate::{
+    args::ToolsCheck,
+    exit::{Exit, Failure},
+    render::{Out, Table, now, safe, say},
+};
+
+pub fn check(out: &Out, args: &ToolsCheck) -> Result<Exit, Failure> {
+    let loaded = Config::load(Some(&args.file), Overlay::default());
+    let live = loaded.map_err(|error| Failure::new(Exit::Refused, error.to_string()))?.live;
+    match &args.tool {
+        None => list(out, args, &live),
+        Some(tool) => one(out, args, &live, tool),
+    }
+}
+
+fn list(out: &Out, args: &ToolsCheck, live: &Live) -> Result<Exit, Failure> {
+    out.list(&trial::declared(live), |tools, _| table(tools))?;
+    let policies = match live.policy.len() {
+        0 => "no policies: low risk is allowed, high risk needs an approval".to_owned(),
+        1 => "1 policy".to_owned(),
+        n => format!("{n} policies"),
+    };
+    say(&format!("{} is sound: {policies} (version {}).", args.file.display(), live.policy.version()));
+    Ok(Exit::Ok)
+}
+
+fn table(tools: &[Declared]) -> Table {
+    let mut table = Table::new(
+        &["TOOL", "RISK", "IDEMPOTENCY", "EXECUTOR", "LOOKUP", "SCHEMA", "REDACTED"],
+        "No tool is declared: every tool is high risk, not idempotent, and executed by its worker.",
+    );
+    for tool in tools {
+        let executor = match &tool.calls {
+            Some(calls) => format!("{} {calls}", word(&tool.executor)),
+            None => word(&tool.executor),
+        };
+        table.row(vec![
+            tool.tool.as_str().into(),
+            word(&tool.risk).into(),
+            word(&tool.idempotency).into(),
+            executor.into(),
+            tool.lookup.as_deref().unwrap_or("-").into(),
+            if tool.schema { "yes" } else { "-" }.into(),
+            if tool.redacted.is_empty() { "-".to_owned() } else { tool.redacted.join(" ") }.into(),
+        ]);
+    }
+    table
+}
+
+/// How it is written in the configuration.
+fn word(value: &impl serde::Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+fn one(out: &Out, args: &ToolsCheck, live: &Live, tool: &str) -> Result<Exit, Failure> {
+    let trial = Trial {
+        tool,
+        target: &args.target,
+        arguments: &args.arguments,
+        actor: &args.actor,
+        tenant: &args.tenant,
+        kind: &args.kind,
+        source: &args.source,
+        now: now().0,
+    };
+    let judged =
+        trial::try_out(live, &trial).map_err(|refusal| Failure::new(Exit::Refused, refusal.detail))?;
+    out.one(&judged, |judged, _| text(judged))?;
+    Ok(if judged.is_allowed() {
+        Exit::Ok
+    } else if judged.is_denied() {
+        Exit::Refused
+    } else {
+        Exit::Unsuccessful
+    })
+}
+
+fn text(judged: &Judged) -> String {
+    let mut lines = vec![format!("{} {}", safe(&judged.tool), word(&judged.verdict.effect))];
+    lines.extend(judged.verdict.reasons.iter().map(|reason| format!("  {}", safe(reason))));
+    if !judged.declared {
+        lines
+            .push("  the tool is not declared: high risk, not idempotent, executed by its worker".to_owned());
+    }
+    lines.push(format!("arguments {}", safe(&judged.arguments.to_string())));
+    lines.push(format!("hash      {}", word(&judged.input_hash)));
+    lines.push(format!("policy    {}\n", judged.verdict.policy_version));
+    lines.join("\n")
+}
