@@ -309,7 +309,7 @@ pub struct CloseOut {
 #[derive(Clone, Debug, Serialize)]
 pub enum Decide {
     Requeue,
-    Close(CloseOut),
+    Close(Box<CloseOut>),
 }
 
 /// Every action. The first group is the holder's, the second everybody's, the third the operators'.

@@ -8,6 +8,7 @@ mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod credential;
+mod diagnosis;
 mod error;
 mod facts;
 mod job;
@@ -37,6 +38,7 @@ mod zone;
 
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use credential::{Credential, CredentialKind, NewCredential};
+pub use diagnosis::{Diagnosis, Schema, Setting, Wal};
 pub use error::Error;
 pub use facts::{Facts, SourceFacts, StateFacts, WaitFacts};
 pub use ledger::{

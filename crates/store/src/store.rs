@@ -21,8 +21,8 @@ use tenure_core::{
 };
 
 use crate::{
-    Anchor, CommandFilter, Credential, Error, Facts, Position, Pruned, ScheduleChange, StoredEvent,
-    WaitFilter, WorkFilter,
+    Anchor, CommandFilter, Credential, Diagnosis, Error, Facts, Position, Pruned, ScheduleChange,
+    StoredEvent, WaitFilter, WorkFilter,
     job::{Job, Payloads},
     policy::PolicyVersion,
     retention::Tombstone,
@@ -216,6 +216,9 @@ pub(crate) trait Store: Send + Sync + 'static {
 
     /// What the counters of these keys stand at; those that nobody has counted on are left out.
     fn budgets<'a>(&'a self, keys: &'a [BudgetKey]) -> Answer<'a, Vec<(BudgetKey, Budget)>>;
+
+    /// Which database this is, whether its commits last, which schema it has.
+    fn diagnosis(&self) -> Answer<'_, Diagnosis>;
 
     /// Finishes what is queued and refuses what comes after.
     fn close(&self) -> Answer<'_, ()>;

@@ -1,8 +1,11 @@
 //! The way to a ledger: a daemon, or a ledger that this process opens itself, behind the very same router.
 
-use std::{fs, path::Path};
+use std::{
+    fs, io,
+    path::{self, Path},
+};
 
-use tenure_api::Client;
+use tenure_api::{Client, wire::Code};
 use tenure_server::{
     Config, Overlay, Server,
     auth::{AdminToken, Secret},
@@ -13,9 +16,14 @@ use crate::{
     exit::{Exit, Failure},
 };
 
+/// What is said of a token that was named.
+const GIVEN: &str = "The token came from --token or TENURE_TOKEN. Correct or unset it.";
+
 /// A client, and the ledger behind it where that is in this process.
 pub struct Connection {
     pub client: Client,
+    /// Where the token came from, or was looked for, and what to type: for whoever is refused.
+    pub token_hint: String,
     embedded: Option<Server>,
 }
 
@@ -33,11 +41,11 @@ impl Connection {
     }
 
     fn daemon(global: &Global) -> Result<Self, Failure> {
-        let token = match &global.token {
-            Some(token) => Some(token.clone()),
+        let (token, token_hint) = match &global.token {
+            Some(token) => (Some(token.clone()), GIVEN.to_owned()),
             None => token_of(&settings(None)?.token_file),
         };
-        Ok(Self { client: Client::http(&global.url, token.as_deref())?, embedded: None })
+        Ok(Self { client: Client::http(&global.url, token.as_deref())?, token_hint, embedded: None })
     }
 
     /// Opens the ledger here. What is due is done first, as a daemon would have done it.
@@ -48,9 +56,22 @@ impl Connection {
             .await
             .map_err(|error| Failure::new(Exit::Error, error.to_string()))?;
         server.sweep_once().await.map_err(|error| Failure::new(Exit::Error, error.to_string()))?;
-        let token = global.token.clone().or_else(|| token_of(&file));
+        let (token, token_hint) = match &global.token {
+            Some(token) => (Some(token.clone()), GIVEN.to_owned()),
+            None => token_of(&file),
+        };
         let client = Client::in_process(server.router(), token.as_deref());
-        Ok(Self { client, embedded: Some(server) })
+        Ok(Self { client, token_hint, embedded: Some(server) })
+    }
+
+    /// Tells whoever was refused for its token where that was looked for.
+    pub fn explain(&self, failure: Failure) -> Failure {
+        match failure.code {
+            Some(Code::Unauthorized) => {
+                Failure { message: format!("{} {}", failure.message, self.token_hint), ..failure }
+            }
+            _ => failure,
+        }
     }
 
     /// Finishes what the ledger has begun.
@@ -83,6 +104,27 @@ fn is_missing(db: &str) -> bool {
     !db.contains("://") && db != ":memory:" && !Path::new(db).exists()
 }
 
-fn token_of(file: &Path) -> Option<String> {
-    fs::read_to_string(file).ok().map(|text| text.trim().to_owned()).filter(|token| !token.is_empty())
+/// The token that the first start left in a file, and what to say should it not do.
+fn token_of(file: &Path) -> (Option<String>, String) {
+    let read = fs::read_to_string(file);
+    let place = path::absolute(file).unwrap_or_else(|_| file.to_owned());
+    let place = place.display();
+    let lacks = match &read {
+        Ok(text) if !text.trim().is_empty() => {
+            let hint = format!(
+                "The token came from {place}, which may be beside another ledger. Set TENURE_TOKEN_FILE to the \
+                 file beside this one's, or TENURE_TOKEN."
+            );
+            return (Some(text.trim().to_owned()), hint);
+        }
+        Ok(_) => format!("{place} is empty"),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => format!("there is no {place}"),
+        Err(error) => format!("{place} cannot be read ({error})"),
+    };
+    let hint = format!(
+        "No token was sent: neither --token nor TENURE_TOKEN is set, and {lacks}. The first `tenure serve` leaves its \
+         token beside its ledger: type `export TENURE_TOKEN_FILE=/path/to/tenure.db.token`, or ask for a token and \
+         type `export TENURE_TOKEN=…`."
+    );
+    (None, hint)
 }

@@ -36,11 +36,13 @@ impl From<Exit> for ExitCode {
 pub struct Failure {
     pub exit: Exit,
     pub message: String,
+    /// Of the problem, where the server answered with one.
+    pub code: Option<Code>,
 }
 
 impl Failure {
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into() }
+        Self { exit, message: message.into(), code: None }
     }
 
     pub fn usage(message: impl Into<String>) -> Self {
@@ -50,7 +52,7 @@ impl Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self::new(exit_of(&error), error.to_string())
+        Self { code: error.code(), ..Self::new(exit_of(&error), error.to_string()) }
     }
 }
 

@@ -5,8 +5,8 @@ use super::{
     call::{Call, segment},
 };
 use crate::wire::{
-    Backup, BackupReport, Health, NewToken, Page, PageQuery, Prune, PruneReport, Readiness, Token, TokenId,
-    TokenMade, VerifyReport,
+    Backup, BackupReport, Database, Health, NewToken, Page, PageQuery, Prune, PruneReport, Readiness, Token,
+    TokenId, TokenMade, VerifyReport,
 };
 
 impl Client {
@@ -21,6 +21,11 @@ impl Client {
 
     pub async fn backup(&self, backup: &Backup) -> Result<BackupReport, Error> {
         self.call(Call::post("/v1/admin/backup", backup).once().patient()).await
+    }
+
+    /// What the database says of itself.
+    pub async fn database(&self) -> Result<Database, Error> {
+        self.call(Call::get("/v1/admin/database")).await
     }
 
     pub async fn tokens(&self, page: &PageQuery) -> Result<Page<Token>, Error> {

@@ -169,6 +169,9 @@ impl Client {
             .body(call.body.clone().unwrap_or_default())
             .map_err(|e| Error::Setup(format!("The request to {} cannot be written: {e}.", call.path)))?;
         let response = self.transport.send(request).await?;
+        if let Some(date) = response.headers().get(header::DATE).and_then(|date| date.to_str().ok()) {
+            self.clock.told(date);
+        }
         let status = response.status();
         if status.is_success() || (call.also_unavailable && status == StatusCode::SERVICE_UNAVAILABLE) {
             return Ok(response);

@@ -2,6 +2,7 @@
 
 mod admin;
 mod call;
+mod clock;
 mod error;
 mod holder;
 mod operate;
@@ -18,6 +19,7 @@ use http::{Request, Response, Uri};
 use http_body_util::Full;
 use tower_service::Service;
 
+pub use clock::ServerClock;
 pub use error::Error;
 pub use stream::{EventStream, Streamed};
 pub use transport::{Body, Sending, Transport};
@@ -35,6 +37,7 @@ pub struct Client {
     /// Named where no socket says it.
     host: Option<String>,
     tries: usize,
+    clock: ServerClock,
 }
 
 impl Client {
@@ -63,7 +66,19 @@ impl Client {
     /// A client over a transport of one's own.
     pub fn over(transport: Arc<dyn Transport>, token: Option<&str>) -> Self {
         let name = "the embedded ledger".to_owned();
-        Self { transport, token: token.map(Arc::from), name, host: None, tries: TRIES }
+        Self {
+            transport,
+            token: token.map(Arc::from),
+            name,
+            host: None,
+            tries: TRIES,
+            clock: ServerClock::default(),
+        }
+    }
+
+    /// The server's time, as its answers have told it so far.
+    pub fn clock(&self) -> &ServerClock {
+        &self.clock
     }
 
     /// The same client, which tells every failure at once.

@@ -1,4 +1,4 @@
-//! Housekeeping: prune, verify, backup.
+//! Housekeeping: prune, verify, backup, and what the database says of itself.
 
 use serde::{Deserialize, Serialize};
 
@@ -58,4 +58,49 @@ pub struct Backup {
 pub struct BackupReport {
     pub path: String,
     pub bytes: u64,
+}
+
+/// What the database says of itself: whether its commits last, which schema it has.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Database {
+    /// `sqlite`, `postgres` or `memory`
+    pub engine: String,
+    pub version: String,
+    /// Absent where there is nothing to migrate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schema: Option<Schema>,
+    /// Those that decide whether an answered commit can be lost.
+    pub settings: Vec<Setting>,
+    /// Absent where the database keeps its log for itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wal: Option<Wal>,
+}
+
+/// Migrations by number: the newest that the daemon knows, and the newest that the ledger has.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Schema {
+    pub known: u32,
+    pub applied: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Setting {
+    pub name: String,
+    pub value: String,
+    pub wanted: String,
+    /// Under it, what was answered lasts.
+    pub safe: bool,
+}
+
+/// The log of commits that are not in the file yet.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Wal {
+    pub bytes: u64,
+    /// When the daemon last moved all of it into the file; absent until it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpointed_at: Option<Timestamp>,
 }

@@ -25,7 +25,9 @@ mod word;
 mod work;
 mod worker;
 
-pub use admin::{Backup, BackupReport, Fault, Prune, PruneReport, VerifyReport};
+pub use admin::{
+    Backup, BackupReport, Database, Fault, Prune, PruneReport, Schema, Setting, VerifyReport, Wal,
+};
 pub use alert::Alert;
 pub use batch::{BATCH_MAX, Batch, BatchAnswer, BatchItem, BatchMethod, BatchReply};
 pub use claim::{Claim, Claimant, Grant, Grants, Liveness, Worker};

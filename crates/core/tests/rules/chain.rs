@@ -12,7 +12,7 @@ fn log() -> Vec<Event> {
         i.evidence = vec![Evidence { kind: "trace".into(), reference: "t-1".into() }];
     });
     w.quarantine(id).unwrap();
-    w.decide(id, tenure_core::action::Decide::Close(close(State::Succeeded))).unwrap();
+    w.decide(id, tenure_core::action::Decide::Close(Box::new(close(State::Succeeded)))).unwrap();
     w.log.remove(&id).expect("three events")
 }
 

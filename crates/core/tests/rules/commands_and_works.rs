@@ -68,7 +68,7 @@ fn lookups_that_cannot_tell_end_with_a_person() {
     let report = w.row(lease.work).body.reason.clone().unwrap().message.unwrap();
     assert!(report.contains("mail to bob") && report.contains("3 lookups"), "{report}");
     assert_eq!(w.decide(lease.work, Decide::Requeue).unwrap_err().code, Code::CommandsOpen);
-    let well = Decide::Close(close(State::Succeeded));
+    let well = Decide::Close(Box::new(close(State::Succeeded)));
     assert_eq!(w.decide(lease.work, well).unwrap_err().code, Code::CommandsOpen);
     w.record(id, Recorded::DidNotHappen).unwrap();
     w.decide(lease.work, Decide::Requeue).unwrap();
@@ -310,7 +310,7 @@ fn a_close_out_sends_nothing_that_its_worker_would_have_to_do() {
         w.by(&lease, Action::CloseOut { holder: lease.holder(), close: close.clone() }).unwrap_err();
     assert_eq!(refused.code, Code::Invalid);
     w.quarantine(lease.work).unwrap();
-    assert_eq!(w.decide(lease.work, Decide::Close(close)).unwrap_err().code, Code::Invalid);
+    assert_eq!(w.decide(lease.work, Decide::Close(Box::new(close))).unwrap_err().code, Code::Invalid);
 }
 
 #[test]

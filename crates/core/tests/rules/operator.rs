@@ -155,7 +155,7 @@ fn the_ends_that_a_person_may_declare() {
         let id = w.ingest("a");
         w.quarantine(id).unwrap();
         let events = w.events();
-        let outcome = w.decide(id, Decide::Close(close(state))).map(|ack| ack.state);
+        let outcome = w.decide(id, Decide::Close(Box::new(close(state)))).map(|ack| ack.state);
         match state {
             State::TimedOut | State::CompletedWithWarnings => {
                 assert_eq!(outcome.unwrap_err().code, Code::IllegalState, "{state}");
@@ -167,7 +167,7 @@ fn the_ends_that_a_person_may_declare() {
     let mut w = World::default();
     let id = w.ingest("a");
     w.quarantine(id).unwrap();
-    let unproven = Decide::Close(CloseOut { result: None, ..close(State::Succeeded) });
+    let unproven = Decide::Close(Box::new(CloseOut { result: None, ..close(State::Succeeded) }));
     assert_eq!(w.decide(id, unproven).unwrap_err().code, Code::ResultMissing);
 }
 
@@ -177,7 +177,7 @@ fn externally_owned_work_never_enters_the_queue() {
     let id = w.ingest_with("a", external);
     w.quarantine(id).unwrap();
     assert_eq!(w.decide(id, Decide::Requeue).unwrap_err().code, Code::IllegalState);
-    assert_eq!(w.decide(id, Decide::Close(close(State::Failed))).unwrap().state, State::Failed);
+    assert_eq!(w.decide(id, Decide::Close(Box::new(close(State::Failed)))).unwrap().state, State::Failed);
 }
 
 #[test]

@@ -355,8 +355,8 @@ impl Actors {
         let Some(work) = self.prefer(a, State::Quarantined) else { return };
         let decision = match b % 3 {
             0 => Decide::Requeue,
-            1 => Decide::Close(close(State::Succeeded)),
-            _ => Decide::Close(CloseOut { state: State::Abandoned, ..close(State::Failed) }),
+            1 => Decide::Close(Box::new(close(State::Succeeded))),
+            _ => Decide::Close(Box::new(CloseOut { state: State::Abandoned, ..close(State::Failed) })),
         };
         let quarantined = self.world.state(work) == State::Quarantined;
         assert!(quarantined || self.world.decide(work, decision.clone()).is_err());

@@ -7,6 +7,7 @@ use tenure_api::wire as w;
 use tenure_store::Error;
 
 use super::{Answer, App, Body, Json, Problem, Who, error::Problems};
+use crate::wire;
 
 const PRUNED: u32 = 1_000;
 
@@ -67,4 +68,12 @@ pub(crate) async fn verify(State(app): State<Arc<App>>, who: Who) -> Answer<w::V
         events: report.events,
         faults: report.faults.into_iter().map(fault).collect(),
     }))
+}
+
+/// Tells which database the ledger is in, whether its commits last, and which schema it has.
+#[utoipa::path(get, path = "/v1/admin/database", tag = "admin", security(("token" = ["operate"])),
+    responses((status = 200, description = "What the database says of itself.", body = w::Database), Problems))]
+pub(crate) async fn database(State(app): State<Arc<App>>, who: Who) -> Answer<w::Database> {
+    who.session.require_everywhere()?;
+    Ok(Json(wire::database(app.ledger.diagnosis().await?)))
 }

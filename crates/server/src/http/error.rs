@@ -187,7 +187,7 @@ impl From<Denied> for Problem {
         let unauthorized = |detail: &'static str| Self::new(Code::Unauthorized, detail);
         match denied {
             Denied::NoToken => unauthorized(
-                "There is no bearer token. Send `Authorization: Bearer …`; `tenure token make` makes one.",
+                "There is no bearer token. Send `Authorization: Bearer …`; `tenure token create` makes one.",
             ),
             Denied::UnknownToken => {
                 unauthorized("Nobody here has this token. Check it, or ask for a new one.")

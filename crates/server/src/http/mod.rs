@@ -94,6 +94,7 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(admin::prune))
         .routes(routes!(admin::verify))
         .routes(routes!(admin::backup))
+        .routes(routes!(admin::database))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))
         .routes(routes!(health::metrics))

@@ -109,7 +109,7 @@ pub(crate) fn decide(decide: w::Decide) -> Result<Decide, Refusal> {
         error: decide.error,
         ..w::End::new(state)
     };
-    close_out(end).map(Decide::Close)
+    close_out(end).map(|close| Decide::Close(Box::new(close)))
 }
 
 pub(crate) fn new_wait(wait: w::NewWait) -> NewWait {

@@ -1,6 +1,7 @@
 //! Between what travels and what the ledger knows. Nothing is decided here: names are changed, moments are
 //! written as text, and payloads are left out for whoever may not see them.
 
+mod database;
 mod event;
 mod given;
 mod grant;
@@ -11,6 +12,7 @@ mod wait;
 mod work;
 mod worker;
 
+pub(crate) use database::database;
 pub(crate) use event::event;
 pub(crate) use given::{claimant, close_out, decide, failure, new_wait, new_work, usage};
 pub(crate) use grant::{ack, grant, renewal, resolved, step, waiting};

@@ -116,3 +116,28 @@ async fn a_reload_changes_what_can_change_and_names_the_rest() {
     request.headers_mut().insert("host", "new.example".parse().unwrap());
     client.raw(request).await.expect(200);
 }
+
+#[tokio::test]
+async fn the_database_tells_of_itself_to_operators() {
+    let beds = [
+        (Bed::memory().await, "memory", ""),
+        (Bed::sqlite().await, "sqlite", "journal_mode=wal synchronous=full"),
+        (Bed::postgres().await, "postgres", "fsync= full_page_writes= synchronous_commit="),
+    ];
+    for (bed, engine, expected) in beds {
+        let told = bed.admin().get("/v1/admin/database").await.expect(200);
+        assert_eq!(told["engine"], engine);
+        assert!(told["version"].as_str().is_some_and(|version| !version.is_empty()), "{told}");
+        let settings = told["settings"].as_array().unwrap();
+        for (setting, expected) in settings.iter().zip(expected.split(' ')) {
+            let shown =
+                format!("{}={}", setting["name"].as_str().unwrap(), setting["value"].as_str().unwrap());
+            assert!(shown.starts_with(expected), "{shown}: the tests' own server may be weak");
+            assert!(setting["safe"].is_boolean() && setting["wanted"].is_string(), "{setting}");
+        }
+        assert_eq!(told["schema"]["known"], told["schema"]["applied"]);
+        assert_eq!(told["wal"]["bytes"].is_u64(), engine == "sqlite", "{told}");
+        let bound = bed.client("person", &["operate"], Some(&["acme"])).await;
+        bound.get("/v1/admin/database").await.problem(403, "forbidden");
+    }
+}

@@ -115,3 +115,20 @@ pub async fn what_this_process_did_is_counted(bed: &mut Bed) {
     assert_eq!((after.renewals_refused, after.queued), (before.renewals_refused + 1, 0));
     assert!(after.group_time >= before.group_time + after.last_group);
 }
+
+pub async fn the_database_tells_of_itself(bed: &mut Bed) {
+    let told = bed.ledger.diagnosis().await.unwrap();
+    assert!(!told.version.is_empty(), "{told:?}");
+    if let Some(schema) = told.schema {
+        assert!(schema.known > 0, "{told:?}");
+        assert_eq!(schema.known, schema.applied, "a ledger that was just made has everything");
+    }
+    let names: Vec<&str> = told.settings.iter().map(|setting| setting.name).collect();
+    let expected: &[&str] = match told.engine {
+        "sqlite" => &["journal_mode", "synchronous"],
+        "postgres" => &["fsync", "full_page_writes", "synchronous_commit"],
+        _ => &[],
+    };
+    assert_eq!(names, expected);
+    assert_eq!(told.wal.is_some(), told.engine == "sqlite");
+}

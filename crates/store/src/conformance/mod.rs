@@ -186,6 +186,7 @@ macro_rules! conformance_tests {
                 open_works_and_waits_are_counted,
                 workers_show_by_their_leases,
                 what_this_process_did_is_counted,
+                the_database_tells_of_itself,
             }
             retention {
                 what_ended_long_ago_is_pruned,

@@ -147,14 +147,14 @@ pub async fn quarantine_and_decisions(bed: &mut Bed) {
     let by_machine = bed.machine().decide(set_aside[0], "go", Decide::Requeue).await;
     assert_eq!(refused(by_machine), Code::PersonRequired);
     assert_eq!(refused(ada.decide(set_aside[0], "", Decide::Requeue).await), Code::ReasonMissing);
-    let bare = Decide::Close(CloseOut::new(State::Succeeded));
+    let bare = Decide::Close(Box::new(CloseOut::new(State::Succeeded)));
     assert_eq!(refused(ada.decide(set_aside[1], "it was done", bare).await), Code::ResultMissing);
     for (id, decision, state) in [
         (0, Decide::Requeue, State::Queued),
-        (1, Decide::Close(success()), State::Succeeded),
-        (2, Decide::Close(CloseOut::new(State::Failed)), State::Failed),
-        (3, Decide::Close(CloseOut::new(State::Cancelled)), State::Cancelled),
-        (4, Decide::Close(CloseOut::new(State::Abandoned)), State::Abandoned),
+        (1, Decide::Close(Box::new(success())), State::Succeeded),
+        (2, Decide::Close(Box::new(CloseOut::new(State::Failed))), State::Failed),
+        (3, Decide::Close(Box::new(CloseOut::new(State::Cancelled))), State::Cancelled),
+        (4, Decide::Close(Box::new(CloseOut::new(State::Abandoned))), State::Abandoned),
     ] {
         let ack = ada.decide(set_aside[id], "I looked at it", decision).await.unwrap();
         assert_eq!(ack.state, state);

@@ -234,7 +234,8 @@ pub async fn lapses_and_failures_exhaust_together(bed: &mut Bed) {
         .map(|a| a.end.as_ref().unwrap().error.is_some())
         .collect();
     assert_eq!(errors, [true, false, true], "every attempt's error is kept");
-    let closed = bed.person().decide(work.id, "too late", Decide::Close(CloseOut::new(State::Failed))).await;
+    let closed =
+        bed.person().decide(work.id, "too late", Decide::Close(Box::new(CloseOut::new(State::Failed)))).await;
     assert_eq!(refused(closed), Code::Terminal);
 }
 

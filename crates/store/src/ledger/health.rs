@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Ledger;
+use crate::{Diagnosis, Error};
 
 /// How long the database may take to answer a small question.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -42,5 +43,10 @@ impl Ledger {
             Err(_) => Some("The database does not answer".to_owned()),
         };
         Health { unreachable, stopped: self.store().stopped(), swept: self.swept_ago() }
+    }
+
+    /// What the database says of itself.
+    pub async fn diagnosis(&self) -> Result<Diagnosis, Error> {
+        self.store().diagnosis().await
     }
 }

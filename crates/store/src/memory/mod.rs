@@ -31,7 +31,7 @@ use tenure_core::{
 use tokio::time::Instant;
 
 use crate::{
-    Anchor, Clock, CommandFilter, Credential, Error, Facts, Options, Outcome, Position, Pruned,
+    Anchor, Clock, CommandFilter, Credential, Diagnosis, Error, Facts, Options, Outcome, Position, Pruned,
     ScheduleChange, StoredEvent, SystemClock, WaitFilter, WorkFilter,
     job::{Job, Payloads, wanted},
     policy::PolicyVersion,
@@ -655,6 +655,11 @@ impl Store for Memory {
             let known = |key: &BudgetKey| Some((key.clone(), *inner.records.budgets.get(key)?));
             keys.iter().filter_map(known).collect()
         })
+    }
+
+    fn diagnosis(&self) -> Answer<'_, Diagnosis> {
+        let (version, settings) = (env!("CARGO_PKG_VERSION").to_owned(), Vec::new());
+        self.ready(|_| Diagnosis { engine: "memory", version, schema: None, settings, wal: None })
     }
 
     fn close(&self) -> Answer<'_, ()> {

@@ -11,12 +11,13 @@ use tokio_postgres::{Client, Config, Connection, Error as PgError, Socket, tls::
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::{
+    diagnosis::durability,
     fault::describe,
     migrate,
     session::{SETTINGS, Session},
     tls,
 };
-use crate::Error;
+use crate::{Error, diagnosis::Setting};
 
 /// The oldest server that is tried in the tests' own features: `pg_current_xact_id` came with it.
 const OLDEST: i32 = 130_000;
@@ -163,31 +164,14 @@ fn refused(error: &PgError) -> Error {
 /// Refuses settings under which a commit that was answered could be lost.
 async fn check_settings(client: &Client, allow_weak: bool) -> Result<(), Error> {
     let row = client
-        .query_one(
-            "SELECT current_setting('server_version_num')::int, current_setting('fsync'), \
-             current_setting('full_page_writes'), current_setting('synchronous_commit')",
-            &[],
-        )
+        .query_one("SELECT current_setting('server_version_num')::int", &[])
         .await
         .map_err(|e| Error::Unavailable(describe(&e)))?;
-    let (version, fsync, pages, commit): (i32, String, String, String) =
-        (row.get(0), row.get(1), row.get(2), row.get(3));
+    let version: i32 = row.get(0);
     if version < OLDEST {
         return Err(Error::Unusable(format!("the server has version {version}; 13 or newer is needed")));
     }
-    let mut weak = Vec::new();
-    for (name, value) in [("fsync", &fsync), ("full_page_writes", &pages)] {
-        if value != "on" {
-            weak.push(format!("{name} is {value}"));
-        }
-    }
-    if commit != "on" && commit != "remote_apply" {
-        weak.push(format!("synchronous_commit is {commit}"));
-    }
-    if weak.is_empty() {
-        return Ok(());
-    }
-    let weak = weak.join(", ");
+    let Some(weak) = Setting::weakness(&durability(client).await?) else { return Ok(()) };
     if !allow_weak {
         return Err(Error::WeakSettings(format!("{weak}. Turn it on, or allow weak settings")));
     }

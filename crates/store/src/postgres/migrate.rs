@@ -7,7 +7,7 @@ use super::fault::describe;
 use crate::{Error, token::Key};
 
 pub(super) struct Migration {
-    number: i32,
+    pub number: i32,
     name: &'static str,
     /// Whether binaries that do not know it must not use the ledger any more.
     breaking: bool,

@@ -10,6 +10,7 @@ mod claim;
 mod command;
 mod connect;
 mod credential;
+mod diagnosis;
 mod facts;
 mod fault;
 mod group;
@@ -66,8 +67,8 @@ use self::{
     unreadable::Unreadable,
 };
 use crate::{
-    Anchor, Clock, CommandFilter, Credential, Error, Facts, Options, Position, Pruned, ScheduleChange,
-    StoredEvent, WaitFilter, WorkFilter,
+    Anchor, Clock, CommandFilter, Credential, Diagnosis, Error, Facts, Options, Position, Pruned,
+    ScheduleChange, StoredEvent, WaitFilter, WorkFilter,
     job::{Job, Payloads},
     policy::PolicyVersion,
     retention::Tombstone,
@@ -460,6 +461,10 @@ impl Store for Postgres {
 
     fn self_check(&self) -> Answer<'_, Vec<String>> {
         Box::pin(self.lists.self_check())
+    }
+
+    fn diagnosis(&self) -> Answer<'_, Diagnosis> {
+        Box::pin(self.points.diagnosis())
     }
 
     fn close(&self) -> Answer<'_, ()> {

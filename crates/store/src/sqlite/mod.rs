@@ -9,6 +9,7 @@ mod checkpoint;
 mod claim;
 mod command;
 mod credential;
+mod diagnosis;
 mod facts;
 mod fault;
 mod group;
@@ -50,8 +51,8 @@ use tenure_core::{
 use tokio::sync::oneshot;
 
 use crate::{
-    Anchor, Clock, CommandFilter, Credential, Error, Facts, Options, Position, Pruned, ScheduleChange,
-    StoredEvent, SystemClock, WaitFilter, WorkFilter,
+    Anchor, Clock, CommandFilter, Credential, Diagnosis, Error, Facts, Options, Position, Pruned,
+    ScheduleChange, StoredEvent, SystemClock, WaitFilter, WorkFilter,
     job::{Job, Payloads},
     policy::PolicyVersion,
     retention::Tombstone,
@@ -61,7 +62,7 @@ use crate::{
     token::Key,
 };
 use answers::Answers;
-use checkpoint::Checkpoints;
+use checkpoint::{Checkpoints, LastCheckpoint};
 use read::Reader;
 use row::Read;
 use writer::{Desk, Message};
@@ -85,6 +86,7 @@ struct SqliteStore {
     stopped: Arc<OnceLock<String>>,
     readers: [Arc<Mutex<Reader>>; READERS],
     next_reader: AtomicUsize,
+    last_checkpoint: LastCheckpoint,
 }
 
 /// Opens the ledger in a file, making it where there is none.
@@ -97,7 +99,8 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Arc<dyn Store>, Err
     let readers = [reader()?, reader()?];
     let (inbox, received) = mpsc::channel();
     let queued = Arc::new(AtomicUsize::new(0));
-    let checkpoints = Checkpoints::start(path)?;
+    let checkpoints = Checkpoints::start(path, clock.clone())?;
+    let last_checkpoint = checkpoints.last.clone();
     let answers = Answers::start()?;
     let counters = Arc::new(Counters::default());
     let stopped = Arc::new(OnceLock::new());
@@ -126,6 +129,7 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Arc<dyn Store>, Err
         stopped,
         readers,
         next_reader,
+        last_checkpoint,
     }))
 }
 
@@ -464,6 +468,11 @@ impl Store for SqliteStore {
     fn budgets<'a>(&'a self, keys: &'a [BudgetKey]) -> Answer<'a, Vec<(BudgetKey, Budget)>> {
         let keys = keys.to_vec();
         self.read(move |reader| reader.budgets(&keys))
+    }
+
+    fn diagnosis(&self) -> Answer<'_, Diagnosis> {
+        let (path, checkpointed_at) = (self.path.clone(), self.last_checkpoint.get());
+        self.write(move |conn| diagnosis::of(conn, &path, checkpointed_at))
     }
 
     fn close(&self) -> Answer<'_, ()> {

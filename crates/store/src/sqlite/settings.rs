@@ -5,7 +5,7 @@ use std::{path::Path, time::Duration};
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, config::DbConfig, ffi};
 
 use super::migrate;
-use crate::Error;
+use crate::{Error, diagnosis::Setting};
 
 /// Earlier versions could corrupt a file when its WAL was reset under load.
 const OLDEST: i32 = 3_051_003;
@@ -46,8 +46,8 @@ pub(super) fn writer(path: &Path, allow_weak: bool) -> Result<Connection, Error>
     conn.busy_timeout(PATIENCE).map_err(|error| explain(path, &error))?;
     recognise(path, &conn)?;
     set(&conn).map_err(|error| explain(path, &error))?;
-    let weak = weakness(&conn).map_err(|error| explain(path, &error))?;
-    match weak {
+    let settings = durability(&conn).map_err(|error| explain(path, &error))?;
+    match Setting::weakness(&settings) {
         Some(weak) if allow_weak => {
             tracing::warn!(path = %place, weak, "commits may be lost: weak settings were allowed");
         }
@@ -88,14 +88,20 @@ fn planned_once(conn: &Connection) -> rusqlite::Result<()> {
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
 }
 
-/// What would let a commit be lost, read back from the connection.
-fn weakness(conn: &Connection) -> rusqlite::Result<Option<String>> {
+/// The settings under which a commit that was answered lasts, read back from the connection.
+pub(super) fn durability(conn: &Connection) -> rusqlite::Result<Vec<Setting>> {
     let journal: String = conn.pragma_query_value(None, "journal_mode", |row| row.get(0))?;
-    if !journal.eq_ignore_ascii_case("wal") {
-        return Ok(Some(format!("journal_mode is {journal}, not WAL")));
-    }
     let synchronous: i64 = conn.pragma_query_value(None, "synchronous", |row| row.get(0))?;
-    Ok((synchronous < 2).then(|| format!("synchronous is {synchronous}, not FULL (2)")))
+    let synchronous = match synchronous {
+        0 => "off",
+        1 => "normal",
+        2 => "full",
+        _ => "extra",
+    };
+    Ok(vec![
+        Setting::new("journal_mode", journal, &["wal"]),
+        Setting::new("synchronous", synchronous.to_owned(), &["full", "extra"]),
+    ])
 }
 
 /// A connection for checkpoints: they sync the file as the writer's commits sync the WAL.
@@ -181,12 +187,13 @@ mod tests {
     fn settings_that_lose_commits_are_seen() {
         let folder = tempfile::tempdir().unwrap();
         let conn = writer(&folder.path().join("ledger.db"), false).unwrap();
-        assert_eq!(weakness(&conn).unwrap(), None);
+        let weakness = |conn: &Connection| Setting::weakness(&durability(conn).unwrap());
+        assert_eq!(weakness(&conn), None);
         conn.pragma_update(None, "synchronous", "NORMAL").unwrap();
-        assert!(weakness(&conn).unwrap().is_some_and(|weak| weak.contains("synchronous")));
+        assert!(weakness(&conn).is_some_and(|weak| weak.contains("synchronous")));
         conn.pragma_update(None, "synchronous", "FULL").unwrap();
         conn.pragma_update(None, "journal_mode", "DELETE").unwrap();
-        assert!(weakness(&conn).unwrap().is_some_and(|weak| weak.contains("journal_mode")));
+        assert!(weakness(&conn).is_some_and(|weak| weak.contains("journal_mode")));
     }
 
     #[test]

@@ -365,7 +365,7 @@ mod tests {
             queued: Arc::new(AtomicUsize::new(200)),
             counters: Arc::default(),
             stopped: Arc::default(),
-            checkpoints: Checkpoints::start(&path).unwrap(),
+            checkpoints: Checkpoints::start(&path, Arc::new(SystemClock::default())).unwrap(),
             answers: Answers::start().unwrap(),
         };
         run(&conn, desk).unwrap();

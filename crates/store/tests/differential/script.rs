@@ -479,7 +479,8 @@ impl Script {
     }
 
     fn decide(&mut self) -> Action {
-        let decision = if self.dice.random_bool(0.5) { Decide::Requeue } else { Decide::Close(self.close()) };
+        let decision =
+            if self.dice.random_bool(0.5) { Decide::Requeue } else { Decide::Close(Box::new(self.close())) };
         Action::Decide { work: self.work(), reason: "looked at it".to_owned(), decision }
     }
 

@@ -27,10 +27,7 @@ use super::{
     stage::Stage,
     story::Teller,
 };
-use crate::{
-    exit::Failure,
-    render::{Light, now},
-};
+use crate::{exit::Failure, render::Light};
 
 /// The researcher, whose machine has a bad power supply.
 const UNLUCKY: usize = 1;
@@ -213,7 +210,7 @@ async fn answer(ana: Client, beat: Duration) {
 async fn answer_once(ana: &Client, beat: Duration) -> Result<(), Error> {
     let open = WaitQuery { state: Some(WaitState::Open), ..WaitQuery::default() };
     for wait in ana.waits(&open).await?.items {
-        let waited = |beats: u32| now().0 - wait.opened_at.0 > (beat * beats).as_millis() as i64;
+        let waited = |beats: u32| ana.clock().now().0 - wait.opened_at.0 > (beat * beats).as_millis() as i64;
         if wait.assignee.as_deref() != Some("ana") {
             continue;
         }

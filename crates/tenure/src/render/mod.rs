@@ -7,10 +7,13 @@ mod schedule;
 mod table;
 mod text;
 
-use std::io::{self, IsTerminal, Write};
+use std::{
+    io::{self, IsTerminal, Write},
+    sync::{Mutex, PoisonError},
+};
 
 use serde::Serialize;
-use tenure_api::wire::Timestamp;
+use tenure_api::{client::ServerClock, wire::Timestamp};
 
 pub use describe::describe;
 pub use light::Light;
@@ -30,33 +33,44 @@ pub struct Style {
 }
 
 impl Style {
-    fn detect() -> Self {
+    fn detect(terminal: bool, now: Timestamp) -> Self {
         let set = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let locale = set("LC_ALL").or_else(|| set("LC_CTYPE")).or_else(|| set("LANG")).unwrap_or_default();
         let locale = locale.to_ascii_lowercase();
         let dumb = set("TERM").as_deref() == Some("dumb");
         Self {
-            colour: io::stdout().is_terminal() && set("NO_COLOR").is_none() && !dumb,
+            colour: terminal && set("NO_COLOR").is_none() && !dumb,
             ascii: !(locale.contains("utf-8") || locale.contains("utf8")),
-            now: now(),
+            now,
         }
     }
 }
 
-pub fn now() -> Timestamp {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    Timestamp(since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX)))
-}
-
-/// Prints what was asked for, in the format that was asked for.
-#[derive(Clone, Copy)]
+/// Prints what was asked for, in the format that was asked for. Ages are counted by the server's clock.
 pub struct Out {
-    pub format: Format,
+    format: Format,
+    terminal: bool,
+    clock: ServerClock,
+    to: Mutex<Box<dyn Write + Send>>,
 }
 
 impl Out {
+    pub fn stdout(format: Format, clock: ServerClock) -> Self {
+        Self::to(Box::new(io::stdout()), io::stdout().is_terminal(), format, clock)
+    }
+
+    pub fn to(to: Box<dyn Write + Send>, terminal: bool, format: Format, clock: ServerClock) -> Self {
+        Self { format, terminal, clock, to: Mutex::new(to) }
+    }
+
     pub fn style(&self) -> Style {
-        Style::detect()
+        Style::detect(self.terminal, self.clock.now())
+    }
+
+    fn put(&self, text: &str) -> Result<(), Failure> {
+        let mut to = self.to.lock().unwrap_or_else(PoisonError::into_inner);
+        to.write_all(text.as_bytes())?;
+        Ok(to.flush()?)
     }
 
     /// A list: a table for people, a document for machines.
@@ -68,10 +82,10 @@ impl Out {
         match self.format {
             Format::Table => {
                 let style = self.style();
-                put(&table(items, &style).draw(&style))
+                self.put(&table(items, &style).draw(&style))
             }
-            Format::Json => put(&format!("{}\n", pretty(&items))),
-            Format::Jsonl => items.iter().try_for_each(|item| put(&format!("{}\n", line(item)))),
+            Format::Json => self.put(&format!("{}\n", pretty(&items))),
+            Format::Jsonl => items.iter().try_for_each(|item| self.put(&format!("{}\n", line(item)))),
         }
     }
 
@@ -82,9 +96,9 @@ impl Out {
         text: impl FnOnce(&T, &Style) -> String,
     ) -> Result<(), Failure> {
         match self.format {
-            Format::Table => put(&text(item, &self.style())),
-            Format::Json => put(&format!("{}\n", pretty(item))),
-            Format::Jsonl => put(&format!("{}\n", line(item))),
+            Format::Table => self.put(&text(item, &self.style())),
+            Format::Json => self.put(&format!("{}\n", pretty(item))),
+            Format::Jsonl => self.put(&format!("{}\n", line(item))),
         }
     }
 
@@ -95,26 +109,20 @@ impl Out {
         text: impl FnOnce(&T, &Style) -> String,
     ) -> Result<(), Failure> {
         match self.format {
-            Format::Table => put(&text(item, &self.style())),
-            Format::Json | Format::Jsonl => put(&format!("{}\n", line(item))),
+            Format::Table => self.put(&text(item, &self.style())),
+            Format::Json | Format::Jsonl => self.put(&format!("{}\n", line(item))),
         }
     }
 
     /// Begins a redraw on a terminal; elsewhere redraws follow one another.
     pub fn clear(&self) -> Result<(), Failure> {
-        if io::stdout().is_terminal() { put("\x1b[H\x1b[2J") } else { Ok(()) }
+        if self.terminal { self.put("\x1b[H\x1b[2J") } else { Ok(()) }
     }
 }
 
 /// A message beside the data.
 pub fn say(message: &str) {
     eprintln!("{}", safe(message));
-}
-
-fn put(text: &str) -> Result<(), Failure> {
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    Ok(stdout.flush()?)
 }
 
 fn pretty(item: &impl Serialize) -> String {

@@ -16,7 +16,7 @@ use tokio::{sync::mpsc, task::JoinSet, time::MissedTickBehavior};
 
 use crate::{
     exit::{Exit, Failure},
-    render::{Style, now},
+    render::Style,
     verbs::Context,
 };
 use screen::{Screen, Then};
@@ -84,7 +84,7 @@ impl View {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            let style = Style { now: now(), ..style };
+            let style = Style { now: self.client.clock().now(), ..style };
             self.terminal.draw(|frame| view::draw(frame, screen, &style))?;
             tokio::select! {
                 input = self.keys.recv() => match input {

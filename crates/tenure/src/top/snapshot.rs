@@ -5,7 +5,7 @@ use tenure_api::{
     wire::{Lease, LeaseLiveness, Page, Phase, State, Timestamp, Work, WorkId, WorkQuery},
 };
 
-use crate::{render::now, verbs::Full};
+use crate::verbs::Full;
 
 /// More rows than this are not shown; the figures say so.
 const ROWS: u32 = 500;
@@ -64,7 +64,7 @@ impl Snapshot {
         };
         let more = held.next.is_some() || yours.next.is_some();
         let rows = sorted(held.items, yours.items);
-        Ok(Self { at: now(), rows, more, queue, last_finish, full })
+        Ok(Self { at: client.clock().now(), rows, more, queue, last_finish, full })
     }
 
     pub fn tiles(&self) -> Tiles {

@@ -12,7 +12,8 @@ use crate::{
 };
 
 pub async fn prune(cx: &Context, args: &Prune) -> Result<Exit, Failure> {
-    let before = Timestamp(render::now().0 - i64::try_from(args.older_than.as_millis()).unwrap_or(i64::MAX));
+    let before =
+        Timestamp(cx.now().await?.0 - i64::try_from(args.older_than.as_millis()).unwrap_or(i64::MAX));
     if !args.dry_run {
         confirm(args.yes, &format!("Works that ended before {before} are forgotten, for good."))?;
     }
@@ -79,13 +80,19 @@ pub async fn token(cx: &Context, verb: TokenVerb) -> Result<Exit, Failure> {
 }
 
 async fn create(cx: &Context, args: TokenCreate) -> Result<Exit, Failure> {
-    let expires = args.expires_in.map(|period| i64::try_from(period.as_millis()).unwrap_or(i64::MAX));
+    let expires_at = match args.expires_in {
+        Some(period) => {
+            let ms = i64::try_from(period.as_millis()).unwrap_or(i64::MAX);
+            Some(Timestamp(cx.now().await?.0.saturating_add(ms)))
+        }
+        None => None,
+    };
     let new = NewToken {
         name: args.name,
         kind: args.kind,
         scopes: args.scopes,
         tenants: (!args.tenants.is_empty()).then_some(args.tenants),
-        expires_at: expires.map(|ms| Timestamp(render::now().0.saturating_add(ms))),
+        expires_at,
     };
     let made = cx.client.make_token(&new).await?;
     say(&format!("{} is shown once:", made.token.id));

@@ -18,7 +18,8 @@ use std::{future::Future, time::Duration};
 use clap::CommandFactory;
 use tenure_api::{
     Client,
-    wire::{Code, Work, WorkId},
+    client::ServerClock,
+    wire::{Code, Timestamp, Work, WorkId},
 };
 
 use crate::{
@@ -37,18 +38,32 @@ pub struct Context {
     pub out: Out,
     /// What it is called to people.
     pub place: String,
+    /// Where its token came from, or was looked for.
+    pub token_hint: String,
     /// The ledger's file, where this process opened it.
     pub db: Option<String>,
 }
 
+impl Context {
+    /// The server's time, asked for.
+    async fn now(&self) -> Result<Timestamp, Failure> {
+        self.client.health().await?;
+        Ok(self.client.clock().now())
+    }
+}
+
 pub async fn run(cli: Cli) -> Result<Exit, Failure> {
     let Cli { global, verb } = cli;
-    let out = Out { format: global.output };
     let verb = match verb {
         Verb::Serve(args) => return serve::serve(&global, args).await,
-        Verb::Demo(args) => return crate::demo::demo(&global, &out, args).await,
+        Verb::Demo(args) => {
+            let out = Out::stdout(global.output, ServerClock::default());
+            return crate::demo::demo(&global, &out, args).await;
+        }
         Verb::Config(verb) => return serve::config(verb),
-        Verb::Tools(ToolsVerb::Check(args)) => return tools::check(&out, &args),
+        Verb::Tools(ToolsVerb::Check(args)) => {
+            return tools::check(&Out::stdout(global.output, ServerClock::default()), &args);
+        }
         Verb::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "tenure", &mut std::io::stdout());
             return Ok(Exit::Ok);
@@ -62,8 +77,10 @@ pub async fn run(cli: Cli) -> Result<Exit, Failure> {
         Some(file) => file.clone(),
         None => global.url,
     };
-    let cx = Context { client: connection.client.clone(), out, place, db: global.db };
-    let done = interruptible(dispatch(&cx, verb)).await;
+    let token_hint = connection.token_hint.clone();
+    let out = Out::stdout(global.output, connection.client.clock().clone());
+    let cx = Context { client: connection.client.clone(), out, place, token_hint, db: global.db };
+    let done = interruptible(dispatch(&cx, verb)).await.map_err(|failure| connection.explain(failure));
     drop(cx);
     connection.close().await?;
     done
@@ -132,14 +149,77 @@ async fn draw<F: Future<Output = Result<(), Failure>>>(
     again: bool,
     once: impl Fn() -> F,
 ) -> Result<Exit, Failure> {
+    if again {
+        return redraw(&cx.out, once, || tokio::time::sleep(REDRAW)).await;
+    }
+    once().await?;
+    Ok(Exit::Ok)
+}
+
+/// Draws until it fails.
+async fn redraw<F: Future<Output = Result<(), Failure>>, P: Future<Output = ()>>(
+    out: &Out,
+    once: impl Fn() -> F,
+    pause: impl Fn() -> P,
+) -> Result<Exit, Failure> {
     loop {
-        if again {
-            cx.out.clear()?;
-        }
+        out.clear()?;
         once().await?;
-        if !again {
-            return Ok(Exit::Ok);
+        pause().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        cell::Cell,
+        io::{self, Write},
+        sync::{Arc, Mutex},
+    };
+
+    use super::*;
+    use crate::args::Format;
+
+    #[derive(Clone, Default)]
+    struct Paper(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Paper {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
         }
-        tokio::time::sleep(REDRAW).await;
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What is printed by two redraws and a third that fails.
+    async fn redrawn(terminal: bool) -> String {
+        let paper = Paper::default();
+        let out = Out::to(Box::new(paper.clone()), terminal, Format::Table, ServerClock::default());
+        let (drawn, paused) = (Cell::new(0), Cell::new(0));
+        let once = || async {
+            drawn.set(drawn.get() + 1);
+            match drawn.get() {
+                3 => Err(Failure::new(Exit::Unreachable, "gone")),
+                n => out.next(&n, |n, _| format!("drawn {n}\n")),
+            }
+        };
+        let pause = || {
+            paused.set(paused.get() + 1);
+            std::future::ready(())
+        };
+        let failure = redraw(&out, once, pause).await.unwrap_err();
+        assert_eq!((failure.exit, paused.get()), (Exit::Unreachable, 2), "it pauses between, and ends");
+        let printed = paper.0.lock().unwrap().clone();
+        String::from_utf8(printed).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_redraw_begins_at_the_top_of_a_terminal_and_follows_on_in_a_pipe() {
+        let clear = "\x1b[H\x1b[2J";
+        assert_eq!(redrawn(true).await, format!("{clear}drawn 1\n{clear}drawn 2\n{clear}"));
+        assert_eq!(redrawn(false).await, "drawn 1\ndrawn 2\n");
     }
 }

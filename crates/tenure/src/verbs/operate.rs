@@ -2,7 +2,7 @@
 
 use std::{
     future::Future,
-    io::{self, BufRead, IsTerminal},
+    io::{self, BufRead, IsTerminal, Write},
 };
 
 use serde::Serialize;
@@ -169,12 +169,23 @@ pub fn confirm(yes: bool, consequence: &str) -> Result<(), Failure> {
     if yes {
         return Ok(());
     }
-    if !io::stdin().is_terminal() {
+    let stdin = io::stdin();
+    ask(consequence, stdin.is_terminal(), &mut stdin.lock(), &mut io::stderr())
+}
+
+fn ask(
+    consequence: &str,
+    terminal: bool,
+    from: &mut impl BufRead,
+    to: &mut impl Write,
+) -> Result<(), Failure> {
+    if !terminal {
         return Err(Failure::usage(format!("{consequence} There is no terminal to ask at: say --yes.")));
     }
-    eprint!("{} Go on? [y/N] ", render::safe(consequence));
+    write!(to, "{} Go on? [y/N] ", render::safe(consequence))?;
+    to.flush()?;
     let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer)?;
+    from.read_line(&mut answer)?;
     if matches!(answer.trim(), "y" | "Y" | "yes") {
         return Ok(());
     }
@@ -207,4 +218,32 @@ pub async fn drain(cx: &Context, args: Drain) -> Result<Exit, Failure> {
         text
     })?;
     Ok(Exit::Ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(terminal: bool, typed: &str) -> (Result<(), Exit>, String) {
+        let mut shown = Vec::new();
+        let answer = ask("w_1\x1b[2J is forgotten.", terminal, &mut typed.as_bytes(), &mut shown);
+        (answer.map_err(|failure| failure.exit), String::from_utf8(shown).unwrap())
+    }
+
+    #[test]
+    fn only_a_yes_is_a_yes() {
+        for typed in ["y\n", "Y\n", " yes \n"] {
+            let (answer, shown) = asked(true, typed);
+            assert_eq!(answer, Ok(()), "{typed:?}");
+            assert_eq!(shown, "w_1\\u{1b}[2J is forgotten. Go on? [y/N] ");
+        }
+        for typed in ["", "\n", "n\n", "yep\n", "no\ny\n"] {
+            assert_eq!(asked(true, typed).0, Err(Exit::Refused), "{typed:?}");
+        }
+    }
+
+    #[test]
+    fn without_a_terminal_nobody_is_asked() {
+        assert_eq!(asked(false, "y\n"), (Err(Exit::Usage), String::new()));
+    }
 }

@@ -1,5 +1,6 @@
 //! What a configuration says of tools. Nothing is recorded, and nobody is called.
 
+use tenure_api::client::ServerClock;
 use tenure_server::{
     Config, Overlay,
     config::Live,
@@ -9,7 +10,7 @@ use tenure_server::{
 use crate::{
     args::ToolsCheck,
     exit::{Exit, Failure},
-    render::{Out, Table, now, safe, say},
+    render::{Out, Table, safe, say},
 };
 
 pub fn check(out: &Out, args: &ToolsCheck) -> Result<Exit, Failure> {
@@ -69,7 +70,7 @@ fn one(out: &Out, args: &ToolsCheck, live: &Live, tool: &str) -> Result<Exit, Fa
         tenant: &args.tenant,
         kind: &args.kind,
         source: &args.source,
-        now: now().0,
+        now: ServerClock::default().now().0,
     };
     let judged =
         trial::try_out(live, &trial).map_err(|refusal| Failure::new(Exit::Refused, refusal.detail))?;

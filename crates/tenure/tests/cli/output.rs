@@ -1,5 +1,7 @@
 //! What is printed where, and how it ends.
 
+use std::io::{Read, Write};
+
 use crate::bed::{Bed, Said, tenure};
 
 #[test]
@@ -26,6 +28,67 @@ fn every_failure_has_its_exit_code() {
     let stranger = bed.command(&["list"]).env("TENURE_TOKEN", "nobody-has-this-one").output().unwrap();
     let stranger = Said::of(stranger).ends(4);
     assert!(stranger.err.contains("unauthorized"), "{}", stranger.err);
+}
+
+#[test]
+fn whoever_has_no_token_is_told_where_it_was_looked_for() {
+    let bed = Bed::sqlite();
+    let url = bed.daemon.as_ref().unwrap().url.clone();
+    let with = |name: &str, value: &str| {
+        let mut command = tenure(bed.folder.path());
+        Said::of(command.args(["--url", &url, "list"]).env(name, value).output().unwrap()).ends(4).err
+    };
+    let nowhere = with("NOTHING", "of ours");
+    for word in ["unauthorized", "TENURE_TOKEN ", "there is no /", "/tenure.db.token", "TENURE_TOKEN_FILE="] {
+        assert!(nowhere.contains(word), "{word} in {nowhere}");
+    }
+    let elsewhere = with("TENURE_DB", "other.db");
+    assert!(elsewhere.contains("/other.db.token"), "beside the ledger that was named: {elsewhere}");
+    std::fs::write(bed.folder.path().join("empty"), "\n").unwrap();
+    let empty = with("TENURE_TOKEN_FILE", "empty");
+    assert!(empty.contains("/empty is empty"), "{empty}");
+    std::fs::write(bed.folder.path().join("stale"), "of-another-ledger\n").unwrap();
+    let stale = with("TENURE_TOKEN_FILE", "stale");
+    assert!(stale.contains("The token came from /") && stale.contains("/stale"), "{stale}");
+    let wrong = with("TENURE_TOKEN", "nobody-has-this-one");
+    assert!(wrong.contains("came from --token or TENURE_TOKEN") && !wrong.contains("nobody-has"), "{wrong}");
+    let doctor = tenure(bed.folder.path()).args(["--url", &url, "doctor"]).output().unwrap();
+    assert!(Said::of(doctor).ends(7).out.contains("TENURE_TOKEN_FILE="));
+}
+
+/// A daemon whose clock is far from this machine's: it answers once, on the last day of January 2026.
+fn daemon_of_another_day(work: &str) -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let body = format!("{{\"items\":[{work}]}}");
+    std::thread::spawn(move || {
+        let (mut caller, _) = listener.accept().unwrap();
+        let mut asked = Vec::new();
+        while !asked.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            caller.read_exact(&mut byte).unwrap();
+            asked.extend(byte);
+        }
+        let head = "HTTP/1.1 200 OK\r\ndate: Sat, 31 Jan 2026 08:15:00 GMT\r\nconnection: close\r\n\
+                    content-type: application/json\r\n";
+        write!(caller, "{head}content-length: {}\r\n\r\n{body}", body.len()).unwrap();
+    });
+    url
+}
+
+#[test]
+fn ages_are_counted_by_the_servers_clock() {
+    let work = serde_json::json!({
+        "id": "w_00000000000000000000000000000001", "source": { "system": "manual", "id": "1" }, "kind": "k",
+        "tenant": "default", "correlation_id": "c", "generation": 1, "state": "queued", "phase": "pending",
+        "seq": 1, "attempt": 0, "failures": 0, "priority": 3, "disposition": "rerunnable", "input_hash": "",
+        "timestamps": { "acknowledged": "2026-01-31T08:07:30.000Z", "updated": "2026-01-31T08:07:30.000Z" },
+    });
+    let url = daemon_of_another_day(&work.to_string());
+    let folder = tempfile::TempDir::new().unwrap();
+    let list = tenure(folder.path()).args(["--url", &url, "--token", "t", "list"]).output().unwrap();
+    let shown = Said::of(list).ends(0).out;
+    assert!(shown.contains(" 7m "), "{shown}");
 }
 
 #[test]
@@ -83,9 +146,35 @@ fn documents_are_never_mixed_with_prose() {
     }
     let doctor = bed.run(&["doctor", "-o", "json"]).json();
     let checks: Vec<_> = doctor.as_array().unwrap().iter().map(|it| it["check"].as_str().unwrap()).collect();
-    for check in ["daemon", "ready", "token", "leases", "clock", "wal", "disk", "fsync"] {
+    for check in
+        ["daemon", "ready", "database", "schema", "setting", "token", "leases", "clock", "wal", "disk"]
+    {
         assert!(checks.contains(&check), "{check} in {checks:?}");
     }
+    assert!(checks.contains(&"fsync") && checks.contains(&"hooks"), "{checks:?}");
+}
+
+#[test]
+fn the_doctor_looks_into_the_daemons_database() {
+    for (bed, engine) in [(Bed::sqlite(), "sqlite"), (Bed::postgres(), "postgres")] {
+        let said = bed.run(&["doctor"]);
+        assert!(said.out.contains(&format!("database  {engine} ")), "{}", said.out);
+        assert!(said.out.contains("migrations known: "), "{}", said.out);
+        let setting = if engine == "sqlite" { "synchronous = full" } else { "synchronous_commit = " };
+        assert!(said.out.contains(setting), "{}", said.out);
+        assert_eq!(said.out.contains("no checkpoint was due"), engine == "sqlite", "{}", said.out);
+        assert!(said.out.contains("not installed Fix: if terminal agents"), "{}", said.out);
+    }
+    let bed = Bed::sqlite();
+    let made = bed.run(&["token", "create", "eye", "--scope", "view", "-o", "json"]).json();
+    let viewer = bed.command(&["doctor"]).env("TENURE_TOKEN", made["secret"].as_str().unwrap()).output();
+    let viewer = Said::of(viewer.unwrap()).ends(0);
+    assert!(viewer.out.contains("info") && viewer.out.contains("scope `operate`"), "{}", viewer.out);
+    std::fs::create_dir(bed.folder.path().join(".claude")).unwrap();
+    let hook = r#"{"hooks":{"Stop":[{"hooks":[{"type":"command","command":"tenure close-out w_1"}]}]}}"#;
+    std::fs::write(bed.folder.path().join(".claude/settings.json"), hook).unwrap();
+    let hooked = bed.run(&["doctor"]).ends(0).out;
+    assert!(hooked.contains("installed in /"), "{hooked}");
 }
 
 #[test]

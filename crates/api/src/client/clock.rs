@@ -1,0 +1,75 @@
+//! The server's time, as its answers tell it: what it says of ages and deadlines is counted by its own clock.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use jiff::fmt::rfc2822;
+
+use crate::wire::Timestamp;
+
+/// An answer's date is that second's beginning, and is a moment old when it arrives.
+const TELLS_MS: i64 = 2_000;
+const MIDDLE_MS: i64 = 500;
+
+/// This machine's clock, corrected by the dates of answers. Before the first it is the machine's own.
+#[derive(Clone, Debug, Default)]
+pub struct ServerClock {
+    /// How far the server is ahead, in milliseconds.
+    ahead: Arc<AtomicI64>,
+}
+
+impl ServerClock {
+    pub fn now(&self) -> Timestamp {
+        Timestamp(here().saturating_add(self.ahead.load(Ordering::Relaxed)))
+    }
+
+    /// Takes the `Date` of an answer that has just arrived.
+    pub(super) fn told(&self, date: &str) {
+        if let Ok(date) = rfc2822::DateTimeParser::new().parse_timestamp(date) {
+            let ahead = self.ahead.load(Ordering::Relaxed);
+            self.ahead.store(corrected(ahead, here(), date.as_millisecond()), Ordering::Relaxed);
+        }
+    }
+}
+
+/// What fits the date is kept: it may be exact, and a correction by each answer would make countdowns jump.
+fn corrected(ahead: i64, here: i64, date: i64) -> i64 {
+    let fits = (date..date + TELLS_MS).contains(&here.saturating_add(ahead));
+    if fits { ahead } else { date + MIDDLE_MS - here }
+}
+
+fn here() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_that_agree_are_left_alone_and_others_are_corrected_once() {
+        assert_eq!(corrected(0, 10_700, 10_000), 0);
+        let ahead = corrected(0, 10_700, 3_610_000);
+        assert_eq!(10_700 + ahead, 3_610_500);
+        for (here, date) in [(10_900, 3_610_000), (11_400, 3_611_000), (12_100, 3_611_000)] {
+            assert_eq!(corrected(ahead, here, date), ahead, "{here}");
+        }
+        assert_eq!(10_700 + corrected(ahead, 10_700, 10_000), 10_500, "the server's clock was set back");
+    }
+
+    #[test]
+    fn a_date_is_read_as_http_writes_it() {
+        let clock = ServerClock::default();
+        clock.told("nonsense");
+        assert_eq!(clock.ahead.load(Ordering::Relaxed), 0);
+        clock.told("Sat, 31 Jan 2026 08:15:00 GMT");
+        let off = clock.now().0 - 1_769_847_300_000;
+        assert!((500..2_500).contains(&off), "{off}");
+    }
+}

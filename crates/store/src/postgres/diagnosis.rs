@@ -1,0 +1,47 @@
+//! What the server says of itself.
+
+use tokio_postgres::Client;
+
+use super::{fault::describe, migrate, read::Reader};
+use crate::{
+    Error,
+    diagnosis::{Diagnosis, Schema, Setting},
+};
+
+const FACTS: &str = "SELECT current_setting('server_version'), \
+     (SELECT coalesce(max(number), 0) FROM migration)";
+
+impl Reader {
+    pub async fn diagnosis(&self) -> Result<Diagnosis, Error> {
+        // Whatever other connections keep, a new one is as the server is now.
+        let session = self.own_session().await?;
+        let row = session.client.query_one(FACTS, &[]).await;
+        let row = row.map_err(|error| Error::Unavailable(describe(&error)))?;
+        let (version, applied): (String, i32) = (row.get(0), row.get(1));
+        let known = migrate::MIGRATIONS.last().map_or(0, |last| last.number);
+        Ok(Diagnosis {
+            engine: "postgres",
+            version,
+            schema: Some(Schema { known: known as u32, applied: applied as u32 }),
+            settings: durability(&session.client).await?,
+            wal: None,
+        })
+    }
+}
+
+/// The settings under which a commit that was answered lasts.
+pub(super) async fn durability(client: &Client) -> Result<Vec<Setting>, Error> {
+    let row = client
+        .query_one(
+            "SELECT current_setting('fsync'), current_setting('full_page_writes'), \
+             current_setting('synchronous_commit')",
+            &[],
+        )
+        .await
+        .map_err(|error| Error::Unavailable(describe(&error)))?;
+    Ok(vec![
+        Setting::new("fsync", row.get(0), &["on"]),
+        Setting::new("full_page_writes", row.get(1), &["on"]),
+        Setting::new("synchronous_commit", row.get(2), &["on", "remote_apply"]),
+    ])
+}

@@ -1,0 +1,131 @@
+//! What the daemon's database says of itself, judged.
+
+use tenure_api::wire::{Code, Database, Schema, Timestamp, Wal};
+
+use super::{Finding, Verdict};
+use crate::{render::age, verbs::Context};
+
+/// A checkpoint is begun every few MiB: a log so large means that none gets through.
+const WAL_BYTES: u64 = 256 * 1024 * 1024;
+
+pub async fn look(cx: &Context) -> Vec<Finding> {
+    match cx.client.database().await {
+        Ok(told) => judge(&told, cx.out.style().now),
+        Err(error) if error.code() == Some(Code::Forbidden) => {
+            let fix = "use a token with the scope `operate` that is bound to no tenant";
+            vec![Finding::bad("database", Verdict::Info, error.to_string(), fix)]
+        }
+        Err(error) => {
+            vec![Finding::bad("database", Verdict::Fail, error.to_string(), "look at the daemon's log")]
+        }
+    }
+}
+
+fn judge(told: &Database, now: Timestamp) -> Vec<Finding> {
+    let mut findings = vec![if told.engine == "memory" {
+        let fix = "keep what matters in a file or in PostgreSQL: `tenure serve --db`";
+        Finding::bad("database", Verdict::Warn, "memory: everything ends with the daemon", fix)
+    } else {
+        Finding::ok("database", format!("{} {}", told.engine, told.version))
+    }];
+    findings.extend(told.schema.map(schema));
+    for setting in &told.settings {
+        let detail = format!("{} = {}", setting.name, setting.value);
+        findings.push(if setting.safe {
+            Finding::ok("setting", detail)
+        } else {
+            let fix = match told.engine.as_str() {
+                "postgres" => {
+                    format!("in postgresql.conf set {} = {}, and reload", setting.name, setting.wanted)
+                }
+                _ => "put the file on a local disk, and serve without `allow_weak_settings`".to_owned(),
+            };
+            Finding::bad("setting", Verdict::Fail, format!("{detail}: answered commits can be lost"), fix)
+        });
+    }
+    findings.extend(told.wal.map(|log| wal(log, now)));
+    findings
+}
+
+fn schema(schema: Schema) -> Finding {
+    let Schema { known, applied } = schema;
+    let detail = format!("migrations known: {known}, applied: {applied}");
+    match applied.cmp(&known) {
+        std::cmp::Ordering::Equal => Finding::ok("schema", detail),
+        std::cmp::Ordering::Greater => {
+            let fix = "a newer version has been here: run that one everywhere";
+            Finding::bad("schema", Verdict::Warn, detail, fix)
+        }
+        std::cmp::Ordering::Less => {
+            Finding::bad("schema", Verdict::Fail, detail, "restart the daemon: it applies what is missing")
+        }
+    }
+}
+
+fn wal(wal: Wal, now: Timestamp) -> Finding {
+    let checkpoint = match wal.checkpointed_at {
+        Some(at) => format!("last checkpoint {} ago", age(at, now)),
+        None => "no checkpoint was due since it was opened".to_owned(),
+    };
+    let detail = format!("{} KiB, {checkpoint}", wal.bytes / 1024);
+    if wal.bytes < WAL_BYTES {
+        return Finding::ok("wal", detail);
+    }
+    Finding::bad("wal", Verdict::Warn, detail, "find the reader that keeps an old snapshot open, and end it")
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_api::wire::Setting;
+
+    use super::*;
+
+    fn told(engine: &str) -> Database {
+        let setting = |name: &str, value: &str, safe| Setting {
+            name: name.to_owned(),
+            value: value.to_owned(),
+            wanted: "on".to_owned(),
+            safe,
+        };
+        Database {
+            engine: engine.to_owned(),
+            version: "17.2".to_owned(),
+            schema: Some(Schema { known: 8, applied: 8 }),
+            settings: vec![setting("fsync", "on", true), setting("synchronous_commit", "off", false)],
+            wal: None,
+        }
+    }
+
+    fn verdicts(told: &Database) -> Vec<(&'static str, Verdict)> {
+        judge(told, Timestamp(60_000)).iter().map(|finding| (finding.check, finding.verdict)).collect()
+    }
+
+    #[test]
+    fn a_setting_that_loses_commits_fails_and_names_its_cure() {
+        let found = judge(&told("postgres"), Timestamp(0));
+        let (fine, weak) = (&found[2], &found[3]);
+        assert_eq!((fine.verdict, fine.detail.as_str()), (Verdict::Ok, "fsync = on"));
+        assert_eq!(weak.verdict, Verdict::Fail);
+        assert!(weak.fix.contains("synchronous_commit = on"), "{}", weak.fix);
+    }
+
+    #[test]
+    fn another_version_of_the_schema_shows() {
+        for (applied, verdict) in [(8, Verdict::Ok), (9, Verdict::Warn), (7, Verdict::Fail)] {
+            let told = Database { schema: Some(Schema { known: 8, applied }), ..told("postgres") };
+            assert!(verdicts(&told).contains(&("schema", verdict)), "{applied}");
+        }
+        assert_eq!(verdicts(&told("memory"))[0], ("database", Verdict::Warn));
+    }
+
+    #[test]
+    fn a_log_that_only_grows_is_told_with_the_age_of_its_last_checkpoint() {
+        let of = |bytes, checkpointed_at| wal(Wal { bytes, checkpointed_at }, Timestamp(60_000));
+        assert_eq!(of(4_096, None).verdict, Verdict::Ok);
+        let large = of(WAL_BYTES, Some(Timestamp(15_000)));
+        assert_eq!(
+            (large.verdict, large.detail.as_str()),
+            (Verdict::Warn, "262144 KiB, last checkpoint 45s ago")
+        );
+    }
+}
