@@ -146,7 +146,8 @@ struct Inner {
     store: Arc<dyn Store>,
     settings: RwLock<Arc<Settings>>,
     closed: watch::Sender<bool>,
-    callers: patience::Callers,
+    /// Where a commit takes no longer than to fall asleep and be woken.
+    callers: Option<patience::Callers>,
     /// When the sweeper last finished a look, or was started.
     swept: Mutex<Option<Instant>>,
 }
@@ -155,7 +156,7 @@ impl Ledger {
     /// A ledger that is gone with the process: for tests of what embeds one.
     pub async fn open_memory(options: Options) -> Result<Self, Error> {
         let store = memory::open(&options)?;
-        Ok(Self::start(store, options))
+        Ok(Self::start(store, options, None))
     }
 
     /// Opens or creates a ledger in an SQLite file. Several processes may share it.
@@ -166,21 +167,21 @@ impl Ledger {
         let store = tokio::task::spawn_blocking(move || crate::sqlite::open(&path, &wanted))
             .await
             .map_err(|e| Error::Unavailable(format!("opening was interrupted: {e}")))??;
-        Ok(Self::start(store, options))
+        Ok(Self::start(store, options, Some(patience::Callers::default())))
     }
 
     /// Opens or creates a ledger in a PostgreSQL database. Any number of processes may share it.
     #[cfg(feature = "postgres")]
     pub async fn open_postgres(url: &str, options: Options) -> Result<Self, Error> {
         let store = crate::postgres::open(url, &options).await?;
-        Ok(Self::start(store, options))
+        Ok(Self::start(store, options, None))
     }
 
-    fn start(store: Arc<dyn Store>, options: Options) -> Self {
+    fn start(store: Arc<dyn Store>, options: Options, callers: Option<patience::Callers>) -> Self {
         let (closed, _) = watch::channel(false);
         let swept = Mutex::new(options.sweep.then(Instant::now));
         let settings = RwLock::new(Arc::new(options.settings));
-        let ledger = Self(Arc::new(Inner { store, settings, closed, callers: Default::default(), swept }));
+        let ledger = Self(Arc::new(Inner { store, settings, closed, callers, swept }));
         if options.sweep {
             let clock = options.clock.unwrap_or_else(|| Arc::new(SystemClock::default()));
             tokio::spawn(Sweeper::new(clock).run(WeakLedger(Arc::downgrade(&ledger.0))));
@@ -224,9 +225,9 @@ impl Ledger {
         }
         let callers = self.0.callers.clone();
         async move {
-            let answer = match park_until {
-                Some(_) => answer.await.ok(),
-                None => patience::soon(answer, callers).await,
+            let answer = match (callers, park_until) {
+                (Some(callers), None) => patience::soon(answer, callers).await,
+                (None, _) | (_, Some(_)) => answer.await.ok(),
             };
             answer.unwrap_or_else(|| {
                 Err(Error::OutcomeUnknown("the ledger stopped before it answered".to_owned()))

@@ -10,8 +10,9 @@ use std::{
 
 use tokio::sync::oneshot::{Receiver, error::TryRecvError};
 
-/// How long a caller that is alone stays awake: about as long as a small commit takes. To fall asleep and be
-/// woken would cost it a third of that time once more. Tasks that want the thread get it.
+/// How long a caller that is alone stays awake: about as long as a small commit to a file takes. To fall asleep
+/// and be woken would cost it a third of that time once more. Tasks that want the thread get it. A server is
+/// not waited for like this: its answer takes longer, and it may need the core.
 const AWAKE: Duration = Duration::from_micros(300);
 
 /// The callers of a ledger that wait for an answer now.
