@@ -113,10 +113,7 @@ impl Caller {
 
     /// Runs an ended work again, as a new work linked to it. Asked again, it is the same new work.
     pub async fn rerun(&self, of: WorkId, from_step: Option<&str>, reason: &str) -> Result<Ingested, Error> {
-        let id = WorkId(Uuid::now_v7());
-        let from_step = from_step.map(str::to_owned);
-        let action = Action::Rerun { of, id, from_step, execute: Vec::new(), reason: reason.to_owned() };
-        self.ingested(action).await
+        self.rerun_executing(of, from_step, Vec::new(), reason).await
     }
 
     /// The same, executing the commands of these keys again: whatever else earlier runs did is not repeated.
