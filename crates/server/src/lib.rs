@@ -4,6 +4,7 @@
 mod alerts;
 pub mod auth;
 pub mod config;
+mod door;
 pub mod executor;
 mod feed;
 mod http;

@@ -11,6 +11,7 @@ use crate::{
     alerts::{Alerts, Watcher},
     auth::{AdminToken, Auth, FirstStart, FirstStartError},
     config::{Config, Database, Live},
+    door::Door,
     feed::{Feed, FeedReader},
     http::{self, App, Doors},
     listen::Listener,
@@ -69,8 +70,10 @@ impl Server {
         let watcher =
             Watcher::new(ledger.clone(), seen.clone(), alerts.clone(), feed.clone(), metrics.clone());
         beside.spawn(watcher.run(stopping.clone()));
+        ledger.set_policy_version(Some(config.live.policy.version()));
         let app = Arc::new(App {
             auth: Auth::new(ledger.clone()),
+            door: Arc::new(Door::new(seen.clone())),
             doors: Doors::new(Some(config.listen), config.live.rate),
             live: seen,
             ledger,
@@ -155,6 +158,8 @@ impl Reloader {
         self.app.ledger.set_settings(new.live.settings());
         self.app.doors.set_rate(new.live.rate);
         self.live.send_replace(Arc::new(new.live.clone()));
+        self.app.door.reload(&new.live);
+        self.app.ledger.set_policy_version(Some(new.live.policy.version()));
         self.started.needs_restart(new)
     }
 }

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 
 use tenure_core::{
-    Actor,
+    Actor, Payload,
     action::{Claimant, CloseOut},
-    command::{Effect, Gate, Proof, ToolFacts, Verdict},
+    command::{Arguments, Effect, Gate, Proof, ToolFacts, Verdict},
     model::{Disposition, Worker},
     state::{BORN, State},
 };
@@ -48,7 +48,12 @@ async fn ledger() -> (String, Ledger) {
         } else {
             let gate = Gate::new(Verdict::new(Effect::Allow, "p"), ToolFacts::default());
             for slot in ["pending", "done"] {
-                let mut new = NewCommand::new("mail", "bob", serde_json::json!({}), gate.clone());
+                let mut new = NewCommand::new(
+                    "mail",
+                    "bob",
+                    Arguments::whole(Payload::new(&serde_json::json!({})).unwrap()),
+                    gate.clone(),
+                );
                 new.slot = Some(slot.to_owned());
                 let id = caller.reserve(&lease, new).await.unwrap().command.id;
                 if slot == "done" {

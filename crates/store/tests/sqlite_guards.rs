@@ -12,7 +12,7 @@ use tenure_store::{
     core::{
         Actor, Payload, State, WorkId,
         action::{Claimant, CloseOut},
-        command::{Effect, Gate, Proof, ToolFacts, Verdict},
+        command::{Arguments, Effect, Gate, Proof, ToolFacts, Verdict},
         liveness::Liveness,
         model::{Disposition, Worker},
     },
@@ -187,7 +187,8 @@ async fn commands_keep_to_their_table() {
     let held = caller.ingest(new).await.unwrap().lease.unwrap();
     let gate = Gate::new(Verdict::new(Effect::Allow, "p"), ToolFacts::default());
     for slot in ["pending", "done"] {
-        let mut new = NewCommand::new("mail", "bob", json!({}), gate.clone());
+        let mut new =
+            NewCommand::new("mail", "bob", Arguments::whole(Payload::new(&json!({})).unwrap()), gate.clone());
         new.slot = Some(slot.to_owned());
         let id = caller.reserve(&held.lease, new).await.unwrap().command.id;
         if slot == "done" {

@@ -22,8 +22,9 @@ use crate::{
 pub struct Gate {
     pub verdict: Verdict,
     pub tool: ToolFacts,
-    /// Budgets that apply, and what the call is expected to cost. Asked at dispatch only.
+    /// Budgets that apply: asked at dispatch only.
     pub limits: Vec<Limit>,
+    /// What the call is expected to cost. Kept when it is reserved, counted when it is dispatched.
     pub estimate: Cost,
 }
 

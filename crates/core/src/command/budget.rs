@@ -104,6 +104,10 @@ pub struct Cost {
 }
 
 impl Cost {
+    pub fn is_nothing(&self) -> bool {
+        *self == Cost::default()
+    }
+
     pub fn check(&self) -> Result<(), Refusal> {
         limits::count("cost.micros", self.micros.len(), 10)?;
         self.micros.iter().try_for_each(|(currency, _)| limits::name("cost.micros", currency))

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    budget::Cost,
     budget::Reservation,
     model::{BlockCode, CancelCode, CommandSpec, Executor, Receipt, ToolFacts, Verdict},
     state::CommandState,
@@ -33,6 +34,8 @@ pub struct Reserved {
     pub blocked: Option<BlockCode>,
     #[serde(default)]
     pub review: bool,
+    #[serde(default, skip_serializing_if = "Cost::is_nothing")]
+    pub estimate: Cost,
     /// An earlier run did it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Box<Receipt>>,

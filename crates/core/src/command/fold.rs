@@ -35,7 +35,7 @@ pub fn matches(row: &Command, folded: &Command) -> bool {
 
 /// The command that a reservation makes.
 pub fn born(event: &Event) -> Option<Command> {
-    let Fact::CommandReserved(Reserved { moved, spec, tool, verdict, blocked, review, receipt }) =
+    let Fact::CommandReserved(Reserved { moved, spec, tool, verdict, blocked, review, estimate, receipt }) =
         &event.fact
     else {
         return None;
@@ -50,6 +50,7 @@ pub fn born(event: &Event) -> Option<Command> {
         blocked: *blocked,
         review: *review,
         message: event.message.clone(),
+        estimate: estimate.clone(),
         approval: None,
         dispatches: 0,
         first_dispatched_at: None,

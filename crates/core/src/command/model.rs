@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{budget::Reservation, state::CommandState};
+use super::{
+    budget::{Cost, Reservation},
+    state::CommandState,
+};
 use crate::{
     Millis,
     document::Document,
@@ -264,6 +267,9 @@ pub struct CommandBody {
     pub review: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// What one call is expected to cost, as it was said when it was reserved.
+    #[serde(default, skip_serializing_if = "Cost::is_nothing")]
+    pub estimate: Cost,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Approval>,
     #[serde(default, skip_serializing_if = "is_zero")]

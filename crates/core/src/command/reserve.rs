@@ -138,6 +138,7 @@ pub(crate) fn record(cx: Context<'_>, draft: &mut Draft, intent: &Intent) -> Res
         verdict: Box::new(gate.verdict.clone()),
         blocked: fate.blocked,
         review: fate.review,
+        estimate: gate.estimate.clone(),
         receipt: fate.receipt.map(Box::new),
     };
     let said = Said {

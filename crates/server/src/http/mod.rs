@@ -29,7 +29,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::{alerts::Alerts, auth::Auth, config::Live, feed::Feed, metrics::Metrics};
+use crate::{alerts::Alerts, auth::Auth, config::Live, door::Door, feed::Feed, metrics::Metrics};
 pub(crate) use error::Problem;
 use extract::{Body, Json, LargeBody, Nothing, Params, Segments, Who};
 pub use guard::Doors;
@@ -44,6 +44,8 @@ pub(crate) struct App {
     pub alerts: Arc<Alerts>,
     pub live: watch::Receiver<Arc<Live>>,
     pub doors: Doors,
+    /// What is asked of a command before the ledger is.
+    pub door: Arc<Door>,
     /// Long polls and streams end when it is cancelled.
     pub stopping: CancellationToken,
 }

@@ -2,10 +2,10 @@
 
 use serde_json::json;
 use tenure_core::{
-    Code, Command, CommandId, CommandState, State, Usage,
+    Code, Command, CommandId, CommandState, Payload, State, Usage,
     action::{CloseOut, Failure},
     command::{
-        CallError, Duty, Effect, Executor, Finding, Gate, Idempotency, Planned, Proof, Recorded,
+        Arguments, CallError, Duty, Effect, Executor, Finding, Gate, Idempotency, Planned, Proof, Recorded,
         ReplayLimits, Risk, ToolFacts, Verdict,
         budget::{Account, BudgetKey, Cost, Limit, Per, Unit},
     },
@@ -41,7 +41,8 @@ fn allow() -> Gate {
 }
 
 fn mail(text: &str, gate: Gate) -> NewCommand {
-    NewCommand::new("mail", "bob", json!({ "text": text }), gate)
+    let arguments = Arguments::whole(Payload::new(&json!({ "text": text })).unwrap());
+    NewCommand::new("mail", "bob", arguments, gate)
 }
 
 fn timeout() -> CallError {
@@ -111,8 +112,6 @@ pub async fn the_same_intent_is_the_same_command(bed: &mut Bed) {
     let new = bed.worker("v").reserve(&next.lease, mail("hello", allow())).await.unwrap().command;
     let old = bed.ledger.command(all[0].command.id).await.unwrap();
     assert_eq!((old.state, old.body.superseded_by), (CommandState::Cancelled, Some(new.id)));
-    let huge = NewCommand::new("mail", "bob", json!({ "n": 9_007_199_254_740_993_u64 }), allow());
-    assert_eq!(refused(bed.worker("v").reserve(&next.lease, huge).await), Code::PayloadRefused);
 }
 
 pub async fn approvals_are_sealed_used_once_and_expire(bed: &mut Bed) {
@@ -223,7 +222,7 @@ pub async fn what_nobody_can_tell_ends_with_a_person(bed: &mut Bed) {
 async fn outbox(bed: &Bed, id: &str, tool: ToolFacts) -> (Claimed, CommandId) {
     let held = bed.held(job(id), "w").await;
     let tool = ToolFacts { executor: Executor::Http, ..tool };
-    let intent = mail("your report", gate(Effect::Allow, tool)).settle().unwrap();
+    let intent = mail("your report", gate(Effect::Allow, tool)).settle();
     let command = intent.id;
     let close = CloseOut { commands: vec![intent], ..success() };
     bed.worker("w").close_out(&held.lease, close.clone()).await.unwrap();

@@ -143,14 +143,14 @@ impl Caller {
     /// Records an intended effect before it happens. The same intent again is the same command.
     pub async fn reserve(&self, lease: &LeaseRef, new: NewCommand) -> Result<Reserved, Error> {
         let place = Place::Held(self.ledger.holder(lease));
-        self.on_command(CommandAction::Reserve { place, intent: Box::new(new.settle()?) }).await
+        self.on_command(CommandAction::Reserve { place, intent: Box::new(new.settle()) }).await
     }
 
     /// The same without a work: one is recorded for it, and claimed, in the same act. `work` needs a `claim`.
     pub async fn reserve_alone(&self, work: NewWork, new: NewCommand) -> Result<Reserved, Error> {
         let work = work.settle(&self.ledger.settings())?;
         let place = Place::Alone(Box::new(work));
-        self.on_command(CommandAction::Reserve { place, intent: Box::new(new.settle()?) }).await
+        self.on_command(CommandAction::Reserve { place, intent: Box::new(new.settle()) }).await
     }
 
     /// Only a person. `seal`: what that person was shown; anything else is refused.

@@ -150,16 +150,13 @@ pub struct NewCommand {
     /// Tells apart several effects of one step on one target.
     pub slot: Option<String>,
     pub kind: CommandKind,
-    /// Validated and normalised.
-    pub arguments: Value,
-    /// What is kept of them, where not all may be. The hash is over all.
-    pub redacted: Option<Value>,
+    pub arguments: Arguments,
     /// What policy and configuration say of it now.
     pub gate: Gate,
 }
 
 impl NewCommand {
-    pub fn new(tool: &str, target: &str, arguments: Value, gate: Gate) -> Self {
+    pub fn new(tool: &str, target: &str, arguments: Arguments, gate: Gate) -> Self {
         Self {
             tool: tool.to_owned(),
             target: target.to_owned(),
@@ -167,27 +164,21 @@ impl NewCommand {
             slot: None,
             kind: CommandKind::default(),
             arguments,
-            redacted: None,
             gate,
         }
     }
 
     /// As it goes into an action: also into the outbox of a close-out.
-    pub fn settle(self) -> Result<Intent, Refusal> {
-        let whole = Payload::new(&self.arguments)?;
-        let arguments = match &self.redacted {
-            Some(kept) => Arguments::redacted(&whole, Payload::new(kept)?),
-            None => Arguments::whole(whole),
-        };
-        Ok(Intent {
+    pub fn settle(self) -> Intent {
+        Intent {
             id: CommandId(Uuid::now_v7()),
             tool: self.tool,
             target: self.target,
             step: self.step,
             slot: self.slot,
             kind: self.kind,
-            arguments,
+            arguments: self.arguments,
             gate: self.gate,
-        })
+        }
     }
 }
