@@ -6,7 +6,7 @@ use crate::{
     Result,
     args::{Common, Store},
     bare::Bare,
-    cases::{bytes, drain::Drain, growth, start, steady::Steady},
+    cases::{bytes, drain::Drain, growth, start, steady::{Steady, ingest}},
     plan::{self, Case, Plan},
     raw::Raw,
     report::Row,
@@ -36,7 +36,7 @@ pub async fn store(store: Store, args: &Common, plan: &Plan) -> Result<Vec<Row>>
         }
         say(&format!("round {round} of {}", plan.rounds));
     }
-    bench.subject.close().await?;
+    bench.close().await?;
 
     let mut rows = figures(store, &cases, &tallies);
     rows.extend(growth::run(store, &site, plan).await?);
@@ -48,25 +48,32 @@ pub async fn store(store: Store, args: &Common, plan: &Plan) -> Result<Vec<Row>>
     Ok(rows)
 }
 
-/// Everything that a round needs, open at once: each case finds its own database as it left it.
+/// Everything that a round needs, open at once. Transitions and renewals have a ledger of their own, in which nothing
+/// but their works grows, as in the tables of bare and raw; what ingests and drains leave behind is in another.
 struct Bench {
     bare: Bare,
     raw: Raw,
-    subject: Subject,
     steady: Steady,
+    growing: Subject,
     drain: Drain,
 }
 
 impl Bench {
     async fn open(site: &Site, plan: &Plan, lanes: usize) -> Result<Bench> {
-        let subject = Subject::new(site.empty("ledger").ledger().await?)?;
+        let growing = Subject::new(site.empty("growing").ledger().await?)?;
+        let held = Subject::new(site.empty("held").ledger().await?)?;
         Ok(Bench {
             bare: Bare::open(&site.empty("bare"), plan.rows, lanes).await?,
             raw: Raw::open(&site.empty("raw"), plan.rows, lanes).await?,
-            steady: Steady::new(subject.clone(), plan.rows).await?,
-            drain: Drain::new(subject.clone()),
-            subject,
+            steady: Steady::new(held, plan.rows).await?,
+            drain: Drain::new(growing.clone()),
+            growing,
         })
+    }
+
+    async fn close(self) -> Result<()> {
+        self.steady.close().await?;
+        self.growing.close().await
     }
 
     /// A rate, or samples of a latency in milliseconds.
@@ -80,10 +87,10 @@ impl Bench {
             Case::Bare(commit) => self.bare.run(commit, slice).await?,
             Case::Raw(commit) => self.raw.run(commit, slice).await?,
             Case::Transition(submitters) => self.steady.transition(submitters, slice).await?,
-            Case::Ingest(submitters) => self.steady.ingest(submitters, slice).await?,
+            Case::Ingest(submitters) => ingest(&self.growing, submitters, slice).await?,
             Case::Renew(submitters) => self.steady.renew(submitters, slice).await?,
             Case::Drain { workers, claim } => self.drain.run(workers, claim, long_slice).await?,
-            Case::Start => return Ok((None, start::run(&self.subject, long_slice).await?)),
+            Case::Start => return Ok((None, start::run(&self.growing, long_slice).await?)),
         };
         Ok((Some(rate.per_s()), Vec::new()))
     }

@@ -72,7 +72,7 @@ mod tests {
         for submitters in [1, 16, 64] {
             assert!(steady.transition(submitters, SLICE).await.unwrap().count > 0);
             assert!(steady.renew(submitters, SLICE).await.unwrap().count > 0);
-            assert!(steady.ingest(submitters, SLICE).await.unwrap().count > 0);
+            assert!(steady::ingest(&subject, submitters, SLICE).await.unwrap().count > 0);
         }
         let mut drain = drain::Drain::new(subject.clone());
         for claim in [1, 10] {

@@ -1,4 +1,4 @@
-//! Submitters that repeat one verb: transitions, renewals, ingests.
+//! Submitters that repeat one verb: transitions and renewals of works that are held, ingests of new ones.
 
 use std::{sync::Arc, time::Duration};
 
@@ -37,14 +37,18 @@ impl Steady {
         .await
     }
 
-    pub async fn ingest(&self, submitters: usize, slice: Duration) -> Result<Rate> {
-        let subject = self.subject.clone();
-        at_once(submitters, slice, move |_, _| {
-            let subject = subject.clone();
-            async move { subject.ingest("ingested").await }
-        })
-        .await
+    pub async fn close(&self) -> Result<()> {
+        self.subject.close().await
     }
+}
+
+pub async fn ingest(subject: &Subject, submitters: usize, slice: Duration) -> Result<Rate> {
+    let subject = subject.clone();
+    at_once(submitters, slice, move |_, _| {
+        let subject = subject.clone();
+        async move { subject.ingest("ingested").await }
+    })
+    .await
 }
 
 /// The next of a submitter's own works. They lie interleaved, so that a group of calls touches neighbours,
