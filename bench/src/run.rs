@@ -6,7 +6,12 @@ use crate::{
     Result,
     args::{Common, Store},
     bare::Bare,
-    cases::{bytes, drain::Drain, growth, start, steady::{Steady, ingest}},
+    cases::{
+        bytes,
+        drain::Drain,
+        growth, start,
+        steady::{Steady, ingest},
+    },
     plan::{self, Case, Plan},
     raw::Raw,
     report::Row,

@@ -9,6 +9,17 @@ use tenure_core::Millis;
 /// What ended later cannot be pruned: whoever repeats a call still finds its first answer.
 pub(crate) const FLOOR_MS: Millis = 3_600_000;
 
+/// What ended later and has commands cannot be pruned either: a provider may answer days later, and whoever asks whether
+/// something happened still finds its key and its receipt.
+pub(crate) const RECEIPTS_FLOOR_MS: Millis = 7 * 24 * 3_600_000;
+
+/// When a work must have ended to be pruned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Before {
+    pub any: Millis,
+    pub with_commands: Millis,
+}
+
 /// Works of one call, but for the other generations of the last of them.
 pub(crate) const PRUNE_MAX: usize = 10_000;
 

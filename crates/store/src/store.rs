@@ -25,7 +25,7 @@ use crate::{
     StoredEvent, WaitFilter, WorkFilter,
     job::{Job, Payloads},
     policy::PolicyVersion,
-    retention::Tombstone,
+    retention::{Before, Tombstone},
     schedule,
     stats::Counters,
     token::Key,
@@ -164,10 +164,10 @@ pub(crate) trait Store: Send + Sync + 'static {
     ) -> Answer<'a, Vec<ScheduleChange>>;
 
     /// Works that may be pruned: ended before a moment, needed by nothing open, whole identities.
-    fn prunable(&self, ended_before: Millis, limit: usize) -> Answer<'_, Vec<WorkId>>;
+    fn prunable(&self, before: Before, limit: usize) -> Answer<'_, Vec<WorkId>>;
 
     /// Deletes those of them that still may be, leaving tombstones.
-    fn prune<'a>(&'a self, works: &'a [WorkId], ended_before: Millis, at: Millis) -> Answer<'a, Pruned>;
+    fn prune<'a>(&'a self, works: &'a [WorkId], before: Before, at: Millis) -> Answer<'a, Pruned>;
 
     fn tombstone(&self, work: WorkId) -> Answer<'_, Option<Tombstone>>;
 

@@ -36,7 +36,7 @@ use crate::{
     job::{Job, Payloads, wanted},
     policy::PolicyVersion,
     query::page,
-    retention::Tombstone,
+    retention::{Before, Tombstone},
     schedule::Key as ScheduleKey,
     stats::Counters,
     store::{Answer, Store},
@@ -561,12 +561,12 @@ impl Store for Memory {
         self.ready(|inner| inner.schedule_changes(&(tenant.to_owned(), name.to_owned()), limit))
     }
 
-    fn prunable(&self, ended_before: Millis, limit: usize) -> Answer<'_, Vec<WorkId>> {
-        self.ready(|inner| inner.prunable(ended_before, limit))
+    fn prunable(&self, before: Before, limit: usize) -> Answer<'_, Vec<WorkId>> {
+        self.ready(|inner| inner.prunable(before, limit))
     }
 
-    fn prune<'a>(&'a self, works: &'a [WorkId], ended_before: Millis, at: Millis) -> Answer<'a, Pruned> {
-        let pruned = self.inner().prune(works, ended_before, at);
+    fn prune<'a>(&'a self, works: &'a [WorkId], before: Before, at: Millis) -> Answer<'a, Pruned> {
+        let pruned = self.inner().prune(works, before, at);
         Box::pin(std::future::ready(Ok(pruned)))
     }
 

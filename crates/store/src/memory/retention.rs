@@ -5,15 +5,16 @@ use std::collections::HashSet;
 use tenure_core::{Identity, Millis, Work, WorkId, model::WaitState, records::reference_to};
 
 use super::Inner;
-use crate::{Pruned, retention::Tombstone};
+use crate::{
+    Pruned,
+    retention::{Before, Tombstone},
+};
 
 impl Inner {
-    pub fn prunable(&self, ended_before: Millis, limit: usize) -> Vec<WorkId> {
+    pub fn prunable(&self, before: Before, limit: usize) -> Vec<WorkId> {
         let works = || self.records.works.values().map(Box::as_ref);
-        let kept: HashSet<Identity> = works()
-            .filter(|work| self.is_needed(work, ended_before))
-            .map(|work| work.spec.identity())
-            .collect();
+        let kept: HashSet<Identity> =
+            works().filter(|work| self.is_needed(work, before)).map(|work| work.spec.identity()).collect();
         let mut ids: Vec<WorkId> =
             works().filter(|work| !kept.contains(&work.spec.identity())).map(|work| work.id).collect();
         ids.sort_unstable();
@@ -23,12 +24,14 @@ impl Inner {
         ids
     }
 
-    fn is_needed(&self, work: &Work, ended_before: Millis) -> bool {
+    fn is_needed(&self, work: &Work, before: Before) -> bool {
         let reference = reference_to(work.id);
+        let commands = self.records.commands_of(work.id);
         let open = |other: &Work| !other.state.is_terminal();
         !work.state.is_terminal()
-            || work.updated_at >= ended_before
-            || self.records.commands_of(work.id).iter().any(|command| command.state.is_open())
+            || work.updated_at >= before.any
+            || (work.updated_at >= before.with_commands && !commands.is_empty())
+            || commands.iter().any(|command| command.state.is_open())
             || self.records.works.values().any(|child| child.spec.parent == Some(work.id) && open(child))
             || self.records.waits.values().flatten().any(|wait| {
                 wait.tenant == work.spec.tenant
@@ -37,8 +40,8 @@ impl Inner {
             })
     }
 
-    pub fn prune(&mut self, ids: &[WorkId], ended_before: Millis, at: Millis) -> Pruned {
-        let still: HashSet<WorkId> = self.prunable(ended_before, usize::MAX).into_iter().collect();
+    pub fn prune(&mut self, ids: &[WorkId], before: Before, at: Millis) -> Pruned {
+        let still: HashSet<WorkId> = self.prunable(before, usize::MAX).into_iter().collect();
         let mut pruned = Pruned::default();
         for id in ids.iter().filter(|id| still.contains(id)) {
             let Some(work) = self.records.works.remove(id) else { continue };

@@ -71,7 +71,7 @@ use crate::{
     ScheduleChange, StoredEvent, WaitFilter, WorkFilter,
     job::{Job, Payloads},
     policy::PolicyVersion,
-    retention::Tombstone,
+    retention::{Before, Tombstone},
     schedule::Key as ScheduleKey,
     stats::Counters,
     store::{Answer, Store},
@@ -426,12 +426,12 @@ impl Store for Postgres {
         Box::pin(self.lists.schedule_changes(tenant, name, limit))
     }
 
-    fn prunable(&self, ended_before: Millis, limit: usize) -> Answer<'_, Vec<WorkId>> {
-        Box::pin(self.lists.prunable(ended_before, limit))
+    fn prunable(&self, before: Before, limit: usize) -> Answer<'_, Vec<WorkId>> {
+        Box::pin(self.lists.prunable(before, limit))
     }
 
-    fn prune<'a>(&'a self, works: &'a [WorkId], ended_before: Millis, at: Millis) -> Answer<'a, Pruned> {
-        Box::pin(self.lists.prune(works, ended_before, at))
+    fn prune<'a>(&'a self, works: &'a [WorkId], before: Before, at: Millis) -> Answer<'a, Pruned> {
+        Box::pin(self.lists.prune(works, before, at))
     }
 
     fn tombstone(&self, work: WorkId) -> Answer<'_, Option<Tombstone>> {

@@ -14,14 +14,18 @@ use super::{
     row::{self, get},
     session::{Pipeline, Session, params},
 };
-use crate::{Anchor, Error, Position, Pruned, retention::Tombstone};
+use crate::{
+    Anchor, Error, Position, Pruned,
+    retention::{Before, Tombstone},
+};
 
-/// Whether a work `w` may go: none of its identity's generations is open, too young ($1), or needed by an open
-/// work.
+/// Whether a work `w` may go: none of its identity's generations is open, too young ($1; with commands $2), or
+/// needed by an open work.
 macro_rules! free {
     () => {
         "NOT EXISTS (SELECT 1 FROM work g WHERE g.tenant = w.tenant AND g.system = w.system \
          AND g.source_id = w.source_id AND g.run_id = w.run_id AND (g.state < 11 OR g.updated_at >= $1::bigint \
+         OR (g.updated_at >= $2::bigint AND EXISTS (SELECT 1 FROM command q WHERE q.work = g.id)) \
          OR EXISTS (SELECT 1 FROM command_status q WHERE q.work = g.id AND q.state <= 4) \
          OR EXISTS (SELECT 1 FROM work c WHERE c.parent = g.id AND c.state < 11) \
          OR EXISTS (SELECT 1 FROM wait q WHERE q.tenant = g.tenant AND q.state = 'open' \
@@ -35,13 +39,13 @@ const PRUNABLE: &str = concat!(
      WHERE s.state = k.state::smallint ORDER BY s.work) s CROSS JOIN LATERAL (SELECT v.* FROM work v \
      WHERE v.id = s.work LIMIT 1) w WHERE w.updated_at < $1::bigint AND ",
     free!(),
-    " LIMIT $2::bigint) f CROSS JOIN LATERAL (SELECT b.id FROM work b WHERE b.tenant = f.tenant \
+    " LIMIT $3::bigint) f CROSS JOIN LATERAL (SELECT b.id FROM work b WHERE b.tenant = f.tenant \
      AND b.system = f.system AND b.source_id = f.source_id AND b.run_id = f.run_id \
      ORDER BY b.generation LIMIT 100000) a ORDER BY a.id"
 );
 const BURY: &str = concat!(
     "INSERT INTO tombstone (work, tenant, system, source_id, run_id, generation, pruned_at) \
-     SELECT w.id, w.tenant, w.system, w.source_id, w.run_id, w.generation, $3::bigint FROM unnest($2::uuid[]) AS k(id) JOIN work w ON w.id = k.id WHERE ",
+     SELECT w.id, w.tenant, w.system, w.source_id, w.run_id, w.generation, $4::bigint FROM unnest($3::uuid[]) AS k(id) JOIN work w ON w.id = k.id WHERE ",
     free!(),
     " ON CONFLICT DO NOTHING"
 );
@@ -93,16 +97,19 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(10);
 
 impl Reader {
-    pub async fn prunable(&self, ended_before: Millis, limit: usize) -> Result<Vec<WorkId>, Error> {
-        let rows = self.query(PRUNABLE, params![ended_before, limit as i64]).await?;
+    pub async fn prunable(&self, before: Before, limit: usize) -> Result<Vec<WorkId>, Error> {
+        let rows = self.query(PRUNABLE, params![before.any, before.with_commands, limit as i64]).await?;
         rows.iter().map(|row| row::id(row, 0)).collect()
     }
 
     /// Sets tombstones, and deletes the works of all whose time has come: these, or those of an earlier call.
-    pub async fn prune(&self, ids: &[WorkId], ended_before: Millis, at: Millis) -> Result<Pruned, Error> {
+    pub async fn prune(&self, ids: &[WorkId], before: Before, at: Millis) -> Result<Pruned, Error> {
         let session = self.own_session().await?;
         for piece in ids.chunks(AT_ONCE) {
-            session.query(BURY, params![ended_before, uuids(piece), at]).await.map_err(|f| f.error())?;
+            session
+                .query(BURY, params![before.any, before.with_commands, uuids(piece), at])
+                .await
+                .map_err(|f| f.error())?;
         }
         session.query(BARRIER, params![]).await.map_err(|f| f.error())?;
         let mut pruned = Pruned::default();

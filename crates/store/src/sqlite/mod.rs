@@ -55,7 +55,7 @@ use crate::{
     ScheduleChange, StoredEvent, SystemClock, WaitFilter, WorkFilter,
     job::{Job, Payloads},
     policy::PolicyVersion,
-    retention::Tombstone,
+    retention::{Before, Tombstone},
     schedule::Key as ScheduleKey,
     stats::Counters,
     store::{Answer, Store},
@@ -383,15 +383,15 @@ impl Store for SqliteStore {
         self.read(move |reader| reader.schedule_changes(&key, limit))
     }
 
-    fn prunable(&self, ended_before: Millis, limit: usize) -> Answer<'_, Vec<WorkId>> {
-        self.read(move |reader| reader.prunable(ended_before, limit))
+    fn prunable(&self, before: Before, limit: usize) -> Answer<'_, Vec<WorkId>> {
+        self.read(move |reader| reader.prunable(before, limit))
     }
 
-    fn prune<'a>(&'a self, works: &'a [WorkId], ended_before: Millis, at: Millis) -> Answer<'a, Pruned> {
+    fn prune<'a>(&'a self, works: &'a [WorkId], before: Before, at: Millis) -> Answer<'a, Pruned> {
         Box::pin(async move {
             let mut pruned = Pruned::default();
             for piece in retention::pieces(works) {
-                let one = self.write(move |conn| retention::prune(conn, &piece, ended_before, at)).await?;
+                let one = self.write(move |conn| retention::prune(conn, &piece, before, at)).await?;
                 pruned.works += one.works;
                 pruned.events += one.events;
             }

@@ -10,14 +10,18 @@ use super::{
     row::{self, Read},
     settings,
 };
-use crate::{Anchor, Error, Position, Pruned, retention::Tombstone};
+use crate::{
+    Anchor, Error, Position, Pruned,
+    retention::{Before, Tombstone},
+};
 
-/// Whether a work `w` may go: none of its identity's generations is open, too young (?1), or needed by an open
-/// work.
+/// Whether a work `w` may go: none of its identity's generations is open, too young (?1; with commands ?2), or
+/// needed by an open work.
 macro_rules! free {
     () => {
         "NOT EXISTS (SELECT 1 FROM work g WHERE g.tenant = w.tenant AND g.system = w.system \
          AND g.source_id = w.source_id AND g.run_id = w.run_id AND (g.state < 11 OR g.updated_at >= ?1 \
+         OR (g.updated_at >= ?2 AND EXISTS (SELECT 1 FROM command q WHERE q.work = g.id)) \
          OR EXISTS (SELECT 1 FROM command_status q WHERE q.work = g.id AND q.state <= 4) \
          OR EXISTS (SELECT 1 FROM work c WHERE c.parent = g.id AND c.state < 11) \
          OR EXISTS (SELECT 1 FROM wait q WHERE q.tenant = g.tenant AND q.state = 'open' \
@@ -29,12 +33,12 @@ const PRUNABLE: &str = concat!(
     "SELECT DISTINCT a.id FROM (SELECT w.* FROM status s CROSS JOIN work w ON w.id = s.work \
      WHERE s.state >= 11 AND w.updated_at < ?1 AND ",
     free!(),
-    " LIMIT ?2) f CROSS JOIN work a ON a.tenant = f.tenant AND a.system = f.system \
+    " LIMIT ?3) f CROSS JOIN work a ON a.tenant = f.tenant AND a.system = f.system \
      AND a.source_id = f.source_id AND a.run_id = f.run_id ORDER BY a.id"
 );
 const BURY: &str = concat!(
     "INSERT INTO tombstone (work, tenant, system, source_id, run_id, generation, pruned_at) \
-     SELECT w.id, w.tenant, w.system, w.source_id, w.run_id, w.generation, ?3 FROM work w WHERE w.id = ?2 AND ",
+     SELECT w.id, w.tenant, w.system, w.source_id, w.run_id, w.generation, ?4 FROM work w WHERE w.id = ?3 AND ",
     free!()
 );
 const LINK: &str = "INSERT INTO link (position, hash) SELECT position, hash FROM event WHERE work = ?1";
@@ -64,13 +68,14 @@ const AT_ONCE: usize = 500;
 const PAGES: i32 = 1_000;
 
 /// Deletes those that are still free, and leaves tombstones.
-pub(super) fn prune(conn: &Connection, ids: &[WorkId], ended_before: Millis, at: Millis) -> Read<Pruned> {
+pub(super) fn prune(conn: &Connection, ids: &[WorkId], before: Before, at: Millis) -> Read<Pruned> {
     let mut pruned = Pruned::default();
     // No writer of this process is in the middle of something, and others are kept out by the lock.
     let transaction = Transaction::new_unchecked(conn, TransactionBehavior::Immediate)?;
     for id in ids {
         let id = id.0.as_bytes();
-        if transaction.prepare_cached(BURY)?.execute(params![ended_before, id, at])? == 0 {
+        if transaction.prepare_cached(BURY)?.execute(params![before.any, before.with_commands, id, at])? == 0
+        {
             continue;
         }
         transaction.prepare_cached(LINK)?.execute([id])?;
@@ -96,8 +101,8 @@ pub(super) fn pieces(ids: &[WorkId]) -> impl Iterator<Item = Vec<WorkId>> {
 }
 
 impl Reader {
-    pub fn prunable(&mut self, ended_before: Millis, limit: usize) -> Read<Vec<WorkId>> {
-        let key = params![ended_before, bound(limit)];
+    pub fn prunable(&mut self, before: Before, limit: usize) -> Read<Vec<WorkId>> {
+        let key = params![before.any, before.with_commands, bound(limit)];
         self.all(PRUNABLE, key, |row| Ok(WorkId(row::uuid(row, 0)?)))
     }
 
