@@ -60,6 +60,17 @@ impl Submission {
         }
     }
 
+    /// Whether it can be decided at all, whatever is stored. A token or a licence to act that was never recorded
+    /// could be taken for one that was, so that what hands one out has no dry run.
+    pub fn check(&self) -> Result<(), Refusal> {
+        if self.dry_run && self.action.hands_out() {
+            let detail = "What claims or dispatches has no dry run: the lease would be nobody's. \
+                          Leave the claim out, or do it and release it.";
+            return Err(Refusal::new(Code::Unsupported, detail));
+        }
+        limits::name("actor.id", &self.actor.id)
+    }
+
     /// An agent must never approve its own doing, so only people do.
     pub fn may_approve(&self) -> bool {
         self.actor.kind == ActorKind::Person && self.approves
@@ -401,6 +412,17 @@ pub enum Action {
 }
 
 impl Action {
+    /// Whether whoever asks may be given a lease, or told to go ahead.
+    fn hands_out(&self) -> bool {
+        match self {
+            Action::Claim(_) => true,
+            Action::Ingest(ingest) => ingest.claim.is_some(),
+            Action::Resolve(resolve) => resolve.claim.is_some(),
+            Action::Command(action) => action.hands_out(),
+            _ => false,
+        }
+    }
+
     /// Whether it is a holder's verb after which its attempt may be over.
     fn ends_attempt(&self) -> bool {
         match self {

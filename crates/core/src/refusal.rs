@@ -76,6 +76,8 @@ pub enum Code {
     SealBroken,
     /// Whoever asked for it cannot approve it.
     FourEyes,
+    /// This cannot be done in this way.
+    Unsupported,
 }
 
 /// Whether sending the very same action again can help.
@@ -88,7 +90,7 @@ pub enum Retryable {
 }
 
 impl Code {
-    pub const ALL: [Code; 35] = [
+    pub const ALL: [Code; 36] = [
         Code::Invalid,
         Code::PayloadRefused,
         Code::UnknownSource,
@@ -124,6 +126,7 @@ impl Code {
         Code::EvidenceMissing,
         Code::SealBroken,
         Code::FourEyes,
+        Code::Unsupported,
     ];
 
     pub fn retryable(self) -> Retryable {
@@ -159,7 +162,8 @@ impl Code {
             | Code::AlreadyDispatched
             | Code::EvidenceMissing
             | Code::SealBroken
-            | Code::FourEyes => Retryable::No,
+            | Code::FourEyes
+            | Code::Unsupported => Retryable::No,
         }
     }
 
@@ -201,6 +205,7 @@ impl Code {
             Code::EvidenceMissing => "evidence_missing",
             Code::SealBroken => "seal_broken",
             Code::FourEyes => "four_eyes",
+            Code::Unsupported => "unsupported",
         }
     }
 }

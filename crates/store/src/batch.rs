@@ -16,7 +16,10 @@ use tenure_core::{
     state::State,
 };
 
-use crate::Error;
+use crate::{
+    Error,
+    job::{Payloads, payloads_of},
+};
 
 /// What the narrow tables said of a work before the batch.
 #[derive(Clone, Copy, Debug)]
@@ -128,12 +131,14 @@ impl Writes {
 pub(crate) struct Batch {
     pub records: Records,
     pub writes: Writes,
+    /// What dry runs would have written, as far as their replies show it.
+    pub tried: Payloads,
 }
 
 impl Batch {
     /// A batch that is decided under this policy.
     pub fn under(policy_version: Option<Arc<str>>) -> Self {
-        Self { records: Records { policy_version, ..Records::default() }, writes: Writes::default() }
+        Self { records: Records { policy_version, ..Records::default() }, ..Self::default() }
     }
 
     /// Decides one submission. A refusal leaves no trace and costs nobody else anything.
@@ -147,6 +152,7 @@ impl Batch {
             }
         }
         if submission.dry_run {
+            self.tried.extend(payloads_of(decision.events));
             return Ok(decision.reply);
         }
         // Marks remember what stood before the batch, so they come before the records.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use tenure_core::{
-    CommandState, Payload, Reply, Submission, WorkId,
+    CommandState, Event, Payload, Reply, Submission, WorkId,
     action::{Action, ClaimBy, ClaimFilter},
 };
 use tokio::{sync::oneshot, time::Instant};
@@ -12,6 +12,11 @@ use crate::{Error, ledger::Outcome};
 
 /// Payloads by work and event.
 pub(crate) type Payloads = HashMap<(WorkId, u64), Payload>;
+
+/// The payloads of events that are not stored.
+pub(crate) fn payloads_of(events: Vec<Event>) -> impl Iterator<Item = ((WorkId, u64), Payload)> {
+    events.into_iter().filter_map(|event| Some(((event.work, event.seq), event.payload?)))
+}
 
 pub(crate) struct Job {
     pub submission: Submission,

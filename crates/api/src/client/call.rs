@@ -9,7 +9,7 @@ use http::{Method, Request, Response, StatusCode, header};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{Client, Error, transport::Body};
-use crate::wire::{Code, Problem};
+use crate::wire::{Code, DRY_RUN_HEADER, Problem};
 
 /// How long an answer may take, besides what the call itself asks to wait.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -32,6 +32,8 @@ pub(super) struct Call {
     repeat: Repeat,
     timeout: Option<Duration>,
     last_event: Option<String>,
+    /// It only asks what would happen.
+    dry_run: bool,
     /// An answer with status 503 is an answer, and no problem.
     also_unavailable: bool,
 }
@@ -46,6 +48,7 @@ impl Call {
             repeat,
             timeout: Some(ANSWER),
             last_event: None,
+            dry_run: false,
             also_unavailable: false,
         }
     }
@@ -105,6 +108,13 @@ impl Call {
         Self { also_unavailable: true, ..self }
     }
 
+    /// The same call, which only asks what it would do: that can be asked as often as one likes.
+    fn dry_run(self) -> Self {
+        let mark = if self.path.contains('?') { '&' } else { '?' };
+        let path = format!("{}{mark}dry_run=true", self.path);
+        Self { path, repeat: Repeat::Safe, dry_run: true, ..self }
+    }
+
     pub fn last_event(self, id: Option<String>) -> Self {
         Self { last_event: id, ..self }
     }
@@ -125,6 +135,7 @@ pub(super) fn segment(text: &str) -> String {
 impl Client {
     /// Sends a call, again where that is safe and can help, and reads its answer.
     pub(super) async fn call<T: DeserializeOwned>(&self, call: Call) -> Result<T, Error> {
+        let call = if self.dry_run && !call.method.is_safe() { call.dry_run() } else { call };
         let again = ExponentialBuilder::default()
             .with_min_delay(Duration::from_millis(50))
             .with_max_delay(Duration::from_secs(2))
@@ -173,6 +184,10 @@ impl Client {
             self.clock.told(date);
         }
         let status = response.status();
+        if call.dry_run && status.is_success() && !response.headers().contains_key(DRY_RUN_HEADER) {
+            let detail = format!("{} does not say that it was a dry run: it may have been done", call.path);
+            return Err(Error::Protocol(detail));
+        }
         if status.is_success() || (call.also_unavailable && status == StatusCode::SERVICE_UNAVAILABLE) {
             return Ok(response);
         }

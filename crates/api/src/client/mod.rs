@@ -37,6 +37,7 @@ pub struct Client {
     /// Named where no socket says it.
     host: Option<String>,
     tries: usize,
+    dry_run: bool,
     clock: ServerClock,
 }
 
@@ -72,6 +73,7 @@ impl Client {
             name,
             host: None,
             tries: TRIES,
+            dry_run: false,
             clock: ServerClock::default(),
         }
     }
@@ -84,6 +86,13 @@ impl Client {
     /// The same client, which tells every failure at once.
     pub fn without_retries(mut self) -> Self {
         self.tries = 0;
+        self
+    }
+
+    /// The same client, whose calls are decided and answered as ever, and write nothing. What cannot be tried, like
+    /// a claim, is refused as `unsupported`.
+    pub fn dry_run(mut self) -> Self {
+        self.dry_run = true;
         self
     }
 }

@@ -3,6 +3,9 @@
 //! Requests refuse fields they do not know. Replies ignore them, and keep words they do not know as they came
 //! (see [`Word`]), so that an older client can read a newer server.
 
+/// An answer with this header tells what would have been done; nothing was.
+pub const DRY_RUN_HEADER: &str = "tenure-dry-run";
+
 mod admin;
 mod alert;
 mod batch;

@@ -102,7 +102,7 @@ words! {
         SealBroken = "seal_broken",
         /// Whoever asked for it cannot approve it.
         FourEyes = "four_eyes",
-        /// This ledger or build cannot do it.
+        /// This ledger or build cannot do it, or not in this way: a claim has no dry run.
         Unsupported = "unsupported",
         /// The database cannot be reached or the daemon is stopping; nothing was written.
         Unavailable = "unavailable",

@@ -46,6 +46,19 @@ async fn what_may_have_been_done_is_not_done_twice() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_dry_run_is_asked_for_until_it_is_answered_and_must_say_that_it_was_one() {
+    let mut first = Some(Answer::Lost);
+    let fake = Fake::new(move |_| first.take().unwrap_or_else(|| ack("quarantined").tried()));
+    let trying = fake.client().dry_run();
+    trying.quarantine(&"w_1".into(), &quarantine()).await.unwrap();
+    assert_eq!(fake.asked("/quarantine?dry_run=true").len(), 2, "it does nothing, however often it is sent");
+
+    let deaf = Fake::new(|_| ack("quarantined"));
+    let error = deaf.client().dry_run().quarantine(&"w_1".into(), &quarantine()).await.unwrap_err();
+    assert!(matches!(error, Error::Protocol(_)), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn refusals_are_told_at_once_and_typed() {
     let fake = Fake::new(|asked| match asked.path.as_str() {
         "/v1/work/w_1" => problem(404, "not_found", json!(false)),

@@ -15,6 +15,8 @@ use tokio::{sync::Notify, time::Instant};
 /// What the script lets happen to a request.
 pub enum Answer {
     Json(u16, Value),
+    /// What would be answered, marked as a dry run.
+    Tried(Value),
     /// A stream of text, after which the connection is cut.
     Text(&'static str),
     Unreachable,
@@ -22,6 +24,15 @@ pub enum Answer {
     Lost,
     /// It never ends.
     Silence,
+}
+
+impl Answer {
+    pub fn tried(self) -> Self {
+        match self {
+            Answer::Json(200, body) => Answer::Tried(body),
+            other => other,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -80,7 +91,9 @@ impl Transport for Fake {
         self.asked.lock().unwrap().push(asked);
         self.news.notify_waiters();
         Box::pin(async move {
+            let tried = matches!(answer, Answer::Tried(_));
             let (status, bytes, cut) = match answer {
+                Answer::Tried(body) => (200, body.to_string().into_bytes(), false),
                 Answer::Json(status, body) => (status, body.to_string().into_bytes(), false),
                 Answer::Text(text) => (200, text.as_bytes().to_vec(), true),
                 Answer::Unreachable => return Err(Error::Unreachable("it".into(), "refused".into())),
@@ -90,7 +103,11 @@ impl Transport for Fake {
             let body = stream::iter([Ok(Bytes::from(bytes))]);
             let body =
                 if cut { body.chain(stream::iter([Err("cut".to_owned())])).boxed() } else { body.boxed() };
-            Ok(Response::builder().status(status).body(body).unwrap())
+            let mut response = Response::builder().status(status);
+            if tried {
+                response = response.header("tenure-dry-run", "true");
+            }
+            Ok(response.body(body).unwrap())
         })
     }
 }

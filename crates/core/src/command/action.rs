@@ -282,6 +282,16 @@ impl CommandAction {
         }
     }
 
+    /// Whether whoever asks may be given a lease, or told to go ahead.
+    pub(crate) fn hands_out(&self) -> bool {
+        matches!(
+            self,
+            CommandAction::Reserve { place: Place::Alone(_), .. }
+                | CommandAction::Dispatch(_)
+                | CommandAction::TakeLookup { .. }
+        )
+    }
+
     /// The command that is named; none where one is about to be recorded.
     pub fn command(&self) -> Option<CommandId> {
         match self {

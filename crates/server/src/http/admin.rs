@@ -22,7 +22,7 @@ pub(crate) async fn prune(
 ) -> Answer<w::PruneReport> {
     who.session.require_everywhere()?;
     let limit = body.limit.unwrap_or(PRUNED) as usize;
-    if body.dry_run {
+    if body.dry_run || who.dry_run {
         let ids = app.ledger.prunable(body.before.0, limit).await?;
         let events = app.ledger.works(&ids).await?.iter().map(|work| work.seq).sum();
         return Ok(Json(w::PruneReport { works: ids.len() as u64, events, more: ids.len() >= limit }));
@@ -33,7 +33,7 @@ pub(crate) async fn prune(
 
 /// Copies the ledger, while it is in use, to a new file on the daemon's machine.
 #[utoipa::path(post, path = "/v1/admin/backup", tag = "admin", request_body = w::Backup,
-    security(("token" = ["admin"])),
+    extensions(("x-no-dry-run" = json!(true))), security(("token" = ["admin"])),
     responses((status = 200, description = "The copy.", body = w::BackupReport), Problems))]
 pub(crate) async fn backup(
     State(app): State<Arc<App>>,

@@ -29,7 +29,7 @@ pub(crate) struct Inner(pub Router);
 
 /// Sends up to 1,000 calls at once; each is answered on its own, in the order given. Claims, long polls, streams
 /// and batches cannot ride.
-#[utoipa::path(post, path = "/v1/batch", tag = "work", request_body = w::Batch, security(("token" = [])),
+#[utoipa::path(post, path = "/v1/batch", tag = "work", request_body = w::Batch, extensions(("x-no-dry-run" = json!(true))), security(("token" = [])),
     responses((status = 200, description = "Each call's answer.", body = w::BatchReply), Problems))]
 pub(crate) async fn batch(
     State(Inner(router)): State<Inner>,

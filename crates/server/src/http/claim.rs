@@ -15,7 +15,7 @@ const WAIT_MAX: Duration = Duration::from_secs(300);
 
 /// Claims works: what a filter admits, or exactly the given ids. Can wait for an empty queue to fill.
 #[utoipa::path(post, path = "/v1/work/claim", tag = "worker", request_body = w::Claim,
-    security(("token" = ["work"])),
+    extensions(("x-no-dry-run" = json!(true))), security(("token" = ["work"])),
     responses((status = 200, description = "The leases; none if there was nothing.", body = w::Grants), Problems))]
 pub(crate) async fn claim(
     State(app): State<Arc<App>>,

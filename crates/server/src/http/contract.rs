@@ -12,12 +12,18 @@ use tenure_api::wire::{self, Scope};
 use utoipa::{
     OpenApi,
     openapi::{
-        self,
+        self, ObjectBuilder, Required, Type,
+        path::{ParameterBuilder, ParameterIn},
         security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
     },
 };
 
 use super::error::Problems;
+
+/// The query parameter by which a caller only asks what would happen.
+pub(crate) const DRY_RUN: &str = "dry_run";
+/// How an operation says in the contract that it cannot tell.
+const NO_DRY_RUN: &str = "x-no-dry-run";
 
 /// What a route asks of whoever calls it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,33 +34,71 @@ pub(crate) enum Access {
     Needs(Scope),
 }
 
+/// What the guard reads of a route.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rule {
+    pub access: Access,
+    /// Whether it can be asked what it would do.
+    pub dry_run: bool,
+}
+
 /// The contract as text, and as the guard's table.
 pub(crate) struct Contract {
     pub text: String,
-    access: HashMap<String, HashMap<Method, Access>>,
+    rules: HashMap<String, HashMap<Method, Rule>>,
 }
 
 impl Contract {
-    pub fn new(openapi: openapi::OpenApi) -> Self {
+    pub fn new(mut openapi: openapi::OpenApi) -> Self {
+        offer_dry_runs(&mut openapi);
         let text = openapi.to_pretty_json().expect("a contract is plain JSON");
         let document: serde_json::Value = serde_json::from_str(&text).expect("a contract is JSON");
-        let mut access: HashMap<String, HashMap<Method, Access>> = HashMap::new();
+        let mut rules: HashMap<String, HashMap<Method, Rule>> = HashMap::new();
         for (path, item) in document["paths"].as_object().expect("a contract has paths") {
             for (method, operation) in item.as_object().expect("a path has methods") {
                 let Ok(method) = method.to_uppercase().parse() else { continue };
-                if let Some(of) = access_of(operation) {
-                    access.entry(path.clone()).or_default().insert(method, of);
+                if let Some(access) = access_of(operation) {
+                    let rule = Rule { access, dry_run: has_parameter(operation, DRY_RUN) };
+                    rules.entry(path.clone()).or_default().insert(method, rule);
                 }
             }
         }
-        Self { text, access }
+        Self { text, rules }
     }
 
     /// None: no route says so, and nobody gets in.
-    pub fn access(&self, method: &Method, path: &str) -> Option<Access> {
+    pub fn rule(&self, method: &Method, path: &str) -> Option<Rule> {
         let method = if method == Method::HEAD { &Method::GET } else { method };
-        self.access.get(path)?.get(method).copied()
+        self.rules.get(path)?.get(method).copied()
     }
+}
+
+/// Every operation that changes something takes the parameter, unless it says itself that it cannot be tried.
+fn offer_dry_runs(openapi: &mut openapi::OpenApi) {
+    let parameter = ParameterBuilder::new()
+        .name(DRY_RUN)
+        .parameter_in(ParameterIn::Query)
+        .required(Required::False)
+        .schema(Some(ObjectBuilder::new().schema_type(Type::Boolean)))
+        .description(Some(
+            "Only asks: the answer is what would be answered, refusals included, and nothing is written. \
+             What it names as new is not there.",
+        ))
+        .build();
+    for item in openapi.paths.paths.values_mut() {
+        let changing = [&mut item.post, &mut item.put, &mut item.delete];
+        for operation in changing.into_iter().flatten() {
+            let refuses = operation.extensions.as_ref().is_some_and(|more| more.contains_key(NO_DRY_RUN));
+            if !refuses {
+                operation.parameters.get_or_insert_default().push(parameter.clone().into());
+            }
+        }
+    }
+}
+
+fn has_parameter(operation: &serde_json::Value, name: &str) -> bool {
+    let parameters = operation["parameters"].as_array();
+    parameters.is_some_and(|parameters| parameters.iter().any(|one| one["name"] == name))
 }
 
 fn access_of(operation: &serde_json::Value) -> Option<Access> {

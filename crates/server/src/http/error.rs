@@ -113,6 +113,7 @@ const fn code_of(code: CoreCode) -> Code {
         CoreCode::EvidenceMissing => Code::EvidenceMissing,
         CoreCode::SealBroken => Code::SealBroken,
         CoreCode::FourEyes => Code::FourEyes,
+        CoreCode::Unsupported => Code::Unsupported,
     }
 }
 

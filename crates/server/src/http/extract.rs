@@ -13,7 +13,7 @@ use tenure_api::{strict, wire::Code};
 use tenure_core::Evidence;
 use tenure_store::Caller;
 
-use super::Problem;
+use super::{Problem, guard::DryRun};
 use crate::auth::Session;
 
 /// No body is larger; a batch carries many and may be eight times that.
@@ -108,8 +108,11 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        // The guard has read `dry_run` for the routes that take it.
+        let own = |pair: &&str| parts.method.is_safe() || !pair.starts_with("dry_run=");
         let query = parts.uri.query().unwrap_or_default();
-        serde_urlencoded::from_str(query).map(Params).map_err(|error| {
+        let query = query.split('&').filter(own).collect::<Vec<_>>().join("&");
+        serde_urlencoded::from_str(&query).map(Params).map_err(|error| {
             let text = error.to_string();
             let code = if text.starts_with("unknown field") { Code::UnknownField } else { Code::Invalid };
             Problem::new(
@@ -142,13 +145,15 @@ impl<const N: usize, S: Send + Sync> FromRequestParts<S> for Segments<N> {
 /// Whoever sent the request, with its trace.
 pub(crate) struct Who {
     pub session: Arc<Session>,
+    /// It only asks what would happen.
+    pub dry_run: bool,
     evidence: Vec<Evidence>,
 }
 
 impl Who {
     /// The ledger as this request may use it: the trace that it came with is kept with what it records.
     pub fn caller(&self) -> Caller {
-        self.session.caller().clone().with_evidence(self.evidence.clone())
+        self.session.caller().clone().with_evidence(self.evidence.clone()).trying(self.dry_run)
     }
 }
 
@@ -158,7 +163,8 @@ impl<S: Send + Sync> FromRequestParts<S> for Who {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let session = parts.extensions.get::<Arc<Session>>().cloned();
         let session = session.ok_or_else(|| Problem::from(crate::auth::Denied::NoToken))?;
-        Ok(Who { session, evidence: traceparent(&parts.headers).into_iter().collect() })
+        let dry_run = parts.extensions.get::<DryRun>().is_some_and(|asked| asked.0);
+        Ok(Who { session, dry_run, evidence: traceparent(&parts.headers).into_iter().collect() })
     }
 }
 

@@ -17,13 +17,13 @@ use governor::{
     DefaultKeyedRateLimiter, Quota, RateLimiter,
     clock::{Clock, DefaultClock},
 };
-use tenure_api::wire::Code;
+use tenure_api::wire::{self, Code};
 use tenure_core::CredentialId;
 use tracing::Instrument;
 
 use super::{
     App, Problem,
-    contract::{Access, Contract},
+    contract::{Access, Contract, DRY_RUN, Rule},
 };
 use crate::{
     auth::Denied,
@@ -120,7 +120,14 @@ pub(crate) async fn guard(State(guard): State<Guard>, mut request: Request, next
     let span = traces::request(&method, route, request.uri().path(), request.headers());
     let answering = async {
         match admit(&guard, &method, route, &mut request).await {
-            Ok(()) => next.run(request).await,
+            Ok(DryRun(dry_run)) => {
+                let mut response = next.run(request).await;
+                if dry_run {
+                    let said = HeaderValue::from_static("true");
+                    response.headers_mut().insert(wire::DRY_RUN_HEADER, said);
+                }
+                response
+            }
             Err(problem) => problem.into_response(),
         }
     };
@@ -137,30 +144,61 @@ pub(crate) async fn guard(State(guard): State<Guard>, mut request: Request, next
     response
 }
 
-async fn admit(guard: &Guard, method: &Method, route: &str, request: &mut Request) -> Result<(), Problem> {
+async fn admit(
+    guard: &Guard,
+    method: &Method,
+    route: &str,
+    request: &mut Request,
+) -> Result<DryRun, Problem> {
     let app = &guard.app;
     {
         let live = app.live.borrow();
         let host = app.doors.check_host(&live, request.headers(), request.uri())?;
         app.doors.check_origin(&live, request.headers(), &host)?;
     }
-    let needed = match guard.contract.access(method, route) {
-        Some(Access::Public) => return Ok(()),
-        Some(Access::Token) => None,
-        Some(Access::Needs(scope)) => Some(scope),
-        None => {
-            return Err(Problem::new(
-                Code::Forbidden,
-                "This route says not whom it is for. Nobody may use it.",
-            ));
-        }
+    let Some(rule) = guard.contract.rule(method, route) else {
+        return Err(Problem::new(Code::Forbidden, "This route says not whom it is for. Nobody may use it."));
+    };
+    let needed = match rule.access {
+        Access::Public => return Ok(DryRun(false)),
+        Access::Token => None,
+        Access::Needs(scope) => Some(scope),
     };
     let token = bearer(request.headers()).ok_or(Denied::NoToken)?;
     let session = app.auth.identify(token).await??;
     app.doors.check_rate(session.id)?;
     needed.map_or(Ok(()), |scope| session.require(scope))?;
+    let dry_run = DryRun::asked(method, request.uri(), rule)?;
     request.extensions_mut().insert(session);
-    Ok(())
+    request.extensions_mut().insert(dry_run);
+    Ok(dry_run)
+}
+
+/// Whether a request only asks what would happen.
+#[derive(Clone, Copy)]
+pub(crate) struct DryRun(pub bool);
+
+impl DryRun {
+    /// Read before a route is, so that one that cannot tell does nothing.
+    fn asked(method: &Method, uri: &Uri, rule: Rule) -> Result<Self, Problem> {
+        if method.is_safe() {
+            return Ok(Self(false));
+        }
+        let query = uri.query().unwrap_or_default();
+        let params: Vec<(String, String)> = serde_urlencoded::from_str(query).map_err(|error| {
+            Problem::invalid(format!("The query cannot be read: {error}. Encode it anew."))
+        })?;
+        let mut asked = params.iter().filter(|(name, _)| name == DRY_RUN).map(|(_, value)| value.as_str());
+        match (asked.next(), asked.next()) {
+            (None, _) | (Some("false"), None) => Ok(Self(false)),
+            (Some("true"), None) if rule.dry_run => Ok(Self(true)),
+            (Some("true"), None) => Err(Problem::new(
+                Code::Unsupported,
+                "This route has no dry run, and nothing was done. In a batch, give `dry_run` with each call's path.",
+            )),
+            _ => Err(Problem::invalid("`dry_run` is `true` or `false`, once. Nothing was done.")),
+        }
+    }
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {

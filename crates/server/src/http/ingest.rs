@@ -36,11 +36,12 @@ pub(crate) async fn ingest(
     let policy = app.live.borrow().sources.get(&body.source.system).map(|source| source.policy);
     let new = wire::new_work(body, tenant, &policy.unwrap_or_default())?;
     let ingested = who.caller().ingest(new).await.inspect_err(|error| {
-        if matches!(error, Error::Refused(Refusal { code: Code::IdempotencyMismatch, .. })) {
+        let mismatch = matches!(error, Error::Refused(Refusal { code: Code::IdempotencyMismatch, .. }));
+        if mismatch && !who.dry_run {
             app.metrics.key_reused();
         }
     })?;
-    if !ingested.created {
+    if !ingested.created && !who.dry_run {
         app.metrics.duplicate();
     }
     traces::about(ingested.work.id);

@@ -29,7 +29,7 @@ pub(crate) async fn list(
 }
 
 /// Makes a credential. Its secret is in the answer, and nowhere else.
-#[utoipa::path(post, path = "/v1/tokens", tag = "admin", request_body = w::NewToken, security(("token" = ["admin"])),
+#[utoipa::path(post, path = "/v1/tokens", tag = "admin", request_body = w::NewToken, extensions(("x-no-dry-run" = json!(true))), security(("token" = ["admin"])),
     responses((status = 201, description = "The credential and its secret.", body = w::TokenMade), Problems))]
 pub(crate) async fn create(
     State(app): State<Arc<App>>,
@@ -43,7 +43,7 @@ pub(crate) async fn create(
 
 /// Ends a credential: here at once, on other replicas within a second.
 #[utoipa::path(delete, path = "/v1/tokens/{id}", tag = "admin", params(("id" = String, Path)),
-    security(("token" = ["admin"])),
+    extensions(("x-no-dry-run" = json!(true))), security(("token" = ["admin"])),
     responses((status = 200, description = "The credential, revoked.", body = w::Token), Problems))]
 pub(crate) async fn revoke(
     State(app): State<Arc<App>>,

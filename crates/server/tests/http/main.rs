@@ -6,6 +6,7 @@ mod bed;
 mod budget;
 mod contract;
 mod dials;
+mod dry_run;
 mod evidence;
 mod life;
 mod outage;

@@ -10,6 +10,7 @@ pub mod commands;
 pub mod credentials;
 pub mod crowd;
 pub mod deadlines;
+pub mod dry_run;
 pub mod facts;
 pub mod family;
 pub mod ingest;
@@ -163,6 +164,13 @@ macro_rules! conformance_tests {
                 cancel_while_stalled,
                 quarantine_and_decisions,
                 rerun_is_a_new_work,
+            }
+            dry_run {
+                what_would_be_recorded_is_told,
+                verbs_answer_as_they_would,
+                answers_are_tried_on_what_waits,
+                leases_are_never_tried,
+                schedules_are_tried_too,
             }
             reads {
                 every_filter_means_its_predicate,

@@ -28,7 +28,7 @@ fn template() -> Template {
 }
 
 /// Every minute, by the clocks of Berlin.
-fn minutely(name: &str) -> NewSchedule {
+pub(super) fn minutely(name: &str) -> NewSchedule {
     let timing = Timing::Cron { cron: Cron::parse("* * * * *").unwrap(), zone: "europe/berlin".to_owned() };
     let plan = Plan { timing, template: template(), overlap: Overlap::Skip, catch_up_ms: 3 * MINUTE as u64 };
     NewSchedule { tenant: TENANT.to_owned(), name: name.to_owned(), plan, paused: None }

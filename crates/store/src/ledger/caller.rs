@@ -52,11 +52,21 @@ pub struct Caller {
     evidence: Vec<Evidence>,
     approves: bool,
     if_seq: Option<u64>,
+    pub(super) dry_run: bool,
 }
 
 impl Caller {
     pub(super) fn new(ledger: Ledger, actor: Actor, tenants: Tenants) -> Self {
-        Self { ledger, actor, tenants, usage: Vec::new(), evidence: Vec::new(), approves: true, if_seq: None }
+        Self {
+            ledger,
+            actor,
+            tenants,
+            usage: Vec::new(),
+            evidence: Vec::new(),
+            approves: true,
+            if_seq: None,
+            dry_run: false,
+        }
     }
 
     /// The same caller, bound to these tenants. What lies outside does not exist for it.
@@ -85,6 +95,12 @@ impl Caller {
         Self { if_seq, ..self }
     }
 
+    /// The same caller; with `dry_run` its verbs are decided as ever, answered or refused, and nothing is written.
+    /// What such an answer names as new is not there.
+    pub fn trying(self, dry_run: bool) -> Self {
+        Self { dry_run, ..self }
+    }
+
     pub async fn submit(&self, action: Action) -> Result<Outcome, Error> {
         self.ledger.submit(self.submission(action)?).await
     }
@@ -94,6 +110,7 @@ impl Caller {
         submission.evidence.clone_from(&self.evidence);
         submission.approves = self.approves;
         submission.if_seq = self.if_seq;
+        submission.dry_run = self.dry_run;
         Ok(submission)
     }
 
@@ -182,8 +199,10 @@ impl Caller {
             .collect::<Result<_, Error>>()?;
         match self.submit(Action::Renew(renewals)).await?.reply {
             Reply::Renewed(renewals) => {
-                let refused = renewals.iter().filter(|renewal| renewal.outcome.is_err()).count();
-                self.ledger.store().counters().renewals_refused(refused);
+                if !self.dry_run {
+                    let refused = renewals.iter().filter(|renewal| renewal.outcome.is_err()).count();
+                    self.ledger.store().counters().renewals_refused(refused);
+                }
                 Ok(renewals)
             }
             other => Err(unexpected(&other)),

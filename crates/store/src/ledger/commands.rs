@@ -123,7 +123,7 @@ impl Caller {
 
     async fn told(&self, action: CommandAction, dry_run: bool) -> Result<Reserved, Error> {
         let mut submission = self.submission(Action::Command(Box::new(action)))?;
-        submission.dry_run = dry_run;
+        submission.dry_run |= dry_run;
         let mut outcome = self.ledger.submit(submission).await?;
         match outcome.reply {
             Reply::Command { command, fresh, grant } => Ok(Reserved {

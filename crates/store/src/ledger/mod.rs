@@ -23,7 +23,6 @@ use std::{
 use tenure_core::{
     Action, Actor, Grant, Millis, Payload, Reply, Step, Submission, Wait, WaitId, Work, WorkId,
     action::{Holder, Tenants},
-    limits,
     policy::Settings,
 };
 use tokio::{
@@ -241,7 +240,7 @@ impl Ledger {
         if *self.0.closed.borrow() {
             return Some(Error::Unavailable("the ledger is closed".to_owned()));
         }
-        limits::name("actor.id", &submission.actor.id).err().map(Error::from)
+        submission.check().err().map(Error::from)
     }
 
     /// Checks a holder's token. The action carries the outcome.

@@ -170,6 +170,9 @@ impl Caller {
             if !self.changed(&wanted, Act::Run, reason, None, now).await? {
                 continue;
             }
+            if self.dry_run {
+                return Ok(wanted);
+            }
             let mut fired = Fired::default();
             fire(&self.ledger, &self.actor, vec![wanted], &mut fired).await?;
             self.ledger.store().counters().scheduled(&fired);
@@ -213,7 +216,7 @@ impl Caller {
     async fn idle(&self, tenant: &str, name: &str) -> Result<Option<Schedule>, Error> {
         for _ in 0..TRIES {
             match self.find_schedule(tenant, name).await? {
-                Some(busy) if !busy.pending.is_empty() => {
+                Some(busy) if !busy.pending.is_empty() && !self.dry_run => {
                     let scheduler = tenure_core::Actor::system(tenure_core::schedule::SYSTEM);
                     let mut fired = Fired::default();
                     fire(&self.ledger, &scheduler, vec![busy], &mut fired).await?;
@@ -225,6 +228,14 @@ impl Caller {
         Err(contended(name))
     }
 
+    /// Whether a change could be written: a new schedule needs room.
+    async fn has_room(&self, schedule: &Schedule) -> Result<bool, Error> {
+        let new = schedule.revision == 1;
+        let all = || self.ledger.store().schedules(&Tenants::All, ("", ""), SCHEDULES_MAX);
+        Ok(!new || all().await?.len() < SCHEDULES_MAX)
+    }
+
+    /// False where somebody else was quicker, or there is no room. A dry run writes nothing.
     async fn changed(
         &self,
         schedule: &Schedule,
@@ -233,6 +244,9 @@ impl Caller {
         plan: Option<&Plan>,
         at: Millis,
     ) -> Result<bool, Error> {
+        if self.dry_run {
+            return self.has_room(schedule).await;
+        }
         let (actor, reason, plan) = (self.actor.clone(), reason.to_owned(), plan.cloned());
         self.ledger.store().change_schedule(schedule, &ScheduleChange { at, actor, act, reason, plan }).await
     }

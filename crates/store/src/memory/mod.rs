@@ -33,7 +33,7 @@ use tokio::time::Instant;
 use crate::{
     Anchor, Clock, CommandFilter, Credential, Diagnosis, Error, Facts, Options, Outcome, Position, Pruned,
     ScheduleChange, StoredEvent, SystemClock, WaitFilter, WorkFilter,
-    job::{Job, Payloads, wanted},
+    job::{Job, Payloads, payloads_of, wanted},
     policy::PolicyVersion,
     query::page,
     retention::{Before, Tombstone},
@@ -128,7 +128,10 @@ impl Inner {
         self.refresh_commands(submission);
         let decision = decide(&self.records, submission, now)?;
         if submission.dry_run {
-            return Ok(Outcome { reply: decision.reply, payloads: Payloads::new() });
+            let keys = wanted(&decision.reply);
+            let mut payloads = self.payloads(&keys);
+            payloads.extend(payloads_of(decision.events).filter(|(key, _)| keys.contains(key)));
+            return Ok(Outcome { reply: decision.reply, payloads });
         }
         for event in decision.events {
             let index = self.links.len();

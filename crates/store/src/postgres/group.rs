@@ -101,6 +101,7 @@ pub(super) async fn complete<'a, I: Iterator<Item = &'a Submission>>(
 async fn make_lanes(shared: &Shared, session: &Session, jobs: &[Job]) -> Result<(), Fault> {
     let lanes: BTreeSet<(&str, &str)> = jobs
         .iter()
+        .filter(|job| !job.submission.dry_run)
         .filter_map(|job| ingest(&job.submission))
         .map(|ingest| (ingest.source.system.as_str(), ingest.kind.as_str()))
         .filter(|(system, kind)| limits::name("system", system).and(limits::name("kind", kind)).is_ok())
@@ -132,12 +133,23 @@ pub(super) fn ingest(submission: &Submission) -> Option<&Ingest> {
     }
 }
 
+/// The identities that a group has to look up before it decides. Others it takes for new until the insert tells; a
+/// dry run inserts nothing.
+pub(super) fn looked_up(jobs: &[Job]) -> BTreeSet<Identity> {
+    let tried = jobs.iter().map(|job| &job.submission).filter(|submission| submission.dry_run);
+    tried.filter_map(ingest).map(identity).collect()
+}
+
+fn identity(ingest: &Ingest) -> Identity {
+    Identity { tenant: ingest.tenant.clone(), source: ingest.source.clone() }
+}
+
 /// An ingest that was refused as new may be the repeat of an old one, and then it is no longer refused.
 fn doubt(jobs: &[Job], replies: &[Result<Reply, Error>], lessons: &mut Lessons) -> Result<(), Fault> {
     let refused = jobs.iter().zip(replies).filter(|(_, reply)| reply.is_err());
     let assumed = refused
         .filter_map(|(job, _)| ingest(&job.submission))
-        .map(|ingest| Identity { tenant: ingest.tenant.clone(), source: ingest.source.clone() })
+        .map(identity)
         .filter(|identity| !lessons.identities.contains(identity))
         .collect::<Vec<_>>();
     if assumed.is_empty() {
@@ -273,7 +285,10 @@ fn at_hand(batch: &Batch, replies: &[&Reply]) -> (Payloads, Vec<(WorkId, u64)>) 
     for key in wanted {
         match written.get(&key) {
             Some(payload) => payloads.extend(payload.map(|payload| (key, payload.clone()))),
-            None => missing.push(key),
+            None => match batch.tried.get(&key) {
+                Some(payload) => drop(payloads.insert(key, payload.clone())),
+                None => missing.push(key),
+            },
         }
     }
     (payloads, missing)

@@ -109,7 +109,7 @@ impl Line {
 
     /// Tries a group until it is decided, or nothing more can be done.
     async fn attempt(&mut self, jobs: &[Job], parked: &[Job]) -> Result<Decided, Fault> {
-        let mut lessons = Lessons::default();
+        let mut lessons = Lessons { identities: group::looked_up(jobs), ..Lessons::default() };
         let mut tries = 0;
         loop {
             tries += 1;

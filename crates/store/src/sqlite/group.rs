@@ -89,6 +89,7 @@ impl Group<'_> {
             self.submits.iter().map(|job| batch.decide(&job.submission, now)).collect();
         let mut parked = self.offer(tables, &mut batch, now)?;
         let new_heads = tables.save(&batch)?;
+        let tried = std::mem::take(&mut batch.tried);
         tables.remember(batch);
 
         let mut claiming = Claiming { now, batch: Batch::default(), queues: Queues::default() };
@@ -106,13 +107,15 @@ impl Group<'_> {
         tables.remember(claiming.batch);
 
         let claims = claims.into_iter().map(|(reply, waits)| {
-            let answer = tables.outcome(reply)?;
+            let answer = tables.outcome(reply, &tried)?;
             Ok(if waits { Claimed::Nothing(answer) } else { Claimed::Answer(answer) })
         });
         let claims = claims.collect::<Read<_>>()?;
-        let parked = parked.into_iter().map(|reply| reply.map(|reply| tables.outcome(reply)).transpose());
+        let parked =
+            parked.into_iter().map(|reply| reply.map(|reply| tables.outcome(reply, &tried)).transpose());
         let parked = parked.collect::<Read<_>>()?;
-        let submitted = submitted.into_iter().map(|reply| tables.outcome(reply)).collect::<Read<_>>()?;
+        let submitted =
+            submitted.into_iter().map(|reply| tables.outcome(reply, &tried)).collect::<Read<_>>()?;
         Ok(Committed { submitted, parked, claims })
     }
 
@@ -243,14 +246,14 @@ fn claim_of(job: &Job) -> Option<(&Claimant, &ClaimFilter)> {
 
 impl Tables<'_> {
     /// A reply with the payloads that it shows.
-    fn outcome(&mut self, reply: Result<Reply, Error>) -> Read<Answer> {
+    fn outcome(&mut self, reply: Result<Reply, Error>, tried: &Payloads) -> Read<Answer> {
         let reply = match reply {
             Ok(reply) => reply,
             Err(error) => return Ok(Err(error)),
         };
         let mut payloads = Payloads::new();
         for (work, seq) in wanted(&reply) {
-            if let Some(payload) = self.payload(work, seq)? {
+            if let Some(payload) = self.payload(work, seq)?.or_else(|| tried.get(&(work, seq)).cloned()) {
                 payloads.insert((work, seq), payload);
             }
         }

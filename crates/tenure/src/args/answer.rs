@@ -21,6 +21,9 @@ pub struct Resolve {
     pub wait_token: Option<String>,
     #[arg(long)]
     pub tenant: Option<String>,
+    /// Say what would happen, or why not, and write nothing
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 #[derive(Args)]
@@ -30,6 +33,9 @@ pub struct Approve {
     pub id: String,
     #[arg(long)]
     pub note: Option<String>,
+    /// Say what would happen, or why not, and write nothing
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 #[derive(Args)]
@@ -39,4 +45,7 @@ pub struct Reject {
     pub id: String,
     #[arg(long)]
     pub note: Option<String>,
+    /// Say what would happen, or why not, and write nothing
+    #[arg(long)]
+    pub dry_run: bool,
 }

@@ -69,6 +69,9 @@ pub struct Renew {
     /// What to show as progress: JSON, @FILE, or - for stdin
     #[arg(long, value_parser = json)]
     pub progress: Option<Value>,
+    /// Say what would happen, or why not, and write nothing
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -120,6 +123,9 @@ pub struct Wait {
     /// What it used, as its holder: JSON. May be repeated
     #[arg(long, value_parser = usage, value_name = "JSON", requires = "kind")]
     pub usage: Vec<Usage>,
+    /// Say what would happen, or why not, and write nothing
+    #[arg(long, requires = "kind")]
+    pub dry_run: bool,
 }
 
 #[derive(Args)]
@@ -155,6 +161,9 @@ pub struct CloseOut {
     /// What it used, as `{"model": "m", "input_tokens": 7}`: JSON. May be repeated
     #[arg(long, value_parser = usage, value_name = "JSON")]
     pub usage: Vec<Usage>,
+    /// Say what would happen, or why not, and write nothing
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 #[derive(Args)]
@@ -168,4 +177,7 @@ pub struct Release {
     /// What it used: JSON. May be repeated
     #[arg(long, value_parser = usage, value_name = "JSON")]
     pub usage: Vec<Usage>,
+    /// Say what would happen, or why not, and write nothing
+    #[arg(long)]
+    pub dry_run: bool,
 }

@@ -171,6 +171,52 @@ pub enum Verb {
     Completions { shell: clap_complete::Shell },
 }
 
+impl Verb {
+    /// Whether it only asks what would happen.
+    pub fn dry_run(&self) -> bool {
+        match self {
+            Verb::Ingest(args) => args.dry_run,
+            Verb::Renew(args) => args.dry_run,
+            Verb::Wait(args) => args.dry_run,
+            Verb::CloseOut(args) => args.dry_run,
+            Verb::Release(args) => args.dry_run,
+            Verb::Resolve(args) => args.dry_run,
+            Verb::Approve(args) => args.dry_run,
+            Verb::Reject(args) => args.dry_run,
+            Verb::Retry(args) => args.act.dry_run,
+            Verb::Cancel(args) => args.act.dry_run,
+            Verb::Requeue(args) => args.act.dry_run,
+            Verb::Decide(args) => args.act.dry_run,
+            Verb::Rerun(args) => args.act.dry_run,
+            Verb::Quarantine(args) => args.act.dry_run,
+            Verb::Abandon(args) => args.act.dry_run,
+            Verb::Drain(args) => args.act.dry_run,
+            Verb::Schedule(verb) => verb.dry_run(),
+            Verb::Prune(args) => args.dry_run,
+            // These change nothing, or cannot be tried: a claim, a backup, a token.
+            Verb::Serve(_)
+            | Verb::Demo(_)
+            | Verb::Ps(_)
+            | Verb::List(_)
+            | Verb::Show(_)
+            | Verb::Events(_)
+            | Verb::Explain(_)
+            | Verb::Watch(_)
+            | Verb::Top
+            | Verb::Claim(_)
+            | Verb::Workers(_)
+            | Verb::Alerts
+            | Verb::Verify
+            | Verb::Backup(_)
+            | Verb::Doctor
+            | Verb::Token(_)
+            | Verb::Config(_)
+            | Verb::Tools(_)
+            | Verb::Completions { .. } => false,
+        }
+    }
+}
+
 /// Durations as people write them: `500ms`, `30s`, `5m`, `2h`, `7d`.
 pub fn period(text: &str) -> Result<std::time::Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());

@@ -17,7 +17,7 @@ pub struct Act {
     /// Do not ask; needed where there is no terminal
     #[arg(long, short)]
     pub yes: bool,
-    /// Say what would be sent, and send nothing
+    /// Say what would happen, or why not, and write nothing
     #[arg(long)]
     pub dry_run: bool,
 }

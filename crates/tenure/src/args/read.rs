@@ -46,6 +46,9 @@ pub struct Ingest {
     /// End it if it has not ended within this time
     #[arg(long, value_parser = period, value_name = "PERIOD")]
     pub end_within: Option<Duration>,
+    /// Say what would happen, or why not, and write nothing
+    #[arg(long)]
+    pub dry_run: bool,
 }
 
 /// Redraws until interrupted.

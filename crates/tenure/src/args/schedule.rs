@@ -36,6 +36,19 @@ pub enum ScheduleVerb {
     Delete(ScheduleAct),
 }
 
+impl ScheduleVerb {
+    pub fn dry_run(&self) -> bool {
+        match self {
+            ScheduleVerb::List { .. } | ScheduleVerb::Show(_) => false,
+            ScheduleVerb::Set(args) => args.act.dry_run,
+            ScheduleVerb::Run(args) => args.act.dry_run,
+            ScheduleVerb::Pause(args) | ScheduleVerb::Resume(args) | ScheduleVerb::Delete(args) => {
+                args.act.dry_run
+            }
+        }
+    }
+}
+
 #[derive(Args)]
 pub struct Schedule {
     pub name: String,

@@ -4,7 +4,7 @@ use tenure_api::wire::{
     Backup as BackupRequest, NewToken, PageQuery, Prune as PruneRequest, PruneReport, Timestamp, TokenId,
 };
 
-use super::{Context, operate::confirm};
+use super::{Context, operate::agree};
 use crate::{
     args::{Backup, Prune, TokenCreate, TokenVerb},
     exit::{Exit, Failure},
@@ -15,11 +15,11 @@ pub async fn prune(cx: &Context, args: &Prune) -> Result<Exit, Failure> {
     let before =
         Timestamp(cx.now().await?.0 - i64::try_from(args.older_than.as_millis()).unwrap_or(i64::MAX));
     if !args.dry_run {
-        confirm(args.yes, &format!("Works that ended before {before} are forgotten, for good."))?;
+        agree(args.yes, &format!("Works that ended before {before} are forgotten, for good."))?;
     }
     let mut total = PruneReport { works: 0, events: 0, more: true };
     while total.more {
-        let request = PruneRequest { before, limit: None, dry_run: args.dry_run };
+        let request = PruneRequest { before, limit: None, dry_run: false };
         let report = cx.client.prune(&request).await?;
         total.works += report.works;
         total.events += report.events;

@@ -26,7 +26,7 @@ use crate::{
     args::{Cli, ToolsVerb, Verb},
     connect::Connection,
     exit::{Exit, Failure},
-    render::Out,
+    render::{Out, say},
 };
 
 /// How often `--watch` redraws.
@@ -70,7 +70,8 @@ pub async fn run(cli: Cli) -> Result<Exit, Failure> {
         }
         verb => verb,
     };
-    let connection = Connection::open(&global, matches!(verb, Verb::Ingest(_))).await?;
+    let dry_run = verb.dry_run();
+    let connection = Connection::open(&global, matches!(verb, Verb::Ingest(_)) && !dry_run).await?;
     let place = match &global.db {
         // The address of a database may hold a password.
         Some(db) if db.contains("://") => "a ledger on PostgreSQL".to_owned(),
@@ -79,8 +80,13 @@ pub async fn run(cli: Cli) -> Result<Exit, Failure> {
     };
     let token_hint = connection.token_hint.clone();
     let out = Out::stdout(global.output, connection.client.clock().clone());
-    let cx = Context { client: connection.client.clone(), out, place, token_hint, db: global.db };
+    let client = connection.client.clone();
+    let client = if dry_run { client.dry_run() } else { client };
+    let cx = Context { client, out, place, token_hint, db: global.db };
     let done = interruptible(dispatch(&cx, verb)).await.map_err(|failure| connection.explain(failure));
+    if dry_run && done.is_ok() {
+        say("A dry run: nothing was written.");
+    }
     drop(cx);
     connection.close().await?;
     done

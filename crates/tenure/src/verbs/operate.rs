@@ -5,7 +5,6 @@ use std::{
     io::{self, BufRead, IsTerminal, Write},
 };
 
-use serde::Serialize;
 use serde_json::{Value, json};
 use tenure_api::{
     Error,
@@ -25,7 +24,7 @@ use crate::{
 
 pub async fn retry(cx: &Context, args: &Retry) -> Result<Exit, Failure> {
     let request = |work: &Work| RetryNow { reason: args.act.reason.clone(), if_seq: Some(work.seq) };
-    each(cx, &args.ids, &args.act, "retry-now", "its backoff is cut short", request, async |work, body| {
+    each(cx, &args.ids, &args.act, "its backoff is cut short", request, async |work, body| {
         cx.client.retry_now(&work.id, &body).await.map(|ack| said(&ack))
     })
     .await
@@ -35,7 +34,7 @@ pub async fn cancel(cx: &Context, args: &Cancel) -> Result<Exit, Failure> {
     let deadline_ms = args.within.map(|within| u64::try_from(within.as_millis()).unwrap_or(u64::MAX));
     let request =
         |work: &Work| CancelRequest { reason: args.act.reason.clone(), if_seq: Some(work.seq), deadline_ms };
-    each(cx, &args.ids, &args.act, "cancel", "it is asked to stop", request, async |work, body| {
+    each(cx, &args.ids, &args.act, "it is asked to stop", request, async |work, body| {
         cx.client.cancel(&work.id, &body).await.map(|ack| said(&ack))
     })
     .await
@@ -44,7 +43,7 @@ pub async fn cancel(cx: &Context, args: &Cancel) -> Result<Exit, Failure> {
 pub async fn abandon(cx: &Context, args: &Abandon) -> Result<Exit, Failure> {
     let request = |work: &Work| AbandonRequest { reason: args.act.reason.clone(), if_seq: Some(work.seq) };
     let then = "it is given up once its lease lapses, its outcome unknown";
-    each(cx, &args.ids, &args.act, "abandon", then, request, async |work, body| {
+    each(cx, &args.ids, &args.act, then, request, async |work, body| {
         cx.client.abandon(&work.id, &body).await.map(|ack| said(&ack))
     })
     .await
@@ -53,7 +52,7 @@ pub async fn abandon(cx: &Context, args: &Abandon) -> Result<Exit, Failure> {
 pub async fn quarantine(cx: &Context, args: &Quarantine) -> Result<Exit, Failure> {
     let request = |work: &Work| QuarantineRequest { reason: args.act.reason.clone(), if_seq: Some(work.seq) };
     let then = "it is set aside, and its holder loses it";
-    each(cx, &args.ids, &args.act, "quarantine", then, request, async |work, body| {
+    each(cx, &args.ids, &args.act, then, request, async |work, body| {
         cx.client.quarantine(&work.id, &body).await.map(|ack| said(&ack))
     })
     .await
@@ -62,7 +61,7 @@ pub async fn quarantine(cx: &Context, args: &Quarantine) -> Result<Exit, Failure
 pub async fn requeue(cx: &Context, args: &Requeue) -> Result<Exit, Failure> {
     let request = |work: &Work| decision(&args.act, work, Decision::Requeue);
     let then = "it is queued again, its failures forgotten";
-    each(cx, &args.ids, &args.act, "decide", then, request, async |work, body| {
+    each(cx, &args.ids, &args.act, then, request, async |work, body| {
         cx.client.decide(&work.id, &body).await.map(|ack| said(&ack))
     })
     .await
@@ -81,7 +80,7 @@ pub async fn decide(cx: &Context, args: &Decide) -> Result<Exit, Failure> {
         end => format!("it ends as {end}, for good"),
     };
     let ids = std::slice::from_ref(&args.id);
-    each(cx, ids, &args.act, "decide", &then, request, async |work, body| {
+    each(cx, ids, &args.act, &then, request, async |work, body| {
         cx.client.decide(&work.id, &body).await.map(|ack| said(&ack))
     })
     .await
@@ -103,7 +102,7 @@ pub async fn rerun(cx: &Context, args: &Rerun) -> Result<Exit, Failure> {
     let request =
         |_: &Work| RerunRequest { reason: args.act.reason.clone(), from_step: args.from_step.clone() };
     let then = "a new work runs it again";
-    each(cx, &args.ids, &args.act, "rerun", then, request, async |work, body| {
+    each(cx, &args.ids, &args.act, then, request, async |work, body| {
         let new = cx.client.rerun(&work.id, &body).await?;
         Ok(json!({ "id": new.id, "state": new.state, "seq": new.seq, "rerun_of": work.id }))
     })
@@ -116,11 +115,10 @@ fn said(ack: &Ack) -> Value {
 
 /// Looks at each, says what follows, asks, and sends each with the event that was seen: what moved on since is
 /// left alone.
-async fn each<B: Serialize, F: Future<Output = Result<Value, Error>>>(
+async fn each<B, F: Future<Output = Result<Value, Error>>>(
     cx: &Context,
     ids: &[String],
     act: &Act,
-    verb: &str,
     then: &str,
     request: impl Fn(&Work) -> B,
     send: impl Fn(Work, B) -> F,
@@ -129,17 +127,8 @@ async fn each<B: Serialize, F: Future<Output = Result<Value, Error>>>(
     for id in ids {
         works.push(find(cx, id).await?);
     }
-    if act.dry_run {
-        for work in &works {
-            let would = json!({ "would": {
-                "method": "POST", "path": format!("/v1/work/{}/{verb}", work.id), "body": request(work)
-            }, "id": work.id, "state": work.state });
-            cx.out.next(&would, |would, _| format!("{}\n", would["would"]))?;
-        }
-        return Ok(Exit::Ok);
-    }
     let names: Vec<String> = works.iter().map(|work| format!("{} ({})", work.id, work.state)).collect();
-    confirm(act.yes, &format!("{}: {then}.", names.join(", ")))?;
+    confirm(act, &format!("{}: {then}.", names.join(", ")))?;
     let mut failures = Vec::new();
     let total = works.len();
     for work in works {
@@ -164,8 +153,13 @@ async fn each<B: Serialize, F: Future<Output = Result<Value, Error>>>(
     })
 }
 
+/// Whoever does something for good is asked; a dry run does nothing.
+pub fn confirm(act: &Act, consequence: &str) -> Result<(), Failure> {
+    if act.dry_run { Ok(()) } else { agree(act.yes, consequence) }
+}
+
 /// A person at a terminal is asked; without one, `--yes` must have been said.
-pub fn confirm(yes: bool, consequence: &str) -> Result<(), Failure> {
+pub fn agree(yes: bool, consequence: &str) -> Result<(), Failure> {
     if yes {
         return Ok(());
     }
@@ -195,14 +189,8 @@ fn ask(
 pub async fn drain(cx: &Context, args: Drain) -> Result<Exit, Failure> {
     let mut levers = vec![Lever::RequestCancel];
     levers.extend(args.abandon.then_some(Lever::Abandon));
+    confirm(&args.act, &format!("Everything that {} holds is asked to stop.", args.worker))?;
     let request = DrainRequest { reason: args.act.reason, incarnation: args.incarnation, levers };
-    if args.act.dry_run {
-        let workers = cx.client.workers().await?.items;
-        let held: Vec<_> = workers.into_iter().filter(|worker| worker.id == args.worker).collect();
-        cx.out.list(&held, render::workers)?;
-        return Ok(Exit::Ok);
-    }
-    confirm(args.act.yes, &format!("Everything that {} holds is asked to stop.", args.worker))?;
     let report = cx.client.drain_worker(&args.worker, &request).await?;
     cx.out.one(&report, |report, _| {
         let work =

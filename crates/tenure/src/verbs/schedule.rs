@@ -1,7 +1,5 @@
 //! Schedules: looked at, set, stopped, run.
 
-use serde::Serialize;
-use serde_json::json;
 use tenure_api::wire::{
     DeleteSchedule, PauseSchedule, RunSchedule, Schedule as View, ScheduleGet, ScheduleQuery, SetSchedule,
     Template,
@@ -9,7 +7,7 @@ use tenure_api::wire::{
 
 use super::{Context, operate::confirm};
 use crate::{
-    args::{Act, Schedule, ScheduleAct, ScheduleRun, ScheduleSet, ScheduleVerb},
+    args::{Schedule, ScheduleAct, ScheduleRun, ScheduleSet, ScheduleVerb},
     exit::{Exit, Failure},
     render,
 };
@@ -47,27 +45,6 @@ async fn show(cx: &Context, of: Schedule) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// Says what would be sent, or asks. True: it was only said.
-fn held_back(
-    cx: &Context,
-    act: &Act,
-    call: (&str, String),
-    body: &impl Serialize,
-    then: &str,
-) -> Result<bool, Failure> {
-    if act.dry_run {
-        let would = json!({ "would": { "method": call.0, "path": call.1, "body": body } });
-        cx.out.next(&would, |would, _| format!("{}\n", would["would"]))?;
-    } else {
-        confirm(act.yes, then)?;
-    }
-    Ok(act.dry_run)
-}
-
-fn path(name: &str, rest: &str) -> String {
-    format!("/v1/schedules/{name}{rest}")
-}
-
 async fn set(cx: &Context, args: ScheduleSet) -> Result<Exit, Failure> {
     let ms = |period: std::time::Duration| u64::try_from(period.as_millis()).unwrap_or(u64::MAX);
     let name = args.schedule.name;
@@ -92,26 +69,24 @@ async fn set(cx: &Context, args: ScheduleSet) -> Result<Exit, Failure> {
         paused: None,
     };
     let then = format!("Schedule {name} is made, or does this from now on.");
-    if !held_back(cx, &args.act, ("PUT", path(&name, "")), &set, &then)? {
-        done(cx, &cx.client.set_schedule(&name, &set).await?)?;
-    }
+    confirm(&args.act, &then)?;
+    done(cx, &cx.client.set_schedule(&name, &set).await?)?;
     Ok(Exit::Ok)
 }
 
 async fn pause(cx: &Context, args: ScheduleAct, pause: bool) -> Result<Exit, Failure> {
     let ScheduleAct { schedule: Schedule { name, tenant }, act } = args;
     let body = PauseSchedule { reason: act.reason.clone(), tenant };
-    let (verb, then) = match pause {
-        true => ("/pause", format!("Schedule {name} runs no more until it is resumed.")),
-        false => ("/resume", format!("Schedule {name} runs again, from its next due time on.")),
+    let then = match pause {
+        true => format!("Schedule {name} runs no more until it is resumed."),
+        false => format!("Schedule {name} runs again, from its next due time on."),
     };
-    if !held_back(cx, &act, ("POST", path(&name, verb)), &body, &then)? {
-        let schedule = match pause {
-            true => cx.client.pause_schedule(&name, &body).await?,
-            false => cx.client.resume_schedule(&name, &body).await?,
-        };
-        done(cx, &schedule)?;
-    }
+    confirm(&act, &then)?;
+    let schedule = match pause {
+        true => cx.client.pause_schedule(&name, &body).await?,
+        false => cx.client.resume_schedule(&name, &body).await?,
+    };
+    done(cx, &schedule)?;
     Ok(Exit::Ok)
 }
 
@@ -119,10 +94,7 @@ async fn run(cx: &Context, args: ScheduleRun) -> Result<Exit, Failure> {
     let ScheduleRun { schedule: Schedule { name, tenant }, request_id, act } = args;
     let request_id = request_id.unwrap_or_else(|| uuid::Uuid::now_v7().simple().to_string());
     let body = RunSchedule { reason: act.reason.clone(), request_id, tenant };
-    let then = format!("Schedule {name} runs once, now.");
-    if held_back(cx, &act, ("POST", path(&name, "/run-now")), &body, &then)? {
-        return Ok(Exit::Ok);
-    }
+    confirm(&act, &format!("Schedule {name} runs once, now."))?;
     let schedule = cx.client.run_schedule(&name, &body).await?;
     let work = schedule.last_run.as_ref().and_then(|run| run.work.clone());
     cx.out.one(&schedule, |_, _| work.as_ref().map(|work| format!("{work}\n")).unwrap_or_default())?;
@@ -135,11 +107,9 @@ async fn run(cx: &Context, args: ScheduleRun) -> Result<Exit, Failure> {
 async fn delete(cx: &Context, args: ScheduleAct) -> Result<Exit, Failure> {
     let ScheduleAct { schedule: Schedule { name, tenant }, act } = args;
     let query = DeleteSchedule { reason: act.reason.clone(), tenant };
-    let then = format!("Schedule {name} is forgotten; its works stay.");
-    if !held_back(cx, &act, ("DELETE", path(&name, "")), &query, &then)? {
-        let gone = cx.client.delete_schedule(&name, &query).await?;
-        cx.out.one(&gone, |gone, _| format!("{} deleted\n", render::safe(&gone.name)))?;
-    }
+    confirm(&act, &format!("Schedule {name} is forgotten; its works stay."))?;
+    let gone = cx.client.delete_schedule(&name, &query).await?;
+    cx.out.one(&gone, |gone, _| format!("{} deleted\n", render::safe(&gone.name)))?;
     Ok(Exit::Ok)
 }
 

@@ -50,6 +50,7 @@ fn live(bed: &Bed) {
     let refused = bed.run(&other).ends(4);
     assert!(refused.err.contains("idempotency_mismatch") && refused.out.is_empty(), "{}", refused.err);
 
+    tried_first(bed, &id);
     paused_and_answered(bed, &id);
     ended_and_run_again(bed, &id);
     set_aside_and_decided(bed);
@@ -58,6 +59,33 @@ fn live(bed: &Bed) {
 
     let verified = bed.run(&["verify", "-o", "json"]).json();
     assert_eq!(verified["faults"].as_array().unwrap().len(), 0);
+}
+
+/// Every verb that changes something can be asked what it would do.
+fn tried_first(bed: &Bed, id: &str) {
+    let try_out = |args: &[&str]| {
+        let tried = bed.run(&[args, &["--dry-run"]].concat()).ends(0);
+        assert!(tried.err.contains("nothing was written"), "{args:?}: {}", tried.err);
+        tried.out
+    };
+    let new = try_out(&["ingest", "manual", "tried", "--kind", "review", "--disposition", "rerunnable"]);
+    bed.run(&["show", new.trim()]).ends(3);
+    let cancel = ["cancel", id, "--reason", "a look"];
+    assert_eq!(try_out(&cancel), format!("{id} cancelled\n"));
+    let refused = bed.run(&["requeue", id, "--reason", "a look", "--dry-run"]).ends(4);
+    assert!(refused.err.contains("illegal_state"), "{}", refused.err);
+
+    let lease = claim(bed, id);
+    let held =
+        |verb: &'static str, more: &[&'static str]| try_out(&[&[verb, id], more, &lease.args()[..]].concat());
+    assert_eq!(held("release", &[]), format!("{id} queued\n"));
+    assert_eq!(held("close-out", &["--no-output"]), format!("{id} succeeded\n"));
+    assert!(held("wait", &["--kind", "user", "--ref", "colour"]).starts_with(&format!("{id} waiting_user")));
+    assert!(held("renew", &[]).starts_with("expires "));
+    try_out(&["resolve", "colour", "--payload", "1"]);
+    assert!(try_out(&["drain", "me", "--reason", "a look"]).contains(id));
+    assert_eq!(bed.run(&["show", id, "-o", "json"]).json()["seq"], 2, "it was recorded and claimed");
+    bed.run(&[&["release", id], &lease.args()[..]].concat()).ends(0);
 }
 
 fn paused_and_answered(bed: &Bed, id: &str) {
@@ -107,12 +135,27 @@ fn ended_and_run_again(bed: &Bed, id: &str) {
             serde_json::from_str::<serde_json::Value>(line).unwrap()["type"].as_str().unwrap().to_owned()
         })
         .collect();
-    assert_eq!(kinds, ["work_created", "claimed", "waiting_set", "wait_resolved", "claimed", "close_out"]);
+    assert_eq!(
+        kinds,
+        [
+            "work_created",
+            "claimed",
+            "lease_released",
+            "claimed",
+            "waiting_set",
+            "wait_resolved",
+            "claimed",
+            "close_out"
+        ]
+    );
 
     let alone = bed.run(&["rerun", id, "--reason", "once more"]).ends(2);
     assert!(alone.err.contains("--yes") && alone.out.is_empty(), "{}", alone.err);
-    let dry = bed.run(&["rerun", id, "--reason", "once more", "--dry-run", "-o", "json"]).json();
-    assert_eq!(dry["would"]["body"]["reason"], "once more");
+    let dry = bed.run(&["rerun", id, "--reason", "once more", "--dry-run", "-o", "json"]).ends(0);
+    assert!(dry.err.contains("nothing was written"), "{}", dry.err);
+    let dry = dry.json();
+    assert_eq!((&dry["state"], &dry["rerun_of"]), (&"queued".into(), &id.into()));
+    bed.run(&["show", dry["id"].as_str().unwrap()]).ends(3);
     let new = bed.run(&["rerun", id, "--reason", "once more", "--yes", "-o", "json"]).json();
     assert_eq!(new["rerun_of"], id);
     let new = new["id"].as_str().unwrap();
