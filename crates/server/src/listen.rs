@@ -15,10 +15,13 @@ use axum_server::{
 };
 use hyper_util::rt::TokioTimer;
 
-use crate::config::Tls;
+use crate::{config::Tls, http::HEADERS_COUNT};
 
 /// Whoever takes longer to say what it wants is sent away.
 const HEADERS: Duration = Duration::from_secs(30);
+
+/// Bytes of a request line and its headers that are read at all.
+const READ_MAX: usize = 512 * 1024;
 
 /// A listener with the keys that it needs.
 pub(crate) struct Listener {
@@ -57,7 +60,11 @@ impl Listener {
         });
         let service = router.into_make_service();
         let mut server = axum_server::from_tcp(self.socket)?.handle(handle);
-        server.http_builder().http1().timer(TokioTimer::new()).header_read_timeout(HEADERS);
+        let http1 = &mut server.http_builder().http1();
+        // Beyond what the guard refuses: whoever sends too much is told so, and not just cut off.
+        http1.max_headers(2 * HEADERS_COUNT).max_buf_size(READ_MAX);
+        http1.timer(TokioTimer::new()).header_read_timeout(HEADERS);
+        server.http_builder().http2().max_header_list_size(READ_MAX as u32);
         let served = match self.keys {
             None => server.acceptor(NoDelayAcceptor::new()).serve(service).await,
             Some(keys) => {

@@ -20,6 +20,10 @@ words! {
         UnsupportedMediaType = "unsupported_media_type",
         /// The body is over 1 MiB.
         TooLarge = "too_large",
+        /// The path and query are over 8 KiB.
+        UriTooLong = "uri_too_long",
+        /// The headers are over 32 KiB, or over a hundred.
+        HeadersTooLarge = "headers_too_large",
         /// There is no such route.
         NoSuchRoute = "no_such_route",
         /// The route exists, with other methods.

@@ -39,6 +39,8 @@ pub(crate) const fn status(code: Code) -> StatusCode {
         Code::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
         Code::NotRetained => StatusCode::GONE,
         Code::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+        Code::UriTooLong => StatusCode::URI_TOO_LONG,
+        Code::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
         Code::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         Code::HostRefused => StatusCode::MISDIRECTED_REQUEST,
         Code::PayloadRefused

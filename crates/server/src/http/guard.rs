@@ -105,6 +105,31 @@ fn limiter(rate: Rate) -> DefaultKeyedRateLimiter<CredentialId> {
     RateLimiter::keyed(Quota::per_second(some(rate.per_second)).allow_burst(some(rate.burst)))
 }
 
+/// What is longer is refused, with a problem. The listener reads several times as much before it gives up without one.
+const URI_MAX: usize = 8 * 1024;
+const HEADERS_MAX: usize = 32 * 1024;
+pub(crate) const HEADERS_COUNT: usize = 100;
+
+/// Before anything of a request is looked at, or repeated in an answer.
+fn check_size(uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
+    let query = uri.query().map_or(0, |query| query.len() + 1);
+    if uri.path().len() + query > URI_MAX {
+        let detail = format!(
+            "The path and query have more than {URI_MAX} bytes. Shorten a name, or ask for less at a time."
+        );
+        return Err(Problem::new(Code::UriTooLong, detail));
+    }
+    let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+    if bytes > HEADERS_MAX || headers.len() > HEADERS_COUNT {
+        let detail = format!(
+            "The headers are more than {HEADERS_COUNT}, or have more than {HEADERS_MAX} bytes. Leave out what is \
+             not for this daemon: cookies, for one."
+        );
+        return Err(Problem::new(Code::HeadersTooLarge, detail));
+    }
+    Ok(())
+}
+
 /// Without the port.
 fn host_name(host: &str) -> &str {
     match host.rsplit_once(':') {
@@ -150,6 +175,7 @@ async fn admit(
     route: &str,
     request: &mut Request,
 ) -> Result<DryRun, Problem> {
+    check_size(request.uri(), request.headers())?;
     let app = &guard.app;
     {
         let live = app.live.borrow();
@@ -206,14 +232,14 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && !token.trim().is_empty()).then(|| token.trim())
 }
 
-pub(crate) async fn no_such_route(uri: Uri) -> Problem {
-    let detail = format!("There is no `{}` here. See /openapi.json for what there is.", uri.path());
-    Problem::new(Code::NoSuchRoute, detail)
+pub(crate) async fn no_such_route(uri: Uri, headers: HeaderMap) -> Problem {
+    let detail = || format!("There is no `{}` here. See /openapi.json for what there is.", uri.path());
+    check_size(&uri, &headers).err().unwrap_or_else(|| Problem::new(Code::NoSuchRoute, detail()))
 }
 
-pub(crate) async fn method_not_allowed(method: Method) -> Problem {
-    let detail = format!("This route does not take {method}. See /openapi.json for what it takes.");
-    Problem::new(Code::MethodNotAllowed, detail)
+pub(crate) async fn method_not_allowed(method: Method, uri: Uri, headers: HeaderMap) -> Problem {
+    let detail = || format!("This route does not take {method}. See /openapi.json for what it takes.");
+    check_size(&uri, &headers).err().unwrap_or_else(|| Problem::new(Code::MethodNotAllowed, detail()))
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ mod workers;
 
 use std::sync::Arc;
 
-use axum::{Router, http::Method, middleware};
+use axum::{Router, middleware};
 use tenure_store::Ledger;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -33,6 +33,7 @@ use crate::{alerts::Alerts, auth::Auth, config::Live, door::Door, feed::Feed, me
 pub(crate) use error::Problem;
 use extract::{Body, Json, LargeBody, Nothing, Params, Segments, Who};
 pub use guard::Doors;
+pub(crate) use guard::HEADERS_COUNT;
 pub(crate) use health::{healthy, not_ready};
 
 /// What every handler can reach.
@@ -118,7 +119,7 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
     let closed = |router: Router| {
         router
             .fallback(guard::no_such_route)
-            .method_not_allowed_fallback(|method: Method| guard::method_not_allowed(method))
+            .method_not_allowed_fallback(guard::method_not_allowed)
             .layer(axum::Extension(contract.clone()))
     };
     let inner = guarded(inner);

@@ -120,6 +120,30 @@ async fn every_mistake_in_a_path_or_query_has_its_code() {
         .problem(422, "reference_reserved");
 }
 
+/// Known routes, unknown ones and other methods alike; over a socket too, where the listener reads first.
+#[tokio::test]
+async fn what_is_too_long_to_be_read_is_a_problem_too() {
+    let bed = Bed::memory().await;
+    let client = bed.admin();
+    let long = "x".repeat(9_000);
+    for path in [format!("/v1/work?kind={long}"), format!("/v1/work/{long}"), format!("/{long}")] {
+        client.get(&path).await.problem(414, "uri_too_long");
+        client.send(Method::DELETE, &path, None).await.problem(414, "uri_too_long");
+    }
+    let mut many = client.request(Method::GET, "/v1/work");
+    for n in 0..101 {
+        let name: axum::http::HeaderName = format!("x-{n}").parse().unwrap();
+        many.headers_mut().insert(name, "1".parse().unwrap());
+    }
+    client.raw(many).await.problem(431, "headers_too_large");
+    for path in ["/v1/work", "/healthz", "/nowhere"] {
+        let mut request = client.request(Method::GET, path);
+        request.headers_mut().insert("cookie", "x".repeat(33_000).parse().unwrap());
+        client.raw(request).await.problem(431, "headers_too_large");
+    }
+    client.get(&format!("/v1/work?kind={}", "x".repeat(200))).await.expect(200);
+}
+
 #[tokio::test]
 async fn an_answer_that_does_not_fit_its_wait_is_refused() {
     let bed = Bed::memory().await;

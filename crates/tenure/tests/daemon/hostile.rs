@@ -212,6 +212,14 @@ fn requests_are_taken_literally(daemon: &Daemon) {
         held(&lease, json!({ "state": "completed_with_warnings", "result": text, "warnings": [text] }));
     daemon.post(&format!("/v1/work/{id}/close-out"), close).expect(200);
 
+    // What is too long is told so by the daemon itself, far beyond its limits.
+    daemon.get(&format!("/v1/work?kind={}", "x".repeat(60_000))).problem(414, "uri_too_long");
+    let cookie = format!("Cookie: {}", "x".repeat(100_000));
+    daemon.curl(&["-H", &authorization, "-H", &cookie], "/v1/work", None).problem(431, "headers_too_large");
+    let many: Vec<String> = (0..150).map(|n| format!("X-{n}: 1")).collect();
+    let many: Vec<&str> = many.iter().flat_map(|header| ["-H", header.as_str()]).collect();
+    daemon.curl(&many, "/v1/work", None).problem(431, "headers_too_large");
+
     // Odd requests by hand: each gets an answer or a closed connection, and the daemon lives.
     let address = daemon.url.strip_prefix("http://").unwrap();
     for head in [
