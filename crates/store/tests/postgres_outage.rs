@@ -153,3 +153,64 @@ async fn what_was_answered_is_there_after_a_crash() {
     assert_eq!(ledger.verify().await.unwrap().faults, []);
     drop(cluster);
 }
+
+/// Frozen, it answers nobody and closes nothing: whoever asks is told in time, and what was answered stands.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_stands_still_holds_nobody_for_ever() {
+    let cluster = Cluster::start();
+    let url = cluster.create_database();
+    let answer_within = Duration::from_millis(500);
+    let options = Options { lanes: 2, sweep: false, answer_within, ..Options::default() };
+    let ledger = Ledger::open_postgres(&url, options).await.unwrap();
+    let (stop, stopped) = tokio::sync::watch::channel(false);
+    let (count, mut counted) = tokio::sync::watch::channel((0, 0));
+    let writers: Vec<_> = (0..16)
+        .map(|writer| {
+            let (ledger, stopped, count) = (ledger.clone(), stopped.clone(), count.clone());
+            tokio::spawn(async move {
+                let caller = ledger.caller(Actor::machine("m"));
+                let mut answered = Vec::new();
+                for number in 0.. {
+                    if *stopped.borrow() {
+                        break;
+                    }
+                    let asked = caller.ingest(new(&format!("{writer}-{number}")));
+                    match tokio::time::timeout(Duration::from_secs(30), asked).await.expect("an answer") {
+                        Ok(done) => {
+                            answered.push(done.work.id);
+                            count.send_modify(|count| count.0 += 1);
+                        }
+                        Err(Error::Unavailable(_) | Error::OutcomeUnknown(_)) => {
+                            count.send_modify(|count| count.1 += 1);
+                        }
+                        Err(other) => panic!("{other}"),
+                    }
+                }
+                answered
+            })
+        })
+        .collect();
+    for _ in 0..2 {
+        let (done, failed) = *counted.borrow();
+        let going = counted.wait_for(|count| count.0 > done + 100);
+        tokio::time::timeout(Duration::from_secs(30), going).await.expect("it heals").unwrap();
+        let frozen = cluster.freeze();
+        let told = counted.wait_for(|count| count.1 >= failed + 16);
+        tokio::time::timeout(Duration::from_secs(30), told).await.expect("everybody is told").unwrap();
+        let read = async { ledger.list(&WorkFilter::default(), None, 1).await };
+        let read = tokio::time::timeout(Duration::from_secs(30), read).await.expect("an answer");
+        assert!(matches!(read, Err(Error::Unavailable(_))), "{read:?}");
+        drop(frozen);
+    }
+    let (done, _) = *counted.borrow();
+    let again = counted.wait_for(|count| count.0 > done + 100);
+    tokio::time::timeout(Duration::from_secs(30), again).await.expect("it heals by itself").unwrap();
+    stop.send(true).unwrap();
+    for writer in writers {
+        for ids in writer.await.unwrap().chunks(500) {
+            assert_eq!(ledger.works(ids).await.unwrap().len(), ids.len(), "what was answered is there");
+        }
+    }
+    assert_eq!(ledger.verify().await.unwrap().faults, []);
+    ledger.close().await.unwrap();
+}

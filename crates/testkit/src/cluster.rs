@@ -109,6 +109,16 @@ impl Cluster {
         postmaster(&self.folder().join("data"))
     }
 
+    /// Stops every process of the server where it stands, until the guard is dropped: connections stay open and
+    /// nobody answers, as behind a network that swallows packets.
+    pub fn freeze(&self) -> Frozen {
+        let server = self.pid();
+        signal("STOP", &[server]);
+        let frozen = Frozen { pids: std::iter::once(server).chain(children(server)).collect() };
+        signal("STOP", &frozen.pids);
+        frozen
+    }
+
     fn order(&self, verb: &str) {
         if let Err(log) = self.keeper().order(verb) {
             panic!("PostgreSQL did not {verb}:\n{log}");
@@ -119,6 +129,28 @@ impl Cluster {
         let keeper = self.keeper.as_ref().expect(NOT_OURS);
         keeper.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A server that stands still for as long as this is kept.
+pub struct Frozen {
+    pids: Vec<u32>,
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        signal("CONT", &self.pids);
+    }
+}
+
+/// A process may have ended meanwhile.
+fn signal(name: &str, pids: &[u32]) {
+    let sent = Command::new("kill").arg(format!("-{name}")).args(pids.iter().map(u32::to_string)).output();
+    sent.expect("kill runs");
+}
+
+fn children(of: u32) -> Vec<u32> {
+    let list = std::fs::read_to_string(format!("/proc/{of}/task/{of}/children")).expect("a running process");
+    list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
 }
 
 /// Reads the server's process id from the lock file in its data folder.

@@ -62,6 +62,9 @@ pub struct Options {
     pub lanes: usize,
     /// Whether to start a sweeper and a scheduler.
     pub sweep: bool,
+    /// How long PostgreSQL may take to answer before its connection is given up and callers are told. The server
+    /// itself ends a statement sooner: only one that no longer answers at all takes so long.
+    pub answer_within: Duration,
     /// Opens databases whose settings would let a commit be lost. For throw-away data only.
     pub allow_weak_settings: bool,
 }
@@ -75,6 +78,7 @@ impl Default for Options {
             clock: None,
             lanes: cores.clamp(2, 4),
             sweep: true,
+            answer_within: Duration::from_secs(30),
             allow_weak_settings: false,
         }
     }

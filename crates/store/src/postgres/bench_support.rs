@@ -3,11 +3,12 @@
 
 pub use super::session::SETTINGS;
 use super::{connect::Connector, migrate};
-use crate::Error;
+use crate::{Error, Options};
 
 /// Makes a ledger's tables in an empty database.
 pub async fn create_schema(url: &str) -> Result<(), Error> {
-    let mut session = Connector::new(url, true)?.session().await?;
+    let options = Options { allow_weak_settings: true, ..Options::default() };
+    let mut session = Connector::new(url, &options)?.session().await?;
     migrate::migrate(&mut session.client).await.map(|_key| ())
 }
 

@@ -17,7 +17,7 @@ use super::{
     session::{SETTINGS, Session},
     tls,
 };
-use crate::{Error, diagnosis::Setting};
+use crate::{Error, Options, diagnosis::Setting};
 
 /// The oldest server that is tried in the tests' own features: `pg_current_xact_id` came with it.
 const OLDEST: i32 = 130_000;
@@ -40,6 +40,7 @@ pub(super) struct Connector {
     config: Config,
     tls: MakeRustlsConnect,
     allow_weak: bool,
+    answer_within: Duration,
     seen: Mutex<Seen>,
 }
 
@@ -59,7 +60,7 @@ struct Away {
 }
 
 impl Connector {
-    pub fn new(url: &str, allow_weak: bool) -> Result<Self, Error> {
+    pub fn new(url: &str, options: &Options) -> Result<Self, Error> {
         let (mut config, tls) = tls::read(url)?;
         if config.get_application_name().is_none() {
             config.application_name("tenure");
@@ -70,21 +71,23 @@ impl Connector {
         if config.get_keepalives_interval().is_none() {
             config.keepalives_idle(ASK_AFTER).keepalives_interval(ASK_EVERY).keepalives_retries(3);
         }
-        Ok(Self { config, tls, allow_weak, seen: Mutex::default() })
+        let (allow_weak, answer_within) = (options.allow_weak_settings, options.answer_within);
+        Ok(Self { config, tls, allow_weak, answer_within, seen: Mutex::default() })
     }
 
     /// A connection for reads and small writes. Whichever server answers now is checked.
     pub async fn session(&self) -> Result<Session, Error> {
         self.tried(async {
             let (client, connection) = self.connect().await?;
-            tokio::spawn(async move {
+            let driver = tokio::spawn(async move {
                 if let Err(error) = connection.await {
                     tracing::debug!(error = describe(&error), "a connection ended");
                 }
             });
-            client.batch_execute(SETTINGS).await.map_err(|e| refused(&e))?;
-            check_settings(&client, self.allow_weak).await?;
-            Ok(Session::new(client))
+            let session = Session::new(client, driver.abort_handle(), self.answer_within);
+            session.client.batch_execute(SETTINGS).await.map_err(|e| refused(&e))?;
+            check_settings(&session.client, self.allow_weak).await?;
+            Ok(session)
         })
         .await
     }
@@ -92,7 +95,8 @@ impl Connector {
     /// A lane's connection: one that knows the current epoch.
     pub async fn lane(&self) -> Result<Session, Error> {
         let mut session = self.session().await?;
-        session.epoch = migrate::epoch(&mut session.client).await?;
+        let asked = tokio::time::timeout(self.answer_within, migrate::epoch(&mut session.client)).await;
+        session.epoch = asked.unwrap_or_else(|_| Err(session.cut().error()))?;
         Ok(session)
     }
 
@@ -197,7 +201,7 @@ mod tests {
         // A port that nobody listens on.
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let url = format!("postgres://x@127.0.0.1:{free}/y");
-        let connector = Connector::new(&url, false).unwrap();
+        let connector = Connector::new(&url, &Options::default()).unwrap();
         let first = connector.session().await.err().map(|error| error.to_string());
         assert!(first.as_ref().is_some_and(|told| told.contains("not available")), "{first:?}");
         let until = connector.seen().away.as_ref().map(|away| away.until);

@@ -48,7 +48,7 @@ impl Reader {
             &credential.created_by,
             CREDENTIALS_MAX as i64,
         ];
-        self.query(ADD, params).await.map(drop)
+        self.write(ADD, params).await.map(drop)
     }
 
     pub async fn credential(&self, hash: Digest) -> Result<Option<Credential>, Error> {
@@ -66,7 +66,7 @@ impl Reader {
     }
 
     pub async fn revoke_credential(&self, id: CredentialId, at: Millis) -> Result<Option<Credential>, Error> {
-        let rows = self.query(REVOKE, params![id.0, at]).await?;
+        let rows = self.write(REVOKE, params![id.0, at]).await?;
         rows.first().map(credential).transpose()
     }
 }

@@ -15,15 +15,15 @@ impl Reader {
     pub async fn diagnosis(&self) -> Result<Diagnosis, Error> {
         // Whatever other connections keep, a new one is as the server is now.
         let session = self.own_session().await?;
-        let row = session.client.query_one(FACTS, &[]).await;
-        let row = row.map_err(|error| Error::Unavailable(describe(&error)))?;
+        let row =
+            session.within(session.client.query_one(FACTS, &[])).await.map_err(|fault| fault.error())?;
         let (version, applied): (String, i32) = (row.get(0), row.get(1));
         let known = migrate::MIGRATIONS.last().map_or(0, |last| last.number);
         Ok(Diagnosis {
             engine: "postgres",
             version,
             schema: Some(Schema { known: known as u32, applied: applied as u32 }),
-            settings: durability(&session.client).await?,
+            settings: session.within(durability(&session.client)).await.map_err(|fault| fault.error())?,
             wal: None,
         })
     }

@@ -71,7 +71,7 @@ impl Line {
         let keep = matches!(fault, Fault::Again(_) | Fault::Data(_));
         let session = self.session.take();
         if let (Some(session), true) = (session, keep)
-            && session.client.batch_execute("ROLLBACK").await.is_ok()
+            && session.within(session.client.batch_execute("ROLLBACK")).await.is_ok()
         {
             self.session = Some(session);
         }

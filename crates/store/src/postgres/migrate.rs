@@ -71,6 +71,8 @@ pub(super) async fn migrate(client: &mut Client) -> Result<Key, Error> {
 pub(super) async fn up_to(client: &mut Client, migrations: &[Migration]) -> Result<Key, Error> {
     let failed = |e: PgError| Error::Unavailable(describe(&e));
     let transaction = client.transaction().await.map_err(failed)?;
+    // A large table takes as long as it takes.
+    transaction.batch_execute("SET LOCAL statement_timeout = 0").await.map_err(failed)?;
     transaction.batch_execute(LOCK).await.map_err(failed)?;
     let row = transaction
         .query_one(

@@ -152,7 +152,7 @@ struct Postgres {
 
 /// Opens the ledger, bringing its schema up to date.
 pub(crate) async fn open(url: &str, options: &Options) -> Result<Arc<dyn Store>, Error> {
-    let connector = Arc::new(Connector::new(url, options.allow_weak_settings)?);
+    let connector = Arc::new(Connector::new(url, options)?);
     let mut session = connector.session().await?;
     let key = migrate::migrate(&mut session.client).await?;
     drop(session);

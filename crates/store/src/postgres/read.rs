@@ -101,11 +101,17 @@ impl Reader {
         session.query(sql, params).await.map_err(|fault| fault.error())
     }
 
+    /// A statement that writes, and commits by itself: without an answer, nobody knows whether it did.
+    pub async fn write(&self, sql: &'static str, params: Vec<Param<'_>>) -> Result<Vec<Row>, Error> {
+        let session = self.session().await?;
+        session.query(sql, params).await.map_err(|fault| fault.at_commit().error())
+    }
+
     /// A statement that is not worth preparing.
     pub async fn query_once(&self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Row>, Error> {
         let session = self.session().await?;
         let params: Vec<&(dyn ToSql + Sync)> = params.iter().map(|param| &**param as _).collect();
-        session.client.query(sql, &params).await.map_err(|error| Fault::from(error).error())
+        session.within(session.client.query(sql, &params)).await.map_err(|fault| fault.error())
     }
 
     pub async fn now(&self) -> Result<Millis, Error> {
@@ -266,7 +272,7 @@ impl Reader {
         let session = self.session().await?;
         let mut pipeline = super::session::Pipeline::default();
         let step = pipeline.add(FORGET, params![at]);
-        let results = pipeline.run(&session).await.map_err(|fault| fault.error())?;
+        let results = pipeline.run(&session).await.map_err(|fault| fault.at_commit().error())?;
         Ok(results.affected(step))
     }
 

@@ -109,7 +109,7 @@ impl Reader {
             session
                 .query(BURY, params![before.any, before.with_commands, uuids(piece), at])
                 .await
-                .map_err(|f| f.error())?;
+                .map_err(|f| f.at_commit().error())?;
         }
         session.query(BARRIER, params![]).await.map_err(|f| f.error())?;
         let mut pruned = Pruned::default();
@@ -148,7 +148,7 @@ impl Reader {
 
     pub async fn set_anchor(&self, anchor: Anchor) -> Result<(), Error> {
         let params = params![row::json(&anchor), anchor.events as i64];
-        self.query(SET_ANCHOR, params).await.map(drop)
+        self.write(SET_ANCHOR, params).await.map(drop)
     }
 
     pub async fn links(&self, after: Position, limit: usize) -> Result<Vec<(Position, Digest)>, Error> {

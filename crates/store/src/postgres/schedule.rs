@@ -92,7 +92,7 @@ impl Reader {
         let revisions: Vec<i64> = schedules.iter().map(|one| one.revision as i64).collect();
         let due: Vec<Option<Millis>> = schedules.iter().map(Schedule::due_at).collect();
         let bodies: Vec<String> = schedules.iter().map(row::json).collect();
-        let rows = self.query(SAVE, params![tenants, names, revisions, due, bodies]).await?;
+        let rows = self.write(SAVE, params![tenants, names, revisions, due, bodies]).await?;
         rows.iter().map(|row| Ok((get(row, 0)?, get(row, 1)?))).collect()
     }
 
@@ -116,7 +116,7 @@ impl Reader {
             SCHEDULES_MAX as i64,
         ];
         params.truncate(used);
-        Ok(!self.query(sql, params).await?.is_empty())
+        Ok(!self.write(sql, params).await?.is_empty())
     }
 
     pub async fn schedule_changes(

@@ -2,10 +2,13 @@
 
 use std::{
     collections::HashMap,
+    future::Future,
     sync::{Mutex, PoisonError},
+    time::Duration,
 };
 
 use futures_util::{TryStreamExt, future::join_all};
+use tokio::task::AbortHandle;
 use tokio_postgres::{Client, Row, Statement, types::ToSql};
 
 use super::fault::Fault;
@@ -24,7 +27,7 @@ pub(super) use params;
 /// long. Plans are made once, and always by index: the tables may be empty when a statement is planned and
 /// huge when it runs.
 pub const SETTINGS: &str = "SET default_transaction_isolation = 'read committed'; \
-     SET statement_timeout = '60s'; \
+     SET statement_timeout = '25s'; \
      SET idle_in_transaction_session_timeout = '30s'; \
      SET jit = off; SET plan_cache_mode = force_generic_plan; \
      SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off";
@@ -40,11 +43,38 @@ pub(super) struct Session {
     /// Of the positions that this connection writes.
     pub epoch: i32,
     prepared: Mutex<HashMap<&'static str, Statement>>,
+    /// Moves its bytes.
+    driver: AbortHandle,
+    answer_within: Duration,
+}
+
+impl Drop for Session {
+    /// By itself the driver would wait for what is still unanswered.
+    fn drop(&mut self) {
+        self.driver.abort();
+    }
 }
 
 impl Session {
-    pub fn new(client: Client) -> Self {
-        Self { client, epoch: 0, prepared: Mutex::default() }
+    pub fn new(client: Client, driver: AbortHandle, answer_within: Duration) -> Self {
+        Self { client, epoch: 0, prepared: Mutex::default(), driver, answer_within }
+    }
+
+    /// Waits for the answer to an exchange, and no longer than that may take.
+    pub async fn within<T, E: Into<Fault>>(
+        &self,
+        exchange: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, Fault> {
+        match tokio::time::timeout(self.answer_within, exchange).await {
+            Ok(answer) => answer.map_err(Into::into),
+            Err(_) => Err(self.cut()),
+        }
+    }
+
+    /// Ends a connection whose server no longer answers: whoever else waits on it is told, and nobody takes it again.
+    pub fn cut(&self) -> Fault {
+        self.driver.abort();
+        Fault::Lost(format!("the server has not answered for {} ms", self.answer_within.as_millis()))
     }
 
     /// Prepares what this connection has not prepared yet.
@@ -121,6 +151,10 @@ impl<'a> Pipeline<'a> {
 
     /// The first fault is the cause of every later one.
     pub async fn run(self, session: &Session) -> Result<Results, Fault> {
+        session.within(self.exchange(session)).await
+    }
+
+    async fn exchange(self, session: &Session) -> Result<Results, Fault> {
         let statements = session.prepare(&self.steps).await?;
         let sent = self.steps.into_iter().zip(&statements).map(|((_, params), statement)| {
             // Polled in order for the first time by `join_all`, and sent by that first poll.
@@ -151,14 +185,14 @@ async fn one(
 
 #[cfg(test)]
 mod tests {
-    use crate::postgres::connect::Connector;
+    use crate::{Options, postgres::connect::Connector};
 
     /// What is read after a lock must be read anew: locks would guard nothing under one old snapshot.
     #[tokio::test]
     async fn every_statement_sees_what_is_committed_whatever_the_database_prefers() {
         let made = tokio::task::spawn_blocking(|| tenure_testkit::shared().create_database()).await;
         let url = format!("{}?options=-c%20default_transaction_isolation%3Dserializable", made.unwrap());
-        let session = Connector::new(&url, false).unwrap().session().await.unwrap();
+        let session = Connector::new(&url, &Options::default()).unwrap().session().await.unwrap();
         let row = session.client.query_one("SHOW transaction_isolation", &[]).await.unwrap();
         assert_eq!(row.get::<_, &str>(0), "read committed");
     }
