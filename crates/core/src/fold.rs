@@ -31,6 +31,10 @@ pub fn matches(row: &Work, folded: &Work) -> bool {
     expected.children = row.children;
     expected.waiters = row.waiters;
     expected.progress.clone_from(&row.progress);
+    // Rows of older versions do not say it.
+    if row.body.state_since.is_none() {
+        expected.body.state_since = None;
+    }
     if let (Some(kept), Some(lease)) = (&row.lease, &mut expected.lease) {
         lease.expires_at = kept.expires_at;
         lease.renewed_at = kept.renewed_at;
@@ -43,6 +47,7 @@ pub fn matches(row: &Work, folded: &Work) -> bool {
 pub fn born(event: &Event) -> Option<Work> {
     let Fact::WorkCreated(created) = &event.fact else { return None };
     let mut body = Body {
+        state_since: Some(event.at),
         steps: created.steps,
         output: created.output.clone(),
         warnings: created.warnings.clone(),
@@ -276,6 +281,9 @@ pub fn apply(work: &mut Work, event: &Event) {
     // Most events say nothing of it: then the body stays shared.
     if !event.fact.usage().is_empty() {
         usage::add(&mut work.body.usage, event.fact.usage());
+    }
+    if work.state != event.to {
+        work.body.state_since = Some(event.at);
     }
     work.state = event.to;
     work.seq = event.seq;

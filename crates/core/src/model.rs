@@ -300,6 +300,9 @@ pub struct Body {
     pub progress_request: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
+    /// When it came into its present state. None on rows that have not moved since this is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state_since: Option<Millis>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
     /// How many step and wait rows there are.

@@ -219,6 +219,9 @@ pub struct Work {
     pub state: Word<State>,
     #[cfg_attr(feature = "openapi", schema(value_type = Phase))]
     pub phase: Word<Phase>,
+    /// When it came into this state. Older works that have not moved since do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state_since: Option<Timestamp>,
     /// The number of its last event: what a later verb may name as `if_seq`.
     pub seq: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,6 +1,11 @@
 //! The chain: whatever is edited, dropped, moved or put back in a log shows.
 
-use tenure_core::{Actor, Event, Evidence, State, chain, event::Content, fold::GENESIS, payload::Digest};
+use tenure_core::{
+    Actor, Event, Evidence, State, chain,
+    event::Content,
+    fold::{GENESIS, fold, matches},
+    payload::Digest,
+};
 
 use crate::common::*;
 
@@ -105,4 +110,17 @@ fn equal_contents_have_unequal_digests() {
     let digest = |id| w.log[&id][0].content.map(|content| content.digest);
     assert_ne!(digest(a), digest(b), "salted: one cannot be guessed from the other");
     assert_ne!(digest(a), Some(Digest::default()));
+}
+
+/// Rows that were written before their time in a state was kept do not say it, and are whole.
+#[test]
+fn an_older_row_is_still_its_log() {
+    let log = log();
+    let folded = fold(&log).unwrap();
+    assert_eq!(folded.body.state_since, Some(log[2].at));
+    let mut older = folded.clone();
+    older.body.state_since = None;
+    assert!(matches(&older, &folded));
+    older.body.state_since = Some(log[2].at - 1);
+    assert!(!matches(&older, &folded));
 }

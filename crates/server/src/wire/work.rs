@@ -46,6 +46,7 @@ pub(crate) fn work(work: &Work, view: &View<'_>) -> w::Work {
         generation: spec.generation,
         state: work.state.to_wire().into(),
         phase: work.state.phase().to_wire().into(),
+        state_since: body.state_since.map(at),
         seq: work.seq,
         reason: body.reason.as_ref().map(|reason| w::Reason {
             code: text(&reason.code),

@@ -27,6 +27,8 @@ async fn a_work_from_ingest_to_its_end(bed: Bed) {
 
     let grant = client.claim("c1").await;
     let id = id_of(&grant).to_owned();
+    let since = |work: &Value| work["state_since"].as_str().map(str::to_owned).expect("it says since when");
+    assert!(since(&grant["work"]) >= since(&made["work"]));
     assert_eq!(grant["input"], json!({ "do": "a" }));
     assert_eq!(client.claim("c1").await["token"], grant["token"], "the same claim again");
     let path = |verb: &str| format!("/v1/work/{id}/{verb}");

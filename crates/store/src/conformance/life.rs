@@ -253,3 +253,21 @@ pub async fn what_attempts_used_is_summed(bed: &mut Bed) {
         [vec![used("large", 10)], vec![used("small", 7), used("large", 1)], vec![used("large", 100)]]
     );
 }
+
+/// By the events that move it, not by those that do not.
+pub async fn it_says_since_when_it_stands_where_it_stands(bed: &mut Bed) {
+    let work = bed.ingest(job("one")).await;
+    let since = async |bed: &Bed| bed.work(work.id).await.body.state_since;
+    assert_eq!(since(bed).await, Some(bed.now()));
+    bed.clock.advance(1_000);
+    let held = bed.take(work.id, "w").await;
+    let claimed = bed.now();
+    assert_eq!(since(bed).await, Some(claimed));
+    bed.clock.advance(1_000);
+    bed.worker("w").progress(&held.lease, &json!("half"), None).await.unwrap();
+    bed.worker("w").renew(&[(held.lease.clone(), None)]).await.unwrap();
+    assert_eq!(since(bed).await, Some(claimed), "progress is no move");
+    bed.clock.advance(1_000);
+    bed.worker("w").close_out(&held.lease, success()).await.unwrap();
+    assert_eq!(since(bed).await, Some(bed.now()));
+}

@@ -43,6 +43,7 @@ macro_rules! conformance_tests {
                 words_survive,
                 an_auth_failure_may_wait,
                 what_attempts_used_is_summed,
+                it_says_since_when_it_stands_where_it_stands,
             }
             ingest {
                 the_same_again_is_the_same_work,

@@ -9,6 +9,8 @@ pub fn describe(work: &Work, why: &Explanation, last: &[Event], style: &Style) -
     let light = Light::of(work);
     let state = format!("{} {}", light.glyph(style.ascii), work.state);
     page.raw("State", &if style.colour { light.paint(&state) } else { state });
+    let since = work.state_since.map(|since| page.at(since));
+    page.option("Since", since.as_deref());
     page.line("Why", &why.sentence);
     page.line("Next", &why.next);
     page.out.push('\n');

@@ -17,7 +17,7 @@ use tenure_api::{client::ServerClock, wire::Timestamp};
 
 pub use describe::describe;
 pub use light::Light;
-pub use rows::{alerts, event, events, leases, reason, running, tokens, workers, works};
+pub use rows::{alerts, event, events, in_state, leases, reason, running, tokens, workers, works};
 pub use schedule::{describe_schedule, schedules};
 pub use table::{Cell, Table};
 pub use text::{age, safe, span};

@@ -33,7 +33,7 @@ pub fn works(works: &[Work], style: &Style) -> Table {
 /// What is held, by least lease left.
 pub fn running(works: &[Work], style: &Style) -> Table {
     let mut table = Table::new(
-        &["STATE", "WORK", "KIND", "STEP", "TRY", "OWNER", "BEAT", "LEFT", "AGE", "NEXT"],
+        &["STATE", "WORK", "KIND", "STEP", "TRY", "OWNER", "BEAT", "LEFT", "IN STATE", "NEXT"],
         "Nothing is running: no lease is held. `tenure list --phase pending` shows what waits for a worker.",
     );
     for work in works {
@@ -47,11 +47,16 @@ pub fn running(works: &[Work], style: &Style) -> Table {
             lease.map_or("-", |lease| &lease.worker).into(),
             lease.map_or("-".to_owned(), |lease| beat(lease.renewed_at, lease.missed, style)).into(),
             lease.map_or("-".to_owned(), |lease| left(lease.expires_at, style)).into(),
-            age(work.timestamps.updated, style.now).into(),
+            in_state(work, style).into(),
             next(work).into(),
         ]);
     }
     table
+}
+
+/// How long it has stood where it stands.
+pub fn in_state(work: &Work, style: &Style) -> String {
+    work.state_since.map_or("-".to_owned(), |since| age(since, style.now))
 }
 
 fn source(work: &Work) -> String {

@@ -10,7 +10,7 @@ use ratatui::{
 use tenure_api::wire::{Lease, Timestamp, Work};
 
 use super::{screen::Screen, snapshot::Snapshot};
-use crate::render::{Light, Style, age, describe, reason, safe, span};
+use crate::render::{self, Light, Style, age, describe, reason, safe, span};
 
 /// Older than this, what is shown is called stale.
 const FRESH_MS: i64 = 3_000;
@@ -25,7 +25,7 @@ What runs, and is it alive? Rows are sorted by least lease left; below them is w
   ?             this page             q       quit
 
   BEAT   since the last renewal; ·2 means that two were missed
-  LEFT   what is left of the lease; AGE is since its last event
+  LEFT   what is left of the lease; AGE is the time in its state
 
 No key changes anything. What to type is in NEXT of a shown work.";
 
@@ -179,12 +179,7 @@ const COLUMNS: [Column; 10] = [
         wide: 14,
         text: |work, style, wide| left(work, style, if wide { 10 } else { 4 }),
     },
-    Column {
-        name: "AGE",
-        narrow: 4,
-        wide: 4,
-        text: |work, style, _| age(work.timestamps.updated, style.now),
-    },
+    Column { name: "AGE", narrow: 4, wide: 4, text: |work, style, _| render::in_state(work, style) },
     Column { name: "REASON", narrow: 0, wide: FILL, text: |work, _, _| safe(&reason(work)) },
 ];
 

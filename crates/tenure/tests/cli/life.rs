@@ -100,8 +100,13 @@ fn paused_and_answered(bed: &Bed, id: &str) {
     let ask = ["wait", id, "--kind", "approval", "--ref", "deploy", "--prompt", "Deploy it?"];
     bed.run(&[&ask, &lease.args()[..]].concat()).ends(0);
     let shown = bed.run(&["show", &id[..20]]).ends(0).out;
-    for part in ["waiting_approval", "Why:         Waiting", "Deploy it?", "Next:        `tenure approve w_"]
-    {
+    for part in [
+        "waiting_approval",
+        "Since:       20",
+        "Why:         Waiting",
+        "Deploy it?",
+        "Next:        `tenure approve w_",
+    ] {
         assert!(shown.contains(part), "{part} in {shown}");
     }
     bed.run(&["wait", id, "--for=terminal", "--timeout", "10ms"]).ends(8);

@@ -36,6 +36,7 @@ fn work(n: u32, state: &str, renewed: Option<i64>, more: Value) -> Work {
         "id": format!("w_{n:032x}"), "source": { "system": "manual", "id": format!("job-{n}") }, "kind": "review",
         "tenant": "default", "correlation_id": "c", "generation": 1, "state": state, "phase": "active", "seq": 4,
         "attempt": 2, "failures": 0, "priority": 3, "disposition": "rerunnable", "input_hash": "",
+        "state_since": at(70),
         "timestamps": { "acknowledged": at(100), "updated": at(70) },
     });
     if let Some(lease) = lease {
