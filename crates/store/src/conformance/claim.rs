@@ -5,12 +5,14 @@ use std::time::Duration;
 use serde_json::json;
 use tenure_core::{
     Code, State, WorkId,
-    action::{ClaimFilter, Failure},
+    action::{ClaimFilter, Claimant, Failure},
     model::{ErrorClass, Source, WaitKind, Worker},
 };
 use tokio::task::JoinSet;
 
-use super::{Bed, PATIENCE, any, claimant, job, payload, refused, said_in, success};
+use super::{
+    Bed, PATIENCE, TENANT, any, claimant, job, owner_bound, payload, refused, request, said_in, success,
+};
 use crate::{Claimed, Error, NewWait, NewWork};
 
 fn ids(claimed: &[Claimed]) -> Vec<WorkId> {
@@ -327,4 +329,25 @@ pub async fn a_thousand_at_once(bed: &mut Bed) {
     assert!(renewals.iter().zip(&leases).all(|(renewal, (lease, _))| {
         renewal.work == lease.work && renewal.outcome.as_ref().unwrap().expires_at == bed.now() + 6_000
     }));
+}
+
+/// Whoever happens to call its boot the same is another owner, and is not held up by what waits for the first.
+pub async fn an_incarnation_is_its_workers_own(bed: &mut Bed) {
+    let by = |worker: &str| Claimant::new(Worker::new(worker, "boot-1"), &request());
+    let bound = bed.ingest(owner_bound("bound")).await.id;
+    let held = bed.worker("a").claim_ids(by("a"), vec![bound]).await.unwrap().remove(0);
+    let ask = vec![NewWait::new(WaitKind::User, "colour")];
+    bed.worker("a").wait(&held.lease, ask, None).await.unwrap();
+    bed.person().resolve(TENANT, "colour", &json!("blue"), None).await.unwrap();
+    bed.expect(bound, State::Queued).await;
+    let mut free = Vec::new();
+    for n in 0..3 {
+        free.push(bed.ingest(job(&n.to_string())).await.id);
+    }
+    for id in &free {
+        let claimed = bed.worker("b").claim(by("b"), any(1), None).await.unwrap();
+        assert_eq!(ids(&claimed), [*id], "the first in the queue is not for it");
+    }
+    assert!(bed.worker("b").claim(by("b"), any(9), None).await.unwrap().is_empty());
+    assert_eq!(ids(&bed.worker("a").claim(by("a"), any(9), None).await.unwrap()), [bound]);
 }

@@ -71,6 +71,7 @@ macro_rules! conformance_tests {
                 a_request_repeated_at_once_is_one_claim,
                 the_order_holds_across_kinds_and_sources,
                 a_thousand_at_once,
+                an_incarnation_is_its_workers_own,
             }
             commands {
                 intent_effect_evidence,

@@ -42,13 +42,33 @@ const POLL: Duration = Duration::from_secs(1);
 /// How often claims that met only taken works select again.
 const TRIES: usize = 5;
 
+/// For whom alone a work is, as [`owner`] writes it. The queue knows the incarnation only: the few that are bound are
+/// looked up.
+macro_rules! owner_of {
+    ($ready:literal) => {
+        concat!(
+            "(SELECT ",
+            $ready,
+            ".bound || chr(1) || (w.body::json #>> '{first_started,worker}') FROM work w WHERE w.id = ",
+            $ready,
+            ".work)"
+        )
+    };
+}
+
 /// Each lane's own head of the queue, merged: what is queued in other lanes costs nothing.
-const SELECT: &str = "SELECT r.work, r.bound FROM lane l CROSS JOIN LATERAL ( \
+const SELECT: &str = concat!(
+    "SELECT r.work, CASE WHEN r.bound IS NOT NULL THEN ",
+    owner_of!("r"),
+    " END FROM lane l CROSS JOIN LATERAL ( \
      SELECT q.priority, q.created_at, q.work, q.bound FROM ready q WHERE q.lane = l.id \
-     AND ($3::text[] IS NULL OR q.tenant = ANY($3)) AND (q.bound IS NULL OR q.bound = ANY($4::text[])) \
+     AND ($3::text[] IS NULL OR q.tenant = ANY($3)) AND (q.bound IS NULL OR (q.bound = ANY($6::text[]) AND ",
+    owner_of!("q"),
+    " = ANY($4::text[]))) \
      ORDER BY q.priority, q.created_at, q.work LIMIT $5::bigint) r \
      WHERE ($1::text[] IS NULL OR l.system = ANY($1)) AND ($2::text[] IS NULL OR l.kind = ANY($2)) \
-     ORDER BY r.priority, r.created_at, r.work LIMIT $5::bigint";
+     ORDER BY r.priority, r.created_at, r.work LIMIT $5::bigint"
+);
 
 /// Runs until the claims are closed.
 pub(super) async fn run(shared: Arc<Shared>) {
@@ -178,6 +198,17 @@ fn incarnation(job: &Job) -> &str {
     }
 }
 
+/// An incarnation is its worker's own: others may call theirs the same.
+fn owner(job: &Job) -> String {
+    match &job.submission.action {
+        Action::Claim(claim) => {
+            let worker = &claim.claimant.worker;
+            format!("{}\u{1}{}", worker.incarnation, worker.id)
+        }
+        _ => String::new(),
+    }
+}
+
 async fn attempt(line: &mut Line, jobs: &[Job]) -> Result<Vec<Given>, Fault> {
     let shared = line.shared.clone();
     let session = line.session().await?;
@@ -284,10 +315,12 @@ async fn select(session: &Session, jobs: &[Job], avoided: HashSet<WorkId>) -> Re
     let mut selections = Vec::with_capacity(asked.len());
     for (asked, askers) in &asked {
         let incarnations: Vec<&str> = askers.jobs.iter().map(|at| incarnation(&jobs[*at])).collect();
+        let owners: Vec<String> = askers.jobs.iter().map(|at| owner(&jobs[*at])).collect();
         let first =
             askers.jobs.first().and_then(|at| jobs[*at].claim_filter()).map_or(0, |filter| filter.max);
         let limit = askers.wanted.min(WORKS.max(first)) + avoided.len();
-        let params = params![asked.sources, asked.kinds, asked.tenants.clone(), incarnations, limit as i64];
+        let params =
+            params![asked.sources, asked.kinds, asked.tenants.clone(), owners, limit as i64, incarnations];
         selections.push((pipeline.add(SELECT, params), askers, limit));
     }
     let mut results = pipeline.run(session).await?;
@@ -320,11 +353,12 @@ fn deal(
     }
     for at in &askers.jobs {
         let max = jobs[*at].claim_filter().map_or(0, |filter| filter.max);
+        let asks = owner(&jobs[*at]);
         for (id, bound) in &offers {
             if dealt[*at].len() >= max {
                 break;
             }
-            if bound.is_none_or(|bound| bound == incarnation(&jobs[*at])) && taken.insert(*id) {
+            if bound.is_none_or(|bound| bound == asks) && taken.insert(*id) {
                 dealt[*at].push(*id);
             }
         }

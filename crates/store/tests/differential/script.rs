@@ -248,8 +248,8 @@ impl Script {
         Claimant {
             worker: Worker {
                 id: format!("worker-{}-{worker}", self.seed),
-                // As in life: nobody else has it.
-                incarnation: format!("boot-{worker}-{}", self.dice.random_range(0..2)),
+                // Both may call theirs the same: an incarnation is its worker's own.
+                incarnation: format!("boot-{}", self.dice.random_range(0..2)),
                 liveness,
             },
             request_id: format!("r{}", self.dice.random_range(0..40)),

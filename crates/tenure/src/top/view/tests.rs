@@ -196,7 +196,8 @@ fn enter_shows_the_work_and_escape_goes_back() {
     screen.snapshot.full = Some(Full { work: screen.snapshot.rows[0].clone(), why, last: vec![event(&id)] });
     let shown = lines(&screen, &style(), 80);
     assert_eq!(shown[3], "State:       ▲ stalled");
-    assert_eq!(shown[4], "Why:         Stalled 1 m: worker-3 held it.");
+    assert_eq!(shown[4], "Since:       2026-01-31T08:13:50.000Z (1m ago)");
+    assert_eq!(shown[5], "Why:         Stalled 1 m: worker-3 held it.");
     press(&mut screen, KeyCode::Char('j'));
     assert_eq!(lines(&screen, &style(), 80)[3], shown[4], "it scrolls");
     press(&mut screen, KeyCode::Esc);
