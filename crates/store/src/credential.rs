@@ -54,6 +54,14 @@ impl Credential {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|at| now < at)
     }
 
+    /// A person's, in all tenants, with this scope, and valid.
+    pub(crate) fn opens_everything(&self, scope: &str, now: Millis) -> bool {
+        self.kind == CredentialKind::Person
+            && self.tenants == Tenants::All
+            && self.scopes.iter().any(|own| own == scope)
+            && self.is_valid(now)
+    }
+
     /// Whether it is what was asked for: the same secret may not come to mean something else.
     pub(crate) fn is(&self, new: &NewCredential) -> bool {
         (&self.name, self.kind, &self.scopes, &self.tenants, self.expires_at)

@@ -132,8 +132,15 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// Newest id first, below `before`.
     fn credentials(&self, before: Option<CredentialId>, limit: usize) -> Answer<'_, Vec<Credential>>;
 
-    /// Revokes at `at`, unless it was revoked before. None: there is no such credential.
-    fn revoke_credential(&self, id: CredentialId, at: Millis) -> Answer<'_, Option<Credential>>;
+    /// Revokes at `at`, unless it was revoked before. None: there is no such credential, or it is the last that
+    /// opens everything ([`Credential::opens_everything`]) by the scope `keeping`. Whoever else revokes at the same
+    /// moment, in whatever process, is judged after this one, or before it.
+    fn revoke_credential<'a>(
+        &'a self,
+        id: CredentialId,
+        at: Millis,
+        keeping: Option<&'a str>,
+    ) -> Answer<'a, Option<Credential>>;
 
     fn schedule<'a>(&'a self, tenant: &'a str, name: &'a str) -> Answer<'a, Option<Schedule>>;
 

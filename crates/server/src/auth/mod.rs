@@ -16,7 +16,6 @@ use std::{
 use subtle::ConstantTimeEq;
 use tenure_core::{Actor, Code, CredentialId, Millis, Refusal, action::Tenants, payload::Digest};
 use tenure_store::{Caller, Credential, CredentialKind, Error, Ledger, NewCredential};
-use uuid::Uuid;
 
 pub use first_start::{AdminToken, FirstStart, FirstStartError};
 pub use scope::Scopes;
@@ -124,7 +123,6 @@ pub struct Auth {
     ledger: Ledger,
     /// What was found for a hash, and when; None for strangers.
     known: Mutex<HashMap<Digest, (Option<Known>, Instant)>>,
-    revoking: tokio::sync::Mutex<()>,
 }
 
 #[derive(Clone)]
@@ -135,7 +133,7 @@ struct Known {
 
 impl Auth {
     pub fn new(ledger: Ledger) -> Self {
-        Self { ledger, known: Mutex::default(), revoking: tokio::sync::Mutex::default() }
+        Self { ledger, known: Mutex::default() }
     }
 
     /// The session of a bearer token.
@@ -208,54 +206,17 @@ impl Auth {
         Ok((page, next))
     }
 
-    /// Whether somebody else could still make every credential.
-    async fn another_admin(&self, but: CredentialId) -> Result<bool, Error> {
-        const PAGE: usize = 1_000;
-        let mut before = None;
-        loop {
-            let page = self.ledger.credentials(before, PAGE).await?;
-            if page.iter().any(|credential| credential.id != but && opens_everything(credential)) {
-                return Ok(true);
-            }
-            before = match page.last() {
-                Some(last) if page.len() == PAGE => Some(last.id),
-                _ => return Ok(false),
-            };
-        }
-    }
-
     /// Ends a credential that reaches no further than this one; in this process at once.
     pub async fn revoke(&self, by: &Session, id: CredentialId) -> Result<Credential, Error> {
-        // The newest id below the next one: this one, if it is there.
-        let next = CredentialId(Uuid::from_u128(id.0.as_u128().saturating_add(1)));
-        let known = self.ledger.credentials(Some(next), 1).await?.pop().filter(|known| known.id == id);
-        let Some(known) = known.filter(|known| by.covers(&known.tenants)) else {
+        let known = self.ledger.credential_by_id(id).await?;
+        if !by.covers(&known.tenants) {
             let detail = format!("There is no credential {id} here. Check the id.");
             return Err(Refusal::new(Code::NotFound, detail).into());
-        };
-        // One at a time, so that two cannot each be taken for the other's remaining one.
-        let _turn = self.revoking.lock().await;
-        if opens_everything(&known) && !self.another_admin(id).await? {
-            return Err(Refusal::new(
-                Code::IllegalState,
-                "This is the last valid admin credential of a person: without it nobody could make another. Make a \
-                 new one first (`tenure token create NAME --kind person --scope admin`), then revoke this one.",
-            )
-            .into());
         }
-        let credential = self.ledger.revoke_credential(id).await?;
+        let credential = self.ledger.revoke_credential(id, Some(Scope::Admin.as_str())).await?;
         self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(&credential.hash);
         Ok(credential)
     }
-}
-
-/// Whether it can make every other credential: a person's, with `admin`, in all tenants, and valid.
-fn opens_everything(credential: &Credential) -> bool {
-    credential.kind == CredentialKind::Person
-        && credential.tenants == Tenants::All
-        && credential.scopes.iter().any(|scope| scope == Scope::Admin.as_str())
-        && credential.revoked_at.is_none()
-        && credential.expires_at.is_none_or(|at| at > wall_clock())
 }
 
 /// A credential that somebody asks for.

@@ -3,7 +3,7 @@
 use tenure_core::{Code, CredentialId, action::Tenants, payload::Digest};
 
 use super::{Bed, refused};
-use crate::{Credential, CredentialKind, NewCredential};
+use crate::{Credential, CredentialKind, Ledger, NewCredential};
 
 fn new(name: &str) -> NewCredential {
     NewCredential {
@@ -48,11 +48,11 @@ pub async fn credentials_are_listed_and_revoked(bed: &mut Bed) {
         let person = NewCredential { kind: CredentialKind::Person, tenants: Tenants::All, ..new(name) };
         ids.push(bed.ledger.add_credential(&person).await.unwrap().id);
     }
-    let two = bed.ledger.revoke_credential(ids[1]).await.unwrap();
+    let two = bed.ledger.revoke_credential(ids[1], None).await.unwrap();
     assert_eq!(two.revoked_at, Some(bed.now()));
     assert!(!two.is_valid(bed.now()));
     bed.clock.advance(1_000);
-    assert_eq!(bed.ledger.revoke_credential(ids[1]).await.unwrap(), two, "the first time counts");
+    assert_eq!(bed.ledger.revoke_credential(ids[1], None).await.unwrap(), two, "the first time counts");
     let page = bed.ledger.credentials(None, 2).await.unwrap();
     assert_eq!(page.iter().map(|one| one.id).collect::<Vec<_>>(), [ids[2], ids[1]], "newest first");
     assert_eq!(page[1], two);
@@ -60,7 +60,7 @@ pub async fn credentials_are_listed_and_revoked(bed: &mut Bed) {
     let rest = bed.ledger.credentials(Some(ids[1]), 2).await.unwrap();
     assert_eq!(rest.iter().map(|one| one.id).collect::<Vec<_>>(), [ids[0]]);
     let unknown = CredentialId(uuid::Uuid::now_v7());
-    assert_eq!(refused(bed.ledger.revoke_credential(unknown).await), Code::NotFound);
+    assert_eq!(refused(bed.ledger.revoke_credential(unknown, None).await), Code::NotFound);
 }
 
 pub async fn malformed_credentials_are_refused(bed: &mut Bed) {
@@ -75,4 +75,58 @@ pub async fn malformed_credentials_are_refused(bed: &mut Bed) {
         assert_eq!(refused(bed.ledger.add_credential(&wrong).await), Code::Invalid, "{wrong:?}");
     }
     assert!(bed.ledger.credentials(None, 10).await.unwrap().is_empty());
+}
+
+pub async fn the_last_that_opens_everything_stays(bed: &mut Bed) {
+    let opener =
+        |name: &str| NewCredential { kind: CredentialKind::Person, tenants: Tenants::All, ..new(name) };
+    let mut add = async |new: NewCredential| bed.ledger.add_credential(&new).await.unwrap().id;
+    let first = add(opener("first")).await;
+    let others = [
+        add(NewCredential { kind: CredentialKind::Machine, ..opener("machine") }).await,
+        add(NewCredential { tenants: Tenants::Only(vec!["default".to_owned()]), ..opener("bound") }).await,
+        add(NewCredential { scopes: vec!["view".to_owned()], ..opener("viewer") }).await,
+        add(NewCredential { expires_at: Some(bed.now() + 1_000), ..opener("passing") }).await,
+    ];
+    bed.clock.advance(1_000);
+    let revoke = async |id| bed.ledger.revoke_credential(id, Some("work")).await;
+    assert_eq!(refused(revoke(first).await), Code::IllegalState, "none of the others opens everything");
+    let second = bed.ledger.add_credential(&opener("second")).await.unwrap().id;
+    revoke(first).await.unwrap();
+    assert!(revoke(first).await.unwrap().revoked_at.is_some(), "done again, it is still done");
+    assert_eq!(refused(revoke(second).await), Code::IllegalState);
+    for other in others {
+        revoke(other).await.unwrap();
+    }
+    assert_eq!(refused(revoke(CredentialId(uuid::Uuid::now_v7())).await), Code::NotFound);
+    bed.ledger.revoke_credential(second, None).await.unwrap();
+}
+
+/// Two who each revoke the other's: one of them stays.
+pub async fn openers_that_end_each_other(ledgers: [&Ledger; 2]) {
+    for round in 0..30 {
+        let opener = |side: usize| NewCredential {
+            kind: CredentialKind::Person,
+            tenants: Tenants::All,
+            ..new(&format!("opener-{round}-{side}"))
+        };
+        let one = ledgers[0].add_credential(&opener(0)).await.unwrap().id;
+        let two = ledgers[0].add_credential(&opener(1)).await.unwrap().id;
+        let (first, second) = tokio::join!(
+            ledgers[0].revoke_credential(two, Some("work")),
+            ledgers[1].revoke_credential(one, Some("work"))
+        );
+        let left = match (first, second) {
+            (Ok(_), second) => {
+                assert_eq!(refused(second), Code::IllegalState);
+                one
+            }
+            (first, Ok(_)) => {
+                assert_eq!(refused(first), Code::IllegalState);
+                two
+            }
+            neither => panic!("{neither:?}"),
+        };
+        ledgers[0].revoke_credential(left, None).await.unwrap();
+    }
 }

@@ -208,6 +208,7 @@ macro_rules! conformance_tests {
                 a_secret_is_kept_once,
                 credentials_are_listed_and_revoked,
                 malformed_credentials_are_refused,
+                the_last_that_opens_everything_stays,
             }
             schedules {
                 schedules_are_kept_with_their_changes,

@@ -22,7 +22,17 @@ impl Inner {
         newest.filter(|one| before.is_none_or(|before| one.id < before)).take(limit).cloned().collect()
     }
 
-    pub fn revoke_credential(&mut self, id: CredentialId, at: Millis) -> Option<Credential> {
+    pub fn revoke_credential(
+        &mut self,
+        id: CredentialId,
+        at: Millis,
+        keeping: Option<&str>,
+    ) -> Option<Credential> {
+        let opens = |one: &Credential| keeping.is_some_and(|scope| one.opens_everything(scope, at));
+        let last = !self.credentials.values().any(|other| other.id != id && opens(other));
+        if last && opens(self.credentials.get(&id)?) {
+            return None;
+        }
         let credential = self.credentials.get_mut(&id)?;
         credential.revoked_at.get_or_insert(at);
         Some(credential.clone())

@@ -523,8 +523,13 @@ impl Store for Memory {
         self.ready(|inner| inner.credentials(before, limit))
     }
 
-    fn revoke_credential(&self, id: CredentialId, at: Millis) -> Answer<'_, Option<Credential>> {
-        let revoked = self.inner().revoke_credential(id, at);
+    fn revoke_credential<'a>(
+        &'a self,
+        id: CredentialId,
+        at: Millis,
+        keeping: Option<&'a str>,
+    ) -> Answer<'a, Option<Credential>> {
+        let revoked = self.inner().revoke_credential(id, at, keeping);
         Box::pin(std::future::ready(Ok(revoked)))
     }
 

@@ -25,8 +25,22 @@ const ADD: &str = "INSERT INTO credential \
 const BY_HASH: &str = concat!("SELECT ", columns!(), " FROM credential WHERE hash = $1::bytea");
 const LIST: &str =
     concat!("SELECT ", columns!(), " FROM credential WHERE id < $1::uuid ORDER BY id DESC LIMIT $2::bigint");
+/// Whether a credential opens everything by a scope, as [`Credential::opens_everything`] says.
+macro_rules! opens {
+    () => {
+        "(c.kind = 'person' AND c.tenants IS NULL AND c.revoked_at IS NULL \
+          AND (c.expires_at IS NULL OR c.expires_at > $2::bigint) AND c.scopes::jsonb ? $3::text)"
+    };
+}
+
+/// Those that open everything are locked in one order first: whoever else revokes one of them waits, and then finds
+/// it revoked.
 const REVOKE: &str = concat!(
-    "UPDATE credential SET revoked_at = coalesce(revoked_at, $2::bigint) WHERE id = $1::uuid RETURNING ",
+    "WITH held AS (SELECT c.id FROM credential c WHERE $3::text IS NOT NULL AND ",
+    opens!(),
+    " ORDER BY c.id FOR UPDATE) \
+     UPDATE credential c SET revoked_at = coalesce(c.revoked_at, $2::bigint) WHERE c.id = $1::uuid \
+     AND ((SELECT count(*) FROM held) = 0 OR (SELECT count(*) FROM held o WHERE o.id <> $1::uuid) > 0) RETURNING ",
     columns!()
 );
 
@@ -65,8 +79,13 @@ impl Reader {
         self.query(LIST, params![before, limit as i64]).await?.iter().map(credential).collect()
     }
 
-    pub async fn revoke_credential(&self, id: CredentialId, at: Millis) -> Result<Option<Credential>, Error> {
-        let rows = self.write(REVOKE, params![id.0, at]).await?;
+    pub async fn revoke_credential(
+        &self,
+        id: CredentialId,
+        at: Millis,
+        keeping: Option<&str>,
+    ) -> Result<Option<Credential>, Error> {
+        let rows = self.write(REVOKE, params![id.0, at, keeping]).await?;
         rows.first().map(credential).transpose()
     }
 }

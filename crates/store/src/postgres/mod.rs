@@ -349,8 +349,13 @@ impl Store for Postgres {
         Box::pin(self.lists.credentials(before, limit))
     }
 
-    fn revoke_credential(&self, id: CredentialId, at: Millis) -> Answer<'_, Option<Credential>> {
-        Box::pin(self.points.revoke_credential(id, at))
+    fn revoke_credential<'a>(
+        &'a self,
+        id: CredentialId,
+        at: Millis,
+        keeping: Option<&'a str>,
+    ) -> Answer<'a, Option<Credential>> {
+        Box::pin(self.points.revoke_credential(id, at, keeping))
     }
 
     fn policy(&self) -> &PolicyVersion {

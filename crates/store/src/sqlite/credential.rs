@@ -21,8 +21,36 @@ const ADD: &str = "INSERT INTO credential \
      WHERE (SELECT count(*) FROM credential WHERE revoked_at IS NULL) < ?10 ON CONFLICT (hash) DO NOTHING";
 const BY_HASH: &str = concat!("SELECT ", columns!(), " FROM credential WHERE hash = ?1");
 const LIST: &str = concat!("SELECT ", columns!(), " FROM credential WHERE id < ?1 ORDER BY id DESC LIMIT ?2");
+/// Whether a credential opens everything by a scope, as [`Credential::opens_everything`] says.
+macro_rules! opens {
+    ($one:literal) => {
+        concat!(
+            "(",
+            $one,
+            ".kind = 'person' AND ",
+            $one,
+            ".tenants IS NULL AND ",
+            $one,
+            ".revoked_at IS NULL \
+             AND (",
+            $one,
+            ".expires_at IS NULL OR ",
+            $one,
+            ".expires_at > ?2) \
+             AND EXISTS (SELECT 1 FROM json_each(",
+            $one,
+            ".scopes) s WHERE s.value = ?3))"
+        )
+    };
+}
+
+/// One statement: nobody else writes while it judges.
 const REVOKE: &str = concat!(
-    "UPDATE credential SET revoked_at = coalesce(revoked_at, ?2) WHERE id = ?1 RETURNING ",
+    "UPDATE credential AS c SET revoked_at = coalesce(c.revoked_at, ?2) WHERE c.id = ?1 AND (?3 IS NULL OR NOT ",
+    opens!("c"),
+    " OR EXISTS (SELECT 1 FROM credential o WHERE o.id <> ?1 AND ",
+    opens!("o"),
+    ")) RETURNING ",
     columns!()
 );
 
@@ -46,9 +74,17 @@ pub(super) fn add(conn: &Connection, credential: &Credential) -> Read<()> {
     Ok(())
 }
 
-pub(super) fn revoke(conn: &Connection, id: CredentialId, at: Millis) -> Read<Option<Credential>> {
+pub(super) fn revoke(
+    conn: &Connection,
+    id: CredentialId,
+    at: Millis,
+    keeping: Option<&str>,
+) -> Read<Option<Credential>> {
     let mut statement = conn.prepare_cached(REVOKE)?;
-    statement.query_row(params![id.0.as_bytes(), at], |row| Ok(credential(row))).optional()?.transpose()
+    statement
+        .query_row(params![id.0.as_bytes(), at, keeping], |row| Ok(credential(row)))
+        .optional()?
+        .transpose()
 }
 
 impl Reader {

@@ -340,8 +340,14 @@ impl Store for SqliteStore {
         self.read(move |reader| reader.credentials(before, limit))
     }
 
-    fn revoke_credential(&self, id: CredentialId, at: Millis) -> Answer<'_, Option<Credential>> {
-        self.write(move |conn| credential::revoke(conn, id, at))
+    fn revoke_credential<'a>(
+        &'a self,
+        id: CredentialId,
+        at: Millis,
+        keeping: Option<&'a str>,
+    ) -> Answer<'a, Option<Credential>> {
+        let keeping = keeping.map(str::to_owned);
+        self.write(move |conn| credential::revoke(conn, id, at, keeping.as_deref()))
     }
 
     fn schedule<'a>(&'a self, tenant: &'a str, name: &'a str) -> Answer<'a, Option<Schedule>> {
