@@ -11,6 +11,7 @@ use tenure_server::{
     Config, Overlay, Server,
     auth::{AdminToken, Secret},
 };
+use tenure_store::Ledger;
 use tower::ServiceExt;
 
 pub const ADMIN: &str = "an admin token for tests only";
@@ -52,6 +53,15 @@ impl Bed {
         let server = Server::open(config, admin).await.unwrap();
         let router = server.router();
         Self { server, router, folder }
+    }
+
+    /// Over a ledger that was opened with a clock of its own.
+    pub async fn over(ledger: Ledger) -> Self {
+        let config = Config::parse("tenure.toml", "", Overlay::default()).unwrap();
+        let admin = AdminToken::Given(Secret::given(ADMIN.to_owned()));
+        let server = Server::over(ledger, config, admin).await.unwrap();
+        let router = server.router();
+        Self { server, router, folder: None }
     }
 
     /// As the administrator.

@@ -1,7 +1,10 @@
 //! Schedules through the door: set, read, run, changed and refused, each by whom it is for.
 
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
 use axum::http::Method;
 use serde_json::{Value, json};
+use tenure_store::{Ledger, ManualClock, Options};
 
 use crate::bed::Bed;
 
@@ -122,4 +125,60 @@ async fn schedules_are_their_tenants_and_inputs_for_those_who_may_see_them() {
     theirs.post("/v1/schedules/a/run-now", run).await.problem(404, "not_found");
     let gone = "/v1/schedules/a?tenant=ours&reason=x";
     theirs.send(Method::DELETE, gone, None).await.problem(404, "not_found");
+}
+
+#[tokio::test]
+async fn a_daemon_on_sqlite_that_was_down_catches_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ledger.db");
+    caught_up(async |options| Ledger::open_sqlite(&file, options).await.unwrap()).await;
+}
+
+#[tokio::test]
+async fn a_daemon_on_postgres_that_was_down_catches_up() {
+    let url = tokio::task::spawn_blocking(|| tenure_testkit::shared().create_database()).await.unwrap();
+    caught_up(async |options| Ledger::open_postgres(&url, options).await.unwrap()).await;
+}
+
+/// Half an hour, and no more, of the two hours that it was down. The clock is the test's own, so that no due time
+/// falls where it was not put.
+async fn caught_up(open: impl AsyncFn(Options) -> Ledger) {
+    const MINUTE: i64 = 60_000;
+    let clock = Arc::new(ManualClock::new(2_983_333 * 10 * MINUTE + 1_000));
+    let serve =
+        async || Bed::over(open(Options { clock: Some(clock.clone()), ..Options::default() }).await).await;
+    let bed = serve().await;
+    let every = json!({
+        "every_ms": 10 * MINUTE,
+        "overlap": "allow",
+        "catch_up_ms": 30 * MINUTE,
+        "template": { "kind": "tick", "disposition": "rerunnable", "input": null },
+        "reason": "a test",
+    });
+    bed.admin().put("/v1/schedules/tick", every).await.expect(201);
+    bed.server.close().await.unwrap();
+    clock.advance(120 * MINUTE);
+    let bed = serve().await;
+    let admin = bed.admin();
+    let caught_up = async {
+        loop {
+            let schedule = admin.get("/v1/schedules/tick").await.expect(200);
+            if schedule["fired"] == 3 {
+                return schedule;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let schedule = tokio::time::timeout(Duration::from_secs(30), caught_up).await.expect("it catches up");
+    assert_eq!((&schedule["skipped"], &schedule["last_skip"]["reason"]), (&json!(9), &json!("late")));
+    let works = admin.get("/v1/work?system=scheduler&source_id=tick").await.expect(200);
+    let runs: BTreeSet<&str> = works["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|work| work["source"]["run_id"].as_str().unwrap())
+        .collect();
+    assert_eq!(runs.len(), 3);
+    assert_eq!(schedule["last_run"]["run_id"], *runs.last().unwrap());
+    bed.server.close().await.unwrap();
 }

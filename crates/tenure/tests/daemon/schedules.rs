@@ -1,19 +1,15 @@
-//! Schedules under daemons: each run once however many serve, what was missed caught up so far and no further.
+//! Schedules under daemons: each run once however many serve.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use tenure_testkit::shared;
 
 use crate::bed::{Daemon, Home, until};
-
-const MINUTE: i64 = 60_000;
 
 fn every(ms: i64, overlap: &str) -> Value {
     json!({
         "every_ms": ms,
         "overlap": overlap,
-        "catch_up_ms": 30 * MINUTE,
         "template": { "kind": "tick", "disposition": "rerunnable", "input": null },
         "reason": "a test",
     })
@@ -57,47 +53,4 @@ fn two_daemons_on_one_database_fire_each_run_once() {
         works += runs.len() as u64;
     }
     until("both have counted", || (fired(&first) + fired(&second) == works).then_some(()));
-}
-
-#[test]
-fn a_daemon_on_sqlite_that_was_down_catches_up() {
-    let home = Home::sqlite();
-    caught_up(&home, |ms| {
-        let ledger = rusqlite::Connection::open(home.folder.path().join("ledger.db")).unwrap();
-        let set = "UPDATE schedule SET due_at = due_at - ?1, \
-                   body = json_set(body, '$.next_at', json_extract(body, '$.next_at') - ?1)";
-        assert_eq!(ledger.execute(set, [ms]).unwrap(), 1);
-    });
-}
-
-#[test]
-fn a_daemon_on_postgres_that_was_down_catches_up() {
-    let url = shared().create_database();
-    caught_up(&Home::at(&url), |ms| {
-        let set = format!(
-            "UPDATE schedule SET due_at = due_at - {ms}, body = jsonb_set(body::jsonb, '{{next_at}}', \
-             to_jsonb((body::jsonb->>'next_at')::bigint - {ms}))::text"
-        );
-        shared().psql(url.rsplit('/').next().unwrap(), &set);
-    });
-}
-
-/// `set_back` makes a ledger as it would be had its daemon been down for so long.
-fn caught_up(home: &Home, set_back: impl Fn(i64)) {
-    let daemon = home.serve();
-    daemon.put("/v1/schedules/tick", every(10 * MINUTE, "allow")).expect(201);
-    daemon.kill();
-    set_back(120 * MINUTE);
-    let daemon = home.serve();
-    let schedule = until("it catches up", || {
-        let schedule = daemon.get("/v1/schedules/tick").expect(200);
-        (schedule["fired"].as_u64() >= Some(3)).then_some(schedule)
-    });
-    let due = runs(&daemon, "tick");
-    assert_eq!(schedule["fired"], due.len());
-    assert!((3..=4).contains(&due.len()), "half an hour, and no more: {due:?}");
-    let total = due.len() as u64 + schedule["skipped"].as_u64().unwrap();
-    assert!((12..=13).contains(&total), "two hours: {schedule}");
-    assert_eq!(schedule["last_skip"]["reason"], "late");
-    assert_eq!(schedule["last_run"]["run_id"], due.iter().max().unwrap().as_str());
 }
