@@ -423,6 +423,15 @@ impl Action {
         }
     }
 
+    /// The waits that it is about to open: the door looks at what is kept for them.
+    pub fn opens_mut(&mut self) -> &mut [WaitSpec] {
+        match self {
+            Action::Wait(wait) => &mut wait.waits,
+            Action::Fail(fail) => fail.wait.as_mut_slice(),
+            _ => &mut [],
+        }
+    }
+
     /// Whether it is a holder's verb after which its attempt may be over.
     fn ends_attempt(&self) -> bool {
         match self {

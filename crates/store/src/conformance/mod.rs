@@ -143,6 +143,7 @@ macro_rules! conformance_tests {
                 waits_are_listed,
                 an_answer_fits_its_schema,
                 an_early_answer_that_does_not_fit_is_refused,
+                an_answer_that_comes_meanwhile_is_looked_at,
             }
             deadlines {
                 each_policy_has_its_end,

@@ -3,8 +3,8 @@
 use serde_json::json;
 use tenure_core::{
     Code, State, WaitId,
-    action::Tenants,
-    model::{OnTimeout, WaitKind, WaitState},
+    action::{Failure, Tenants},
+    model::{ErrorClass, OnTimeout, WaitKind, WaitState},
 };
 use tokio::task::JoinSet;
 
@@ -360,4 +360,27 @@ pub async fn an_early_answer_that_does_not_fit_is_refused(bed: &mut Bed) {
     person.resolve(TENANT, "clerk", &json!(true), None).await.unwrap();
     person.resolve(TENANT, "machine", &json!(true), None).await.unwrap();
     bed.expect(held.work.id, State::Queued).await;
+}
+
+/// An answer that comes between the look at what is kept and the decision is looked at as well, whatever verb waits.
+pub async fn an_answer_that_comes_meanwhile_is_looked_at(bed: &mut Bed) {
+    let (worker, person) = (bed.worker("w"), bed.person());
+    for round in 0..60 {
+        let held = bed.held(job(&format!("asks-{round}")), "w").await;
+        let reference = format!("login-{round}");
+        let asks =
+            |kind| NewWait { schema: Some(json!({ "type": "string" })), ..NewWait::new(kind, &reference) };
+        let waits = async {
+            if round % 2 == 0 {
+                let error = Failure::new(ErrorClass::Auth, "expired");
+                worker.fail_until(&held.lease, error, asks(WaitKind::Auth)).await.map(drop)
+            } else {
+                worker.wait(&held.lease, vec![asks(WaitKind::User)], None).await.map(drop)
+            }
+        };
+        let answer = json!("yes");
+        let (waited, answered) = tokio::join!(waits, person.resolve(TENANT, &reference, &answer, None));
+        waited.unwrap();
+        answered.unwrap();
+    }
 }

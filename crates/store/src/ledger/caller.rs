@@ -115,11 +115,7 @@ impl Caller {
     }
 
     async fn ack(&self, action: Action) -> Result<Ack, Error> {
-        match self.submit(action).await?.reply {
-            Reply::Ack(ack) => Ok(ack),
-            Reply::Waiting { ack, .. } => Ok(ack),
-            other => Err(unexpected(&other)),
-        }
+        ack_of(self.submit(action).await?)
     }
 
     /// Records a work. The same identity and content again returns what is there.
@@ -287,8 +283,8 @@ impl Caller {
         let waits = waits.into_iter().map(NewWait::settle).collect::<Result<Vec<_>, _>>()?;
         let holder = self.ledger.holder(lease);
         let (message, tool) = (message.map(str::to_owned), tool.map(str::to_owned));
-        let action = WaitAction { holder, waits, message, tool, usage: self.usage.clone() };
-        let outcome = self.submit_judged(action).await?;
+        let action = Action::Wait(WaitAction { holder, waits, message, tool, usage: self.usage.clone() });
+        let outcome = self.submit_judged(lease.work, action).await?;
         match &outcome.reply {
             Reply::Waiting { ack, answers } => Ok(Waiting {
                 waits: ack.waits.iter().map(|id| (*id, self.ledger.wait_token(*id))).collect(),
@@ -307,13 +303,13 @@ impl Caller {
 
     /// Opens waits after a look at the answers that are kept for them. One that comes between the look and the
     /// decision is looked at as well.
-    async fn submit_judged(&self, mut action: WaitAction) -> Result<Outcome, Error> {
+    async fn submit_judged(&self, work: WorkId, mut action: Action) -> Result<Outcome, Error> {
         const LOOKS: usize = 3;
         let mut looks = 0;
         loop {
             looks += 1;
-            self.judge(action.holder.work, &mut action.waits).await?;
-            match self.submit(Action::Wait(action.clone())).await {
+            self.judge(work, action.opens_mut()).await?;
+            match self.submit(action.clone()).await {
                 Err(Error::Refused(Refusal { code: Code::Busy, .. })) if looks < LOOKS => {}
                 outcome => return outcome,
             }
@@ -411,11 +407,9 @@ impl Caller {
 
     /// An `auth` failure that waits for a reconnect instead of counting as a failure.
     pub async fn fail_until(&self, lease: &LeaseRef, error: Failure, wait: NewWait) -> Result<Ack, Error> {
-        let holder = self.ledger.holder(lease);
-        let mut wait = [wait.settle()?];
-        self.judge(lease.work, &mut wait).await?;
-        let wait = wait.into_iter().next();
-        self.ack(Action::Fail(Fail { holder, error, wait, usage: self.usage.clone() })).await
+        let (holder, wait) = (self.ledger.holder(lease), Some(wait.settle()?));
+        let action = Action::Fail(Fail { holder, error, wait, usage: self.usage.clone() });
+        ack_of(self.submit_judged(lease.work, action).await?)
     }
 
     pub async fn release(&self, lease: &LeaseRef, message: Option<&str>) -> Result<Ack, Error> {
@@ -495,6 +489,14 @@ impl Caller {
                 }
             }
         }
+    }
+}
+
+fn ack_of(outcome: Outcome) -> Result<Ack, Error> {
+    match outcome.reply {
+        Reply::Ack(ack) => Ok(ack),
+        Reply::Waiting { ack, .. } => Ok(ack),
+        other => Err(unexpected(&other)),
     }
 }
 
