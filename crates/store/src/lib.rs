@@ -27,6 +27,7 @@ mod recent;
 mod retention;
 mod schedule;
 mod scheduler;
+pub mod schema;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod stats;
