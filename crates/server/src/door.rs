@@ -9,10 +9,10 @@ use std::{
 
 use serde_json::Value;
 use tenure_core::{
-    Actor, Code, Command, Millis, Refusal, Work,
+    Actor, Code, Command, Millis, Refusal, Work, WorkId,
     command::{Gate, budget::Cost},
 };
-use tenure_store::{Error, NewCommand};
+use tenure_store::{Caller, Error, Ledger, NewCommand};
 use tokio::sync::watch;
 
 use crate::{
@@ -50,6 +50,28 @@ pub(crate) struct Asked<'a> {
     pub now: Millis,
 }
 
+/// What verdicts hang on besides the command, as it was read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    /// The work with its id as it is written; none where it is about to be recorded, or nobody asks.
+    pub work: Option<(Box<Work>, String)>,
+    /// What is known of a work that is about to be recorded.
+    pub tenant: String,
+    pub kind: String,
+    pub source: String,
+    pub now: Millis,
+}
+
+impl Facts {
+    pub fn asked<'a>(&'a self, actor: &'a Actor) -> Asked<'a> {
+        let Self { work, tenant, kind, source, now } = self;
+        match work {
+            Some((work, id)) => Asked::of(actor, work, id, *now),
+            None => Asked { actor, tenant, work: WorkFacts { id: "", kind, source, attempt: 1 }, now: *now },
+        }
+    }
+}
+
 impl<'a> Asked<'a> {
     /// `id`: the work's, as it is written.
     pub fn of(actor: &'a Actor, work: &'a Work, id: &'a str, now: Millis) -> Self {
@@ -76,6 +98,30 @@ impl Door {
     /// Other limits from now on.
     pub fn reload(&self, live: &Live) {
         self.rates.lock().unwrap_or_else(PoisonError::into_inner).reload(live.command_rate, &live.tools);
+    }
+
+    /// Whether anybody asks for more than the tool's name: the default policy and no budgets do not.
+    pub fn asks_for_facts(&self) -> bool {
+        let live = self.live.borrow();
+        live.policy.has_files() || !live.budgets.is_empty()
+    }
+
+    /// What verdicts over commands of a work hang on, read only where something asks for it.
+    pub async fn facts(&self, ledger: &Ledger, caller: &Caller, work: WorkId) -> Result<Facts, Error> {
+        if !self.asks_for_facts() {
+            return Ok(Facts::default());
+        }
+        let work = Some((Box::new(caller.work(work).await?), work.to_string()));
+        Ok(Facts { work, now: ledger.now().await?, ..Facts::default() })
+    }
+
+    /// What was kept of a command's arguments, read only where a policy looks at them.
+    pub async fn arguments(&self, ledger: &Ledger, command: &Command) -> Result<Value, Error> {
+        if !self.live.borrow().policy.has_files() {
+            return Ok(Value::Null);
+        }
+        let kept = ledger.payload(command.work, command.body.arguments).await?;
+        Ok(kept.map_or(Value::Null, |kept| kept.value()))
     }
 
     /// Checks the arguments against the tool's schema and asks the policies: ready to be reserved.
@@ -107,8 +153,8 @@ impl Door {
         })
     }
 
-    /// What is said of a recorded command now: before it is dispatched or replayed. `arguments` is what was kept of
-    /// them; without `estimate` the one of its reservation counts.
+    /// What is said of a recorded command now: before it is dispatched or replayed. Policies are asked about whoever
+    /// reserved it. `arguments` is what was kept of them; without `estimate` the one of its reservation counts.
     pub fn gate(
         &self,
         asked: Asked<'_>,
@@ -121,7 +167,7 @@ impl Door {
         let facts = &live.tools.get(&spec.tool).facts;
         let estimate = estimate.unwrap_or_else(|| command.body.estimate.clone());
         let ask = Ask {
-            actor: asked.actor,
+            actor: &command.body.submitter,
             tool: &spec.tool,
             risk: facts.risk,
             target: &spec.target,

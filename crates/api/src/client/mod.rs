@@ -3,6 +3,7 @@
 mod admin;
 mod call;
 mod clock;
+mod command;
 mod error;
 mod holder;
 mod operate;

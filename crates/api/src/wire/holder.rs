@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    ErrorClass, Evidence, NewWait, Problem, State, Timestamp, Usage, WaitId, Word, WorkId, word::words,
+    ErrorClass, Evidence, NewWait, Outgoing, Problem, State, Timestamp, Usage, WaitId, Word, WorkId,
+    word::words,
 };
 
 words! {
@@ -169,6 +170,9 @@ pub struct End {
     /// What this attempt used; at most 50 entries.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub usage: Vec<Usage>,
+    /// What goes with the end: sent by the relay, at most 100.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<Outgoing>,
 }
 
 impl End {
@@ -182,6 +186,7 @@ impl End {
             error: None,
             evidence: Vec::new(),
             usage: Vec::new(),
+            commands: Vec::new(),
         }
     }
 }
@@ -212,19 +217,35 @@ pub struct CloseOut {
     /// What this attempt used; at most 50 entries.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub usage: Vec<Usage>,
+    /// What goes with the end: sent by the relay, at most 100.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<Outgoing>,
 }
 
 impl CloseOut {
     pub fn new(fence: u64, token: &str, end: End) -> Self {
-        let End { state, result, result_ref, no_output, warnings, error, evidence, usage } = end;
+        let End { state, result, result_ref, no_output, warnings, error, evidence, usage, commands } = end;
         let token = token.to_owned();
-        Self { fence, token, state, result, result_ref, no_output, warnings, error, evidence, usage }
+        Self {
+            fence,
+            token,
+            state,
+            result,
+            result_ref,
+            no_output,
+            warnings,
+            error,
+            evidence,
+            usage,
+            commands,
+        }
     }
 
     /// The end alone, without the proof of who declares it.
     pub fn end(self) -> End {
-        let Self { state, result, result_ref, no_output, warnings, error, evidence, usage, .. } = self;
-        End { state, result, result_ref, no_output, warnings, error, evidence, usage }
+        let Self { state, result, result_ref, no_output, warnings, error, evidence, usage, commands, .. } =
+            self;
+        End { state, result, result_ref, no_output, warnings, error, evidence, usage, commands }
     }
 }
 
@@ -256,6 +277,6 @@ impl Complete {
     /// The end alone, without the proof of who declares it.
     pub fn end(self) -> End {
         let Self { state, result, result_ref, no_output, warnings, error, evidence, usage, .. } = self;
-        End { state, result, result_ref, no_output, warnings, error, evidence, usage }
+        End { state, result, result_ref, no_output, warnings, error, evidence, usage, commands: Vec::new() }
     }
 }

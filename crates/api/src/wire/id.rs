@@ -51,6 +51,11 @@ id!(
     "wt_"
 );
 id!(
+    /// A command's id: `c_` and 32 hex digits.
+    CommandId,
+    "c_"
+);
+id!(
     /// An access token's id: `cr_` and 32 hex digits. Not the secret.
     TokenId,
     "cr_"

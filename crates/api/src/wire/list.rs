@@ -124,7 +124,7 @@ pub struct PageQuery {
 }
 
 /// A list in one query parameter.
-mod comma {
+pub(super) mod comma {
     use std::{fmt::Display, str::FromStr};
 
     use serde::{Deserialize, Deserializer, Serializer, de::Error};

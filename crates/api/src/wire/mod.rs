@@ -10,6 +10,8 @@ mod admin;
 mod alert;
 mod batch;
 mod claim;
+mod command;
+mod command_verbs;
 mod event;
 mod health;
 mod holder;
@@ -34,13 +36,23 @@ pub use admin::{
 pub use alert::Alert;
 pub use batch::{BATCH_MAX, Batch, BatchAnswer, BatchItem, BatchMethod, BatchReply};
 pub use claim::{Claim, Claimant, Grant, Grants, Liveness, Worker};
+pub use command::{
+    Approval, Command, CommandExplanation, CommandKind, CommandQuery, CommandState, Cost, Dispatch, Effect,
+    EvidenceKind, Executor, Idempotency, Planned, PlannedCommand, PolicyDecision, Proof, Receipt,
+    ReceiptEvidence, ReplayPlan, ReplayPlanQuery, ReservedAlone, Risk,
+};
+pub use command_verbs::{
+    ApproveCommand, CallFailure, CancelCommand, ClaimLookups, DeliverReceipt, DispatchCommand, FailCommand,
+    LookupOutcome, Lookups, Outgoing, Reconcile, RecordCommand, RecordOutcome, RejectCommand, ReplayCommand,
+    Reserve, ReserveAlone, UncertainCommand,
+};
 pub use event::{Actor, ActorKind, Event, EventPage, EventQuery, Evidence, Gap, StreamQuery, WorkEventQuery};
 pub use health::{Check, Health, Readiness};
 pub use holder::{
     Accept, AcceptStrength, Ack, CloseOut, Complete, End, Fail, Failure, Progress, Release, Renew,
     RenewLease, Renewal, Renewals,
 };
-pub use id::{TokenId, WaitId, WorkId};
+pub use id::{CommandId, TokenId, WaitId, WorkId};
 pub use ingest::{
     Ingest, Ingested, Jitter, LeaseTimings, OnExpiry, OnParentClose, Policy, RetryPolicy, Timeouts,
 };

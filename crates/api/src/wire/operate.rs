@@ -57,6 +57,9 @@ pub struct Rerun {
     /// Steps before this one keep their results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_step: Option<String>,
+    /// Keys of commands (`command_key`) to execute again; what else earlier runs did is not repeated.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub execute: Vec<String>,
 }
 
 words! {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Ack, Actor, Claimant, Grant, Timestamp, Usage, WaitId, Word, WorkId, word::words};
+use super::{Ack, Actor, Claimant, CommandId, Grant, Timestamp, Usage, WaitId, Word, WorkId, word::words};
 
 words! {
     /// Who must answer.
@@ -88,6 +88,9 @@ pub struct NewWait {
     /// A JSON Schema that an answer must match.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
+    /// A dispatched command that is handed to this wait: the answer is its receipt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<CommandId>,
 }
 
 impl NewWait {
@@ -102,6 +105,7 @@ impl NewWait {
             on_timeout: None,
             default: None,
             schema: None,
+            command: None,
         }
     }
 }
@@ -160,6 +164,9 @@ pub struct Wait {
     pub schema: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Value>,
+    /// The command that was handed to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<CommandId>,
 }
 
 /// An answer by reference (to every open wait on it in the tenant) or by a wait's token.

@@ -243,8 +243,10 @@ pub enum CommandAction {
         outcome: Box<Recorded>,
         reason: String,
     },
+    /// By an operator, or by the holder of its work.
     Cancel {
         command: CommandId,
+        holder: Option<Holder>,
         reason: String,
     },
     /// Something may be due.
@@ -262,21 +264,32 @@ impl CommandAction {
     /// Its work, where the caller has to know it.
     pub fn work(&self) -> Option<WorkId> {
         match self {
-            CommandAction::Reserve { place: Place::Held(holder), .. } => Some(holder.work),
-            CommandAction::Dispatch(dispatch) => match &dispatch.by {
-                Dispatcher::Holder(holder) => Some(holder.work),
-                Dispatcher::Relay => None,
-            },
             CommandAction::Receipt { sender, .. }
             | CommandAction::Fail { sender, .. }
             | CommandAction::Uncertain { sender, .. } => Some(sender.work),
+            other => other.holder().map(|holder| holder.work),
+        }
+    }
+
+    /// Who must hold its work for it.
+    pub(crate) fn holder(&self) -> Option<&Holder> {
+        match self {
+            CommandAction::Reserve { place: Place::Held(holder), .. }
+            | CommandAction::Cancel { holder: Some(holder), .. } => Some(holder),
+            CommandAction::Dispatch(dispatch) => match &dispatch.by {
+                Dispatcher::Holder(holder) => Some(holder),
+                Dispatcher::Relay => None,
+            },
             CommandAction::Reserve { place: Place::Alone(_), .. }
             | CommandAction::Approve { .. }
             | CommandAction::Reject { .. }
+            | CommandAction::Receipt { .. }
+            | CommandAction::Fail { .. }
+            | CommandAction::Uncertain { .. }
             | CommandAction::Reconcile { .. }
             | CommandAction::Replay { .. }
             | CommandAction::Record { .. }
-            | CommandAction::Cancel { .. }
+            | CommandAction::Cancel { holder: None, .. }
             | CommandAction::Tick { .. }
             | CommandAction::TakeLookup { .. } => None,
         }

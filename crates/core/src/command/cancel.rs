@@ -1,7 +1,10 @@
 //! Cancel: only before dispatch. After it only evidence or a person ends a command.
 
-use super::{CancelCode, CommandState, again, draft, event::CommandCancelled, finish, found, wrong_state};
+use super::{
+    CancelCode, CommandState, again, draft, event::CommandCancelled, finish, found, held, wrong_state,
+};
 use crate::{
+    action::Holder,
     decide::{Context, Decision},
     event::Fact,
     ids::CommandId,
@@ -11,8 +14,16 @@ use crate::{
     work::draft::{Draft, Said},
 };
 
-pub(super) fn decide(cx: Context<'_>, id: CommandId, reason: &str) -> Result<Decision, Refusal> {
+pub(super) fn decide(
+    cx: Context<'_>,
+    id: CommandId,
+    holder: Option<&Holder>,
+    reason: &str,
+) -> Result<Decision, Refusal> {
     limits::reason(reason)?;
+    if let Some(holder) = holder {
+        held(cx, holder)?;
+    }
     let (work, command) = found(cx, id)?;
     match command.state {
         CommandState::Pending | CommandState::Blocked | CommandState::Approved => {}

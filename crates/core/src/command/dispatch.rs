@@ -15,11 +15,7 @@ use crate::{
     limits,
     records::target_key,
     refusal::{Code, Refusal},
-    work::{
-        Held, IfLapsed,
-        draft::{Draft, Said},
-        hold,
-    },
+    work::draft::{Draft, Said},
 };
 
 pub(super) fn decide(cx: Context<'_>, action: &DispatchAction) -> Result<Decision, Refusal> {
@@ -68,11 +64,9 @@ pub(super) fn decide(cx: Context<'_>, action: &DispatchAction) -> Result<Decisio
 fn sender(cx: Context<'_>, action: &DispatchAction, command: &Command) -> Result<(Draft, u64), Refusal> {
     match &action.by {
         Dispatcher::Holder(holder) if command.is_worker() => {
-            let Held::Current(mut draft) = hold(cx, holder, IfLapsed::Refuse)? else {
-                return Err(Refusal::new(Code::LeaseLost, "This attempt has ended. Claim again to go on."));
-            };
+            let mut draft = super::held(cx, holder)?;
             draft.with(command);
-            Ok((*draft, holder.fence))
+            Ok((draft, holder.fence))
         }
         Dispatcher::Relay if !command.is_worker() => {
             let last = command.body.dispatch.as_ref().map_or(0, |dispatch| dispatch.fence);

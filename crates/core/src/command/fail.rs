@@ -37,8 +37,13 @@ pub(super) fn decide(
     match command.state {
         // Whoever dispatched knows, also after a lapse made it doubtful to everybody else.
         CommandState::Dispatched | CommandState::Uncertain => {}
-        CommandState::Failed => return Ok(again(command)),
-        state => return Err(wrong_state(state, "failing")),
+        // The ledger knows already that it did not happen: by this very call, its reply lost, or by a lookup.
+        CommandState::Failed
+        | CommandState::Pending
+        | CommandState::Blocked
+        | CommandState::Approved
+        | CommandState::Cancelled => return Ok(again(command)),
+        CommandState::Succeeded => return Err(wrong_state(command.state, "failing")),
     }
     let mut draft = draft(cx, work, command);
     settle::release(cx, &mut draft, command);

@@ -41,6 +41,7 @@ pub use state::CommandState;
 
 use crate::{
     Millis,
+    action::Holder,
     decide::{Context, Decision},
     event::ActorKind,
     ids::CommandId,
@@ -49,7 +50,7 @@ use crate::{
     refusal::{Code, Refusal},
     reply::Reply,
     state::State,
-    work::draft::Draft,
+    work::{Held, IfLapsed, draft::Draft, hold},
 };
 
 pub(crate) fn decide(cx: Context<'_>, action: &CommandAction) -> Result<Decision, Refusal> {
@@ -78,7 +79,9 @@ pub(crate) fn decide(cx: Context<'_>, action: &CommandAction) -> Result<Decision
             replay::decide(cx, *command, gate, *limits, *minute, reason)
         }
         CommandAction::Record { command, outcome, reason } => record::decide(cx, *command, outcome, reason),
-        CommandAction::Cancel { command, reason } => cancel::decide(cx, *command, reason),
+        CommandAction::Cancel { command, holder, reason } => {
+            cancel::decide(cx, *command, holder.as_ref(), reason)
+        }
         CommandAction::Tick { command } => tick::decide(cx, *command),
         CommandAction::TakeLookup { command, for_ms } => tick::take_lookup(cx, *command, *for_ms),
     }
@@ -123,6 +126,16 @@ fn finish(cx: Context<'_>, mut draft: Draft, id: CommandId) -> Result<Decision, 
         fresh: true,
         grant: None,
     })
+}
+
+/// What only the present holder of a work may do with its commands.
+fn held(cx: Context<'_>, holder: &Holder) -> Result<Draft, Refusal> {
+    match hold(cx, holder, IfLapsed::Refuse)? {
+        Held::Current(draft) => Ok(*draft),
+        Held::Repeat(_) => {
+            Err(Refusal::new(Code::LeaseLost, "This attempt has ended. Claim again to go on."))
+        }
+    }
 }
 
 fn person(cx: Context<'_>, verb: &str) -> Result<(), Refusal> {

@@ -16,10 +16,8 @@ use crate::{
     refusal::{Code, Refusal},
     reply::{Grant, Reply},
     work::{
-        Held, IfLapsed,
         claim::grant,
         draft::{Draft, Said},
-        hold,
         ingest::{self, Prepared},
     },
 };
@@ -39,9 +37,7 @@ fn held(
     intent: &Intent,
     grant: Option<Box<Grant>>,
 ) -> Result<Decision, Refusal> {
-    let Held::Current(mut draft) = hold(cx, holder, IfLapsed::Refuse)? else {
-        return Err(Refusal::new(Code::LeaseLost, "This attempt has ended. Claim again to go on."));
-    };
+    let mut draft = super::held(cx, holder)?;
     let id = record(cx, &mut draft, intent)?;
     let fresh = !draft.is_untouched();
     let command = Box::new(draft.command(id).clone());

@@ -55,9 +55,7 @@ impl Scope {
                 let Some(work) = records.command_ids.get(&id) else { return };
                 self.open_waits_of(*work, records);
                 self.open_commands_of(*work, records);
-                if let CommandAction::Dispatch(dispatch) = other
-                    && let super::Dispatcher::Holder(holder) = &dispatch.by
-                {
+                if let Some(holder) = other.holder() {
                     self.held(holder, records);
                 }
                 if let Some(command) = records.command(id) {

@@ -98,7 +98,7 @@ fn request(headers: &HeaderMap, item: w::BatchItem) -> Result<Request<Body>, Pro
     // As the route itself will read it: a name can be written in many ways. What it cannot read it refuses.
     let params: Vec<(String, String)> = serde_urlencoded::from_str(query).unwrap_or_default();
     let waits = params.iter().any(|(name, _)| name == "wait");
-    if !path.starts_with("/v1/") || path == "/v1/work/claim" || path == "/v1/events/stream" || waits {
+    if !path.starts_with("/v1/") || path.ends_with("/claim") || path == "/v1/events/stream" || waits {
         let detail =
             "Only calls under /v1 that answer at once can ride: no claim, long poll, stream or batch.";
         return Err(Problem::invalid(detail));

@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use tenure_api::wire as w;
-use tenure_core::WorkId;
+use tenure_core::{Refusal, WorkId, action::CloseOut};
 use tenure_store::{LeaseRef, NewWait};
 
 use super::{Answer, App, Body, Json, Problem, Segments, Who, error::Problems};
-use crate::wire::{self, ToCore};
+use crate::{
+    door::{Facts, Wanted},
+    wire::{self, ToCore},
+};
 
 fn lease(id: &str, fence: u64, token: String) -> Result<LeaseRef, Problem> {
     Ok(LeaseRef { work: id.parse::<WorkId>()?, fence, token })
@@ -103,7 +106,7 @@ async fn with_deadlines(
     work: WorkId,
     waits: Vec<w::NewWait>,
 ) -> Result<Vec<NewWait>, Problem> {
-    let mut waits: Vec<NewWait> = waits.into_iter().map(wire::new_wait).collect();
+    let mut waits: Vec<NewWait> = waits.into_iter().map(wire::new_wait).collect::<Result<_, _>>()?;
     let open = |wait: &NewWait| wait.timeout_ms.is_none() && !wait.endless;
     let configured = app.live.borrow().sources.values().any(|source| !source.waits.is_empty());
     if configured && waits.iter().any(open) {
@@ -122,17 +125,30 @@ async fn with_deadlines(
     request_body = w::CloseOut, security(("token" = ["work"])),
     responses((status = 200, description = "Ended.", body = w::Ack), Problems))]
 pub(crate) async fn close_out(
+    State(app): State<Arc<App>>,
     who: Who,
     Segments([id]): Segments<1>,
     Body(mut body): Body<w::CloseOut>,
 ) -> Answer<w::Ack> {
     let lease = lease(&id, body.fence, std::mem::take(&mut body.token))?;
     let caller = who.caller();
-    let ack = if body.state == w::State::Abandoned {
+    let ack = if body.state == w::State::Abandoned && body.commands.is_empty() {
         let reason = body.error.map(|error| error.message).unwrap_or_default();
         caller.having_used(wire::usage(body.usage)).abandon_own(&lease, &reason).await?
     } else {
-        caller.close_out(&lease, wire::close_out(body.end())?).await?
+        let outbox: Vec<Wanted> = std::mem::take(&mut body.commands).into_iter().map(wire::wanted).collect();
+        let close = wire::close_out(body.end())?;
+        let facts = match outbox[..] {
+            [] => Facts::default(),
+            _ => app.door.facts(&app.ledger, &caller, lease.work).await?,
+        };
+        let act = || async {
+            let asked = facts.asked(caller.actor());
+            let judged = outbox.iter().map(|wanted| app.door.reserve(asked, wanted.clone()));
+            let commands = judged.map(|new| Ok(new?.settle())).collect::<Result<_, Refusal>>()?;
+            caller.close_out(&lease, CloseOut { commands, ..close.clone() }).await
+        };
+        app.door.current(act).await?
     };
     Ok(Json(wire::ack(&ack)))
 }

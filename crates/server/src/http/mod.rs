@@ -4,6 +4,8 @@ mod admin;
 mod alerts;
 mod batch;
 mod claim;
+mod command_verbs;
+mod commands;
 mod contract;
 mod error;
 mod events;
@@ -82,6 +84,22 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(waits::resolve))
         .routes(routes!(waits::approve))
         .routes(routes!(waits::reconnect))
+        .routes(routes!(commands::list, commands::reserve_alone))
+        .routes(routes!(commands::claim))
+        .routes(routes!(commands::get))
+        .routes(routes!(commands::explain))
+        .routes(routes!(commands::reserve))
+        .routes(routes!(commands::replay_plan))
+        .routes(routes!(command_verbs::approve))
+        .routes(routes!(command_verbs::reject))
+        .routes(routes!(command_verbs::dispatch))
+        .routes(routes!(command_verbs::receipt))
+        .routes(routes!(command_verbs::fail))
+        .routes(routes!(command_verbs::uncertain))
+        .routes(routes!(command_verbs::reconcile))
+        .routes(routes!(command_verbs::replay))
+        .routes(routes!(command_verbs::record))
+        .routes(routes!(command_verbs::cancel))
         .routes(routes!(schedules::list))
         .routes(routes!(schedules::get, schedules::put, schedules::delete))
         .routes(routes!(schedules::pause))

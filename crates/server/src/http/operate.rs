@@ -62,7 +62,9 @@ pub(crate) async fn rerun(
     Segments([id]): Segments<1>,
     Body(body): Body<w::Rerun>,
 ) -> Result<Response, Problem> {
-    let rerun = who.caller().rerun(id.parse()?, body.from_step.as_deref(), &body.reason).await?;
+    let execute = body.execute.iter().map(|key| wire::digest("execute", key)).collect::<Result<_, _>>()?;
+    let from_step = body.from_step.as_deref();
+    let rerun = who.caller().rerun_executing(id.parse()?, from_step, execute, &body.reason).await?;
     let payloads = who.session.may(Scope::Payload);
     let view = View { now: app.ledger.now().await?, payloads, ..View::default() };
     let status = if rerun.created { StatusCode::CREATED } else { StatusCode::OK };

@@ -120,6 +120,11 @@ impl Policies {
         &self.version
     }
 
+    /// Whether files decide, and not the default.
+    pub fn has_files(&self) -> bool {
+        self.files.is_some()
+    }
+
     /// How many policies there are; none is the default.
     pub fn len(&self) -> usize {
         self.files.as_ref().map_or(0, |loaded| loaded.known.len())

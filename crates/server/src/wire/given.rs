@@ -2,7 +2,7 @@
 
 use tenure_api::wire as w;
 use tenure_core::{
-    Evidence, Payload, Refusal, Usage, WorkId,
+    Code, Evidence, Payload, Refusal, Usage, WorkId,
     action::{Claimant, CloseOut, Decide, Failure},
     liveness::Liveness,
     model::{Source, Worker, Workflow},
@@ -86,7 +86,14 @@ pub(crate) fn failure(failure: w::Failure) -> Failure {
     }
 }
 
+/// Commands are no part of it: the door judges those of a holder first, and nobody else has any.
 pub(crate) fn close_out(end: w::End) -> Result<CloseOut, Refusal> {
+    if !end.commands.is_empty() {
+        return Err(Refusal::new(
+            Code::Invalid,
+            "`commands` go with the close-out of a work's holder only. Leave them out.",
+        ));
+    }
     Ok(CloseOut {
         state: end.state.to_core(),
         result: end.result.as_ref().map(Payload::new).transpose()?,
@@ -112,8 +119,8 @@ pub(crate) fn decide(decide: w::Decide) -> Result<Decide, Refusal> {
     close_out(end).map(|close| Decide::Close(Box::new(close)))
 }
 
-pub(crate) fn new_wait(wait: w::NewWait) -> NewWait {
-    NewWait {
+pub(crate) fn new_wait(wait: w::NewWait) -> Result<NewWait, Refusal> {
+    Ok(NewWait {
         kind: wait.kind.to_core(),
         reference: wait.reference,
         prompt: wait.prompt,
@@ -123,8 +130,8 @@ pub(crate) fn new_wait(wait: w::NewWait) -> NewWait {
         on_timeout: wait.on_timeout.map(ToCore::to_core).unwrap_or_default(),
         default: wait.default,
         schema: wait.schema,
-        command: None,
-    }
+        command: wait.command.map(|id| id.as_str().parse()).transpose()?,
+    })
 }
 
 pub(crate) fn usage(usage: Vec<w::Usage>) -> Vec<Usage> {

@@ -1,6 +1,7 @@
 //! Between what travels and what the ledger knows. Nothing is decided here: names are changed, moments are
 //! written as text, and payloads are left out for whoever may not see them.
 
+mod command;
 mod database;
 mod event;
 mod given;
@@ -12,6 +13,7 @@ mod wait;
 mod work;
 mod worker;
 
+pub(crate) use command::{Shown, call_error, command, cost, digest, finding, proof, recorded, wanted};
 pub(crate) use database::database;
 pub(crate) use event::event;
 pub(crate) use given::{claimant, close_out, decide, failure, new_wait, new_work, usage};

@@ -5,7 +5,8 @@ use tenure_api::wire as w;
 /// The core's lists under one roof.
 mod c {
     pub use tenure_core::{
-        ActorKind, Phase, State,
+        ActorKind, CommandState, Phase, State,
+        command::{CommandKind, Effect, EvidenceKind, Executor, Idempotency, Planned, Risk},
         liveness::Grade,
         model::{AcceptStrength, Disposition, ErrorClass, OnParentClose, OnTimeout, WaitKind, WaitState},
         policy::{Jitter, OnExpiry},
@@ -67,6 +68,16 @@ twins! {
     WaitKind = WaitKind { Approval, Auth, User, Tool, External }
     WaitState = WaitState { Open, Answered, TimedOut, Cancelled }
     ActorKind = ActorKind { Person, Machine, Worker, System }
+    CommandState = CommandState {
+        Pending, Blocked, Approved, Dispatched, Uncertain, Succeeded, Failed, Cancelled
+    }
+    CommandKind = CommandKind { ModelCall, Shell, FileEdit, Browser, HttpApi, Message, Memory, FollowUp }
+    Risk = Risk { Low, High }
+    Idempotency = Idempotency { Native, Lookup, None }
+    Executor = Executor { Worker, Http, Exec }
+    Effect = Effect { Allow, Deny, NeedsApproval }
+    EvidenceKind = EvidenceKind { Provider, Lookup, Person }
+    Planned = Planned { ReuseReceipt, Execute, NeedsApproval, Blocked }
     Overlap = Overlap { Allow, Skip }
     SkipReason = SkipReason { Overlap, Late }
     Act = ScheduleAct { Set, Pause, Resume, Run, Delete }

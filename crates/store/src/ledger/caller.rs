@@ -114,6 +114,10 @@ impl Caller {
         Ok(submission)
     }
 
+    pub fn actor(&self) -> &Actor {
+        &self.actor
+    }
+
     async fn ack(&self, action: Action) -> Result<Ack, Error> {
         ack_of(self.submit(action).await?)
     }

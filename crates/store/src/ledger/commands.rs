@@ -255,6 +255,40 @@ impl Caller {
         Ok(self.on_command(CommandAction::TakeLookup { command: id, for_ms }).await?.command)
     }
 
+    /// Takes up to `max` lookups that are due, of these tools, each for a while.
+    pub async fn claim_lookups(
+        &self,
+        tools: impl Fn(&str) -> bool,
+        max: usize,
+        for_ms: u64,
+    ) -> Result<Vec<Command>, Error> {
+        let now = self.ledger.now().await?;
+        let mut taken = Vec::new();
+        let mut after = None;
+        loop {
+            let due = self.ledger.store().due_commands(Duty::Lookup, now, after, PAGE_MAX).await?;
+            let ids: Vec<CommandId> = due.iter().map(|(_, id)| *id).collect();
+            for command in self.ledger.store().commands(&ids).await? {
+                if taken.len() == max {
+                    return Ok(taken);
+                }
+                if !self.tenants.allow(&command.spec.tenant) || !tools(&command.spec.tool) {
+                    continue;
+                }
+                match self.take_lookup(command.id, for_ms).await {
+                    Ok(command) => taken.push(command),
+                    // Somebody else was quicker.
+                    Err(Error::Refused(refusal)) if refusal.code == Code::NotDue => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            after = due.last().copied();
+            if due.len() < PAGE_MAX {
+                return Ok(taken);
+            }
+        }
+    }
+
     /// Only a person: has a failed command done again. With `dry_run`, nothing is written.
     pub async fn replay(
         &self,
@@ -281,10 +315,16 @@ impl Caller {
         Ok(self.on_command(CommandAction::Record { command: id, outcome, reason }).await?.command)
     }
 
-    /// Only before it is dispatched.
-    pub async fn cancel_command(&self, id: CommandId, reason: &str) -> Result<Command, Error> {
+    /// Only before it is dispatched. With a lease, as the holder of its work.
+    pub async fn cancel_command(
+        &self,
+        id: CommandId,
+        lease: Option<&LeaseRef>,
+        reason: &str,
+    ) -> Result<Command, Error> {
+        let holder = lease.map(|lease| self.ledger.holder(lease));
         let reason = reason.to_owned();
-        Ok(self.on_command(CommandAction::Cancel { command: id, reason }).await?.command)
+        Ok(self.on_command(CommandAction::Cancel { command: id, holder, reason }).await?.command)
     }
 
     pub async fn command(&self, id: CommandId) -> Result<Command, Error> {
@@ -326,6 +366,13 @@ impl Caller {
         execute: &[Digest],
         effect: impl Fn(&Command) -> Effect,
     ) -> Result<Vec<(Command, Planned)>, Error> {
+        let commands = self.commands_of_runs(work).await?;
+        let lines = plan(&commands, execute, effect);
+        Ok(lines.into_iter().map(|line| (line.command.clone(), line.planned)).collect())
+    }
+
+    /// The commands of this work and of the runs before it, oldest run first.
+    pub async fn commands_of_runs(&self, work: WorkId) -> Result<Vec<Command>, Error> {
         let mut runs = Vec::new();
         let mut next = Some(work);
         while let Some(id) = next {
@@ -333,8 +380,6 @@ impl Caller {
             next = run.spec.rerun_of;
             runs.push(self.ledger.commands_of(id).await?);
         }
-        let commands: Vec<Command> = runs.into_iter().rev().flatten().collect();
-        let lines = plan(&commands, execute, effect);
-        Ok(lines.into_iter().map(|line| (line.command.clone(), line.planned)).collect())
+        Ok(runs.into_iter().rev().flatten().collect())
     }
 }

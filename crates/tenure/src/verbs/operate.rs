@@ -99,8 +99,11 @@ fn decision(act: &Act, work: &Work, decision: Decision) -> DecideRequest {
 }
 
 pub async fn rerun(cx: &Context, args: &Rerun) -> Result<Exit, Failure> {
-    let request =
-        |_: &Work| RerunRequest { reason: args.act.reason.clone(), from_step: args.from_step.clone() };
+    let request = |_: &Work| RerunRequest {
+        reason: args.act.reason.clone(),
+        from_step: args.from_step.clone(),
+        execute: Vec::new(),
+    };
     let then = "a new work runs it again";
     each(cx, &args.ids, &args.act, then, request, async |work, body| {
         let new = cx.client.rerun(&work.id, &body).await?;

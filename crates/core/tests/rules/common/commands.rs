@@ -181,7 +181,7 @@ impl World {
 
     pub fn cancel_command(&mut self, id: CommandId) -> Result<Command, Refusal> {
         let reason = "no longer wanted".to_owned();
-        self.on_command(Actor::person("ana"), CommandAction::Cancel { command: id, reason })
+        self.on_command(Actor::person("ana"), CommandAction::Cancel { command: id, holder: None, reason })
     }
 
     pub fn tick_command(&mut self, id: CommandId) -> Ticked {

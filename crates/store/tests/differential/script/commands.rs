@@ -140,7 +140,7 @@ impl Script {
                 None => self.reserve(),
             },
             17 => match self.known(&[Pending, Blocked, Approved]) {
-                Some(c) => CommandAction::Cancel { command: c.id, reason: "no longer".into() },
+                Some(c) => CommandAction::Cancel { command: c.id, holder: None, reason: "no longer".into() },
                 None => self.reserve(),
             },
             18 => match self.known(&[Uncertain]) {

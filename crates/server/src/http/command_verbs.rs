@@ -1,0 +1,208 @@
+//! What becomes of a command: who may do it, who does it, and how it went. Only a person approves, rejects, replays and
+//! records.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use tenure_api::wire::{self as w, Code, Scope};
+use tenure_core::{Command, CommandId, CommandState, command::ReplayLimits};
+use tenure_store::{Caller, Error, LeaseRef};
+
+use super::{Answer, App, Body, Json, Problem, Segments, Who, error::Problems};
+use crate::wire::{self, Shown};
+
+fn reply(command: &Command) -> Json<w::Command> {
+    Json(wire::command(command, &Shown::default()))
+}
+
+/// What whoever was told to do it shows: the proof names no work, the command does.
+async fn sender(
+    caller: &Caller,
+    id: &str,
+    fence: u64,
+    token: String,
+) -> Result<(CommandId, LeaseRef), Error> {
+    let command = caller.command(id.parse()?).await?;
+    Ok((command.id, LeaseRef { work: command.work, fence, token }))
+}
+
+/// A person allows exactly this content, once and for a while.
+#[utoipa::path(post, path = "/v1/commands/{id}/approve", tag = "command", params(("id" = String, Path)),
+    request_body = w::ApproveCommand, security(("token" = ["approve"])),
+    responses((status = 200, description = "Approved.", body = w::Command), Problems))]
+pub(crate) async fn approve(
+    who: Who,
+    Segments([id]): Segments<1>,
+    Body(body): Body<w::ApproveCommand>,
+) -> Answer<w::Command> {
+    let seal = body.seal.map(|seal| wire::digest("seal", &seal)).transpose()?;
+    Ok(reply(&who.caller().approve(id.parse()?, seal, &body.reason).await?))
+}
+
+/// A person says no: it will not be done.
+#[utoipa::path(post, path = "/v1/commands/{id}/reject", tag = "command", params(("id" = String, Path)),
+    request_body = w::RejectCommand, security(("token" = ["approve"])),
+    responses((status = 200, description = "Rejected.", body = w::Command), Problems))]
+pub(crate) async fn reject(
+    who: Who,
+    Segments([id]): Segments<1>,
+    Body(body): Body<w::RejectCommand>,
+) -> Answer<w::Command> {
+    Ok(reply(&who.caller().reject(id.parse()?, &body.reason).await?))
+}
+
+/// Asks whether to do it now: policy, approval, budget and rate are checked, and the answer is committed before the
+/// call is made. Do it only if it comes back `dispatched`.
+#[utoipa::path(post, path = "/v1/commands/{id}/dispatch", tag = "command", params(("id" = String, Path)),
+    request_body = w::DispatchCommand, security(("token" = ["work"])),
+    responses((status = 200, description = "`dispatched`: do it. `blocked`: do not. `succeeded`: it happened, with its \
+        receipt.", body = w::Command), Problems))]
+pub(crate) async fn dispatch(
+    State(app): State<Arc<App>>,
+    who: Who,
+    Segments([id]): Segments<1>,
+    Body(body): Body<w::DispatchCommand>,
+) -> Answer<w::Command> {
+    let caller = who.caller();
+    let command = caller.command(id.parse()?).await?;
+    // What was dispatched before sends nothing now, and takes no turn of anybody.
+    if !matches!(command.state, CommandState::Dispatched | CommandState::Succeeded) {
+        app.door.take(&command.spec.tool).map_err(|wait| too_fast(&command, wait))?;
+    }
+    let lease = LeaseRef { work: command.work, fence: body.fence, token: body.token };
+    let estimate = body.estimate.map(wire::cost);
+    let facts = app.door.facts(&app.ledger, &caller, command.work).await?;
+    let arguments = app.door.arguments(&app.ledger, &command).await?;
+    let act = || async {
+        let gate = app.door.gate(facts.asked(caller.actor()), &command, &arguments, estimate.clone());
+        caller.dispatch(&lease, command.id, gate, body.request_id.as_deref()).await
+    };
+    let told = app.door.current(act).await?;
+    let shown = Shown { response: told.response.as_ref(), ..Shown::default() };
+    Ok(Json(wire::command(&told.command, &shown)))
+}
+
+fn too_fast(command: &Command, wait: std::time::Duration) -> Problem {
+    let detail = format!(
+        "Commands of `{}` go out too fast; nothing was written. Wait as `Retry-After` says.",
+        command.spec.tool
+    );
+    Problem::later(Code::RateLimited, detail, wait.as_secs() + 1)
+}
+
+/// It happened, with evidence. By whoever dispatched it, also after the lease is lost.
+#[utoipa::path(post, path = "/v1/commands/{id}/receipt", tag = "command", params(("id" = String, Path)),
+    request_body = w::DeliverReceipt, security(("token" = ["work"])),
+    responses((status = 200, description = "Recorded.", body = w::Command), Problems))]
+pub(crate) async fn receipt(
+    who: Who,
+    Segments([id]): Segments<1>,
+    Body(mut body): Body<w::DeliverReceipt>,
+) -> Answer<w::Command> {
+    let caller = who.caller();
+    let (id, proof) = sender(&caller, &id, body.fence, std::mem::take(&mut body.token)).await?;
+    Ok(reply(&caller.receipt(&proof, id, wire::proof(body)?).await?))
+}
+
+/// It did not happen: the provider refused it, or the call is proven unsent.
+#[utoipa::path(post, path = "/v1/commands/{id}/fail", tag = "command", params(("id" = String, Path)),
+    request_body = w::FailCommand, security(("token" = ["work"])),
+    responses((status = 200, description = "`failed`, or `pending` where it is to be tried again.", body = w::Command),
+        Problems))]
+pub(crate) async fn fail(
+    who: Who,
+    Segments([id]): Segments<1>,
+    Body(body): Body<w::FailCommand>,
+) -> Answer<w::Command> {
+    let caller = who.caller();
+    let (id, proof) = sender(&caller, &id, body.fence, body.token).await?;
+    Ok(reply(&caller.fail_command(&proof, id, wire::call_error(body.error), body.unsent).await?))
+}
+
+/// Nobody knows whether it happened: it is looked up, sent again with the same key where the provider knows it, or
+/// left to a person.
+#[utoipa::path(post, path = "/v1/commands/{id}/uncertain", tag = "command", params(("id" = String, Path)),
+    request_body = w::UncertainCommand, security(("token" = ["work"])),
+    responses((status = 200, description = "In doubt.", body = w::Command), Problems))]
+pub(crate) async fn uncertain(
+    who: Who,
+    Segments([id]): Segments<1>,
+    Body(body): Body<w::UncertainCommand>,
+) -> Answer<w::Command> {
+    let caller = who.caller();
+    let (id, proof) = sender(&caller, &id, body.fence, body.token).await?;
+    Ok(reply(&caller.uncertain(&proof, id, wire::call_error(body.error)).await?))
+}
+
+/// What a lookup says of a command in doubt.
+#[utoipa::path(post, path = "/v1/commands/{id}/reconcile", tag = "command", params(("id" = String, Path)),
+    request_body = w::Reconcile, security(("token" = ["work"])),
+    responses((status = 200, description = "The command as it stands now.", body = w::Command), Problems))]
+pub(crate) async fn reconcile(
+    who: Who,
+    Segments([id]): Segments<1>,
+    Body(mut body): Body<w::Reconcile>,
+) -> Answer<w::Command> {
+    let message = body.message.take();
+    Ok(reply(&who.caller().reconcile(id.parse()?, wire::finding(body)?, message.as_deref()).await?))
+}
+
+/// A person has a failed command done again. At high risk it needs a fresh approval first.
+#[utoipa::path(post, path = "/v1/commands/{id}/replay", tag = "command", params(("id" = String, Path)),
+    request_body = w::ReplayCommand, security(("token" = ["replay"])),
+    responses((status = 200, description = "`pending`, or `blocked` until it is approved.", body = w::Command), Problems))]
+pub(crate) async fn replay(
+    State(app): State<Arc<App>>,
+    who: Who,
+    Segments([id]): Segments<1>,
+    Body(body): Body<w::ReplayCommand>,
+) -> Answer<w::Command> {
+    let caller = who.caller();
+    let command = caller.command(id.parse()?).await?;
+    let facts = app.door.facts(&app.ledger, &caller, command.work).await?;
+    let arguments = app.door.arguments(&app.ledger, &command).await?;
+    let act = || async {
+        let gate = app.door.gate(facts.asked(caller.actor()), &command, &arguments, None);
+        caller.replay(command.id, gate, ReplayLimits::default(), &body.reason, body.dry_run).await
+    };
+    Ok(reply(&app.door.current(act).await?))
+}
+
+/// A person says how a command in doubt went.
+#[utoipa::path(post, path = "/v1/commands/{id}/record", tag = "command", params(("id" = String, Path)),
+    request_body = w::RecordCommand, security(("token" = ["replay"])),
+    responses((status = 200, description = "Recorded.", body = w::Command), Problems))]
+pub(crate) async fn record(
+    who: Who,
+    Segments([id]): Segments<1>,
+    Body(mut body): Body<w::RecordCommand>,
+) -> Answer<w::Command> {
+    let reason = std::mem::take(&mut body.reason);
+    Ok(reply(&who.caller().record_outcome(id.parse()?, wire::recorded(body)?, &reason).await?))
+}
+
+/// It is not to be done: only before it is dispatched. An operator needs the scope `operate`; the holder of its work
+/// the scope `work`, with `fence` and `token`.
+#[utoipa::path(post, path = "/v1/commands/{id}/cancel", tag = "command", params(("id" = String, Path)),
+    request_body = w::CancelCommand, security(("token" = [])),
+    responses((status = 200, description = "Cancelled.", body = w::Command), Problems))]
+pub(crate) async fn cancel(
+    who: Who,
+    Segments([id]): Segments<1>,
+    Body(body): Body<w::CancelCommand>,
+) -> Answer<w::Command> {
+    let caller = who.caller();
+    let (id, lease) = match (body.fence, body.token) {
+        (Some(fence), Some(token)) => {
+            who.session.require(Scope::Work)?;
+            let (id, lease) = sender(&caller, &id, fence, token).await?;
+            (id, Some(lease))
+        }
+        (None, None) => {
+            who.session.require(Scope::Operate)?;
+            (id.parse()?, None)
+        }
+        _ => return Err(Problem::invalid("A lease has both: give `fence` and `token`, or neither.")),
+    };
+    Ok(reply(&caller.cancel_command(id, lease.as_ref(), &body.reason).await?))
+}

@@ -1,0 +1,251 @@
+//! Commands as they are recorded and read: what is intended, what stands, what a rerun would do, what is to be looked
+//! up.
+
+use std::{collections::HashMap, sync::Arc};
+
+use axum::{
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+};
+use serde_json::json;
+use tenure_api::wire::{self as w, Scope};
+use tenure_core::{
+    Code, Command, CommandId, Refusal, WorkId,
+    action::Tenants,
+    command::{Effect, plan::plan},
+    model::{Disposition, Source},
+};
+use tenure_store::{Caller, CommandFilter, Error, LeaseRef, NewWork};
+
+use super::{
+    Answer, App, Body, Json, Nothing, Params, Problem, Segments, Who, error::Problems, work::page_size,
+};
+use crate::{
+    door::Facts,
+    lookup::LookupBy,
+    wire::{self, Shown, ToCore, ToWire},
+};
+
+const PAGE: u32 = 50;
+/// Lookups that one call takes, and for how long unless told otherwise.
+const LOOKUPS_MAX: u32 = 100;
+const LOOKUP_MS: u64 = 60_000;
+/// What a work is called that was recorded for one command.
+const ALONE: &str = "command";
+
+/// Records an intended effect before it happens. The same intent again is the same command, with its receipt.
+#[utoipa::path(post, path = "/v1/work/{id}/commands", tag = "command", params(("id" = String, Path)),
+    request_body = w::Reserve, security(("token" = ["work"])),
+    responses((status = 201, description = "Recorded. Look at its state before you dispatch it.", body = w::Command),
+        (status = 200, description = "It was there already.", body = w::Command), Problems))]
+pub(crate) async fn reserve(
+    State(app): State<Arc<App>>,
+    who: Who,
+    Segments([id]): Segments<1>,
+    Body(body): Body<w::Reserve>,
+) -> Result<Response, Problem> {
+    let w::Reserve { fence, token, tool, target, step, slot, arguments, estimate } = body;
+    let lease = LeaseRef { work: id.parse::<WorkId>()?, fence, token };
+    let wanted = wire::wanted(w::Outgoing { tool, target, step, slot, arguments, estimate });
+    let caller = who.caller();
+    let facts = app.door.facts(&app.ledger, &caller, lease.work).await?;
+    let act = || async {
+        let new = app.door.reserve(facts.asked(caller.actor()), wanted.clone())?;
+        caller.reserve(&lease, new).await
+    };
+    let reserved = app.door.current(act).await.inspect_err(|error| count_reuse(&app, error))?;
+    let shown = Shown { response: reserved.response.as_ref(), ..Shown::default() };
+    let status = if reserved.fresh { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, Json(wire::command(&reserved.command, &shown))).into_response())
+}
+
+/// Records an intended effect without a work: one is recorded for it, and claimed, in the same act.
+#[utoipa::path(post, path = "/v1/commands", tag = "command", request_body = w::ReserveAlone,
+    security(("token" = ["work"])),
+    responses((status = 201, description = "Recorded, with the lease of its work.", body = w::ReservedAlone),
+        (status = 200, description = "It was there already.", body = w::ReservedAlone), Problems))]
+pub(crate) async fn reserve_alone(
+    State(app): State<Arc<App>>,
+    who: Who,
+    Body(body): Body<w::ReserveAlone>,
+) -> Result<Response, Problem> {
+    who.session.require(Scope::Submit)?;
+    let tenant = who.session.tenant(body.tenant.as_deref())?;
+    let source = body.source.map_or_else(
+        || Source { system: "manual".into(), id: body.claim.request_id.clone(), run_id: String::new() },
+        |source| Source { system: source.system, id: source.id, run_id: source.run_id },
+    );
+    let (tool, target, slot) = (body.tool, body.target, body.slot);
+    let input = json!({ "tool": tool, "target": target });
+    let facts = Facts {
+        tenant: tenant.clone(),
+        kind: ALONE.to_owned(),
+        source: source.system.clone(),
+        now: if app.door.asks_for_facts() { app.ledger.now().await? } else { 0 },
+        ..Facts::default()
+    };
+    let (arguments, estimate) = (body.arguments, body.estimate);
+    let wanted = wire::wanted(w::Outgoing { tool, target, step: None, slot, arguments, estimate });
+    let work = NewWork {
+        tenant,
+        source,
+        session: body.session,
+        correlation_id: body.correlation_id,
+        claim: Some(wire::claimant(body.claim)),
+        ..NewWork::new("", "", ALONE, Disposition::Rerunnable, input)
+    };
+    let caller = who.caller();
+    let act = || async {
+        let new = app.door.reserve(facts.asked(caller.actor()), wanted.clone())?;
+        caller.reserve_alone(work.clone(), new).await
+    };
+    let reserved = app.door.current(act).await.inspect_err(|error| count_reuse(&app, error))?;
+    let shown = Shown { response: reserved.response.as_ref(), ..Shown::default() };
+    let command = wire::command(&reserved.command, &shown);
+    let lease = reserved.lease.map(wire::grant).ok_or_else(|| {
+        Refusal::new(Code::Busy, "Its work is there already and held elsewhere. Send a new source id.")
+    })?;
+    let status = if reserved.fresh { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, Json(w::ReservedAlone { command, lease })).into_response())
+}
+
+/// The same intent with other arguments is worth a figure: somebody's keys are not what they seem.
+fn count_reuse(app: &App, error: &Error) {
+    if matches!(error, Error::Refused(Refusal { code: Code::IdempotencyMismatch, .. })) {
+        app.metrics.key_reused();
+    }
+}
+
+/// Lists commands, newest first, without payloads.
+#[utoipa::path(get, path = "/v1/commands", tag = "command", params(w::CommandQuery), security(("token" = ["view"])),
+    responses((status = 200, description = "A page of commands.", body = w::Page<w::Command>), Problems))]
+pub(crate) async fn list(who: Who, Params(query): Params<w::CommandQuery>) -> Answer<w::Page<w::Command>> {
+    let limit = page_size(query.limit, PAGE);
+    let before = query.cursor.as_deref().map(str::parse::<CommandId>).transpose()?;
+    let filter = CommandFilter {
+        tenants: query.tenant.map(|tenant| Tenants::Only(vec![tenant])),
+        states: query.state.into_iter().map(ToCore::to_core).collect(),
+        work: query.work.map(|id| id.as_str().parse()).transpose()?,
+        tool: query.tool,
+        target: query.target,
+        needs_person: query.needs_person,
+        needs_approval: query.needs_approval,
+        created_after: query.created_after.map(|at| at.0),
+        created_before: query.created_before.map(|at| at.0),
+    };
+    let commands = who.caller().commands(&filter, before, limit).await?;
+    let next = commands.last().filter(|_| commands.len() == limit).map(|last| last.id.to_string());
+    let items = commands.iter().map(|command| wire::command(command, &Shown::default())).collect();
+    Ok(Json(w::Page { items, next }))
+}
+
+/// One command. Whoever may approve sees what is to be approved.
+#[utoipa::path(get, path = "/v1/commands/{id}", tag = "command", params(("id" = String, Path)),
+    security(("token" = ["view"])),
+    responses((status = 200, description = "The command as it stands.", body = w::Command), Problems))]
+pub(crate) async fn get(
+    State(app): State<Arc<App>>,
+    who: Who,
+    Segments([id]): Segments<1>,
+    _: Params<Nothing>,
+) -> Answer<w::Command> {
+    let command = who.caller().command(id.parse()?).await?;
+    let payloads = who.session.may(Scope::Payload);
+    let (mut arguments, mut response) = (None, None);
+    if payloads || who.session.may(Scope::Approve) {
+        arguments = app.ledger.payload(command.work, command.body.arguments).await?;
+    }
+    let answered = command.body.receipt.as_ref().and_then(|receipt| receipt.response);
+    if let Some((work, seq)) = answered.filter(|_| payloads) {
+        response = app.ledger.payload(work, seq).await?;
+    }
+    let shown = Shown { arguments: arguments.as_ref(), response: response.as_ref() };
+    Ok(Json(wire::command(&command, &shown)))
+}
+
+/// Why a command stands where it stands, and what to do.
+#[utoipa::path(get, path = "/v1/commands/{id}/explain", tag = "command", params(("id" = String, Path)),
+    security(("token" = ["view"])),
+    responses((status = 200, description = "One sentence, and the next step.", body = w::CommandExplanation), Problems))]
+pub(crate) async fn explain(
+    who: Who,
+    Segments([id]): Segments<1>,
+    _: Params<Nothing>,
+) -> Answer<w::CommandExplanation> {
+    let caller = who.caller();
+    let command = caller.command(id.parse()?).await?;
+    let explained = caller.explain_command(command.id).await?;
+    Ok(Json(w::CommandExplanation {
+        id: command.id.to_string().into(),
+        state: command.state.to_wire().into(),
+        sentence: explained.sentence,
+        next: explained.next,
+    }))
+}
+
+/// Takes lookups that are due, of tools whose lookup is a worker's. Others pass them over for a while.
+#[utoipa::path(post, path = "/v1/commands/claim", tag = "command", request_body = w::ClaimLookups,
+    security(("token" = ["work"])),
+    responses((status = 200, description = "What to look up; none if nothing is due.", body = w::Lookups), Problems))]
+pub(crate) async fn claim(
+    State(app): State<Arc<App>>,
+    who: Who,
+    Body(body): Body<w::ClaimLookups>,
+) -> Answer<w::Lookups> {
+    let live = app.door.live();
+    let by_worker = |tool: &str| {
+        let lookup = live.tools.get(tool).lookup.as_ref();
+        let asked = body.tools.is_empty() || body.tools.iter().any(|name| name == tool);
+        asked && lookup.is_some_and(|lookup| lookup.by == LookupBy::Worker)
+    };
+    let max = body.max.unwrap_or(1).clamp(1, LOOKUPS_MAX) as usize;
+    let taken = who.caller().claim_lookups(by_worker, max, body.for_ms.unwrap_or(LOOKUP_MS)).await?;
+    let mut items = Vec::with_capacity(taken.len());
+    for command in &taken {
+        let arguments = app.ledger.payload(command.work, command.body.arguments).await?;
+        let shown = Shown { arguments: arguments.as_ref(), ..Shown::default() };
+        items.push(wire::command(command, &shown));
+    }
+    Ok(Json(w::Lookups { items }))
+}
+
+/// What a rerun of a work would do with each command of it and of the runs before it.
+#[utoipa::path(get, path = "/v1/work/{id}/replay-plan", tag = "command",
+    params(("id" = String, Path), w::ReplayPlanQuery), security(("token" = ["view"])),
+    responses((status = 200, description = "A line for each command.", body = w::ReplayPlan), Problems))]
+pub(crate) async fn replay_plan(
+    State(app): State<Arc<App>>,
+    who: Who,
+    Segments([id]): Segments<1>,
+    Params(query): Params<w::ReplayPlanQuery>,
+) -> Answer<w::ReplayPlan> {
+    let caller = who.caller();
+    let id = super::work::find(&caller, &id).await?;
+    let execute: Vec<_> =
+        query.execute.iter().map(|key| wire::digest("execute", key)).collect::<Result<_, _>>()?;
+    let commands = caller.commands_of_runs(id).await?;
+    let effects = effects(&app, &caller, id, &commands).await?;
+    let items = plan(&commands, &execute, |command| effects[&command.id]).into_iter().map(|line| {
+        let command = wire::command(line.command, &Shown::default());
+        w::PlannedCommand { command, planned: line.planned.to_wire().into() }
+    });
+    Ok(Json(w::ReplayPlan { items: items.collect() }))
+}
+
+/// What policy says of each command now.
+async fn effects(
+    app: &App,
+    caller: &Caller,
+    work: WorkId,
+    commands: &[Command],
+) -> Result<HashMap<CommandId, Effect>, Problem> {
+    let facts = app.door.facts(&app.ledger, caller, work).await?;
+    let mut effects = HashMap::new();
+    for command in commands {
+        let arguments = app.door.arguments(&app.ledger, command).await?;
+        let gate = app.door.gate(facts.asked(caller.actor()), command, &arguments, None);
+        effects.insert(command.id, gate.verdict.effect);
+    }
+    Ok(effects)
+}
