@@ -1,6 +1,6 @@
 //! Telling the ledger how a handler ended, until it is told or it is certain that it cannot be.
 
-use std::time::Duration;
+use std::{future::Future, time::Duration};
 
 use super::{Job, Outcome};
 use crate::{
@@ -23,23 +23,35 @@ pub(super) enum Delivered {
     GoesOn(Vec<Wait>),
 }
 
-/// Repeats until the ledger has answered: each of these verbs is recognised by its lease and told its first reply.
+/// Each of these verbs is recognised by its lease and told its first reply.
 pub(super) async fn deliver(job: &Job, outcome: &Outcome, cancelling: bool) -> Result<Delivered, Error> {
-    let mut pause = PAUSE_MIN;
     // As it stands now: a repeat is recognised by its content.
     let usage = job.usage();
+    until_answered(|| async {
+        let told = once(job, outcome, cancelling, &usage).await;
+        if matches!(&told, Err(error) if error.code() == Some(Code::LeaseLapsed)) {
+            revive(job).await?;
+        }
+        told
+    })
+    .await
+}
+
+/// Repeats until the ledger has answered, or it is certain that asking again cannot help.
+pub(super) async fn until_answered<T, F>(act: impl Fn() -> F) -> Result<T, Error>
+where
+    F: Future<Output = Result<T, Error>>,
+{
+    let mut pause = PAUSE_MIN;
     loop {
-        let error = match once(job, outcome, cancelling, &usage).await {
-            Ok(delivered) => return Ok(delivered),
+        let error = match act().await {
+            Ok(told) => return Ok(told),
             Err(error) if error.is_terminal() || error.code() == Some(Code::IllegalState) => {
                 return Err(error);
             }
             Err(error) => error,
         };
-        if error.code() == Some(Code::LeaseLapsed) {
-            revive(job).await?;
-        }
-        tracing::debug!(work = %job.id(), %error, "the outcome is not delivered yet");
+        tracing::debug!(%error, "not told yet");
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSE_MAX);
     }

@@ -4,6 +4,7 @@
 //! It never trusts silence: a lease counts until its ttl has passed since the last confirmed renewal was *sent*,
 //! by this process's monotonic clock; then the handler is stopped, for somebody else may hold the work.
 
+mod command;
 mod deliver;
 mod drain;
 mod job;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use serde_json::Value;
 use uuid::Uuid;
 
+pub use command::{Evidence, Fate, Intent, Trouble};
 pub use job::Job;
 pub use run::run;
 

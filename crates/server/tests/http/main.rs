@@ -4,6 +4,8 @@ mod bad_input;
 mod batch;
 mod bed;
 mod budget;
+mod command_rules;
+mod commands;
 mod contract;
 mod dials;
 mod dry_run;

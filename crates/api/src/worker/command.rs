@@ -1,0 +1,274 @@
+//! Side effects from inside a handler: recorded before they happen, and told how they went until the ledger knows.
+//!
+//! From the moment that a call is dispatched it may have happened. Whatever cuts it off then, a panic, a lost lease or a
+//! drain, leaves the command in doubt, and never as if nothing had been sent.
+
+use std::future::Future;
+
+use serde_json::Value;
+use tokio::runtime::Handle;
+use uuid::Uuid;
+
+use super::{Job, Outcome, deliver::until_answered};
+use crate::{
+    Client, Error,
+    wire::{
+        CallFailure, Code, Command, CommandId, CommandState, Cost, DeliverReceipt, DispatchCommand,
+        ErrorClass, EvidenceKind, FailCommand, Failure, NewWait, Proof, Reserve, UncertainCommand, Usage,
+        WaitKind, WaitReason,
+    },
+};
+
+/// An effect that a handler is about to have. Nothing is recorded before [`Intent::run`].
+pub struct Intent<'a> {
+    job: &'a Job,
+    reserve: Reserve,
+}
+
+/// That it happened. Give at least one of `external_id`, `reference` and `response`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Evidence {
+    /// The provider's id of what it did.
+    pub external_id: Option<String>,
+    pub reference: Option<String>,
+    pub response: Option<Value>,
+    /// What it cost in truth; the estimate where it is not said.
+    pub cost: Option<Cost>,
+    pub usage: Vec<Usage>,
+}
+
+impl Evidence {
+    /// By the id that the provider gave it.
+    pub fn id(external_id: impl Into<String>) -> Self {
+        Self { external_id: Some(external_id.into()), ..Self::default() }
+    }
+}
+
+/// Why there is no evidence.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Trouble {
+    /// The provider said no: it did not happen.
+    Refused(CallFailure),
+    /// The call was proven not to have been made: it is tried again later.
+    Unsent(CallFailure),
+    /// It may have happened.
+    Unknown(CallFailure),
+}
+
+/// What became of an effect.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fate {
+    /// It happened, now or before: `receipt` is the evidence.
+    Happened(Box<Command>),
+    /// Policy, a missing approval or a budget stands against it: `reason` says which. It was not done.
+    Blocked(Box<Command>),
+    /// It did not happen, and will not by itself.
+    DidNotHappen(Box<Command>),
+    /// It did not happen yet, and is not to be tried before `next_at`.
+    Later(Box<Command>),
+    /// Nobody knows. A lookup, the provider's memory or a person will tell.
+    InDoubt(Box<Command>),
+}
+
+impl Job {
+    /// An effect on a target, to be recorded before it happens.
+    pub fn command(&self, tool: &str, target: &str, arguments: Value) -> Intent<'_> {
+        let reserve = Reserve {
+            fence: self.grant.fence,
+            token: self.grant.token.clone(),
+            tool: tool.to_owned(),
+            target: target.to_owned(),
+            step: None,
+            slot: None,
+            arguments,
+            estimate: None,
+        };
+        Intent { job: self, reserve }
+    }
+}
+
+impl Intent<'_> {
+    /// The step that it belongs to.
+    pub fn step(mut self, step: &str) -> Self {
+        self.reserve.step = Some(step.to_owned());
+        self
+    }
+
+    /// Tells it apart from other effects of the same step on the same target.
+    pub fn slot(mut self, slot: &str) -> Self {
+        self.reserve.slot = Some(slot.to_owned());
+        self
+    }
+
+    /// What one call is expected to cost.
+    pub fn estimate(mut self, cost: Cost) -> Self {
+        self.reserve.estimate = Some(cost);
+        self
+    }
+
+    /// Records it, asks whether to do it now, has `call` do it, and tells how that went. `call` runs at most once, and
+    /// only after its dispatch was committed; it gives the provider the command's `idempotency_key`.
+    pub async fn run<F>(self, call: impl FnOnce(Command) -> F) -> Result<Fate, Error>
+    where
+        F: Future<Output = Result<Evidence, Trouble>>,
+    {
+        let Self { job, reserve } = self;
+        let reserved = job.client.reserve(job.id(), &reserve).await?;
+        if is_settled(&reserved, job) {
+            return Ok(Fate::of(reserved));
+        }
+        let ask = DispatchCommand {
+            fence: reserve.fence,
+            token: reserve.token,
+            request_id: Some(Uuid::now_v7().simple().to_string()),
+            estimate: None,
+        };
+        let told = match job.client.dispatch(&reserved.id, &ask).await {
+            Ok(told) => told,
+            Err(error) if error.code() == Some(Code::InDoubt) => return Ok(Fate::InDoubt(reserved.into())),
+            Err(error) if error.code() == Some(Code::NotDue) => return Ok(Fate::Later(reserved.into())),
+            Err(error) => return Err(error),
+        };
+        if told.state != CommandState::Dispatched {
+            return Ok(Fate::of(told));
+        }
+        let sent =
+            Sent { client: job.client.clone(), id: told.id.clone(), fence: ask.fence, token: ask.token };
+        let guard = CutOff(Some(sent));
+        let outcome = call(told).await;
+        guard.over().tell(outcome).await.map(Fate::of)
+    }
+}
+
+/// Whether asking to dispatch it could change nothing.
+fn is_settled(command: &Command, job: &Job) -> bool {
+    match command.state.known() {
+        Some(CommandState::Succeeded | CommandState::Failed | CommandState::Cancelled) => true,
+        // Of what an earlier attempt reserved, policy is asked again.
+        Some(CommandState::Blocked) => command.attempt == job.grant.work.attempt,
+        _ => false,
+    }
+}
+
+/// A call that somebody was told to make, with the proof to say how it went.
+#[derive(Clone)]
+struct Sent {
+    client: Client,
+    id: CommandId,
+    fence: u64,
+    token: String,
+}
+
+impl Sent {
+    async fn tell(self, outcome: Result<Evidence, Trouble>) -> Result<Command, Error> {
+        let Self { client, id, fence, token } = self;
+        match outcome {
+            Ok(evidence) => {
+                let Evidence { external_id, reference, response, cost, usage } = evidence;
+                let evidence = Some(Proof { kind: EvidenceKind::Provider, reference });
+                let receipt = DeliverReceipt { fence, token, external_id, response, evidence, cost, usage };
+                until_answered(|| client.receipt(&id, &receipt)).await
+            }
+            Err(Trouble::Refused(error)) => {
+                let fail = FailCommand { fence, token, error, unsent: false };
+                until_answered(|| client.fail_command(&id, &fail)).await
+            }
+            Err(Trouble::Unsent(error)) => {
+                let fail = FailCommand { fence, token, error, unsent: true };
+                until_answered(|| client.fail_command(&id, &fail)).await
+            }
+            Err(Trouble::Unknown(error)) => {
+                let uncertain = UncertainCommand { fence, token, error };
+                until_answered(|| client.uncertain(&id, &uncertain)).await
+            }
+        }
+    }
+}
+
+/// Dropped before the call is over, it says that nobody knows.
+struct CutOff(Option<Sent>);
+
+impl CutOff {
+    fn over(mut self) -> Sent {
+        self.0.take().expect("taken once, here")
+    }
+}
+
+impl Drop for CutOff {
+    fn drop(&mut self) {
+        let Some(sent) = self.0.take() else { return };
+        let why = if std::thread::panicking() { "its call panicked" } else { "its call was cut off" };
+        let trouble = Trouble::Unknown(CallFailure::new(ErrorClass::Unknown, why));
+        // Without a runtime the process is at its end: the lease runs out, and the ledger finds the doubt itself.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(async move {
+                if let Err(error) = sent.tell(Err(trouble)).await {
+                    tracing::warn!(%error, "a call was cut off, and the ledger could not be told");
+                }
+            });
+        }
+    }
+}
+
+impl Fate {
+    fn of(command: Command) -> Self {
+        let command = Box::new(command);
+        match command.state.known() {
+            Some(CommandState::Succeeded) => Fate::Happened(command),
+            Some(CommandState::Blocked) => Fate::Blocked(command),
+            Some(CommandState::Failed | CommandState::Cancelled) => Fate::DidNotHappen(command),
+            Some(CommandState::Pending | CommandState::Approved) => Fate::Later(command),
+            Some(CommandState::Dispatched | CommandState::Uncertain) | None => Fate::InDoubt(command),
+        }
+    }
+
+    /// The command if it happened; otherwise how the handler ends: it waits for the approval, or fails with what is
+    /// known. A work that fails with something in doubt goes on once that is settled.
+    pub fn or_end(self) -> Result<Command, Outcome> {
+        match self {
+            Fate::Happened(command) => Ok(*command),
+            Fate::Blocked(command) => Err(blocked(&command)),
+            Fate::DidNotHappen(command) => {
+                let class = command.error.as_ref().and_then(|error| error.class.known());
+                let why = said(&command).unwrap_or("it was cancelled").to_owned();
+                Err(failed(
+                    &command,
+                    class.unwrap_or(ErrorClass::PolicyDenied),
+                    &format!("did not happen: {why}"),
+                ))
+            }
+            Fate::Later(command) => {
+                Err(failed(&command, ErrorClass::Unavailable, "is to be tried again later"))
+            }
+            Fate::InDoubt(command) => Err(failed(
+                &command,
+                ErrorClass::Unavailable,
+                "is in doubt: nobody knows whether it happened",
+            )),
+        }
+    }
+}
+
+fn said(command: &Command) -> Option<&str> {
+    let error = command.error.as_ref().and_then(|error| error.message.as_deref());
+    error.or_else(|| command.reason.as_ref()?.message.as_deref())
+}
+
+fn failed(command: &Command, class: ErrorClass, why: &str) -> Outcome {
+    Outcome::Err(Failure::new(class, format!("{} to {} {why}", command.tool, command.target)))
+}
+
+fn blocked(command: &Command) -> Outcome {
+    let why = said(command).unwrap_or("no reason is given").to_owned();
+    match command.reason.as_ref().map(|reason| reason.code.as_str()) {
+        Some("policy_denied") => failed(command, ErrorClass::PolicyDenied, &format!("is denied: {why}")),
+        Some("budget") => failed(command, ErrorClass::Quota, &format!("is stopped: {why}")),
+        _ => {
+            let wait = NewWait {
+                prompt: Some(format!("{} to {}?", command.tool, command.target)),
+                ..NewWait::new(WaitKind::Approval, &format!("command:{}", command.id))
+            };
+            Outcome::Wait(vec![wait], WaitReason { tool: Some(command.tool.clone()), message: Some(why) })
+        }
+    }
+}

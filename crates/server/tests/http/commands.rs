@@ -1,0 +1,321 @@
+//! Commands by their routes: intent before effect, evidence after it, and doubt that ends.
+
+use serde_json::{Value, json};
+
+use crate::bed::{Bed, Client, held, id_of, on_every_store};
+
+on_every_store!(
+    intent_effect_evidence,
+    the_same_intent_is_the_same_command,
+    a_failure_and_a_doubt_are_told_apart,
+    a_command_without_a_work_brings_its_own,
+    what_belongs_to_others_does_not_exist,
+);
+
+/// Tools for tests.
+pub const TOOLS: &str = r#"
+[tools.note]
+risk = "low"
+schema = { type = "object", required = ["text"], properties = { text = { type = "string" }, n = { type = "integer" } } }
+
+[tools.mail]
+risk = "low"
+executor = "worker"
+lookup = { by = "worker" }
+
+[tools.hook]
+risk = "low"
+executor = "http"
+
+[tools.hook.http]
+url = "https://hooks.example.com/x"
+
+[tools.pay]
+risk = "high"
+four_eyes = true
+redact = ["/card"]
+
+[tools.slow]
+risk = "low"
+rate_limit = { per_s = 1, burst = 1 }
+
+[tools.costly]
+risk = "low"
+
+[[budgets]]
+per = "tenant"
+unit = "tokens"
+period = "total"
+max = 100
+tool = "costly"
+"#;
+
+/// A held work, and the words to use its commands with.
+pub struct Held {
+    pub client: Client,
+    pub grant: Value,
+}
+
+impl Held {
+    pub async fn new(client: &Client, id: &str) -> Self {
+        client.ingest(id).await;
+        let grant = client.claim(id).await;
+        Self { client: client.clone(), grant }
+    }
+
+    pub fn work(&self, verb: &str) -> String {
+        format!("/v1/work/{}/{verb}", id_of(&self.grant))
+    }
+
+    pub fn proof(&self, more: Value) -> Value {
+        held(&self.grant, more)
+    }
+
+    pub async fn try_reserve(&self, tool: &str, arguments: Value) -> crate::bed::Reply {
+        let body = self.proof(json!({ "tool": tool, "target": "bob", "arguments": arguments }));
+        self.client.post(&self.work("commands"), body).await
+    }
+
+    pub async fn reserve(&self, tool: &str, arguments: Value) -> Value {
+        self.try_reserve(tool, arguments).await.expect(201)
+    }
+
+    pub async fn verb(&self, command: &Value, verb: &str, more: Value) -> crate::bed::Reply {
+        self.client.post(&path(command, verb), self.proof(more)).await
+    }
+
+    pub async fn dispatched(&self, tool: &str, arguments: Value) -> Value {
+        let command = self.reserve(tool, arguments).await;
+        let told = self.verb(&command, "dispatch", json!({ "request_id": "d" })).await.expect(200);
+        assert_eq!(told["state"], "dispatched", "{told}");
+        told
+    }
+
+    pub async fn close(&self) -> crate::bed::Reply {
+        let end = self.proof(json!({ "state": "succeeded", "no_output": true }));
+        self.client.post(&self.work("close-out"), end).await
+    }
+}
+
+pub fn path(command: &Value, verb: &str) -> String {
+    format!("/v1/commands/{}/{verb}", command["id"].as_str().unwrap())
+}
+
+async fn verified(bed: &Bed) {
+    assert_eq!(bed.admin().post("/v1/admin/verify", json!({})).await.expect(200)["faults"], json!([]));
+}
+
+async fn intent_effect_evidence(bed: Bed) {
+    // Undeclared tools are high risk; these tests' own configuration is for the others.
+    let job = Held::new(&bed.admin(), "a").await;
+    let blocked = job.reserve("rm", json!({ "path": "/" })).await;
+    assert_eq!(
+        (&blocked["state"], &blocked["reason"]["code"], &blocked["risk"], &blocked["idempotency"]),
+        (&json!("blocked"), &json!("approval_required"), &json!("high"), &json!("none")),
+    );
+    assert_eq!(blocked["decision"]["effect"], "needs_approval");
+    let still = job.verb(&blocked, "dispatch", json!({ "request_id": "d" })).await.expect(200);
+    assert_eq!(still["state"], "blocked", "nobody approved it");
+
+    let approve = json!({ "reason": "checked", "seal": blocked["seal"] });
+    let approved = bed.admin().post(&path(&blocked, "approve"), approve).await.expect(200);
+    assert_eq!(
+        (&approved["state"], &approved["approval"]["by"]["type"]),
+        (&json!("approved"), &json!("person"))
+    );
+    let ask = json!({ "request_id": "d2" });
+    let told = job.verb(&blocked, "dispatch", ask.clone()).await.expect(200);
+    assert_eq!((&told["state"], &told["dispatches"]), (&json!("dispatched"), &json!(1)));
+    assert_eq!(job.verb(&blocked, "dispatch", ask).await.expect(200), told, "its reply was lost");
+    let other = job.verb(&blocked, "dispatch", json!({ "request_id": "d3" })).await;
+    other.problem(409, "already_dispatched");
+    job.verb(&blocked, "dispatch", json!({})).await.problem(409, "already_dispatched");
+
+    job.close().await.problem(409, "commands_open");
+    job.verb(&blocked, "receipt", json!({})).await.problem(422, "evidence_missing");
+    let word = json!({ "external_id": "x", "evidence": { "kind": "person" } });
+    job.verb(&blocked, "receipt", word).await.problem(403, "person_required");
+    let receipt = json!({ "external_id": "m-1", "response": { "ok": true } });
+    let done = job.verb(&blocked, "receipt", receipt.clone()).await.expect(200);
+    assert_eq!(
+        (&done["state"], &done["receipt"]["external_id"], &done["receipt"]["evidence"]["kind"]),
+        (&json!("succeeded"), &json!("m-1"), &json!("provider")),
+    );
+    assert_eq!(job.verb(&blocked, "receipt", receipt).await.expect(200), done, "the same again");
+    let again = job.try_reserve("rm", json!({ "path": "/" })).await.expect(200);
+    assert_eq!((&again["id"], &again["receipt"]["response"]), (&blocked["id"], &json!({ "ok": true })));
+    let cancel = json!({ "reason": "too late" });
+    bed.admin().post(&path(&blocked, "cancel"), cancel).await.problem(409, "illegal_state");
+    job.close().await.expect(200);
+
+    let explained = bed.admin().get(&path(&blocked, "explain")).await.expect(200);
+    assert!(explained["sentence"].as_str().unwrap().contains("m-1"), "{explained}");
+    let listed = bed.admin().get("/v1/commands?state=succeeded,failed&tool=rm&target=bob").await.expect(200);
+    assert_eq!(listed["items"][0]["id"], blocked["id"]);
+    assert_eq!(listed["items"][0].get("arguments"), None, "lists show no payloads");
+    assert_eq!(bed.admin().get("/v1/commands?state=blocked").await.expect(200)["items"], json!([]));
+    verified(&bed).await;
+    bed.server.close().await.unwrap();
+}
+
+async fn the_same_intent_is_the_same_command(bed: Bed) {
+    let job = Held::new(&bed.admin(), "a").await;
+    let first = job.reserve("rm", json!({ "b": 1.0, "a": "x" })).await;
+    let again = job.try_reserve("rm", json!({ "a": "x", "b": 1 })).await.expect(200);
+    assert_eq!(again, first, "however it is written");
+    let other = job.try_reserve("rm", json!({ "a": "y" })).await;
+    other.problem(409, "idempotency_mismatch");
+    assert!(other.body["detail"].as_str().unwrap().contains("slot"), "{}", other.body);
+    let body = json!({ "tool": "rm", "target": "bob", "slot": "2", "arguments": { "a": "y" } });
+    let second = job.client.post(&job.work("commands"), job.proof(body)).await.expect(201);
+    assert_ne!((&second["id"], &second["command_key"]), (&first["id"], &first["command_key"]));
+    // A later attempt may word it differently, as long as nobody was told to do it.
+    job.client.post(&job.work("release"), job.proof(json!({}))).await.expect(200);
+    let next = Held { client: bed.admin(), grant: bed.admin().claim("c2").await };
+    let reworded = next.reserve("rm", json!({ "a": "z" })).await;
+    let old = bed.admin().get(&format!("/v1/commands/{}", first["id"].as_str().unwrap())).await.expect(200);
+    assert_eq!(
+        (&old["state"], &old["superseded_by"], &old["reason"]["code"]),
+        (&json!("cancelled"), &reworded["id"], &json!("superseded"))
+    );
+    // The old holder is nobody's any more.
+    job.try_reserve("rm", json!({ "a": "x" })).await.problem(409, "lease_lost");
+    job.verb(&reworded, "cancel", json!({ "reason": "not mine" })).await.problem(409, "lease_lost");
+    let gone = next.verb(&reworded, "cancel", json!({ "reason": "changed its mind" })).await.expect(200);
+    assert_eq!((&gone["state"], &gone["reason"]["code"]), (&json!("cancelled"), &json!("requested")));
+    verified(&bed).await;
+    bed.server.close().await.unwrap();
+}
+
+async fn approved(bed: &Bed, job: &Held, target: &str) -> Value {
+    let body = job.proof(json!({ "tool": "rm", "target": target, "arguments": {} }));
+    let command = job.client.post(&job.work("commands"), body).await.expect(201);
+    bed.admin().post(&path(&command, "approve"), json!({ "reason": "ok" })).await.expect(200);
+    job.verb(&command, "dispatch", json!({ "request_id": target })).await.expect(200)
+}
+
+async fn a_failure_and_a_doubt_are_told_apart(bed: Bed) {
+    let job = Held::new(&bed.admin(), "a").await;
+    let refused = approved(&bed, &job, "refused").await;
+    let lost = json!({ "error": { "class": "timeout", "message": "no reply" } });
+    job.verb(&refused, "fail", lost.clone()).await.problem(400, "invalid");
+    let no = json!({ "error": { "class": "validation", "message": "no such file" } });
+    let failed = job.verb(&refused, "fail", no).await.expect(200);
+    assert_eq!((&failed["state"], &failed["error"]["class"]), (&json!("failed"), &json!("validation")));
+    let unsent = approved(&bed, &job, "unsent").await;
+    let never = json!({ "error": { "class": "transport", "message": "no route" }, "unsent": true });
+    let later = job.verb(&unsent, "fail", never.clone()).await.expect(200);
+    assert_eq!((&later["state"], later["next_at"].is_string()), (&json!("pending"), true));
+    assert_eq!(job.verb(&unsent, "fail", never).await.expect(200), later, "told once, however often");
+    job.verb(&unsent, "dispatch", json!({})).await.problem(409, "not_due");
+
+    let doubtful = approved(&bed, &job, "doubtful").await;
+    let doubt = job.verb(&doubtful, "uncertain", lost.clone()).await.expect(200);
+    assert_eq!(
+        (&doubt["state"], &doubt["needs_person"], &doubt["reason"]["code"]),
+        (&json!("uncertain"), &json!(true), &json!("needs_person"))
+    );
+    assert_eq!(job.verb(&doubtful, "uncertain", lost).await.expect(200), doubt);
+    job.verb(&doubtful, "dispatch", json!({})).await.problem(409, "in_doubt");
+    job.close().await.problem(409, "commands_open");
+    let mine = bed.admin().get("/v1/commands?needs_person=true").await.expect(200);
+    assert_eq!(mine["items"].as_array().unwrap().len(), 1);
+    assert_eq!(mine["items"][0]["id"], doubtful["id"]);
+
+    let both = json!({ "reason": "r", "outcome": "did_not_happen", "external_id": "x" });
+    bed.admin().post(&path(&doubtful, "record"), both).await.problem(400, "invalid");
+    let nothing = json!({ "reason": "r", "outcome": "happened" });
+    bed.admin().post(&path(&doubtful, "record"), nothing).await.problem(422, "evidence_missing");
+    let seen = json!({ "reason": "in the bank's list", "outcome": "happened", "ref": "line 7" });
+    let done = bed.admin().post(&path(&doubtful, "record"), seen).await.expect(200);
+    assert_eq!(
+        (&done["state"], &done["receipt"]["evidence"]),
+        (&json!("succeeded"), &json!({ "kind": "person", "ref": "line 7" }))
+    );
+
+    // A replay is looked at first, then done on the record; at high risk only with a fresh approval.
+    let dry = json!({ "reason": "fixed", "dry_run": true });
+    let would = bed.admin().post(&path(&refused, "replay"), dry).await.expect(200);
+    assert_eq!(would["state"], "blocked");
+    let now = bed.admin().get(&format!("/v1/commands/{}", refused["id"].as_str().unwrap())).await.expect(200);
+    assert_eq!((&now["state"], &now["replays"]), (&json!("failed"), &json!(0)), "nothing was written");
+    let replayed =
+        bed.admin().post(&path(&refused, "replay"), json!({ "reason": "fixed" })).await.expect(200);
+    assert_eq!((&replayed["state"], &replayed["replays"]), (&json!("blocked"), &json!(1)));
+    bed.admin()
+        .post(&path(&refused, "replay"), json!({ "reason": "again" }))
+        .await
+        .problem(409, "illegal_state");
+    bed.admin().post(&path(&refused, "replay"), json!({ "reason": "" })).await.problem(422, "reason_missing");
+    verified(&bed).await;
+    bed.server.close().await.unwrap();
+}
+
+async fn a_command_without_a_work_brings_its_own(bed: Bed) {
+    let agent = bed.client("machine", &["work", "submit"], None).await;
+    let claim = json!({ "worker": { "id": "script", "incarnation": "1" }, "request_id": "order-7" });
+    let alone = json!({ "claim": claim, "tool": "rm", "target": "bob", "arguments": { "a": 1 } });
+    let made = agent.post("/v1/commands", alone.clone()).await.expect(201);
+    assert_eq!(made["lease"]["work"]["source"], json!({ "system": "manual", "id": "order-7" }));
+    assert_eq!(made["command"]["state"], "blocked");
+    let again = agent.post("/v1/commands", alone.clone()).await.expect(200);
+    assert_eq!(again["command"]["id"], made["command"]["id"]);
+    assert_eq!(again["lease"]["token"], made["lease"]["token"], "the lease of the first call");
+    let mut other = alone.clone();
+    other["claim"]["worker"]["id"] = json!("somebody else");
+    agent.post("/v1/commands", other).await.problem(409, "busy");
+    let mut reworded = alone;
+    reworded["arguments"] = json!({ "a": 2 });
+    agent.post("/v1/commands", reworded).await.problem(409, "idempotency_mismatch");
+    let job = Held { client: agent, grant: made["lease"].clone() };
+    bed.admin().post(&path(&made["command"], "approve"), json!({ "reason": "ok" })).await.expect(200);
+    job.verb(&made["command"], "dispatch", json!({ "request_id": "d" })).await.expect(200);
+    job.verb(&made["command"], "receipt", json!({ "external_id": "1" })).await.expect(200);
+    job.close().await.expect(200);
+    let worker = bed.client("machine", &["work"], None).await;
+    let new = json!({ "claim": { "worker": { "id": "s", "incarnation": "1" }, "request_id": "x" },
+        "tool": "rm", "target": "bob", "arguments": {} });
+    worker.post("/v1/commands", new).await.problem(403, "forbidden");
+    verified(&bed).await;
+    bed.server.close().await.unwrap();
+}
+
+async fn what_belongs_to_others_does_not_exist(bed: Bed) {
+    const ALL: [&str; 8] = ["view", "payload", "submit", "work", "resolve", "approve", "replay", "operate"];
+    let ours = bed.client("person", &ALL, Some(&["ours"])).await;
+    let theirs = bed.client("person", &ALL, Some(&["theirs"])).await;
+    let job = Held::new(&ours, "a").await;
+    let command = job.reserve("rm", json!({ "secret": 1 })).await;
+    let foreign = Held { client: theirs.clone(), grant: job.grant.clone() };
+    foreign.try_reserve("rm", json!({})).await.problem(404, "not_found");
+    theirs.get(&path(&command, "").trim_end_matches('/').to_owned()).await.problem(404, "not_found");
+    theirs.get(&path(&command, "explain")).await.problem(404, "not_found");
+    theirs.get(&job.work("replay-plan")).await.problem(404, "not_found");
+    let error = json!({ "class": "validation" });
+    for (verb, body) in [
+        ("approve", json!({ "reason": "r" })),
+        ("reject", json!({ "reason": "r" })),
+        ("dispatch", job.proof(json!({}))),
+        ("receipt", job.proof(json!({ "external_id": "x" }))),
+        ("fail", job.proof(json!({ "error": error }))),
+        ("uncertain", job.proof(json!({ "error": error }))),
+        ("reconcile", json!({ "outcome": "absent" })),
+        ("replay", json!({ "reason": "r" })),
+        ("record", json!({ "reason": "r", "outcome": "did_not_happen" })),
+        ("cancel", json!({ "reason": "r" })),
+        ("cancel", job.proof(json!({ "reason": "r" }))),
+    ] {
+        let reply = theirs.post(&path(&command, verb), body).await;
+        reply.problem(404, "not_found");
+        assert!(!reply.body.to_string().contains("ours"), "nothing is told: {}", reply.body);
+    }
+    for list in ["/v1/commands", "/v1/commands?tenant=ours"] {
+        assert_eq!(theirs.get(list).await.expect(200)["items"], json!([]));
+    }
+    // Within one tenant, the holder of one work has no say over another's commands.
+    let other = Held::new(&ours, "b").await;
+    other.verb(&command, "dispatch", json!({})).await.problem(409, "lease_lost");
+    let seen = ours.get(path(&command, "").trim_end_matches('/')).await.expect(200);
+    assert_eq!((&seen["state"], &seen["arguments"]), (&json!("blocked"), &json!({ "secret": 1 })));
+    bed.server.close().await.unwrap();
+}
