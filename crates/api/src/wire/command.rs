@@ -283,12 +283,14 @@ pub struct Command {
     pub arguments: Option<Value>,
 }
 
-/// A command without a work, with the lease of the work that was recorded for it.
+/// A command without a work, with the lease of the work that was recorded for it: none where that has ended, and the
+/// command with it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ReservedAlone {
     pub command: Command,
-    pub lease: Grant,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<Grant>,
 }
 
 /// Why a command stands where it stands.

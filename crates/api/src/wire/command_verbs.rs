@@ -55,7 +55,8 @@ impl Outgoing {
 pub struct ReserveAlone {
     /// Who does it. The same request again returns the same command and its lease.
     pub claim: Claimant,
-    /// What it comes from, once each; `manual` with the claim's `request_id` unless told otherwise.
+    /// What it is for: the same source again is the same command, in later attempts too. `manual` with the claim's
+    /// `request_id` unless told otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
     /// One of the credential's; may be left out where it has only one.

@@ -60,7 +60,8 @@ pub(crate) async fn reserve(
     Ok((status, Json(wire::command(&reserved.command, &shown))).into_response())
 }
 
-/// Records an intended effect without a work: one is recorded for it, and claimed, in the same act.
+/// Records an intended effect without a work: one is recorded for it, and claimed, in the same act. Of a source that
+/// was here before, that work is claimed again, or has ended: then the command is shown as it ended.
 #[utoipa::path(post, path = "/v1/commands", tag = "command", request_body = w::ReserveAlone,
     security(("token" = ["work"])),
     responses((status = 201, description = "Recorded, with the lease of its work.", body = w::ReservedAlone),
@@ -103,9 +104,7 @@ pub(crate) async fn reserve_alone(
     let reserved = app.door.current(act).await.inspect_err(|error| count_reuse(&app, error))?;
     let shown = Shown { response: reserved.response.as_ref(), ..Shown::default() };
     let command = wire::command(&reserved.command, &shown);
-    let lease = reserved.lease.map(wire::grant).ok_or_else(|| {
-        Refusal::new(Code::Busy, "Its work is there already and held elsewhere. Send a new source id.")
-    })?;
+    let lease = reserved.lease.map(wire::grant);
     let status = if reserved.fresh { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(w::ReservedAlone { command, lease })).into_response())
 }

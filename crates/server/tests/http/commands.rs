@@ -261,17 +261,35 @@ async fn a_command_without_a_work_brings_its_own(bed: Bed) {
     let again = agent.post("/v1/commands", alone.clone()).await.expect(200);
     assert_eq!(again["command"]["id"], made["command"]["id"]);
     assert_eq!(again["lease"]["token"], made["lease"]["token"], "the lease of the first call");
-    let mut other = alone.clone();
-    other["claim"]["worker"]["id"] = json!("somebody else");
-    agent.post("/v1/commands", other).await.problem(409, "busy");
+    let mut later = alone.clone();
+    later["source"] = made["lease"]["work"]["source"].clone();
+    later["claim"] = json!({ "worker": { "id": "script", "incarnation": "2" }, "request_id": "second run" });
+    let busy = agent.post("/v1/commands", later.clone()).await;
+    busy.problem(409, "busy");
+    assert!(busy.body["detail"].as_str().unwrap().contains("script"), "{}", busy.body);
     let mut reworded = alone;
     reworded["arguments"] = json!({ "a": 2 });
     agent.post("/v1/commands", reworded).await.problem(409, "idempotency_mismatch");
-    let job = Held { client: agent, grant: made["lease"].clone() };
+    // Nobody holds it while a person thinks; the next run goes on where this one waits.
+    let job = Held { client: agent.clone(), grant: made["lease"].clone() };
+    let reference = format!("command:{}", made["command"]["id"].as_str().unwrap());
+    let wait = job.proof(json!({ "waits": [{ "kind": "approval", "ref": reference }] }));
+    agent.post(&job.work("wait"), wait).await.expect(200);
+    agent.post("/v1/commands", later.clone()).await.problem(409, "not_claimable");
     bed.admin().post(&path(&made["command"], "approve"), json!({ "reason": "ok" })).await.expect(200);
+    let taken = agent.post("/v1/commands", later.clone()).await.expect(200);
+    assert_eq!(
+        (&taken["command"]["id"], &taken["command"]["state"]),
+        (&made["command"]["id"], &json!("approved"))
+    );
+    let job = Held { client: agent.clone(), grant: taken["lease"].clone() };
     job.verb(&made["command"], "dispatch", json!({ "request_id": "d" })).await.expect(200);
-    job.verb(&made["command"], "receipt", json!({ "external_id": "1" })).await.expect(200);
+    job.verb(&made["command"], "receipt", json!({ "external_id": "1", "response": 7 })).await.expect(200);
     job.close().await.expect(200);
+    let ended = agent.post("/v1/commands", later.clone()).await.expect(200);
+    assert_eq!((&ended["command"]["receipt"]["response"], ended.get("lease")), (&json!(7), None));
+    later["arguments"] = json!({ "a": 2 });
+    agent.post("/v1/commands", later).await.problem(409, "terminal");
     let worker = bed.client("machine", &["work"], None).await;
     let new = json!({ "claim": { "worker": { "id": "s", "incarnation": "1" }, "request_id": "x" },
         "tool": "rm", "target": "bob", "arguments": {} });

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tenure_core::{
     Action, Code, Command, CommandId, CommandState, Millis, Payload, Refusal, Reply, WorkId,
-    action::Tenants,
+    action::{Ingest, Tenants},
     command::{
         self, CallError, CommandAction, DispatchAction, Dispatcher, Duty, Effect, Finding, Gate, Place,
         Planned, Proof, Recorded, ReplayLimits, Sender,
@@ -16,7 +16,7 @@ use tenure_core::{
 };
 
 use super::{Caller, Claimed, LeaseRef, Ledger, NewCommand, NewWork, caller::unexpected, reads::PAGE_MAX};
-use crate::{CommandFilter, Error, token};
+use crate::{CommandFilter, Error, WorkFilter, token};
 
 /// A command as it stands after it was reserved.
 #[derive(Clone, Debug)]
@@ -146,11 +146,59 @@ impl Caller {
         self.on_command(CommandAction::Reserve { place, intent: Box::new(new.settle()) }).await
     }
 
-    /// The same without a work: one is recorded for it, and claimed, in the same act. `work` needs a `claim`.
+    /// The same without a work: one is recorded for it, and claimed, in the same act. `work` needs a `claim`. Where it
+    /// is there already and free, it is claimed; of one that has ended, the command is shown as it ended.
     pub async fn reserve_alone(&self, work: NewWork, new: NewCommand) -> Result<Reserved, Error> {
         let work = work.settle(&self.ledger.settings())?;
-        let place = Place::Alone(Box::new(work));
-        self.on_command(CommandAction::Reserve { place, intent: Box::new(new.settle()) }).await
+        let place = Place::Alone(Box::new(work.clone()));
+        let intent = Box::new(new.clone().settle());
+        match self.on_command(CommandAction::Reserve { place, intent }).await {
+            Err(Error::Refused(refusal)) if refusal.code == Code::Busy => {
+                self.take_up(work, new, refusal).await
+            }
+            done => done,
+        }
+    }
+
+    async fn take_up(&self, work: Ingest, new: NewCommand, busy: Refusal) -> Result<Reserved, Error> {
+        let filter = WorkFilter {
+            tenants: Some(Tenants::Only(vec![work.tenant])),
+            system: Some(work.source.system.clone()),
+            source_id: Some(work.source.id.clone()),
+            ..WorkFilter::default()
+        };
+        let known = self.list(&filter, None, PAGE_MAX).await?;
+        let (Some(known), Some(claimant)) =
+            (known.into_iter().find(|known| known.spec.source == work.source), work.claim)
+        else {
+            return Err(busy.into());
+        };
+        if known.state.is_terminal() {
+            return self.ended(known.id, &new).await;
+        }
+        let lease = self.claim_ids(claimant, vec![known.id]).await?.pop().ok_or(busy)?;
+        let reserved = self.reserve(&lease.lease, new).await?;
+        Ok(Reserved { lease: Some(lease), ..reserved })
+    }
+
+    /// The same intent in a work that has ended.
+    async fn ended(&self, work: WorkId, new: &NewCommand) -> Result<Reserved, Error> {
+        let same = |command: &Command| {
+            let spec = &command.spec;
+            let intent = (&spec.step, &spec.tool, &spec.target, &spec.slot);
+            intent == (&new.step, &new.tool, &new.target, &new.slot) && spec.input_hash == new.arguments.hash
+        };
+        let found = self.ledger.commands_of(work).await?.into_iter().rev().find(same);
+        let command = found.ok_or_else(|| {
+            let detail = format!("{work} has ended without this command. Send a new source id.");
+            Refusal::new(Code::Terminal, detail)
+        })?;
+        let answered = command.body.receipt.as_ref().and_then(|receipt| receipt.response);
+        let response = match answered {
+            Some((work, seq)) => self.ledger.payload(work, seq).await?,
+            None => None,
+        };
+        Ok(Reserved { command, fresh: false, response, lease: None })
     }
 
     /// Only a person. `seal`: what that person was shown; anything else is refused.
