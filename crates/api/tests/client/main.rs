@@ -2,5 +2,6 @@
 #![cfg(feature = "client")]
 
 mod calls;
+mod command;
 mod fake;
 mod worker;
