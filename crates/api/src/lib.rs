@@ -11,3 +11,8 @@ pub mod worker;
 
 #[cfg(feature = "client")]
 pub use client::{Client, Error};
+
+/// The guide's examples are compiled.
+#[cfg(all(doctest, feature = "client"))]
+#[doc = include_str!("../../../docs/rust.md")]
+struct Guide;

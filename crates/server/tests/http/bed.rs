@@ -1,5 +1,7 @@
 //! A daemon to knock at, without a socket, and the words to do it with.
 
+use std::sync::Arc;
+
 use axum::{
     Router,
     body::{Body, to_bytes},
@@ -11,7 +13,7 @@ use tenure_server::{
     Config, Overlay, Server,
     auth::{AdminToken, Secret},
 };
-use tenure_store::Ledger;
+use tenure_store::{Ledger, ManualClock, Options};
 use tower::ServiceExt;
 
 pub const ADMIN: &str = "an admin token for tests only";
@@ -44,6 +46,17 @@ impl Bed {
         // Made by a blocking `psql`; the first one also starts the server.
         let made = tokio::task::spawn_blocking(|| tenure_testkit::shared().create_database()).await;
         Self::with(&made.unwrap(), "", None).await
+    }
+
+    /// In memory, with lines of `tenure.toml` and a clock that moves when told to. Nobody sweeps.
+    pub async fn at(clock: Arc<ManualClock>, toml: &str) -> Self {
+        let config = Config::parse("tenure.toml", toml, Overlay::default()).unwrap();
+        let options = Options { clock: Some(clock), sweep: false, ..Options::default() };
+        let ledger = Ledger::open_memory(options).await.unwrap();
+        let admin = AdminToken::Given(Secret::given(ADMIN.to_owned()));
+        let server = Server::over(ledger, config, admin).await.unwrap();
+        let router = server.router();
+        Self { server, router, folder: None }
     }
 
     async fn with(db: &str, toml: &str, folder: Option<TempDir>) -> Self {

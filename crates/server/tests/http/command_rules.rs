@@ -1,7 +1,10 @@
 //! What stands between an intent and its effect: schemas, people, policies, budgets, rates, and who may see what.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use tenure_server::{Config, Overlay};
+use tenure_store::ManualClock;
 
 use crate::{
     bed::{Bed, Client},
@@ -218,12 +221,26 @@ async fn a_rate_is_held_before_anything_is_written() {
 
 #[tokio::test]
 async fn a_lookup_is_taken_by_one_worker_and_ends_the_doubt() {
-    let bed = tools().await;
+    let clock = Arc::new(ManualClock::new(1_700_000_000_000));
+    let bed = Bed::at(clock.clone(), TOOLS).await;
     let job = Held::new(&bed.admin(), "a").await;
     let mail = job.dispatched("mail", json!({ "text": "x" })).await;
     let lost = json!({ "error": { "class": "timeout", "message": "no reply" } });
     let doubt = job.verb(&mail, "uncertain", lost).await.expect(200);
     assert_eq!((&doubt["reason"]["code"], &doubt["needs_person"]), (&json!("in_doubt"), &json!(false)));
+    let finder = bed.client("machine", &["work"], None).await;
+    let claim = async |body: Value| finder.post("/v1/commands/claim", body).await.expect(200)["items"].take();
+    assert_eq!(claim(json!({})).await, json!([]), "it is too early to look");
+    clock.advance(3_600_000);
+    assert_eq!(claim(json!({ "tools": ["note"] })).await, json!([]));
+    let taken = claim(json!({ "tools": ["mail"], "max": 10, "for_ms": 5_000 })).await;
+    assert_eq!((&taken[0]["id"], &taken[0]["arguments"]), (&mail["id"], &json!({ "text": "x" })));
+    assert_eq!(claim(json!({})).await, json!([]), "one is at it");
+    clock.advance(5_000);
+    assert_eq!(claim(json!({})).await[0]["id"], mail["id"], "it did not come back in time");
+    let stranger = bed.client("machine", &["work"], Some(&["theirs"])).await;
+    clock.advance(3_600_000);
+    assert_eq!(stranger.post("/v1/commands/claim", json!({})).await.expect(200)["items"], json!([]));
     bed.admin()
         .post(&path(&mail, "reconcile"), json!({ "outcome": "found" }))
         .await

@@ -43,6 +43,13 @@ fn running() {
 }
 
 #[test]
+fn risky_tool() {
+    let said = follow("risky-tool.md");
+    assert!(said.out.contains("refused, and nobody was charged again"), "{}", said.out);
+    assert!(said.out.contains("ch_found"), "{}", said.out);
+}
+
+#[test]
 fn schedules() {
     let said = follow("schedules.md");
     assert!(said.out.contains("hourly-report") && said.out.contains("digest deleted"), "{}", said.out);
@@ -77,6 +84,9 @@ fn follow(name: &str) -> Said {
     let folder = TempDir::new().unwrap();
     let daemon = Daemon::start(folder.path(), "tenure.db", &[]);
     fs::copy(folder.path().join("token"), folder.path().join("tenure.db.token")).unwrap();
+    if guide(name).contains("```python") {
+        fs::write(folder.path().join("pay.py"), block(&guide(name), "python")).unwrap();
+    }
     let binary = PathBuf::from(env!("CARGO_BIN_EXE_tenure"));
     let path = format!("{}:{}", binary.parent().unwrap().display(), std::env::var("PATH").unwrap());
     let script = format!("set -e\n{}", block(&guide(name), "sh"));
