@@ -418,7 +418,7 @@ facts! {
 }
 
 impl Fact {
-    /// What it says was used.
+    /// What it says was used: by an attempt that it ends, or by a command's call.
     pub fn usage(&self) -> &[Usage] {
         match self {
             Fact::WorkCreated(created) => &created.usage,
@@ -427,6 +427,7 @@ impl Fact {
             Fact::Released(released) => &released.usage,
             Fact::Cancelled(cancelled) => &cancelled.usage,
             Fact::ClosedOut(closed) => &closed.usage,
+            Fact::CommandSucceeded(succeeded) => &succeeded.receipt.usage,
             _ => &[],
         }
     }

@@ -26,6 +26,8 @@ pub const COMMANDS_PER_WORK: usize = 10_000;
 pub const OUTBOX: usize = 100;
 /// Budgets that one dispatch is held against.
 pub const LIMITS: usize = 20;
+/// How often the relay asks again about a command that policy or a budget stops.
+pub const ASK_AGAIN_MS: i64 = 60_000;
 pub const WARNINGS: usize = 50;
 pub const EVIDENCE: usize = 50;
 /// Entries of usage in one call, and summed on one work.

@@ -1,11 +1,14 @@
 //! What a log says of the records beside the row: attempts, steps, waits and commands. Decisions write them together with
 //! their events; verification holds one against the other.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::{
     Millis,
-    command::{self, Command, Tally},
+    command::{
+        self, Command, Tally,
+        budget::{Budget, BudgetKey},
+    },
     event::{ClosedBy, Event, Fact},
     ids::WaitId,
     model::{Attempt, OnTimeout, Step, Wait, WaitState, Work},
@@ -25,6 +28,26 @@ pub fn fault(
         .or_else(|| steps_fault(work, events, steps))
         .or_else(|| waits_fault(work, events, waits))
         .or_else(|| commands_fault(work, events, commands))
+}
+
+/// What a log tells of budgets: what its commands spent, and what is set aside for them still. Counters of replays
+/// count people's acts, and are left out.
+pub fn spending(events: &[Event]) -> BTreeMap<BudgetKey, Budget> {
+    let mut all: BTreeMap<BudgetKey, Budget> = BTreeMap::new();
+    for event in events {
+        let Fact::CommandSucceeded(succeeded) = &event.fact else { continue };
+        for one in &succeeded.spent {
+            let budget = all.entry(one.key.clone()).or_default();
+            budget.spent = budget.spent.saturating_add(one.amount);
+        }
+    }
+    for command in command::fold::fold(events).values() {
+        for one in command.body.dispatch.iter().flat_map(|dispatch| &dispatch.reserved) {
+            let budget = all.entry(one.key.clone()).or_default();
+            budget.reserved = budget.reserved.saturating_add(one.amount);
+        }
+    }
+    all
 }
 
 /// Every command is what the log says of it, and the row counts them right.
@@ -86,7 +109,8 @@ fn used<'a>(claim: &Event, events: &'a [Event]) -> &'a [Usage] {
     let ends = |event: &&Event| {
         let by_holder = match &event.fact {
             Fact::ClosedOut(closed) => closed.by == ClosedBy::Holder,
-            _ => true,
+            // A receipt's usage is the command's, not the attempt's.
+            fact => fact.command().is_none(),
         };
         by_holder && event.attempt == claim.attempt && !event.fact.usage().is_empty()
     };

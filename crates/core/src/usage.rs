@@ -1,8 +1,10 @@
-//! What attempts used: tokens, calls, money. Told by the verb that ends an attempt, and summed on the work.
+//! What attempts and commands used: tokens, calls, money. Told by the verb that ends an attempt, or by a receipt, and
+//! summed on the work.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    command::budget::Unit,
     limits,
     refusal::{Code, Refusal},
 };
@@ -100,6 +102,19 @@ pub fn add(sum: &mut Vec<Usage>, more: &[Usage]) {
     }
 }
 
+/// What the usage comes to in a unit that budgets count; None where it says nothing of it. Cached tokens are input.
+pub(crate) fn amount(usage: &[Usage], unit: &Unit) -> Option<u64> {
+    let amounts: Vec<u64> = match unit {
+        Unit::Calls => return None,
+        Unit::Tokens => usage.iter().map(|one| one.input_tokens.saturating_add(one.output_tokens)).collect(),
+        Unit::Micros(currency) => {
+            let same = |one: &&Usage| one.currency.as_ref().is_some_and(|of| of.eq_ignore_ascii_case(currency));
+            usage.iter().filter(same).map(|one| one.cost_micros).collect()
+        }
+    };
+    (!amounts.is_empty()).then(|| amounts.into_iter().fold(0, u64::saturating_add))
+}
+
 pub fn sum(usage: &[Usage]) -> Vec<Usage> {
     let mut sum = Vec::new();
     add(&mut sum, usage);
@@ -133,6 +148,25 @@ mod tests {
         assert_eq!(sum.iter().map(|one| one.input_tokens).sum::<u64>(), 2 * limits::USAGE_OF_WORK as u64);
         add(&mut sum, &[of("0", limits::SAFE_INTEGER)]);
         assert_eq!(sum[0].input_tokens, limits::SAFE_INTEGER);
+    }
+
+    #[test]
+    fn a_budget_reads_what_is_said_of_its_unit() {
+        let paid = Usage {
+            currency: Some("EUR".to_owned()),
+            cost_micros: 5,
+            output_tokens: 2,
+            cached_tokens: 3,
+            ..of("a", 4)
+        };
+        let used = [paid, of("b", 1)];
+        let micros = |currency: &str| Unit::Micros(currency.to_owned());
+        for (unit, said) in
+            [(Unit::Tokens, Some(7)), (micros("eur"), Some(5)), (micros("usd"), None), (Unit::Calls, None)]
+        {
+            assert_eq!(amount(&used, &unit), said, "{unit:?}");
+        }
+        assert_eq!(amount(&[], &Unit::Tokens), None);
     }
 
     #[test]

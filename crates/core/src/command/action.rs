@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use super::{
-    budget::{Cost, Limit},
+    budget::{Cost, Limit, Unit},
     identity::command_key,
     model::{Arguments, CallError, CommandKind, EvidenceKind, ToolFacts, Verdict},
 };
@@ -15,6 +15,7 @@ use crate::{
     limits,
     payload::{Digest, Payload},
     refusal::{Code, Refusal},
+    usage::{self, Usage},
 };
 
 /// What the door says of a command at this moment.
@@ -124,14 +125,25 @@ pub struct Proof {
     pub external_id: Option<String>,
     pub reference: Option<String>,
     pub response: Option<Payload>,
-    /// What it cost in truth; the estimate where it is not said.
+    /// What it cost in truth. Where it is not said, what `usage` says counts, and else the estimate.
     pub cost: Option<Cost>,
+    /// What the call used, by source and model.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub usage: Vec<Usage>,
     pub evidence: Vec<Evidence>,
 }
 
 impl Proof {
     pub fn new(kind: EvidenceKind) -> Self {
-        Self { kind, external_id: None, reference: None, response: None, cost: None, evidence: Vec::new() }
+        Self {
+            kind,
+            external_id: None,
+            reference: None,
+            response: None,
+            cost: None,
+            usage: Vec::new(),
+            evidence: Vec::new(),
+        }
     }
 
     /// By the id that the provider gave it.
@@ -146,6 +158,7 @@ impl Proof {
         if let Some(cost) = &self.cost {
             cost.check()?;
         }
+        usage::check(&self.usage)?;
         crate::action::check_evidence(&self.evidence)?;
         if self.external_id.is_none() && self.reference.is_none() && self.response.is_none() {
             return Err(Refusal::new(
@@ -155,6 +168,11 @@ impl Proof {
             ));
         }
         Ok(())
+    }
+
+    /// What it cost in a unit, as far as anybody says.
+    pub(crate) fn cost_in(&self, unit: &Unit) -> Option<u64> {
+        self.cost.as_ref().map(|cost| cost.of(unit)).or_else(|| usage::amount(&self.usage, unit))
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
     decide::{Context, Decision},
     event::Fact,
     limits,
-    records::target_key,
+    records::{Change, Touch, target_key},
     refusal::{Code, Refusal},
     work::draft::{Draft, Said},
 };
@@ -41,7 +41,7 @@ pub(super) fn decide(cx: Context<'_>, action: &DispatchAction) -> Result<Decisio
     let stop = gate(cx, command, &action.gate).err().or_else(|| over_budget(cx, command, &action.gate));
     if let Some((code, message)) = stop {
         if command.state == CommandState::Blocked && command.body.blocked == Some(code) {
-            return Ok(again(command));
+            return Ok(still_blocked(cx, command));
         }
         let verdict =
             Some(&action.gate.verdict).filter(|given| **given != command.body.verdict).cloned().map(Box::new);
@@ -58,6 +58,17 @@ pub(super) fn decide(cx: Context<'_>, action: &DispatchAction) -> Result<Decisio
         });
     }
     go(cx, draft, command, action, under)
+}
+
+/// Nothing to tell. Of the relay's, the next question is put off.
+fn still_blocked(cx: Context<'_>, command: &Command) -> Decision {
+    let mut decision = again(command);
+    if command.due_at.is_some() {
+        let due_at = Some(cx.now + limits::ASK_AGAIN_MS);
+        let command = Box::new(Command { due_at, ..command.clone() });
+        decision.changes.push(Change::Command { command, touch: Touch::Due });
+    }
+    decision
 }
 
 /// Who dispatches, and under which fence.

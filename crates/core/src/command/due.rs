@@ -1,9 +1,9 @@
 //! When something has to be done about a command, and what: by the sweeper, the relay, or a lookup.
 
-use crate::Millis;
+use crate::{Millis, limits};
 
 use super::{
-    model::{Command, Idempotency},
+    model::{BlockCode, Command, Idempotency},
     state::CommandState,
 };
 
@@ -45,6 +45,10 @@ pub fn next(command: &Command) -> Option<(Duty, Millis)> {
         CommandState::Pending if relay => Some((Duty::Send, body.next_at.unwrap_or(command.updated_at))),
         CommandState::Approved if relay => Some((Duty::Send, body.next_at.unwrap_or(command.updated_at))),
         CommandState::Approved => body.approval.as_ref().map(|approval| (Duty::Tick, approval.expires_at)),
+        // Nobody holds it who would ask again: the relay does, since policies change and periods end.
+        CommandState::Blocked if relay && body.blocked != Some(BlockCode::ApprovalRequired) => {
+            Some((Duty::Send, command.updated_at + limits::ASK_AGAIN_MS))
+        }
         CommandState::Dispatched => {
             let deadline = body.dispatch.as_ref().and_then(|dispatch| dispatch.deadline_at);
             deadline.map(|at| (Duty::Tick, at))

@@ -98,6 +98,9 @@ pub struct CommandSucceeded {
     #[serde(flatten)]
     pub moved: Moved,
     pub receipt: Box<Receipt>,
+    /// What was set aside for it, as it was spent in truth.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub spent: Vec<Reservation>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

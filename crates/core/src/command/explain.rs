@@ -12,6 +12,7 @@ pub fn explain(command: &Command, now: Millis) -> Explanation {
     let what = format!("{} to {}", spec.tool, spec.target);
     let ago = |at: Millis| format!("{} ago", span(now - at));
     let why = body.message.as_deref().unwrap_or("no reason is given");
+    let then = if command.is_worker() { "" } else { "; the relay asks again every minute" };
     let (sentence, next) = match command.state {
         CommandState::Pending if command.is_worker() => (
             format!("{what} is allowed and waits for its worker."),
@@ -27,11 +28,11 @@ pub fn explain(command: &Command, now: Millis) -> Explanation {
         CommandState::Blocked => match body.blocked {
             Some(BlockCode::PolicyDenied) => (
                 format!("{what} is denied by policy {}: {why}.", body.verdict.policy_version),
-                format!("change the policy, or `tenure reject {id} --reason …`"),
+                format!("change the policy{then}; or `tenure reject {id} --reason …`"),
             ),
             Some(BlockCode::Budget) => (
                 format!("{what} is stopped by a budget: {why}."),
-                "raise the budget, or wait for its period".to_owned(),
+                format!("raise the budget, or wait for its period{then}"),
             ),
             Some(BlockCode::ApprovalRequired) | None => (
                 format!("{what} waits {} for an approval: {why}.", span(now - command.updated_at)),

@@ -16,6 +16,7 @@ use crate::{
     model::{ErrorClass, ErrorInfo},
     payload::{Digest, Payload},
     policy::RetryPolicy,
+    usage::Usage,
 };
 
 /// What sort of effect it is, for people and policies.
@@ -232,7 +233,7 @@ pub enum EvidenceKind {
     Person,
 }
 
-/// The evidence that a command took effect. Usage by model joins it where attempts get theirs.
+/// The evidence that a command took effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Receipt {
     pub at: Millis,
@@ -247,6 +248,9 @@ pub struct Receipt {
     /// The command of an earlier run whose receipt this is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reused_from: Option<CommandId>,
+    /// What the call used, by source and model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub usage: Vec<Usage>,
 }
 
 /// The rest of the row, kept by stores as one JSON document. All of it comes from events.

@@ -50,7 +50,7 @@ pub(super) fn succeed(
     proof: &Proof,
     message: Option<&str>,
 ) {
-    settle::spend(cx, draft, command, proof.cost.as_ref());
+    let spent = settle::spend(cx, draft, command, proof);
     let receipt = Receipt {
         at: cx.now,
         evidence: proof.kind,
@@ -58,10 +58,11 @@ pub(super) fn succeed(
         reference: proof.reference.clone(),
         response: proof.response.as_ref().map(|_| (draft.work.id, draft.next_seq())),
         reused_from: None,
+        usage: proof.usage.clone(),
     };
     let said =
         Said { message, payload: proof.response.as_ref(), evidence: &proof.evidence, ..Said::default() };
     draft.tell(command.id, CommandState::Succeeded, said, |moved| {
-        Fact::CommandSucceeded(CommandSucceeded { moved, receipt: Box::new(receipt) })
+        Fact::CommandSucceeded(CommandSucceeded { moved, receipt: Box::new(receipt), spent })
     });
 }

@@ -218,11 +218,12 @@ fn earlier<'a>(cx: Context<'a>, draft: &Draft, intent: &Intent) -> Option<&'a Co
 }
 
 fn reused(earlier: &Command) -> Fate {
-    let receipt = earlier
-        .body
-        .receipt
-        .clone()
-        .map(|receipt| Receipt { reused_from: Some(receipt.reused_from.unwrap_or(earlier.id)), ..receipt });
+    // What that call used is counted where it was made.
+    let receipt = earlier.body.receipt.clone().map(|receipt| Receipt {
+        reused_from: Some(receipt.reused_from.unwrap_or(earlier.id)),
+        usage: Vec::new(),
+        ..receipt
+    });
     let message = Some(format!("{} of an earlier run did it", earlier.id));
     Fate { state: CommandState::Succeeded, blocked: None, review: false, receipt, message }
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Command, Gate,
-    budget::{Budget, BudgetKey, Cost, Reservation},
+    Command, Gate, Proof,
+    budget::{Budget, BudgetKey, Reservation},
 };
 use crate::{decide::Context, records::Change, work::draft::Draft};
 
@@ -28,12 +28,20 @@ pub(super) fn reserve(
     amounts.into_iter().map(|(key, amount)| Reservation { key, amount }).collect()
 }
 
-/// It happened: what was set aside is spent, or as much as it cost in truth.
-pub(super) fn spend(cx: Context<'_>, draft: &mut Draft, command: &Command, cost: Option<&Cost>) {
-    for reservation in reservations(command) {
-        let spent = cost.map_or(reservation.amount, |cost| cost.of(&reservation.key.unit));
-        change(cx, draft, &reservation.key, |budget| budget.settle(reservation.amount, spent));
+/// It happened: what was set aside is spent, or as much as it cost in truth. What that was is told with the success.
+pub(super) fn spend(
+    cx: Context<'_>,
+    draft: &mut Draft,
+    command: &Command,
+    proof: &Proof,
+) -> Vec<Reservation> {
+    let mut all = Vec::new();
+    for Reservation { key, amount } in reservations(command) {
+        let spent = proof.cost_in(&key.unit).unwrap_or(*amount);
+        change(cx, draft, key, |budget| budget.settle(*amount, spent));
+        all.push(Reservation { key: key.clone(), amount: spent });
     }
+    all
 }
 
 /// It did not happen: what was set aside is free again.

@@ -112,7 +112,7 @@ pub(crate) fn check(cx: Context<'_>, draft: &mut Draft, specs: &[&WaitSpec]) -> 
 pub(crate) fn received(cx: Context<'_>, draft: &mut Draft, wait: &Wait) {
     let Some(command) = handed(cx, draft, wait) else { return };
     let proof = Proof::new(EvidenceKind::Provider);
-    settle::spend(cx, draft, &command, proof.cost.as_ref());
+    let spent = settle::spend(cx, draft, &command, &proof);
     let receipt = Receipt {
         at: cx.now,
         evidence: EvidenceKind::Provider,
@@ -120,9 +120,10 @@ pub(crate) fn received(cx: Context<'_>, draft: &mut Draft, wait: &Wait) {
         reference: Some(wait.id.to_string()),
         response: Some((draft.work.id, draft.next_seq() + 1)),
         reused_from: None,
+        usage: Vec::new(),
     };
     draft.tell(command.id, CommandState::Succeeded, Said::default(), |moved| {
-        Fact::CommandSucceeded(CommandSucceeded { moved, receipt: Box::new(receipt) })
+        Fact::CommandSucceeded(CommandSucceeded { moved, receipt: Box::new(receipt), spent })
     });
 }
 

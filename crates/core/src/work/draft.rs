@@ -268,7 +268,8 @@ impl Draft {
         error: Option<ErrorInfo>,
     ) {
         // Not always the last: what recovery decides of commands in doubt is told after it.
-        let told = self.events.iter().rev().map(|event| event.fact.usage()).find(|usage| !usage.is_empty());
+        let own = self.events.iter().rev().filter(|event| event.fact.command().is_none());
+        let told = own.map(|event| event.fact.usage()).find(|usage| !usage.is_empty());
         let usage = told.filter(|_| said.is_some()).map_or_else(Vec::new, <[_]>::to_vec);
         let end = AttemptEnd {
             at: self.now,

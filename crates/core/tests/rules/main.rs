@@ -5,6 +5,7 @@ mod common;
 mod cancel;
 mod chain;
 mod claim;
+mod command_costs;
 mod commands;
 mod commands_and_works;
 mod exhaustive;

@@ -9,12 +9,13 @@ use tenure_core::{
         Arguments, CallError, CommandAction, CommandKind, DispatchAction, Dispatcher, Effect, Executor,
         Finding, Gate, Idempotency, Intent, Place, Proof, Recorded, ReplayLimits, Risk, Sender, ToolFacts,
         Verdict,
-        budget::{Budget, BudgetKey},
+        budget::{Account, Budget, BudgetKey},
         due, fold,
     },
     model::{ErrorClass, ReasonCode},
     policy::{Jitter, RetryPolicy},
     records::target_key,
+    refold,
     reply::Ticked,
 };
 use uuid::Uuid;
@@ -265,6 +266,11 @@ pub(super) fn check(world: &World, before: &Records, touched: &BTreeSet<WorkId>)
     for (key, budget) in &world.records.budgets {
         let set_aside = reserved.get(key).copied().unwrap_or(0);
         assert_eq!(Budget { reserved: set_aside, ..*budget }, *budget, "what is set aside for {key:?}");
+        if key.account != Account::Replays {
+            let logs = world.log.values().filter_map(|log| refold::spending(log).get(key).copied());
+            let spent: u64 = logs.map(|told| told.spent).sum();
+            assert_eq!(budget.spent, spent, "what the logs tell of {key:?}");
+        }
     }
 }
 
