@@ -108,7 +108,8 @@ pub(crate) fn amount(usage: &[Usage], unit: &Unit) -> Option<u64> {
         Unit::Calls => return None,
         Unit::Tokens => usage.iter().map(|one| one.input_tokens.saturating_add(one.output_tokens)).collect(),
         Unit::Micros(currency) => {
-            let same = |one: &&Usage| one.currency.as_ref().is_some_and(|of| of.eq_ignore_ascii_case(currency));
+            let same =
+                |one: &&Usage| one.currency.as_ref().is_some_and(|of| of.eq_ignore_ascii_case(currency));
             usage.iter().filter(same).map(|one| one.cost_micros).collect()
         }
     };

@@ -9,7 +9,7 @@ use std::{
 
 use axum::body::Bytes;
 use tenure_api::wire::Alert;
-use tenure_core::{WorkId, action::Tenants};
+use tenure_core::{CommandState, WorkId, action::Tenants};
 use tenure_store::{Error, Ledger, Position, StoredEvent};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
@@ -107,6 +107,10 @@ pub struct Feed {
     /// How many news there were in all.
     told: watch::Sender<u64>,
     nudged: Notify,
+    /// Something is to be sent by the relay.
+    pub(crate) to_send: Arc<Notify>,
+    /// Something is in doubt.
+    pub(crate) to_look_up: Arc<Notify>,
     awaited: Mutex<HashMap<WorkId, Arc<Notify>>>,
 }
 
@@ -138,6 +142,8 @@ impl Feed {
             recent: Mutex::default(),
             told: watch::Sender::new(0),
             nudged: Notify::new(),
+            to_send: Arc::default(),
+            to_look_up: Arc::default(),
             awaited: Mutex::default(),
         }
     }
@@ -218,6 +224,30 @@ impl Feed {
         }
     }
 
+    /// Tells the relay and the reconciler that something may have become theirs.
+    fn wake_senders(&self, events: &[EventNews]) {
+        let moves = events.iter().filter_map(|news| news.stored.event.fact.command());
+        let (mut send, mut look_up) = (false, false);
+        for moved in moves {
+            match moved.now {
+                CommandState::Pending | CommandState::Approved => send |= moved.executor.is_relay(),
+                CommandState::Uncertain => (send, look_up) = (send | moved.executor.is_relay(), true),
+                // It has left its place: what comes after it in line may go.
+                CommandState::Succeeded | CommandState::Failed | CommandState::Cancelled => {
+                    send |= moved.executor.is_relay();
+                }
+                CommandState::Blocked | CommandState::Dispatched => {}
+            }
+        }
+        // A permit is kept for whoever is busy: nothing is missed.
+        if send {
+            self.to_send.notify_one();
+        }
+        if look_up {
+            self.to_look_up.notify_one();
+        }
+    }
+
     fn recent(&self) -> std::sync::MutexGuard<'_, Recent> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -266,6 +296,7 @@ impl FeedReader {
             (false, false) => Look::Some,
             (false, true) => Look::Full,
         };
+        self.feed.wake_senders(&events);
         self.metrics.observe(&self.feed.ledger, &events).await?;
         let ended: Vec<WorkId> = events
             .iter()

@@ -14,6 +14,8 @@ mod metrics;
 mod patience;
 pub mod policy;
 pub mod rate;
+mod reconciler;
+mod relay;
 mod server;
 pub mod tools;
 mod traces;
@@ -22,6 +24,8 @@ mod wire;
 pub use config::{Config, ConfigError, Overlay};
 pub use http::openapi;
 pub use patience::run;
+pub use reconciler::Reconciler;
+pub use relay::Relay;
 pub use server::{Reloader, Server, StartError};
 #[cfg(feature = "otlp")]
 pub use traces::otlp::Traces;

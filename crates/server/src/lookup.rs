@@ -28,8 +28,6 @@ use crate::executor::{Call, Ended, Http, HttpTarget, Outbound, Program, Trouble,
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lookup {
     pub by: LookupBy,
-    /// Between two lookups of one command.
-    pub interval: Duration,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +36,17 @@ pub enum LookupBy {
     Http(Arc<HttpTarget>),
     /// A worker claims it and says what it found.
     Worker,
+}
+
+impl LookupBy {
+    /// How long an answer may take.
+    pub fn timeout(&self) -> Duration {
+        match self {
+            LookupBy::Exec(program) => program.timeout,
+            LookupBy::Http(target) => target.timeout,
+            LookupBy::Worker => Duration::ZERO,
+        }
+    }
 }
 
 /// Who can be asked.

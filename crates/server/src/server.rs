@@ -12,10 +12,13 @@ use crate::{
     auth::{AdminToken, Auth, FirstStart, FirstStartError},
     config::{Config, Database, Live},
     door::Door,
+    executor::Outbound,
     feed::{Feed, FeedReader},
     http::{self, App, Doors},
     listen::Listener,
     metrics::Metrics,
+    reconciler::Reconciler,
+    relay::Relay,
 };
 
 /// Why the daemon did not start.
@@ -101,6 +104,17 @@ impl Server {
         &self.app.ledger
     }
 
+    /// Starts the relay and the reconciler. A daemon does; a process that is gone in a moment must not begin calls.
+    pub fn relay(&mut self, outbound: Outbound) {
+        let (ledger, feed, stopping) = (self.ledger(), &self.app.feed, &self.app.stopping);
+        let relay = Relay::new(ledger.clone(), self.app.door.clone(), outbound.clone());
+        let reconciler = Reconciler::new(ledger.clone(), self.app.live.clone(), outbound);
+        let relay = relay.run(feed.to_send.clone(), stopping.clone(), self.config.drain);
+        let reconciler = reconciler.run(feed.to_look_up.clone(), stopping.clone());
+        self.beside.spawn(relay);
+        self.beside.spawn(reconciler);
+    }
+
     /// Every route, to be served, or to be called in process without a socket.
     pub fn router(&self) -> Router {
         http::router(&self.app)
@@ -114,11 +128,12 @@ impl Server {
     /// Serves until `shutdown` resolves, then drains: nothing new is let in, long polls and streams end, what is
     /// under way is finished, the ledger is closed; all within the configured time.
     pub async fn serve(
-        self,
+        mut self,
         socket: TcpListener,
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), StartError> {
         let listener = Listener::new(socket, self.config.tls.as_ref()).await.map_err(StartError::Socket)?;
+        self.relay(Outbound::of_this_machine());
         let drain = self.config.drain;
         let stopping = self.app.stopping.clone();
         let stop = async move {

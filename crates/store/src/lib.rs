@@ -43,8 +43,8 @@ pub use diagnosis::{Diagnosis, Schema, Setting, Wal};
 pub use error::Error;
 pub use facts::{Facts, SourceFacts, StateFacts, WaitFacts};
 pub use ledger::{
-    Caller, Claimed, Health, Ingested, LeaseRef, Ledger, NewCommand, NewWait, NewWork, Options, Outcome,
-    Reserved, Resolved, Sending, Waiting, WorkerView, Workers, new_worker,
+    Caller, Claimed, Due, DueCursor, DuePage, Health, Ingested, LeaseRef, Ledger, NewCommand, NewWait,
+    NewWork, Options, Outcome, Reserved, Resolved, Sending, Waiting, WorkerView, Workers, new_worker,
 };
 pub use process::here as local_process;
 pub use query::{CommandFilter, EventPage, Position, StoredEvent, WaitFilter, WorkFilter, is_full};

@@ -209,7 +209,8 @@ pub(crate) trait Store: Send + Sync + 'static {
 
     fn command_counts<'a>(&'a self, tenants: &'a Tenants) -> Answer<'a, BTreeMap<CommandState, u64>>;
 
-    /// Commands whose turn of this kind has come, earliest first, after the given (due, id).
+    /// Commands whose turn of this kind has come, earliest first, after the given (due, id). Of what is to be sent in
+    /// order, only what nothing comes before.
     fn due_commands(
         &self,
         duty: Duty,

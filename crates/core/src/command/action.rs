@@ -40,6 +40,7 @@ impl Gate {
         self.verdict.reasons.iter().try_for_each(|reason| limits::text("reasons", reason))?;
         limits::duration("native_window_ms", self.tool.native_window_ms)?;
         limits::duration("consistency_delay_ms", self.tool.consistency_delay_ms)?;
+        limits::duration("lookup_interval_ms", self.tool.lookup_interval_ms)?;
         limits::duration("timeout_ms", self.tool.timeout_ms)?;
         limits::duration("approval_ms", self.tool.approval_ms)?;
         self.tool.retry.check()?;

@@ -91,6 +91,9 @@ pub struct ToolFacts {
     pub ordered: bool,
     /// Lookups that cannot tell, before a person must.
     pub max_unknowns: u32,
+    /// Between two lookups at least.
+    #[serde(skip_serializing_if = "is_none")]
+    pub lookup_interval_ms: u64,
     pub retry: RetryPolicy,
     /// How long the relay's call may take before nobody knows how it went.
     pub timeout_ms: u64,
@@ -109,6 +112,7 @@ impl Default for ToolFacts {
             four_eyes: false,
             ordered: false,
             max_unknowns: 5,
+            lookup_interval_ms: 0,
             retry: RetryPolicy::default(),
             timeout_ms: 60_000,
             approval_ms: 24 * 3_600_000,
@@ -302,6 +306,10 @@ pub struct CommandBody {
     pub cancelled: Option<CancelCode>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub superseded_by: Option<CommandId>,
+}
+
+fn is_none(ms: &u64) -> bool {
+    *ms == 0
 }
 
 fn is_false(flag: &bool) -> bool {

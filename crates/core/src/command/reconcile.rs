@@ -75,7 +75,9 @@ pub(super) fn decide(
         Finding::Unknown => {
             let unknowns = command.body.unknowns + 1;
             let needs_person = command.body.needs_person || unknowns >= command.body.tool.max_unknowns;
-            let delay = retry::backoff_ms(&command.body.tool.retry, unknowns, None, cx.dice()) as Millis;
+            let tool = &command.body.tool;
+            let delay =
+                retry::backoff_ms(&tool.retry, unknowns, Some(tool.lookup_interval_ms), cx.dice()) as Millis;
             let next_at = (!needs_person).then_some(cx.now + delay);
             draft.tell(id, CommandState::Uncertain, said, |moved| {
                 let finding = Miss::Unknown;

@@ -61,6 +61,7 @@ fn a_whole_tool_is_read() {
     assert_eq!((tool.facts.consistency_delay_ms, tool.facts.approval_ms), (30_000, 3_600_000));
     // The call ends by itself before the ledger gives it up.
     assert_eq!((tool.facts.timeout_ms, tool.facts.max_unknowns), (25_000, 3));
+    assert_eq!(tool.facts.lookup_interval_ms, 10_000);
     assert_eq!((tool.facts.retry.max_attempts, tool.facts.ordered), (5, true));
     assert!(tool.arguments(&json!({ "to": 7 })).is_err());
     let Some(Relay::Http(http)) = &tool.relay else { panic!("{:?}", tool.relay) };

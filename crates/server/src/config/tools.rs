@@ -164,8 +164,7 @@ impl LookupSection {
         if matches!(&by, LookupBy::Http(target) if target.url.is_none()) {
             return wrong("a lookup needs its own `url`: say whom to ask");
         }
-        let interval = self.interval.map_or(LOOKUP_INTERVAL_MS, Period::ms);
-        Ok(Lookup { by, interval: std::time::Duration::from_millis(interval) })
+        Ok(Lookup { by })
     }
 }
 
@@ -183,7 +182,10 @@ impl ToolSection {
                  worker execute this tool",
             ));
         }
-        let max_unknowns = self.lookup.as_ref().and_then(|lookup| lookup.get_ref().max_unknowns);
+        let asked = self.lookup.as_ref().map(Spanned::get_ref);
+        let max_unknowns = asked.and_then(|lookup| lookup.max_unknowns);
+        let lookup_interval_ms =
+            asked.map_or(0, |lookup| lookup.interval.map_or(LOOKUP_INTERVAL_MS, Period::ms));
         let lookup = self.lookup.map(|lookup| {
             let line = at.line(&lookup);
             lookup.into_inner().settle(at, line)
@@ -198,6 +200,7 @@ impl ToolSection {
             four_eyes: self.four_eyes,
             ordered: self.ordered,
             max_unknowns: max_unknowns.map_or(default.max_unknowns, |n| n.0),
+            lookup_interval_ms,
             retry: self.retry.map_or(default.retry, |retry| retry.0),
             timeout_ms: relay.as_ref().map_or(default.timeout_ms, |relay| {
                 u64::try_from(relay.timeout().as_millis()).unwrap_or(u64::MAX).saturating_add(MARGIN_MS)

@@ -3,6 +3,7 @@
 mod caller;
 mod commands;
 mod credentials;
+mod due;
 mod health;
 mod new;
 mod patience;
@@ -43,6 +44,7 @@ use crate::{
 
 pub use caller::{Caller, Resolved, Waiting};
 pub use commands::{Reserved, Sending};
+pub use due::{Due, DueCursor, DuePage};
 pub use health::Health;
 pub use new::{NewCommand, NewWait, NewWork, new_worker};
 pub use workers::{WorkerView, Workers};

@@ -34,6 +34,20 @@ impl Inner {
         }
     }
 
+    /// Whether nothing of its line comes before it.
+    fn is_first(&self, id: CommandId) -> bool {
+        let Some(command) = self.records.command(id).filter(|command| command.body.tool.ordered) else {
+            return true;
+        };
+        let earlier = |other: &Command| {
+            other.id < id
+                && other.body.tool.ordered
+                && other.state.is_open()
+                && target_key(other) == target_key(command)
+        };
+        !self.records.commands.values().flatten().any(earlier)
+    }
+
     /// The newest that tells, of all earlier generations.
     fn earlier(&self, work: &Work, key: Digest) -> Option<&Command> {
         let identity = work.spec.identity();
@@ -87,6 +101,7 @@ impl Inner {
             .filter(|command| due::duty(command) == Some(duty))
             .filter_map(|command| Some((command.due_at?, command.id)))
             .filter(|row| row.0 <= at && after.is_none_or(|after| *row > after))
+            .filter(|(_, id)| duty != Duty::Send || self.is_first(*id))
             .collect();
         due.sort_unstable();
         due.truncate(limit);

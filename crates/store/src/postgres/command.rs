@@ -87,9 +87,12 @@ const SAVE_BUDGETS: &str = "UPDATE budget b SET spent = v.spent, reserved = v.re
 
 const COUNTS: &str = "SELECT state, count(*) FROM command_status WHERE $1::text[] IS NULL OR tenant = ANY($1) \
      GROUP BY state";
-const DUE: &str = "SELECT due_at, command FROM command_status WHERE duty = $1::smallint AND due_at IS NOT NULL \
-     AND due_at <= $2::bigint AND (due_at, command) > ($3::bigint, $4::uuid) \
-     ORDER BY due_at, command LIMIT $5::bigint";
+/// What is to be sent in order is due only where nothing of its line comes first.
+const DUE: &str = "SELECT s.due_at, s.command FROM command_status s WHERE s.duty = $1::smallint \
+     AND s.due_at IS NOT NULL AND s.due_at <= $2::bigint AND (s.due_at, s.command) > ($3::bigint, $4::uuid) \
+     AND (s.duty <> 1 OR s.line IS NULL OR s.command = (SELECT e.command FROM command_status e \
+     WHERE e.line = s.line AND e.line IS NOT NULL AND e.state <= 4 ORDER BY e.command LIMIT 1)) \
+     ORDER BY s.due_at, s.command LIMIT $5::bigint";
 const NEXT_DUE: &str = "SELECT due_at FROM command_status WHERE duty = $1::smallint AND due_at IS NOT NULL \
      ORDER BY due_at, command LIMIT 1";
 

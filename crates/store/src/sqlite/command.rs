@@ -66,9 +66,12 @@ const STATUS: &str = "INSERT OR ROLLBACK INTO command_status (command, work, ten
 const SAVE_BUDGET: &str = "INSERT OR ROLLBACK INTO budget (key, spent, reserved) VALUES (?1, ?2, ?3) \
      ON CONFLICT (key) DO UPDATE SET spent = excluded.spent, reserved = excluded.reserved";
 
-const DUE: &str = "SELECT due_at, command FROM command_status INDEXED BY command_due \
-     WHERE duty = ?1 AND due_at IS NOT NULL AND due_at <= ?2 AND (due_at, command) > (?3, ?4) \
-     ORDER BY due_at, command LIMIT ?5";
+/// What is to be sent in order is due only where nothing of its line comes first.
+const DUE: &str = "SELECT s.due_at, s.command FROM command_status s INDEXED BY command_due \
+     WHERE s.duty = ?1 AND s.due_at IS NOT NULL AND s.due_at <= ?2 AND (s.due_at, s.command) > (?3, ?4) \
+     AND (s.duty <> 1 OR s.line IS NULL OR NOT EXISTS (SELECT 1 FROM command_status e INDEXED BY command_line \
+     WHERE e.line = s.line AND e.line IS NOT NULL AND e.state <= 4 AND e.command < s.command)) \
+     ORDER BY s.due_at, s.command LIMIT ?5";
 const NEXT_DUE: &str = "SELECT due_at FROM command_status INDEXED BY command_due \
      WHERE duty = ?1 AND due_at IS NOT NULL ORDER BY due_at LIMIT 1";
 

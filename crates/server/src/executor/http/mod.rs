@@ -105,6 +105,20 @@ impl Outbound {
         Ok(Self { resolver, tls: builder.with_native_roots()?.with_no_client_auth() })
     }
 
+    /// With the machine's names and certificates. Where there are none of these, calls to https find no handshake, and
+    /// everything else goes on.
+    pub fn of_this_machine() -> Self {
+        Self::new(Arc::new(SystemResolver)).unwrap_or_else(|error| {
+            tracing::warn!(%error, "this machine has no certificates to believe: https cannot be called");
+            let provider = Arc::new(rustls::crypto::ring::default_provider());
+            let builder = rustls::ClientConfig::builder_with_provider(provider)
+                .with_safe_default_protocol_versions()
+                .expect("the provider has the default versions");
+            let tls = builder.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth();
+            Self::with_tls(Arc::new(SystemResolver), tls)
+        })
+    }
+
     /// With certificates of one's own choice.
     pub fn with_tls(resolver: Arc<dyn Resolve>, tls: rustls::ClientConfig) -> Self {
         Self { resolver, tls }

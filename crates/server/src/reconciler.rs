@@ -1,0 +1,197 @@
+//! The reconciler: asks providers about commands in doubt, and tells the ledger what they say. It decides nothing: how
+//! often is asked, when absence counts and when a person must look is the core's. What workers look up is left to them.
+
+use std::{
+    collections::HashMap,
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use futures_util::FutureExt;
+use tenure_core::{
+    Actor, Code, CommandId, Millis,
+    command::{Duty, Finding},
+};
+use tenure_store::{Due, Error, Ledger};
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinSet,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    config::Live,
+    executor::Outbound,
+    lookup::{Asker, Found, Lookup, LookupBy},
+    relay::told,
+};
+
+/// Lookups that are under way at once.
+const LOOKUPS: usize = 32;
+const PAGE: usize = 100;
+/// Between two looks where nobody said that there is something new.
+const IDLE: Duration = Duration::from_secs(1);
+/// How long what a worker looks up, or nobody can, is passed over here: the configuration may change.
+const PASSED_OVER: Duration = Duration::from_secs(60);
+/// Others pass over a lookup that is under way for as long as it may take, and a little longer.
+const MARGIN: Duration = Duration::from_secs(10);
+
+struct Shared {
+    ledger: Ledger,
+    live: watch::Receiver<Arc<Live>>,
+    outbound: Outbound,
+    askers: Mutex<HashMap<String, (LookupBy, Asker)>>,
+}
+
+/// The reconciler of one process. Any number may run on one ledger.
+pub struct Reconciler {
+    shared: Arc<Shared>,
+    lookups: JoinSet<(CommandId, Result<(), Error>)>,
+    passed_over: HashMap<CommandId, Instant>,
+}
+
+impl Reconciler {
+    pub fn new(ledger: Ledger, live: watch::Receiver<Arc<Live>>, outbound: Outbound) -> Self {
+        let shared = Shared { ledger, live, outbound, askers: Mutex::default() };
+        Self { shared: Arc::new(shared), lookups: JoinSet::new(), passed_over: HashMap::new() }
+    }
+
+    /// Looks up what is due now and waits for what is found. How many were asked about.
+    pub async fn run_once(&mut self) -> Result<usize, Error> {
+        let asked = self.start().await?;
+        while let Some(ended) = self.lookups.join_next().await {
+            self.ended(ended.ok());
+        }
+        Ok(asked)
+    }
+
+    /// Runs until told to stop. A lookup that is cut off is taken again by somebody else: asking twice does no harm.
+    pub async fn run(mut self, woken: Arc<Notify>, stopping: CancellationToken) {
+        loop {
+            if self.lookups.len() < LOOKUPS
+                && let Err(error) = self.start().await
+            {
+                tracing::warn!(%error, "the reconciler cannot read what is due; trying again");
+            }
+            let pause = self.pause().await;
+            tokio::select! {
+                () = stopping.cancelled() => return,
+                Some(ended) = self.lookups.join_next() => self.ended(ended.ok()),
+                () = woken.notified() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    async fn pause(&self) -> Duration {
+        let shared = &self.shared;
+        match (shared.ledger.next_due_command(Duty::Lookup).await, shared.ledger.now().await) {
+            (Ok(Some(due)), Ok(now)) if due > now => Duration::from_millis((due - now) as u64).min(IDLE),
+            _ => IDLE,
+        }
+    }
+
+    /// Begins what is due, as much as may be under way.
+    async fn start(&mut self) -> Result<usize, Error> {
+        let now = Instant::now();
+        self.passed_over.retain(|_, until| *until > now);
+        let (mut after, mut asked) = (None, 0);
+        loop {
+            let (ledger, known) = (&self.shared.ledger, &self.passed_over);
+            let page = ledger.due_page(Duty::Lookup, after, PAGE, |id| known.contains_key(&id)).await?;
+            for due in page.items {
+                if self.lookups.len() >= LOOKUPS {
+                    return Ok(asked);
+                }
+                self.passed_over.insert(due.command.id, now + PASSED_OVER);
+                let lookup = self.shared.lookup(&due);
+                if lookup.as_ref().is_ok_and(|lookup| matches!(lookup.by, LookupBy::Worker)) {
+                    continue;
+                }
+                asked += 1;
+                let shared = self.shared.clone();
+                self.lookups.spawn(async move {
+                    let id = due.command.id;
+                    let asked = AssertUnwindSafe(shared.reconcile(due, lookup)).catch_unwind().await;
+                    (id, asked.unwrap_or_else(|_| Err(Error::Corrupt("the lookup broke off".to_owned()))))
+                });
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(asked);
+            }
+        }
+    }
+
+    fn ended(&mut self, ended: Option<(CommandId, Result<(), Error>)>) {
+        match ended {
+            Some((id, Ok(()))) => _ = self.passed_over.remove(&id),
+            Some((command, Err(error))) => {
+                tracing::warn!(%command, %error, "a lookup could not be told; passed over");
+            }
+            None => {}
+        }
+    }
+}
+
+impl Shared {
+    /// How it is looked up, or why it cannot be.
+    fn lookup(&self, due: &Due) -> Result<Lookup, String> {
+        let (live, tool) = (self.live.borrow().clone(), &due.command.spec.tool);
+        live.tools.get(tool).lookup.clone().ok_or_else(|| {
+            let declared = if live.tools.is_declared(tool) {
+                "has no lookup any more"
+            } else {
+                "is not declared any more"
+            };
+            format!("`{tool}` {declared}: declare how to look it up, or find out and record how it went")
+        })
+    }
+
+    async fn reconcile(&self, due: Due, lookup: Result<Lookup, String>) -> Result<(), Error> {
+        let caller = self.ledger.caller(Actor::system("reconciler"));
+        let id = due.command.id;
+        let timeout = lookup.as_ref().map_or(Duration::ZERO, |lookup| lookup.by.timeout());
+        match caller.take_lookup(id, (timeout + MARGIN).as_millis() as u64).await {
+            Ok(_) => {}
+            // Somebody else is at it, or it has left doubt.
+            Err(Error::Refused(refusal)) if refusal.code == Code::NotDue => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        let found = match &lookup {
+            Ok(lookup) => self.ask(&due, lookup).await?,
+            Err(why) => Found { finding: Finding::Unknown, message: Some(why.clone()) },
+        };
+        match caller.reconcile(id, found.finding, found.message.as_deref()).await {
+            Ok(_) => Ok(()),
+            // Whoever dispatched it was quicker, or it is too early for absence to count: it is asked again then.
+            Err(Error::Refused(refusal)) if matches!(refusal.code, Code::IllegalState | Code::NotDue) => {
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn ask(&self, due: &Due, lookup: &Lookup) -> Result<Found, Error> {
+        let unknown = |why: &str| Found { finding: Finding::Unknown, message: Some(why.to_owned()) };
+        let Some(arguments) = due.arguments.clone() else {
+            return Ok(unknown("its arguments were erased, so nobody can be asked"));
+        };
+        let Some(asker) = self.asker(&due.command.spec.tool, &lookup.by) else {
+            return Ok(unknown("a worker looks it up"));
+        };
+        let now: Millis = self.ledger.now().await?;
+        Ok(asker.ask(&told(due, arguments), now).await)
+    }
+
+    fn asker(&self, tool: &str, by: &LookupBy) -> Option<Asker> {
+        let mut known = self.askers.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, asker)) = known.get(tool).filter(|(declared, _)| declared == by) {
+            return Some(asker.clone());
+        }
+        let asker = Asker::new(by, &self.outbound)?;
+        known.insert(tool.to_owned(), (by.clone(), asker.clone()));
+        Some(asker)
+    }
+}

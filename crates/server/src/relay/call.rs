@@ -1,0 +1,181 @@
+//! One command of the relay: asked about, dispatched, called, and its outcome delivered.
+
+use std::{sync::PoisonError, time::Duration};
+
+use serde_json::Value;
+use tenure_core::{
+    Actor, Code, Millis, Payload,
+    command::{CallError, CommandState, Effect, Gate},
+    model::ErrorClass,
+};
+use tenure_store::{Due, Error, Sending};
+
+use super::{Shared, gone};
+use crate::{
+    door::Asked,
+    executor::{Call, Exec, Http, Outcome},
+    tools,
+};
+
+/// Between two tries to deliver an outcome to a ledger that is away.
+const DELIVER_AGAIN: Duration = Duration::from_millis(500);
+
+/// How one tool's calls are made.
+#[derive(Clone)]
+pub(super) enum Executor {
+    Http(Box<Http>),
+    Exec(Exec),
+}
+
+/// What became of a command that was taken up.
+pub(super) enum Done {
+    /// It was called, or not called for a reason that is in the log.
+    Told,
+    /// Another relay was quicker, or its turn has not come.
+    Lost,
+    /// The ledger refused it; to look again soon would bring the same.
+    Refused(String),
+    /// The ledger is away.
+    Away(String),
+}
+
+impl Shared {
+    /// What policy, budgets and the configuration say of it now, with whoever wanted it as the actor.
+    pub fn gate(&self, due: &Due, now: Millis) -> Gate {
+        let id = due.work.id.to_string();
+        let asked = Asked::of(&due.command.body.submitter, &due.work, &id, now);
+        let arguments = due.arguments.as_ref().map_or(Value::Null, Payload::value);
+        self.door.gate(asked, &due.command, &arguments, None)
+    }
+
+    /// How long the tool's rate keeps it waiting. What policy denies needs no token.
+    pub fn rate(&self, due: &Due, gate: &Gate) -> Option<Duration> {
+        if gate.verdict.effect == Effect::Deny {
+            return None;
+        }
+        self.door.take(&due.command.spec.tool).err()
+    }
+
+    pub async fn send(&self, due: &Due, gate: Gate, now: Millis) -> Done {
+        let caller = self.ledger.caller(Actor::system("relay"));
+        let id = due.command.id;
+        let dispatched = match caller.relay_dispatch(id, gate).await {
+            Err(Error::Refused(refusal)) if refusal.code == Code::PolicyStale => {
+                self.door.current(|| caller.relay_dispatch(id, self.gate(due, now))).await
+            }
+            dispatched => dispatched,
+        };
+        let sending = match dispatched {
+            Ok(sending) => sending,
+            Err(Error::Refused(refusal)) => {
+                return match refusal.code {
+                    Code::AlreadyDispatched | Code::NotDue => Done::Lost,
+                    _ => Done::Refused(refusal.to_string()),
+                };
+            }
+            // Perhaps it is dispatched. Then nobody calls, and its deadline makes it uncertain.
+            Err(error) => return Done::Away(error.to_string()),
+        };
+        if sending.command.state != CommandState::Dispatched {
+            return Done::Told;
+        }
+        let outcome = self.call(due, &sending, now).await;
+        self.remember(due, &outcome, now);
+        self.deliver(&sending, outcome).await
+    }
+
+    async fn call(&self, due: &Due, sending: &Sending, now: Millis) -> Outcome {
+        let spec = &due.command.spec;
+        let unsent = |message: String| Outcome::Failed {
+            error: CallError { class: ErrorClass::Misconfigured, message, retry_after_ms: None },
+            unsent: true,
+        };
+        if let Some(why) = self.gone().refuses(due) {
+            return unsent(why);
+        }
+        let Some(arguments) = sending.arguments.clone() else {
+            return unsent("its arguments were erased, so there is nothing to send".to_owned());
+        };
+        match self.executor(&spec.tool) {
+            Some(Executor::Http(http)) => http.call(&told(due, arguments), now).await,
+            Some(Executor::Exec(exec)) => exec.call(&told(due, arguments)).await,
+            None => unsent(format!(
+                "the configuration no longer says how the relay calls `{}`: declare it with an executor, then replay",
+                spec.tool
+            )),
+        }
+    }
+
+    /// The tool's executor, as the configuration says now. Its connections are kept for as long as it says the same.
+    fn executor(&self, tool: &str) -> Option<Executor> {
+        let live = self.door.live();
+        let how = live.tools.get(tool).relay.as_ref()?;
+        let mut known = self.executors.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, executor)) = known.get(tool).filter(|(declared, _)| declared == how) {
+            return Some(executor.clone());
+        }
+        let executor = match how {
+            tools::Relay::Http(target) => Executor::Http(Box::new(Http::new(&self.outbound, target.clone()))),
+            tools::Relay::Exec(program) => Executor::Exec(Exec(program.clone())),
+        };
+        known.insert(tool.to_owned(), (how.clone(), executor.clone()));
+        Some(executor)
+    }
+
+    fn remember(&self, due: &Due, outcome: &Outcome, now: Millis) {
+        match outcome {
+            Outcome::Gone(_) => self.gone().close(due, now),
+            Outcome::Succeeded(_) => self.gone().open(due),
+            Outcome::Failed { .. } | Outcome::Uncertain(_) => {}
+        }
+    }
+
+    fn gone(&self) -> std::sync::MutexGuard<'_, gone::Gone> {
+        self.gone.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known is told, however long the ledger is away: repeated, it is the same. It is lost only with the
+    /// process, and then the deadline makes the command uncertain.
+    async fn deliver(&self, sending: &Sending, outcome: Outcome) -> Done {
+        let caller = self.ledger.caller(Actor::system("relay"));
+        let (proof, id) = (&sending.proof, sending.command.id);
+        loop {
+            let told = match outcome.clone() {
+                Outcome::Succeeded(evidence) => caller.receipt(proof, id, *evidence).await,
+                Outcome::Failed { error, unsent } => caller.fail_command(proof, id, error, unsent).await,
+                Outcome::Gone(error) => caller.fail_command(proof, id, error, false).await,
+                Outcome::Uncertain(error) => caller.uncertain(proof, id, error).await,
+            };
+            match told {
+                Ok(_) => return Done::Told,
+                // Somebody else has told meanwhile: a sweeper, a lookup, a person.
+                Err(Error::Refused(refusal)) => {
+                    tracing::info!(command = %id, %refusal, "how the call went is not news");
+                    return Done::Told;
+                }
+                Err(error @ (Error::Stopped(_) | Error::Corrupt(_))) => return Done::Away(error.to_string()),
+                Err(error) => {
+                    tracing::warn!(command = %id, %error, "how the call went cannot be told; trying again");
+                    tokio::time::sleep(DELIVER_AGAIN).await;
+                }
+            }
+        }
+    }
+}
+
+/// The command as whoever executes it or looks it up is told of it.
+pub(crate) fn told(due: &Due, arguments: Payload) -> Call {
+    let (command, spec) = (&due.command, &due.command.spec);
+    Call {
+        command: command.id,
+        work: command.work,
+        tenant: spec.tenant.clone(),
+        tool: spec.tool.clone(),
+        target: spec.target.clone(),
+        arguments,
+        input_hash: spec.input_hash,
+        idempotency_key: command.idempotency_key(),
+        session: due.work.spec.session.clone(),
+        correlation_id: Some(due.work.spec.correlation_id.clone()),
+    }
+}

@@ -1,0 +1,158 @@
+//! A ledger under a clock that moves when told to, with a relay and a reconciler that look when told to.
+
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+};
+
+use serde_json::{Value, json};
+use tenure_core::{
+    Actor, Command, CommandId, CommandState, Fact, Millis, Payload, State,
+    action::{Claimant, CloseOut},
+    command::{Arguments, Effect, Gate, Verdict},
+    model::Disposition,
+};
+use tenure_server::{
+    Config, Overlay, Reconciler, Relay,
+    config::Live,
+    executor::{Outbound, Resolve, Resolving},
+};
+use tenure_store::{Claimed, Ledger, ManualClock, NewCommand, NewWork, Options, Sweeper, new_worker};
+use tokio::sync::watch;
+
+pub const START: Millis = 1_790_000_000_000;
+
+/// Names with the addresses that they lead to: each question gets the next, the last one again and again.
+#[derive(Default)]
+pub struct Names(Mutex<HashMap<String, Vec<SocketAddr>>>);
+
+impl Names {
+    pub fn new(names: &[(&str, &[SocketAddr])]) -> Self {
+        let known = names.iter().map(|(name, addresses)| ((*name).to_owned(), addresses.to_vec())).collect();
+        Self(Mutex::new(known))
+    }
+}
+
+impl Resolve for Names {
+    fn resolve<'r>(&'r self, host: &'r str, port: u16) -> Resolving<'r> {
+        let mut known = self.0.lock().unwrap();
+        let answer = match known.get_mut(host) {
+            Some(addresses) if addresses.len() > 1 => Ok(vec![addresses.remove(0)]),
+            Some(addresses) => Ok(addresses.clone()),
+            None => host
+                .parse()
+                .map(|ip| vec![SocketAddr::new(ip, port)])
+                .map_err(|_| std::io::Error::new(std::io::ErrorKind::NotFound, "no such name")),
+        };
+        Box::pin(std::future::ready(answer))
+    }
+}
+
+pub fn outbound(names: Names) -> Outbound {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider);
+    let tls = builder.with_safe_default_protocol_versions().unwrap();
+    let tls = tls.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth();
+    Outbound::with_tls(Arc::new(names), tls)
+}
+
+pub fn live(toml: &str) -> Live {
+    let overlay = Overlay { db: Some(":memory:".to_owned()), ..Overlay::default() };
+    Config::parse("tenure.toml", toml, overlay).unwrap().live
+}
+
+pub struct Bed {
+    pub ledger: Ledger,
+    pub clock: Arc<ManualClock>,
+    pub live: watch::Sender<Arc<Live>>,
+    pub relay: Relay,
+    pub reconciler: Reconciler,
+    sweeper: Sweeper,
+}
+
+impl Bed {
+    /// In memory, with lines of `tenure.toml`.
+    pub async fn new(toml: &str) -> Self {
+        Self::with(toml, Names::default()).await
+    }
+
+    pub async fn with(toml: &str, names: Names) -> Self {
+        let clock = Arc::new(ManualClock::new(START));
+        let options = Options { clock: Some(clock.clone()), sweep: false, ..Options::default() };
+        let ledger = Ledger::open_memory(options).await.unwrap();
+        Self::over(ledger, clock, toml, names)
+    }
+
+    pub fn over(ledger: Ledger, clock: Arc<ManualClock>, toml: &str, names: Names) -> Self {
+        let (live, seen) = watch::channel(Arc::new(live(toml)));
+        let outbound = outbound(names);
+        Self {
+            relay: Relay::alone(ledger.clone(), seen.clone(), outbound.clone()),
+            reconciler: Reconciler::new(ledger.clone(), seen, outbound),
+            sweeper: Sweeper::new(clock.clone()),
+            ledger,
+            clock,
+            live,
+        }
+    }
+
+    pub fn reload(&self, toml: &str) {
+        self.live.send_replace(Arc::new(live(toml)));
+    }
+
+    /// What the configuration says of a tool's command, allowed.
+    pub fn new_command(&self, tool: &str, target: &str, arguments: &Value) -> NewCommand {
+        let facts = self.live.borrow().tools.get(tool).facts.clone();
+        let gate = Gate::new(Verdict::new(Effect::Allow, "default"), facts);
+        NewCommand::new(tool, target, Arguments::whole(Payload::new(arguments).unwrap()), gate)
+    }
+
+    pub async fn held(&self, id: &str) -> Claimed {
+        let worker = self.ledger.caller(Actor::worker("w"));
+        let new = NewWork::new("manual", id, "job", Disposition::Rerunnable, json!({}));
+        let claim = Claimant::new(new_worker("w"), &format!("r-{id}"));
+        worker.ingest(NewWork { claim: Some(claim), ..new }).await.unwrap().lease.unwrap()
+    }
+
+    /// Work that ends with something to send: one command to each target.
+    pub async fn outbox(&self, id: &str, tool: &str, targets: &[&str]) -> Vec<CommandId> {
+        let held = self.held(id).await;
+        let intents: Vec<_> = targets
+            .iter()
+            .enumerate()
+            .map(|(n, target)| {
+                let mut new = self.new_command(tool, target, &json!({ "n": n }));
+                new.slot = Some(n.to_string());
+                new.settle()
+            })
+            .collect();
+        let ids = intents.iter().map(|intent| intent.id).collect();
+        let close = CloseOut { commands: intents, no_output: true, ..CloseOut::new(State::Succeeded) };
+        self.ledger.caller(Actor::worker("w")).close_out(&held.lease, close).await.unwrap();
+        ids
+    }
+
+    /// Time passes; the sweeper looks.
+    pub async fn pass(&mut self, ms: Millis) {
+        self.clock.advance(ms);
+        let sweep = self.sweeper.run_once(&self.ledger).await.unwrap();
+        assert_eq!(sweep.failed, 0);
+    }
+
+    pub async fn command(&self, id: CommandId) -> Command {
+        self.ledger.command(id).await.unwrap()
+    }
+
+    pub async fn state(&self, id: CommandId) -> CommandState {
+        self.command(id).await.state
+    }
+
+    /// What the log tells of a command, in order.
+    pub async fn story(&self, id: CommandId) -> Vec<&'static str> {
+        let work = self.command(id).await.work;
+        let events = self.ledger.events(work, 0, 1_000).await.unwrap();
+        let of = |fact: &Fact| fact.command().is_some_and(|moved| moved.command == id);
+        events.iter().map(|stored| &stored.event.fact).filter(|fact| of(fact)).map(Fact::kind).collect()
+    }
+}

@@ -1,0 +1,5 @@
+//! The relay and the reconciler over a real ledger, against a provider that remembers its calls.
+
+mod bed;
+mod lookups;
+mod sends;

@@ -1,0 +1,98 @@
+//! Commands whose turn has come, with what whoever acts on them needs: read a page at a time, so that nobody reads
+//! the ledger once for each.
+
+use std::collections::HashMap;
+
+use tenure_core::{Command, CommandId, Millis, Payload, Work, WorkId, command::Duty, limits};
+
+use super::{Ledger, reads::PAGE_MAX};
+use crate::Error;
+
+/// Read at once: arguments are up to a mebibyte each, and their sizes are known only when they are read.
+const CHUNK: usize = 32;
+
+/// One command whose turn has come.
+#[derive(Clone, Debug)]
+pub struct Due {
+    pub command: Command,
+    pub work: Work,
+    /// None where they were erased.
+    pub arguments: Option<Payload>,
+}
+
+/// Where a walk over what is due has come to.
+pub type DueCursor = (Millis, CommandId);
+
+/// A part of what is due, with where to go on from where there is more.
+#[derive(Clone, Debug, Default)]
+pub struct DuePage {
+    pub items: Vec<Due>,
+    pub next: Option<DueCursor>,
+}
+
+impl Ledger {
+    /// What is due now, earliest first, but for what the caller passes over. Of ordered tools, only the first of each
+    /// target. Ends early where arguments are large.
+    pub async fn due_page(
+        &self,
+        duty: Duty,
+        after: Option<DueCursor>,
+        limit: usize,
+        pass_over: impl Fn(CommandId) -> bool,
+    ) -> Result<DuePage, Error> {
+        let limit = limit.min(PAGE_MAX);
+        let now = self.now().await?;
+        let rows = self.store().due_commands(duty, now, after, limit).await?;
+        let last = rows.last().copied().filter(|_| rows.len() == limit);
+        let wanted: Vec<DueCursor> = rows.into_iter().filter(|(_, id)| !pass_over(*id)).collect();
+        let mut page = DuePage { items: Vec::with_capacity(wanted.len()), next: last };
+        let mut bytes = 0;
+        for (n, chunk) in wanted.chunks(CHUNK).enumerate() {
+            if bytes > limits::PAGE_BYTES {
+                page.next = Some(wanted[n * CHUNK - 1]);
+                break;
+            }
+            let ids: Vec<CommandId> = chunk.iter().map(|(_, id)| *id).collect();
+            let read = self.readable(&ids).await?;
+            bytes += read.iter().filter_map(|due| Some(due.arguments.as_ref()?.text().len())).sum::<usize>();
+            page.items.extend(read);
+        }
+        Ok(page)
+    }
+
+    /// Where one cannot be read, each is read on its own: it costs the others nothing.
+    async fn readable(&self, ids: &[CommandId]) -> Result<Vec<Due>, Error> {
+        match self.due_items(ids).await {
+            Err(Error::Corrupt(_)) => {}
+            read => return read,
+        }
+        let mut all = Vec::with_capacity(ids.len());
+        for id in ids {
+            match self.due_items(std::slice::from_ref(id)).await {
+                Ok(found) => all.extend(found),
+                Err(Error::Corrupt(what)) => {
+                    tracing::warn!(command = %id, what, "a command cannot be read; passed over");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(all)
+    }
+
+    async fn due_items(&self, ids: &[CommandId]) -> Result<Vec<Due>, Error> {
+        let commands = self.store().commands(ids).await?;
+        let mut works: Vec<WorkId> = commands.iter().map(|command| command.work).collect();
+        works.sort_unstable();
+        works.dedup();
+        let works = self.works(&works).await?;
+        let works: HashMap<WorkId, Work> = works.into_iter().map(|work| (work.id, work)).collect();
+        let keys: Vec<(WorkId, u64)> =
+            commands.iter().map(|command| (command.work, command.body.arguments)).collect();
+        let mut payloads = self.store().payloads(&keys).await?;
+        let with = |command: Command| {
+            let arguments = payloads.remove(&(command.work, command.body.arguments));
+            Some(Due { work: works.get(&command.work)?.clone(), arguments, command })
+        };
+        Ok(commands.into_iter().filter_map(with).collect())
+    }
+}
