@@ -2,6 +2,7 @@
 //! remembers is the truth about which effects happened.
 
 use std::{
+    collections::HashSet,
     io::{self, BufRead, BufReader, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -73,6 +74,8 @@ type Script = dyn Fn(&Call) -> Reply + Send + Sync;
 struct Seen {
     calls: Vec<Call>,
     connections: usize,
+    /// Who is connected now.
+    open: HashSet<SocketAddr>,
     released: bool,
     ended: bool,
 }
@@ -118,10 +121,17 @@ impl Provider {
                 if server.seen().ended {
                     return;
                 }
-                server.change(|seen| seen.connections += 1);
+                let Ok(peer) = stream.peer_addr() else { continue };
+                server.change(|seen| {
+                    seen.connections += 1;
+                    seen.open.insert(peer);
+                });
                 let server = server.clone();
-                // A client that breaks off is what tests are about.
-                thread::spawn(move || drop(serve(&server, &stream)));
+                thread::spawn(move || {
+                    // A client that breaks off is what tests are about.
+                    drop(serve(&server, &stream));
+                    server.change(|seen| _ = seen.open.remove(&peer));
+                });
             }
         });
         Self { address, shared }
@@ -154,6 +164,16 @@ impl Provider {
     /// Waits until so many calls came.
     pub fn wait_for(&self, calls: usize) -> Vec<Call> {
         self.shared.wait_until(|seen| seen.calls.len() >= calls).calls.clone()
+    }
+
+    /// Waits until everything was read that clients sent which are gone by now. For whoever has no connection open.
+    pub fn settle(&self) {
+        let mine = TcpStream::connect(self.address).expect("a provider takes connections");
+        let me = mine.local_addr().expect("a connected socket has an address");
+        // Connections are taken in turn: with this one, all before it are.
+        drop(self.shared.wait_until(|seen| seen.open.contains(&me)));
+        drop(mine);
+        drop(self.shared.wait_until(|seen| seen.open.is_empty()));
     }
 
     /// Lets go of what is held, now and from now on.
@@ -190,6 +210,10 @@ fn reply(shared: &Shared, mut stream: &TcpStream, reply: Reply) -> io::Result<bo
         }
         Reply::Drop => Ok(false),
         Reply::Hang => {
+            // It reads no more, so nobody has to wait for it.
+            if let Ok(peer) = stream.peer_addr() {
+                shared.change(|seen| _ = seen.open.remove(&peer));
+            }
             drop(shared.wait_until(|seen| seen.ended));
             Ok(false)
         }

@@ -1,9 +1,10 @@
-//! Fail: it did not happen, and that is known. What is not known is `uncertain`.
+//! Fail: it did not happen, and that is known. What is not known is `uncertain`; so is what was in doubt before the call
+//! that failed.
 
 use super::{
     CallError, Command, CommandState, Sender, again, cancel, draft,
     event::{CommandFailed, Unsent},
-    finish, found, sent_by, settle, wrong_state,
+    finish, found, sent_by, settle, uncertain, wrong_state,
 };
 use crate::{
     Millis,
@@ -45,7 +46,15 @@ pub(super) fn decide(
         | CommandState::Cancelled => return Ok(again(command)),
         CommandState::Succeeded => return Err(wrong_state(command.state, "failing")),
     }
+    if command.body.resent && command.state == CommandState::Uncertain {
+        return Ok(again(command));
+    }
     let mut draft = draft(cx, work, command);
+    if command.body.resent {
+        // Only the last call is known to have done nothing: the one before it is as doubtful as ever.
+        uncertain::doubtful(&mut draft, id, Some(error), &error.message, cx.dice());
+        return finish(cx, draft, id);
+    }
     settle::release(cx, &mut draft, command);
     let failures = command.body.failures + 1;
     let (class, said) = (error.class, Said { message: Some(&error.message), ..Said::default() });

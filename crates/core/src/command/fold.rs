@@ -54,6 +54,7 @@ pub fn born(event: &Event) -> Option<Command> {
         approval: None,
         dispatches: 0,
         first_dispatched_at: None,
+        resent: false,
         dispatch: None,
         failures: 0,
         error: None,
@@ -163,6 +164,7 @@ pub fn apply(command: &mut Command, event: &Event) {
         Fact::CommandResent(_) => {
             body.unknowns = 0;
             body.next_at = None;
+            body.resent = true;
         }
         Fact::CommandReplayed(replayed) => {
             body.tool = (*replayed.tool).clone();
@@ -205,6 +207,7 @@ fn ask(body: &mut CommandBody, now: CommandState) {
 
 /// The doubt is over. What was set aside has been settled with the budgets.
 fn settled(body: &mut CommandBody) {
+    body.resent = false;
     body.unknowns = 0;
     body.needs_person = false;
     body.next_at = None;

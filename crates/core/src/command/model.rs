@@ -284,6 +284,9 @@ pub struct CommandBody {
     pub dispatches: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_dispatched_at: Option<Millis>,
+    /// It was sent again while in doubt: that a later call did nothing says nothing of the first.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub resent: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dispatch: Option<Dispatch>,
     #[serde(default, skip_serializing_if = "is_zero")]

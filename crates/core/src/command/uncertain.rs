@@ -9,7 +9,7 @@ use crate::{
     decide::{Context, Decision},
     event::{Fact, Quarantined},
     ids::CommandId,
-    model::{ErrorClass, ReasonCode},
+    model::ReasonCode,
     recovery::Doubt,
     refusal::Refusal,
     retry,
@@ -32,7 +32,7 @@ pub(super) fn decide(
         state => return Err(wrong_state(state, "being uncertain")),
     }
     let mut draft = draft(cx, work, command);
-    doubtful(&mut draft, id, Some(error.class), &error.message, cx.dice());
+    doubtful(&mut draft, id, Some(error), &error.message, cx.dice());
     finish(cx, draft, id)
 }
 
@@ -51,19 +51,21 @@ pub(crate) fn lost(draft: &mut Draft, message: &str) {
 pub(super) fn doubtful(
     draft: &mut Draft,
     id: CommandId,
-    class: Option<ErrorClass>,
+    error: Option<&CallError>,
     message: &str,
     dice: u64,
 ) {
     let command = draft.command(id);
-    let (needs_person, next_at) = outlook(command, draft.now, dice);
+    let class = error.map(|error| error.class);
+    let wait = error.and_then(|error| error.retry_after_ms);
+    let (needs_person, next_at) = outlook(command, draft.now, wait, dice);
     let said = Said { message: Some(message), ..Said::default() };
     draft.tell(id, CommandState::Uncertain, said, |moved| {
         Fact::CommandUncertain(Uncertain { moved, class, needs_person, next_at })
     });
 }
 
-fn outlook(command: &Command, now: Millis, dice: u64) -> (bool, Option<Millis>) {
+fn outlook(command: &Command, now: Millis, wait: Option<u64>, dice: u64) -> (bool, Option<Millis>) {
     let tool = &command.body.tool;
     match tool.idempotency {
         Idempotency::None => (true, None),
@@ -74,7 +76,7 @@ fn outlook(command: &Command, now: Millis, dice: u64) -> (bool, Option<Millis>) 
         Idempotency::Native if command.is_worker() => (!command.may_resend(now), None),
         Idempotency::Native => {
             let tries = command.body.dispatches;
-            let again = now + retry::backoff_ms(&tool.retry, tries, None, dice) as Millis;
+            let again = now + retry::backoff_ms(&tool.retry, tries, wait, dice) as Millis;
             let may = tries < tool.retry.max_attempts && command.may_resend(again);
             (!may, may.then_some(again))
         }

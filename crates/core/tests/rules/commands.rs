@@ -465,3 +465,21 @@ fn budgets_are_set_aside_settled_and_given_back() {
     let calls = w.try_dispatch(&lease, fourth, paid(10)).unwrap();
     assert_eq!(calls.body.blocked, Some(BlockCode::Budget), "two calls are all");
 }
+
+#[test]
+fn a_resend_that_did_nothing_proves_nothing_of_the_first_call() {
+    for (class, unsent) in [(ErrorClass::RateLimited, false), (ErrorClass::Transport, true)] {
+        let mut w = World::default();
+        let lease = w.held("one");
+        let id = w.dispatched(&lease, native());
+        w.uncertain(id).unwrap();
+        w.try_dispatch(&lease, id, allow(native())).unwrap();
+        let failed = w.call_failed(id, class, unsent).unwrap();
+        assert_eq!(failed.state, CommandState::Uncertain, "the first may have happened");
+        let events = w.events();
+        w.call_failed(id, class, unsent).unwrap();
+        assert_eq!(w.events(), events, "said twice is said once");
+        w.try_dispatch(&lease, id, allow(native())).unwrap();
+        assert_eq!(w.receipt(id).unwrap().state, CommandState::Succeeded);
+    }
+}

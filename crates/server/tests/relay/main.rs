@@ -1,5 +1,6 @@
 //! The relay and the reconciler over a real ledger, against a provider that remembers its calls.
 
 mod bed;
+mod checker;
 mod lookups;
 mod sends;

@@ -1,0 +1,218 @@
+//! Who acts: workers that crash, and a person who looks things up truly.
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU64, Ordering},
+};
+
+use tenure_core::{
+    Actor, Command, CommandId, CommandState, State, WorkId,
+    action::{Claimant, CloseOut, Decide},
+    command::{BlockCode, CallError, Gate, Proof, Recorded},
+    model::ErrorClass,
+};
+use tenure_store::{Caller, LeaseRef, Ledger, NewCommand, new_worker};
+
+use super::{
+    dice::Dice,
+    truth::{Fate, Truth},
+};
+
+/// What a client was told of a command.
+#[derive(Clone, Debug)]
+pub struct Told {
+    pub command: CommandId,
+    pub state: CommandState,
+    pub external_id: Option<String>,
+}
+
+impl Told {
+    pub fn of(command: &Command) -> Self {
+        let receipt = command.body.receipt.as_ref();
+        let external_id = receipt.and_then(|receipt| receipt.external_id.clone());
+        Self { command: command.id, state: command.state, external_id }
+    }
+}
+
+/// What all actors share.
+pub struct Stage {
+    pub ledger: Ledger,
+    pub truth: Arc<Truth>,
+    pub told: Mutex<Vec<Told>>,
+    pub requests: AtomicU64,
+}
+
+impl Stage {
+    pub fn tell(&self, command: &Command) {
+        self.told.lock().unwrap().push(Told::of(command));
+    }
+
+    fn request(&self) -> String {
+        format!("r{}", self.requests.fetch_add(1, Ordering::SeqCst))
+    }
+}
+
+/// One scenario: one command's life.
+pub struct Scenario {
+    pub work: WorkId,
+    pub command: Option<CommandId>,
+    /// What its worker wants done; None where the relay does it.
+    pub wanted: Option<NewCommand>,
+    pub lease: Option<LeaseRef>,
+    pub dice: Dice,
+    /// Nobody records how this one went: it stays with a person.
+    pub left_to_a_person: bool,
+    pub gate: Gate,
+}
+
+impl Scenario {
+    /// A worker goes on with its work, and may break off anywhere.
+    pub async fn step(&mut self, stage: &Stage, chaos: bool) {
+        let Some(wanted) = self.wanted.clone() else { return };
+        let worker = stage.ledger.caller(Actor::worker("w"));
+        if self.lease.is_none() {
+            let claimant = Claimant::new(new_worker("w"), &stage.request());
+            let Ok(mut claimed) = worker.claim_ids(claimant, vec![self.work]).await else { return };
+            self.lease = claimed.pop().map(|claimed| claimed.lease);
+        }
+        let Some(lease) = self.lease.clone() else { return };
+        if self.go(stage, &worker, &lease, wanted, chaos).await.is_none() {
+            // It crashed, or lost its lease: it knows nothing any more.
+            self.lease = None;
+        }
+    }
+
+    async fn go(
+        &mut self,
+        stage: &Stage,
+        worker: &Caller,
+        lease: &LeaseRef,
+        wanted: NewCommand,
+        chaos: bool,
+    ) -> Option<()> {
+        let gate = wanted.gate.clone();
+        let command = worker.reserve(lease, wanted).await.ok()?.command;
+        self.command = Some(command.id);
+        stage.tell(&command);
+        self.crash(chaos)?;
+        match command.state {
+            CommandState::Pending | CommandState::Approved | CommandState::Uncertain => {
+                self.effect(stage, worker, lease, &command, gate, chaos).await
+            }
+            CommandState::Succeeded => {
+                let close = CloseOut { no_output: true, ..CloseOut::new(State::Succeeded) };
+                worker.close_out(lease, close).await.ok().map(drop)
+            }
+            CommandState::Failed if !chaos || self.dice.one_in(2) => {
+                let close = CloseOut::failed(ErrorClass::Validation, "refused");
+                worker.close_out(lease, close).await.ok().map(drop)
+            }
+            CommandState::Cancelled => {
+                let close = CloseOut { no_output: true, ..CloseOut::new(State::Succeeded) };
+                worker.close_out(lease, close).await.ok().map(drop)
+            }
+            CommandState::Failed | CommandState::Blocked | CommandState::Dispatched => Some(()),
+        }
+    }
+
+    /// Asks whether to go, once, twice or with somebody else at the same time; goes once; tells, or does not.
+    async fn effect(
+        &mut self,
+        stage: &Stage,
+        worker: &Caller,
+        lease: &LeaseRef,
+        command: &Command,
+        gate: Gate,
+        chaos: bool,
+    ) -> Option<()> {
+        let (id, request) = (command.id, stage.request());
+        let mut answer = worker.dispatch(lease, id, gate.clone(), Some(&request)).await;
+        if chaos && self.dice.one_in(4) {
+            // The reply was lost, and is asked for again.
+            answer = worker.dispatch(lease, id, gate.clone(), Some(&request)).await;
+        }
+        if chaos && self.dice.one_in(4) {
+            let other = worker.dispatch(lease, id, gate, Some(&stage.request())).await;
+            assert!(
+                !other.is_ok_and(|other| other.fresh && other.command.state == CommandState::Dispatched)
+                    || answer.is_err(),
+                "two were told to go"
+            );
+        }
+        let go = answer.ok()?.command;
+        stage.tell(&go);
+        if go.state != CommandState::Dispatched {
+            return Some(());
+        }
+        self.crash(chaos)?;
+        let key = go.idempotency_key();
+        let committed = stage.ledger.command(id).await.ok()?.body.dispatches;
+        let fate = stage.truth.call(&key, id, committed, go.spec.tool.contains("native"));
+        self.crash(chaos)?;
+        let error = |class| CallError { class, message: format!("{fate:?}"), retry_after_ms: None };
+        let told = match fate {
+            Fate::Done | Fate::DoneTwiceAnswered => worker.receipt(lease, id, Proof::provider(&key)).await,
+            Fate::Gone | Fate::Refused => {
+                worker.fail_command(lease, id, error(ErrorClass::Validation), false).await
+            }
+            Fate::Busy => worker.fail_command(lease, id, error(ErrorClass::RateLimited), false).await,
+            Fate::DoneAndLost
+            | Fate::Lost
+            | Fate::DoneAndBroken
+            | Fate::Broken
+            | Fate::DoneCutShort
+            | Fate::DoneAndSilent => worker.uncertain(lease, id, error(ErrorClass::Transport)).await,
+        };
+        stage.tell(&told.ok()?);
+        Some(())
+    }
+
+    fn crash(&mut self, chaos: bool) -> Option<()> {
+        (!(chaos && self.dice.one_in(7))).then_some(())
+    }
+
+    /// A person decides what only a person can.
+    pub async fn person(&mut self, stage: &Stage, chaos: bool) {
+        let Some(id) = self.command else { return };
+        let person = stage.ledger.caller(Actor::person("ada"));
+        let Ok(command) = stage.ledger.command(id).await else { return };
+        let now = !chaos || self.dice.one_in(3);
+        let done = match (command.state, command.body.blocked) {
+            (CommandState::Uncertain, _) if command.body.needs_person && now && !self.left_to_a_person => {
+                let key = command.idempotency_key();
+                let outcome = match stage.truth.effects(&key) {
+                    0 => Recorded::DidNotHappen,
+                    _ => Recorded::Happened(Proof::provider(&key)),
+                };
+                person.record_outcome(id, outcome, "asked the provider").await
+            }
+            (CommandState::Blocked, Some(BlockCode::ApprovalRequired)) if now => {
+                if self.dice.one_in(4) {
+                    person.reject(id, "no").await
+                } else {
+                    person.approve(id, None, "yes").await
+                }
+            }
+            (CommandState::Failed, _) if chaos && self.dice.one_in(4) => {
+                person.replay(id, self.gate.clone(), Default::default(), "again", false).await
+            }
+            (CommandState::Pending, _) if chaos && self.dice.one_in(60) => {
+                person.cancel_command(id, "not wanted").await
+            }
+            _ => return,
+        };
+        if let Ok(command) = done {
+            stage.tell(&command);
+        }
+    }
+
+    /// A work that was set aside is given up; what it left undone goes with it.
+    pub async fn give_up(&self, stage: &Stage) {
+        let Ok(work) = stage.ledger.work(self.work).await else { return };
+        if work.state == State::Quarantined {
+            let person = stage.ledger.caller(Actor::person("ada"));
+            let end = Decide::Close(Box::new(CloseOut::failed(ErrorClass::Unknown, "given up")));
+            drop(person.decide(self.work, "given up", end).await);
+        }
+    }
+}
