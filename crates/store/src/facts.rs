@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tenure_core::{Millis, State, model::WaitKind};
+use tenure_core::{CommandState, Millis, State, command::BlockCode, model::WaitKind};
 
 /// Sources and kinds that are told at most; those with most works come first.
 pub(crate) const SOURCES_MAX: usize = 1_000;
@@ -17,6 +17,68 @@ pub struct Facts {
     pub sources: Vec<SourceFacts>,
     /// Open waits, by kind.
     pub waits: BTreeMap<WaitKind, WaitFacts>,
+    pub commands: CommandFacts,
+}
+
+/// The commands that something may still happen to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CommandFacts {
+    /// Every open state in which some command stands.
+    pub states: BTreeMap<CommandState, u64>,
+    /// Those that stand between an intent and its end: stopped, sent, or in doubt; most first.
+    pub places: Vec<PlaceFacts>,
+    /// When the earliest was due that the relay has not sent.
+    pub unsent_since: Option<Millis>,
+}
+
+/// Commands of one tool that stand in one place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlaceFacts {
+    pub tool: String,
+    pub state: CommandState,
+    pub blocked: Option<BlockCode>,
+    pub needs_person: bool,
+    pub commands: u64,
+    /// When the first of them came there.
+    pub since: Millis,
+}
+
+impl CommandFacts {
+    pub(crate) fn new(
+        states: BTreeMap<CommandState, u64>,
+        mut places: Vec<PlaceFacts>,
+        due: Option<Millis>,
+        at: Millis,
+    ) -> Self {
+        places.sort_by(|one, other| {
+            let of = |place: &PlaceFacts| {
+                (place.tool.clone(), place.state, place.needs_person, place.blocked.map(|code| code as u8))
+            };
+            other.commands.cmp(&one.commands).then_with(|| of(one).cmp(&of(other)))
+        });
+        places.truncate(SOURCES_MAX);
+        Self { states, places, unsent_since: due.filter(|due| *due <= at) }
+    }
+
+    fn count(&self, of: impl Fn(&PlaceFacts) -> bool) -> (u64, Option<Millis>) {
+        let there = || self.places.iter().filter(|place| of(place));
+        (there().map(|place| place.commands).sum(), there().map(|place| place.since).min())
+    }
+
+    /// In doubt: how many, and since when the first.
+    pub fn uncertain(&self) -> (u64, Option<Millis>) {
+        self.count(|place| place.state == CommandState::Uncertain)
+    }
+
+    /// Those of them that only a person can end.
+    pub fn needs_person(&self) -> (u64, Option<Millis>) {
+        self.count(|place| place.needs_person)
+    }
+
+    /// Stopped until a person approves.
+    pub fn approvals(&self) -> (u64, Option<Millis>) {
+        self.count(|place| place.blocked == Some(BlockCode::ApprovalRequired))
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

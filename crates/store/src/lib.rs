@@ -28,6 +28,7 @@ mod retention;
 mod schedule;
 mod scheduler;
 pub mod schema;
+mod spending;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod stats;
@@ -41,7 +42,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use credential::{Credential, CredentialKind, NewCredential};
 pub use diagnosis::{Diagnosis, Schema, Setting, Wal};
 pub use error::Error;
-pub use facts::{Facts, SourceFacts, StateFacts, WaitFacts};
+pub use facts::{CommandFacts, Facts, PlaceFacts, SourceFacts, StateFacts, WaitFacts};
 pub use ledger::{
     Caller, Claimed, Due, DueCursor, DuePage, Health, Ingested, LeaseRef, Ledger, NewCommand, NewWait,
     NewWork, Options, Outcome, Reserved, Resolved, Sending, Waiting, WorkerView, Workers, new_worker,

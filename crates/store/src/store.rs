@@ -225,6 +225,12 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// What the counters of these keys stand at; those that nobody has counted on are left out.
     fn budgets<'a>(&'a self, keys: &'a [BudgetKey]) -> Answer<'a, Vec<(BudgetKey, Budget)>>;
 
+    /// All counters after a key's text, in its order.
+    fn all_budgets<'a>(&'a self, after: &'a str, limit: usize) -> Answer<'a, Vec<(BudgetKey, Budget)>>;
+
+    /// Whether some work's log is gone.
+    fn any_pruned(&self) -> Answer<'_, bool>;
+
     /// Which database this is, whether its commits last, which schema it has.
     fn diagnosis(&self) -> Answer<'_, Diagnosis>;
 

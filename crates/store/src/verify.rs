@@ -9,7 +9,7 @@ use tenure_core::{
     refold,
 };
 
-use crate::{Error, Ledger, Position, WaitFilter};
+use crate::{Error, Ledger, Position, WaitFilter, spending::Spending};
 
 const PAGE: usize = 500;
 
@@ -45,10 +45,11 @@ pub struct Anchor {
 }
 
 impl Ledger {
-    /// Refolds every work and what belongs to it, follows every chain, holds the feed against the ledger's own
-    /// anchor, and asks the database to check itself.
+    /// Refolds every work and what belongs to it, follows every chain, holds the budgets against what all logs spent and
+    /// the feed against the ledger's own anchor, and asks the database to check itself.
     pub async fn verify(&self) -> Result<Report, Error> {
         let mut report = Report::default();
+        let mut spending = Spending::new(self.tail().await?);
         let mut before = None;
         loop {
             let ids = self.store().ids(before, PAGE).await?;
@@ -56,7 +57,7 @@ impl Ledger {
             before = Some(*last);
             for id in ids {
                 report.works += 1;
-                let what = match self.verify_work(id, &mut report).await {
+                let what = match self.verify_work(id, &mut report, &mut spending).await {
                     // What cannot be read is a fault of its own, and costs the others nothing.
                     Err(Error::Corrupt(what)) => Some(what),
                     what => what?,
@@ -64,6 +65,8 @@ impl Ledger {
                 report.faults.extend(what.map(|what| Fault { work: Some(id), what }));
             }
         }
+        let wrong = self.budget_faults(spending).await?;
+        report.faults.extend(wrong.into_iter().map(|what| Fault { work: None, what }));
         if !self.verify_anchor(&self.anchor().await?).await? {
             let what = "the feed does not begin with what the anchor covers: events were deleted or changed";
             report.faults.push(Fault { work: None, what: what.to_owned() });
@@ -76,10 +79,16 @@ impl Ledger {
         Ok(report)
     }
 
-    async fn verify_work(&self, id: WorkId, report: &mut Report) -> Result<Option<String>, Error> {
+    async fn verify_work(
+        &self,
+        id: WorkId,
+        report: &mut Report,
+        spending: &mut Spending,
+    ) -> Result<Option<String>, Error> {
         let work = self.work(id).await?;
         let events = self.log(&work).await?;
         report.events += events.len() as u64;
+        spending.hear(&events);
         if let Some(fault) = log_fault(&events).or_else(|| row_fault(&work, &events)) {
             return Ok(Some(fault));
         }
@@ -110,7 +119,7 @@ impl Ledger {
     }
 
     /// A work's events up to the row's own last one: what came after the row was read is not judged.
-    async fn log(&self, work: &Work) -> Result<Vec<Event>, Error> {
+    pub(crate) async fn log(&self, work: &Work) -> Result<Vec<Event>, Error> {
         let mut events: Vec<Event> = Vec::new();
         loop {
             let after = events.last().map_or(0, |event| event.seq);

@@ -11,6 +11,7 @@ pub mod credentials;
 pub mod crowd;
 pub mod deadlines;
 pub mod dry_run;
+pub mod dues;
 pub mod facts;
 pub mod family;
 pub mod ingest;
@@ -192,6 +193,11 @@ macro_rules! conformance_tests {
                 works_are_found_by_the_beginning_of_their_id,
                 text_that_nobody_can_have_is_refused,
                 workers_of_other_tenants_may_have_the_same_names,
+            }
+            dues {
+                a_page_of_what_is_due_has_all_that_a_call_needs,
+                only_the_first_of_a_line_is_due,
+                open_commands_are_counted,
             }
             facts {
                 open_works_and_waits_are_counted,

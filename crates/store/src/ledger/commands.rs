@@ -51,6 +51,11 @@ impl Ledger {
         self.store().commands(&[id]).await?.pop().ok_or_else(|| no_command(id))
     }
 
+    /// Commands by id; those that do not exist are left out.
+    pub async fn commands_by_id(&self, ids: &[CommandId]) -> Result<Vec<Command>, Error> {
+        self.store().commands(ids).await
+    }
+
     /// Matching commands, newest first. The next page goes on below the last id of this one.
     pub async fn commands(
         &self,

@@ -86,6 +86,11 @@ impl Inner {
         counts
     }
 
+    pub fn next_due_command(&self, duty: Duty) -> Option<Millis> {
+        let all = self.records.commands.values().flatten();
+        all.filter(|command| due::duty(command) == Some(duty)).filter_map(|command| command.due_at).min()
+    }
+
     pub fn due_commands(
         &self,
         duty: Duty,

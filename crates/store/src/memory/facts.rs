@@ -1,10 +1,12 @@
 //! Figures of what is open, counted out.
 
-use tenure_core::{Millis, State, claimable, model::WaitState, model::Worker};
+use std::collections::BTreeMap;
+
+use tenure_core::{CommandState, Millis, State, claimable, command::Duty, model::WaitState, model::Worker};
 
 use super::Inner;
 use crate::{
-    Facts,
+    CommandFacts, Facts, PlaceFacts,
     facts::{Sources, StateFacts},
 };
 
@@ -32,7 +34,29 @@ impl Inner {
             kind.open += 1;
             kind.nearest_deadline = kind.nearest_deadline.into_iter().chain(wait.deadline_at).min();
         }
+        facts.commands = self.command_facts(at);
         facts
+    }
+
+    fn command_facts(&self, at: Millis) -> CommandFacts {
+        let (mut states, mut places) = (BTreeMap::new(), BTreeMap::<_, PlaceFacts>::new());
+        for command in self.records.commands.values().flatten().filter(|command| command.state.is_open()) {
+            *states.entry(command.state).or_default() += 1;
+            if matches!(command.state, CommandState::Pending | CommandState::Approved) {
+                continue;
+            }
+            let (state, needs_person) = (command.state, command.body.needs_person);
+            let blocked = command.body.blocked.filter(|_| state == CommandState::Blocked);
+            let tool = command.spec.tool.clone();
+            let key = (tool.clone(), state, needs_person, blocked.map(|code| code as u8));
+            let since = command.updated_at;
+            let fresh = PlaceFacts { tool, state, blocked, needs_person, commands: 0, since };
+            let place = places.entry(key).or_insert(fresh);
+            place.commands += 1;
+            place.since = place.since.min(since);
+        }
+        let due = self.next_due_command(Duty::Send);
+        CommandFacts::new(states, places.into_values().collect(), due, at)
     }
 
     /// Whether some worker could claim it: the one that it is bound to, or anybody.

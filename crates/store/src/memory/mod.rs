@@ -655,7 +655,20 @@ impl Store for Memory {
     }
 
     fn next_due_command(&self, duty: Duty) -> Answer<'_, Option<Millis>> {
-        self.ready(|inner| inner.due_commands(duty, Millis::MAX, None, 1).first().map(|(at, _)| *at))
+        self.ready(|inner| inner.next_due_command(duty))
+    }
+
+    fn all_budgets<'a>(&'a self, after: &'a str, limit: usize) -> Answer<'a, Vec<(BudgetKey, Budget)>> {
+        let after = after.to_owned();
+        self.ready(move |inner| {
+            let all = inner.records.budgets.iter().map(|(key, budget)| (key.text(), (key.clone(), *budget)));
+            let later: std::collections::BTreeMap<_, _> = all.filter(|(text, _)| *text > after).collect();
+            later.into_values().take(limit).collect()
+        })
+    }
+
+    fn any_pruned(&self) -> Answer<'_, bool> {
+        self.ready(|inner| !inner.tombstones.is_empty())
     }
 
     fn budgets<'a>(&'a self, keys: &'a [BudgetKey]) -> Answer<'a, Vec<(BudgetKey, Budget)>> {

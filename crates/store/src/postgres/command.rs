@@ -65,6 +65,10 @@ const LOCK_BUDGETS: &str =
     "SELECT key, spent, reserved FROM budget WHERE key = ANY($1::text[]) ORDER BY key FOR NO KEY UPDATE";
 const BUDGETS: &str = "SELECT key, spent, reserved FROM budget WHERE key = ANY($1::text[])";
 
+const ALL_BUDGETS: &str = "SELECT key, spent, reserved FROM budget WHERE key COLLATE \"C\" > $1::text \
+     ORDER BY key COLLATE \"C\" LIMIT $2::bigint";
+const ANY_PRUNED: &str = "SELECT EXISTS (SELECT 1 FROM tombstone)";
+
 const INSERT: &str = "INSERT INTO command (id, work, created_at, key, input_hash, tenant, tool, target, executor, \
      spec, seq, updated_at, due_at, dispatches, state, superseded, needs_person, blocked, body) \
      SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::bytea[], $5::bytea[], $6::text[], $7::text[], \
@@ -96,7 +100,7 @@ const DUE: &str = "SELECT s.due_at, s.command FROM command_status s WHERE s.duty
 const NEXT_DUE: &str = "SELECT due_at FROM command_status WHERE duty = $1::smallint AND due_at IS NOT NULL \
      ORDER BY due_at, command LIMIT 1";
 
-fn state(code: i16) -> Result<CommandState, Error> {
+pub(super) fn state(code: i16) -> Result<CommandState, Error> {
     let known = u8::try_from(code).ok().and_then(CommandState::from_code);
     known.ok_or_else(|| Error::Corrupt(format!("a stored row cannot be read: command state {code}")))
 }
@@ -365,6 +369,23 @@ impl Reader {
             found.insert(get::<String>(&row, 0)?, budget(&row)?);
         }
         Ok(keys.iter().filter_map(|key| Some((key.clone(), *found.get(&key.text())?))).collect())
+    }
+}
+
+impl Reader {
+    /// In the order of the bytes, as everywhere; databases sort text as they please.
+    pub async fn all_budgets(&self, after: &str, limit: usize) -> Result<Vec<(BudgetKey, Budget)>, Error> {
+        let rows = self.query(ALL_BUDGETS, params![after, limit as i64]).await?;
+        let key = |text: &str| {
+            serde_json::from_str(text)
+                .map_err(|error| Error::Corrupt(format!("a stored row cannot be read: {error}")))
+        };
+        rows.iter().map(|row| Ok((key(get(row, 0)?)?, budget(row)?))).collect()
+    }
+
+    pub async fn any_pruned(&self) -> Result<bool, Error> {
+        let rows = self.query(ANY_PRUNED, params![]).await?;
+        rows.first().map_or(Ok(false), |row| get(row, 0))
     }
 }
 

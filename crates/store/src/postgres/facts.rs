@@ -1,15 +1,18 @@
 //! Figures of what is open, from the narrow tables and indexes that hold nothing else.
 
-use tenure_core::Millis;
+use std::collections::BTreeMap;
+
+use tenure_core::{Millis, command::Duty};
 use tokio_postgres::Row;
 
 use super::{
+    command,
     read::Reader,
     row::{self, get},
     session::params,
 };
 use crate::{
-    Error, Facts,
+    CommandFacts, Error, Facts, PlaceFacts,
     facts::{Sources, StateFacts, WaitFacts},
 };
 
@@ -30,7 +33,38 @@ const HELD: &str = "SELECT w.system, w.kind, k.state, count(*), \
 const WAITS: &str =
     "SELECT t.kind, count(*), min(t.deadline_at) FROM wait t WHERE t.state = 'open' GROUP BY t.kind";
 
+const COMMANDS: &str = "SELECT k.state, c.commands FROM generate_series(0, 4) AS g(state) \
+     CROSS JOIN LATERAL (SELECT g.state::smallint AS state) k \
+     CROSS JOIN LATERAL (SELECT count(*) AS commands FROM command_status s WHERE s.state = k.state) c \
+     WHERE c.commands > 0";
+/// Stopped, sent, or in doubt: what is merely waiting for its turn may be a long queue.
+const PLACES: &str = "SELECT c.tool, c.state, c.blocked, c.needs_person, count(*), min(c.updated_at) \
+     FROM unnest('{1,3,4}'::smallint[]) AS k(state) \
+     CROSS JOIN LATERAL (SELECT s.command FROM command_status s WHERE s.state = k.state LIMIT 1000000) s \
+     CROSS JOIN LATERAL (SELECT v.* FROM command v WHERE v.id = s.command LIMIT 1) c \
+     GROUP BY c.tool, c.state, c.blocked, c.needs_person";
+
 impl Reader {
+    async fn command_facts(&self, at: Millis) -> Result<CommandFacts, Error> {
+        let mut states = BTreeMap::new();
+        for row in self.query(COMMANDS, params![]).await? {
+            states.insert(command::state(get(&row, 0)?)?, count(&row, 1)?);
+        }
+        let mut places = Vec::new();
+        for row in self.query(PLACES, params![]).await? {
+            places.push(PlaceFacts {
+                tool: get(&row, 0)?,
+                state: command::state(get(&row, 1)?)?,
+                blocked: get::<Option<&str>>(&row, 2)?.map(row::parse_name).transpose()?,
+                needs_person: get(&row, 3)?,
+                commands: count(&row, 4)?,
+                since: get(&row, 5)?,
+            });
+        }
+        let due = self.next_due_command(Duty::Send).await?;
+        Ok(CommandFacts::new(states, places, due, at))
+    }
+
     pub async fn facts(&self, at: Millis) -> Result<Facts, Error> {
         let mut facts = Facts { at, ..Facts::default() };
         for row in self.query(STATES, params![]).await? {
@@ -50,6 +84,7 @@ impl Reader {
             let wait = WaitFacts { open: count(&row, 1)?, nearest_deadline: get(&row, 2)? };
             facts.waits.insert(row::parse_name(get(&row, 0)?)?, wait);
         }
+        facts.commands = self.command_facts(at).await?;
         Ok(facts)
     }
 }

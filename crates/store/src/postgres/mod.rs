@@ -397,6 +397,14 @@ impl Store for Postgres {
         Box::pin(self.points.budgets(keys))
     }
 
+    fn all_budgets<'a>(&'a self, after: &'a str, limit: usize) -> Answer<'a, Vec<(BudgetKey, Budget)>> {
+        Box::pin(self.points.all_budgets(after, limit))
+    }
+
+    fn any_pruned(&self) -> Answer<'_, bool> {
+        Box::pin(self.points.any_pruned())
+    }
+
     fn schedule<'a>(&'a self, tenant: &'a str, name: &'a str) -> Answer<'a, Option<Schedule>> {
         Box::pin(self.points.schedule(tenant, name))
     }

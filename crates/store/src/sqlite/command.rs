@@ -54,6 +54,9 @@ const HEAD: &str = "SELECT command FROM command_status INDEXED BY command_line \
      WHERE line = ?1 AND line IS NOT NULL AND state <= 4 ORDER BY command LIMIT 1";
 const BUDGET: &str = "SELECT spent, reserved FROM budget WHERE key = ?1";
 
+const ALL_BUDGETS: &str = "SELECT spent, reserved, key FROM budget WHERE key > ?1 ORDER BY key LIMIT ?2";
+const ANY_PRUNED: &str = "SELECT EXISTS (SELECT 1 FROM tombstone)";
+
 const INSERT: &str = "INSERT OR ROLLBACK INTO command (id, work, tenant, tool, target, executor, key, input_hash, \
      created_at, spec, state, seq, updated_at, due_at, dispatches, superseded, blocked, needs_person, body) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
@@ -75,14 +78,18 @@ const DUE: &str = "SELECT s.due_at, s.command FROM command_status s INDEXED BY c
 const NEXT_DUE: &str = "SELECT due_at FROM command_status INDEXED BY command_due \
      WHERE duty = ?1 AND due_at IS NOT NULL ORDER BY due_at LIMIT 1";
 
+pub(super) fn state(row: &Row<'_>, column: usize) -> Read<CommandState> {
+    let code: u8 = row.get(column)?;
+    let known = CommandState::from_code(code);
+    known.ok_or_else(|| Fault::stored(format!("there is no command state {code}")))
+}
+
 fn command(row: &Row<'_>) -> Read<Command> {
-    let code: u8 = row.get(3)?;
-    let state = CommandState::from_code(code);
     Ok(Command {
         id: CommandId(row::uuid(row, 0)?),
         work: WorkId(row::uuid(row, 1)?),
         spec: Arc::new(row::json(row, 2)?),
-        state: state.ok_or_else(|| Fault::stored(format!("there is no command state {code}")))?,
+        state: state(row, 3)?,
         seq: row.get::<_, i64>(4)? as u64,
         created_at: row.get(5)?,
         updated_at: row.get(6)?,
@@ -303,5 +310,13 @@ impl Reader {
             found.extend(here.into_iter().map(|budget| (key.clone(), budget)));
         }
         Ok(found)
+    }
+
+    pub fn all_budgets(&mut self, after: &str, limit: usize) -> Read<Vec<(BudgetKey, Budget)>> {
+        self.all(ALL_BUDGETS, params![after, bound(limit)], |row| Ok((row::json(row, 2)?, budget(row)?)))
+    }
+
+    pub fn any_pruned(&mut self) -> Read<bool> {
+        Ok(self.all(ANY_PRUNED, [], |row| Ok(row.get(0)?))?.pop().unwrap_or(false))
     }
 }

@@ -1,14 +1,15 @@
 //! Figures of what is open, from the narrow tables and indexes that hold nothing else.
 
 use rusqlite::Row;
-use tenure_core::Millis;
+use tenure_core::{Millis, command::Duty};
 
 use super::{
+    command,
     read::Reader,
     row::{self, Read},
 };
 use crate::{
-    Facts,
+    CommandFacts, Facts, PlaceFacts,
     facts::{Sources, StateFacts, WaitFacts},
 };
 
@@ -24,7 +25,32 @@ const HELD: &str = "SELECT w.system, w.kind, s.state, count(*), sum(w.lapsed_at 
      GROUP BY w.system, w.kind, s.state";
 const WAITS: &str = "SELECT kind, count(*), min(deadline_at) FROM wait WHERE state = 'open' GROUP BY kind";
 
+const COMMANDS: &str = "SELECT state, count(*) FROM command_status WHERE state <= 4 GROUP BY state";
+/// Stopped, sent, or in doubt: what is merely waiting for its turn may be a long queue.
+const PLACES: &str = "SELECT c.tool, c.state, c.blocked, c.needs_person, count(*), min(c.updated_at) \
+     FROM (SELECT command FROM command_status WHERE state = 1 UNION ALL \
+     SELECT command FROM command_status WHERE state = 3 UNION ALL \
+     SELECT command FROM command_status WHERE state = 4) s CROSS JOIN command c ON c.id = s.command \
+     GROUP BY c.tool, c.state, c.blocked, c.needs_person";
+
 impl Reader {
+    fn command_facts(&mut self, at: Millis) -> Read<CommandFacts> {
+        let states = self.all(COMMANDS, [], |row| Ok((command::state(row, 0)?, count(row, 1)?)))?;
+        let places = self.all(PLACES, [], |row| {
+            let blocked: Option<String> = row.get(2)?;
+            Ok(PlaceFacts {
+                tool: row.get(0)?,
+                state: command::state(row, 1)?,
+                blocked: blocked.map(|code| row::named(&code)).transpose()?,
+                needs_person: row.get(3)?,
+                commands: count(row, 4)?,
+                since: row.get(5)?,
+            })
+        })?;
+        let due = self.next_due_command(Duty::Send)?;
+        Ok(CommandFacts::new(states.into_iter().collect(), places, due, at))
+    }
+
     pub fn facts(&mut self, at: Millis) -> Read<Facts> {
         let states = self.all(STATES, [], |row| {
             Ok((row::state(row, 0)?, StateFacts { works: count(row, 1)?, oldest: row.get(2)? }))
@@ -50,6 +76,7 @@ impl Reader {
             states: states.into_iter().collect(),
             sources: sources.most(),
             waits: waits.into_iter().collect(),
+            commands: self.command_facts(at)?,
         })
     }
 }
@@ -70,7 +97,7 @@ mod tests {
     fn no_figure_reads_what_has_ended() {
         let mut conn = Connection::open_in_memory().unwrap();
         migrate::run(&mut conn, migrate::MIGRATIONS, 0).unwrap();
-        for sql in [STATES, READY, HELD, WAITS] {
+        for sql in [STATES, READY, HELD, WAITS, COMMANDS, PLACES] {
             let mut explain =
                 conn.prepare(&format!("EXPLAIN QUERY PLAN {}", sql.replace("?1", "1"))).unwrap();
             let plan: Vec<String> =

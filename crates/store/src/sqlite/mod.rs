@@ -476,6 +476,15 @@ impl Store for SqliteStore {
         self.read(move |reader| reader.budgets(&keys))
     }
 
+    fn all_budgets<'a>(&'a self, after: &'a str, limit: usize) -> Answer<'a, Vec<(BudgetKey, Budget)>> {
+        let after = after.to_owned();
+        self.read(move |reader| reader.all_budgets(&after, limit))
+    }
+
+    fn any_pruned(&self) -> Answer<'_, bool> {
+        self.read(Reader::any_pruned)
+    }
+
     fn diagnosis(&self) -> Answer<'_, Diagnosis> {
         let (path, checkpointed_at) = (self.path.clone(), self.last_checkpoint.get());
         self.write(move |conn| diagnosis::of(conn, &path, checkpointed_at))

@@ -1,0 +1,96 @@
+//! Budgets held against the logs: what was spent, and what is set aside, added up anew.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tenure_core::{
+    Event, Fact, WorkId,
+    command::budget::{Account, Budget, BudgetKey},
+    refold,
+};
+
+use crate::{Error, Ledger, Position};
+
+const PAGE: usize = 500;
+
+/// What the logs tell, added up.
+pub(crate) struct Spending {
+    /// Where the feed stood before the first log was read.
+    from: Position,
+    told: BTreeMap<BudgetKey, Budget>,
+}
+
+impl Spending {
+    pub fn new(from: Position) -> Self {
+        Self { from, told: BTreeMap::new() }
+    }
+
+    pub fn hear(&mut self, events: &[Event]) {
+        for (key, more) in refold::spending(events) {
+            let sum = self.told.entry(key).or_default();
+            sum.spent = sum.spent.saturating_add(more.spent);
+            sum.reserved = sum.reserved.saturating_add(more.reserved);
+        }
+    }
+}
+
+impl Ledger {
+    /// Counters that are not what the logs add up to. What moves meanwhile is left for the next verification, and so is
+    /// what works spent that are pruned.
+    pub(crate) async fn budget_faults(&self, spending: Spending) -> Result<Vec<String>, Error> {
+        let mut stored = BTreeMap::new();
+        let mut after = String::new();
+        loop {
+            let page = self.store().all_budgets(&after, PAGE).await?;
+            let Some((last, _)) = page.last() else { break };
+            after = last.text();
+            stored.extend(page);
+        }
+        if stored.is_empty() && spending.told.is_empty() {
+            return Ok(Vec::new());
+        }
+        let pruned = self.store().any_pruned().await?;
+        let moved = self.moved_budgets(spending.from).await?;
+        let keys: BTreeSet<&BudgetKey> = stored.keys().chain(spending.told.keys()).collect();
+        let counted = keys.into_iter().filter(|key| key.account != Account::Replays && !moved.contains(key));
+        let of = |all: &BTreeMap<BudgetKey, Budget>, key| all.get(key).copied().unwrap_or_default();
+        let wrong = counted.filter_map(|key| {
+            let (is, told) = (of(&stored, key), of(&spending.told, key));
+            let spent = if pruned { is.spent >= told.spent } else { is.spent == told.spent };
+            (!spent || is.reserved != told.reserved).then(|| {
+                format!(
+                    "the budget {} stands at {} spent and {} set aside, and the logs tell of {} and {}",
+                    key.text(),
+                    is.spent,
+                    is.reserved,
+                    told.spent,
+                    told.reserved
+                )
+            })
+        });
+        Ok(wrong.collect())
+    }
+
+    /// The counters of every work whose commands moved since.
+    async fn moved_budgets(&self, mut from: Position) -> Result<BTreeSet<BudgetKey>, Error> {
+        let mut works: BTreeSet<WorkId> = BTreeSet::new();
+        loop {
+            let page = self.feed(from, PAGE).await?;
+            let moved = page.events.iter().map(|stored| &stored.event);
+            works.extend(moved.filter(|event| event.fact.command().is_some()).map(|event| event.work));
+            from = page.next;
+            if !page.full {
+                break;
+            }
+        }
+        let mut keys = BTreeSet::new();
+        for id in works {
+            let Some(work) = self.works(&[id]).await?.pop() else { continue };
+            for event in self.log(&work).await? {
+                if let Fact::CommandDispatched(dispatched) = event.fact {
+                    keys.extend(dispatched.reserved.into_iter().map(|one| one.key));
+                }
+            }
+        }
+        Ok(keys)
+    }
+}
