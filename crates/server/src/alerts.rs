@@ -157,7 +157,56 @@ fn crossed(thresholds: &Thresholds, facts: &Facts) -> Vec<(Key, Alert)> {
             }
         }
     }
+    commands_crossed(thresholds, facts, &mut cross);
     crossed
+}
+
+/// Commands that nobody ends: in doubt, left to a person, waiting for an approval, or not sent.
+fn commands_crossed(
+    thresholds: &Thresholds,
+    facts: &Facts,
+    cross: &mut impl FnMut(&'static str, Option<String>, u64, u64, String),
+) {
+    let commands = &facts.commands;
+    let ((uncertain, doubted), (persons, _), (approvals, asked)) =
+        (commands.uncertain(), commands.needs_person(), commands.approvals());
+    let ages = [
+        ("uncertain_age", thresholds.uncertain_age, doubted, uncertain),
+        ("approval_age", thresholds.approval_age, asked, approvals),
+        ("outbox_lag", thresholds.outbox_lag, commands.unsent_since, 0),
+    ];
+    for (name, limit, since, count) in ages {
+        let (Some(limit), Some(since)) = (limit.map(ms), since) else { continue };
+        let age = age(facts, since);
+        if age <= limit {
+            continue;
+        }
+        let s = age / 1_000;
+        let message = match name {
+            "uncertain_age" => format!(
+                "Nobody knows whether {count} commands happened, of the first for {s} s. Look at them: `tenure \
+                 commands --state uncertain`."
+            ),
+            "approval_age" => {
+                format!(
+                    "{count} commands wait for an approval, the first for {s} s. Decide: `tenure approvals`."
+                )
+            }
+            _ => format!(
+                "A command has been due for {s} s and the relay has not sent it. Is a daemon up, and may the tool go \
+                 faster?"
+            ),
+        };
+        cross(name, None, age, limit, message);
+    }
+    if let Some(limit) = thresholds.needs_person
+        && persons > limit
+    {
+        let message = format!(
+            "Only a person can tell whether {persons} commands happened. Find out, and `tenure record` it."
+        );
+        cross("needs_person", None, persons, limit, message);
+    }
 }
 
 fn age(facts: &Facts, since: Millis) -> u64 {
@@ -170,10 +219,19 @@ fn ms(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use tenure_core::model::WaitKind;
-    use tenure_store::{SourceFacts, StateFacts, WaitFacts};
+    use tenure_core::{CommandState, command::BlockCode, model::WaitKind};
+    use tenure_store::{CommandFacts, PlaceFacts, SourceFacts, StateFacts, WaitFacts};
 
     use super::*;
+
+    fn place(
+        state: CommandState,
+        blocked: Option<BlockCode>,
+        needs_person: bool,
+        since: Millis,
+    ) -> PlaceFacts {
+        PlaceFacts { tool: "mail".into(), state, blocked, needs_person, commands: 2, since }
+    }
 
     fn facts() -> Facts {
         Facts {
@@ -188,6 +246,14 @@ mod tests {
                 ..SourceFacts::default()
             }],
             waits: [(WaitKind::User, WaitFacts { open: 1, nearest_deadline: Some(1_030_000) })].into(),
+            commands: CommandFacts {
+                states: [(CommandState::Uncertain, 3)].into(),
+                places: vec![
+                    place(CommandState::Uncertain, None, true, 700_000),
+                    place(CommandState::Blocked, Some(BlockCode::ApprovalRequired), false, 800_000),
+                ],
+                unsent_since: Some(900_000),
+            },
         }
     }
 
@@ -204,6 +270,10 @@ mod tests {
             expired_leases: Some(1),
             stalled: Some(2),
             wait_deadline: Some(second(30)),
+            uncertain_age: Some(second(300)),
+            needs_person: Some(2),
+            approval_age: Some(second(200)),
+            outbox_lag: Some(second(100)),
         };
         assert!(names(&none).is_empty());
         let all = Thresholds {
@@ -212,15 +282,25 @@ mod tests {
             expired_leases: Some(0),
             stalled: Some(1),
             wait_deadline: Some(second(31)),
+            uncertain_age: Some(second(299)),
+            needs_person: Some(1),
+            approval_age: Some(second(199)),
+            outbox_lag: Some(second(99)),
             ..none.clone()
         };
-        assert_eq!(names(&all), ["open_age", "pending_age", "expired_leases", "stalled", "wait_deadline"]);
+        let works = ["open_age", "pending_age", "expired_leases", "stalled", "wait_deadline"];
+        let commands = ["uncertain_age", "approval_age", "outbox_lag", "needs_person"];
+        assert_eq!(names(&all), [&works[..], &commands].concat());
         let off = Thresholds {
             open_age: None,
             pending_age: None,
             expired_leases: None,
             stalled: None,
             wait_deadline: None,
+            uncertain_age: None,
+            needs_person: None,
+            approval_age: None,
+            outbox_lag: None,
             ..none
         };
         assert!(names(&off).is_empty());

@@ -6,10 +6,14 @@ use std::path::Path;
 use rusqlite::Connection;
 use serde_json::json;
 use tenure_store::{
-    Ledger, NewWait, NewWork, Options, Sweeper, SystemClock,
+    Caller, LeaseRef, Ledger, NewCommand, NewWait, NewWork, Options, Sweeper, SystemClock,
     core::{
         Actor,
         action::{Claimant, CloseOut},
+        command::{
+            Arguments, Effect, Gate, Proof, ToolFacts, Verdict,
+            budget::{Limit, Per, Unit},
+        },
         model::{Disposition, WaitKind, Worker},
         payload::Payload,
     },
@@ -17,6 +21,17 @@ use tenure_store::{
 
 async fn open(file: &Path) -> Ledger {
     Ledger::open_sqlite(file, Options { sweep: false, ..Options::default() }).await.unwrap()
+}
+
+/// A command that cost something.
+async fn spend(caller: &Caller, lease: &LeaseRef) {
+    let limits = vec![Limit { per: Per::Tenant, unit: Unit::Calls, period: String::new(), max: 9 }];
+    let gate = Gate { limits, ..Gate::new(Verdict::new(Effect::Allow, "p"), ToolFacts::default()) };
+    let arguments = Arguments::whole(Payload::new(&json!({})).unwrap());
+    let new = NewCommand::new("mail", "bob", arguments, gate.clone());
+    let id = caller.reserve(lease, new).await.unwrap().command.id;
+    caller.dispatch(lease, id, gate, None).await.unwrap();
+    caller.receipt(lease, id, Proof::provider("m-1")).await.unwrap();
 }
 
 /// One work that waited, made a step and has ended, and one that waits; all of it anchored.
@@ -29,6 +44,9 @@ async fn populate(file: &Path) {
         let held = caller.ingest(NewWork { claim, ..new }).await.unwrap().lease.unwrap();
         caller.begin_step(&held.lease, "s", &json!(1), false).await.unwrap();
         caller.complete_step(&held.lease, "s", &json!(1), &json!(2)).await.unwrap();
+        if id == "ended" {
+            spend(&caller, &held.lease).await;
+        }
         caller.wait(&held.lease, vec![NewWait::new(WaitKind::User, id)], None).await.unwrap();
         if id == "ended" {
             caller.resolve("default", id, &json!(3), None).await.unwrap();
@@ -55,6 +73,9 @@ async fn every_record_is_held_against_the_log() {
         ("UPDATE attempt SET ended_at = NULL WHERE number = 2", "attempt 2 is not"),
         ("UPDATE attempt SET usage = '[{\"calls\":1}]' WHERE number = 1", "attempt 1 is not"),
         ("DELETE FROM attempt WHERE number = 2", "claimed 2 times and has 1"),
+        ("UPDATE budget SET spent = 2", "2 spent and 0 set aside, and the logs tell of 1 and 0"),
+        ("UPDATE budget SET reserved = 5", "1 spent and 5 set aside"),
+        ("DELETE FROM budget", "0 spent"),
         ("UPDATE step SET result_seq = 1", "step `s` is not what its log says"),
         ("UPDATE step SET voided = 1", "step `s` is not"),
         ("DELETE FROM step", "1 steps, and 0 are stored"),

@@ -83,7 +83,7 @@ pub(crate) fn outgoing(cx: Context<'_>, draft: &mut Draft, intent: &Intent) -> R
         return Err(Refusal::new(
             Code::Invalid,
             format!(
-                "`{}` is executed by the worker, and a close-out leaves none. Do it before, or give the tool an                  http or exec executor.",
+                "`{}` is executed by the worker, and a close-out leaves none. Do it before, or give the tool an http or exec executor.",
                 intent.tool
             ),
         ));

@@ -194,6 +194,10 @@ struct AlertSection {
     expired_leases: Option<Threshold<u64>>,
     stalled: Option<Threshold<u64>>,
     wait_deadline: Option<Threshold<Period>>,
+    uncertain_age: Option<Threshold<Period>>,
+    needs_person: Option<Threshold<u64>>,
+    approval_age: Option<Threshold<Period>>,
+    outbox_lag: Option<Threshold<Period>>,
 }
 
 impl AlertSection {
@@ -207,6 +211,10 @@ impl AlertSection {
             expired_leases: Threshold::or(self.expired_leases, default.expired_leases, |n| n),
             stalled: Threshold::or(self.stalled, default.stalled, |n| n),
             wait_deadline: Threshold::or(self.wait_deadline, default.wait_deadline, duration),
+            uncertain_age: Threshold::or(self.uncertain_age, default.uncertain_age, duration),
+            needs_person: Threshold::or(self.needs_person, default.needs_person, |n| n),
+            approval_age: Threshold::or(self.approval_age, default.approval_age, duration),
+            outbox_lag: Threshold::or(self.outbox_lag, default.outbox_lag, duration),
         }
     }
 }

@@ -109,6 +109,14 @@ pub struct Thresholds {
     pub stalled: Option<u64>,
     /// An open wait's deadline is nearer.
     pub wait_deadline: Option<Duration>,
+    /// A command has been in doubt for longer.
+    pub uncertain_age: Option<Duration>,
+    /// More commands than this can be ended by a person only.
+    pub needs_person: Option<u64>,
+    /// An approval has been waited for for longer.
+    pub approval_age: Option<Duration>,
+    /// The relay has not sent a command that was due for so long.
+    pub outbox_lag: Option<Duration>,
 }
 
 impl Default for Thresholds {
@@ -120,6 +128,10 @@ impl Default for Thresholds {
             expired_leases: Some(0),
             stalled: Some(0),
             wait_deadline: Some(Duration::from_secs(600)),
+            uncertain_age: Some(Duration::from_secs(900)),
+            needs_person: Some(0),
+            approval_age: Some(Duration::from_secs(3_600)),
+            outbox_lag: Some(Duration::from_secs(60)),
         }
     }
 }

@@ -54,7 +54,8 @@ fn check(name: &str, outcome: Result<(), String>) -> w::Check {
     responses((status = 200, description = "OpenMetrics text.", content_type = "application/openmetrics-text", body = String), Problems))]
 pub(crate) async fn metrics(State(app): State<Arc<App>>, who: Who) -> Result<Response, Problem> {
     who.session.require_everywhere()?;
-    let text = app.metrics.render(&app.ledger).await?;
+    let live = app.live.borrow().clone();
+    let text = app.metrics.render(&app.ledger, &live).await?;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
 }

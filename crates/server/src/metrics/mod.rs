@@ -1,6 +1,7 @@
 //! Dials for machines: what the feed tells is counted, what stands open is read when somebody looks.
 //! The number of label values is bounded, whatever callers name their tenants and workflows.
 
+mod commands;
 mod memory;
 
 use std::sync::{
@@ -16,7 +17,8 @@ use prometheus_client::{
 use tenure_core::{Event, Fact, Millis, State, Usage};
 use tenure_store::{Error, Ledger};
 
-use crate::feed::EventNews;
+use crate::{config::Live, feed::EventNews};
+use commands::CommandDials;
 use memory::{Known, Memory};
 
 /// Whose work it is, as far as it is counted.
@@ -83,6 +85,8 @@ type GaugeBy<L> = Family<L, Gauge>;
 pub struct Metrics {
     registry: Registry,
     memory: Mutex<Memory>,
+    commands: CommandDials,
+    sent: Mutex<commands::Memory>,
     created: ByWork,
     ended: Family<Ended, Counter>,
     retries: ByWork,
@@ -120,6 +124,8 @@ impl Default for Metrics {
         let mut metrics = Self {
             registry: Registry::with_prefix("tenure"),
             memory: Mutex::default(),
+            commands: CommandDials::default(),
+            sent: Mutex::default(),
             created: Family::default(),
             ended: Family::default(),
             retries: Family::default(),
@@ -176,7 +182,11 @@ impl Metrics {
             "Writes of lapsed holders that nobody superseded",
             self.late_writes.clone(),
         );
-        r.register("tokens", "Tokens that attempts used, as told at their end", self.tokens.clone());
+        r.register(
+            "tokens",
+            "Tokens that attempts and commands used, as told at their end",
+            self.tokens.clone(),
+        );
         r.register_with_unit(
             "time_in_state",
             "How long works stood in a state that they left, as far as this process saw them enter it",
@@ -220,14 +230,30 @@ impl Metrics {
         );
         r.register("queued_submissions", "Submissions that wait for a group", self.queued.clone());
         r.register("alerts", "1 for each threshold that is crossed", self.alerts.clone());
+        self.commands.register(r);
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn sent(&self) -> MutexGuard<'_, commands::Memory> {
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts what the feed told of commands.
+    async fn observe_commands(&self, ledger: &Ledger, events: &[EventNews]) -> Result<(), Error> {
+        let unknown = self.commands.unknown(&self.sent(), events);
+        let read = if unknown.is_empty() { Vec::new() } else { ledger.commands_by_id(&unknown).await? };
+        let mut sent = self.sent();
+        sent.learn_all(&read);
+        events.iter().for_each(|news| self.commands.count(&mut sent, &news.stored.event));
+        Ok(())
+    }
+
     /// Counts what the feed told.
     pub(crate) async fn observe(&self, ledger: &Ledger, events: &[EventNews]) -> Result<(), Error> {
+        self.observe_commands(ledger, events).await?;
         let unknown = self.memory().unknown(events);
         let works = if unknown.is_empty() { Vec::new() } else { ledger.works(&unknown).await? };
         let mut memory = self.memory();
@@ -322,8 +348,10 @@ impl Metrics {
     }
 
     /// The text that a scraper reads.
-    pub(crate) async fn render(&self, ledger: &Ledger) -> Result<String, Error> {
+    pub(crate) async fn render(&self, ledger: &Ledger, live: &Live) -> Result<String, Error> {
         let facts = ledger.facts().await?;
+        let spent_from = self.sent().spent();
+        self.commands.show(&facts, spent_from, live, ledger).await?;
         self.works.clear();
         for (state, of) in &facts.states {
             self.works.get_or_create(&OfState { state: state.as_str() }).set(of.works as i64);

@@ -68,6 +68,8 @@ pub struct Bed {
     pub live: watch::Sender<Arc<Live>>,
     pub relay: Relay,
     pub reconciler: Reconciler,
+    /// The policy that commands are said to have been asked of.
+    pub version: String,
     sweeper: Sweeper,
 }
 
@@ -90,6 +92,7 @@ impl Bed {
         Self {
             relay: Relay::alone(ledger.clone(), seen.clone(), outbound.clone()),
             reconciler: Reconciler::new(ledger.clone(), seen, outbound),
+            version: "default".to_owned(),
             sweeper: Sweeper::new(clock.clone()),
             ledger,
             clock,
@@ -104,7 +107,7 @@ impl Bed {
     /// What the configuration says of a tool's command, allowed.
     pub fn new_command(&self, tool: &str, target: &str, arguments: &Value) -> NewCommand {
         let facts = self.live.borrow().tools.get(tool).facts.clone();
-        let gate = Gate::new(Verdict::new(Effect::Allow, "default"), facts);
+        let gate = Gate::new(Verdict::new(Effect::Allow, &self.version), facts);
         NewCommand::new(tool, target, Arguments::whole(Payload::new(arguments).unwrap()), gate)
     }
 

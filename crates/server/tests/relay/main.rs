@@ -2,5 +2,6 @@
 
 mod bed;
 mod checker;
+mod dials;
 mod lookups;
 mod sends;

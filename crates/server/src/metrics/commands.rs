@@ -1,0 +1,360 @@
+//! Dials of commands: what became of them is counted from the feed; how many stand where is read when somebody looks.
+
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    sync::atomic::AtomicU64,
+};
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::{Registry, Unit},
+};
+use tenure_core::{
+    Command, CommandId, CommandState, Event, Fact, Millis,
+    command::{
+        BlockCode, EvidenceKind,
+        budget::{Account, BudgetKey, Unit as Counted},
+        event::Miss,
+    },
+    model::ErrorClass,
+};
+use tenure_store::{Error, Facts, Ledger};
+
+use super::seconds;
+use crate::{config::Live, feed::EventNews};
+
+/// Commands that are remembered between their events; about as many again in the generation before.
+const REMEMBERED: usize = 50_000;
+/// Tools that are told apart; the rest is `other`: anybody may name an undeclared one.
+const TOOLS: usize = 200;
+/// Budgets that are shown; those that were spent from last.
+const BUDGETS: usize = 500;
+/// Seconds: from a quick call to a tool that takes a day to answer.
+const LATENCY: [f64; 12] = [0.005, 0.02, 0.1, 0.25, 1.0, 5.0, 15.0, 60.0, 300.0, 1_800.0, 7_200.0, 86_400.0];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Move {
+    tool: String,
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfTool {
+    tool: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfState {
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfFinding {
+    finding: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Failure {
+    class: String,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfCode {
+    code: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfBudget {
+    tenant: String,
+    of: String,
+    unit: String,
+    period: String,
+}
+
+#[derive(Clone)]
+struct Known {
+    tool: String,
+    dispatched_at: Option<Millis>,
+}
+
+#[derive(Default)]
+pub(super) struct Memory {
+    young: HashMap<CommandId, Known>,
+    old: HashMap<CommandId, Known>,
+    tools: HashSet<String>,
+    /// Spent from, last ones last.
+    budgets: Vec<BudgetKey>,
+}
+
+pub(super) struct CommandDials {
+    moves: Family<Move, Counter>,
+    lookups: Family<OfFinding, Counter>,
+    failures: Family<Failure, Counter>,
+    blocked: Family<OfCode, Counter>,
+    replays: Counter,
+    latency: Family<OfTool, Histogram>,
+    open: Family<OfState, Gauge>,
+    standing: Family<Move, Gauge>,
+    uncertain_age: Gauge,
+    needs_person: Gauge,
+    approvals: Gauge,
+    approval_age: Gauge,
+    outbox_lag: Gauge,
+    budgets: Family<OfBudget, Gauge<f64, AtomicU64>>,
+}
+
+impl Default for CommandDials {
+    fn default() -> Self {
+        Self {
+            moves: Family::default(),
+            lookups: Family::default(),
+            failures: Family::default(),
+            blocked: Family::default(),
+            replays: Counter::default(),
+            latency: Family::new_with_constructor(|| Histogram::new(LATENCY)),
+            open: Family::default(),
+            standing: Family::default(),
+            uncertain_age: Gauge::default(),
+            needs_person: Gauge::default(),
+            approvals: Gauge::default(),
+            approval_age: Gauge::default(),
+            outbox_lag: Gauge::default(),
+            budgets: Family::default(),
+        }
+    }
+}
+
+impl CommandDials {
+    pub fn register(&self, r: &mut Registry) {
+        r.register("command_moves", "Commands that came into a state, by tool", self.moves.clone());
+        r.register("command_lookups", "Lookups, by what they found", self.lookups.clone());
+        r.register("command_failures", "Calls that went wrong, by class", self.failures.clone());
+        r.register("command_blocks", "Commands that were stopped, by why", self.blocked.clone());
+        r.register("command_replays", "Failed commands that people had done again", self.replays.clone());
+        r.register_with_unit(
+            "receipt_latency",
+            "From a dispatch to its receipt, as far as this process saw the dispatch",
+            Unit::Seconds,
+            self.latency.clone(),
+        );
+        r.register("commands", "Open commands by state", self.open.clone());
+        r.register(
+            "commands_standing",
+            "Commands that are stopped, sent or in doubt, by tool",
+            self.standing.clone(),
+        );
+        r.register_with_unit(
+            "uncertain_age",
+            "For how long the first command has been in doubt",
+            Unit::Seconds,
+            self.uncertain_age.clone(),
+        );
+        r.register(
+            "commands_need_person",
+            "Commands in doubt that only a person can end",
+            self.needs_person.clone(),
+        );
+        r.register("approvals_waiting", "Commands that wait for an approval", self.approvals.clone());
+        r.register_with_unit(
+            "approval_age",
+            "For how long the first of them has waited",
+            Unit::Seconds,
+            self.approval_age.clone(),
+        );
+        r.register_with_unit(
+            "outbox_lag",
+            "For how long the first command has been due that the relay has not sent",
+            Unit::Seconds,
+            self.outbox_lag.clone(),
+        );
+        r.register(
+            "budget_used",
+            "Spent and set aside of a configured budget, 1 being all of it; those spent from since the start",
+            self.budgets.clone(),
+        );
+    }
+
+    /// The commands of these events that must be read.
+    pub fn unknown(&self, memory: &Memory, events: &[EventNews]) -> Vec<CommandId> {
+        let mut unknown = BTreeSet::new();
+        for event in events.iter().map(|news| &news.stored.event) {
+            let Some(moved) = event.fact.command() else { continue };
+            let known = memory.young.contains_key(&moved.command) || memory.old.contains_key(&moved.command);
+            if !known && moved.was.is_some() {
+                unknown.insert(moved.command);
+            }
+        }
+        unknown.into_iter().collect()
+    }
+
+    pub fn count(&self, memory: &mut Memory, event: &Event) {
+        let Some(moved) = event.fact.command() else { return };
+        if let Fact::CommandReserved(reserved) = &event.fact {
+            memory.learn(moved.command, &reserved.spec.tool, None);
+        }
+        let Some(known) = memory.of(moved.command) else { return };
+        let tool = known.tool.clone();
+        if let Fact::CommandDispatched(_) = &event.fact {
+            known.dispatched_at = Some(event.at);
+        }
+        let dispatched_at = known.dispatched_at;
+        if moved.was != Some(moved.now) {
+            self.moves.get_or_create(&Move { tool: tool.clone(), state: moved.now.as_str() }).inc();
+        }
+        self.tell(&event.fact, memory);
+        if let (Fact::CommandSucceeded(_), Some(at)) = (&event.fact, dispatched_at) {
+            let took = (event.at - at).max(0) as f64 / 1_000.0;
+            self.latency.get_or_create(&OfTool { tool }).observe(took);
+        }
+        if matches!(moved.now, CommandState::Succeeded | CommandState::Cancelled) {
+            memory.young.remove(&moved.command);
+        }
+    }
+
+    fn tell(&self, fact: &Fact, memory: &mut Memory) {
+        let found = |finding| _ = self.lookups.get_or_create(&OfFinding { finding }).inc();
+        let blocked = |code| _ = self.blocked.get_or_create(&OfCode { code: name(code) }).inc();
+        let failed = |class: ErrorClass, outcome| {
+            let class = crate::wire::ToWire::to_wire(class).to_string();
+            self.failures.get_or_create(&Failure { class, outcome }).inc();
+        };
+        match fact {
+            Fact::CommandReserved(reserved) => reserved.blocked.into_iter().for_each(blocked),
+            Fact::CommandBlocked(stopped) => blocked(stopped.code),
+            Fact::CommandDispatched(sent) => memory.spent_from(sent.reserved.iter().map(|one| &one.key)),
+            Fact::CommandFailed(bad) => failed(bad.class, "failed"),
+            Fact::CommandUnsent(bad) => failed(bad.class, "unsent"),
+            Fact::CommandUncertain(bad) => bad.class.into_iter().for_each(|class| failed(class, "uncertain")),
+            Fact::CommandSucceeded(done) if done.receipt.evidence == EvidenceKind::Lookup => found("found"),
+            Fact::CommandLookedUp(looked) => found(match looked.finding {
+                Miss::Absent => "absent",
+                Miss::Unknown => "unknown",
+            }),
+            Fact::CommandReplayed(_) => _ = self.replays.inc(),
+            _ => {}
+        }
+    }
+
+    /// Sets what stands now.
+    pub async fn show(
+        &self,
+        facts: &Facts,
+        spent_from: Vec<BudgetKey>,
+        live: &Live,
+        ledger: &Ledger,
+    ) -> Result<(), Error> {
+        let commands = &facts.commands;
+        self.open.clear();
+        for (state, count) in &commands.states {
+            self.open.get_or_create(&OfState { state: state.as_str() }).set(*count as i64);
+        }
+        self.standing.clear();
+        for place in &commands.places {
+            let labels = Move { tool: place.tool.clone(), state: place.state.as_str() };
+            self.standing.get_or_create(&labels).inc_by(place.commands as i64);
+        }
+        let age = |since: Option<Millis>| since.map_or(0, |since| seconds(facts.at - since));
+        self.uncertain_age.set(age(commands.uncertain().1));
+        self.needs_person.set(commands.needs_person().0 as i64);
+        self.approvals.set(commands.approvals().0 as i64);
+        self.approval_age.set(age(commands.approvals().1));
+        self.outbox_lag.set(age(commands.unsent_since));
+        self.budgets.clear();
+        for (key, budget) in ledger.budgets(&spent_from).await? {
+            let Some((of, max)) = bound(&key, live, facts.at) else { continue };
+            let unit = unit(&key.unit);
+            let labels = OfBudget { tenant: key.tenant, of, unit, period: key.period };
+            let used = budget.spent.saturating_add(budget.reserved) as f64 / max.max(1) as f64;
+            self.budgets.get_or_create(&labels).set(used);
+        }
+        Ok(())
+    }
+}
+
+/// What a counter counts for, and the tightest bound of the configuration on it in its present period.
+fn bound(key: &BudgetKey, live: &Live, now: Millis) -> Option<(String, u64)> {
+    use tenure_core::command::budget::Per;
+    let (per, of, tool) = match &key.account {
+        Account::Tenant => (Per::Tenant, "tenant".to_owned(), None),
+        Account::Tool(tool) => (Per::Tool, tool.clone(), Some(tool.as_str())),
+        // As many as there are works, and people's acts: neither is for a dial.
+        Account::Work(_) | Account::Replays => return None,
+    };
+    let tools: Vec<&str> = match tool {
+        Some(tool) => vec![tool],
+        None => live.budgets.iter().map(|budget| budget.tool.as_deref().unwrap_or_default()).collect(),
+    };
+    let limits = tools.into_iter().flat_map(|tool| crate::config::limits_of(&live.budgets, tool, now));
+    let mine =
+        limits.filter(|limit| limit.per == per && limit.unit == key.unit && limit.period == key.period);
+    mine.map(|limit| limit.max).min().map(|max| (of, max))
+}
+
+fn unit(unit: &Counted) -> String {
+    match unit {
+        Counted::Calls => "calls".to_owned(),
+        Counted::Tokens => "tokens".to_owned(),
+        Counted::Micros(currency) => format!("micros:{currency}"),
+    }
+}
+
+fn name(code: BlockCode) -> &'static str {
+    match code {
+        BlockCode::ApprovalRequired => "approval_required",
+        BlockCode::PolicyDenied => "policy_denied",
+        BlockCode::Budget => "budget",
+    }
+}
+
+impl Memory {
+    pub fn learn_all(&mut self, commands: &[Command]) {
+        for command in commands {
+            let at = command.body.dispatch.as_ref().map(|dispatch| dispatch.at);
+            self.learn(command.id, &command.spec.tool, at);
+        }
+    }
+
+    fn learn(&mut self, id: CommandId, tool: &str, dispatched_at: Option<Millis>) {
+        let tool = self.tool(tool);
+        self.keep(id, Known { tool, dispatched_at });
+    }
+
+    fn tool(&mut self, tool: &str) -> String {
+        if !self.tools.contains(tool) {
+            if self.tools.len() >= TOOLS {
+                return "other".to_owned();
+            }
+            self.tools.insert(tool.to_owned());
+        }
+        tool.to_owned()
+    }
+
+    fn keep(&mut self, id: CommandId, known: Known) {
+        if self.young.len() >= REMEMBERED {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(id, known);
+    }
+
+    fn of(&mut self, id: CommandId) -> Option<&mut Known> {
+        if let Some(known) = self.old.remove(&id) {
+            self.keep(id, known);
+        }
+        self.young.get_mut(&id)
+    }
+
+    fn spent_from<'k>(&mut self, keys: impl Iterator<Item = &'k BudgetKey>) {
+        for key in keys.filter(|key| matches!(key.account, Account::Tenant | Account::Tool(_))) {
+            self.budgets.retain(|known| known != key);
+            self.budgets.push(key.clone());
+        }
+        let over = self.budgets.len().saturating_sub(BUDGETS);
+        self.budgets.drain(..over);
+    }
+
+    pub fn spent(&self) -> Vec<BudgetKey> {
+        self.budgets.clone()
+    }
+}
