@@ -36,7 +36,7 @@ pub struct Bar {
     limit: Limit,
 }
 
-const BARS: [Bar; 20] = {
+const BARS: [Bar; 24] = {
     use Figure::{Bytes, OfBare, OfRaw, P50Ms, PerS, Ratio};
     use Limit::{AtLeast, AtMost};
     use Store::{Postgres, Sqlite};
@@ -61,6 +61,10 @@ const BARS: [Bar; 20] = {
         over_http(Postgres, "start_ms", None, P50Ms, AtMost(4.0)),
         over_http(Postgres, "memory", None, Bytes, AtMost(100.0 * MIB)),
         over_http(Postgres, "cold_start", None, P50Ms, AtMost(200.0)),
+        of_commands(Sqlite, "command", Some(256), OfRaw, AtLeast(0.40)),
+        of_commands(Sqlite, "relay", None, PerS, AtLeast(2_000.0)),
+        of_commands(Postgres, "command", Some(256), OfRaw, AtLeast(0.40)),
+        of_commands(Postgres, "relay", None, PerS, AtLeast(2_000.0)),
     ]
 };
 
@@ -83,6 +87,16 @@ const fn over_http(
     limit: Limit,
 ) -> Bar {
     Bar { bench: "http", ..bar(store, case, submitters, None, figure, limit) }
+}
+
+const fn of_commands(
+    store: Store,
+    case: &'static str,
+    submitters: Option<usize>,
+    figure: Figure,
+    limit: Limit,
+) -> Bar {
+    Bar { bench: "commands", ..bar(store, case, submitters, None, figure, limit) }
 }
 
 /// The bar of a line, if it has one.

@@ -4,6 +4,7 @@ mod args;
 mod bare;
 mod bars;
 mod cases;
+mod commands;
 mod http;
 mod lite;
 mod pg;
@@ -33,6 +34,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 async fn main() -> ExitCode {
     let outcome = match &Cli::parse().bench {
         Bench::Ledger(args) => ledger(args).await,
+        Bench::Commands(args) => commands::run(args).await,
         Bench::Http(args) => http::run(args).await,
         // It has no database, and so no rows.
         Bench::Policy => policy::run().map(|()| Vec::new()),
