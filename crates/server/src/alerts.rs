@@ -185,11 +185,11 @@ fn commands_crossed(
         let message = match name {
             "uncertain_age" => format!(
                 "Nobody knows whether {count} commands happened, of the first for {s} s. Look at them: `tenure \
-                 commands --state uncertain`."
+                 commands list --state uncertain`."
             ),
             "approval_age" => {
                 format!(
-                    "{count} commands wait for an approval, the first for {s} s. Decide: `tenure approvals`."
+                    "{count} commands wait for an approval, the first for {s} s. Decide: `tenure approve`, `tenure reject`."
                 )
             }
             _ => format!(
@@ -203,7 +203,7 @@ fn commands_crossed(
         && persons > limit
     {
         let message = format!(
-            "Only a person can tell whether {persons} commands happened. Find out, and `tenure record` it."
+            "Only a person can tell whether {persons} commands happened. Find out, and `tenure commands record` it."
         );
         cross("needs_person", None, persons, limit, message);
     }

@@ -295,9 +295,7 @@ async fn a_relay_that_is_told_to_stop_finishes_what_is_under_way() {
     let provider = Provider::always(Reply::Held(Box::new(Reply::json(200, DONE))));
     let bed = Bed::new(&hook(&provider, "")).await;
     let (stopping, woken) = (CancellationToken::new(), Arc::new(Notify::new()));
-    let Bed { ledger, relay, .. } = &bed;
     let ids = bed.outbox("one", "hook", &["a"]).await;
-    let _ = (ledger, relay);
     let ledger = bed.ledger.clone();
     let running = tokio::spawn(bed.relay.run(woken, stopping.clone(), std::time::Duration::from_secs(60)));
     let provider = tokio::task::spawn_blocking(move || {

@@ -181,7 +181,8 @@ impl World {
         let both = async { tokio::join!(one.run_once(), two.run_once()) };
         if !chaos || self.dice.one_in(3) {
             let (one, two) = both.await;
-            (one.unwrap(), two.unwrap());
+            one.unwrap();
+            two.unwrap();
             return;
         }
         self.kills += 1;
