@@ -9,7 +9,7 @@ use tenure_core::{
     payload::Digest,
 };
 
-use super::{ToCore, ToWire, actor, at, value};
+use super::{ToCore, ToWire, actor, at, usage, value, work::used};
 use crate::door::Wanted;
 
 /// What a command is shown with, besides its row: only to whoever may see it.
@@ -84,14 +84,14 @@ pub(crate) fn command(command: &Command, shown: &Shown<'_>) -> w::Command {
 }
 
 fn receipt(receipt: &Receipt, response: Option<&Payload>) -> w::Receipt {
-    let Receipt { at: received, evidence, external_id, reference, response: _, reused_from } = receipt;
+    let Receipt { at: received, evidence, external_id, reference, response: _, reused_from, usage } = receipt;
     w::Receipt {
         at: at(*received),
         evidence: w::ReceiptEvidence { kind: evidence.to_wire().into(), reference: reference.clone() },
         external_id: external_id.clone(),
         response: value(response),
         reused_from: reused_from.map(|id| id.to_string().into()),
-        usage: Vec::new(),
+        usage: usage.iter().map(used).collect(),
     }
 }
 
@@ -143,6 +143,7 @@ pub(crate) fn proof(receipt: w::DeliverReceipt) -> Result<Proof, Refusal> {
         reference: evidence.and_then(|proof| proof.reference),
         response: receipt.response.as_ref().map(Payload::new).transpose()?,
         cost: receipt.cost.map(cost),
+        usage: usage(receipt.usage),
         evidence: Vec::new(),
     })
 }

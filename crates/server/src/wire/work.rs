@@ -122,7 +122,7 @@ fn lease(work: &Work, now: Millis) -> Option<w::Lease> {
     })
 }
 
-fn used(usage: &Usage) -> w::Usage {
+pub(super) fn used(usage: &Usage) -> w::Usage {
     let Usage { source, model, input_tokens, output_tokens, cached_tokens, calls, cost_micros, currency } =
         usage.clone();
     w::Usage { source, model, input_tokens, output_tokens, cached_tokens, calls, cost_micros, currency }

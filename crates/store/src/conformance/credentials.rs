@@ -80,7 +80,7 @@ pub async fn malformed_credentials_are_refused(bed: &mut Bed) {
 pub async fn the_last_that_opens_everything_stays(bed: &mut Bed) {
     let opener =
         |name: &str| NewCredential { kind: CredentialKind::Person, tenants: Tenants::All, ..new(name) };
-    let mut add = async |new: NewCredential| bed.ledger.add_credential(&new).await.unwrap().id;
+    let add = async |new: NewCredential| bed.ledger.add_credential(&new).await.unwrap().id;
     let first = add(opener("first")).await;
     let others = [
         add(NewCredential { kind: CredentialKind::Machine, ..opener("machine") }).await,

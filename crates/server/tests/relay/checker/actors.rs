@@ -197,7 +197,7 @@ impl Scenario {
                 person.replay(id, self.gate.clone(), Default::default(), "again", false).await
             }
             (CommandState::Pending, _) if chaos && self.dice.one_in(60) => {
-                person.cancel_command(id, "not wanted").await
+                person.cancel_command(id, None, "not wanted").await
             }
             _ => return,
         };
