@@ -62,7 +62,7 @@ async fn once(job: &Job, outcome: &Outcome, cancelling: bool, usage: &[Usage]) -
         Outcome::Ok(value) => {
             end(job, End { result: Some(value.clone()), ..End::new(State::Succeeded) }, usage).await
         }
-        Outcome::End(declared) => end(job, declared.clone(), usage).await,
+        Outcome::End(declared) => end(job, (**declared).clone(), usage).await,
         Outcome::Stopped if cancelling => end(job, End::new(State::Cancelled), usage).await,
         // It cannot be handed back: whoever stopped it half-way says so.
         Outcome::Stopped if job.grant.work.disposition == Disposition::OwnerBound => {

@@ -102,7 +102,10 @@ impl Loop {
             let bound = self.held.get(&id).is_some_and(|held| held.is_bound(self.options.defer_start));
             let (lever, outcome) = if bound {
                 let error = Failure::new(ErrorClass::Unknown, "its worker stopped before it had ended");
-                (Lever::Abandon, Outcome::End(End { error: Some(error), ..End::new(State::Abandoned) }))
+                (
+                    Lever::Abandon,
+                    Outcome::End(Box::new(End { error: Some(error), ..End::new(State::Abandoned) })),
+                )
             } else {
                 (Lever::Release, Outcome::Release("its worker drains".to_owned()))
             };

@@ -87,7 +87,7 @@ pub enum Outcome {
     /// It stopped because it was asked to: cancelled if the ledger asked, handed back if only a drain did.
     Stopped,
     /// Any other end.
-    End(End),
+    End(Box<End>),
 }
 
 impl From<Result<Value, Failure>> for Outcome {

@@ -231,6 +231,8 @@ async fn a_lookup_is_taken_by_one_worker_and_ends_the_doubt() {
     let finder = bed.client("machine", &["work"], None).await;
     let claim = async |body: Value| finder.post("/v1/commands/claim", body).await.expect(200)["items"].take();
     assert_eq!(claim(json!({})).await, json!([]), "it is too early to look");
+    let absent = json!({ "outcome": "absent" });
+    bed.admin().post(&path(&mail, "reconcile"), absent).await.problem(409, "not_due");
     clock.advance(3_600_000);
     assert_eq!(claim(json!({ "tools": ["note"] })).await, json!([]));
     let taken = claim(json!({ "tools": ["mail"], "max": 10, "for_ms": 5_000 })).await;

@@ -21,6 +21,7 @@ schema = { type = "object", required = ["text"], properties = { text = { type = 
 [tools.mail]
 risk = "low"
 executor = "worker"
+consistency_delay = "30s"
 lookup = { by = "worker" }
 
 [tools.hook]

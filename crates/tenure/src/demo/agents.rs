@@ -120,11 +120,11 @@ fn meet(job: &Job, need: &Need, beat: Duration, world: &World) -> Option<Outcome
                 Some(Outcome::Wait(vec![wait], WaitReason::default()))
             }
             Some(answer) if answer["approved"] == true => None,
-            Some(_) => Some(Outcome::End(End {
+            Some(_) => Some(Outcome::End(Box::new(End {
                 no_output: true,
                 warnings: vec!["a person said no: nothing was rolled out".to_owned()],
                 ..End::new(State::CompletedWithWarnings)
-            })),
+            }))),
         },
         Need::Login { reference, account } => {
             if job.answer(reference).is_some() {
