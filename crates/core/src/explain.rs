@@ -9,7 +9,7 @@ use crate::{
     liveness::{self, Grade},
     model::{Disposition, ErrorClass, OnTimeout, Output, ReasonCode, Wait, WaitKind, WaitState, Work},
     policy::OnExpiry,
-    records::referenced_work,
+    records::{referenced_command, referenced_work},
     recovery::POISON,
     state::State,
 };
@@ -252,15 +252,21 @@ impl View<'_> {
             self.deadline(wait),
             self.overall()
         );
-        let next = match referenced_work(&wait.reference) {
-            Some(target) => format!(
+        let next = match (referenced_work(&wait.reference), referenced_command(&wait.reference)) {
+            (Some(target), _) => format!(
                 "nothing: it goes on when {target} ends; `tenure explain {target}` says why it has not"
             ),
-            None if wait.kind == WaitKind::Approval => {
+            (None, Some(command)) if wait.kind == WaitKind::Approval => {
+                format!("`tenure approve {command} --reason …`, or `tenure reject {command} --reason …`")
+            }
+            (None, Some(command)) => format!(
+                "nothing: it goes on with {command}; `tenure commands show {command}` says why it has not"
+            ),
+            (None, None) if wait.kind == WaitKind::Approval => {
                 let id = self.work.id;
                 format!("`tenure approve {id}`, or `tenure reject {id}`")
             }
-            None => format!("`tenure resolve {} --payload …`", wait.reference),
+            (None, None) => format!("`tenure resolve {} --payload …`", wait.reference),
         };
         (sentence, next)
     }
@@ -315,7 +321,7 @@ impl View<'_> {
         let next = match &work.body.abandon_request {
             Some(_) => "nothing: the next sweep abandons it".to_owned(),
             None if work.body.commands.unsettled() > 0 && !work.owner_bound_started() => {
-                format!("nothing: lookups settle it; `tenure commands --work {}` shows them", work.id)
+                format!("nothing: lookups settle it; `tenure commands list --work {}` shows them", work.id)
             }
             None => format!(
                 "{} once you know that its owner will not return; until then nothing: its owner may still go on",
@@ -412,8 +418,8 @@ impl View<'_> {
         let id = self.work.id;
         if self.work.body.commands.unsettled() > 0 {
             let next = format!(
-                "`tenure commands --work {id}` shows what is in doubt; `tenure record` says how it went, and then \
-                 `tenure decide {id} …`"
+                "`tenure commands list --work {id}` shows what is in doubt; `tenure commands record` says how it went, \
+                 and then `tenure decide {id} …`"
             );
             return (sentence, next);
         }

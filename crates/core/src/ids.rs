@@ -85,21 +85,32 @@ id!(
 impl WorkId {
     /// The first and the last id that begin so: `w_` and at least one hex digit.
     pub fn beginning_with(text: &str) -> Result<(Self, Self), Refusal> {
-        let digits = text
-            .strip_prefix(Self::PREFIX)
-            .filter(|hex| (1..=32).contains(&hex.len()) && hex.bytes().all(|b| b.is_ascii_hexdigit()));
-        let filled = |digit: &str| {
-            let hex = digits?;
-            let rest = digit.repeat(32 - hex.len());
-            Uuid::try_parse(&format!("{hex}{rest}")).ok().map(Self)
-        };
-        filled("0").zip(filled("f")).ok_or_else(|| {
-            Refusal::new(
-                Code::Invalid,
-                format!("`{text}` is not the beginning of an id: expected w_ and up to 32 hex digits."),
-            )
-        })
+        beginning(Self::PREFIX, text).map(|(first, last)| (Self(first), Self(last)))
     }
+}
+
+impl CommandId {
+    /// The first and the last id that begin so: `c_` and at least one hex digit.
+    pub fn beginning_with(text: &str) -> Result<(Self, Self), Refusal> {
+        beginning(Self::PREFIX, text).map(|(first, last)| (Self(first), Self(last)))
+    }
+}
+
+fn beginning(prefix: &str, text: &str) -> Result<(Uuid, Uuid), Refusal> {
+    let digits = text
+        .strip_prefix(prefix)
+        .filter(|hex| (1..=32).contains(&hex.len()) && hex.bytes().all(|b| b.is_ascii_hexdigit()));
+    let filled = |digit: &str| {
+        let hex = digits?;
+        let rest = digit.repeat(32 - hex.len());
+        Uuid::try_parse(&format!("{hex}{rest}")).ok()
+    };
+    filled("0").zip(filled("f")).ok_or_else(|| {
+        Refusal::new(
+            Code::Invalid,
+            format!("`{text}` is not the beginning of an id: expected {prefix} and up to 32 hex digits."),
+        )
+    })
 }
 
 /// A map by a work's id. Ids are random enough for a hash that takes no time.
@@ -119,6 +130,9 @@ mod tests {
         for wrong in ["", "w_", "0198", "w_x", "w_-198", "wt_01", &format!("{whole}0"), "w_é"] {
             assert_eq!(WorkId::beginning_with(wrong).unwrap_err().code, Code::Invalid, "{wrong}");
         }
+        assert!(CommandId::beginning_with("c_01").is_ok());
+        let refusal = CommandId::beginning_with("w_01").unwrap_err();
+        assert!(refusal.detail.contains("expected c_"), "{}", refusal.detail);
     }
 
     #[test]

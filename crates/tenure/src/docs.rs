@@ -1,6 +1,9 @@
 //! The command line's reference is generated: this test writes it down, and fails where it has changed.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use clap::{Command, CommandFactory};
 
@@ -41,4 +44,63 @@ fn chapter(command: Command, name: &str, inner: bool, page: &mut String) {
     for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
         chapter(sub.clone(), &format!("{name} {}", sub.get_name()), true, page);
     }
+}
+
+/// What explanations, refusals and guides tell people to type can be typed: the verbs are there, and so are their flags.
+#[test]
+fn what_people_are_told_to_type_exists() {
+    let mut command = Cli::command();
+    command.build();
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut texts = Vec::new();
+    for folder in ["crates/core/src", "crates/store/src", "crates/server/src", "crates/tenure/src", "docs"] {
+        read_all(&root.join(folder), &mut texts);
+    }
+    let mut wrong = Vec::new();
+    for (file, text) in &texts {
+        // A line that is broken by a backslash goes on in the next.
+        let text = text.replace("\\\n", " ");
+        for typed in text.split("`tenure ").skip(1) {
+            let typed = typed.split(['`', '"', '\n']).next().unwrap_or_default();
+            if let Err(what) = exists(&command, typed) {
+                wrong.push(format!("{}: `tenure {typed}`: {what}", file.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn read_all(folder: &Path, texts: &mut Vec<(PathBuf, String)>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.extension().and_then(|extension| extension.to_str()) {
+            _ if path.is_dir() => read_all(&path, texts),
+            Some("rs" | "md") => texts.push((path.clone(), fs::read_to_string(&path).unwrap())),
+            _ => {}
+        }
+    }
+}
+
+fn exists(root: &Command, typed: &str) -> Result<(), String> {
+    let mut command = root;
+    let mut words = typed.split_whitespace();
+    while command.has_subcommands() {
+        // Where a verb is left open, nothing can be said of its flags.
+        let Some(word) = words.next().filter(|word| !word.starts_with(['-', '{', '…'])) else {
+            return Ok(());
+        };
+        command = command.find_subcommand(word).ok_or_else(|| format!("there is no {word}"))?;
+    }
+    for word in words {
+        let Some(flag) = word.strip_prefix("--") else { continue };
+        let name: String = flag.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
+        let known = command.get_arguments().any(|arg| {
+            let also = arg.get_all_aliases().unwrap_or_default();
+            arg.get_long() == Some(&name) || also.contains(&&*name)
+        });
+        if !known && !name.is_empty() {
+            return Err(format!("there is no --{name}"));
+        }
+    }
+    Ok(())
 }

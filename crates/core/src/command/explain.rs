@@ -64,7 +64,7 @@ pub fn explain(command: &Command, now: Millis) -> Explanation {
         }
         CommandState::Failed => (
             format!("{what} did not happen: {why}."),
-            format!("`tenure replay {id} --reason …`, once its cause is gone"),
+            format!("`tenure commands replay {id} --reason …`, once its cause is gone"),
         ),
         CommandState::Cancelled => {
             let how = match body.cancelled {
@@ -82,7 +82,10 @@ pub fn explain(command: &Command, now: Millis) -> Explanation {
 fn uncertain(command: &Command, what: &str, why: &str, now: Millis) -> (String, String) {
     let since = span(now - command.updated_at);
     let id = command.id;
-    let record = format!("`tenure record {id} --happened|--did-not-happen --reason …`");
+    let record = format!(
+        "`tenure commands record {id} --happened --ref … --reason …`, or `tenure commands record {id} \
+         --did-not-happen --reason …`"
+    );
     if command.body.needs_person {
         let sentence = format!(
             "Nobody knows whether {what} happened ({why}); only a person can find out, since {since}."

@@ -3,11 +3,12 @@
 use tenure_core::{
     Actor, State, WorkId,
     action::{CloseOut, Decide},
+    command::{self, Effect, Idempotency, Risk},
     explain::{Explanation, explain},
     liveness::Seen,
     model::{ErrorClass, OnTimeout, WaitKind},
     policy::OnExpiry,
-    records::reference_to,
+    records::{reference_to, reference_to_command},
 };
 
 use crate::common::*;
@@ -244,6 +245,37 @@ fn waiting_for_a_work() {
     let expected =
         format!("nothing: it goes on when {target} ends; `tenure explain {target}` says why it has not");
     assert_eq!(said.next, expected);
+}
+
+#[test]
+fn waiting_for_a_command() {
+    let mut w = World::default();
+    for (kind, expected) in [
+        (WaitKind::Approval, "`tenure approve C --reason …`, or `tenure reject C --reason …`"),
+        (WaitKind::Tool, "nothing: it goes on with C; `tenure commands show C` says why it has not"),
+    ] {
+        let lease = w.held(&format!("{kind:?}"));
+        let id = w.reserve(&lease, gate(Effect::NeedsApproval, lookup()));
+        let spec = w.spec(&reference_to_command(id), kind);
+        w.wait_for(&lease, vec![spec]).unwrap();
+        assert_eq!(w.explain(lease.work).next.replace(&id.to_string(), "C"), expected);
+    }
+}
+
+#[test]
+fn a_command_that_needs_a_person_says_what_to_type() {
+    let mut w = World::default();
+    let lease = w.held("m");
+    let id = w.dispatched(&lease, tool(Idempotency::None, Risk::Low));
+    w.uncertain(id).unwrap();
+    let next = |w: &World| command::explain(w.command(id), w.now).next.replace(&id.to_string(), "C");
+    assert_eq!(
+        next(&w),
+        "find out, then `tenure commands record C --happened --ref … --reason …`, or `tenure commands record C \
+         --did-not-happen --reason …`"
+    );
+    w.record(id, command::Recorded::DidNotHappen).unwrap();
+    assert_eq!(next(&w), "`tenure commands replay C --reason …`, once its cause is gone");
 }
 
 #[test]

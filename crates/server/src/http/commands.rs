@@ -139,6 +139,14 @@ pub(crate) async fn list(who: Who, Params(query): Params<w::CommandQuery>) -> An
     Ok(Json(w::Page { items, next }))
 }
 
+/// A command by its id as written, or the only one that begins so.
+async fn find(caller: &Caller, id: &str) -> Result<Command, Problem> {
+    Ok(match id.parse() {
+        Ok(id) => caller.command(id).await?,
+        Err(_) => caller.find_command(id).await?,
+    })
+}
+
 /// One command. Whoever may approve sees what is to be approved.
 #[utoipa::path(get, path = "/v1/commands/{id}", tag = "command", params(("id" = String, Path)),
     security(("token" = ["view"])),
@@ -149,7 +157,7 @@ pub(crate) async fn get(
     Segments([id]): Segments<1>,
     _: Params<Nothing>,
 ) -> Answer<w::Command> {
-    let command = who.caller().command(id.parse()?).await?;
+    let command = find(&who.caller(), &id).await?;
     let payloads = who.session.may(Scope::Payload);
     let (mut arguments, mut response) = (None, None);
     if payloads || who.session.may(Scope::Approve) {
@@ -173,7 +181,7 @@ pub(crate) async fn explain(
     _: Params<Nothing>,
 ) -> Answer<w::CommandExplanation> {
     let caller = who.caller();
-    let command = caller.command(id.parse()?).await?;
+    let command = find(&caller, &id).await?;
     let explained = caller.explain_command(command.id).await?;
     Ok(Json(w::CommandExplanation {
         id: command.id.to_string().into(),

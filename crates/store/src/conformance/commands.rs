@@ -439,6 +439,15 @@ pub async fn commands_are_listed_within_their_tenants(bed: &mut Bed) {
     assert!(foreign.commands(&any_command(), None, 10).await.unwrap().is_empty());
     assert_eq!(refused(foreign.command(first).await), Code::NotFound);
     assert_eq!(refused(foreign.approve(second, None, "mine").await), Code::NotFound);
+
+    let (text, person) = (first.to_string(), bed.person());
+    let same = text.bytes().zip(second.to_string().bytes()).take_while(|(a, b)| a == b).count();
+    assert_eq!(person.find_command(&text).await.unwrap().id, first);
+    assert_eq!(person.find_command(&text[..=same]).await.unwrap().id, first);
+    assert_eq!(refused(person.find_command(&text[..same]).await), Code::Ambiguous);
+    assert_eq!(refused(foreign.find_command(&text).await), Code::NotFound);
+    assert_eq!(refused(person.find_command("c_ffff").await), Code::NotFound);
+    assert_eq!(refused(person.find_command("w_01").await), Code::Invalid);
 }
 
 pub async fn works_with_open_commands_are_not_pruned(bed: &mut Bed) {

@@ -14,6 +14,7 @@ use tenure_core::{
     explain::Explanation,
     payload::Digest,
 };
+use uuid::Uuid;
 
 use super::{Caller, Claimed, LeaseRef, Ledger, NewCommand, NewWork, caller::unexpected, reads::PAGE_MAX};
 use crate::{CommandFilter, Error, WorkFilter, token};
@@ -117,7 +118,7 @@ impl Ledger {
     }
 }
 
-fn no_command(id: CommandId) -> Error {
+fn no_command(id: impl std::fmt::Display) -> Error {
     Refusal::new(Code::NotFound, format!("There is no command {id} here. Check the id.")).into()
 }
 
@@ -383,6 +384,23 @@ impl Caller {
     pub async fn command(&self, id: CommandId) -> Result<Command, Error> {
         let found = self.ledger.command(id).await?;
         if self.tenants.allow(&found.spec.tenant) { Ok(found) } else { Err(no_command(id)) }
+    }
+
+    /// The one command whose id begins so; a whole id is its own beginning.
+    pub async fn find_command(&self, beginning: &str) -> Result<Command, Error> {
+        let (first, last) = CommandId::beginning_with(beginning)?;
+        // Pages end below an id, so this one ends below the first that begins otherwise.
+        let above = last.0.as_u128().checked_add(1).map(|id| CommandId(Uuid::from_u128(id)));
+        let mut found = self.commands(&CommandFilter::default(), above, 2).await?;
+        found.retain(|command| command.id >= first);
+        match found.len() {
+            0 | 1 => found.pop().ok_or_else(|| no_command(beginning)),
+            _ => Err(Refusal::new(
+                Code::Ambiguous,
+                format!("Several commands have ids that begin with `{beginning}`. Give more digits."),
+            )
+            .into()),
+        }
     }
 
     /// Matching commands, newest first. The next page goes on below the last id of this one.

@@ -27,24 +27,36 @@ pub struct Resolve {
 }
 
 #[derive(Args)]
-#[command(after_help = "Example:\n  tenure approve w_0198 --note 'looks right'")]
+#[command(after_help = "Examples:\n  tenure approve w_0198 --reason 'looks right'\n  \
+tenure approve c_0198 --reason 'the invoice is right' --yes\n\n\
+A command is shown before it is approved, and approved as it was shown: with other arguments it is another one. \
+Only a person's token approves.")]
 pub struct Approve {
-    /// A work's id, or a beginning of it that no other has
+    /// The id of a command, or of a work that waits for an approval; or a beginning of it that no other has
     pub id: String,
-    #[arg(long)]
-    pub note: Option<String>,
-    /// Say what would happen, or why not, and write nothing
-    #[arg(long)]
-    pub dry_run: bool,
+    #[command(flatten)]
+    pub decision: Decision,
 }
 
 #[derive(Args)]
-#[command(after_help = "Example:\n  tenure reject w_0198 --note 'not on a Friday'")]
+#[command(after_help = "Examples:\n  tenure reject w_0198 --reason 'not on a Friday'\n  \
+tenure reject c_0198 --reason 'paid already' --yes")]
 pub struct Reject {
-    /// A work's id, or a beginning of it that no other has
+    /// The id of a command, or of a work that waits for an approval; or a beginning of it that no other has
     pub id: String,
-    #[arg(long)]
-    pub note: Option<String>,
+    #[command(flatten)]
+    pub decision: Decision,
+}
+
+/// What goes with a yes or a no.
+#[derive(Args)]
+pub struct Decision {
+    /// Why; it is kept. A command is not decided over without it
+    #[arg(long, visible_alias = "note")]
+    pub reason: Option<String>,
+    /// Of a command: do not ask; needed where there is no terminal
+    #[arg(long, short)]
+    pub yes: bool,
     /// Say what would happen, or why not, and write nothing
     #[arg(long)]
     pub dry_run: bool,

@@ -1,6 +1,7 @@
 //! What can be typed. Every verb has a sentence and an example.
 
 mod answer;
+mod command;
 mod demo;
 mod hold;
 mod keep;
@@ -14,7 +15,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use answer::{Approve, Reject, Resolve};
+pub use answer::{Approve, Decision as Answered, Reject, Resolve};
+pub use command::{
+    CommandCancel, CommandShow, CommandsList, CommandsPlan, CommandsVerb, Needs, Reconcile, Record, Replay,
+};
 pub use demo::Demo;
 pub use hold::{Claim, CloseOut, Release, Renew, Wait};
 pub use keep::{Backup, ConfigVerb, Prune, TokenCreate, TokenVerb};
@@ -93,10 +97,12 @@ pub enum Verb {
     Show(Show),
     /// What happened, in order
     Events(Events),
-    /// Why a work stands where it stands, and what to type next
+    /// Why a work or a command stands where it stands, and what to type next
     Explain(Explain),
     /// State changes as they happen
     Watch(Watch),
+    /// Who is being waited for: approvals, questions, logins, doubts, what was set aside
+    Needs(Needs),
 
     /// What runs, live in this terminal: lights, leases, who waits for you
     #[command(
@@ -112,7 +118,7 @@ pub enum Verb {
     Wait(Wait),
     /// Answer what a work waits for
     Resolve(Resolve),
-    /// Say yes to what a work in waiting_approval asks
+    /// Say yes: to a command that needs an approval, or to what a work in waiting_approval asks
     Approve(Approve),
     /// Say no to it
     Reject(Reject),
@@ -139,6 +145,9 @@ pub enum Verb {
     Drain(Drain),
     /// Who holds works, and are they alive
     Workers(Workers),
+    /// Side effects: what was intended, and did it happen
+    #[command(subcommand)]
+    Commands(CommandsVerb),
     /// Thresholds that are crossed now; exit code 7 if there are any
     #[command(after_help = "Example:\n  tenure alerts || page-somebody")]
     Alerts,

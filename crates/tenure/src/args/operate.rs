@@ -76,13 +76,19 @@ pub struct Decide {
 }
 
 #[derive(Args)]
-#[command(after_help = "Example:\n  tenure rerun w_0198 --from-step draft --reason 'the model was replaced'")]
+#[command(
+    after_help = "Example:\n  tenure rerun w_0198 --from-step draft --reason 'the model was replaced'\n\n\
+What becomes of its commands is shown first: what happened is not done again, unless --execute names it."
+)]
 pub struct Rerun {
     #[arg(required = true)]
     pub ids: Vec<String>,
     /// Steps before this one keep their results
     #[arg(long)]
     pub from_step: Option<String>,
+    /// Commands to be executed again, whatever became of them: ids or keys, or beginnings of them
+    #[arg(long, value_name = "KEY", value_delimiter = ',')]
+    pub execute: Vec<String>,
     #[command(flatten)]
     pub act: Act,
 }

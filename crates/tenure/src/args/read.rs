@@ -152,9 +152,9 @@ pub struct Events {
 }
 
 #[derive(Args)]
-#[command(after_help = "Example:\n  tenure explain w_0198")]
+#[command(after_help = "Examples:\n  tenure explain w_0198\n  tenure explain c_0198")]
 pub struct Explain {
-    /// A work's id, or a beginning of it that no other has
+    /// The id of a work or a command, or a beginning of it that no other has
     pub id: String,
 }
 

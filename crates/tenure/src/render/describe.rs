@@ -1,14 +1,18 @@
 //! One thing in full, for a person at two in the morning: what, why, next, and then the details.
 
-use tenure_api::wire::{Event, Explanation, Timestamp, Usage, Wait, Work};
+use tenure_api::wire::{Command, Event, Explanation, Timestamp, Usage, Wait, Work};
 
-use super::{Style, light::Light, rows, safe, text::age};
+use super::{Style, command, light::Light, rows, safe, text::age};
 
-pub fn describe(work: &Work, why: &Explanation, last: &[Event], style: &Style) -> String {
+pub fn describe(
+    work: &Work,
+    why: &Explanation,
+    commands: &[Command],
+    last: &[Event],
+    style: &Style,
+) -> String {
     let mut page = Page::new(style);
-    let light = Light::of(work);
-    let state = format!("{} {}", light.glyph(style.ascii), work.state);
-    page.raw("State", &if style.colour { light.paint(&state) } else { state });
+    page.lit("State", Light::of(work), work.state.as_str());
     let since = work.state_since.map(|since| page.at(since));
     page.option("Since", since.as_deref());
     page.line("Why", &why.sentence);
@@ -31,6 +35,9 @@ pub fn describe(work: &Work, why: &Explanation, last: &[Event], style: &Style) -
     page.times(work);
     page.lease(work);
     page.waits(&work.waits);
+    for command in commands {
+        page.line("Command", &command::brief(command, style));
+    }
     page.end(work);
     page.json("Progress", work.progress.as_ref());
     page.json("Input", work.input.as_ref());
@@ -78,6 +85,16 @@ impl Page {
         Self { out: String::new(), style: *style }
     }
 
+    pub fn now(&self) -> Timestamp {
+        self.style.now
+    }
+
+    /// With its light.
+    pub fn lit(&mut self, name: &str, light: Light, text: &str) {
+        let text = format!("{} {}", light.glyph(self.style.ascii), safe(text));
+        self.raw(name, &if self.style.colour { light.paint(&text) } else { text });
+    }
+
     fn raw(&mut self, name: &str, text: &str) {
         self.out.push_str(&format!("{:<13}{text}\n", format!("{name}:")));
     }
@@ -96,7 +113,7 @@ impl Page {
         self.option(name, value.map(ToString::to_string).as_deref());
     }
 
-    fn at(&self, at: Timestamp) -> String {
+    pub fn at(&self, at: Timestamp) -> String {
         format!("{at} ({} ago)", age(at, self.style.now))
     }
 

@@ -1,7 +1,9 @@
 //! How things look on a terminal and in a pipe. Data goes to stdout, everything else to stderr.
 
+mod command;
 mod describe;
 mod light;
+mod needs;
 mod rows;
 mod schedule;
 mod table;
@@ -15,9 +17,11 @@ use std::{
 use serde::Serialize;
 use tenure_api::{client::ServerClock, wire::Timestamp};
 
+pub use command::{became, commands, describe_command, intent, plan};
 pub use describe::describe;
 pub use light::Light;
-pub use rows::{alerts, event, events, in_state, leases, reason, running, tokens, workers, works};
+pub use needs::{Asked, Need, needs};
+pub use rows::{alerts, command_of, event, events, in_state, leases, reason, running, tokens, workers, works};
 pub use schedule::{describe_schedule, schedules};
 pub use table::{Cell, Table};
 pub use text::{age, safe, span};
@@ -123,6 +127,11 @@ impl Out {
 /// A message beside the data.
 pub fn say(message: &str) {
     eprintln!("{}", safe(message));
+}
+
+/// What is to be looked at before something is asked: beside the data, and made harmless already.
+pub fn show(page: &str) {
+    eprint!("{page}");
 }
 
 fn pretty(item: &impl Serialize) -> String {

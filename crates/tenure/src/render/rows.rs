@@ -102,7 +102,12 @@ fn left(expires_at: Timestamp, style: &Style) -> String {
 fn next(work: &Work) -> String {
     let id = &work.id;
     match work.state.known() {
-        Some(State::WaitingApproval) => format!("tenure approve {id}"),
+        Some(State::WaitingApproval) => {
+            match work.waits.iter().find_map(|wait| command_of(&wait.reference)) {
+                Some(command) => format!("tenure approve {command} --reason …"),
+                None => format!("tenure approve {id}"),
+            }
+        }
         Some(State::WaitingUser | State::WaitingAuth) => match work.waits.first() {
             Some(wait) => format!("tenure resolve {} --payload …", wait.reference),
             None => format!("tenure explain {id}"),
@@ -112,6 +117,11 @@ fn next(work: &Work) -> String {
         }
         _ => "-".to_owned(),
     }
+}
+
+/// The command that a wait is for.
+pub fn command_of(reference: &str) -> Option<&str> {
+    reference.strip_prefix("command:")
 }
 
 /// Events in order; of a single work they do not say again which.

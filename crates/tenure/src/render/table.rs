@@ -9,9 +9,15 @@ const WIDEST: usize = 48;
 
 pub struct Table {
     head: Vec<&'static str>,
-    rows: Vec<Vec<Cell>>,
+    rows: Vec<Row>,
     /// What to say instead of an empty table.
     empty: String,
+}
+
+struct Row {
+    cells: Vec<Cell>,
+    /// Lines below it, as long as they are.
+    under: Vec<String>,
 }
 
 pub struct Cell {
@@ -44,7 +50,14 @@ impl Table {
     }
 
     pub fn row(&mut self, cells: Vec<Cell>) {
-        self.rows.push(cells);
+        self.rows.push(Row { cells, under: Vec::new() });
+    }
+
+    /// A line below the last row, for what is too long for a column.
+    pub fn under(&mut self, text: &str) {
+        if let Some(row) = self.rows.last_mut() {
+            row.under.push(safe(text));
+        }
     }
 
     pub fn draw(&self, style: &Style) -> String {
@@ -54,7 +67,7 @@ impl Table {
             return String::new();
         }
         let plain: Vec<Vec<String>> =
-            self.rows.iter().map(|row| row.iter().map(|cell| cell.plain(style)).collect()).collect();
+            self.rows.iter().map(|row| row.cells.iter().map(|cell| cell.plain(style)).collect()).collect();
         let mut widths: Vec<usize> = self.head.iter().map(|name| name.width()).collect();
         for row in &plain {
             for (width, text) in widths.iter_mut().zip(row) {
@@ -76,7 +89,7 @@ impl Table {
         }
         out.push('\n');
         for (row, plain) in self.rows.iter().zip(&plain) {
-            for (column, (cell, text)) in row.iter().zip(plain).enumerate() {
+            for (column, (cell, text)) in row.cells.iter().zip(plain).enumerate() {
                 let text = if column == last { text.clone() } else { shorten(text, style.ascii) };
                 let padding = pad(&text, column);
                 match cell.light.filter(|_| style.colour) {
@@ -87,6 +100,7 @@ impl Table {
             }
             out.truncate(out.trim_end_matches(' ').len());
             out.push('\n');
+            row.under.iter().for_each(|line| out.push_str(&format!("    {line}\n")));
         }
         out
     }
@@ -123,6 +137,8 @@ mod tests {
             table.draw(&plain),
             "STATE                      WORK\n* running                  w_1\\u{7}\n+ completed_with_warnings  w_2\n"
         );
+        table.under("why\x07");
+        assert!(table.draw(&plain).ends_with("w_2\n    why\\u{7}\n"), "{:?}", table.draw(&plain));
         let coloured = table.draw(&Style { colour: true, ascii: false, ..plain });
         assert!(coloured.contains("\x1b[34m● running\x1b[0m"), "{coloured:?}");
     }

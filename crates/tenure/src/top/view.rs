@@ -110,7 +110,7 @@ fn footline(screen: &Screen) -> Line<'static> {
 fn full(screen: &Screen, style: &Style) -> Paragraph<'static> {
     let plain = Style { colour: false, ..*style };
     let text = match &screen.snapshot.full {
-        Some(full) => describe(&full.work, &full.why, &full.last, &plain),
+        Some(full) => describe(&full.work, &full.why, &full.commands, &full.last, &plain),
         None => "Looking…".to_owned(),
     };
     Paragraph::new(text).wrap(Wrap { trim: false }).scroll((screen.scroll, 0))

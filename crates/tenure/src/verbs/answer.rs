@@ -1,10 +1,12 @@
 //! Answers to what works wait for.
 
-use tenure_api::wire::{Approve, Resolve as ResolveRequest, ResolveWait, Resolved, WaitId};
+use tenure_api::wire::{
+    Approve, CommandId, Resolve as ResolveRequest, ResolveWait, Resolved, Wait, WaitId, WaitKind,
+};
 
-use super::{Context, find};
+use super::{Context, command, find};
 use crate::{
-    args::Resolve,
+    args::{Answered, Resolve},
     exit::{Exit, Failure},
     render::{self, say},
 };
@@ -26,10 +28,21 @@ pub async fn resolve(cx: &Context, args: Resolve) -> Result<Exit, Failure> {
     told(cx, &resolved)
 }
 
-/// Answers what a work asks an approver.
-pub async fn decide(cx: &Context, id: &str, approved: bool, note: Option<String>) -> Result<Exit, Failure> {
-    let id = find(cx, id).await?.id;
-    told(cx, &cx.client.approve(&id, &Approve { approved, note }).await?)
+/// Says yes or no: to a command, or to what a work asks an approver.
+pub async fn decide(cx: &Context, id: &str, approved: bool, decision: Answered) -> Result<Exit, Failure> {
+    if id.starts_with(CommandId::PREFIX) {
+        return command::decide(cx, id, approved, decision).await;
+    }
+    let work = find(cx, id).await?;
+    let asked = |wait: &&Wait| wait.kind == WaitKind::Approval;
+    let commands = work.waits.iter().filter(asked).map(|wait| render::command_of(&wait.reference));
+    // What is sealed is approved as what it is, and not as whatever its work waits for.
+    if let Some([command, ..]) = commands.collect::<Option<Vec<&str>>>().as_deref() {
+        let verb = if approved { "approve" } else { "reject" };
+        let why = format!("{} waits for a command: type `tenure {verb} {command} --reason …`", work.id);
+        return Err(Failure::new(Exit::Refused, why));
+    }
+    told(cx, &cx.client.approve(&work.id, &Approve { approved, note: decision.reason }).await?)
 }
 
 fn told(cx: &Context, resolved: &Resolved) -> Result<Exit, Failure> {

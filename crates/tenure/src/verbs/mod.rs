@@ -1,9 +1,11 @@
 //! The verbs, a file a group. Each reads its arguments, calls the client and prints.
 
 mod answer;
+mod command;
 mod doctor;
 mod hold;
 mod keep;
+mod needs;
 mod operate;
 mod read;
 mod schedule;
@@ -103,6 +105,8 @@ async fn dispatch(cx: &Context, verb: Verb) -> Result<Exit, Failure> {
         Verb::Watch(args) => read::watch(cx, args).await,
         Verb::Top => crate::top::top(cx).await,
         Verb::Workers(args) => read::workers(cx, &args).await,
+        Verb::Needs(args) => needs::needs(cx, &args).await,
+        Verb::Commands(verb) => command::commands(cx, verb).await,
         Verb::Alerts => read::alerts(cx).await,
         Verb::Claim(args) => hold::claim(cx, args).await,
         Verb::Renew(args) => hold::renew(cx, args).await,
@@ -110,8 +114,8 @@ async fn dispatch(cx: &Context, verb: Verb) -> Result<Exit, Failure> {
         Verb::CloseOut(args) => hold::close_out(cx, args).await,
         Verb::Release(args) => hold::release(cx, args).await,
         Verb::Resolve(args) => answer::resolve(cx, args).await,
-        Verb::Approve(args) => answer::decide(cx, &args.id, true, args.note).await,
-        Verb::Reject(args) => answer::decide(cx, &args.id, false, args.note).await,
+        Verb::Approve(args) => answer::decide(cx, &args.id, true, args.decision).await,
+        Verb::Reject(args) => answer::decide(cx, &args.id, false, args.decision).await,
         Verb::Retry(args) => operate::retry(cx, &args).await,
         Verb::Cancel(args) => operate::cancel(cx, &args).await,
         Verb::Requeue(args) => operate::requeue(cx, &args).await,

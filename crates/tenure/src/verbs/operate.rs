@@ -15,7 +15,7 @@ use tenure_api::{
     },
 };
 
-use super::{Context, find};
+use super::{Context, command::Plan, find};
 use crate::{
     args::{Abandon, Act, Cancel, Decide, Drain, Quarantine, Requeue, Rerun, Retry},
     exit::{Exit, Failure},
@@ -99,10 +99,22 @@ fn decision(act: &Act, work: &Work, decision: Decision) -> DecideRequest {
 }
 
 pub async fn rerun(cx: &Context, args: &Rerun) -> Result<Exit, Failure> {
+    if args.ids.len() > 1 && !args.execute.is_empty() {
+        return Err(Failure::usage("--execute is about the commands of one work: rerun them one by one."));
+    }
+    let mut execute = Vec::new();
+    for id in &args.ids {
+        let plan = Plan::of(cx, &find(cx, id).await?, &args.execute).await?;
+        if !plan.items.is_empty() {
+            let style = cx.out.style();
+            render::show(&render::plan(&plan.items, &style).draw(&style));
+        }
+        execute = plan.execute;
+    }
     let request = |_: &Work| RerunRequest {
         reason: args.act.reason.clone(),
         from_step: args.from_step.clone(),
-        execute: Vec::new(),
+        execute: execute.clone(),
     };
     let then = "a new work runs it again";
     each(cx, &args.ids, &args.act, then, request, async |work, body| {

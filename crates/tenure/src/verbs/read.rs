@@ -1,15 +1,16 @@
 //! Verbs that look, and the one that records.
 
+use serde::Serialize;
 use tenure_api::{
     Client, Error,
     client::{EventStream, Streamed},
     wire::{
-        Event, EventQuery, Explanation, Ingest as NewWork, Policy, Source, State, Timeouts, Work,
-        WorkEventQuery, WorkId, WorkQuery,
+        Command, CommandId, CommandQuery, Event, EventQuery, Explanation, Ingest as NewWork, Policy, Source,
+        State, Timeouts, Work, WorkEventQuery, WorkId, WorkQuery,
     },
 };
 
-use super::{Context, draw, find};
+use super::{Context, command, draw, find};
 use crate::{
     args::{Events, Explain, Filter, Ingest, List, Ps, Show, Watch, Workers},
     exit::{Exit, Failure},
@@ -103,7 +104,7 @@ fn query(filter: &Filter) -> WorkQuery {
 }
 
 /// As many works as were asked for, page by page.
-async fn pages(cx: &Context, query: &WorkQuery, limit: usize) -> Result<Vec<Work>, Failure> {
+pub(super) async fn pages(cx: &Context, query: &WorkQuery, limit: usize) -> Result<Vec<Work>, Failure> {
     let mut works = Vec::new();
     let mut query = query.clone();
     while works.len() < limit {
@@ -120,16 +121,25 @@ async fn pages(cx: &Context, query: &WorkQuery, limit: usize) -> Result<Vec<Work
 
 pub async fn show(cx: &Context, args: &Show) -> Result<Exit, Failure> {
     draw(cx, args.redraw.watch, || async {
-        let Full { work, why, last } = Full::of(&cx.client, find(cx, &args.id).await?).await?;
-        cx.out.one(&work, |work, style| render::describe(work, &why, &last, style))
+        let full = Full::of(&cx.client, find(cx, &args.id).await?).await?;
+        cx.out.one(&full, |Full { work, why, commands, last }, style| {
+            render::describe(work, why, commands, last, style)
+        })
     })
     .await
 }
 
-/// A work with what explains it.
+/// A work with what explains it. As a document: the work, and its commands.
+#[derive(Serialize)]
 pub struct Full {
+    #[serde(flatten)]
     pub work: Work,
+    #[serde(skip)]
     pub why: Explanation,
+    /// Oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<Command>,
+    #[serde(skip)]
     pub last: Vec<Event>,
 }
 
@@ -138,11 +148,17 @@ impl Full {
         let why = client.explain(&work.id).await?;
         let after = Some(work.seq.saturating_sub(LAST));
         let last = client.work_events(&work.id, &WorkEventQuery { after, limit: None }).await?.items;
-        Ok(Self { work, why, last })
+        let of_work = CommandQuery { work: Some(work.id.clone()), ..CommandQuery::default() };
+        let mut commands = client.commands(&of_work).await?.items;
+        commands.reverse();
+        Ok(Self { work, why, commands, last })
     }
 }
 
 pub async fn explain(cx: &Context, args: &Explain) -> Result<Exit, Failure> {
+    if args.id.starts_with(CommandId::PREFIX) {
+        return command::explain(cx, &args.id).await;
+    }
     let explained = cx.client.explain(&WorkId::from(args.id.as_str())).await?;
     cx.out.one(&explained, |explained, _| {
         format!("{}\nNext: {}\n", render::safe(&explained.sentence), render::safe(&explained.next))
@@ -190,7 +206,12 @@ async fn events_of(cx: &Context, work: &Work, args: &Events) -> Result<Exit, Fai
 }
 
 /// A work's events after a number, page by page.
-async fn events_after(cx: &Context, id: &WorkId, after: u64, limit: usize) -> Result<Vec<Event>, Failure> {
+pub(super) async fn events_after(
+    cx: &Context,
+    id: &WorkId,
+    after: u64,
+    limit: usize,
+) -> Result<Vec<Event>, Failure> {
     let mut events: Vec<Event> = Vec::new();
     while events.len() < limit {
         let after = Some(events.last().map_or(after, |event| event.seq));

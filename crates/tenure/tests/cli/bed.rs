@@ -110,15 +110,18 @@ impl Bed {
     }
 
     pub fn sqlite() -> Self {
-        let folder = TempDir::new().unwrap();
-        let daemon = Some(Daemon::start(folder.path(), "ledger.db", &[]));
-        Self { folder, daemon }
+        Self::configured("ledger.db", "")
     }
 
     pub fn postgres() -> Self {
+        Self::configured(&tenure_testkit::shared().create_database(), "")
+    }
+
+    /// A daemon with settings of its own.
+    pub fn configured(db: &str, toml: &str) -> Self {
         let folder = TempDir::new().unwrap();
-        let url = tenure_testkit::shared().create_database();
-        let daemon = Some(Daemon::start(folder.path(), &url, &[]));
+        std::fs::write(folder.path().join("tenure.toml"), toml).unwrap();
+        let daemon = Some(Daemon::start(folder.path(), db, &["--config", "tenure.toml"]));
         Self { folder, daemon }
     }
 

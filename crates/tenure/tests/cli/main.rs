@@ -1,6 +1,7 @@
 //! The built binary, as people and scripts use it.
 
 mod bed;
+mod commands;
 mod daemon;
 mod demo;
 mod guides;

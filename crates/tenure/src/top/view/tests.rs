@@ -193,7 +193,12 @@ fn enter_shows_the_work_and_escape_goes_back() {
         sentence: "Stalled 1 m: worker-3 held it.".to_owned(),
         next: "`tenure abandon …`".to_owned(),
     };
-    screen.snapshot.full = Some(Full { work: screen.snapshot.rows[0].clone(), why, last: vec![event(&id)] });
+    screen.snapshot.full = Some(Full {
+        work: screen.snapshot.rows[0].clone(),
+        why,
+        commands: Vec::new(),
+        last: vec![event(&id)],
+    });
     let shown = lines(&screen, &style(), 80);
     assert_eq!(shown[3], "State:       ▲ stalled");
     assert_eq!(shown[4], "Since:       2026-01-31T08:13:50.000Z (1m ago)");

@@ -1,0 +1,262 @@
+//! Commands: looked at, approved, and, where nobody knows whether they happened, settled.
+
+use tenure_api::wire::{
+    ApproveCommand, CancelCommand, Code, Command, CommandId, CommandQuery, Event, LookupOutcome,
+    PlannedCommand, Reconcile as ReconcileRequest, RecordCommand, RecordOutcome, RejectCommand,
+    ReplayCommand, ReplayPlanQuery, Work,
+};
+
+use super::{Context, draw, find, read::events_after, schedule::held_back};
+use crate::{
+    args::{
+        Act, Answered, CommandCancel, CommandShow, CommandsList, CommandsPlan, CommandsVerb, Reconcile,
+        Record, Replay,
+    },
+    exit::{Exit, Failure},
+    render::{self, say},
+};
+
+/// No page that is asked for is larger.
+const PAGE: usize = 1_000;
+/// So far back in its work's log a command's events are looked for.
+const BACK: u64 = 1_000;
+
+pub async fn commands(cx: &Context, verb: CommandsVerb) -> Result<Exit, Failure> {
+    match verb {
+        CommandsVerb::List(args) => list(cx, args).await,
+        CommandsVerb::Show(args) => show(cx, &args).await,
+        CommandsVerb::Plan(args) => plan(cx, &args).await,
+        CommandsVerb::Reconcile(args) => reconcile(cx, args).await,
+        CommandsVerb::Record(args) => record(cx, args).await,
+        CommandsVerb::Replay(args) => replay(cx, &args).await,
+        CommandsVerb::Cancel(args) => cancel(cx, &args).await,
+    }
+}
+
+/// A command by its id, or by a beginning of it that no other has.
+async fn found(cx: &Context, id: &str) -> Result<Command, Failure> {
+    cx.client.command(&CommandId::from(id)).await.map_err(|error| match error.code() {
+        // What is no id at all is found nowhere either.
+        Some(Code::Invalid) => Failure::new(Exit::NotFound, error.to_string()),
+        _ => error.into(),
+    })
+}
+
+async fn list(cx: &Context, args: CommandsList) -> Result<Exit, Failure> {
+    let work = match &args.work {
+        Some(id) => Some(find(cx, id).await?.id),
+        None => None,
+    };
+    let query = CommandQuery {
+        state: args.state,
+        tenant: args.tenant,
+        work,
+        tool: args.tool,
+        target: args.target,
+        needs_person: args.needs_person,
+        needs_approval: args.needs_approval,
+        created_after: args.created_after,
+        created_before: args.created_before,
+        cursor: None,
+        limit: None,
+    };
+    draw(cx, args.redraw.watch, || async {
+        let commands = pages(cx, &query, args.limit).await?;
+        cx.out.list(&commands, render::commands)
+    })
+    .await
+}
+
+/// As many commands as were asked for, page by page.
+pub(super) async fn pages(cx: &Context, query: &CommandQuery, limit: usize) -> Result<Vec<Command>, Failure> {
+    let mut commands = Vec::new();
+    let mut query = query.clone();
+    while commands.len() < limit {
+        query.limit = Some((limit - commands.len()).min(PAGE) as u32);
+        let page = cx.client.commands(&query).await?;
+        commands.extend(page.items);
+        query.cursor = page.next;
+        if query.cursor.is_none() {
+            break;
+        }
+    }
+    Ok(commands)
+}
+
+async fn show(cx: &Context, args: &CommandShow) -> Result<Exit, Failure> {
+    draw(cx, args.redraw.watch, || async {
+        let command = found(cx, &args.id).await?;
+        let page = page(cx, &command).await?;
+        cx.out.one(&command, |_, _| page)
+    })
+    .await
+}
+
+/// Everything about a command, for people.
+async fn page(cx: &Context, command: &Command) -> Result<String, Failure> {
+    let why = cx.client.explain_command(&command.id).await?;
+    let work = find(cx, command.work.as_str()).await?;
+    let after = work.seq.saturating_sub(BACK);
+    let mut events = events_after(cx, &work.id, after, usize::MAX).await?;
+    events.retain(|event: &Event| event.data["command"] == command.id.as_str());
+    Ok(render::describe_command(command, &why, &events, &cx.out.style()))
+}
+
+pub async fn explain(cx: &Context, id: &str) -> Result<Exit, Failure> {
+    let explained = cx.client.explain_command(&found(cx, id).await?.id).await?;
+    cx.out.one(&explained, |explained, _| {
+        format!("{}\nNext: {}\n", render::safe(&explained.sentence), render::safe(&explained.next))
+    })?;
+    Ok(Exit::Ok)
+}
+
+/// What a rerun would do, and the keys of what it would execute again.
+pub struct Plan {
+    pub items: Vec<PlannedCommand>,
+    pub execute: Vec<String>,
+}
+
+impl Plan {
+    /// `execute`: ids or keys of commands of its runs, or beginnings of them.
+    pub async fn of(cx: &Context, work: &Work, execute: &[String]) -> Result<Self, Failure> {
+        let ask = |execute: Vec<String>| async move {
+            let query = ReplayPlanQuery { execute };
+            Ok::<_, Failure>(cx.client.replay_plan(&work.id, &query).await?.items)
+        };
+        let items = ask(Vec::new()).await?;
+        if execute.is_empty() {
+            return Ok(Self { items, execute: Vec::new() });
+        }
+        let execute =
+            execute.iter().map(|named| key_of(&items, named)).collect::<Result<Vec<String>, Failure>>()?;
+        Ok(Self { items: ask(execute.clone()).await?, execute })
+    }
+}
+
+fn key_of(items: &[PlannedCommand], named: &str) -> Result<String, Failure> {
+    let commands = items.iter().map(|item| &item.command);
+    let mut keys: Vec<&str> = commands
+        .filter(|command| command.id.as_str().starts_with(named) || command.command_key.starts_with(named))
+        .map(|command| command.command_key.as_str())
+        .collect();
+    keys.dedup();
+    match keys[..] {
+        [only] if !named.is_empty() => Ok(only.to_owned()),
+        [] => Err(Failure::new(
+            Exit::NotFound,
+            format!("no command of its runs is called `{named}`. `tenure commands plan` shows them"),
+        )),
+        _ => Err(Failure::usage(format!("several commands begin with `{named}`: give more of it."))),
+    }
+}
+
+async fn plan(cx: &Context, args: &CommandsPlan) -> Result<Exit, Failure> {
+    let plan = Plan::of(cx, &find(cx, &args.work).await?, &args.execute).await?;
+    cx.out.list(&plan.items, render::plan)?;
+    Ok(Exit::Ok)
+}
+
+/// A person's yes or no to a command that was shown just now, and to nothing else.
+pub async fn decide(cx: &Context, id: &str, approved: bool, decision: Answered) -> Result<Exit, Failure> {
+    let Answered { reason: Some(reason), yes, dry_run } = decision else {
+        return Err(Failure::usage("A command is not decided over without a reason: say --reason."));
+    };
+    let command = found(cx, id).await?;
+    render::show(&render::intent(&command, &cx.out.style()));
+    let act = Act { reason: reason.clone(), yes, dry_run };
+    let what = format!("{} to {}", command.tool, command.target);
+    let command = if approved {
+        let approve = ApproveCommand { reason, seal: Some(command.seal.clone()) };
+        let then = format!("{what} may be done once, with exactly these arguments.");
+        if held_back(cx, &act, post(&command, "approve"), &approve, &then)? {
+            return Ok(Exit::Ok);
+        }
+        cx.client.approve_command(&command.id, &approve).await?
+    } else {
+        let reject = RejectCommand { reason };
+        let then = format!("{what} will not be done.");
+        if held_back(cx, &act, post(&command, "reject"), &reject, &then)? {
+            return Ok(Exit::Ok);
+        }
+        cx.client.reject_command(&command.id, &reject).await?
+    };
+    became(cx, &command)
+}
+
+fn post(command: &Command, verb: &str) -> (&'static str, String) {
+    ("POST", format!("/v1/commands/{}/{verb}", command.id))
+}
+
+fn became(cx: &Context, command: &Command) -> Result<Exit, Failure> {
+    cx.out.one(command, render::became)?;
+    Ok(Exit::Ok)
+}
+
+async fn reconcile(cx: &Context, args: Reconcile) -> Result<Exit, Failure> {
+    let command = found(cx, &args.id).await?;
+    let request = ReconcileRequest {
+        outcome: args.outcome,
+        external_id: args.shown.external_id,
+        reference: args.shown.reference,
+        response: args.shown.response,
+        message: Some(args.act.reason.clone()),
+    };
+    let what = format!("{} to {}", command.tool, command.target);
+    let then = match args.outcome {
+        LookupOutcome::Found => format!("{what} counts as done, for good."),
+        LookupOutcome::Absent => format!("{what} counts as not done, and may be done again."),
+        LookupOutcome::Unknown => format!("One more lookup of {what} could not tell."),
+    };
+    if held_back(cx, &args.act, post(&command, "reconcile"), &request, &then)? {
+        return Ok(Exit::Ok);
+    }
+    became(cx, &cx.client.reconcile(&command.id, &request).await?)
+}
+
+async fn record(cx: &Context, args: Record) -> Result<Exit, Failure> {
+    let command = found(cx, &args.id).await?;
+    let outcome = if args.happened { RecordOutcome::Happened } else { RecordOutcome::DidNotHappen };
+    let request = RecordCommand {
+        reason: args.act.reason.clone(),
+        outcome,
+        external_id: args.shown.external_id,
+        reference: args.shown.reference,
+        response: args.shown.response,
+    };
+    let what = format!("{} to {}", command.tool, command.target);
+    let then = match outcome {
+        RecordOutcome::Happened => format!("{what} counts as done, for good, on your word."),
+        RecordOutcome::DidNotHappen => format!("{what} counts as failed, on your word, and may be replayed."),
+    };
+    if held_back(cx, &args.act, post(&command, "record"), &request, &then)? {
+        return Ok(Exit::Ok);
+    }
+    became(cx, &cx.client.record(&command.id, &request).await?)
+}
+
+/// Its whole record is shown first. A dry run is decided by the daemon as the real one would be.
+async fn replay(cx: &Context, args: &Replay) -> Result<Exit, Failure> {
+    let command = found(cx, &args.id).await?;
+    render::show(&page(cx, &command).await?);
+    let Act { reason, yes, dry_run } = &args.act;
+    if !dry_run {
+        let then = format!("{} to {} is done again, by its record.", command.tool, command.target);
+        super::operate::confirm(*yes, &then)?;
+    }
+    let request = ReplayCommand { reason: reason.clone(), dry_run: *dry_run };
+    let replayed = cx.client.replay(&command.id, &request).await?;
+    if *dry_run {
+        say("A dry run: nothing was written. So it would stand:");
+    }
+    became(cx, &replayed)
+}
+
+async fn cancel(cx: &Context, args: &CommandCancel) -> Result<Exit, Failure> {
+    let command = found(cx, &args.id).await?;
+    let request = CancelCommand { reason: args.act.reason.clone(), fence: None, token: None };
+    let then = format!("{} to {} will not be done.", command.tool, command.target);
+    if held_back(cx, &args.act, post(&command, "cancel"), &request, &then)? {
+        return Ok(Exit::Ok);
+    }
+    became(cx, &cx.client.cancel_command(&command.id, &request).await?)
+}
