@@ -17,7 +17,10 @@ use tenure_api::{
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::script::{Errand, Need};
+use super::{
+    effects::{Providers, bring_about},
+    script::{Errand, Need},
+};
 
 pub struct Agent {
     pub name: &'static str,
@@ -27,7 +30,7 @@ pub struct Agent {
 pub const AGENTS: [Agent; 3] = [
     Agent { name: "aria", kinds: &["reply", "calendar"] },
     Agent { name: "bruno", kinds: &["research"] },
-    Agent { name: "cleo", kinds: &["deploy"] },
+    Agent { name: "cleo", kinds: &["deploy", "payment"] },
 ];
 
 /// How many works an agent holds at once.
@@ -38,6 +41,7 @@ const HANDS: usize = 3;
 pub struct World {
     /// The search API refuses everybody.
     pub search_refuses: AtomicBool,
+    pub providers: Arc<Providers>,
 }
 
 /// Sets an agent to work. It stops in order when told to, and without a word when its task is aborted.
@@ -85,7 +89,7 @@ async fn handle(job: Job, beat: Duration, world: Arc<World>) -> Outcome {
 
 fn somebodys(job: &Job) -> Errand {
     let steps = vec![("think".to_owned(), 2), ("act".to_owned(), 2)];
-    Errand { title: format!("do {}", job.grant.work.source.id), steps, needs: None }
+    Errand { title: format!("do {}", job.grant.work.source.id), steps, needs: None, effect: None }
 }
 
 async fn carry_out(job: &Job, errand: &Errand, beat: Duration, world: &World) -> Result<Outcome, Halt> {
@@ -97,7 +101,11 @@ async fn carry_out(job: &Job, errand: &Errand, beat: Duration, world: &World) ->
         }
         job.step(name, json!({ "of": errand.title }), || work_for(job, beat * *beats)).await?;
     }
-    Ok(Outcome::Ok(json!({ "done": errand.title })))
+    let Some(effect) = &errand.effect else { return Ok(Outcome::Ok(json!({ "done": errand.title }))) };
+    Ok(match bring_about(job, effect, beat, &world.providers).await? {
+        Ok(receipt) => Outcome::Ok(json!({ "done": errand.title, "receipt": receipt })),
+        Err(outcome) => outcome,
+    })
 }
 
 async fn work_for(job: &Job, time: Duration) -> Result<Value, Halt> {

@@ -10,8 +10,8 @@ use serde_json::json;
 use tenure_api::{
     Client, Error,
     wire::{
-        Approve, Claimant, CloseOut, DrainReport, End, Grant, Liveness, Progress, Reconnect, State, WaitKind,
-        WaitQuery, WaitState, Work, WorkId, Worker,
+        Approve, ApproveCommand, Claimant, CloseOut, DrainReport, End, Grant, Liveness, Progress, Reconnect,
+        State, WaitKind, WaitQuery, WaitState, Work, WorkId, Worker,
     },
 };
 use tokio::{
@@ -23,11 +23,15 @@ use tokio_util::sync::CancellationToken;
 use super::{
     agents::{AGENTS, Agent, World, hire},
     dice::Dice,
+    effects::reconcile,
     script::{self, APPROVAL_PATIENCE, Cue, LOGIN_PATIENCE, Task},
     stage::Stage,
     story::Teller,
 };
-use crate::{exit::Failure, render::Light};
+use crate::{
+    exit::Failure,
+    render::{Light, command_of},
+};
 
 /// The researcher, whose machine has a bad power supply.
 const UNLUCKY: usize = 1;
@@ -66,6 +70,8 @@ impl Director {
             director.agents.push((client, working));
         }
         director.plots.spawn(answer(stage.person("ana").await?, beat));
+        let providers = director.world.providers.clone();
+        director.plots.spawn(reconcile(stage.machine("reconciler").await?, providers, beat));
         Ok(director)
     }
 
@@ -215,9 +221,17 @@ async fn answer_once(ana: &Client, beat: Duration) -> Result<(), Error> {
             continue;
         }
         match wait.kind.known() {
-            Some(WaitKind::Approval) if waited(APPROVAL_PATIENCE) => {
-                ana.approve(&wait.work, &Approve { approved: true, note: None }).await?;
-            }
+            Some(WaitKind::Approval) if waited(APPROVAL_PATIENCE) => match command_of(&wait.reference) {
+                Some(id) => {
+                    // She approves what she has seen, and nothing else.
+                    let command = ana.command(&id.into()).await?;
+                    let (reason, seal) = ("it is in the books".to_owned(), Some(command.seal));
+                    ana.approve_command(&command.id, &ApproveCommand { reason, seal }).await?;
+                }
+                None => {
+                    ana.approve(&wait.work, &Approve { approved: true, note: None }).await?;
+                }
+            },
             Some(WaitKind::Auth) if waited(LOGIN_PATIENCE) => {
                 ana.reconnect(&wait.work, &Reconnect::default()).await?;
             }

@@ -4,6 +4,7 @@
 mod agents;
 mod dice;
 mod director;
+mod effects;
 mod script;
 mod stage;
 mod story;
@@ -87,7 +88,8 @@ fn guide(place: &Place<'_>) -> String {
     text.push_str(
         "  tenure top                # live\n\
          \x20 tenure ps                 # what runs\n\
-         \x20 tenure list --phase waiting\n\
+         \x20 tenure needs              # who is waited for: you, too\n\
+         \x20 tenure commands list      # mail, money, tickets: did it happen?\n\
          \x20 tenure show w_…           # everything about one work\n\
          \x20 tenure ingest manual mine --kind research --disposition rerunnable   # bruno does it\n\
          \x20 curl -s -H \"Authorization: Bearer $TENURE_TOKEN\" $TENURE_URL/v1/work?phase=active\n\n",

@@ -1,7 +1,7 @@
 //! What will happen, act by act: a list of cues, made from the dice alone.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tenure_api::wire::{Disposition, Ingest, Source};
 
 use super::dice::Dice;
@@ -20,6 +20,35 @@ pub struct Errand {
     pub steps: Vec<(String, u32)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needs: Option<Need>,
+    /// What it is all for, after the last step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub effect: Option<Effect>,
+}
+
+/// Something done outside: a command.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Effect {
+    pub tool: String,
+    pub target: String,
+    pub arguments: Value,
+    /// Who does it, and how its ids begin there.
+    pub provider: String,
+    pub prefix: String,
+    /// Who is asked, where it needs a yes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approver: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mishap: Option<Mishap>,
+}
+
+/// What goes wrong with a call, although it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mishap {
+    /// The reply is lost.
+    Lost,
+    /// And the first lookup cannot tell.
+    LostAndHidden,
 }
 
 /// What stands between the first step and the rest.
@@ -76,11 +105,17 @@ pub fn act(number: u32, dice: &mut Dice) -> Vec<(u32, Cue)> {
         Cue::PowerCut(research(number, "long", 10, topics[0])),
         Cue::LidClosed(export(number)),
         Cue::TooManyRequests(storm(number, &topics[1..], dice), 9),
+        Cue::Comes(offer(number, dice)),
+        Cue::Comes(payment(number, "invoice", "ana", dice)),
+        Cue::Comes(ticket(number, dice)),
     ];
     if number > 1 {
         dice.shuffle(&mut troubles);
+    } else {
+        // This one is left to the newcomer, for as long as that takes.
+        troubles.push(Cue::Comes(payment(number, "deposit", "you", dice)));
     }
-    let starts = [1, 4, 7, 12, 22];
+    let starts = [1, 4, 7, 12, 22, 2, 9, 15, 6];
     let mut cues: Vec<(u32, Cue)> = starts.into_iter().zip(troubles).collect();
     let mut beat = 0;
     for n in 0.. {
@@ -102,6 +137,11 @@ const MATTERS: [&str; 6] = [
     "about the delivery date",
     "who wants a demo on Friday",
     "reporting a broken link",
+];
+const PAYEES: [(&str, &str); 3] = [
+    ("Northwind Paper", "DE02-1203-0000"),
+    ("Harbour Cleaning", "DE88-5001-0517"),
+    ("Lumen Hosting", "NL91-ABNA-0417"),
 ];
 const TOPICS: [&str; 5] = [
     "three vendors of solar panels",
@@ -127,6 +167,89 @@ fn reply(act: u32, n: u32, dice: &mut Dice) -> Task {
             title: format!("answer {person} {matter}"),
             steps: steps(&[("read", 1), ("draft", dice.between(1, 4)), ("send", 1)]),
             needs: None,
+            effect: None,
+        },
+    }
+}
+
+/// An e-mail that goes out, and of which nobody hears.
+fn offer(act: u32, dice: &mut Dice) -> Task {
+    let person = *dice.pick(&PEOPLE);
+    let address = format!("{}@customer.example", person.to_lowercase().replace('á', "a"));
+    let effect = Effect {
+        tool: "send_email".to_owned(),
+        arguments: json!({ "to": address, "subject": format!("Our offer no. {}", 4_000 + act) }),
+        target: address,
+        provider: "the mail server".to_owned(),
+        prefix: "msg".to_owned(),
+        approver: None,
+        mishap: Some(Mishap::Lost),
+    };
+    Task {
+        system: "conversation",
+        id: format!("offer-{act}"),
+        kind: "reply",
+        session: None,
+        disposition: Disposition::Rerunnable,
+        errand: Errand {
+            title: format!("send {person} the offer"),
+            steps: steps(&[("draft", 2)]),
+            needs: None,
+            effect: Some(effect),
+        },
+    }
+}
+
+fn payment(act: u32, what: &str, approver: &str, dice: &mut Dice) -> Task {
+    let (payee, account) = *dice.pick(&PAYEES);
+    let amount = dice.between(3, 40) * 50;
+    let effect = Effect {
+        tool: "pay".to_owned(),
+        target: account.to_owned(),
+        arguments: json!({ "amount": amount, "currency": "EUR", "payee": payee, "for": what }),
+        provider: "the bank".to_owned(),
+        prefix: "tx".to_owned(),
+        approver: Some(approver.to_owned()),
+        mishap: None,
+    };
+    Task {
+        system: "control",
+        id: format!("{what}-{act}"),
+        kind: "payment",
+        session: None,
+        disposition: Disposition::Rerunnable,
+        errand: Errand {
+            title: format!("pay {payee} the {what} of {amount} EUR"),
+            steps: steps(&[("check the books", 1)]),
+            needs: None,
+            effect: Some(effect),
+        },
+    }
+}
+
+/// A ticket that is there, although the tracker's own search does not know it at once.
+fn ticket(act: u32, dice: &mut Dice) -> Task {
+    let person = *dice.pick(&PEOPLE);
+    let effect = Effect {
+        tool: "create_ticket".to_owned(),
+        target: "engineering".to_owned(),
+        arguments: json!({ "title": format!("Broken link reported by {person}"), "number": act }),
+        provider: "the issue tracker".to_owned(),
+        prefix: "ENG".to_owned(),
+        approver: None,
+        mishap: Some(Mishap::LostAndHidden),
+    };
+    Task {
+        system: "conversation",
+        id: format!("ticket-{act}"),
+        kind: "reply",
+        session: None,
+        disposition: Disposition::Rerunnable,
+        errand: Errand {
+            title: format!("open a ticket for {person}'s broken link"),
+            steps: steps(&[("reproduce", 2)]),
+            needs: None,
+            effect: Some(effect),
         },
     }
 }
@@ -146,6 +269,7 @@ fn booking(act: u32, dice: &mut Dice) -> Task {
                 reference: format!("calendar-login-{act}"),
                 account: "the shared calendar".to_owned(),
             }),
+            effect: None,
         },
     }
 }
@@ -165,6 +289,7 @@ fn deploy(act: u32, dice: &mut Dice) -> Task {
                 reference: format!("rollout-{act}-{build}"),
                 question: format!("Build {build} passed its checks. Roll it out to production?"),
             }),
+            effect: None,
         },
     }
 }
@@ -180,6 +305,7 @@ fn research(act: u32, n: &str, beats: u32, topic: &str) -> Task {
             title: format!("look into {topic}"),
             steps: steps(&[("plan", 1), ("search", beats), ("summarise", 1)]),
             needs: Some(Need::Search),
+            effect: None,
         },
     }
 }
@@ -196,7 +322,12 @@ fn export(act: u32) -> Task {
         kind: "export",
         session: None,
         disposition: Disposition::OwnerBound,
-        errand: Errand { title: "export the photos on Dora's laptop".to_owned(), steps: vec![], needs: None },
+        errand: Errand {
+            title: "export the photos on Dora's laptop".to_owned(),
+            steps: vec![],
+            needs: None,
+            effect: None,
+        },
     }
 }
 
@@ -249,9 +380,18 @@ mod tests {
                         Some(Need::Login { .. }) => needs.insert("login"),
                         Some(Need::Search) | None => false,
                     };
+                    match task.errand.effect.as_ref().map(|effect| (effect.mishap, &effect.approver)) {
+                        Some((Some(Mishap::Lost), _)) => needs.insert("lost"),
+                        Some((Some(Mishap::LostAndHidden), _)) => needs.insert("hidden"),
+                        Some((None, Some(approver))) if approver == "ana" => needs.insert("payment"),
+                        Some((None, _)) | None => false,
+                    };
                 }
             }
-            assert_eq!(needs, BTreeSet::from(["approval", "lid", "login", "power", "storm"]));
+            assert_eq!(
+                needs,
+                BTreeSet::from(["approval", "hidden", "lid", "login", "lost", "payment", "power", "storm"])
+            );
         }
     }
 
@@ -262,5 +402,13 @@ mod tests {
             matches!(cue, Cue::Comes(Task { errand: Errand { needs: Some(Need::Approval { .. }), .. }, .. }))
         };
         assert!(cues.iter().any(|(beat, cue)| *beat == 1 && asks(cue)));
+        let yours = |cue: &Cue| match cue {
+            Cue::Comes(task) => {
+                task.errand.effect.as_ref().and_then(|effect| effect.approver.as_deref()) == Some("you")
+            }
+            Cue::PowerCut(_) | Cue::LidClosed(_) | Cue::TooManyRequests(..) => false,
+        };
+        assert_eq!(cues.iter().filter(|(_, cue)| yours(cue)).count(), 1);
+        assert!(!act(2, &mut Dice::new(9)).iter().any(|(_, cue)| yours(cue)), "they do not pile up");
     }
 }

@@ -83,19 +83,25 @@ impl Stage {
     }
 }
 
-/// Short leases and backoffs, so that things happen while one looks.
+/// Short leases and backoffs, so that things happen while one looks. Money is not declared: it is high risk, and asks a
+/// person.
 fn settings(beat: Duration) -> String {
     let beats = |n: u32| format!("\"{}ms\"", (beat * n).as_millis());
+    let (one, two, six, eight) = (beats(1), beats(2), beats(6), beats(8));
+    let retry = format!(
+        "{{ max_attempts = 8, initial = {one}, multiplier = 2.0, max = {eight}, jitter = \"full\" }}"
+    );
+    let looked_up = format!(
+        "risk = \"low\"\nconsistency_delay = {two}\nretry = {retry}\n\
+         lookup = {{ by = \"worker\", interval = {two} }}\n"
+    );
     format!(
         "drain = \"5s\"\n\
          [alerts]\nevery = \"1s\"\n\
          [defaults]\n\
-         lease = {{ ttl = {}, renew = {}, grace = {} }}\n\
-         retry = {{ max_attempts = 8, initial = {}, multiplier = 2.0, max = {}, jitter = \"full\" }}\n",
-        beats(6),
-        beats(2),
-        beats(2),
-        beats(1),
-        beats(8)
+         lease = {{ ttl = {six}, renew = {two}, grace = {two} }}\n\
+         retry = {retry}\n\
+         [tools.send_email]\nkind = \"message\"\n{looked_up}\
+         [tools.create_ticket]\n{looked_up}"
     )
 }

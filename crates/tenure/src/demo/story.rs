@@ -13,7 +13,7 @@ use tenure_api::{
 };
 
 use super::script::{APPROVAL_PATIENCE, Errand, LOGIN_PATIENCE};
-use crate::render::{Light, Style, safe};
+use crate::render::{Light, Style, command_of, safe};
 
 /// Writes lines to stderr, with how long the play has lasted.
 #[derive(Clone, Copy)]
@@ -42,19 +42,20 @@ impl Teller {
             let Streamed::Event(event) = stream.next().await? else { continue };
             let before = told.remove(&event.work);
             let failed = before.as_ref().is_some_and(|told| told.failed);
-            let title = match before {
-                Some(told) => told.title,
-                None => title(&client.work(&event.work).await?),
+            let (title, approver) = match before {
+                Some(told) => (told.title, told.approver),
+                None => known_of(&client.work(&event.work).await?),
             };
             let Some(state) = event.to.known() else { continue };
             // That it tries again was said when it failed.
             let again = failed && event.kind == "claimed";
-            if let Some(said) = sentence(&event, self.beat).filter(|_| !again) {
-                self.tell(Light::of_state(state), &format!("{title}: {said}"));
+            if let Some(said) = sentence(&event, self.beat, approver.as_deref()).filter(|_| !again) {
+                let light = light_of_command(&event).unwrap_or_else(|| Light::of_state(state));
+                self.tell(light, &format!("{title}: {said}"));
             }
             if crate::verbs::end(state).is_none() {
                 let failed = state == State::RetryScheduled || (failed && state == State::Queued);
-                told.insert(event.work.clone(), Told { title, failed });
+                told.insert(event.work.clone(), Told { title, approver, failed });
             }
         }
     }
@@ -63,23 +64,39 @@ impl Teller {
 /// What the teller remembers of an open work.
 struct Told {
     title: String,
+    /// Who is asked, where it is for something that needs a yes.
+    approver: Option<String>,
     /// Its last attempt failed, and the next has not begun.
     failed: bool,
 }
 
-fn title(work: &Work) -> String {
+fn known_of(work: &Work) -> (String, Option<String>) {
     let errand = work.input.clone().and_then(|input| serde_json::from_value::<Errand>(input).ok());
-    errand.map_or_else(|| format!("{} {}", work.kind, work.source.id), |errand| errand.title)
+    match errand {
+        Some(errand) => (errand.title, errand.effect.and_then(|effect| effect.approver)),
+        None => (format!("{} {}", work.kind, work.source.id), None),
+    }
 }
 
 /// What an event means; None for what happens all the time.
-fn sentence(event: &Event, beat: Duration) -> Option<String> {
+fn sentence(event: &Event, beat: Duration, approver: Option<&str>) -> Option<String> {
     let who = &event.actor.id;
     let seconds = |beats: u32| format!("{} s", (beat * beats).as_secs());
     Some(match event.kind.as_str() {
         "claimed" if event.attempt == 1 => format!("{who} takes it on"),
         "claimed" => format!("{who} goes on with it, attempt {}", event.attempt),
         "waiting_set" => match event.to.known()? {
+            State::WaitingApproval if asked_of(event).is_some() => {
+                let otherwise = match approver {
+                    Some("ana") => format!("ana does it in {} if you do not", seconds(APPROVAL_PATIENCE)),
+                    _ => "nobody else will".to_owned(),
+                };
+                format!(
+                    "money needs a person, who is shown exactly what will be paid. You may answer: tenure approve \
+                     {} --reason 'it is right' (or reject; {otherwise})",
+                    asked_of(event)?
+                )
+            }
             State::WaitingApproval => format!(
                 "waits for approval, and holds no worker meanwhile. You may answer: tenure approve {} (or reject; \
                  ana does it in {} if you do not)",
@@ -94,10 +111,17 @@ fn sentence(event: &Event, beat: Duration) -> Option<String> {
             ),
             _ => "waits".to_owned(),
         },
+        // Whoever decided over a command was named just before.
+        "wait_resolved" if event.data["ref"].as_str().is_some_and(|named| command_of(named).is_some()) => {
+            return None;
+        }
         "wait_resolved" => format!("{who} answers"),
         "wait_timed_out" => "nobody answered in time".to_owned(),
         "attempt_failed" if event.to == State::RetryScheduled => {
             format!("{}; it tries again by itself", event.message.as_deref().unwrap_or("it failed"))
+        }
+        "attempt_failed" if event.to == State::Stalled => {
+            event.message.as_deref().unwrap_or("something is in doubt").to_owned()
         }
         "attempt_failed" => format!("failed: {}", event.message.as_deref().unwrap_or("no message")),
         "lease_released" => format!("{who} hands it back"),
@@ -107,10 +131,44 @@ fn sentence(event: &Event, beat: Duration) -> Option<String> {
             None => "queued again".to_owned(),
         },
         "late" => "its holder is back, nobody took its place, so its late write counts".to_owned(),
+        "recovered" if event.to == State::Stalled => return None,
+        "command_uncertain" => format!(
+            "{}. Nobody knows whether it happened: it is not done again, but looked up",
+            event.message.as_deref().unwrap_or("no reply came")
+        ),
+        "command_looked_up" => format!(
+            "the {who} cannot tell yet ({}), and will ask again",
+            event.message.as_deref().unwrap_or("no answer")
+        ),
+        "command_succeeded" => {
+            let id = event.data["receipt"]["external_id"].as_str().unwrap_or("no number");
+            match event.data["receipt"]["evidence"].as_str() {
+                Some("lookup") => format!("the {who} finds it: {id}. It happened, once"),
+                _ => format!("done, with a receipt: {id}"),
+            }
+        }
+        "command_approved" => format!("{who} approves exactly this, once"),
+        "command_cancelled" => format!("{who} says no: it will not be done"),
         "cancel_requested" => format!("{who} asks for it to stop"),
         "cancelled" => "cancelled".to_owned(),
         "quarantined" => "set aside: a person must decide".to_owned(),
         "close_out" => format!("{}, says {who}", event.to.as_str().replace('_', " ")),
+        _ => return None,
+    })
+}
+
+/// The command that a work waits for.
+fn asked_of(event: &Event) -> Option<&str> {
+    command_of(event.data["waits"][0]["ref"].as_str()?)
+}
+
+/// What is told of a command has that command's light.
+fn light_of_command(event: &Event) -> Option<Light> {
+    Some(match event.kind.as_str() {
+        "command_uncertain" | "command_looked_up" => Light::Risk,
+        "command_succeeded" => Light::Done,
+        "command_approved" => Light::Wait,
+        "command_cancelled" => Light::Idle,
         _ => return None,
     })
 }
@@ -136,20 +194,40 @@ mod tests {
     #[test]
     fn what_a_person_can_do_is_said_as_it_is_typed() {
         let beat = Duration::from_secs(1);
-        let asks = sentence(&event("waiting_set", State::WaitingApproval, json!({})), beat).unwrap();
+        let asks = sentence(&event("waiting_set", State::WaitingApproval, json!({})), beat, None).unwrap();
         assert!(asks.contains("tenure approve w_1") && asks.contains("30 s"), "{asks}");
         let more =
             json!({ "data": { "waits": [{ "ref": "calendar-login-1" }] }, "message": "the login is gone" });
-        let login = sentence(&event("waiting_set", State::WaitingAuth, more), beat).unwrap();
+        let login = sentence(&event("waiting_set", State::WaitingAuth, more), beat, None).unwrap();
         assert!(login.starts_with("the login is gone"), "{login}");
         assert!(login.contains("tenure resolve calendar-login-1 --payload '{}'"), "{login}");
+    }
+
+    #[test]
+    fn a_command_is_told_by_what_became_of_it() {
+        let beat = Duration::from_secs(1);
+        let waits = || json!({ "data": { "waits": [{ "ref": "command:c_1" }] } });
+        for (who, then) in [("ana", "ana does it in 30 s"), ("you", "nobody else will")] {
+            let asks =
+                sentence(&event("waiting_set", State::WaitingApproval, waits()), beat, Some(who)).unwrap();
+            assert!(asks.contains("tenure approve c_1 --reason") && asks.contains(then), "{asks}");
+        }
+        let lost =
+            event("command_uncertain", State::Running, json!({ "message": "the bank never answered" }));
+        assert!(sentence(&lost, beat, None).unwrap().starts_with("the bank never answered. Nobody knows"));
+        assert_eq!(light_of_command(&lost), Some(Light::Risk));
+        let receipt = json!({ "data": { "receipt": { "external_id": "tx-7", "evidence": "lookup" } } });
+        let found = sentence(&event("command_succeeded", State::Stalled, receipt), beat, None).unwrap();
+        assert!(found.contains("finds it: tx-7"), "{found}");
+        let answered = json!({ "data": { "ref": "command:c_1" } });
+        assert_eq!(sentence(&event("wait_resolved", State::Queued, answered), beat, None), None);
     }
 
     #[test]
     fn recovery_is_told_by_what_it_decided() {
         let beat = Duration::from_secs(1);
         let resumed = event("recovered", State::Queued, json!({ "data": { "from_step": "plan" } }));
-        assert!(sentence(&resumed, beat).unwrap().contains("after step `plan`"));
-        assert_eq!(sentence(&event("step_begun", State::Running, json!({})), beat), None);
+        assert!(sentence(&resumed, beat, None).unwrap().contains("after step `plan`"));
+        assert_eq!(sentence(&event("step_begun", State::Running, json!({})), beat, None), None);
     }
 }

@@ -54,6 +54,19 @@ impl Demo {
             .stream(EventQuery { after, ..EventQuery::default() })
     }
 
+    /// What is left to the newcomer, as soon as it asks.
+    fn yours(&self) -> Value {
+        let mut yours = None;
+        watch(self.events(), |event| {
+            if event.kind == "waiting_set" {
+                let needs = self.run(&["needs", "-o", "json"]).json();
+                yours = needs.as_array().unwrap().iter().find(|need| need["assignee"] == "you").cloned();
+            }
+            yours.is_some()
+        });
+        yours.unwrap()
+    }
+
     /// Asks it to stop, and gives its story.
     fn stop(&mut self) -> String {
         let pid = self.child.id().to_string();
@@ -105,8 +118,14 @@ fn everything_that_was_announced_happens() {
         "a retry succeeded",
         "a holder was lost and its work resumed",
         "a stalled holder came back",
+        "a reply was lost",
+        "a lookup could not tell",
+        "a lookup found it",
+        "the work went on with the receipt",
+        "a payment was approved by ana",
+        "a payment was done",
     ]);
-    let mut retried = BTreeSet::new();
+    let (mut retried, mut found) = (BTreeSet::new(), BTreeSet::new());
     watch(demo.events(), |event| {
         let from = event.from.as_ref().and_then(|state| state.known());
         let seen = match (event.kind.as_str(), from, event.to.known().unwrap()) {
@@ -121,6 +140,17 @@ fn everything_that_was_announced_happens() {
                 "too many requests"
             }
             ("close_out", _, State::Succeeded) if retried.contains(&event.work) => "a retry succeeded",
+            ("close_out", _, State::Succeeded) if found.contains(&event.work) => {
+                "the work went on with the receipt"
+            }
+            ("command_uncertain", ..) => "a reply was lost",
+            ("command_looked_up", ..) => "a lookup could not tell",
+            ("command_succeeded", ..) if event.data["receipt"]["evidence"] == "lookup" => {
+                found.insert(event.work.clone());
+                "a lookup found it"
+            }
+            ("command_succeeded", ..) => "a payment was done",
+            ("command_approved", ..) if event.actor.id == "ana" => "a payment was approved by ana",
             ("recovered", _, State::Queued) => "a holder was lost and its work resumed",
             ("late", Some(State::Stalled), _) => "a stalled holder came back",
             _ => return false,
@@ -131,7 +161,17 @@ fn everything_that_was_announced_happens() {
     demo.run(&["verify"]).ends(0);
     demo.run(&["demo", "--db", "mine.db"]).ends(2);
     let story = demo.stop();
-    for told in ["tenure approve w_", "loses power", "Dora opens her laptop", "ana answers"] {
+    for told in [
+        "tenure approve w_",
+        "loses power",
+        "Dora opens her laptop",
+        "ana answers",
+        "tenure approve c_",
+        "ana approves exactly this",
+        "the mail server never answered. Nobody knows",
+        "cannot tell yet",
+        "finds it: ENG-",
+    ] {
         assert!(story.contains(told), "{told} in {story}");
     }
     assert!(!demo.folder.exists(), "nothing is left behind");
@@ -149,11 +189,15 @@ fn a_newcomer_answers_before_the_play_does() {
     demo.run(&["approve", id.as_str(), "--note", "go"]).ends(0);
     demo.run(&["resolve", "calendar-login-1", "--payload", "{}"]).ends(0);
     demo.run(&["wait", id.as_str(), "--for=terminal", "--timeout", "60s"]).ends(0);
+    let left = demo.yours();
+    let (command, work) = (left["command"].as_str().unwrap(), left["work"].as_str().unwrap());
+    demo.run(&["approve", command, "--reason", "it is right", "--yes"]).ends(0);
+    demo.run(&["wait", work, "--for=terminal", "--timeout", "60s"]).ends(0);
     let mine = ["ingest", "manual", "mine", "--kind", "research", "--disposition", "rerunnable"];
     let mine = demo.run(&mine).ends(0).out;
     demo.run(&["wait", mine.trim(), "--for=terminal", "--timeout", "60s"]).ends(0);
     let story = demo.stop();
-    assert!(story.contains("admin answers"), "{story}");
+    assert!(story.contains("admin answers") && story.contains("admin approves exactly this"), "{story}");
 }
 
 #[test]

@@ -1,0 +1,157 @@
+//! What the agents do outside: mail, money, tickets. Each is recorded before it is done; what nobody knows of
+//! afterwards is looked up, and never done twice.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tenure_api::{
+    Client, Error,
+    wire::{
+        CallFailure, ClaimLookups, Command, CommandState, DeliverReceipt, DispatchCommand, End, ErrorClass,
+        Failure, LookupOutcome, NewWait, Reconcile, Reserve, State, UncertainCommand, WaitKind, WaitReason,
+    },
+    worker::{Job, Outcome},
+};
+use tokio::time::sleep;
+
+use super::script::{Effect, Mishap};
+
+/// What the providers remember, by the key that came with each call.
+#[derive(Default)]
+pub struct Providers {
+    done: Mutex<HashMap<String, Done>>,
+}
+
+/// Something that a provider did.
+struct Done {
+    id: String,
+    /// So many lookups cannot tell yet: the provider's search lags behind.
+    hidden: u32,
+}
+
+impl Providers {
+    /// Does it, once for each key.
+    fn call(&self, command: &Command, effect: &Effect) -> String {
+        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = done.len() + 1;
+        let hidden = u32::from(effect.mishap == Some(Mishap::LostAndHidden));
+        let new = || Done { id: format!("{}-{:04}", effect.prefix, number * 7 % 10_000), hidden };
+        done.entry(command.idempotency_key.clone()).or_insert_with(new).id.clone()
+    }
+
+    fn look_up(&self, command: &Command) -> Reconcile {
+        let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = done.get_mut(&command.idempotency_key);
+        let outcome = match &found {
+            Some(found) if found.hidden > 0 => LookupOutcome::Unknown,
+            Some(_) => LookupOutcome::Found,
+            None => LookupOutcome::Absent,
+        };
+        let external_id = found.and_then(|found| {
+            let shown = found.hidden == 0;
+            found.hidden = found.hidden.saturating_sub(1);
+            shown.then(|| found.id.clone())
+        });
+        let message = match outcome {
+            LookupOutcome::Unknown => Some("its search is a little behind".to_owned()),
+            LookupOutcome::Found | LookupOutcome::Absent => None,
+        };
+        Reconcile { outcome, external_id, reference: None, response: None, message }
+    }
+}
+
+/// Brings about what an errand is for. An outcome: it cannot go on now.
+pub async fn bring_about(
+    job: &Job,
+    effect: &Effect,
+    beat: Duration,
+    providers: &Providers,
+) -> Result<Result<Value, Outcome>, Error> {
+    let (fence, token) = (job.grant.fence, job.grant.token.clone());
+    let new = Reserve {
+        fence,
+        token: token.clone(),
+        tool: effect.tool.clone(),
+        target: effect.target.clone(),
+        step: None,
+        slot: None,
+        arguments: effect.arguments.clone(),
+        estimate: None,
+    };
+    let mut command = job.client.reserve(job.id(), &new).await?;
+    if matches!(command.state.known(), Some(CommandState::Pending | CommandState::Approved)) {
+        let request_id = Some(format!("{}-{fence}", command.id));
+        let dispatch = DispatchCommand { fence, token: token.clone(), request_id, estimate: None };
+        command = job.client.dispatch(&command.id, &dispatch).await?;
+    }
+    match command.state.known() {
+        Some(CommandState::Dispatched) => {}
+        Some(CommandState::Succeeded) => return Ok(Ok(shown(&command))),
+        Some(CommandState::Blocked) => return Ok(Err(ask(&command, effect))),
+        Some(CommandState::Cancelled) => return Ok(Err(refused())),
+        _ => return Ok(Err(in_doubt())),
+    }
+    let id = providers.call(&command, effect);
+    sleep(beat).await;
+    if effect.mishap.is_some() {
+        let error = CallFailure::new(ErrorClass::Timeout, format!("{} never answered", effect.provider));
+        job.client.uncertain(&command.id, &UncertainCommand { fence, token, error }).await?;
+        return Ok(Err(in_doubt()));
+    }
+    let receipt = DeliverReceipt {
+        fence,
+        token,
+        external_id: Some(id),
+        response: None,
+        evidence: None,
+        cost: None,
+        usage: Vec::new(),
+    };
+    Ok(Ok(shown(&job.client.receipt(&command.id, &receipt).await?)))
+}
+
+fn shown(command: &Command) -> Value {
+    json!(command.receipt.as_ref().and_then(|receipt| receipt.external_id.clone()))
+}
+
+/// No worker is held while a person makes up its mind.
+fn ask(command: &Command, effect: &Effect) -> Outcome {
+    let wait = NewWait {
+        prompt: Some(format!("May it {} to {}?", effect.tool, effect.target)),
+        assignee: effect.approver.clone(),
+        ..NewWait::new(WaitKind::Approval, &format!("command:{}", command.id))
+    };
+    Outcome::Wait(vec![wait], WaitReason { tool: Some(effect.tool.clone()), message: None })
+}
+
+fn refused() -> Outcome {
+    Outcome::End(End {
+        no_output: true,
+        warnings: vec!["a person said no: nothing was done".to_owned()],
+        ..End::new(State::CompletedWithWarnings)
+    })
+}
+
+/// It cannot be closed out well before it is known whether the effect took place.
+fn in_doubt() -> Outcome {
+    Outcome::Err(Failure::new(ErrorClass::Unavailable, "it cannot go on before that is known"))
+}
+
+/// Asks the providers about whatever is in doubt, and tells the ledger what they say.
+pub async fn reconcile(client: Client, providers: Arc<Providers>, beat: Duration) {
+    let claim =
+        ClaimLookups { max: Some(10), for_ms: Some((beat * 4).as_millis() as u64), ..Default::default() };
+    loop {
+        // What fails now is tried again with the next beat.
+        if let Ok(due) = client.claim_lookups(&claim).await {
+            for command in due.items {
+                let _ = client.reconcile(&command.id, &providers.look_up(&command)).await;
+            }
+        }
+        sleep(beat).await;
+    }
+}
