@@ -84,7 +84,7 @@ pub enum Format {
 pub enum Verb {
     /// Run the daemon
     Serve(Serve),
-    /// Watch a small fleet live: a crash, an approval, an expired login, a retry storm, a sleeping laptop
+    /// Watch a small fleet live: a crash, approvals, a lost reply, an expired login, a retry storm, a sleeping laptop
     Demo(Demo),
 
     /// Record a work

@@ -1,6 +1,7 @@
 //! The daemon as it is run: the built binary, real sockets, signals, and both databases.
 
 mod bed;
+mod commands;
 mod crash;
 mod crowd;
 mod drain;
