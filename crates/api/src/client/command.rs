@@ -79,7 +79,7 @@ impl Client {
 
     /// Only a person: has a failed command done again.
     pub async fn replay(&self, id: &CommandId, replay: &ReplayCommand) -> Result<Command, Error> {
-        self.call(Call::post(path(id, "/replay"), replay).once_if(!replay.dry_run)).await
+        self.call(Call::post(path(id, "/replay"), replay).once()).await
     }
 
     /// Only a person: how a command in doubt went.

@@ -232,9 +232,6 @@ pub struct RecordCommand {
 #[serde(deny_unknown_fields)]
 pub struct ReplayCommand {
     pub reason: String,
-    /// Says what would become of it, and writes nothing.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub dry_run: bool,
 }
 
 /// It is not to be done: only before it is dispatched. By an operator, or by the holder with its lease.

@@ -163,7 +163,7 @@ pub(crate) async fn replay(
     let arguments = app.door.arguments(&app.ledger, &command).await?;
     let act = || async {
         let gate = app.door.gate(facts.asked(caller.actor()), &command, &arguments, None);
-        caller.replay(command.id, gate, ReplayLimits::default(), &body.reason, body.dry_run).await
+        caller.replay(command.id, gate, ReplayLimits::default(), &body.reason).await
     };
     Ok(reply(&app.door.current(act).await?))
 }

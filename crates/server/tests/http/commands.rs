@@ -235,8 +235,8 @@ async fn a_failure_and_a_doubt_are_told_apart(bed: Bed) {
     );
 
     // A replay is looked at first, then done on the record; at high risk only with a fresh approval.
-    let dry = json!({ "reason": "fixed", "dry_run": true });
-    let would = bed.admin().post(&path(&refused, "replay"), dry).await.expect(200);
+    let dry = format!("{}?dry_run=true", path(&refused, "replay"));
+    let would = bed.admin().post(&dry, json!({ "reason": "fixed" })).await.expect(200);
     assert_eq!(would["state"], "blocked");
     let now = bed.admin().get(&format!("/v1/commands/{}", refused["id"].as_str().unwrap())).await.expect(200);
     assert_eq!((&now["state"], &now["replays"]), (&json!("failed"), &json!(0)), "nothing was written");

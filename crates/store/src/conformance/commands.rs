@@ -332,15 +332,15 @@ pub async fn replays_are_for_people_and_bounded(bed: &mut Bed) {
     let error = || CallError { class: ErrorClass::Validation, message: "no".into(), retry_after_ms: None };
     bed.worker("w").fail_command(&held.lease, id, error(), false).await.unwrap();
     let limits = ReplayLimits { per_command: 1, ..ReplayLimits::default() };
-    let machine = bed.machine().replay(id, allow(), limits, "again", false).await;
+    let machine = bed.machine().replay(id, allow(), limits, "again").await;
     assert_eq!(refused(machine), Code::PersonRequired);
-    let dry = bed.person().replay(id, allow(), limits, "again", true).await.unwrap();
+    let dry = bed.person().trying(true).replay(id, allow(), limits, "again").await.unwrap();
     assert_eq!(dry.state, CommandState::Pending);
     assert_eq!(state(bed, id).await, CommandState::Failed, "a dry run writes nothing");
-    bed.person().replay(id, allow(), limits, "again", false).await.unwrap();
+    bed.person().replay(id, allow(), limits, "again").await.unwrap();
     bed.worker("w").dispatch(&held.lease, id, allow(), None).await.unwrap();
     bed.worker("w").fail_command(&held.lease, id, error(), false).await.unwrap();
-    let enough = bed.person().replay(id, allow(), limits, "again", false).await;
+    let enough = bed.person().replay(id, allow(), limits, "again").await;
     assert_eq!(refused(enough), Code::LimitReached);
 }
 

@@ -124,12 +124,7 @@ fn no_command(id: impl std::fmt::Display) -> Error {
 
 impl Caller {
     async fn on_command(&self, action: CommandAction) -> Result<Reserved, Error> {
-        self.told(action, false).await
-    }
-
-    async fn told(&self, action: CommandAction, dry_run: bool) -> Result<Reserved, Error> {
-        let mut submission = self.submission(Action::Command(Box::new(action)))?;
-        submission.dry_run |= dry_run;
+        let submission = self.submission(Action::Command(Box::new(action)))?;
         let mut outcome = self.ledger.submit(submission).await?;
         match outcome.reply {
             Reply::Command { command, fresh, grant } => Ok(Reserved {
@@ -343,19 +338,18 @@ impl Caller {
         }
     }
 
-    /// Only a person: has a failed command done again. With `dry_run`, nothing is written.
+    /// Only a person: has a failed command done again.
     pub async fn replay(
         &self,
         id: CommandId,
         gate: Gate,
         limits: ReplayLimits,
         reason: &str,
-        dry_run: bool,
     ) -> Result<Command, Error> {
         let minute = self.ledger.now().await? / 60_000;
         let (gate, reason) = (Box::new(gate), reason.to_owned());
         let action = CommandAction::Replay { command: id, gate, limits, minute, reason };
-        Ok(self.told(action, dry_run).await?.command)
+        Ok(self.on_command(action).await?.command)
     }
 
     /// Only a person: how a command in doubt went.

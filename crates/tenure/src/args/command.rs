@@ -26,6 +26,19 @@ pub enum CommandsVerb {
     Cancel(CommandCancel),
 }
 
+impl CommandsVerb {
+    /// Whether it is only to say what would happen.
+    pub fn dry_run(&self) -> bool {
+        match self {
+            CommandsVerb::List(_) | CommandsVerb::Show(_) | CommandsVerb::Plan(_) => false,
+            CommandsVerb::Reconcile(args) => args.act.dry_run,
+            CommandsVerb::Record(args) => args.act.dry_run,
+            CommandsVerb::Replay(args) => args.act.dry_run,
+            CommandsVerb::Cancel(args) => args.act.dry_run,
+        }
+    }
+}
+
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  tenure commands list --state uncertain,blocked\n  tenure commands list --work w_0198 -o jsonl | jq .receipt"

@@ -190,8 +190,8 @@ impl Verb {
             Verb::CloseOut(args) => args.dry_run,
             Verb::Release(args) => args.dry_run,
             Verb::Resolve(args) => args.dry_run,
-            Verb::Approve(args) => args.dry_run,
-            Verb::Reject(args) => args.dry_run,
+            Verb::Approve(args) => args.decision.dry_run,
+            Verb::Reject(args) => args.decision.dry_run,
             Verb::Retry(args) => args.act.dry_run,
             Verb::Cancel(args) => args.act.dry_run,
             Verb::Requeue(args) => args.act.dry_run,
@@ -201,6 +201,7 @@ impl Verb {
             Verb::Abandon(args) => args.act.dry_run,
             Verb::Drain(args) => args.act.dry_run,
             Verb::Schedule(verb) => verb.dry_run(),
+            Verb::Commands(verb) => verb.dry_run(),
             Verb::Prune(args) => args.dry_run,
             // These change nothing, or cannot be tried: a claim, a backup, a token.
             Verb::Serve(_)
@@ -215,6 +216,7 @@ impl Verb {
             | Verb::Claim(_)
             | Verb::Workers(_)
             | Verb::Alerts
+            | Verb::Needs(_)
             | Verb::Verify
             | Verb::Backup(_)
             | Verb::Doctor

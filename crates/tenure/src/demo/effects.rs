@@ -129,11 +129,11 @@ fn ask(command: &Command, effect: &Effect) -> Outcome {
 }
 
 fn refused() -> Outcome {
-    Outcome::End(End {
+    Outcome::End(Box::new(End {
         no_output: true,
         warnings: vec!["a person said no: nothing was done".to_owned()],
         ..End::new(State::CompletedWithWarnings)
-    })
+    }))
 }
 
 /// It cannot be closed out well before it is known whether the effect took place.

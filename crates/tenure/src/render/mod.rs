@@ -21,7 +21,9 @@ pub use command::{became, commands, describe_command, intent, plan};
 pub use describe::describe;
 pub use light::Light;
 pub use needs::{Asked, Need, needs};
-pub use rows::{alerts, command_of, event, events, in_state, leases, reason, running, tokens, workers, works};
+pub use rows::{
+    alerts, command_of, event, events, in_state, leases, reason, running, tokens, workers, works,
+};
 pub use schedule::{describe_schedule, schedules};
 pub use table::{Cell, Table};
 pub use text::{age, safe, span};

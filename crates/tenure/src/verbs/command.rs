@@ -6,14 +6,14 @@ use tenure_api::wire::{
     ReplayCommand, ReplayPlanQuery, Work,
 };
 
-use super::{Context, draw, find, read::events_after, schedule::held_back};
+use super::{Context, draw, find, operate::confirm, read::events_after};
 use crate::{
     args::{
         Act, Answered, CommandCancel, CommandShow, CommandsList, CommandsPlan, CommandsVerb, Reconcile,
         Record, Replay,
     },
     exit::{Exit, Failure},
-    render::{self, say},
+    render,
 };
 
 /// No page that is asked for is larger.
@@ -168,23 +168,15 @@ pub async fn decide(cx: &Context, id: &str, approved: bool, decision: Answered) 
     let command = if approved {
         let approve = ApproveCommand { reason, seal: Some(command.seal.clone()) };
         let then = format!("{what} may be done once, with exactly these arguments.");
-        if held_back(cx, &act, post(&command, "approve"), &approve, &then)? {
-            return Ok(Exit::Ok);
-        }
+        confirm(&act, &then)?;
         cx.client.approve_command(&command.id, &approve).await?
     } else {
         let reject = RejectCommand { reason };
         let then = format!("{what} will not be done.");
-        if held_back(cx, &act, post(&command, "reject"), &reject, &then)? {
-            return Ok(Exit::Ok);
-        }
+        confirm(&act, &then)?;
         cx.client.reject_command(&command.id, &reject).await?
     };
     became(cx, &command)
-}
-
-fn post(command: &Command, verb: &str) -> (&'static str, String) {
-    ("POST", format!("/v1/commands/{}/{verb}", command.id))
 }
 
 fn became(cx: &Context, command: &Command) -> Result<Exit, Failure> {
@@ -207,9 +199,7 @@ async fn reconcile(cx: &Context, args: Reconcile) -> Result<Exit, Failure> {
         LookupOutcome::Absent => format!("{what} counts as not done, and may be done again."),
         LookupOutcome::Unknown => format!("One more lookup of {what} could not tell."),
     };
-    if held_back(cx, &args.act, post(&command, "reconcile"), &request, &then)? {
-        return Ok(Exit::Ok);
-    }
+    confirm(&args.act, &then)?;
     became(cx, &cx.client.reconcile(&command.id, &request).await?)
 }
 
@@ -228,35 +218,23 @@ async fn record(cx: &Context, args: Record) -> Result<Exit, Failure> {
         RecordOutcome::Happened => format!("{what} counts as done, for good, on your word."),
         RecordOutcome::DidNotHappen => format!("{what} counts as failed, on your word, and may be replayed."),
     };
-    if held_back(cx, &args.act, post(&command, "record"), &request, &then)? {
-        return Ok(Exit::Ok);
-    }
+    confirm(&args.act, &then)?;
     became(cx, &cx.client.record(&command.id, &request).await?)
 }
 
-/// Its whole record is shown first. A dry run is decided by the daemon as the real one would be.
+/// Its whole record is shown first.
 async fn replay(cx: &Context, args: &Replay) -> Result<Exit, Failure> {
     let command = found(cx, &args.id).await?;
     render::show(&page(cx, &command).await?);
-    let Act { reason, yes, dry_run } = &args.act;
-    if !dry_run {
-        let then = format!("{} to {} is done again, by its record.", command.tool, command.target);
-        super::operate::confirm(*yes, &then)?;
-    }
-    let request = ReplayCommand { reason: reason.clone(), dry_run: *dry_run };
-    let replayed = cx.client.replay(&command.id, &request).await?;
-    if *dry_run {
-        say("A dry run: nothing was written. So it would stand:");
-    }
-    became(cx, &replayed)
+    confirm(&args.act, &format!("{} to {} is done again, by its record.", command.tool, command.target))?;
+    let request = ReplayCommand { reason: args.act.reason.clone() };
+    became(cx, &cx.client.replay(&command.id, &request).await?)
 }
 
 async fn cancel(cx: &Context, args: &CommandCancel) -> Result<Exit, Failure> {
     let command = found(cx, &args.id).await?;
     let request = CancelCommand { reason: args.act.reason.clone(), fence: None, token: None };
     let then = format!("{} to {} will not be done.", command.tool, command.target);
-    if held_back(cx, &args.act, post(&command, "cancel"), &request, &then)? {
-        return Ok(Exit::Ok);
-    }
+    confirm(&args.act, &then)?;
     became(cx, &cx.client.cancel_command(&command.id, &request).await?)
 }

@@ -243,7 +243,8 @@ fn approved_and_settled_by_a_person(bed: &Bed, worker: &Hands) {
     let refused = agent(&["approve", id, "--reason", "me", "--yes"]).ends(4);
     assert!(refused.err.contains("forbidden"), "{}", refused.err);
     let dry = bed.run(&["approve", id, "--reason", "a look", "--dry-run", "-o", "json"]).json();
-    assert_eq!(dry["would"]["body"]["seal"], *pay.seal, "what was shown is what is approved");
+    assert_eq!((&dry["state"], &dry["approval"]["seal"]), (&json!("approved"), &json!(pay.seal)));
+    assert_eq!(bed.run(&["commands", "show", id, "-o", "json"]).json()["state"], "blocked", "only tried");
     let begin = &id[..id.len() - 4];
     let approved =
         bed.run(&["approve", begin, "--reason", "the invoice is right", "--yes", "-o", "json"]).json();

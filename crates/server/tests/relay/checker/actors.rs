@@ -194,7 +194,7 @@ impl Scenario {
                 }
             }
             (CommandState::Failed, _) if chaos && self.dice.one_in(4) => {
-                person.replay(id, self.gate.clone(), Default::default(), "again", false).await
+                person.replay(id, self.gate.clone(), Default::default(), "again").await
             }
             (CommandState::Pending, _) if chaos && self.dice.one_in(60) => {
                 person.cancel_command(id, None, "not wanted").await
