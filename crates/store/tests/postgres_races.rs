@@ -207,11 +207,3 @@ async fn a_work_stays_what_it_was_ingested_as() {
     assert!(faults[0].what.contains(&work.to_string()), "{faults:?}");
     ledger.close().await.unwrap();
 }
-
-#[tokio::test(flavor = "multi_thread")]
-async fn two_admins_do_not_end_each_other() {
-    let url = tokio::task::spawn_blocking(|| tenure_testkit::shared().create_database()).await.unwrap();
-    let open = || Ledger::open_postgres(&url, Options { sweep: false, ..Options::default() });
-    let (one, two) = (open().await.unwrap(), open().await.unwrap());
-    tenure_store::conformance::credentials::openers_that_end_each_other([&one, &two]).await;
-}

@@ -148,12 +148,3 @@ async fn a_parked_claim_sees_what_another_ledger_queued() {
         ledger.close().await.unwrap();
     }
 }
-
-/// Two ledgers on one file, as two processes would have them.
-#[tokio::test(flavor = "multi_thread")]
-async fn two_admins_do_not_end_each_other() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("ledger.db");
-    let (one, two) = (open(&file).await, open(&file).await);
-    tenure_store::conformance::credentials::openers_that_end_each_other([&one, &two]).await;
-}

@@ -3,7 +3,7 @@
 use tenure_core::{Code, CredentialId, action::Tenants, payload::Digest};
 
 use super::{Bed, refused};
-use crate::{Credential, CredentialKind, Ledger, NewCredential};
+use crate::{Credential, CredentialKind, NewCredential};
 
 fn new(name: &str) -> NewCredential {
     NewCredential {
@@ -100,33 +100,4 @@ pub async fn the_last_that_opens_everything_stays(bed: &mut Bed) {
     }
     assert_eq!(refused(revoke(CredentialId(uuid::Uuid::now_v7())).await), Code::NotFound);
     bed.ledger.revoke_credential(second, None).await.unwrap();
-}
-
-/// Two who each revoke the other's: one of them stays.
-pub async fn openers_that_end_each_other(ledgers: [&Ledger; 2]) {
-    for round in 0..30 {
-        let opener = |side: usize| NewCredential {
-            kind: CredentialKind::Person,
-            tenants: Tenants::All,
-            ..new(&format!("opener-{round}-{side}"))
-        };
-        let one = ledgers[0].add_credential(&opener(0)).await.unwrap().id;
-        let two = ledgers[0].add_credential(&opener(1)).await.unwrap().id;
-        let (first, second) = tokio::join!(
-            ledgers[0].revoke_credential(two, Some("work")),
-            ledgers[1].revoke_credential(one, Some("work"))
-        );
-        let left = match (first, second) {
-            (Ok(_), second) => {
-                assert_eq!(refused(second), Code::IllegalState);
-                one
-            }
-            (first, Ok(_)) => {
-                assert_eq!(refused(first), Code::IllegalState);
-                two
-            }
-            neither => panic!("{neither:?}"),
-        };
-        ledgers[0].revoke_credential(left, None).await.unwrap();
-    }
 }

@@ -196,7 +196,7 @@ mod tests {
         assert!(pause(40) >= LONGEST_PAUSE / 2);
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn while_the_server_is_away_everybody_is_told_at_once() {
         // A port that nobody listens on.
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();

@@ -134,8 +134,9 @@ fn paths(daemon: &Daemon) {
     for (path, status, code) in table {
         daemon.get(path).problem(status, code);
     }
-    let long = format!("/v1/work?kind={}", "a".repeat(50_000));
-    daemon.get(&long).problem(400, "invalid");
+    let long = |n| format!("/v1/work?kind={}", "a".repeat(n));
+    daemon.get(&long(5_000)).problem(400, "invalid");
+    daemon.get(&long(50_000)).problem(414, "uri_too_long");
     daemon.send("DELETE", "/v1/work", None).problem(405, "method_not_allowed");
 }
 
