@@ -12,7 +12,7 @@ use tenure_core::{
     Actor, Code, Command, Millis, Refusal, Work, WorkId,
     command::{Gate, budget::Cost},
 };
-use tenure_store::{Caller, Error, Ledger, NewCommand};
+use tenure_store::{Caller, Error, Ledger, NewCommand, NewWork};
 use tokio::sync::watch;
 
 use crate::{
@@ -48,26 +48,34 @@ pub(crate) struct Asked<'a> {
     pub tenant: &'a str,
     pub work: WorkFacts<'a>,
     pub now: Millis,
+    /// The configuration for which the facts were read; none: the present one, whatever it asks for.
+    pub live: Option<&'a Arc<Live>>,
 }
 
-/// What verdicts hang on besides the command, as it was read.
+/// What verdicts hang on besides the command, as far as a configuration asks for it. It goes with that configuration:
+/// another one may ask for more.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts {
+    live: Arc<Live>,
     /// The work with its id as it is written; none where it is about to be recorded, or nobody asks.
-    pub work: Option<(Box<Work>, String)>,
+    work: Option<(Box<Work>, String)>,
     /// What is known of a work that is about to be recorded.
-    pub tenant: String,
-    pub kind: String,
-    pub source: String,
-    pub now: Millis,
+    tenant: String,
+    kind: String,
+    source: String,
+    now: Millis,
 }
 
 impl Facts {
     pub fn asked<'a>(&'a self, actor: &'a Actor) -> Asked<'a> {
-        let Self { work, tenant, kind, source, now } = self;
+        let Self { live, work, tenant, kind, source, now } = self;
+        let live = Some(live);
         match work {
-            Some((work, id)) => Asked::of(actor, work, id, *now),
-            None => Asked { actor, tenant, work: WorkFacts { id: "", kind, source, attempt: 1 }, now: *now },
+            Some((work, id)) => Asked { live, ..Asked::of(actor, work, id, *now) },
+            None => {
+                let work = WorkFacts { id: "", kind, source, attempt: 1 };
+                Asked { actor, tenant, work, now: *now, live }
+            }
         }
     }
 }
@@ -77,7 +85,7 @@ impl<'a> Asked<'a> {
     pub fn of(actor: &'a Actor, work: &'a Work, id: &'a str, now: Millis) -> Self {
         let facts =
             WorkFacts { id, kind: &work.spec.kind, source: &work.spec.source.system, attempt: work.attempt };
-        Self { actor, tenant: &work.spec.tenant, work: facts, now }
+        Self { actor, tenant: &work.spec.tenant, work: facts, now, live: None }
     }
 }
 
@@ -100,24 +108,27 @@ impl Door {
         self.rates.lock().unwrap_or_else(PoisonError::into_inner).reload(live.command_rate, &live.tools);
     }
 
-    /// Whether anybody asks for more than the tool's name: the default policy and no budgets do not.
-    pub fn asks_for_facts(&self) -> bool {
-        let live = self.live.borrow();
-        live.policy.has_files() || !live.budgets.is_empty()
-    }
-
     /// What verdicts over commands of a work hang on, read only where something asks for it.
     pub async fn facts(&self, ledger: &Ledger, caller: &Caller, work: WorkId) -> Result<Facts, Error> {
-        if !self.asks_for_facts() {
-            return Ok(Facts::default());
+        let live = self.live();
+        if !asks_for_facts(&live) {
+            return Ok(Facts { live, ..Facts::default() });
         }
         let work = Some((Box::new(caller.work(work).await?), work.to_string()));
-        Ok(Facts { work, now: ledger.now().await?, ..Facts::default() })
+        Ok(Facts { live, work, now: ledger.now().await?, ..Facts::default() })
+    }
+
+    /// The same of a work that is about to be recorded.
+    pub async fn facts_of_new(&self, ledger: &Ledger, work: &NewWork) -> Result<Facts, Error> {
+        let live = self.live();
+        let now = if asks_for_facts(&live) { ledger.now().await? } else { 0 };
+        let (tenant, kind, source) = (work.tenant.clone(), work.kind.clone(), work.source.system.clone());
+        Ok(Facts { live, work: None, tenant, kind, source, now })
     }
 
     /// What was kept of a command's arguments, read only where a policy looks at them.
-    pub async fn arguments(&self, ledger: &Ledger, command: &Command) -> Result<Value, Error> {
-        if !self.live.borrow().policy.has_files() {
+    pub async fn arguments(&self, ledger: &Ledger, facts: &Facts, command: &Command) -> Result<Value, Error> {
+        if !facts.live.policy.has_files() {
             return Ok(Value::Null);
         }
         let kept = ledger.payload(command.work, command.body.arguments).await?;
@@ -126,7 +137,7 @@ impl Door {
 
     /// Checks the arguments against the tool's schema and asks the policies: ready to be reserved.
     pub fn reserve(&self, asked: Asked<'_>, wanted: Wanted) -> Result<NewCommand, Refusal> {
-        let live = self.live();
+        let live = asked.live.cloned().unwrap_or_else(|| self.live());
         let tool = live.tools.get(&wanted.tool);
         let checked = tool.arguments(&wanted.arguments)?;
         let ask = Ask {
@@ -162,7 +173,7 @@ impl Door {
         arguments: &Value,
         estimate: Option<Cost>,
     ) -> Gate {
-        let live = self.live();
+        let live = asked.live.cloned().unwrap_or_else(|| self.live());
         let spec = &command.spec;
         let facts = &live.tools.get(&spec.tool).facts;
         let estimate = estimate.unwrap_or_else(|| command.body.estimate.clone());
@@ -206,4 +217,9 @@ impl Door {
         }
         act().await
     }
+}
+
+/// The default policy asks for nothing but the tool, and no budget for no period.
+fn asks_for_facts(live: &Live) -> bool {
+    live.policy.has_files() || !live.budgets.is_empty()
 }

@@ -71,9 +71,9 @@ pub(crate) async fn dispatch(
     }
     let lease = LeaseRef { work: command.work, fence: body.fence, token: body.token };
     let estimate = body.estimate.map(wire::cost);
-    let facts = app.door.facts(&app.ledger, &caller, command.work).await?;
-    let arguments = app.door.arguments(&app.ledger, &command).await?;
     let act = || async {
+        let facts = app.door.facts(&app.ledger, &caller, command.work).await?;
+        let arguments = app.door.arguments(&app.ledger, &facts, &command).await?;
         let gate = app.door.gate(facts.asked(caller.actor()), &command, &arguments, estimate.clone());
         caller.dispatch(&lease, command.id, gate, body.request_id.as_deref()).await
     };
@@ -159,9 +159,9 @@ pub(crate) async fn replay(
 ) -> Answer<w::Command> {
     let caller = who.caller();
     let command = caller.command(id.parse()?).await?;
-    let facts = app.door.facts(&app.ledger, &caller, command.work).await?;
-    let arguments = app.door.arguments(&app.ledger, &command).await?;
     let act = || async {
+        let facts = app.door.facts(&app.ledger, &caller, command.work).await?;
+        let arguments = app.door.arguments(&app.ledger, &facts, &command).await?;
         let gate = app.door.gate(facts.asked(caller.actor()), &command, &arguments, None);
         caller.replay(command.id, gate, ReplayLimits::default(), &body.reason).await
     };

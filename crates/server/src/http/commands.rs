@@ -22,7 +22,6 @@ use super::{
     Answer, App, Body, Json, Nothing, Params, Problem, Segments, Who, error::Problems, work::page_size,
 };
 use crate::{
-    door::Facts,
     lookup::LookupBy,
     wire::{self, Shown, ToCore, ToWire},
 };
@@ -49,8 +48,8 @@ pub(crate) async fn reserve(
     let lease = LeaseRef { work: id.parse::<WorkId>()?, fence, token };
     let wanted = wire::wanted(w::Outgoing { tool, target, step, slot, arguments, estimate });
     let caller = who.caller();
-    let facts = app.door.facts(&app.ledger, &caller, lease.work).await?;
     let act = || async {
+        let facts = app.door.facts(&app.ledger, &caller, lease.work).await?;
         let new = app.door.reserve(facts.asked(caller.actor()), wanted.clone())?;
         caller.reserve(&lease, new).await
     };
@@ -79,13 +78,6 @@ pub(crate) async fn reserve_alone(
     );
     let (tool, target, slot) = (body.tool, body.target, body.slot);
     let input = json!({ "tool": tool, "target": target });
-    let facts = Facts {
-        tenant: tenant.clone(),
-        kind: ALONE.to_owned(),
-        source: source.system.clone(),
-        now: if app.door.asks_for_facts() { app.ledger.now().await? } else { 0 },
-        ..Facts::default()
-    };
     let (arguments, estimate) = (body.arguments, body.estimate);
     let wanted = wire::wanted(w::Outgoing { tool, target, step: None, slot, arguments, estimate });
     let work = NewWork {
@@ -98,6 +90,7 @@ pub(crate) async fn reserve_alone(
     };
     let caller = who.caller();
     let act = || async {
+        let facts = app.door.facts_of_new(&app.ledger, &work).await?;
         let new = app.door.reserve(facts.asked(caller.actor()), wanted.clone())?;
         caller.reserve_alone(work.clone(), new).await
     };
@@ -250,7 +243,7 @@ async fn effects(
     let facts = app.door.facts(&app.ledger, caller, work).await?;
     let mut effects = HashMap::new();
     for command in commands {
-        let arguments = app.door.arguments(&app.ledger, command).await?;
+        let arguments = app.door.arguments(&app.ledger, &facts, command).await?;
         let gate = app.door.gate(facts.asked(caller.actor()), command, &arguments, None);
         effects.insert(command.id, gate.verdict.effect);
     }

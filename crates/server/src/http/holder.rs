@@ -138,11 +138,11 @@ pub(crate) async fn close_out(
     } else {
         let outbox: Vec<Wanted> = std::mem::take(&mut body.commands).into_iter().map(wire::wanted).collect();
         let close = wire::close_out(body.end())?;
-        let facts = match outbox[..] {
-            [] => Facts::default(),
-            _ => app.door.facts(&app.ledger, &caller, lease.work).await?,
-        };
         let act = || async {
+            let facts = match outbox[..] {
+                [] => Facts::default(),
+                _ => app.door.facts(&app.ledger, &caller, lease.work).await?,
+            };
             let asked = facts.asked(caller.actor());
             let judged = outbox.iter().map(|wanted| app.door.reserve(asked, wanted.clone()));
             let commands = judged.map(|new| Ok(new?.settle())).collect::<Result<_, Refusal>>()?;

@@ -307,7 +307,7 @@ async fn what_belongs_to_others_does_not_exist(bed: Bed) {
     let command = job.reserve("rm", json!({ "secret": 1 })).await;
     let foreign = Held { client: theirs.clone(), grant: job.grant.clone() };
     foreign.try_reserve("rm", json!({})).await.problem(404, "not_found");
-    theirs.get(&path(&command, "").trim_end_matches('/').to_owned()).await.problem(404, "not_found");
+    theirs.get(path(&command, "").trim_end_matches('/')).await.problem(404, "not_found");
     theirs.get(&path(&command, "explain")).await.problem(404, "not_found");
     theirs.get(&job.work("replay-plan")).await.problem(404, "not_found");
     let error = json!({ "class": "validation" });
