@@ -21,6 +21,7 @@ use tower::ServiceExt;
 use crate::{
     auth::AdminToken,
     config::{Config, Database},
+    executor::Outbound,
     http,
     listen::Listener,
     server::{Server, StartError},
@@ -77,8 +78,9 @@ async fn wait_and_serve(
     let serving = tokio::spawn(listener.serve(gate.router(), stop.clone().cancelled_owned(), drain));
     let server = open_at_last(&config, &admin, &gate, &stop).await;
     match server {
-        Ok(Some(server)) => {
+        Ok(Some(mut server)) => {
             opened(&server);
+            server.relay(Outbound::of_this_machine());
             gate.open(server.router());
             stop.cancelled().await;
             server.stop();
