@@ -54,7 +54,7 @@ pub(crate) async fn reject(
 /// Asks whether to do it now: policy, approval, budget and rate are checked, and the answer is committed before the
 /// call is made. Do it only if it comes back `dispatched`.
 #[utoipa::path(post, path = "/v1/commands/{id}/dispatch", tag = "command", params(("id" = String, Path)),
-    request_body = w::DispatchCommand, security(("token" = ["work"])),
+    request_body = w::DispatchCommand, extensions(("x-no-dry-run" = json!(true))), security(("token" = ["work"])),
     responses((status = 200, description = "`dispatched`: do it. `blocked`: do not. `succeeded`: it happened, with its \
         receipt.", body = w::Command), Problems))]
 pub(crate) async fn dispatch(

@@ -62,7 +62,7 @@ pub(crate) async fn reserve(
 /// Records an intended effect without a work: one is recorded for it, and claimed, in the same act. Of a source that
 /// was here before, that work is claimed again, or has ended: then the command is shown as it ended.
 #[utoipa::path(post, path = "/v1/commands", tag = "command", request_body = w::ReserveAlone,
-    security(("token" = ["work"])),
+    extensions(("x-no-dry-run" = json!(true))), security(("token" = ["work"])),
     responses((status = 201, description = "Recorded, with the lease of its work.", body = w::ReservedAlone),
         (status = 200, description = "It was there already.", body = w::ReservedAlone), Problems))]
 pub(crate) async fn reserve_alone(
@@ -186,7 +186,7 @@ pub(crate) async fn explain(
 
 /// Takes lookups that are due, of tools whose lookup is a worker's. Others pass them over for a while.
 #[utoipa::path(post, path = "/v1/commands/claim", tag = "command", request_body = w::ClaimLookups,
-    security(("token" = ["work"])),
+    extensions(("x-no-dry-run" = json!(true))), security(("token" = ["work"])),
     responses((status = 200, description = "What to look up; none if nothing is due.", body = w::Lookups), Problems))]
 pub(crate) async fn claim(
     State(app): State<Arc<App>>,

@@ -88,6 +88,9 @@ async fn what_cannot_be_tried_is_refused() {
         [
             "POST /v1/admin/backup",
             "POST /v1/batch",
+            "POST /v1/commands",
+            "POST /v1/commands/claim",
+            "POST /v1/commands/{id}/dispatch",
             "POST /v1/tokens",
             "DELETE /v1/tokens/{id}",
             "POST /v1/work/claim"
