@@ -183,6 +183,8 @@ fn every_mistake_names_its_line_and_its_fix() {
         ("[tools.x]\nexecutor = \"http\"\nhttp = {}\nredact = [\"/a\"]", 4, "could not send it"),
         ("[tools.x]\nexecutor = \"exec\"\nexec = { command = [] }", 3, "no program is named"),
         ("[tools.x]\nlookup = { by = \"exec\" }", 2, "needs `exec ="),
+        ("[tools.x]\nlookup = { by = \"file\" }", 2, "needs `root`"),
+        ("[tools.x]\nlookup = { by = \"worker\", root = \".\" }", 2, "calls nothing"),
         ("[tools.x]\nlookup = { by = \"http\", http = {} }", 2, "its own `url`"),
         ("\n[tools.x]\nexecutor = \"http\"", 2, "needs a table `http`"),
         ("[policy]\nfiles = [\"none.cedar\"]", 2, "Check the path"),

@@ -131,12 +131,23 @@ impl TryFrom<String> for Path {
     }
 }
 
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum LookedUp {
+    Worker,
+    Http,
+    Exec,
+    File,
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LookupSection {
-    by: Executor,
+    by: LookedUp,
     http: Option<Spanned<HttpSection>>,
     exec: Option<ExecSection>,
+    /// The folder of a lookup by file.
+    root: Option<std::path::PathBuf>,
     interval: Option<Period>,
     max_unknowns: Option<Positive>,
 }
@@ -144,21 +155,27 @@ struct LookupSection {
 impl LookupSection {
     fn settle(self, at: &Place<'_>, line: Option<usize>) -> Result<Lookup, ConfigError> {
         let wrong = |message: &str| Err(at.error(line, message));
-        let by = match (self.by, self.http, self.exec) {
-            (Executor::Worker, None, None) => LookupBy::Worker,
-            (Executor::Http, Some(http), None) => {
+        let by = match (self.by, self.http, self.exec, self.root) {
+            (LookedUp::Worker, None, None, None) => LookupBy::Worker,
+            (LookedUp::File, None, None, Some(root)) => LookupBy::File(at.folder.join(root)),
+            (LookedUp::Http, Some(http), None, None) => {
                 let line = at.line(&http);
                 LookupBy::Http(Arc::new(http.into_inner().settle(at, line)?))
             }
-            (Executor::Exec, None, Some(exec)) => LookupBy::Exec(exec.settle(20_000)),
-            (Executor::Worker, ..) => {
-                return wrong("a lookup by a worker calls nothing: leave `http` and `exec` out");
+            (LookedUp::Exec, None, Some(exec), None) => LookupBy::Exec(exec.settle(20_000)),
+            (LookedUp::Worker, ..) => {
+                return wrong("a lookup by a worker calls nothing: leave `http`, `exec` and `root` out");
             }
-            (Executor::Http, ..) => {
-                return wrong("a lookup by = \"http\" needs `http = { url = … }`, and no `exec`");
+            (LookedUp::Http, ..) => {
+                return wrong("a lookup by = \"http\" needs `http = { url = … }`, and nothing else");
             }
-            (Executor::Exec, ..) => {
-                return wrong("a lookup by = \"exec\" needs `exec = { command = […] }`, and no `http`");
+            (LookedUp::Exec, ..) => {
+                return wrong("a lookup by = \"exec\" needs `exec = { command = […] }`, and nothing else");
+            }
+            (LookedUp::File, ..) => {
+                return wrong(
+                    "a lookup by = \"file\" needs `root`, the folder that paths are under, and nothing else",
+                );
             }
         };
         if matches!(&by, LookupBy::Http(target) if target.url.is_none()) {

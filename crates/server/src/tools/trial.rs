@@ -56,6 +56,7 @@ fn of(name: &str, tool: &Tool) -> Declared {
         lookup: tool.lookup.as_ref().map(|lookup| match &lookup.by {
             LookupBy::Exec(program) => program.command[0].clone(),
             LookupBy::Http(target) => url(&target.url),
+            LookupBy::File(root) => format!("the files under {}", root.display()),
             LookupBy::Worker => "a worker".to_owned(),
         }),
         schema: tool.schema.is_some(),

@@ -12,7 +12,9 @@
 //!
 //! What is found has at least one of the three.
 
-use std::{sync::Arc, time::Duration};
+mod file;
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use axum::http::StatusCode;
 use serde::Deserialize;
@@ -34,6 +36,8 @@ pub struct Lookup {
 pub enum LookupBy {
     Exec(Program),
     Http(Arc<HttpTarget>),
+    /// The hash of a file under this folder tells whether it was written.
+    File(PathBuf),
     /// A worker claims it and says what it found.
     Worker,
 }
@@ -44,7 +48,7 @@ impl LookupBy {
         match self {
             LookupBy::Exec(program) => program.timeout,
             LookupBy::Http(target) => target.timeout,
-            LookupBy::Worker => Duration::ZERO,
+            LookupBy::File(_) | LookupBy::Worker => Duration::ZERO,
         }
     }
 }
@@ -54,6 +58,7 @@ impl LookupBy {
 pub enum Asker {
     Exec(Program),
     Http(Box<Http>),
+    File(PathBuf),
 }
 
 /// What a lookup brought, and what to tell people of it.
@@ -84,12 +89,18 @@ impl Asker {
         match by {
             LookupBy::Exec(program) => Some(Asker::Exec(program.clone())),
             LookupBy::Http(target) => Some(Asker::Http(Box::new(Http::new(outbound, target.clone())))),
+            LookupBy::File(root) => Some(Asker::File(root.clone())),
             LookupBy::Worker => None,
         }
     }
 
     pub async fn ask(&self, call: &Call, now: Millis) -> Found {
         match self {
+            Asker::File(root) => {
+                let (root, arguments) = (root.clone(), call.arguments.clone());
+                let looked = tokio::task::spawn_blocking(move || file::look(&root, &arguments)).await;
+                looked.unwrap_or_else(|broken| unknown(&broken.to_string()))
+            }
             Asker::Exec(program) => match program.run(&call.body()).await {
                 Ended::Exited { code: 0, output } if output.cut => unknown("it wrote more than is read"),
                 Ended::Exited { code: 0, output } => read(&output.stdout),

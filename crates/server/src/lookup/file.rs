@@ -1,0 +1,144 @@
+//! Whether a file was written: its content tells, by its hash. The arguments name `path`, `sha256` of the content that
+//! was to be there, and, so that absence can be told, `before_sha256` of the content that was there (or null for none).
+
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+};
+
+use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
+use tenure_core::{
+    command::{EvidenceKind, Finding, Proof},
+    payload::Payload,
+};
+
+use super::{Found, unknown};
+
+/// Larger files are not read.
+const READ_MAX: u64 = 256 * 1024 * 1024;
+
+/// The part of the arguments that tells one content from another.
+#[derive(Deserialize)]
+struct Edit {
+    path: PathBuf,
+    sha256: String,
+    /// Absent: not said. Null: there was no file.
+    #[serde(default, deserialize_with = "said")]
+    before_sha256: Option<Option<String>>,
+}
+
+fn said<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Option<String>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
+
+/// Looks at the file under `root` that the arguments name.
+pub(super) fn look(root: &Path, arguments: &Payload) -> Found {
+    let edit: Edit = match serde_json::from_value(arguments.value()) {
+        Ok(edit) => edit,
+        Err(error) => {
+            return unknown(&format!("the arguments name no `path` and `sha256` to look for: {error}"));
+        }
+    };
+    let now = match hash(root, &edit.path) {
+        Ok(now) => now,
+        Err(why) => return unknown(&format!("{}: {why}", edit.path.display())),
+    };
+    let same = |hash: &str| now.as_deref().is_some_and(|now| now.eq_ignore_ascii_case(hash));
+    if same(&edit.sha256) {
+        let reference = Some(format!("{} sha256:{}", edit.path.display(), edit.sha256));
+        let proof = Proof { reference, ..Proof::new(EvidenceKind::Lookup) };
+        return Found { finding: Finding::Found(proof), message: None };
+    }
+    match edit.before_sha256 {
+        Some(Some(before)) if same(&before) => Found { finding: Finding::Absent, message: None },
+        Some(None) if now.is_none() => Found { finding: Finding::Absent, message: None },
+        _ => unknown("the file has another content: somebody wrote it since, or it was never this one"),
+    }
+}
+
+/// The hash of the file's content; none where there is no file.
+fn hash(root: &Path, path: &Path) -> Result<Option<String>, String> {
+    let told = |error: io::Error| format!("it cannot be read: {error}");
+    let root = root
+        .canonicalize()
+        .map_err(|error| format!("the folder {} is not there: {error}", root.display()))?;
+    let found = match root.join(path).canonicalize() {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(told(error)),
+    };
+    if !found.starts_with(&root) {
+        return Err(format!("it is not under {}", root.display()));
+    }
+    let mut file = File::open(&found).map_err(told)?;
+    let about = file.metadata().map_err(told)?;
+    if !about.is_file() || about.len() > READ_MAX {
+        return Err(format!("it is no file of at most {READ_MAX} bytes"));
+    }
+    let mut hasher = Sha256::new();
+    let mut piece = vec![0; 64 * 1024];
+    loop {
+        match file.read(&mut piece).map_err(told)? {
+            0 => break,
+            read => hasher.update(&piece[..read]),
+        }
+    }
+    Ok(Some(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const HELLO: &str = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
+    const OTHER: &str = "0000000000000000000000000000000000000000000000000000000000000000";
+
+    fn looked(root: &Path, arguments: Value) -> Found {
+        look(root, &Payload::new(&arguments).unwrap())
+    }
+
+    #[test]
+    fn the_content_tells_whether_it_was_written() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::write(root.path().join("a.txt"), "hello").unwrap();
+        let found =
+            looked(root.path(), json!({ "path": "a.txt", "sha256": HELLO.to_uppercase(), "mode": "w" }));
+        assert!(matches!(&found.finding, Finding::Found(proof) if proof.kind == EvidenceKind::Lookup
+            && proof.reference.as_deref().is_some_and(|at| at.starts_with("a.txt sha256:"))));
+        let edit = |before: Value| json!({ "path": "a.txt", "sha256": OTHER, "before_sha256": before });
+        assert_eq!(looked(root.path(), edit(json!(HELLO))).finding, Finding::Absent, "as it was before");
+        assert_eq!(looked(root.path(), edit(json!(null))).finding, Finding::Unknown, "there is a file now");
+        assert_eq!(looked(root.path(), edit(json!(OTHER))).finding, Finding::Unknown, "neither nor");
+        assert_eq!(
+            looked(root.path(), json!({ "path": "a.txt", "sha256": OTHER })).finding,
+            Finding::Unknown,
+            "nobody said what was there before"
+        );
+        let new = json!({ "path": "new/b.txt", "sha256": HELLO, "before_sha256": null });
+        assert_eq!(looked(root.path(), new).finding, Finding::Absent);
+    }
+
+    #[test]
+    fn what_cannot_be_looked_at_is_unknown_with_the_reason() {
+        let root = tempfile::tempdir().unwrap();
+        let inner = root.path().join("inner");
+        std::fs::create_dir(&inner).unwrap();
+        std::fs::write(root.path().join("secret"), "hello").unwrap();
+        std::os::unix::fs::symlink(root.path().join("secret"), inner.join("link")).unwrap();
+        for (path, why) in [("../secret", "not under"), ("link", "not under"), (".", "no file")] {
+            let found = looked(&inner, json!({ "path": path, "sha256": HELLO }));
+            assert_eq!(found.finding, Finding::Unknown, "{path}");
+            assert!(found.message.as_deref().is_some_and(|told| told.contains(why)), "{path}: {found:?}");
+        }
+        let absolute = root.path().join("secret");
+        assert_eq!(looked(&inner, json!({ "path": absolute, "sha256": HELLO })).finding, Finding::Unknown);
+        assert!(looked(&inner, json!({ "file": "x" })).message.is_some_and(|told| told.contains("`path`")));
+        let gone =
+            looked(&inner.join("nowhere"), json!({ "path": "x", "sha256": HELLO, "before_sha256": null }));
+        assert_eq!(gone.finding, Finding::Unknown, "a folder that is not mounted proves nothing");
+    }
+}
