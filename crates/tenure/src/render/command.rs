@@ -120,13 +120,6 @@ pub fn describe_command(
     page.line("Next", &why.next);
     page.out.push('\n');
     page.line("Command", command.id.as_str());
-    let step = command.step.as_deref().map(|step| format!(", step {step}")).unwrap_or_default();
-    page.line("Work", &format!("{}{step}, attempt {}", command.work, command.attempt));
-    page.line("Tenant", &command.tenant);
-    page.line(
-        "Reserved",
-        &format!("{} by {} {}", page.at(command.created_at), command.submitter.kind, command.submitter.id),
-    );
     page.out.push_str(&intent(command, style));
     calls(&mut page, command);
     outcome(&mut page, command);
@@ -140,6 +133,13 @@ pub fn describe_command(
 /// What would be done, and what was said of it: what a person looks at before saying yes.
 pub fn intent(command: &Command, style: &Style) -> String {
     let mut page = Page::new(style);
+    let step = command.step.as_deref().map(|step| format!(", step {step}")).unwrap_or_default();
+    page.line("Work", &format!("{}{step}, attempt {}", command.work, command.attempt));
+    page.line("Tenant", &command.tenant);
+    page.line(
+        "Reserved",
+        &format!("{} by {} {}", page.at(command.created_at), command.submitter.kind, command.submitter.id),
+    );
     page.line("Tool", &format!("{} ({}, executed by: {})", command.tool, command.kind, command.executor));
     page.line("Target", &command.target);
     page.option("Slot", command.slot.as_deref());
@@ -179,8 +179,7 @@ fn calls(page: &mut Page, command: &Command) {
             Some(at) => format!("used {at}"),
             None => format!("good until {}", approval.expires_at),
         };
-        let other = if approval.seal == command.seal { "" } else { ", of another content" };
-        page.line("Approved", &format!("{} by {}, {used}{other}", approval.at, approval.by.id));
+        page.line("Approved", &format!("{} by {}, {used}", approval.at, approval.by.id));
     }
     let replays = match command.replays {
         0 => String::new(),
