@@ -312,7 +312,7 @@ mod tests {
         let thresholds = Thresholds { stalled: Some(1), ..Thresholds::default() };
         let first = alerts.update(crossed(&thresholds, &facts()));
         assert!(!first.is_empty());
-        let later = Facts { at: 2_000_000, ..facts() };
+        let later = Facts { at: 1_500_000, ..facts() };
         assert!(alerts.update(crossed(&thresholds, &later)).is_empty());
         let stalled = alerts.list().into_iter().find(|alert| alert.name == "stalled").unwrap();
         assert_eq!(stalled.since, Timestamp(1_000_000));
