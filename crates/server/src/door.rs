@@ -223,3 +223,59 @@ impl Door {
 fn asks_for_facts(live: &Live) -> bool {
     live.policy.has_files() || !live.budgets.is_empty()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::policy::{Policies, PolicyFile};
+
+    fn policies(text: &str) -> Arc<Policies> {
+        let file = PolicyFile { name: "p.cedar".to_owned(), text: text.to_owned() };
+        Arc::new(Policies::load(&[file]).unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_verdict_that_a_reload_overtook_is_asked_for_again_and_not_for_ever() {
+        let door = Door::new(watch::channel(Arc::new(Live::default())).1);
+        let asked = AtomicU32::new(0);
+        let stale = |until: u32| {
+            let n = asked.fetch_add(1, Ordering::Relaxed) + 1;
+            async move {
+                let refusal = Refusal::new(Code::PolicyStale, "another one is in force");
+                if n < until { Err(Error::Refused(refusal)) } else { Ok(n) }
+            }
+        };
+        assert_eq!(door.current(|| stale(3)).await.unwrap(), 3);
+        asked.store(0, Ordering::Relaxed);
+        assert!(door.current(|| stale(u32::MAX)).await.is_err());
+        assert_eq!(asked.load(Ordering::Relaxed), ASKED_AGAIN);
+    }
+
+    #[test]
+    fn facts_are_put_to_the_policies_that_they_were_read_for() {
+        let (live, seen) = watch::channel(Arc::new(Live::default()));
+        let door = Door::new(seen);
+        let facts = Facts { live: door.live(), ..Facts::default() };
+        let strict = policies("permit (principal, action, resource) when { context.tenant == \"acme\" };");
+        live.send_replace(Arc::new(Live { policy: strict.clone(), ..Live::default() }));
+        let actor = Actor::worker("a");
+        let wanted = Wanted {
+            tool: "rm".into(),
+            target: "/".into(),
+            step: None,
+            slot: None,
+            arguments: json!({}),
+            estimate: Cost::default(),
+        };
+        let judged = door.reserve(facts.asked(&actor), wanted).unwrap().gate.verdict;
+        assert_ne!(
+            judged.policy_version,
+            strict.version(),
+            "the ledger refuses this one, and it is asked again"
+        );
+    }
+}
