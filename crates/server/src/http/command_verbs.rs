@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use tenure_api::wire::{self as w, Code, Scope};
 use tenure_core::{Command, CommandId, CommandState, command::ReplayLimits};
-use tenure_store::{Caller, Error, LeaseRef};
+use tenure_store::{Caller, CredentialKind, Error, LeaseRef};
 
 use super::{Answer, App, Body, Json, Problem, Segments, Who, error::Problems};
 use crate::wire::{self, Shown};
@@ -134,17 +134,32 @@ pub(crate) async fn uncertain(
     Ok(reply(&caller.uncertain(&proof, id, wire::call_error(body.error)).await?))
 }
 
-/// What a lookup says of a command in doubt.
+/// What a lookup says of a command in doubt: by a worker where its tool's lookups are left to workers, or by a person.
 #[utoipa::path(post, path = "/v1/commands/{id}/reconcile", tag = "command", params(("id" = String, Path)),
     request_body = w::Reconcile, security(("token" = ["work"])),
     responses((status = 200, description = "The command as it stands now.", body = w::Command), Problems))]
 pub(crate) async fn reconcile(
+    State(app): State<Arc<App>>,
     who: Who,
     Segments([id]): Segments<1>,
     Body(mut body): Body<w::Reconcile>,
 ) -> Answer<w::Command> {
+    let caller = who.caller();
+    let command = caller.command(id.parse()?).await?;
+    let tool = &command.spec.tool;
+    // Whoever did it must not be the one who says that it did not happen.
+    if who.session.kind == CredentialKind::Machine
+        && !app.door.live().tools.get(tool).is_looked_up_by_workers()
+    {
+        let detail = format!(
+            "Lookups of `{tool}` are not left to workers. Declare `lookup = {{ by = \"worker\" }}`, or have a person say \
+             what is known: `tenure commands record {}`.",
+            command.id
+        );
+        return Err(Problem::new(Code::PersonRequired, detail));
+    }
     let message = body.message.take();
-    Ok(reply(&who.caller().reconcile(id.parse()?, wire::finding(body)?, message.as_deref()).await?))
+    Ok(reply(&caller.reconcile(command.id, wire::finding(body)?, message.as_deref()).await?))
 }
 
 /// A person has a failed command done again. At high risk it needs a fresh approval first.

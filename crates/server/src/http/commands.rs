@@ -21,10 +21,7 @@ use tenure_store::{Caller, CommandFilter, Error, LeaseRef, NewWork};
 use super::{
     Answer, App, Body, Json, Nothing, Params, Problem, Segments, Who, error::Problems, work::page_size,
 };
-use crate::{
-    lookup::LookupBy,
-    wire::{self, Shown, ToCore, ToWire},
-};
+use crate::wire::{self, Shown, ToCore, ToWire};
 
 const PAGE: u32 = 50;
 /// Lookups that one call takes, and for how long unless told otherwise.
@@ -195,9 +192,8 @@ pub(crate) async fn claim(
 ) -> Answer<w::Lookups> {
     let live = app.door.live();
     let by_worker = |tool: &str| {
-        let lookup = live.tools.get(tool).lookup.as_ref();
         let asked = body.tools.is_empty() || body.tools.iter().any(|name| name == tool);
-        asked && lookup.is_some_and(|lookup| lookup.by == LookupBy::Worker)
+        asked && live.tools.get(tool).is_looked_up_by_workers()
     };
     let max = body.max.unwrap_or(1).clamp(1, LOOKUPS_MAX) as usize;
     let taken = who.caller().claim_lookups(by_worker, max, body.for_ms.unwrap_or(LOOKUP_MS)).await?;

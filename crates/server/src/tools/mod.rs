@@ -18,7 +18,7 @@ pub use schema::Schema;
 
 use crate::{
     executor::{HttpTarget, Program},
-    lookup::Lookup,
+    lookup::{Lookup, LookupBy},
 };
 
 /// Everything that the configuration says of one tool. The default is what an undeclared tool gets.
@@ -94,6 +94,11 @@ pub struct Checked {
 }
 
 impl Tool {
+    /// Whether workers look up what became of its commands, and not the daemon.
+    pub fn is_looked_up_by_workers(&self) -> bool {
+        self.lookup.as_ref().is_some_and(|lookup| lookup.by == LookupBy::Worker)
+    }
+
     /// Arguments in their canonical form, checked against the schema, with the declared paths redacted.
     pub fn arguments(&self, given: &Value) -> Result<Checked, Refusal> {
         let full = Payload::new(given)?;

@@ -262,6 +262,22 @@ async fn a_lookup_is_taken_by_one_worker_and_ends_the_doubt() {
 }
 
 #[tokio::test]
+async fn an_agent_says_nothing_of_lookups_that_are_not_left_to_workers() {
+    let bed = tools().await;
+    let job = Held::new(&bed.admin(), "a").await;
+    let note = job.dispatched("note", json!({ "text": "x" })).await;
+    let lost = json!({ "error": { "class": "timeout", "message": "no reply" } });
+    job.verb(&note, "uncertain", lost).await.expect(200);
+    let agent = bed.client("machine", &["work"], None).await;
+    for said in [json!({ "outcome": "absent" }), json!({ "outcome": "found", "external_id": "made up" })] {
+        let refused = agent.post(&path(&note, "reconcile"), said).await;
+        refused.problem(403, "person_required");
+        assert!(refused.body["detail"].as_str().unwrap().contains("commands record"), "{}", refused.body);
+    }
+    assert_eq!(shown(&bed.admin(), &note).await["state"], "uncertain");
+}
+
+#[tokio::test]
 async fn a_rerun_is_planned_before_it_is_done() {
     let bed = tools().await;
     let job = Held::new(&bed.admin(), "a").await;

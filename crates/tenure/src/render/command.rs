@@ -28,7 +28,7 @@ pub fn commands(commands: &[Command], style: &Style) -> Table {
             "AGE",
             "NEXT",
         ],
-        "No command matches. `tenure commands list` without filters shows the newest.",
+        "No command is here, or none fits the filters: a command comes with the first effect that somebody reserves.",
     );
     for command in commands {
         let receipt = command.receipt.as_ref();

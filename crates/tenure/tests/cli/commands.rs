@@ -36,7 +36,7 @@ fn through_a_daemon_on_postgres() {
 fn nothing_there_is_said_as_by_every_list() {
     let bed = Bed::empty();
     let none = bed.run(&["commands", "list"]).ends(0);
-    assert!(none.out.is_empty() && none.err.contains("No command matches"), "{}", none.err);
+    assert!(none.out.is_empty() && none.err.contains("No command is here"), "{}", none.err);
     let nobody = bed.run(&["needs"]).ends(0);
     assert_eq!((&*nobody.out, &*nobody.err), ("", "Nobody is being waited for.\n"));
     for list in [&["commands", "list"][..], &["needs"]] {
