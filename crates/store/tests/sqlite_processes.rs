@@ -75,7 +75,9 @@ async fn one_process() {
     }
     let worker = ledger.caller(Actor::worker(&name));
     let mut request = 0;
+    let began = std::time::Instant::now();
     while succeeded(&ledger).await < TOTAL {
+        assert!(began.elapsed() < Duration::from_secs(60), "the others' works do not come");
         let claimed = claim(&ledger, &name, request, 7, Duration::from_millis(200)).await;
         request += 1;
         for one in claimed {

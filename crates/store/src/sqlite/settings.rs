@@ -1,6 +1,9 @@
 //! Opening the file: under which settings a commit is durable, and what to do when it cannot be opened.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags, config::DbConfig, ffi};
 
@@ -12,6 +15,9 @@ const OLDEST: i32 = 3_051_003;
 
 /// How long a writer waits for another process to let go of the file.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Between two tries for a lock that SQLite does not wait for itself.
+const AGAIN: Duration = Duration::from_millis(5);
 
 /// Pages in the WAL at which the writer moves them itself: only if the thread for it falls far behind.
 const LARGE_WAL: i64 = 8_000;
@@ -69,7 +75,7 @@ fn recognise(path: &Path, conn: &Connection) -> Result<(), Error> {
 
 /// `busy_timeout` is set before: changing the journal needs the lock.
 pub(super) fn set(conn: &Connection) -> rusqlite::Result<()> {
-    conn.pragma_update(None, "journal_mode", "WAL")?;
+    write_ahead(conn)?;
     conn.pragma_update(None, "synchronous", "FULL")?;
     conn.pragma_update(None, "fullfsync", true)?;
     conn.pragma_update(None, "checkpoint_fullfsync", true)?;
@@ -80,6 +86,22 @@ pub(super) fn set(conn: &Connection) -> rusqlite::Result<()> {
     planned_once(conn)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(())
+}
+
+/// Where several processes make the file at once, each has read it already: SQLite then refuses the lock without the
+/// usual patience, lest two wait for each other.
+fn write_ahead(conn: &Connection) -> rusqlite::Result<()> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        match conn.pragma_update(None, "journal_mode", "WAL") {
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) && Instant::now() < until =>
+            {
+                std::thread::sleep(AGAIN);
+            }
+            set => return set,
+        }
+    }
 }
 
 /// Plans never depend on the values bound. Otherwise SQLite, to see whether a value fits a partial index,
