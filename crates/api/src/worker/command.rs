@@ -136,7 +136,9 @@ impl Intent<'_> {
             Sent { client: job.client.clone(), id: told.id.clone(), fence: ask.fence, token: ask.token };
         let guard = CutOff(Some(sent));
         let outcome = call(told).await;
-        guard.over().tell(outcome).await.map(Fate::of)
+        // What is known is told to the end, also where whoever waits here is cut off.
+        let told = tokio::spawn(guard.over().tell(outcome)).await;
+        told.unwrap_or_else(|broken| std::panic::resume_unwind(broken.into_panic())).map(Fate::of)
     }
 }
 
