@@ -9,7 +9,7 @@ use crate::{
     Millis,
     command::{
         Command,
-        budget::{Budget, BudgetKey},
+        budget::{Budget, BudgetKey, Shift},
     },
     ids::{ByWork, CommandId, WaitId, WorkId},
     model::{Attempt, AttemptEnd, Identity, Kept, RequestKey, Step, Wait, WaitState, Work},
@@ -117,7 +117,7 @@ pub enum Change {
     },
     Budget {
         key: BudgetKey,
-        budget: Budget,
+        by: Shift,
     },
     Keep(Kept),
     Unkeep {
@@ -179,9 +179,7 @@ impl Records {
             }
             Change::Wake { work, children, waiters, at } => self.wake(work, children, waiters, at),
             Change::Command { command, .. } => self.absorb_command(*command),
-            Change::Budget { key, budget } => {
-                self.budgets.insert(key, budget);
-            }
+            Change::Budget { key, by } => self.budgets.entry(key).or_default().shift(by),
         }
     }
 

@@ -75,7 +75,7 @@ pub(crate) struct Writes {
     pub sessions: BTreeSet<TenantKey>,
     /// How much of each command changed.
     pub commands: BTreeMap<CommandId, Touch>,
-    pub budgets: BTreeMap<BudgetKey, Budget>,
+    pub budgets: BTreeSet<BudgetKey>,
 }
 
 impl Writes {
@@ -99,8 +99,8 @@ impl Writes {
                 let mark = self.commands.entry(command.id).or_insert(*touch);
                 *mark = (*mark).max(*touch);
             }
-            Change::Budget { key, budget } => {
-                self.budgets.insert(key.clone(), *budget);
+            Change::Budget { key, .. } => {
+                self.budgets.insert(key.clone());
             }
             Change::Keep(kept) => {
                 self.kept.insert((kept.tenant.clone(), kept.reference.clone()), Some(kept.clone()));
@@ -177,6 +177,11 @@ impl Batch {
             .collect();
         rows.sort_unstable_by_key(|row| row.work.id);
         rows
+    }
+
+    /// Counters that changed, as they stand now.
+    pub fn budgets(&self) -> Vec<(&BudgetKey, &Budget)> {
+        self.writes.budgets.iter().filter_map(|key| self.records.budgets.get_key_value(key)).collect()
     }
 
     /// The commands to save, in their last versions.

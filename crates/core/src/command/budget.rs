@@ -131,15 +131,23 @@ pub struct Reservation {
     pub amount: u64,
 }
 
+/// What a decision does to a counter: several may meet in one, so each says what it adds and takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shift {
+    pub set_aside: u64,
+    /// Of what was set aside.
+    pub given_back: u64,
+    pub spent: u64,
+}
+
 impl Budget {
-    pub fn fits(&self, amount: u64, max: u64) -> bool {
-        self.spent.saturating_add(self.reserved).saturating_add(amount) <= max
+    pub fn shift(&mut self, by: Shift) {
+        self.reserved = self.reserved.saturating_add(by.set_aside).saturating_sub(by.given_back);
+        self.spent = self.spent.saturating_add(by.spent);
     }
 
-    /// What was set aside becomes what was spent.
-    pub fn settle(&mut self, reserved: u64, spent: u64) {
-        self.reserved = self.reserved.saturating_sub(reserved);
-        self.spent = self.spent.saturating_add(spent);
+    pub fn fits(&self, amount: u64, max: u64) -> bool {
+        self.spent.saturating_add(self.reserved).saturating_add(amount) <= max
     }
 }
 
@@ -151,7 +159,7 @@ mod tests {
     fn what_is_set_aside_counts_until_it_is_settled() {
         let mut budget = Budget { spent: 40, reserved: 50 };
         assert!(budget.fits(10, 100) && !budget.fits(11, 100));
-        budget.settle(50, 20);
+        budget.shift(Shift { given_back: 50, spent: 20, ..Shift::default() });
         assert_eq!(budget, Budget { spent: 60, reserved: 0 });
         assert!(!budget.fits(u64::MAX, u64::MAX - 1), "no sum wraps around");
     }

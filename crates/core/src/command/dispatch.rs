@@ -216,11 +216,8 @@ fn go(
 ) -> Result<Decision, Refusal> {
     // What an earlier dispatch in doubt set aside is still set aside.
     let before = command.body.dispatch.as_ref().map_or(&[][..], |dispatch| &dispatch.reserved[..]);
-    let reserved: Vec<Reservation> = if before.is_empty() {
-        settle::reserve(cx, &mut draft, command, &action.gate)
-    } else {
-        before.to_vec()
-    };
+    let reserved: Vec<Reservation> =
+        if before.is_empty() { settle::reserve(&mut draft, command, &action.gate) } else { before.to_vec() };
     let tool = ToolFacts { executor: command.spec.executor, ..action.gate.tool.clone() };
     let deadline_at = (!command.is_worker()).then(|| cx.now + tool.timeout_ms as Millis);
     let verdict =

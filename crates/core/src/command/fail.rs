@@ -55,7 +55,7 @@ pub(super) fn decide(
         uncertain::doubtful(&mut draft, id, Some(error), &error.message, cx.dice());
         return finish(cx, draft, id);
     }
-    settle::release(cx, &mut draft, command);
+    settle::release(&mut draft, command);
     let failures = command.body.failures + 1;
     let (class, said) = (error.class, Said { message: Some(&error.message), ..Said::default() });
     match next_try(cx, command, error, failures) {

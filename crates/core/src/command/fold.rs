@@ -59,6 +59,7 @@ pub fn born(event: &Event) -> Option<Command> {
         failures: 0,
         error: None,
         next_at: None,
+        doubted_at: None,
         unknowns: 0,
         needs_person: false,
         replays: 0,
@@ -156,6 +157,9 @@ pub fn apply(command: &mut Command, event: &Event) {
         Fact::CommandUncertain(uncertain) => {
             if let Some(class) = uncertain.class {
                 body.error = Some(ErrorInfo { class, message: event.message.clone() });
+            }
+            if uncertain.moved.was != Some(CommandState::Uncertain) {
+                body.doubted_at = Some(event.at);
             }
             body.needs_person = uncertain.needs_person;
             body.next_at = uncertain.next_at;

@@ -83,7 +83,7 @@ pub struct ToolFacts {
     /// For how long the provider remembers our key, from the first dispatch.
     pub native_window_ms: u64,
     pub executor: Executor,
-    /// A lookup that finds nothing counts only so long after the dispatch.
+    /// A lookup that finds nothing counts only so long after the doubt began.
     pub consistency_delay_ms: u64,
     /// Whoever reserved it cannot approve it.
     pub four_eyes: bool,
@@ -296,6 +296,9 @@ pub struct CommandBody {
     /// Not before then: the next try, or the next lookup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_at: Option<Millis>,
+    /// Since when it is in doubt: until then the call may have been under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doubted_at: Option<Millis>,
     /// Lookups in a row that could not tell.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unknowns: u32,

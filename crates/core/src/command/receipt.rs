@@ -50,7 +50,7 @@ pub(super) fn succeed(
     proof: &Proof,
     message: Option<&str>,
 ) {
-    let spent = settle::spend(cx, draft, command, proof);
+    let spent = settle::spend(draft, command, proof);
     let receipt = Receipt {
         at: cx.now,
         evidence: proof.kind,

@@ -42,8 +42,8 @@ pub(super) fn decide(
             receipt::succeed(cx, &mut draft, command, &proof, message);
         }
         Finding::Absent => {
-            let sent = command.body.dispatch.as_ref().map_or(cx.now, |dispatch| dispatch.at);
-            let counts_at = sent + command.body.tool.consistency_delay_ms as Millis;
+            let doubted = command.body.doubted_at.unwrap_or(cx.now);
+            let counts_at = doubted + command.body.tool.consistency_delay_ms as Millis;
             if cx.now < counts_at {
                 return Err(Refusal::new(
                     Code::NotDue,
@@ -52,7 +52,7 @@ pub(super) fn decide(
                     ),
                 ));
             }
-            settle::release(cx, &mut draft, command);
+            settle::release(&mut draft, command);
             let now = match command.body.tool.risk {
                 Risk::Low => CommandState::Pending,
                 Risk::High => CommandState::Blocked,

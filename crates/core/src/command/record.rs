@@ -40,7 +40,7 @@ pub(super) fn decide(
             receipt::succeed(cx, &mut draft, command, &proof, Some(reason));
         }
         Recorded::DidNotHappen => {
-            settle::release(cx, &mut draft, command);
+            settle::release(&mut draft, command);
             let failures = command.body.failures + 1;
             draft.tell(
                 id,

@@ -2,7 +2,7 @@
 
 use super::{
     CommandState, Effect, Gate, ReplayLimits, Risk, ToolFacts,
-    budget::{Account, BudgetKey, Unit},
+    budget::{Account, BudgetKey, Shift, Unit},
     current_policy, draft,
     event::Replayed,
     finish, found, person, settle, wrong_state,
@@ -60,7 +60,7 @@ pub(super) fn decide(
     let review = tool.risk == Risk::High || gate.verdict.effect == Effect::NeedsApproval;
     let now = if review { CommandState::Blocked } else { CommandState::Pending };
     let mut draft = draft(cx, work, command);
-    settle::change(cx, &mut draft, &counter, |budget| budget.settle(0, 1));
+    settle::shift(&mut draft, &counter, Shift { spent: 1, ..Shift::default() });
     let said = Said { message: Some(reason), ..Said::default() };
     let (tool, verdict) = (Box::new(tool), Box::new(gate.verdict.clone()));
     draft.tell(id, now, said, |moved| Fact::CommandReplayed(Replayed { moved, tool, verdict }));

@@ -4,17 +4,12 @@ use std::collections::BTreeMap;
 
 use super::{
     Command, Gate, Proof,
-    budget::{Budget, BudgetKey, Reservation},
+    budget::{BudgetKey, Reservation, Shift},
 };
-use crate::{decide::Context, records::Change, work::draft::Draft};
+use crate::{records::Change, work::draft::Draft};
 
 /// Sets aside what a call is expected to cost.
-pub(super) fn reserve(
-    cx: Context<'_>,
-    draft: &mut Draft,
-    command: &Command,
-    gate: &Gate,
-) -> Vec<Reservation> {
+pub(super) fn reserve(draft: &mut Draft, command: &Command, gate: &Gate) -> Vec<Reservation> {
     let spec = &command.spec;
     let mut amounts: BTreeMap<BudgetKey, u64> = BTreeMap::new();
     for limit in &gate.limits {
@@ -23,31 +18,26 @@ pub(super) fn reserve(
         amounts.insert(limit.key(&spec.tenant, command.work, &spec.tool), amount);
     }
     for (key, amount) in &amounts {
-        change(cx, draft, key, |budget| budget.reserved = budget.reserved.saturating_add(*amount));
+        shift(draft, key, Shift { set_aside: *amount, ..Shift::default() });
     }
     amounts.into_iter().map(|(key, amount)| Reservation { key, amount }).collect()
 }
 
 /// It happened: what was set aside is spent, or as much as it cost in truth. What that was is told with the success.
-pub(super) fn spend(
-    cx: Context<'_>,
-    draft: &mut Draft,
-    command: &Command,
-    proof: &Proof,
-) -> Vec<Reservation> {
+pub(super) fn spend(draft: &mut Draft, command: &Command, proof: &Proof) -> Vec<Reservation> {
     let mut all = Vec::new();
     for Reservation { key, amount } in reservations(command) {
         let spent = proof.cost_in(&key.unit).unwrap_or(*amount);
-        change(cx, draft, key, |budget| budget.settle(*amount, spent));
+        shift(draft, key, Shift { given_back: *amount, spent, ..Shift::default() });
         all.push(Reservation { key: key.clone(), amount: spent });
     }
     all
 }
 
 /// It did not happen: what was set aside is free again.
-pub(super) fn release(cx: Context<'_>, draft: &mut Draft, command: &Command) {
-    for reservation in reservations(command) {
-        change(cx, draft, &reservation.key, |budget| budget.settle(reservation.amount, 0));
+pub(super) fn release(draft: &mut Draft, command: &Command) {
+    for Reservation { key, amount } in reservations(command) {
+        shift(draft, key, Shift { given_back: *amount, ..Shift::default() });
     }
 }
 
@@ -55,8 +45,6 @@ pub(super) fn reservations(command: &Command) -> &[Reservation] {
     command.body.dispatch.as_ref().map_or(&[], |dispatch| &dispatch.reserved)
 }
 
-pub(super) fn change(cx: Context<'_>, draft: &mut Draft, key: &BudgetKey, with: impl FnOnce(&mut Budget)) {
-    let mut budget = cx.records.budgets.get(key).copied().unwrap_or_default();
-    with(&mut budget);
-    draft.change(Change::Budget { key: key.clone(), budget });
+pub(super) fn shift(draft: &mut Draft, key: &BudgetKey, by: Shift) {
+    draft.change(Change::Budget { key: key.clone(), by });
 }

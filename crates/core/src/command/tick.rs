@@ -11,12 +11,14 @@ use crate::{
     decide::{Context, Decision},
     event::Fact,
     ids::CommandId,
-    limits,
     records::{Change, Touch},
     refusal::{Code, Refusal},
     reply::{Reply, Ticked},
     work::draft::{Draft, Said},
 };
+
+/// How long a lookup may be taken for at once.
+const TAKEN_MS: u64 = 3_600_000;
 
 pub(super) fn decide(cx: Context<'_>, id: CommandId) -> Result<Decision, Refusal> {
     let (work, command) = found(cx, id)?;
@@ -83,7 +85,10 @@ fn rearm(command: &Command) -> Decision {
 /// Somebody looks it up: others pass it over for a while. A lookup done twice does no harm, so this needs no
 /// event and no proof.
 pub(super) fn take_lookup(cx: Context<'_>, id: CommandId, for_ms: u64) -> Result<Decision, Refusal> {
-    limits::duration("for_ms", for_ms)?;
+    if for_ms > TAKEN_MS {
+        let detail = format!("`for_ms` is at most {TAKEN_MS}: whoever looks for longer takes it again.");
+        return Err(Refusal::new(Code::Invalid, detail));
+    }
     let (_, command) = found(cx, id)?;
     let due = command.due_at.filter(|at| *at <= cx.now && duty(command) == Some(Duty::Lookup));
     if due.is_none() {

@@ -69,10 +69,8 @@ fn outlook(command: &Command, now: Millis, wait: Option<u64>, dice: u64) -> (boo
     let tool = &command.body.tool;
     match tool.idempotency {
         Idempotency::None => (true, None),
-        Idempotency::Lookup => {
-            let sent = command.body.dispatch.as_ref().map_or(now, |dispatch| dispatch.at);
-            (false, Some(now.max(sent + tool.consistency_delay_ms as Millis)))
-        }
+        // The call may have been under way until now.
+        Idempotency::Lookup => (false, Some(now + tool.consistency_delay_ms as Millis)),
         Idempotency::Native if command.is_worker() => (!command.may_resend(now), None),
         Idempotency::Native => {
             let tries = command.body.dispatches;

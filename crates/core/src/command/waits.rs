@@ -112,7 +112,7 @@ pub(crate) fn check(cx: Context<'_>, draft: &mut Draft, specs: &[&WaitSpec]) -> 
 pub(crate) fn received(cx: Context<'_>, draft: &mut Draft, wait: &Wait) {
     let Some(command) = handed(cx, draft, wait) else { return };
     let proof = Proof::new(EvidenceKind::Provider);
-    let spent = settle::spend(cx, draft, &command, &proof);
+    let spent = settle::spend(draft, &command, &proof);
     let receipt = Receipt {
         at: cx.now,
         evidence: EvidenceKind::Provider,

@@ -363,6 +363,21 @@ fn a_late_receipt_ends_what_a_lookup_thought_absent() {
 }
 
 #[test]
+fn absence_counts_from_the_doubt_on_since_the_call_may_have_lasted_until_then() {
+    let mut w = World::default();
+    let lease = w.held_with("m", |ingest| ingest.policy.lease.ttl_ms = HOUR as u64);
+    let id = w.dispatched(&lease, lookup());
+    w.pass(60_000);
+    let doubtful = w.uncertain(id).unwrap();
+    assert_eq!(doubtful.body.next_at, Some(doubtful.updated_at + 10_000), "no lookup sees it before");
+    w.pass(9_999);
+    assert_eq!(w.reconcile(id, Finding::Absent).unwrap_err().code, Code::NotDue);
+    assert_eq!(w.reconcile(id, Finding::Unknown).unwrap().state, CommandState::Uncertain);
+    w.pass(1);
+    assert_eq!(w.reconcile(id, Finding::Absent).unwrap().state, CommandState::Pending);
+}
+
+#[test]
 fn native_tools_are_sent_again_inside_their_window_only() {
     let mut w = World::default();
     let lease = w.held_with("m", |ingest| ingest.policy.lease.ttl_ms = 100 * HOUR as u64);

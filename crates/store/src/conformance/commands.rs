@@ -176,6 +176,8 @@ pub async fn a_lapse_puts_it_in_doubt_and_a_lookup_ends_it(bed: &mut Bed) {
     bed.pass(LAPSE_MS).await;
     assert_eq!(state(bed, id).await, CommandState::Uncertain);
     bed.expect(held.work.id, State::Stalled).await;
+    assert!(bed.ledger.due_commands(Duty::Lookup, 10).await.unwrap().is_empty(), "it may not be shown yet");
+    bed.pass(5_000).await;
     let due = bed.ledger.due_commands(Duty::Lookup, 10).await.unwrap();
     assert_eq!(due.iter().map(|c| c.id).collect::<Vec<_>>(), [id]);
     bed.machine().take_lookup(id, 30_000).await.unwrap();
@@ -313,6 +315,29 @@ pub async fn budgets_hold_under_a_crowd(bed: &mut Bed) {
     let blocked = all.iter().find(|c| c.state == CommandState::Blocked).unwrap().id;
     let now = bed.worker("w").dispatch(&lease(blocked), blocked, paid, None).await.unwrap();
     assert_eq!(now.command.state, CommandState::Dispatched, "there is room again");
+}
+
+pub async fn one_answer_settles_what_several_works_set_aside(bed: &mut Bed) {
+    let limits = vec![Limit { per: Per::Tenant, unit: Unit::Calls, period: String::new(), max: 100 }];
+    let counted = Gate { limits, ..allow() };
+    for n in 0..3 {
+        let held = bed.held(job(&format!("m{n}")), "w").await;
+        let worker = bed.worker("w");
+        let id = worker.reserve(&held.lease, mail("hi", allow())).await.unwrap().command.id;
+        worker.dispatch(&held.lease, id, counted.clone(), None).await.unwrap();
+        let wait = NewWait { command: Some(id), ..NewWait::new(WaitKind::Tool, "the batch is through") };
+        worker.wait(&held.lease, vec![wait], None).await.unwrap();
+    }
+    let (account, unit) = (Account::Tenant, Unit::Calls);
+    let key = BudgetKey { tenant: TENANT.into(), account, unit, period: String::new() };
+    let stands = async |bed: &Bed| {
+        let budgets = bed.ledger.budgets(std::slice::from_ref(&key)).await.unwrap();
+        budgets.first().map(|(_, budget)| (budget.spent, budget.reserved))
+    };
+    assert_eq!(stands(bed).await, Some((0, 3)));
+    bed.person().resolve(TENANT, "the batch is through", &json!({ "id": "b-1" }), None).await.unwrap();
+    assert_eq!(stands(bed).await, Some((3, 0)));
+    bed.verify().await;
 }
 
 pub async fn a_dispatch_is_given_once_under_a_crowd(bed: &mut Bed) {

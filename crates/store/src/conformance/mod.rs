@@ -84,6 +84,7 @@ macro_rules! conformance_tests {
                 the_outbox_is_sent_once,
                 ordered_sends_wait_for_one_another,
                 budgets_hold_under_a_crowd,
+                one_answer_settles_what_several_works_set_aside,
                 a_dispatch_is_given_once_under_a_crowd,
                 replays_are_for_people_and_bounded,
                 a_rerun_repeats_nothing_by_itself,

@@ -269,7 +269,7 @@ pub(super) fn save<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch) {
         ]
     });
     statuses(pipeline, &touched(&|_| true));
-    let budgets: Vec<(&BudgetKey, &Budget)> = batch.writes.budgets.iter().collect();
+    let budgets = batch.budgets();
     pipeline.add_if(!budgets.is_empty(), SAVE_BUDGETS, || {
         params![
             each(&budgets, |(key, _)| key.text()),

@@ -153,7 +153,7 @@ impl Tables<'_> {
                 self.save_command(command, *touch)?;
             }
         }
-        for (key, budget) in &batch.writes.budgets {
+        for (key, budget) in batch.budgets() {
             let values = params![key.text(), amount(budget.spent), amount(budget.reserved)];
             self.cached(SAVE_BUDGET)?.execute(values)?;
         }
