@@ -176,6 +176,12 @@ fn every_mistake_names_its_line_and_its_fix() {
             3,
             "set by the relay",
         ),
+        (
+            "[tools.x]\nexecutor = \"http\"\nhttp = { headers = { authorization = \"hunter2\" } }",
+            3,
+            "give the `url`, or the `hosts`",
+        ),
+        ("\n[tools.x]\nordered = true", 2, "for what the relay sends"),
         ("[tools.x]\nexecutor = \"http\"\nhttp = { networks = [\"10\"] }", 3, "no network"),
         ("[tools.x]\nexecutor = \"http\"\nhttp = { external_id = \"id\" }", 3, "no place in an answer"),
         ("[tools.x]\nexecutor = \"http\"\nhttp = { unsent_statuses = [200] }", 3, "from 400 to 599"),

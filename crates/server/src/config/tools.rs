@@ -22,11 +22,8 @@ use super::{
 use crate::{
     lookup::{Lookup, LookupBy},
     policy::{Policies, PolicyFile},
-    tools::{Pointer, RateLimit, Relay, Schema, Tool, Tools},
+    tools::{self, Pointer, RateLimit, Relay, Schema, Tool, Tools},
 };
-
-/// What the ledger allows a call beyond its own time: it must have ended before nobody knows how.
-const MARGIN_MS: u64 = 10_000;
 const LOOKUP_INTERVAL_MS: u64 = 30_000;
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -208,6 +205,13 @@ impl ToolSection {
             lookup.into_inner().settle(at, line)
         });
         let lookup = lookup.transpose()?;
+        if self.ordered && relay.is_none() {
+            return Err(at.error(
+                None,
+                "`ordered` is for what the relay sends: a worker that waits would hold up everybody else's commands. Leave \
+                 it out, or give an executor",
+            ));
+        }
         let facts = ToolFacts {
             risk: self.risk.unwrap_or(default.risk),
             idempotency: idempotency(self.idempotency, lookup.is_some(), at)?,
@@ -220,7 +224,7 @@ impl ToolSection {
             lookup_interval_ms,
             retry: self.retry.map_or(default.retry, |retry| retry.0),
             timeout_ms: relay.as_ref().map_or(default.timeout_ms, |relay| {
-                u64::try_from(relay.timeout().as_millis()).unwrap_or(u64::MAX).saturating_add(MARGIN_MS)
+                u64::try_from((relay.timeout() + tools::MARGIN).as_millis()).unwrap_or(u64::MAX)
             }),
             approval_ms: self.approval.map_or(default.approval_ms, Period::ms),
         };
@@ -248,6 +252,12 @@ fn relay(
         (Executor::Worker, None, None) => Ok(None),
         (Executor::Http, Some(http), None) => {
             let target = http.into_inner().settle(at, line)?;
+            if target.url.is_none() && target.hosts.is_empty() && target.has_secrets() {
+                return wrong(
+                    "without a `url` whoever reserves a command names the host, and would be sent `headers` and \
+                     signatures: give the `url`, or the `hosts` that may have them",
+                );
+            }
             Ok(Some(Relay::Http(Arc::new(target))))
         }
         (Executor::Exec, None, Some(exec)) => Ok(Some(Relay::Exec(exec.into_inner().settle(60_000)))),

@@ -120,7 +120,11 @@ impl Program {
         .await;
         match ended {
             Err(_) => Ended::TimedOut(output),
-            Ok(Err(error)) => Ended::NotStarted(format!("`{program}` cannot be waited for: {error}")),
+            // It was started, so it may have done anything.
+            Ok(Err(error)) => {
+                tracing::warn!(%program, %error, "a program cannot be waited for");
+                Ended::Killed { signal: None, output }
+            }
             Ok(Ok(status)) => match status.code() {
                 Some(code) => Ended::Exited { code, output },
                 None => {

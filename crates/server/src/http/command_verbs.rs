@@ -65,8 +65,10 @@ pub(crate) async fn dispatch(
 ) -> Answer<w::Command> {
     let caller = who.caller();
     let command = caller.command(id.parse()?).await?;
-    // What was dispatched before sends nothing now, and takes no turn of anybody.
-    if !matches!(command.state, CommandState::Dispatched | CommandState::Succeeded) {
+    // What sends nothing now takes no turn of anybody.
+    if command.is_worker()
+        && matches!(command.state, CommandState::Pending | CommandState::Approved | CommandState::Uncertain)
+    {
         app.door.take(&command.spec.tool).map_err(|wait| too_fast(&command, wait))?;
     }
     let lease = LeaseRef { work: command.work, fence: body.fence, token: body.token };

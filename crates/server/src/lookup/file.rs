@@ -4,7 +4,7 @@
 use std::{
     fs::File,
     io::{self, Read as _},
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
 use serde::Deserialize;
@@ -60,6 +60,9 @@ pub(super) fn look(root: &Path, arguments: &Payload) -> Found {
 
 /// The hash of the file's content; none where there is no file.
 fn hash(root: &Path, path: &Path) -> Result<Option<String>, String> {
+    if path.is_absolute() || path.components().any(|part| part == Component::ParentDir) {
+        return Err("write it as a path under the folder, without `..`".to_owned());
+    }
     let told = |error: io::Error| format!("it cannot be read: {error}");
     let root = root
         .canonicalize()
@@ -72,11 +75,12 @@ fn hash(root: &Path, path: &Path) -> Result<Option<String>, String> {
     if !found.starts_with(&root) {
         return Err(format!("it is not under {}", root.display()));
     }
-    let mut file = File::open(&found).map_err(told)?;
-    let about = file.metadata().map_err(told)?;
+    // Before it is opened: a pipe would wait for a writer.
+    let about = found.metadata().map_err(told)?;
     if !about.is_file() || about.len() > READ_MAX {
         return Err(format!("it is no file of at most {READ_MAX} bytes"));
     }
+    let mut file = File::open(&found).map_err(told)?;
     let mut hasher = Sha256::new();
     let mut piece = vec![0; 64 * 1024];
     loop {
@@ -129,7 +133,12 @@ mod tests {
         std::fs::create_dir(&inner).unwrap();
         std::fs::write(root.path().join("secret"), "hello").unwrap();
         std::os::unix::fs::symlink(root.path().join("secret"), inner.join("link")).unwrap();
-        for (path, why) in [("../secret", "not under"), ("link", "not under"), (".", "no file")] {
+        for (path, why) in [
+            ("../secret", "without `..`"),
+            ("../nothing", "without `..`"),
+            ("link", "not under"),
+            (".", "no file"),
+        ] {
             let found = looked(&inner, json!({ "path": path, "sha256": HELLO }));
             assert_eq!(found.finding, Finding::Unknown, "{path}");
             assert!(found.message.as_deref().is_some_and(|told| told.contains(why)), "{path}: {found:?}");

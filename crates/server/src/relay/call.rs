@@ -1,6 +1,9 @@
 //! One command of the relay: asked about, dispatched, called, and its outcome delivered.
 
-use std::{sync::PoisonError, time::Duration};
+use std::{
+    sync::PoisonError,
+    time::{Duration, Instant, SystemTime},
+};
 
 use serde_json::Value;
 use tenure_core::{
@@ -59,6 +62,7 @@ impl Shared {
     pub async fn send(&self, due: &Due, gate: Gate, now: Millis) -> Done {
         let caller = self.ledger.caller(Actor::system("relay"));
         let id = due.command.id;
+        let asked = Since::now();
         let dispatched = match caller.relay_dispatch(id, gate).await {
             Err(Error::Refused(refusal)) if refusal.code == Code::PolicyStale => {
                 self.door.current(|| caller.relay_dispatch(id, self.gate(due, now))).await
@@ -79,18 +83,19 @@ impl Shared {
         if sending.command.state != CommandState::Dispatched {
             return Done::Told;
         }
-        let outcome = self.call(due, &sending, now).await;
+        let outcome = if asked.long_ago() {
+            unsent(ErrorClass::Timeout, "its dispatch was answered so late that somebody else may be at it")
+        } else {
+            self.call(due, &sending, now).await
+        };
         self.remember(due, &outcome, now);
         self.deliver(&sending, outcome).await
     }
 
     async fn call(&self, due: &Due, sending: &Sending, now: Millis) -> Outcome {
         let spec = &due.command.spec;
-        let unsent = |message: String| Outcome::Failed {
-            error: CallError { class: ErrorClass::Misconfigured, message, retry_after_ms: None },
-            unsent: true,
-        };
-        if let Some(why) = self.gone().refuses(due) {
+        let unsent = |message: String| unsent(ErrorClass::Misconfigured, message);
+        if let Some(why) = self.gone().refuses(due, now) {
             return unsent(why);
         }
         let Some(arguments) = sending.arguments.clone() else {
@@ -150,7 +155,11 @@ impl Shared {
                 Ok(_) => return Done::Told,
                 // Somebody else has told meanwhile: a sweeper, a lookup, a person.
                 Err(Error::Refused(refusal)) => {
-                    tracing::info!(command = %id, %refusal, "how the call went is not news");
+                    if matches!(outcome, Outcome::Succeeded(_)) {
+                        tracing::error!(command = %id, %refusal, "a call took effect, and the ledger refuses its receipt");
+                    } else {
+                        tracing::info!(command = %id, %refusal, "how the call went is not news");
+                    }
                     return Done::Told;
                 }
                 Err(error @ (Error::Stopped(_) | Error::Corrupt(_))) => return Done::Away(error.to_string()),
@@ -160,6 +169,26 @@ impl Shared {
                 }
             }
         }
+    }
+}
+
+fn unsent(class: ErrorClass, message: impl Into<String>) -> Outcome {
+    let error = CallError { class, message: message.into(), retry_after_ms: None };
+    Outcome::Failed { error, unsent: true }
+}
+
+/// When a dispatch was asked for. By two clocks: the one does not count while the machine sleeps, the other may be set.
+struct Since(Instant, SystemTime);
+
+impl Since {
+    fn now() -> Self {
+        Self(Instant::now(), SystemTime::now())
+    }
+
+    /// Whether the call would outlast the dispatch's deadline, which is a margin longer than a call may take.
+    fn long_ago(&self) -> bool {
+        let by_wall = self.1.elapsed().unwrap_or_default();
+        self.0.elapsed().max(by_wall) >= tools::MARGIN
     }
 }
 

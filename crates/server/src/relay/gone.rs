@@ -1,4 +1,4 @@
-//! Targets that answered 410: they want no more calls, and get none until a person's replay tells otherwise. Of this
+//! Targets that answered 410: they want no more calls, and get none for a while, unless a person replays one. Of this
 //! process alone: after a restart one call finds it out again, and the log keeps every answer.
 
 use std::collections::HashMap;
@@ -6,6 +6,8 @@ use std::collections::HashMap;
 use tenure_core::{CommandId, Millis, records::TargetKey, records::target_key};
 use tenure_store::Due;
 
+/// After so long one call finds out again: another relay may have seen it come back, or its URL was mended.
+const FORGOTTEN_MS: Millis = 600_000;
 /// Beyond so many the oldest is forgotten, and asked again.
 const MOST: usize = 10_000;
 
@@ -14,14 +16,15 @@ pub(super) struct Gone(HashMap<TargetKey, (Millis, CommandId)>);
 
 impl Gone {
     /// Why it is not called. A command that a person replayed is: that is how a target is tried again.
-    pub fn refuses(&self, due: &Due) -> Option<String> {
+    pub fn refuses(&self, due: &Due, now: Millis) -> Option<String> {
         if due.command.body.replays > 0 {
             return None;
         }
-        let (_, told) = self.0.get(&target_key(&due.command))?;
+        let (_, told) =
+            self.0.get(&target_key(&due.command)).filter(|(since, _)| now < since + FORGOTTEN_MS)?;
         Some(format!(
-            "{} answered 410 to {told} and is not called any more. When it is back, replay one command to it: a \
-             success opens it again",
+            "{} answered 410 to {told} and is left alone for ten minutes. When it is back, replay one command to it: \
+             a success opens it again",
             due.command.spec.target
         ))
     }

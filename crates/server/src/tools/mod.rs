@@ -35,6 +35,9 @@ pub struct Tool {
     pub lookup: Option<Lookup>,
 }
 
+/// How much longer the relay's dispatch stands than its call may take: for the ledger's answers before and after.
+pub(crate) const MARGIN: Duration = Duration::from_secs(10);
+
 /// How the relay makes the call; a tool without it is executed by its worker.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Relay {

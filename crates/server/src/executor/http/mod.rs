@@ -54,6 +54,13 @@ pub struct HttpTarget {
     pub unsent_statuses: Vec<u16>,
 }
 
+impl HttpTarget {
+    /// Whether its calls carry what not everybody may see.
+    pub fn has_secrets(&self) -> bool {
+        !self.headers.is_empty() || self.secret.is_some()
+    }
+}
+
 impl Default for HttpTarget {
     fn default() -> Self {
         Self {

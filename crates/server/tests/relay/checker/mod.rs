@@ -15,7 +15,7 @@ use tenure_store::{Ledger, ManualClock, Options};
 
 use crate::bed::START;
 use check::check;
-use world::World;
+use world::{Covered, World};
 
 /// Scenarios on one database: each is one command with a life of its own.
 const SCENARIOS: usize = 2_000;
@@ -39,7 +39,7 @@ fn clocked() -> (Arc<ManualClock>, Options) {
 }
 
 /// One ledger's scenarios, from the first intent to the last end.
-async fn run(ledger: Ledger, clock: Arc<ManualClock>, seed: u64) {
+async fn run(ledger: Ledger, clock: Arc<ManualClock>, seed: u64) -> Covered {
     let mut world = World::new(ledger, clock, seed).await;
     world.begin(SCENARIOS_OF_A_LEDGER).await;
     for _ in 0..10 {
@@ -55,26 +55,30 @@ async fn run(ledger: Ledger, clock: Arc<ManualClock>, seed: u64) {
     );
     let report = world.ledger.verify().await.unwrap();
     assert!(report.faults.is_empty(), "seed {seed}: {:#?}", report.faults);
-    world.covered().await;
+    world.covered().await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_effect_without_intent_and_none_repeated_on_sqlite() {
+    let mut covered = Covered::default();
     for seed in 0..(SCENARIOS / SCENARIOS_OF_A_LEDGER) as u64 {
         let (clock, options) = clocked();
         let (ledger, folder) = sqlite(options).await;
-        run(ledger, clock, seed).await;
+        covered = covered.and(run(ledger, clock, seed).await);
         drop(folder);
     }
+    covered.check();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_effect_without_intent_and_none_repeated_on_postgres() {
+    let mut covered = Covered::default();
     for seed in 100..100 + (SCENARIOS / SCENARIOS_OF_A_LEDGER) as u64 {
         let (clock, options) = clocked();
         let ledger = postgres(options).await;
-        run(ledger, clock, seed).await;
+        covered = covered.and(run(ledger, clock, seed).await);
     }
+    covered.check();
 }
 
 /// A checker that never finds anything proves nothing: each of these is a bug that it must see.

@@ -248,23 +248,19 @@ impl World {
         self.stage.told.lock().unwrap().iter().filter(|told| told.command == id).cloned().collect()
     }
 
-    /// What was tried was what this is about.
-    pub async fn covered(&self) {
+    /// What was tried.
+    pub async fn covered(&self) -> Covered {
         let mut seen: HashMap<CommandId, u32> = HashMap::new();
         self.truth.calls().iter().for_each(|call| *seen.entry(call.command).or_default() += 1);
-        let calls: u32 = seen.values().sum();
-        let (mut again, mut person, mut lost) = (0, 0, 0);
+        let mut covered =
+            Covered { calls: seen.values().sum(), kills: self.kills as u32, ..Covered::default() };
         for id in self.commands() {
             let command = self.ledger.command(id).await.unwrap();
-            again += usize::from(command.body.dispatches > 1);
-            person += usize::from(command.body.needs_person);
-            lost += usize::from(command.body.dispatches > seen.get(&id).copied().unwrap_or(0));
+            covered.again += u32::from(command.body.dispatches > 1);
+            covered.person += u32::from(command.body.needs_person);
+            covered.lost += u32::from(command.body.dispatches > seen.get(&id).copied().unwrap_or(0));
         }
-        let what = format!(
-            "{calls} calls, {} kills, {again} sent again, {person} left to a person, {lost} dispatched and not called",
-            self.kills
-        );
-        assert!(calls > 100 && self.kills > 0 && again > 20 && person > 5 && lost > 5, "{what}");
+        covered
     }
 
     /// One command with something wrong about it.
@@ -310,6 +306,37 @@ impl World {
             "forged_receipt" => drop(worker.receipt(&lease, id, Proof::provider(&key)).await.unwrap()),
             _ => {}
         }
+    }
+}
+
+/// How often each thing that this is about was tried.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Covered {
+    calls: u32,
+    kills: u32,
+    /// Sent more than once.
+    again: u32,
+    /// Left to a person.
+    person: u32,
+    /// Dispatched, and not called.
+    lost: u32,
+}
+
+impl Covered {
+    pub fn and(self, other: Covered) -> Self {
+        Self {
+            calls: self.calls + other.calls,
+            kills: self.kills + other.kills,
+            again: self.again + other.again,
+            person: self.person + other.person,
+            lost: self.lost + other.lost,
+        }
+    }
+
+    /// All scenarios together tried what they are about.
+    pub fn check(self) {
+        let Covered { calls, kills, again, person, lost } = self;
+        assert!(calls > 1_000 && kills > 5 && again > 200 && person > 12 && lost > 40, "{self:?}");
     }
 }
 
