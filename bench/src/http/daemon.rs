@@ -1,6 +1,7 @@
 //! The daemon under test: the built binary, started as a user would start it.
 
 use std::{
+    io::Write as _,
     net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -8,6 +9,7 @@ use std::{
 };
 
 use hyper::StatusCode;
+use tempfile::NamedTempFile;
 
 use super::connection::Connection;
 use crate::{Result, site::Place};
@@ -22,6 +24,8 @@ pub struct Daemon {
     pub address: String,
     pub token: String,
     child: Child,
+    /// Goes with the daemon.
+    _config: NamedTempFile,
 }
 
 impl Daemon {
@@ -33,16 +37,21 @@ impl Daemon {
             Place::Sqlite(path) => path.display().to_string(),
             Place::Postgres(url) => url.clone(),
         };
+        // One credential sends everything: it is the daemon that is measured, not its limit.
+        let mut config = NamedTempFile::with_suffix(".toml")?;
+        config.write_all(b"[rate]\nper_second = 1000000\nburst = 1000000\n")?;
         let began = Instant::now();
         let child = Command::new(binary)
             .args(["serve", "--db", &database, "--listen", &address])
+            .arg("--config")
+            .arg(config.path())
             .env("TENURE_TOKEN", TOKEN)
             .env("TENURE_LOG", "error")
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn()
             .map_err(|error| format!("{} cannot be started: {error}", binary.display()))?;
-        let mut daemon = Daemon { address, token: TOKEN.to_owned(), child };
+        let mut daemon = Daemon { address, token: TOKEN.to_owned(), child, _config: config };
         while !daemon.is_ready().await {
             if let Some(status) = daemon.child.try_wait()? {
                 return Err(format!("the daemon ended while starting, with {status}").into());
