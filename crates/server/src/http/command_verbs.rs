@@ -66,9 +66,8 @@ pub(crate) async fn dispatch(
     let caller = who.caller();
     let command = caller.command(id.parse()?).await?;
     // What sends nothing now takes no turn of anybody.
-    if command.is_worker()
-        && matches!(command.state, CommandState::Pending | CommandState::Approved | CommandState::Uncertain)
-    {
+    let goes_out = command.state.is_idle() || command.state == CommandState::Uncertain;
+    if command.is_worker() && goes_out {
         app.door.take(&command.spec.tool).map_err(|wait| too_fast(&command, wait))?;
     }
     let lease = LeaseRef { work: command.work, fence: body.fence, token: body.token };

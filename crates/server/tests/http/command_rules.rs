@@ -308,6 +308,25 @@ async fn a_rerun_is_planned_before_it_is_done() {
 }
 
 #[tokio::test]
+async fn what_was_blocked_goes_out_no_faster_than_the_rest() {
+    let folder = tempfile::tempdir().unwrap();
+    let cedar = folder.path().join("p.cedar");
+    let toml = format!("{TOOLS}\n[policy]\nfiles = [{:?}]\n", cedar.to_str().unwrap());
+    std::fs::write(&cedar, "permit (principal, action == Action::\"note\", resource);").unwrap();
+    let bed = Bed::configured(&toml).await;
+    let job = Held::new(&bed.admin(), "a").await;
+    let ask = |slot: &str| job.proof(json!({ "tool": "slow", "target": "m", "slot": slot, "arguments": {} }));
+    let first = job.client.post(&job.work("commands"), ask("1")).await.expect(201);
+    let second = job.client.post(&job.work("commands"), ask("2")).await.expect(201);
+    assert_eq!((&first["state"], &second["state"]), (&json!("blocked"), &json!("blocked")));
+    std::fs::write(&cedar, "permit (principal, action, resource);").unwrap();
+    let overlay = Overlay { db: Some(":memory:".to_owned()), ..Overlay::default() };
+    bed.server.reloader().reload(&Config::parse("tenure.toml", &toml, overlay).unwrap());
+    assert_eq!(job.verb(&first, "dispatch", json!({})).await.expect(200)["state"], "dispatched");
+    job.verb(&second, "dispatch", json!({})).await.problem(429, "rate_limited");
+}
+
+#[tokio::test]
 async fn policies_are_asked_again_at_dispatch_and_a_reload_counts_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let cedar = folder.path().join("p.cedar");
