@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     config::Live,
     executor::Outbound,
-    lookup::{Asker, Found, Lookup, LookupBy},
+    lookup::{Asker, Found, Lookup},
     relay::told,
 };
 
@@ -41,7 +41,7 @@ struct Shared {
     ledger: Ledger,
     live: watch::Receiver<Arc<Live>>,
     outbound: Outbound,
-    askers: Mutex<HashMap<String, (LookupBy, Asker)>>,
+    askers: Mutex<HashMap<String, (Lookup, Asker)>>,
 }
 
 /// The reconciler of one process. Any number may run on one ledger.
@@ -106,7 +106,7 @@ impl Reconciler {
                 }
                 self.passed_over.insert(due.command.id, now + PASSED_OVER);
                 let lookup = self.shared.lookup(&due);
-                if lookup.as_ref().is_ok_and(|lookup| matches!(lookup.by, LookupBy::Worker)) {
+                if lookup.as_ref().is_ok_and(|lookup| matches!(lookup, Lookup::Worker)) {
                     continue;
                 }
                 asked += 1;
@@ -152,7 +152,7 @@ impl Shared {
     async fn reconcile(&self, due: Due, lookup: Result<Lookup, String>) -> Result<(), Error> {
         let caller = self.ledger.caller(Actor::system("reconciler"));
         let id = due.command.id;
-        let timeout = lookup.as_ref().map_or(Duration::ZERO, |lookup| lookup.by.timeout());
+        let timeout = lookup.as_ref().map_or(Duration::ZERO, |lookup| lookup.timeout());
         match caller.take_lookup(id, (timeout + MARGIN).as_millis() as u64).await {
             Ok(_) => {}
             // Somebody else is at it, or it has left doubt.
@@ -178,20 +178,20 @@ impl Shared {
         let Some(arguments) = due.arguments.clone() else {
             return Ok(unknown("its arguments were erased, so nobody can be asked"));
         };
-        let Some(asker) = self.asker(&due.command.spec.tool, &lookup.by) else {
+        let Some(asker) = self.asker(&due.command.spec.tool, lookup) else {
             return Ok(unknown("a worker looks it up"));
         };
         let now: Millis = self.ledger.now().await?;
         Ok(asker.ask(&told(due, arguments), now).await)
     }
 
-    fn asker(&self, tool: &str, by: &LookupBy) -> Option<Asker> {
+    fn asker(&self, tool: &str, lookup: &Lookup) -> Option<Asker> {
         let mut known = self.askers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, asker)) = known.get(tool).filter(|(declared, _)| declared == by) {
+        if let Some((_, asker)) = known.get(tool).filter(|(declared, _)| declared == lookup) {
             return Some(asker.clone());
         }
-        let asker = Asker::new(by, &self.outbound)?;
-        known.insert(tool.to_owned(), (by.clone(), asker.clone()));
+        let asker = Asker::new(lookup, &self.outbound)?;
+        known.insert(tool.to_owned(), (lookup.clone(), asker.clone()));
         Some(asker)
     }
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 use tenure_core::command::{CommandKind, Effect, Executor, Idempotency, Risk, budget::Unit};
 
 use super::*;
-use crate::{lookup::LookupBy, tools::Relay};
+use crate::{lookup::Lookup, tools::Relay};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
@@ -68,7 +68,7 @@ fn a_whole_tool_is_read() {
     assert_eq!((http.method.as_str(), http.timeout), ("PUT", Duration::from_secs(15)));
     assert!(http.secret.is_some());
     let lookup = tool.lookup.as_ref().unwrap();
-    assert!(matches!(&lookup.by, LookupBy::Exec(program) if program.command[0] == "find-mail"));
+    assert!(matches!(lookup, Lookup::Exec(program) if program.command[0] == "find-mail"));
     let shown = format!("{live:?}");
     assert!(!shown.contains("t0ps3cret") && !shown.contains("MfKQ"), "{shown}");
 }

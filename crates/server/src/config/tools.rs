@@ -20,7 +20,7 @@ use super::{
     place::Place,
 };
 use crate::{
-    lookup::{Lookup, LookupBy},
+    lookup::Lookup,
     policy::{Policies, PolicyFile},
     tools::{self, Pointer, RateLimit, Relay, Schema, Tool, Tools},
 };
@@ -153,13 +153,13 @@ impl LookupSection {
     fn settle(self, at: &Place<'_>, line: Option<usize>) -> Result<Lookup, ConfigError> {
         let wrong = |message: &str| Err(at.error(line, message));
         let by = match (self.by, self.http, self.exec, self.root) {
-            (LookedUp::Worker, None, None, None) => LookupBy::Worker,
-            (LookedUp::File, None, None, Some(root)) => LookupBy::File(at.folder.join(root)),
+            (LookedUp::Worker, None, None, None) => Lookup::Worker,
+            (LookedUp::File, None, None, Some(root)) => Lookup::File(at.folder.join(root)),
             (LookedUp::Http, Some(http), None, None) => {
                 let line = at.line(&http);
-                LookupBy::Http(Arc::new(http.into_inner().settle(at, line)?))
+                Lookup::Http(Arc::new(http.into_inner().settle(at, line)?))
             }
-            (LookedUp::Exec, None, Some(exec), None) => LookupBy::Exec(exec.settle(20_000)),
+            (LookedUp::Exec, None, Some(exec), None) => Lookup::Exec(exec.settle(20_000)),
             (LookedUp::Worker, ..) => {
                 return wrong("a lookup by a worker calls nothing: leave `http`, `exec` and `root` out");
             }
@@ -175,10 +175,10 @@ impl LookupSection {
                 );
             }
         };
-        if matches!(&by, LookupBy::Http(target) if target.url.is_none()) {
+        if matches!(&by, Lookup::Http(target) if target.url.is_none()) {
             return wrong("a lookup needs its own `url`: say whom to ask");
         }
-        Ok(Lookup { by })
+        Ok(by)
     }
 }
 

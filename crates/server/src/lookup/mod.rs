@@ -28,12 +28,7 @@ use crate::executor::{Call, Ended, Http, HttpTarget, Outbound, Program, Trouble,
 
 /// What the configuration says of a tool's lookup.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Lookup {
-    pub by: LookupBy,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum LookupBy {
+pub enum Lookup {
     Exec(Program),
     Http(Arc<HttpTarget>),
     /// The hash of a file under this folder tells whether it was written.
@@ -42,13 +37,13 @@ pub enum LookupBy {
     Worker,
 }
 
-impl LookupBy {
+impl Lookup {
     /// How long an answer may take.
     pub fn timeout(&self) -> Duration {
         match self {
-            LookupBy::Exec(program) => program.timeout,
-            LookupBy::Http(target) => target.timeout,
-            LookupBy::File(_) | LookupBy::Worker => Duration::ZERO,
+            Lookup::Exec(program) => program.timeout,
+            Lookup::Http(target) => target.timeout,
+            Lookup::File(_) | Lookup::Worker => Duration::ZERO,
         }
     }
 }
@@ -85,12 +80,12 @@ enum Said {
 
 impl Asker {
     /// Whoever this process asks itself; none where a worker does.
-    pub fn new(by: &LookupBy, outbound: &Outbound) -> Option<Self> {
-        match by {
-            LookupBy::Exec(program) => Some(Asker::Exec(program.clone())),
-            LookupBy::Http(target) => Some(Asker::Http(Box::new(Http::new(outbound, target.clone())))),
-            LookupBy::File(root) => Some(Asker::File(root.clone())),
-            LookupBy::Worker => None,
+    pub fn new(lookup: &Lookup, outbound: &Outbound) -> Option<Self> {
+        match lookup {
+            Lookup::Exec(program) => Some(Asker::Exec(program.clone())),
+            Lookup::Http(target) => Some(Asker::Http(Box::new(Http::new(outbound, target.clone())))),
+            Lookup::File(root) => Some(Asker::File(root.clone())),
+            Lookup::Worker => None,
         }
     }
 

@@ -18,7 +18,7 @@ pub use schema::Schema;
 
 use crate::{
     executor::{HttpTarget, Program},
-    lookup::{Lookup, LookupBy},
+    lookup::Lookup,
 };
 
 /// Everything that the configuration says of one tool. The default is what an undeclared tool gets.
@@ -99,7 +99,7 @@ pub struct Checked {
 impl Tool {
     /// Whether workers look up what became of its commands, and not the daemon.
     pub fn is_looked_up_by_workers(&self) -> bool {
-        self.lookup.as_ref().is_some_and(|lookup| lookup.by == LookupBy::Worker)
+        self.lookup.as_ref().is_some_and(|lookup| *lookup == Lookup::Worker)
     }
 
     /// Arguments in their canonical form, checked against the schema, with the declared paths redacted.

@@ -13,7 +13,7 @@ use tenure_core::{
 use super::{Relay, Tool};
 use crate::{
     config::Live,
-    lookup::LookupBy,
+    lookup::Lookup,
     policy::{Ask, WorkFacts},
 };
 
@@ -53,11 +53,11 @@ fn of(name: &str, tool: &Tool) -> Declared {
             Relay::Http(target) => url(&target.url),
             Relay::Exec(program) => program.command[0].clone(),
         }),
-        lookup: tool.lookup.as_ref().map(|lookup| match &lookup.by {
-            LookupBy::Exec(program) => program.command[0].clone(),
-            LookupBy::Http(target) => url(&target.url),
-            LookupBy::File(root) => format!("the files under {}", root.display()),
-            LookupBy::Worker => "a worker".to_owned(),
+        lookup: tool.lookup.as_ref().map(|lookup| match lookup {
+            Lookup::Exec(program) => program.command[0].clone(),
+            Lookup::Http(target) => url(&target.url),
+            Lookup::File(root) => format!("the files under {}", root.display()),
+            Lookup::Worker => "a worker".to_owned(),
         }),
         schema: tool.schema.is_some(),
         redacted: tool.redact.iter().map(ToString::to_string).collect(),

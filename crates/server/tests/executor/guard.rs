@@ -6,7 +6,10 @@ use tenure_core::model::ErrorClass;
 use tenure_server::executor::{HttpTarget, Outcome};
 use tenure_testkit::{Provider, Reply};
 
-use crate::bed::{NOW, Names, at, call, http, send};
+use crate::{
+    bed::{NOW, at, call, http, send},
+    names::Names,
+};
 
 fn refused(outcome: Outcome) -> String {
     match outcome {

@@ -5,14 +5,17 @@ use std::{sync::Arc, time::Duration};
 use tenure_core::command::{EvidenceKind, Finding};
 use tenure_server::{
     executor::HttpTarget,
-    lookup::{Asker, Found, LookupBy},
+    lookup::{Asker, Found, Lookup},
 };
 use tenure_testkit::{Provider, Reply};
 
-use crate::bed::{NOW, Names, at, call, outbound};
+use crate::{
+    bed::{NOW, at, call, outbound},
+    names::Names,
+};
 
 async fn ask(target: HttpTarget) -> Found {
-    let by = LookupBy::Http(Arc::new(target));
+    let by = Lookup::Http(Arc::new(target));
     Asker::new(&by, &outbound(Names::new(&[]))).unwrap().ask(&call("bob"), NOW).await
 }
 

@@ -3,4 +3,6 @@
 mod bed;
 mod guard;
 mod lookup;
+#[path = "../common/names.rs"]
+mod names;
 mod outcome;

@@ -13,7 +13,10 @@ use tenure_core::{command::EvidenceKind, model::ErrorClass};
 use tenure_server::executor::{IdPlace, Outcome};
 use tenure_testkit::{Provider, Reply};
 
-use crate::bed::{NOW, Names, at, call, http, send};
+use crate::{
+    bed::{NOW, at, call, http, send},
+    names::Names,
+};
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 

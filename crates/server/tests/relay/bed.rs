@@ -1,10 +1,6 @@
 //! A ledger under a clock that moves when told to, with a relay and a reconciler that look when told to.
 
-use std::{
-    collections::HashMap,
-    net::SocketAddr,
-    sync::{Arc, Mutex},
-};
+use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tenure_core::{
@@ -13,48 +9,20 @@ use tenure_core::{
     command::{Arguments, Effect, Gate, Verdict},
     model::Disposition,
 };
-use tenure_server::{
-    Config, Overlay, Reconciler, Relay,
-    config::Live,
-    executor::{Outbound, Resolve, Resolving},
-};
+use tenure_server::{Config, Overlay, Reconciler, Relay, config::Live, executor::Outbound};
 use tenure_store::{Claimed, Ledger, ManualClock, NewCommand, NewWork, Options, Sweeper, new_worker};
 use tokio::sync::watch;
 
+use crate::names::Names;
+
 pub const START: Millis = 1_790_000_000_000;
 
-/// Names with the addresses that they lead to: each question gets the next, the last one again and again.
-#[derive(Default)]
-pub struct Names(Mutex<HashMap<String, Vec<SocketAddr>>>);
-
-impl Names {
-    pub fn new(names: &[(&str, &[SocketAddr])]) -> Self {
-        let known = names.iter().map(|(name, addresses)| ((*name).to_owned(), addresses.to_vec())).collect();
-        Self(Mutex::new(known))
-    }
-}
-
-impl Resolve for Names {
-    fn resolve<'r>(&'r self, host: &'r str, port: u16) -> Resolving<'r> {
-        let mut known = self.0.lock().unwrap();
-        let answer = match known.get_mut(host) {
-            Some(addresses) if addresses.len() > 1 => Ok(vec![addresses.remove(0)]),
-            Some(addresses) => Ok(addresses.clone()),
-            None => host
-                .parse()
-                .map(|ip| vec![SocketAddr::new(ip, port)])
-                .map_err(|_| std::io::Error::new(std::io::ErrorKind::NotFound, "no such name")),
-        };
-        Box::pin(std::future::ready(answer))
-    }
-}
-
-pub fn outbound(names: Names) -> Outbound {
+pub fn outbound(names: Arc<Names>) -> Outbound {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = rustls::ClientConfig::builder_with_provider(provider);
     let tls = builder.with_safe_default_protocol_versions().unwrap();
     let tls = tls.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth();
-    Outbound::with_tls(Arc::new(names), tls)
+    Outbound::with_tls(names, tls)
 }
 
 pub fn live(toml: &str) -> Live {
@@ -76,17 +44,17 @@ pub struct Bed {
 impl Bed {
     /// In memory, with lines of `tenure.toml`.
     pub async fn new(toml: &str) -> Self {
-        Self::with(toml, Names::default()).await
+        Self::with(toml, Arc::default()).await
     }
 
-    pub async fn with(toml: &str, names: Names) -> Self {
+    pub async fn with(toml: &str, names: Arc<Names>) -> Self {
         let clock = Arc::new(ManualClock::new(START));
         let options = Options { clock: Some(clock.clone()), sweep: false, ..Options::default() };
         let ledger = Ledger::open_memory(options).await.unwrap();
         Self::over(ledger, clock, toml, names)
     }
 
-    pub fn over(ledger: Ledger, clock: Arc<ManualClock>, toml: &str, names: Names) -> Self {
+    pub fn over(ledger: Ledger, clock: Arc<ManualClock>, toml: &str, names: Arc<Names>) -> Self {
         let (live, seen) = watch::channel(Arc::new(live(toml)));
         let outbound = outbound(names);
         Self {

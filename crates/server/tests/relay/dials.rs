@@ -18,7 +18,7 @@ use tenure_store::ManualClock;
 use tenure_testkit::{Provider, Reply};
 use tower::ServiceExt;
 
-use crate::bed::{Bed, Names, outbound};
+use crate::bed::{Bed, outbound};
 
 const ADMIN: &str = "an admin token for tests only";
 
@@ -65,9 +65,9 @@ async fn a_daemon_sends_what_is_its_own_and_shows_it() {
     let config = Config::parse("tenure.toml", &toml, overlay).unwrap();
     let admin = AdminToken::Given(Secret::given(ADMIN.to_owned()));
     let mut server = Server::open(config.clone(), admin).await.unwrap();
-    server.relay(outbound(Names::default()));
+    server.relay(outbound(Arc::default()));
     let version = config.live.policy.version().to_owned();
-    let mut bed = Bed::over(server.ledger().clone(), Arc::new(ManualClock::new(0)), &toml, Names::default());
+    let mut bed = Bed::over(server.ledger().clone(), Arc::new(ManualClock::new(0)), &toml, Arc::default());
     bed.version = version;
     let ids = bed.outbox("one", "hook", &["good", "bad", "lost"]).await;
     until(

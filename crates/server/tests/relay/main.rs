@@ -4,4 +4,6 @@ mod bed;
 mod checker;
 mod dials;
 mod lookups;
+#[path = "../common/names.rs"]
+mod names;
 mod sends;

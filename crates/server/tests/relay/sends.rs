@@ -8,7 +8,7 @@ use tenure_testkit::{Provider, Reply};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::bed::{Bed, Names};
+use crate::{bed::Bed, names::Names};
 
 /// A low-risk tool that calls this provider.
 fn hook(provider: &Provider, more: &str) -> String {
@@ -259,7 +259,7 @@ async fn several_relays_send_each_command_once() {
     for n in 0..20 {
         ids.extend(bed.outbox(&format!("w{n}"), "hook", &["a", "b", "c", "d", "e"]).await);
     }
-    let other = || Bed::over(bed.ledger.clone(), bed.clock.clone(), &toml, Names::default());
+    let other = || Bed::over(bed.ledger.clone(), bed.clock.clone(), &toml, Arc::default());
     let (mut second, mut third) = (other(), other());
     let ran = tokio::join!(bed.relay.run_once(), second.relay.run_once(), third.relay.run_once());
     assert!(ran.0.is_ok() && ran.1.is_ok() && ran.2.is_ok());
@@ -316,7 +316,7 @@ async fn what_is_not_finished_in_time_stays_dispatched_and_becomes_uncertain() {
     let bed = Bed::new(&hook(&provider, "idempotency = \"native\"")).await;
     let id = bed.outbox("one", "hook", &["a"]).await[0];
     let (stopping, woken) = (CancellationToken::new(), Arc::new(Notify::new()));
-    let mut after = Bed::over(bed.ledger.clone(), bed.clock.clone(), &hook(&provider, ""), Names::default());
+    let mut after = Bed::over(bed.ledger.clone(), bed.clock.clone(), &hook(&provider, ""), Arc::default());
     let running = tokio::spawn(bed.relay.run(woken, stopping.clone(), std::time::Duration::ZERO));
     let provider = tokio::task::spawn_blocking(move || {
         provider.wait_for(1);
@@ -338,7 +338,7 @@ async fn a_running_relay_is_woken_and_needs_no_second_look() {
     let bed = Bed::new(&hook(&provider, "")).await;
     let (stopping, woken) = (CancellationToken::new(), Arc::new(Notify::new()));
     let ledger = bed.ledger.clone();
-    let other = Bed::over(ledger.clone(), bed.clock.clone(), &hook(&provider, ""), Names::default());
+    let other = Bed::over(ledger.clone(), bed.clock.clone(), &hook(&provider, ""), Arc::default());
     let running = tokio::spawn(bed.relay.run(woken.clone(), stopping.clone(), std::time::Duration::ZERO));
     let ids = other.outbox("one", "hook", &["a"]).await;
     woken.notify_one();

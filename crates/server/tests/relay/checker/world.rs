@@ -25,7 +25,7 @@ use super::{
     dice::Dice,
     truth::Truth,
 };
-use crate::bed::{Bed, Names};
+use crate::bed::Bed;
 
 /// What can be asked of a provider, and by whom it is called.
 const TOOLS: [(&str, &str); 8] = [
@@ -81,7 +81,7 @@ impl World {
         let (calls, finds) = (truth.clone(), truth.clone());
         let provider = Provider::start(move |call| calls.over_http(call));
         let finder = Provider::start(move |call| finds.look_up(call));
-        let bed = Bed::over(ledger.clone(), clock, &toml(&provider, &finder), Names::default());
+        let bed = Bed::over(ledger.clone(), clock, &toml(&provider, &finder), Arc::default());
         let stage = Stage {
             ledger: ledger.clone(),
             truth: truth.clone(),
@@ -176,7 +176,7 @@ impl World {
     /// Two relays at once; sometimes both die somewhere between a dispatch and its receipt.
     async fn relays(&mut self, chaos: bool) {
         let toml = toml(&self.provider, &self.finder);
-        let new = || Bed::over(self.ledger.clone(), self.bed.clock.clone(), &toml, Names::default()).relay;
+        let new = || Bed::over(self.ledger.clone(), self.bed.clock.clone(), &toml, Arc::default()).relay;
         let (mut one, mut two) = (new(), new());
         let both = async { tokio::join!(one.run_once(), two.run_once()) };
         if !chaos || self.dice.one_in(3) {
