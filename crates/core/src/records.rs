@@ -82,6 +82,18 @@ pub enum Sought {
     Open(WorkId),
 }
 
+impl Sought {
+    /// Whether there can be such a command: works count theirs.
+    pub fn may_be_there(self, records: &Records) -> bool {
+        let counts = |work| records.works.get(&work).map(|work| &work.body.commands);
+        match self {
+            Sought::Id(_) => true,
+            Sought::Key(work, _) => counts(work).is_some_and(|counts| counts.total > 0),
+            Sought::Open(work) => counts(work).is_some_and(|counts| counts.any_open()),
+        }
+    }
+}
+
 /// How much of a work's row a change touches; a greater one includes the lesser. Stores write no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Touch {

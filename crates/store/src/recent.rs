@@ -1,6 +1,6 @@
 //! What was used lately, by work. Two generations: when the younger is full, the older is forgotten.
 
-use tenure_core::{ByWork, State, WorkId};
+use tenure_core::{ByWork, Command, CommandId, Records, State, Work, WorkId, records::Sought};
 
 pub(crate) struct Recent<T> {
     young: ByWork<T>,
@@ -40,6 +40,59 @@ impl<T> Recent<T> {
     pub fn clear(&mut self) {
         self.young.clear();
         self.old.clear();
+    }
+}
+
+/// A work as it was written last, and with it the commands that its worker has yet to see through. They change only
+/// by events of their work: whatever proves the work unchanged proves them unchanged.
+pub(crate) struct Remembered {
+    pub work: Box<Work>,
+    /// None: some of them are not at hand.
+    open: Option<Vec<Command>>,
+}
+
+impl Remembered {
+    /// All works of these records.
+    pub fn all(records: Records) -> impl Iterator<Item = (WorkId, Self)> {
+        let Records { works, mut commands, looked_for, .. } = records;
+        works.into_iter().map(move |(id, work)| {
+            let mut open = None;
+            if !work.body.commands.any_open() {
+                open = Some(Vec::new());
+            } else if looked_for.contains(&Sought::Open(id)) {
+                let all = commands.remove(&id).unwrap_or_default();
+                open = Some(all.into_iter().filter(|one| one.is_worker() && one.state.is_open()).collect());
+            }
+            (id, Self { work, open })
+        })
+    }
+
+    /// Forgets the commands where one of them has a date: that moves without an event.
+    pub fn without_dated(mut self) -> Self {
+        self.open = self.open.filter(|open| open.iter().all(|command| command.due_at.is_none()));
+        self
+    }
+
+    pub fn has_none(&self) -> bool {
+        self.work.body.commands.total == 0
+    }
+
+    pub fn knows_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    pub fn open_ids(&self) -> impl Iterator<Item = CommandId> {
+        self.open.iter().flatten().map(|command| command.id)
+    }
+
+    /// Puts it where a store would have put what it read.
+    pub fn recall(self, records: &mut Records) {
+        let id = self.work.id;
+        records.works.insert(id, self.work);
+        for command in self.open.into_iter().flatten() {
+            records.looked_for.extend([Sought::Open(id), Sought::Id(command.id)]);
+            records.take_in(command);
+        }
     }
 }
 

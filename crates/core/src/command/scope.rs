@@ -76,12 +76,7 @@ impl Scope {
     }
 
     pub(crate) fn sought(&mut self, sought: Sought, records: &Records) {
-        let has = match sought {
-            Sought::Id(_) => true,
-            Sought::Key(work, _) => records.works.get(&work).is_some_and(|work| work.body.commands.total > 0),
-            Sought::Open(work) => records.works.get(&work).is_some_and(|work| work.body.commands.any_open()),
-        };
-        if has && !records.looked_for.contains(&sought) {
+        if sought.may_be_there(records) && !records.looked_for.contains(&sought) {
             self.commands.push(sought);
         }
     }

@@ -6,10 +6,13 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use tenure_core::{ByWork, Work, WorkId};
+use tenure_core::{ByWork, WorkId};
 use tokio_postgres::types::{FromSql, Type, accepts};
 
-use crate::{batch::Batch, recent::RecentWorks};
+use crate::{
+    batch::Batch,
+    recent::{RecentWorks, Remembered},
+};
 
 /// A transaction's number as rows carry it. It comes round after four thousand million transactions; no work
 /// stays here that long without being used.
@@ -26,7 +29,7 @@ impl<'a> FromSql<'a> for Xid {
 
 /// A work, and the transaction that wrote it so.
 pub(super) struct Written {
-    pub work: Box<Work>,
+    pub remembered: Remembered,
     pub by: Xid,
 }
 
@@ -59,9 +62,10 @@ impl Recent {
             return;
         }
         let mut works = self.works();
-        for (id, work) in batch.records.works {
+        for (id, remembered) in Remembered::all(batch.records) {
             if batch.writes.marks.contains_key(&id) {
-                works.put(id, work.state, Written { work, by });
+                let state = remembered.work.state;
+                works.put(id, state, Written { remembered: remembered.without_dated(), by });
             }
         }
     }

@@ -3,12 +3,12 @@
 //! The order: references (advisory, class 1), claim requests (class 3), sessions (class 2), works. What is
 //! only read comes after that and needs no lock: whoever changes it holds one of these.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use tenure_core::{
-    ByWork, Identity, Millis, Payload, Records, Scope, WaitId, WorkId,
+    ByWork, CommandId, Identity, Millis, Payload, Records, Scope, WaitId, WorkId,
     model::RequestKey,
-    records::{SessionView, TenantKey},
+    records::{SessionView, Sought, TenantKey},
 };
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -207,10 +207,12 @@ pub(super) async fn first(
     records.identities.extend(assume.into_iter().map(|identity| (identity, None)));
     scope.identities = load;
 
+    let known = if reaches(&scope) { None } else { recent.take(&scope.works) };
+    let spared = known.as_ref().map_or_else(Vec::new, |known| spare(known, &mut scope.commands));
     let mut pipeline = Pipeline::default();
     let mut first = First::default();
     pipeline.add("BEGIN", params![]);
-    let known = lock(&mut pipeline, &mut first, recent, &scope);
+    lock(&mut pipeline, &mut first, known.as_ref(), &scope);
     let mark = pipeline.add(MARK, params![]);
     let (tenants, references) = columns(&scope.references);
     first.references = pipeline.add_if(!tenants.is_empty(), REFERENCES, || params![tenants, references]);
@@ -223,7 +225,7 @@ pub(super) async fn first(
     let mut results = pipeline.run(session).await?;
     let works = results.maybe(first.works);
     match known {
-        Some(known) => unchanged(session, works, known, records).await?,
+        Some(known) => unchanged(session, works, known, spared, records).await?,
         None => take_works(&works, records)?,
     }
     take_references(&results.maybe(first.references), &scope, records)?;
@@ -248,22 +250,40 @@ async fn unchanged(
     session: &Session,
     versions: Vec<Row>,
     mut known: ByWork<Written>,
+    spared: Vec<Sought>,
     records: &mut Records,
 ) -> Result<(), Fault> {
     let mut stale = Vec::new();
     for row in versions {
         let (id, by) = (row::id(&row, 0)?, get::<Xid>(&row, 1)?);
         match known.remove(&id).filter(|written| written.by == by) {
-            Some(written) => {
-                records.works.insert(id, written.work);
-            }
+            Some(written) => written.remembered.recall(records),
             None => stale.push(id),
         }
     }
     if !stale.is_empty() {
         take_works(&session.query(PEERS, params![uuids(&stale)]).await?, records)?;
+        let commands = spared.into_iter().filter(|sought| !records.looked_for.contains(sought)).collect();
+        then(session, &Scope { commands, ..Scope::default() }, records).await?;
     }
     Ok(())
+}
+
+/// Leaves out what this process remembers of the works' commands, and says what that is: a work may turn out to
+/// have changed since.
+fn spare(known: &ByWork<Written>, commands: &mut Vec<Sought>) -> Vec<Sought> {
+    if commands.is_empty() {
+        return Vec::new();
+    }
+    let ids: HashSet<CommandId> = known.values().flat_map(|written| written.remembered.open_ids()).collect();
+    let remembered = |sought: &Sought| match sought {
+        Sought::Id(id) => ids.contains(id),
+        Sought::Key(work, _) => known.get(work).is_some_and(|written| written.remembered.has_none()),
+        Sought::Open(work) => known.get(work).is_some_and(|written| written.remembered.knows_open()),
+    };
+    let (spared, left) = std::mem::take(commands).into_iter().partition(remembered);
+    *commands = left;
+    spared
 }
 
 pub(super) fn read_mark(rows: &[Row], clock: Option<&dyn Clock>) -> Result<Mark, Fault> {
@@ -275,13 +295,21 @@ pub(super) fn read_mark(rows: &[Row], clock: Option<&dyn Clock>) -> Result<Mark,
     Ok(Mark { now, txn: get(row, 1)?, by: get(row, 2)? })
 }
 
-/// The statements that lock. Answers with the works, where this process wrote all of them lately.
+/// Whether a scope leads to works that it does not name.
+fn reaches(scope: &Scope) -> bool {
+    !(scope.references.is_empty()
+        && scope.wait_ids.is_empty()
+        && scope.requests.is_empty()
+        && scope.command_ids.is_empty())
+}
+
+/// The statements that lock. Of works that this process wrote lately, all of them, only the versions are read.
 fn lock<'a>(
     pipeline: &mut Pipeline<'a>,
     first: &mut First,
-    recent: &Recent,
+    known: Option<&ByWork<Written>>,
     scope: &'a Scope,
-) -> Option<ByWork<Written>> {
+) {
     let references = scope.references.iter().map(|(_, reference)| reference).chain(&scope.locks);
     let references = sorted(references.map(|reference| slot(&[reference])));
     pipeline.add_if(!references.is_empty(), LOCK_REFERENCES, || params![references]);
@@ -290,11 +318,7 @@ fn lock<'a>(
 
     let named = scope.sessions.iter().map(|(tenant, session)| session_slot(tenant, session));
     let ids = uuids(&scope.works);
-    let reaches = !(scope.references.is_empty()
-        && scope.wait_ids.is_empty()
-        && scope.requests.is_empty()
-        && scope.command_ids.is_empty());
-    if reaches {
+    if reaches(scope) {
         let reached = || {
             let (tenants, references) = columns(&scope.references);
             let waits: Vec<Uuid> = scope.wait_ids.iter().map(|id| id.0).collect();
@@ -306,13 +330,12 @@ fn lock<'a>(
         with_sessions.extend(params![sorted(named)]);
         pipeline.add(LOCK_SESSIONS_REACHED, with_sessions);
         first.works = Some(pipeline.add(WORKS_REACHED, reached()));
-        return None;
+        return;
     }
-    let known = if ids.is_empty() { Some(ByWork::default()) } else { recent.take(&scope.works) };
-    match &known {
+    match known {
         Some(known) => {
             let theirs = known.values().filter_map(|written| {
-                let spec = &written.work.spec;
+                let spec = &written.remembered.work.spec;
                 spec.session.as_ref().map(|session| session_slot(&spec.tenant, session))
             });
             let slots = sorted(named.chain(theirs));
@@ -324,7 +347,6 @@ fn lock<'a>(
     }
     let works = if known.is_some() { VERSIONS } else { WORKS };
     first.works = pipeline.add_if(!ids.is_empty(), works, || params![ids]);
-    known
 }
 
 fn take_references(rows: &[Row], scope: &Scope, records: &mut Records) -> Result<(), Error> {

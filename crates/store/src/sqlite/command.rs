@@ -114,7 +114,7 @@ impl Tables<'_> {
             }
         }
         for sought in &scope.commands {
-            if !records.looked_for.insert(*sought) {
+            if !records.looked_for.insert(*sought) || !sought.may_be_there(records) {
                 continue;
             }
             let found = match sought {

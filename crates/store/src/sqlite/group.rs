@@ -18,6 +18,7 @@ use crate::{
     batch::Batch,
     job::{Job, Payloads, wanted},
     ledger::Outcome,
+    recent::Remembered,
 };
 
 pub(super) type Answer = Result<Outcome, Error>;
@@ -279,9 +280,9 @@ impl Tables<'_> {
             self.works.clear();
             return;
         }
-        for (id, work) in batch.records.works {
+        for (id, remembered) in Remembered::all(batch.records) {
             if let Some(rowid) = self.rowids.get(&id) {
-                self.works.put(id, work.state, (*rowid, work));
+                self.works.put(id, remembered.work.state, (*rowid, remembered));
             }
         }
     }

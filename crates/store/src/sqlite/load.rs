@@ -137,12 +137,14 @@ impl<'c> Tables<'c> {
     }
 
     pub fn load_work(&mut self, id: WorkId, records: &mut Records) -> Read<()> {
-        let Entry::Vacant(entry) = records.works.entry(id) else { return Ok(()) };
-        if let Some((rowid, work)) = self.works.take(id) {
+        if records.works.contains_key(&id) {
+            return Ok(());
+        }
+        if let Some((rowid, remembered)) = self.works.take(id) {
             self.rowids.insert(id, rowid);
-            entry.insert(work);
+            remembered.recall(records);
         } else if let Some(work) = self.work(id)? {
-            entry.insert(Box::new(work));
+            records.works.insert(id, Box::new(work));
         }
         Ok(())
     }

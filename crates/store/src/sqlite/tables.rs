@@ -4,13 +4,16 @@
 use std::sync::Arc;
 
 use rusqlite::{Connection, PrepFlags, Statement};
-use tenure_core::{ByWork, Work};
+use tenure_core::ByWork;
 
 use super::{
     claim::Lanes,
     row::{Read, SPEC, Specs, specs, work_columns},
 };
-use crate::{policy::PolicyVersion, recent::RecentWorks};
+use crate::{
+    policy::PolicyVersion,
+    recent::{RecentWorks, Remembered},
+};
 
 /// A work by its id.
 pub(super) const WORK: &str = concat!("SELECT ", work_columns!(), " FROM work WHERE id = ?1");
@@ -89,7 +92,7 @@ pub(super) struct Tables<'c> {
     pub rowids: ByWork<i64>,
     /// Works as this process last saved or saw them, with where they lie. Valid while nobody else has
     /// written since, which every group checks under the lock.
-    pub works: RecentWorks<(i64, Box<Work>)>,
+    pub works: RecentWorks<(i64, Remembered)>,
     /// The file's version at the last look: it moves when another connection has committed.
     pub seen: i64,
     pub policy: Arc<PolicyVersion>,
