@@ -101,7 +101,7 @@ const HELD: usize = 16_384;
 
 /// Of the others: a work is often claimed soon after it was queued, but a long queue must not push out
 /// what is held.
-const OTHERS: usize = 4_096;
+const OTHERS: usize = 2_048;
 
 /// Works as they were written last. Ended ones are not kept: nothing is written to them again.
 pub(crate) struct RecentWorks<T> {

@@ -24,7 +24,7 @@ pub(super) type Specs = Recent<Arc<Spec>>;
 
 /// Keeps those of more works than any group touches.
 pub(super) fn specs() -> Specs {
-    Recent::new(4_096)
+    Recent::new(2_048)
 }
 
 /// The columns of a work, in the order in which [`work`] reads them. The immutable part is not kept in
