@@ -24,6 +24,8 @@ pub const STEPS_PER_WORK: usize = 1_000;
 pub const COMMANDS_PER_WORK: usize = 10_000;
 /// Commands reserved by one close-out.
 pub const OUTBOX: usize = 100;
+/// Dispatches before the last one whose fence is remembered.
+pub const EARLIER_DISPATCHES: usize = 16;
 /// Budgets that one dispatch is held against.
 pub const LIMITS: usize = 20;
 /// How often the relay asks again about a command that policy or a budget stops.

@@ -68,6 +68,8 @@ pub enum Code {
     InDoubt,
     /// Somebody was told to do it before.
     AlreadyDispatched,
+    /// It was dispatched once more since.
+    DispatchSuperseded,
     /// It is too early.
     NotDue,
     /// A success needs evidence.
@@ -90,7 +92,7 @@ pub enum Retryable {
 }
 
 impl Code {
-    pub const ALL: [Code; 36] = [
+    pub const ALL: [Code; 37] = [
         Code::Invalid,
         Code::PayloadRefused,
         Code::UnknownSource,
@@ -122,6 +124,7 @@ impl Code {
         Code::CommandsOpen,
         Code::InDoubt,
         Code::AlreadyDispatched,
+        Code::DispatchSuperseded,
         Code::NotDue,
         Code::EvidenceMissing,
         Code::SealBroken,
@@ -160,6 +163,7 @@ impl Code {
             | Code::StateChanged
             | Code::PolicyDenied
             | Code::AlreadyDispatched
+            | Code::DispatchSuperseded
             | Code::EvidenceMissing
             | Code::SealBroken
             | Code::FourEyes
@@ -201,6 +205,7 @@ impl Code {
             Code::CommandsOpen => "commands_open",
             Code::InDoubt => "in_doubt",
             Code::AlreadyDispatched => "already_dispatched",
+            Code::DispatchSuperseded => "dispatch_superseded",
             Code::NotDue => "not_due",
             Code::EvidenceMissing => "evidence_missing",
             Code::SealBroken => "seal_broken",

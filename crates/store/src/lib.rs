@@ -44,8 +44,9 @@ pub use diagnosis::{Diagnosis, Schema, Setting, Wal};
 pub use error::Error;
 pub use facts::{CommandFacts, Facts, PlaceFacts, SourceFacts, StateFacts, WaitFacts};
 pub use ledger::{
-    Caller, Claimed, Due, DueCursor, DuePage, Health, Ingested, LeaseRef, Ledger, NewCommand, NewWait,
-    NewWork, Options, Outcome, Reserved, Resolved, Sending, Waiting, WorkerView, Workers, new_worker,
+    Caller, Claimed, DispatchRef, Due, DueCursor, DuePage, Health, Ingested, LeaseRef, Ledger, NewCommand,
+    NewWait, NewWork, Options, Outcome, Reserved, Resolved, Sending, Waiting, WorkerView, Workers,
+    new_worker,
 };
 pub use process::here as local_process;
 pub use query::{CommandFilter, EventPage, Position, StoredEvent, WaitFilter, WorkFilter, is_full};

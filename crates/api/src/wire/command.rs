@@ -154,6 +154,8 @@ pub struct Approval {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Dispatch {
+    /// Counted from 1. Whoever says how it went names it: a later dispatch is another call.
+    pub number: u32,
     pub at: Timestamp,
     /// The work's fence, or the relay's own.
     pub fence: u64,

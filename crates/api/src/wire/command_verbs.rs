@@ -116,6 +116,9 @@ pub struct DispatchCommand {
 pub struct DeliverReceipt {
     pub fence: u64,
     pub token: String,
+    /// The number of the dispatch that it is about, as its reply gave it; the last one under this fence unless told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dispatch: Option<u32>,
     /// The provider's id of what it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_id: Option<String>,
@@ -159,6 +162,9 @@ impl CallFailure {
 pub struct FailCommand {
     pub fence: u64,
     pub token: String,
+    /// The number of the dispatch that it is about, as its reply gave it; the last one under this fence unless told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dispatch: Option<u32>,
     pub error: CallFailure,
     /// The call was proven not to have been made.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -172,6 +178,9 @@ pub struct FailCommand {
 pub struct UncertainCommand {
     pub fence: u64,
     pub token: String,
+    /// The number of the dispatch that it is about, as its reply gave it; the last one under this fence unless told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dispatch: Option<u32>,
     pub error: CallFailure,
 }
 

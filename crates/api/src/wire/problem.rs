@@ -98,6 +98,8 @@ words! {
         InDoubt = "in_doubt",
         /// Somebody was told to do it before.
         AlreadyDispatched = "already_dispatched",
+        /// It was dispatched once more since.
+        DispatchSuperseded = "dispatch_superseded",
         /// It is too early.
         NotDue = "not_due",
         /// A success needs evidence.

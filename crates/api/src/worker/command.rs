@@ -132,8 +132,13 @@ impl Intent<'_> {
         if told.state != CommandState::Dispatched {
             return Ok(Fate::of(told));
         }
-        let sent =
-            Sent { client: job.client.clone(), id: told.id.clone(), fence: ask.fence, token: ask.token };
+        let sent = Sent {
+            client: job.client.clone(),
+            id: told.id.clone(),
+            fence: ask.fence,
+            token: ask.token,
+            dispatch: told.dispatch.as_ref().map(|dispatch| dispatch.number),
+        };
         let guard = CutOff(Some(sent));
         let outcome = call(told).await;
         // What is known is told to the end, also where whoever waits here is cut off.
@@ -159,28 +164,30 @@ struct Sent {
     id: CommandId,
     fence: u64,
     token: String,
+    dispatch: Option<u32>,
 }
 
 impl Sent {
     async fn tell(self, outcome: Result<Evidence, Trouble>) -> Result<Command, Error> {
-        let Self { client, id, fence, token } = self;
+        let Self { client, id, fence, token, dispatch } = self;
         match outcome {
             Ok(evidence) => {
                 let Evidence { external_id, reference, response, cost, usage } = evidence;
                 let evidence = Some(Proof { kind: EvidenceKind::Provider, reference });
-                let receipt = DeliverReceipt { fence, token, external_id, response, evidence, cost, usage };
+                let receipt =
+                    DeliverReceipt { fence, token, dispatch, external_id, response, evidence, cost, usage };
                 until_answered(|| client.receipt(&id, &receipt)).await
             }
             Err(Trouble::Refused(error)) => {
-                let fail = FailCommand { fence, token, error, unsent: false };
+                let fail = FailCommand { fence, token, dispatch, error, unsent: false };
                 until_answered(|| client.fail_command(&id, &fail)).await
             }
             Err(Trouble::Unsent(error)) => {
-                let fail = FailCommand { fence, token, error, unsent: true };
+                let fail = FailCommand { fence, token, dispatch, error, unsent: true };
                 until_answered(|| client.fail_command(&id, &fail)).await
             }
             Err(Trouble::Unknown(error)) => {
-                let uncertain = UncertainCommand { fence, token, error };
+                let uncertain = UncertainCommand { fence, token, dispatch, error };
                 until_answered(|| client.uncertain(&id, &uncertain)).await
             }
         }

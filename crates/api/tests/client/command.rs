@@ -61,7 +61,9 @@ fn obliging(asked: &Asked) -> Answer {
         "fail" => "failed",
         _ => "uncertain",
     };
-    Answer::Json(200, command(state, json!({})))
+    let by = json!({ "type": "worker", "id": "w" });
+    let dispatch = json!({ "number": 3, "at": "2026-01-31T08:15:00.000Z", "fence": 7, "by": by });
+    Answer::Json(200, command(state, json!({ "dispatch": dispatch })))
 }
 
 fn options() -> Options {
@@ -101,8 +103,8 @@ async fn an_effect_is_recorded_dispatched_done_and_told() {
     assert!(fake.asked("/dispatch")[0].body["request_id"].is_string());
     let receipt = &fake.asked("/receipt")[0].body;
     assert_eq!(
-        (&receipt["external_id"], &receipt["fence"], &receipt["evidence"]["kind"]),
-        (&json!("for tenure-1"), &json!(7), &json!("provider"))
+        (&receipt["external_id"], &receipt["fence"], &receipt["dispatch"], &receipt["evidence"]["kind"]),
+        (&json!("for tenure-1"), &json!(7), &json!(3), &json!("provider"))
     );
 }
 

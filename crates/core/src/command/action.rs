@@ -98,6 +98,9 @@ pub struct Sender {
     pub work: WorkId,
     /// The fence of the dispatch: the work's lease's, or the relay's own.
     pub fence: u64,
+    /// The number of the dispatch that is spoken of. Without it: the last one under that fence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dispatch: Option<u32>,
     pub genuine: bool,
 }
 

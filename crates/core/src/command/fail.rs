@@ -2,9 +2,9 @@
 //! that failed.
 
 use super::{
-    CallError, Command, CommandState, Sender, again, cancel, draft,
+    CallError, Command, CommandState, Sender, again, cancel, dispatch_of, draft,
     event::{CommandFailed, Unsent},
-    finish, found, sent_by, settle, uncertain, wrong_state,
+    finish, found, of_the_last, settle, uncertain, wrong_state,
 };
 use crate::{
     Millis,
@@ -34,7 +34,7 @@ pub(super) fn decide(
         ));
     }
     let (work, command) = found(cx, id)?;
-    sent_by(command, sender)?;
+    let number = dispatch_of(command, sender)?;
     match command.state {
         // Whoever dispatched knows, also after a lapse made it doubtful to everybody else.
         CommandState::Dispatched | CommandState::Uncertain => {}
@@ -46,7 +46,8 @@ pub(super) fn decide(
         | CommandState::Cancelled => return Ok(again(command)),
         CommandState::Succeeded => return Err(wrong_state(command.state, "failing")),
     }
-    if command.body.resent && command.state == CommandState::Uncertain {
+    let news = of_the_last(command, number, error)?;
+    if !news || (command.body.resent && command.state == CommandState::Uncertain) {
         return Ok(again(command));
     }
     let mut draft = draft(cx, work, command);

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     event::{Event, Fact},
     ids::CommandId,
+    limits,
     model::ErrorInfo,
 };
 
@@ -56,6 +57,7 @@ pub fn born(event: &Event) -> Option<Command> {
         first_dispatched_at: None,
         resent: false,
         dispatch: None,
+        earlier: Vec::new(),
         failures: 0,
         error: None,
         next_at: None,
@@ -126,7 +128,7 @@ pub fn apply(command: &mut Command, event: &Event) {
             body.next_at = None;
             body.dispatches += 1;
             body.first_dispatched_at.get_or_insert(event.at);
-            body.dispatch = Some(Dispatch {
+            let before = body.dispatch.replace(Dispatch {
                 at: event.at,
                 fence: dispatched.under,
                 by: event.actor.clone(),
@@ -134,6 +136,9 @@ pub fn apply(command: &mut Command, event: &Event) {
                 deadline_at: dispatched.deadline_at,
                 reserved: dispatched.reserved.clone(),
             });
+            body.earlier.extend(before.map(|before| before.fence));
+            let forgotten = body.earlier.len().saturating_sub(limits::EARLIER_DISPATCHES);
+            body.earlier.drain(..forgotten);
         }
         Fact::CommandSucceeded(succeeded) => {
             body.receipt = Some((*succeeded.receipt).clone());

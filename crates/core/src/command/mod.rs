@@ -45,7 +45,7 @@ use crate::{
     decide::{Context, Decision},
     event::ActorKind,
     ids::CommandId,
-    model::Work,
+    model::{ErrorInfo, Work},
     recovery::Doubt,
     refusal::{Code, Refusal},
     reply::Reply,
@@ -170,15 +170,41 @@ fn current_policy(cx: Context<'_>, gate: &Gate) -> Result<(), Refusal> {
     }
 }
 
-/// Whoever was told to do it, and nobody else, says how it went: also after the lease is lost.
-fn sent_by(command: &Command, sender: Sender) -> Result<(), Refusal> {
-    let dispatch = command.body.dispatch.as_ref();
-    if sender.genuine && dispatch.is_some_and(|dispatch| dispatch.fence == sender.fence) {
-        return Ok(());
+/// Of which dispatch somebody speaks: only whoever was told to do it says how it went, also after the lease is lost.
+fn dispatch_of(command: &Command, sender: Sender) -> Result<u32, Refusal> {
+    let last = command.body.dispatches;
+    let remembered = last.saturating_sub(command.body.earlier.len() as u32)..=last;
+    let theirs = |number: &u32| command.fence_of(*number) == Some(sender.fence);
+    let number = match sender.dispatch {
+        Some(number) => Some(number).filter(theirs),
+        None => remembered.rev().find(theirs),
+    };
+    number.filter(|_| sender.genuine).ok_or_else(|| {
+        Refusal::new(
+            Code::LeaseLost,
+            "This is not the dispatch that you were given. Only whoever dispatched a command says how it went.",
+        )
+    })
+}
+
+/// What is said of an earlier call, that it failed or that nobody knows, proves nothing of the last one. Said once more,
+/// it is answered as it was.
+fn of_the_last(command: &Command, number: u32, error: &CallError) -> Result<bool, Refusal> {
+    let last = command.body.dispatches;
+    if number == last {
+        return Ok(true);
+    }
+    let told =
+        |known: &ErrorInfo| known.class == error.class && known.message.as_ref() == Some(&error.message);
+    if command.body.error.as_ref().is_some_and(told) {
+        return Ok(false);
     }
     Err(Refusal::new(
-        Code::LeaseLost,
-        "This is not the dispatch that you were given. Only whoever dispatched a command says how it went.",
+        Code::DispatchSuperseded,
+        format!(
+            "You speak of dispatch {number}, and {last} has been given since: how that one went is not known from \
+             yours. If yours took effect, deliver its receipt; if not, there is nothing to do."
+        ),
     ))
 }
 

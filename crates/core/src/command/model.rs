@@ -289,6 +289,9 @@ pub struct CommandBody {
     pub resent: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dispatch: Option<Dispatch>,
+    /// The fences of the dispatches before that one, the latest last: whoever was told then may still bring evidence.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<u64>,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub failures: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -356,6 +359,14 @@ impl Command {
     pub fn tells_of_its_run(&self) -> bool {
         let relay = !self.is_worker() && self.state.is_open();
         self.state == CommandState::Succeeded || self.body.dispatches > 0 || relay
+    }
+
+    /// The fence under which a dispatch was given, as far back as that is remembered.
+    pub fn fence_of(&self, dispatch: u32) -> Option<u64> {
+        match self.body.dispatches.checked_sub(dispatch)? as usize {
+            0 => self.body.dispatch.as_ref().map(|last| last.fence),
+            back => self.body.earlier.get(self.body.earlier.len().checked_sub(back)?).copied(),
+        }
     }
 
     /// Until when the provider knows our key.

@@ -2,8 +2,8 @@
 //! even after losing the lease.
 
 use super::{
-    Command, CommandState, EvidenceKind, Proof, Receipt, Sender, again, draft, event::CommandSucceeded,
-    finish, found, sent_by, settle, wrong_state,
+    Command, CommandState, EvidenceKind, Proof, Receipt, Sender, again, dispatch_of, draft,
+    event::CommandSucceeded, finish, found, settle, wrong_state,
 };
 use crate::{
     decide::{Context, Decision},
@@ -27,18 +27,22 @@ pub(super) fn decide(
         ));
     }
     let (work, command) = found(cx, id)?;
-    sent_by(command, sender)?;
+    let number = dispatch_of(command, sender)?;
+    let earlier = number < command.body.dispatches;
     match command.state {
         CommandState::Succeeded => return Ok(again(command)),
         // A lookup said absent, and was wrong: better late than twice.
         CommandState::Pending | CommandState::Blocked | CommandState::Approved => {}
         CommandState::Dispatched | CommandState::Uncertain => {}
+        // Of the last call it is known that it did nothing; of the one before, now, that it did.
+        CommandState::Failed if earlier => {}
         CommandState::Failed | CommandState::Cancelled => {
             return Err(wrong_state(command.state, "a receipt"));
         }
     }
     let mut draft = draft(cx, work, command);
-    succeed(cx, &mut draft, command, proof, None);
+    let message = earlier.then(|| format!("by dispatch {number} of {}", command.body.dispatches));
+    succeed(cx, &mut draft, command, proof, message.as_deref());
     finish(cx, draft, id)
 }
 

@@ -53,7 +53,7 @@ pub const TABLE: &[Moves] = &[
     moves(&[Blocked], &[Pending], "policy and budget now allow it"),
     moves(&[Pending, Blocked, Approved], &[Cancelled], "cancelled, rejected, superseded, or its work ended"),
     moves(&[Dispatched, Uncertain], &[Succeeded], "receipt, lookup, or a person's record"),
-    moves(&[Pending, Blocked, Approved], &[Succeeded], "late receipt of an earlier dispatch"),
+    moves(&[Pending, Blocked, Approved, Failed], &[Succeeded], "late receipt of an earlier dispatch"),
     moves(&[Dispatched], &[Failed], "refused by the provider, or its retries are exhausted"),
     moves(&[Dispatched], &[Pending], "proven unsent"),
     moves(&[Dispatched], &[Uncertain], "ambiguous error, lapse, deadline, or its work ended"),

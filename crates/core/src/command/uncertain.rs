@@ -1,8 +1,8 @@
 //! Uncertain: it was sent, and nobody knows how it went. Never retried blindly.
 
 use super::{
-    CallError, Command, CommandState, Idempotency, Sender, again, doubt, draft, event::Uncertain, fail,
-    finish, found, report, sent_by, wrong_state,
+    CallError, Command, CommandState, Idempotency, Sender, again, dispatch_of, doubt, draft,
+    event::Uncertain, fail, finish, found, of_the_last, report, wrong_state,
 };
 use crate::{
     Millis,
@@ -25,9 +25,10 @@ pub(super) fn decide(
 ) -> Result<Decision, Refusal> {
     fail::check(error)?;
     let (work, command) = found(cx, id)?;
-    sent_by(command, sender)?;
+    let number = dispatch_of(command, sender)?;
     match command.state {
-        CommandState::Dispatched => {}
+        CommandState::Dispatched if of_the_last(command, number, error)? => {}
+        CommandState::Dispatched => return Ok(again(command)),
         CommandState::Uncertain => return Ok(again(command)),
         state => return Err(wrong_state(state, "being uncertain")),
     }

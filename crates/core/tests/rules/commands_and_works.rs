@@ -293,8 +293,8 @@ fn the_outbox_commits_with_the_end_and_the_relay_sends_it_once() {
     w.pass(SECOND);
     let first = w.sender(id);
     w.relay_dispatch(id, go).unwrap();
-    let stale = CommandAction::Receipt { command: id, sender: first, proof: Box::new(Proof::provider("x")) };
-    assert_eq!(w.on_command(Actor::system("relay"), stale).unwrap_err().code, Code::LeaseLost);
+    let stale = w.failed_by(id, first, error(ErrorClass::Timeout)).unwrap_err();
+    assert_eq!(stale.code, Code::DispatchSuperseded, "the first call says nothing of the second");
     assert_eq!(w.receipt(id).unwrap().state, CommandState::Succeeded);
     assert_eq!(w.state(lease.work), State::Succeeded);
 }

@@ -8,6 +8,7 @@ mod claim;
 mod command_costs;
 mod commands;
 mod commands_and_works;
+mod dispatches;
 mod exhaustive;
 mod explain;
 mod failures;

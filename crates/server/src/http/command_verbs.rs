@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use tenure_api::wire::{self as w, Code, Scope};
 use tenure_core::{Command, CommandId, CommandState, command::ReplayLimits};
-use tenure_store::{Caller, CredentialKind, Error, LeaseRef};
+use tenure_store::{Caller, CredentialKind, DispatchRef, Error, LeaseRef};
 
 use super::{Answer, App, Body, Json, Problem, Segments, Who, error::Problems};
 use crate::wire::{self, Shown};
@@ -19,11 +19,12 @@ fn reply(command: &Command) -> Json<w::Command> {
 async fn sender(
     caller: &Caller,
     id: &str,
-    fence: u64,
-    token: String,
-) -> Result<(CommandId, LeaseRef), Error> {
+    (fence, token): (u64, String),
+    number: Option<u32>,
+) -> Result<(CommandId, DispatchRef), Error> {
     let command = caller.command(id.parse()?).await?;
-    Ok((command.id, LeaseRef { work: command.work, fence, token }))
+    let lease = LeaseRef { work: command.work, fence, token };
+    Ok((command.id, DispatchRef { lease, number }))
 }
 
 /// A person allows exactly this content, once and for a while.
@@ -101,7 +102,8 @@ pub(crate) async fn receipt(
     Body(mut body): Body<w::DeliverReceipt>,
 ) -> Answer<w::Command> {
     let caller = who.caller();
-    let (id, proof) = sender(&caller, &id, body.fence, std::mem::take(&mut body.token)).await?;
+    let token = std::mem::take(&mut body.token);
+    let (id, proof) = sender(&caller, &id, (body.fence, token), body.dispatch).await?;
     Ok(reply(&caller.receipt(&proof, id, wire::proof(body)?).await?))
 }
 
@@ -116,7 +118,7 @@ pub(crate) async fn fail(
     Body(body): Body<w::FailCommand>,
 ) -> Answer<w::Command> {
     let caller = who.caller();
-    let (id, proof) = sender(&caller, &id, body.fence, body.token).await?;
+    let (id, proof) = sender(&caller, &id, (body.fence, body.token), body.dispatch).await?;
     Ok(reply(&caller.fail_command(&proof, id, wire::call_error(body.error), body.unsent).await?))
 }
 
@@ -131,7 +133,7 @@ pub(crate) async fn uncertain(
     Body(body): Body<w::UncertainCommand>,
 ) -> Answer<w::Command> {
     let caller = who.caller();
-    let (id, proof) = sender(&caller, &id, body.fence, body.token).await?;
+    let (id, proof) = sender(&caller, &id, (body.fence, body.token), body.dispatch).await?;
     Ok(reply(&caller.uncertain(&proof, id, wire::call_error(body.error)).await?))
 }
 
@@ -211,8 +213,8 @@ pub(crate) async fn cancel(
     let (id, lease) = match (body.fence, body.token) {
         (Some(fence), Some(token)) => {
             who.session.require(Scope::Work)?;
-            let (id, lease) = sender(&caller, &id, fence, token).await?;
-            (id, Some(lease))
+            let (id, proof) = sender(&caller, &id, (fence, token), None).await?;
+            (id, Some(proof.lease))
         }
         (None, None) => {
             who.session.require(Scope::Operate)?;

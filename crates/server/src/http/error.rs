@@ -70,6 +70,7 @@ pub(crate) const fn status(code: Code) -> StatusCode {
         | Code::CommandsOpen
         | Code::InDoubt
         | Code::AlreadyDispatched
+        | Code::DispatchSuperseded
         | Code::NotDue
         | Code::SealBroken => StatusCode::CONFLICT,
         Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
@@ -111,6 +112,7 @@ const fn code_of(code: CoreCode) -> Code {
         CoreCode::CommandsOpen => Code::CommandsOpen,
         CoreCode::InDoubt => Code::InDoubt,
         CoreCode::AlreadyDispatched => Code::AlreadyDispatched,
+        CoreCode::DispatchSuperseded => Code::DispatchSuperseded,
         CoreCode::NotDue => Code::NotDue,
         CoreCode::EvidenceMissing => Code::EvidenceMissing,
         CoreCode::SealBroken => Code::SealBroken,

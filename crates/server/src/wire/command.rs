@@ -55,6 +55,7 @@ pub(crate) fn command(command: &Command, shown: &Shown<'_>) -> w::Command {
         submitter: actor(&body.submitter),
         attempt: body.attempt,
         dispatch: body.dispatch.as_ref().map(|dispatch| w::Dispatch {
+            number: body.dispatches,
             at: at(dispatch.at),
             fence: dispatch.fence,
             by: actor(&dispatch.by),

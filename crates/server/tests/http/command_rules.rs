@@ -220,6 +220,35 @@ async fn a_rate_is_held_before_anything_is_written() {
 }
 
 #[tokio::test]
+async fn whoever_says_how_it_went_names_its_dispatch() {
+    let clock = Arc::new(ManualClock::new(1_700_000_000_000));
+    let bed = Bed::at(clock.clone(), TOOLS).await;
+    let job = Held::new(&bed.admin(), "a").await;
+    let mail = job.dispatched("mail", json!({})).await;
+    assert_eq!(mail["dispatch"]["number"], 1);
+    let unsent = |number: u32, message: &str| {
+        json!({ "error": { "class": "transport", "message": message },
+        "unsent": true, "dispatch": number })
+    };
+    job.verb(&mail, "fail", unsent(1, "no route")).await.expect(200);
+    clock.advance(10_000);
+    let second = job.verb(&mail, "dispatch", json!({ "request_id": "d2" })).await.expect(200);
+    assert_eq!((&second["state"], &second["dispatch"]["number"]), (&json!("dispatched"), &json!(2)));
+
+    let late = job.verb(&mail, "fail", unsent(1, "no name")).await;
+    late.problem(409, "dispatch_superseded");
+    assert_eq!(late.body["retryable"], false);
+    let doubt = json!({ "error": { "class": "timeout", "message": "no reply" }, "dispatch": 1 });
+    job.verb(&mail, "uncertain", doubt.clone()).await.problem(409, "dispatch_superseded");
+    let copy = job.verb(&mail, "fail", unsent(1, "no route")).await.expect(200);
+    assert_eq!(copy["state"], "dispatched", "a copy of what was told already moves nothing");
+    let receipt = |number: u32| json!({ "external_id": "m-1", "dispatch": number });
+    job.verb(&mail, "receipt", receipt(3)).await.problem(409, "lease_lost");
+    let done = job.verb(&mail, "receipt", receipt(1)).await.expect(200);
+    assert_eq!(done["state"], "succeeded", "evidence of the first call is evidence");
+}
+
+#[tokio::test]
 async fn a_lookup_is_taken_by_one_worker_and_ends_the_doubt() {
     let clock = Arc::new(ManualClock::new(1_700_000_000_000));
     let bed = Bed::at(clock.clone(), TOOLS).await;

@@ -15,7 +15,7 @@ use tenure_core::{
 use tokio::task::JoinSet;
 
 use super::{Bed, LAPSE_MS, TENANT, claimant, job, refused, success};
-use crate::{Claimed, CommandFilter, LeaseRef, NewCommand, NewWait};
+use crate::{Claimed, CommandFilter, DispatchRef, LeaseRef, NewCommand, NewWait};
 
 fn lookup() -> ToolFacts {
     ToolFacts {
@@ -193,8 +193,39 @@ pub async fn a_lapse_puts_it_in_doubt_and_a_lookup_ends_it(bed: &mut Bed) {
     let next = bed.take(other.work.id, "v").await;
     let again = bed.worker("v").dispatch(&next.lease, id, gate(Effect::Allow, native()), None).await.unwrap();
     assert_eq!(again.command.state, CommandState::Dispatched, "the same key again is no second effect");
-    let late = bed.worker("w").receipt(&other.lease, id, Proof::provider("x")).await;
-    assert_eq!(refused(late), Code::LeaseLost, "another dispatch by now");
+    let late = bed.worker("w").uncertain(&other.lease, id, timeout()).await;
+    assert_eq!(refused(late), Code::DispatchSuperseded, "another dispatch by now");
+    let late = bed.worker("w").receipt(&other.lease, id, Proof::provider("x")).await.unwrap();
+    assert_eq!(late.state, CommandState::Succeeded, "evidence is evidence, whoever was told since");
+}
+
+pub async fn a_late_copy_speaks_of_its_own_dispatch_only(bed: &mut Bed) {
+    let (held, id) = dispatched(bed, "one", lookup()).await;
+    let worker = bed.worker("w");
+    let busy = |message: &str| CallError {
+        class: ErrorClass::RateLimited,
+        message: message.into(),
+        retry_after_ms: None,
+    };
+    let first = DispatchRef::new(held.lease.clone(), 1);
+    worker.fail_command(&first, id, busy("slow down"), true).await.unwrap();
+    bed.skip(5_000).await;
+    let again = worker.dispatch(&held.lease, id, gate(Effect::Allow, lookup()), None).await.unwrap();
+    assert_eq!((again.command.state, again.command.body.dispatches), (CommandState::Dispatched, 2));
+    let before = bed.story(held.work.id).await;
+    let copy = worker.fail_command(&first, id, busy("slow down"), true).await.unwrap();
+    assert_eq!(copy.state, CommandState::Dispatched, "told once, however often");
+    assert_eq!(
+        refused(worker.fail_command(&first, id, busy("no"), true).await),
+        Code::DispatchSuperseded,
+        "what became of the first call says nothing of the second"
+    );
+    assert_eq!(bed.story(held.work.id).await, before);
+    let second = DispatchRef::new(held.lease.clone(), 2);
+    worker.fail_command(&second, id, busy("slow down"), true).await.unwrap();
+    assert_eq!(state(bed, id).await, CommandState::Pending);
+    let happened = worker.receipt(&first, id, Proof::provider("m-1")).await.unwrap();
+    assert_eq!(happened.state, CommandState::Succeeded, "evidence counts whenever it comes");
 }
 
 pub async fn what_nobody_can_tell_ends_with_a_person(bed: &mut Bed) {
@@ -252,7 +283,8 @@ pub async fn the_outbox_is_sent_once(bed: &mut Bed) {
     assert_eq!(state(bed, id).await, CommandState::Uncertain, "its relay is gone");
     bed.skip(10_000).await;
     let again = relay().relay_dispatch(id, go).await.unwrap();
-    assert_eq!(refused(relay().receipt(&sent[0].proof, id, Proof::provider("x")).await), Code::LeaseLost);
+    let lost = relay().uncertain(&sent[0].proof, id, timeout()).await;
+    assert_eq!(refused(lost), Code::DispatchSuperseded, "the first call says nothing of the second");
     let done = relay().receipt(&again.proof, id, Proof::provider("x")).await.unwrap();
     assert_eq!(done.state, CommandState::Succeeded);
     bed.expect(held.work.id, State::Succeeded).await;

@@ -80,6 +80,7 @@ macro_rules! conformance_tests {
                 approvals_are_sealed_used_once_and_expire,
                 a_worker_waits_for_the_approval,
                 a_lapse_puts_it_in_doubt_and_a_lookup_ends_it,
+                a_late_copy_speaks_of_its_own_dispatch_only,
                 what_nobody_can_tell_ends_with_a_person,
                 the_outbox_is_sent_once,
                 ordered_sends_wait_for_one_another,

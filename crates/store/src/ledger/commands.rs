@@ -31,6 +31,33 @@ pub struct Reserved {
     pub lease: Option<Claimed>,
 }
 
+/// What whoever was told to do a command shows when it says how that went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DispatchRef {
+    /// The holder's lease, or the relay's own proof.
+    pub lease: LeaseRef,
+    /// The number of the dispatch. Without it: the last one under that fence.
+    pub number: Option<u32>,
+}
+
+impl DispatchRef {
+    pub fn new(lease: LeaseRef, number: u32) -> Self {
+        Self { lease, number: Some(number) }
+    }
+}
+
+impl From<&LeaseRef> for DispatchRef {
+    fn from(lease: &LeaseRef) -> Self {
+        Self { lease: lease.clone(), number: None }
+    }
+}
+
+impl From<&DispatchRef> for DispatchRef {
+    fn from(dispatch: &DispatchRef) -> Self {
+        dispatch.clone()
+    }
+}
+
 /// What the relay is to send.
 #[derive(Clone, Debug)]
 pub struct Sending {
@@ -38,7 +65,7 @@ pub struct Sending {
     pub command: Command,
     pub arguments: Option<Payload>,
     /// What to show when it is known how it went.
-    pub proof: LeaseRef,
+    pub proof: DispatchRef,
 }
 
 impl Ledger {
@@ -110,11 +137,12 @@ impl Ledger {
     }
 
     /// Checks who says how a command went: the holder that dispatched it, or the relay.
-    fn sender(&self, command: CommandId, proof: &LeaseRef) -> Sender {
+    fn sender(&self, command: CommandId, proof: impl Into<DispatchRef>) -> Sender {
+        let DispatchRef { lease: LeaseRef { work, fence, token }, number: dispatch } = proof.into();
         let key = self.store().key();
-        let genuine = token::same(&key.lease(proof.work, proof.fence), &proof.token)
-            || token::same(&key.command(command, proof.fence), &proof.token);
-        Sender { work: proof.work, fence: proof.fence, genuine }
+        let genuine =
+            token::same(&key.lease(work, fence), &token) || token::same(&key.command(command, fence), &token);
+        Sender { work, fence, dispatch, genuine }
     }
 }
 
@@ -250,7 +278,10 @@ impl Caller {
                 let token = self.ledger.store().key().command(id, fence);
                 Ok(Sending {
                     arguments: outcome.payload(command.work, command.body.arguments).cloned(),
-                    proof: LeaseRef { work: command.work, fence, token },
+                    proof: DispatchRef::new(
+                        LeaseRef { work: command.work, fence, token },
+                        command.body.dispatches,
+                    ),
                     command: (**command).clone(),
                 })
             }
@@ -258,8 +289,14 @@ impl Caller {
         }
     }
 
-    /// It happened, with evidence. By whoever dispatched it, also after the lease is lost.
-    pub async fn receipt(&self, proof: &LeaseRef, id: CommandId, evidence: Proof) -> Result<Command, Error> {
+    /// It happened, with evidence. By whoever dispatched it, also after the lease is lost, and after it was dispatched
+    /// once more.
+    pub async fn receipt(
+        &self,
+        proof: impl Into<DispatchRef>,
+        id: CommandId,
+        evidence: Proof,
+    ) -> Result<Command, Error> {
         let sender = self.ledger.sender(id, proof);
         let action = CommandAction::Receipt { command: id, sender, proof: Box::new(evidence) };
         Ok(self.on_command(action).await?.command)
@@ -268,7 +305,7 @@ impl Caller {
     /// It did not happen: the provider refused it, or the call is proven `unsent`.
     pub async fn fail_command(
         &self,
-        proof: &LeaseRef,
+        proof: impl Into<DispatchRef>,
         id: CommandId,
         error: CallError,
         unsent: bool,
@@ -280,7 +317,7 @@ impl Caller {
     /// Nobody knows whether it happened.
     pub async fn uncertain(
         &self,
-        proof: &LeaseRef,
+        proof: impl Into<DispatchRef>,
         id: CommandId,
         error: CallError,
     ) -> Result<Command, Error> {

@@ -43,7 +43,7 @@ use crate::{
 };
 
 pub use caller::{Caller, Resolved, Waiting};
-pub use commands::{Reserved, Sending};
+pub use commands::{DispatchRef, Reserved, Sending};
 pub use due::{Due, DueCursor, DuePage};
 pub use health::Health;
 pub use new::{NewCommand, NewWait, NewWork, new_worker};

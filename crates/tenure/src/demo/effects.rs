@@ -95,16 +95,18 @@ pub async fn bring_about(
         Some(CommandState::Cancelled) => return Ok(Err(refused())),
         _ => return Ok(Err(in_doubt())),
     }
+    let dispatch = command.dispatch.as_ref().map(|dispatch| dispatch.number);
     let id = providers.call(&command, effect);
     sleep(beat).await;
     if effect.mishap.is_some() {
         let error = CallFailure::new(ErrorClass::Timeout, format!("{} never answered", effect.provider));
-        job.client.uncertain(&command.id, &UncertainCommand { fence, token, error }).await?;
+        job.client.uncertain(&command.id, &UncertainCommand { fence, token, dispatch, error }).await?;
         return Ok(Err(in_doubt()));
     }
     let receipt = DeliverReceipt {
         fence,
         token,
+        dispatch,
         external_id: Some(id),
         response: None,
         evidence: None,

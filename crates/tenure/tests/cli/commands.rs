@@ -168,13 +168,20 @@ impl Hands {
     /// The call was made, and no reply came.
     fn lose_the_reply(&self, lease: &Grant, command: &Command) {
         let error = CallFailure::new(ErrorClass::Timeout, "no reply came");
-        let lost = UncertainCommand { fence: lease.fence, token: lease.token.clone(), error };
+        let lost =
+            UncertainCommand { fence: lease.fence, token: lease.token.clone(), dispatch: Some(1), error };
         self.runtime.block_on(self.client.uncertain(&command.id, &lost)).unwrap();
     }
 
     fn fail(&self, lease: &Grant, command: &Command) {
         let error = CallFailure::new(ErrorClass::Validation, "no such board");
-        let failed = FailCommand { fence: lease.fence, token: lease.token.clone(), error, unsent: false };
+        let failed = FailCommand {
+            fence: lease.fence,
+            token: lease.token.clone(),
+            dispatch: None,
+            error,
+            unsent: false,
+        };
         self.runtime.block_on(self.client.fail_command(&command.id, &failed)).unwrap();
     }
 

@@ -122,13 +122,32 @@ impl World {
 
     /// Whoever dispatched it last.
     pub fn sender(&self, id: CommandId) -> Sender {
-        let fence = self.command(id).body.dispatch.as_ref().map_or(0, |dispatch| dispatch.fence);
-        Sender { work: self.command(id).work, fence, genuine: true }
+        let command = self.command(id);
+        let fence = command.body.dispatch.as_ref().map_or(0, |dispatch| dispatch.fence);
+        Sender { work: command.work, fence, dispatch: Some(command.body.dispatches), genuine: true }
     }
 
     pub fn receipt(&mut self, id: CommandId) -> Result<Command, Refusal> {
-        let (sender, proof) = (self.sender(id), Box::new(Proof::provider("msg-1")));
+        self.receipt_by(id, self.sender(id))
+    }
+
+    pub fn receipt_by(&mut self, id: CommandId, sender: Sender) -> Result<Command, Refusal> {
+        let proof = Box::new(Proof::provider("msg-1"));
         self.on_command(Actor::worker("w1"), CommandAction::Receipt { command: id, sender, proof })
+    }
+
+    pub fn failed_by(&mut self, id: CommandId, sender: Sender, error: CallError) -> Result<Command, Refusal> {
+        let action = CommandAction::Fail { command: id, sender, error, unsent: true };
+        self.on_command(Actor::worker("w1"), action)
+    }
+
+    pub fn uncertain_by(
+        &mut self,
+        id: CommandId,
+        sender: Sender,
+        error: CallError,
+    ) -> Result<Command, Refusal> {
+        self.on_command(Actor::worker("w1"), CommandAction::Uncertain { command: id, sender, error })
     }
 
     pub fn call_failed(
@@ -143,9 +162,7 @@ impl World {
     }
 
     pub fn uncertain(&mut self, id: CommandId) -> Result<Command, Refusal> {
-        let sender = self.sender(id);
-        let error = error(ErrorClass::Timeout);
-        self.on_command(Actor::worker("w1"), CommandAction::Uncertain { command: id, sender, error })
+        self.uncertain_by(id, self.sender(id), error(ErrorClass::Timeout))
     }
 
     pub fn approve(&mut self, id: CommandId) -> Result<Command, Refusal> {

@@ -113,7 +113,15 @@ impl Actors {
 
     fn tells(&mut self, a: u8, b: u8, c: u8) -> Option<Result<tenure_core::Command, Refusal>> {
         let id = self.dispatched(a)?;
-        let sender = Sender { genuine: c % 16 != 7, ..self.world.sender(id) };
+        let last = self.world.sender(id);
+        // Now and then the last but one speaks, or one that names no number.
+        let dispatch = match c % 8 {
+            1 => last.dispatch.and_then(|number| number.checked_sub(1)),
+            2 => None,
+            _ => last.dispatch,
+        };
+        let fence = dispatch.and_then(|number| self.world.command(id).fence_of(number)).unwrap_or(last.fence);
+        let sender = Sender { genuine: c % 16 != 7, dispatch, fence, ..last };
         let classes =
             [ErrorClass::Transport, ErrorClass::Unavailable, ErrorClass::Validation, ErrorClass::Unknown];
         let error = error(classes[usize::from(c) % 4]);

@@ -11,7 +11,7 @@ use tenure_core::{
     command::{BlockCode, CallError, Gate, Proof, Recorded},
     model::ErrorClass,
 };
-use tenure_store::{Caller, LeaseRef, Ledger, NewCommand, new_worker};
+use tenure_store::{Caller, DispatchRef, LeaseRef, Ledger, NewCommand, new_worker};
 
 use super::{
     dice::Dice,
@@ -59,6 +59,8 @@ pub struct Scenario {
     /// What its worker wants done; None where the relay does it.
     pub wanted: Option<NewCommand>,
     pub lease: Option<LeaseRef>,
+    /// The last thing that was told of a call that did nothing. A copy of it may come at any time.
+    pub copy: Option<(DispatchRef, CallError)>,
     pub dice: Dice,
     /// Nobody records how this one went: it stays with a person.
     pub left_to_a_person: bool,
@@ -150,18 +152,26 @@ impl Scenario {
         let fate = stage.truth.call(&key, id, committed, go.spec.tool.contains("native"));
         self.crash(chaos)?;
         let error = |class| CallError { class, message: format!("{fate:?}"), retry_after_ms: None };
+        let proof = &DispatchRef::new(lease.clone(), go.body.dispatches);
+        if chaos && let Some((before, error)) = self.copy.take() {
+            // How the call before this one went, told once more: it says nothing of this one.
+            drop(worker.fail_command(&before, id, error, true).await);
+        }
         let told = match fate {
-            Fate::Done | Fate::DoneTwiceAnswered => worker.receipt(lease, id, Proof::provider(&key)).await,
+            Fate::Done | Fate::DoneTwiceAnswered => worker.receipt(proof, id, Proof::provider(&key)).await,
             Fate::Gone | Fate::Refused => {
-                worker.fail_command(lease, id, error(ErrorClass::Validation), false).await
+                worker.fail_command(proof, id, error(ErrorClass::Validation), false).await
             }
-            Fate::Busy => worker.fail_command(lease, id, error(ErrorClass::RateLimited), false).await,
+            Fate::Busy => {
+                self.copy = Some((proof.clone(), error(ErrorClass::RateLimited)));
+                worker.fail_command(proof, id, error(ErrorClass::RateLimited), false).await
+            }
             Fate::DoneAndLost
             | Fate::Lost
             | Fate::DoneAndBroken
             | Fate::Broken
             | Fate::DoneCutShort
-            | Fate::DoneAndSilent => worker.uncertain(lease, id, error(ErrorClass::Transport)).await,
+            | Fate::DoneAndSilent => worker.uncertain(proof, id, error(ErrorClass::Transport)).await,
         };
         stage.tell(&told.ok()?);
         Some(())

@@ -127,6 +127,7 @@ impl World {
                 lease: None,
                 dice: Dice(self.dice.next()),
                 // Whoever waits in a line behind it would wait with it.
+                copy: None,
                 left_to_a_person: self.dice.one_in(10) && tool != "ordered_hook",
                 gate: wanted.gate.clone(),
             };
@@ -278,6 +279,7 @@ impl World {
             wanted: None,
             lease: None,
             dice: Dice(0),
+            copy: None,
             left_to_a_person: false,
             gate: gate.clone(),
         });

@@ -195,8 +195,10 @@ impl Script {
     fn tell(&mut self) -> CommandAction {
         use CommandState::{Dispatched, Uncertain};
         let Some(c) = self.known(&[Dispatched, Dispatched, Uncertain]) else { return self.reserve() };
-        let fence = c.body.dispatch.as_ref().map_or(1, |dispatch| dispatch.fence);
-        let sender = Sender { work: c.work, fence, genuine: self.mostly() };
+        let number = c.body.dispatches.saturating_sub(u32::from(!self.mostly()));
+        let fence = c.fence_of(number).unwrap_or(1);
+        let dispatch = self.mostly().then_some(number);
+        let sender = Sender { work: c.work, fence, dispatch, genuine: self.mostly() };
         let class = *CLASSES.choose(&mut self.dice).unwrap();
         let error = CallError { class, message: "the line broke".into(), retry_after_ms: None };
         match self.dice.random_range(0..4) {
