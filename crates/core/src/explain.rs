@@ -22,6 +22,14 @@ pub struct Explanation {
     pub next: String,
 }
 
+impl Explanation {
+    /// Of a work, one of whose commands is kept waiting. Where the work asks for nothing, that is what to do.
+    pub fn with_command(self, command: Explanation) -> Self {
+        let next = if self.next.starts_with("nothing") { command.next } else { self.next };
+        Self { sentence: format!("{} Its command {}", self.sentence, command.sentence), next }
+    }
+}
+
 /// Explains a work from its row, its waits and its latest events, oldest first.
 pub fn explain(work: &Work, waits: &[Wait], last: &[Event], now: Millis) -> Explanation {
     let view = View { work, waits, last, now };

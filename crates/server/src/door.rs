@@ -202,6 +202,11 @@ impl Door {
         self.rates.lock().unwrap_or_else(PoisonError::into_inner).take(tool, now)
     }
 
+    /// The call that was taken is not made.
+    pub fn give_back(&self, tool: &str) {
+        self.rates.lock().unwrap_or_else(PoisonError::into_inner).give_back(tool);
+    }
+
     /// Asks and acts again where a reload came between the two.
     pub async fn current<T, F>(&self, act: impl Fn() -> F) -> Result<T, Error>
     where

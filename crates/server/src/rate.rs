@@ -61,6 +61,13 @@ impl Rates {
         Ok(())
     }
 
+    /// What was taken last is not used.
+    pub fn give_back(&mut self, tool: &str) {
+        for bucket in self.tools.get_mut(tool).into_iter().chain(&mut self.all) {
+            bucket.full_at = bucket.full_at.saturating_sub(bucket.token());
+        }
+    }
+
     /// Other limits from now on. A bucket whose limit stays keeps what was taken from it.
     pub fn reload(&mut self, all: Option<RateLimit>, tools: &Tools) {
         let mut new = Self::new(all, tools);
@@ -123,6 +130,17 @@ mod tests {
         // The tool's refusal left the token of all for another tool, which has no limit of its own.
         assert_eq!(rates.take("other", ms(0)), Ok(()));
         assert_eq!(rates.take("other", ms(0)), Err(ms(1_000)));
+    }
+
+    #[test]
+    fn what_is_given_back_may_be_taken_again_and_no_more() {
+        let mut rates = Rates::new(Some(RateLimit { per_s: 1, burst: 1 }), &tools(1, 1));
+        for _ in 0..3 {
+            assert_eq!(rates.take("mail", ms(5_000)), Ok(()));
+            rates.give_back("mail");
+        }
+        assert_eq!(rates.take("mail", ms(5_000)), Ok(()));
+        assert_eq!(rates.take("mail", ms(5_000)), Err(ms(1_000)));
     }
 
     #[test]

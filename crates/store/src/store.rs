@@ -17,6 +17,7 @@ use tenure_core::{
     },
     model::Kept,
     payload::Digest,
+    records::TargetKey,
     schedule::Schedule,
 };
 
@@ -198,6 +199,9 @@ pub(crate) trait Store: Send + Sync + 'static {
 
     /// Commands by id; those that do not exist are left out.
     fn commands<'a>(&'a self, ids: &'a [CommandId]) -> Answer<'a, Vec<Command>>;
+
+    /// The first open command of each of these lines, in their order.
+    fn heads<'a>(&'a self, lines: &'a [TargetKey]) -> Answer<'a, Vec<Option<CommandId>>>;
 
     /// Matching commands, newest id first, below `before`.
     fn list_commands<'a>(

@@ -129,9 +129,13 @@ fn first_of_its_target(cx: Context<'_>, command: &Command) -> Result<(), Refusal
     if head == Some(command.id) {
         return Ok(());
     }
+    let first = head.map_or_else(|| "an earlier command".to_owned(), |head| head.to_string());
     Err(Refusal::new(
         Code::NotDue,
-        format!("An earlier command to {} comes first, and has not ended.", command.spec.target),
+        format!(
+            "To {}, {first} comes first, and has not ended. `tenure explain {}` says what it waits for.",
+            command.spec.target, command.id
+        ),
     ))
 }
 

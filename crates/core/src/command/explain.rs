@@ -6,6 +6,17 @@ use crate::{
     explain::{Explanation, span},
 };
 
+/// Explains a command whose turn in its line has not come: by what the first of that line waits for.
+pub fn explain_behind(command: &Command, first: &Command, now: Millis) -> Explanation {
+    let spec = &command.spec;
+    let Explanation { sentence, next } = explain(first, now);
+    let sentence = format!(
+        "{} to {} waits behind {}, which is {}: {sentence}",
+        spec.tool, spec.target, first.id, first.state
+    );
+    Explanation { sentence, next }
+}
+
 /// Explains a command from its row.
 pub fn explain(command: &Command, now: Millis) -> Explanation {
     let (body, spec, id) = (&command.body, &command.spec, command.id);

@@ -31,7 +31,7 @@ pub use action::{
     Sender,
 };
 pub use due::Duty;
-pub use explain::explain;
+pub use explain::{explain, explain_behind};
 pub use model::{
     Approval, Arguments, BlockCode, CallError, CancelCode, Command, CommandKind, CommandSpec, Dispatch,
     Effect, EvidenceKind, Executor, Idempotency, Receipt, Risk, Tally, ToolFacts, Verdict,

@@ -355,6 +355,11 @@ impl Command {
         self.body.superseded_by.is_none()
     }
 
+    /// Whether nothing but an earlier command to the same target may keep it from going out.
+    pub fn waits_in_line(&self) -> bool {
+        self.body.tool.ordered && matches!(self.state, CommandState::Pending | CommandState::Approved)
+    }
+
     /// Whether a rerun has to know of it: it was sent, or the relay may yet send it.
     pub fn tells_of_its_run(&self) -> bool {
         let relay = !self.is_worker() && self.state.is_open();

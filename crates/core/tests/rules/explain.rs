@@ -279,6 +279,36 @@ fn a_command_that_needs_a_person_says_what_to_type() {
 }
 
 #[test]
+fn what_waits_in_line_says_what_the_first_of_it_waits_for() {
+    let mut w = World::default();
+    let lease = w.held("m");
+    let first = w.reserve(&lease, gate(Effect::NeedsApproval, lookup()));
+    let other = w.held("n");
+    let second = w.reserve(&other, gate(Effect::Allow, lookup()));
+    w.pass(300 * SECOND);
+    let told = command::explain_behind(w.command(second), w.command(first), w.now);
+    let short = |text: &str| text.replace(&first.to_string(), "C");
+    assert_eq!(
+        short(&told.sentence),
+        "mail to bob waits behind C, which is blocked: mail to bob waits 5 m for an approval: a person must \
+         approve it."
+    );
+    let approve = "`tenure approve C --reason …`, or `tenure reject C --reason …`";
+    assert_eq!(short(&told.next), approve);
+
+    let kept = w.explain(other.work).with_command(told.clone());
+    assert!(kept.sentence.ends_with(&format!(" Its command {}", told.sentence)), "{}", kept.sentence);
+    let asked = Explanation { next: "`tenure resolve x`".to_owned(), ..kept };
+    assert_eq!(
+        asked.with_command(told.clone()).next,
+        "`tenure resolve x`",
+        "the work's own need comes first"
+    );
+    w.close(&other, State::Succeeded).unwrap();
+    assert_eq!(short(&w.explain(other.work).with_command(told).next), approve, "an ended work needs nothing");
+}
+
+#[test]
 fn stalled_answers_the_five_questions() {
     says(
         |w| {

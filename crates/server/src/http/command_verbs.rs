@@ -66,12 +66,13 @@ pub(crate) async fn dispatch(
 ) -> Answer<w::Command> {
     let caller = who.caller();
     let command = caller.command(id.parse()?).await?;
+    let lease = LeaseRef { work: command.work, fence: body.fence, token: body.token };
     // What sends nothing now takes no turn of anybody.
     let goes_out = command.state.is_idle() || command.state == CommandState::Uncertain;
-    if command.is_worker() && goes_out {
+    let takes = command.is_worker() && goes_out && app.ledger.holder(&lease).genuine;
+    if takes {
         app.door.take(&command.spec.tool).map_err(|wait| too_fast(&command, wait))?;
     }
-    let lease = LeaseRef { work: command.work, fence: body.fence, token: body.token };
     let estimate = body.estimate.map(wire::cost);
     let act = || async {
         let facts = app.door.facts(&app.ledger, &caller, command.work).await?;
@@ -79,7 +80,15 @@ pub(crate) async fn dispatch(
         let gate = app.door.gate(facts.asked(caller.actor()), &command, &arguments, estimate.clone());
         caller.dispatch(&lease, command.id, gate, body.request_id.as_deref()).await
     };
-    let told = app.door.current(act).await?;
+    let told = app.door.current(act).await;
+    let stays = match &told {
+        Ok(told) => told.command.state != CommandState::Dispatched,
+        Err(error) => matches!(error, Error::Refused(_)),
+    };
+    if takes && stays {
+        app.door.give_back(&command.spec.tool);
+    }
+    let told = told?;
     let shown = Shown { response: told.response.as_ref(), ..Shown::default() };
     Ok(Json(wire::command(&told.command, &shown)))
 }

@@ -220,6 +220,26 @@ async fn a_rate_is_held_before_anything_is_written() {
 }
 
 #[tokio::test]
+async fn what_may_not_go_out_takes_nothing_of_the_rate() {
+    let bed = tools().await;
+    let job = Held::new(&bed.admin(), "a").await;
+    let slow = job.reserve("slow", json!({})).await;
+    let mut forged = job.proof(json!({ "request_id": "d" }));
+    forged["token"] = json!("0".repeat(64));
+    let mut other = job.proof(json!({ "request_id": "d" }));
+    other["fence"] = json!(other["fence"].as_u64().unwrap() + 1);
+    for bogus in [forged, other] {
+        job.client.post(&path(&slow, "dispatch"), bogus).await.problem(409, "lease_lost");
+    }
+    job.client.post(&job.work("release"), job.proof(json!({}))).await.expect(200);
+    let next = Held { client: bed.admin(), grant: bed.admin().claim("c2").await };
+    let before = job.verb(&slow, "dispatch", json!({})).await;
+    before.problem(409, "lease_lost");
+    let told = next.verb(&slow, "dispatch", json!({})).await.expect(200);
+    assert_eq!(told["state"], "dispatched", "the one call a second is still there");
+}
+
+#[tokio::test]
 async fn whoever_says_how_it_went_names_its_dispatch() {
     let clock = Arc::new(ManualClock::new(1_700_000_000_000));
     let bed = Bed::at(clock.clone(), TOOLS).await;

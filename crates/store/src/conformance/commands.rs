@@ -311,6 +311,32 @@ pub async fn ordered_sends_wait_for_one_another(bed: &mut Bed) {
     relay.relay_dispatch(second, go()).await.unwrap();
 }
 
+pub async fn what_waits_in_line_names_the_first_of_it(bed: &mut Bed) {
+    let ordered = ToolFacts { ordered: true, ..native() };
+    let (_, first) = outbox(bed, "one", ordered.clone()).await;
+    let (held, second) = outbox(bed, "two", ordered.clone()).await;
+    let relay = bed.ledger.caller(tenure_core::Actor::system("relay"));
+    let ask = gate(Effect::NeedsApproval, ordered);
+    assert_eq!(relay.relay_dispatch(first, ask).await.unwrap().command.state, CommandState::Blocked);
+    let behind = format!("waits behind {first}, which is blocked");
+    let approve = format!("`tenure approve {first}");
+    for said in [
+        bed.person().explain_command(second).await.unwrap(),
+        bed.person().explain(held.work.id).await.unwrap(),
+    ] {
+        assert!(said.sentence.contains(&behind) && said.next.starts_with(&approve), "{said:?}");
+    }
+    let own = bed.person().explain_command(first).await.unwrap();
+    assert!(!own.sentence.contains("behind") && own.next.starts_with(&approve), "{own:?}");
+    bed.person().reject(first, "no").await.unwrap();
+    for said in [
+        bed.person().explain_command(second).await.unwrap(),
+        bed.person().explain(held.work.id).await.unwrap(),
+    ] {
+        assert!(!said.sentence.contains("behind") && said.next.starts_with("nothing"), "{said:?}");
+    }
+}
+
 pub async fn budgets_hold_under_a_crowd(bed: &mut Bed) {
     let mut works: Vec<(LeaseRef, CommandId)> = Vec::new();
     for n in 0..12 {

@@ -84,6 +84,7 @@ macro_rules! conformance_tests {
                 what_nobody_can_tell_ends_with_a_person,
                 the_outbox_is_sent_once,
                 ordered_sends_wait_for_one_another,
+                what_waits_in_line_names_the_first_of_it,
                 budgets_hold_under_a_crowd,
                 one_answer_settles_what_several_works_set_aside,
                 a_dispatch_is_given_once_under_a_crowd,

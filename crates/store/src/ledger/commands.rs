@@ -13,6 +13,7 @@ use tenure_core::{
     },
     explain::Explanation,
     payload::Digest,
+    records::{TargetKey, target_key},
 };
 use uuid::Uuid;
 
@@ -134,6 +135,34 @@ impl Ledger {
                 return Ok(all);
             }
         }
+    }
+
+    /// Why a command of a work has to wait in line.
+    pub(crate) async fn kept_waiting(&self, work: WorkId, now: Millis) -> Result<Option<Explanation>, Error> {
+        let states = vec![CommandState::Pending, CommandState::Approved];
+        let filter = CommandFilter { work: Some(work), states, ..CommandFilter::default() };
+        let mut commands = self.commands(&filter, None, PAGE_MAX).await?;
+        commands.reverse();
+        self.behind(&commands, now).await
+    }
+
+    /// Why the first of these that waits in line has to wait.
+    async fn behind(&self, commands: &[Command], now: Millis) -> Result<Option<Explanation>, Error> {
+        let waiting: Vec<&Command> = commands.iter().filter(|command| command.waits_in_line()).collect();
+        if waiting.is_empty() {
+            return Ok(None);
+        }
+        let lines: Vec<TargetKey> = waiting.iter().map(|command| target_key(command)).collect();
+        let heads = self.store().heads(&lines).await?;
+        let kept = waiting.into_iter().zip(heads);
+        let Some((command, first)) = kept
+            .filter_map(|(command, head)| Some((command, head?)))
+            .find(|(command, head)| command.id != *head)
+        else {
+            return Ok(None);
+        };
+        let first = self.store().commands(&[first]).await?.pop();
+        Ok(first.map(|first| command::explain_behind(command, &first, now)))
     }
 
     /// Checks who says how a command went: the holder that dispatched it, or the relay.
@@ -457,7 +486,9 @@ impl Caller {
 
     /// Why a command stands where it stands, and what to do next.
     pub async fn explain_command(&self, id: CommandId) -> Result<Explanation, Error> {
-        Ok(command::explain(&self.command(id).await?, self.ledger.now().await?))
+        let (command, now) = (self.command(id).await?, self.ledger.now().await?);
+        let behind = self.ledger.behind(std::slice::from_ref(&command), now).await?;
+        Ok(behind.unwrap_or_else(|| command::explain(&command, now)))
     }
 
     /// What a rerun would do with each command of this work and of the runs before it. `effect` is what policy

@@ -131,7 +131,15 @@ impl Ledger {
             .into_iter()
             .map(|stored| stored.event)
             .collect();
-        Ok(explain(&work, &waits, &last, self.now().await?))
+        let now = self.now().await?;
+        let explained = explain(&work, &waits, &last, now);
+        if work.body.commands.total == 0 {
+            return Ok(explained);
+        }
+        Ok(match self.kept_waiting(id, now).await? {
+            Some(command) => explained.with_command(command),
+            None => explained,
+        })
     }
 
     pub(crate) async fn due(

@@ -7,7 +7,7 @@ use tenure_core::{
     action::Tenants,
     command::{Duty, due},
     payload::Digest,
-    records::target_key,
+    records::{TargetKey, target_key},
 };
 
 use super::Inner;
@@ -26,12 +26,17 @@ impl Inner {
             self.records.earlier.insert((work, key), found);
         }
         for key in scope.heads {
-            let open = |command: &&Command| {
-                command.body.tool.ordered && command.state.is_open() && target_key(command) == key
-            };
-            let head = self.records.commands.values().flatten().filter(open).map(|command| command.id).min();
+            let head = self.head(&key);
             self.records.heads.insert(key, head);
         }
+    }
+
+    /// The first open command of a line.
+    pub fn head(&self, line: &TargetKey) -> Option<CommandId> {
+        let open = |command: &&Command| {
+            command.body.tool.ordered && command.state.is_open() && target_key(command) == *line
+        };
+        self.records.commands.values().flatten().filter(open).map(|command| command.id).min()
     }
 
     /// Whether nothing of its line comes before it.

@@ -25,7 +25,7 @@ use tenure_core::{
     decide,
     model::{Kept, WaitState},
     payload::Digest,
-    records::{SessionView, TenantKey},
+    records::{SessionView, TargetKey, TenantKey},
     schedule::Schedule,
 };
 use tokio::time::Instant;
@@ -652,6 +652,10 @@ impl Store for Memory {
         limit: usize,
     ) -> Answer<'_, Vec<(Millis, CommandId)>> {
         self.ready(|inner| inner.due_commands(duty, at, after, limit))
+    }
+
+    fn heads<'a>(&'a self, lines: &'a [TargetKey]) -> Answer<'a, Vec<Option<CommandId>>> {
+        self.ready(|inner| lines.iter().map(|line| inner.head(line)).collect())
     }
 
     fn next_due_command(&self, duty: Duty) -> Answer<'_, Option<Millis>> {

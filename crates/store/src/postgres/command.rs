@@ -12,7 +12,7 @@ use tenure_core::{
     },
     document::Document,
     payload::Digest,
-    records::{Sought, Touch, target_key},
+    records::{Sought, TargetKey, Touch, target_key},
 };
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -355,6 +355,14 @@ impl Reader {
         let params = params![i16::from(duty.code()), at, due, command, limit as i64];
         let rows = self.query(DUE, params).await?;
         rows.iter().map(|row| Ok((get(row, 0)?, CommandId(get(row, 1)?)))).collect()
+    }
+
+    pub async fn heads(&self, lines: &[TargetKey]) -> Result<Vec<Option<CommandId>>, Error> {
+        let mut heads = BTreeMap::new();
+        for row in self.query(HEADS, params![distinct(lines.iter().map(line).collect())]).await? {
+            heads.insert(get::<i64>(&row, 0)?, get::<Option<Uuid>>(&row, 1)?.map(CommandId));
+        }
+        Ok(lines.iter().map(|key| heads.get(&line(key)).copied().flatten()).collect())
     }
 
     pub async fn next_due_command(&self, duty: Duty) -> Result<Option<Millis>, Error> {

@@ -51,6 +51,7 @@ use tenure_core::{
     },
     model::Kept,
     payload::Digest,
+    records::TargetKey,
     schedule::Schedule,
 };
 use tokio::{
@@ -387,6 +388,10 @@ impl Store for Postgres {
         limit: usize,
     ) -> Answer<'_, Vec<(Millis, CommandId)>> {
         Box::pin(self.points.due_commands(duty, at, after, limit))
+    }
+
+    fn heads<'a>(&'a self, lines: &'a [TargetKey]) -> Answer<'a, Vec<Option<CommandId>>> {
+        Box::pin(self.points.heads(lines))
     }
 
     fn next_due_command(&self, duty: Duty) -> Answer<'_, Option<Millis>> {

@@ -12,7 +12,7 @@ use tenure_core::{
         due,
     },
     document::Document,
-    records::{Sought, Touch, target_key},
+    records::{Sought, TargetKey, Touch, target_key},
 };
 
 use super::{
@@ -297,6 +297,14 @@ impl Reader {
         self.all(DUE, params![duty.code(), at, due, command, bound(limit)], |row| {
             Ok((row.get(0)?, CommandId(row::uuid(row, 1)?)))
         })
+    }
+
+    pub fn heads(&mut self, lines: &[TargetKey]) -> Read<Vec<Option<CommandId>>> {
+        let mut heads = Vec::with_capacity(lines.len());
+        for key in lines {
+            heads.push(self.all(HEAD, [line(key)], |row| Ok(CommandId(row::uuid(row, 0)?)))?.pop());
+        }
+        Ok(heads)
     }
 
     pub fn next_due_command(&mut self, duty: Duty) -> Read<Option<Millis>> {

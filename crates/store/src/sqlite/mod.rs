@@ -46,6 +46,7 @@ use tenure_core::{
     },
     model::Kept,
     payload::Digest,
+    records::TargetKey,
     schedule::Schedule,
 };
 use tokio::sync::oneshot;
@@ -465,6 +466,11 @@ impl Store for SqliteStore {
         limit: usize,
     ) -> Answer<'_, Vec<(Millis, CommandId)>> {
         self.read(move |reader| reader.due_commands(duty, at, after, limit))
+    }
+
+    fn heads<'a>(&'a self, lines: &'a [TargetKey]) -> Answer<'a, Vec<Option<CommandId>>> {
+        let lines = lines.to_vec();
+        self.read(move |reader| reader.heads(&lines))
     }
 
     fn next_due_command(&self, duty: Duty) -> Answer<'_, Option<Millis>> {
