@@ -109,8 +109,9 @@ pub struct Feed {
     nudged: Notify,
     /// Something is to be sent by the relay.
     pub(crate) to_send: Arc<Notify>,
-    /// Something is in doubt.
+    /// Something is in doubt: the reconciler's, and whoever waits for a lookup to make.
     pub(crate) to_look_up: Arc<Notify>,
+    pub(crate) doubted: Notify,
     awaited: Mutex<HashMap<WorkId, Arc<Notify>>>,
 }
 
@@ -144,6 +145,7 @@ impl Feed {
             nudged: Notify::new(),
             to_send: Arc::default(),
             to_look_up: Arc::default(),
+            doubted: Notify::new(),
             awaited: Mutex::default(),
         }
     }
@@ -245,6 +247,7 @@ impl Feed {
         }
         if look_up {
             self.to_look_up.notify_one();
+            self.doubted.notify_waiters();
         }
     }
 

@@ -1,5 +1,7 @@
 //! Commands. What the first one of a repeat makes illegal is not repeated by itself.
 
+use std::time::Duration;
+
 use super::{
     Client, Error,
     call::{Call, segment},
@@ -69,7 +71,8 @@ impl Client {
 
     /// Takes lookups that are due, of tools whose lookup is a worker's.
     pub async fn claim_lookups(&self, claim: &ClaimLookups) -> Result<Lookups, Error> {
-        self.call(Call::post("/v1/commands/claim", claim).once()).await
+        let wait = Duration::from_millis(claim.wait_ms.unwrap_or(0));
+        self.call(Call::post("/v1/commands/claim", claim).waits(wait).once()).await
     }
 
     /// What a lookup says of a command in doubt. An `unknown` counts each time, so it is not repeated by itself.

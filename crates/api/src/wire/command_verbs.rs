@@ -269,6 +269,9 @@ pub struct ClaimLookups {
     /// Others pass them over for so long; a minute unless told otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub for_ms: Option<u64>,
+    /// Wait so long, at most five minutes, for one to fall due.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_ms: Option<u64>,
 }
 
 /// What is to be looked up, with its arguments.

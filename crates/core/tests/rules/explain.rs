@@ -290,8 +290,8 @@ fn what_waits_in_line_says_what_the_first_of_it_waits_for() {
     let short = |text: &str| text.replace(&first.to_string(), "C");
     assert_eq!(
         short(&told.sentence),
-        "mail to bob waits behind C, which is blocked: mail to bob waits 5 m for an approval: a person must \
-         approve it."
+        "mail to bob waits behind C, which is blocked: mail to bob waits 5 m for an approval: no \
+         reason is given."
     );
     let approve = "`tenure approve C --reason …`, or `tenure reject C --reason …`";
     assert_eq!(short(&told.next), approve);

@@ -11,7 +11,7 @@ use super::{Answer, App, Body, Json, Problem, Who, error::Problems};
 use crate::wire;
 
 /// No claim waits for longer; whoever wants more asks again.
-const WAIT_MAX: Duration = Duration::from_secs(300);
+pub(super) const WAIT_MAX: Duration = Duration::from_secs(300);
 
 /// Claims works: what a filter admits, or exactly the given ids. Can wait for an empty queue to fill.
 #[utoipa::path(post, path = "/v1/work/claim", tag = "worker", request_body = w::Claim,

@@ -1,7 +1,7 @@
 //! Commands as they are recorded and read: what is intended, what stands, what a rerun would do, what is to be looked
 //! up.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use axum::{
     extract::State,
@@ -13,13 +13,15 @@ use tenure_api::wire::{self as w, Scope};
 use tenure_core::{
     Code, Command, CommandId, Refusal, WorkId,
     action::Tenants,
-    command::{Effect, plan::plan},
+    command::{Duty, Effect, plan::plan},
     model::{Disposition, Source},
 };
-use tenure_store::{Caller, CommandFilter, Error, LeaseRef, NewWork};
+use tenure_store::{Caller, CommandFilter, Error, LeaseRef, Ledger, NewWork};
+use tokio::time::Instant;
 
 use super::{
-    Answer, App, Body, Json, Nothing, Params, Problem, Segments, Who, error::Problems, work::page_size,
+    Answer, App, Body, Json, Nothing, Params, Problem, Segments, Who, claim::WAIT_MAX, error::Problems,
+    work::page_size,
 };
 use crate::wire::{self, Shown, ToCore, ToWire};
 
@@ -27,6 +29,8 @@ const PAGE: u32 = 50;
 /// Lookups that one call takes, and for how long unless told otherwise.
 const LOOKUPS_MAX: u32 = 100;
 const LOOKUP_MS: u64 = 60_000;
+/// Between two looks of whoever waits for one.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// What a work is called that was recorded for one command.
 const ALONE: &str = "command";
 
@@ -181,7 +185,7 @@ pub(crate) async fn explain(
     }))
 }
 
-/// Takes lookups that are due, of tools whose lookup is a worker's. Others pass them over for a while.
+/// Takes lookups that are due, of tools whose lookup is a worker's. Others pass them over for a while. Can wait for one.
 #[utoipa::path(post, path = "/v1/commands/claim", tag = "command", request_body = w::ClaimLookups,
     extensions(("x-no-dry-run" = json!(true))), security(("token" = ["work"])),
     responses((status = 200, description = "What to look up; none if nothing is due.", body = w::Lookups), Problems))]
@@ -196,7 +200,23 @@ pub(crate) async fn claim(
         asked && live.tools.get(tool).is_looked_up_by_workers()
     };
     let max = body.max.unwrap_or(1).clamp(1, LOOKUPS_MAX) as usize;
-    let taken = who.caller().claim_lookups(by_worker, max, body.for_ms.unwrap_or(LOOKUP_MS)).await?;
+    let (caller, for_ms) = (who.caller(), body.for_ms.unwrap_or(LOOKUP_MS));
+    let patience = body.wait_ms.map(Duration::from_millis).unwrap_or_default().min(WAIT_MAX);
+    let until = Instant::now() + patience;
+    let taken = loop {
+        // Whatever comes into doubt after this look wakes.
+        let doubted = app.feed.doubted.notified();
+        let taken = caller.claim_lookups(by_worker, max, for_ms).await?;
+        if !taken.is_empty() || Instant::now() >= until {
+            break taken;
+        }
+        let pause = Instant::now() + until_a_lookup(&app.ledger).await?;
+        tokio::select! {
+            () = doubted => {}
+            () = tokio::time::sleep_until(pause.min(until)) => {}
+            () = app.stopping.cancelled() => break taken,
+        }
+    };
     let mut items = Vec::with_capacity(taken.len());
     for command in &taken {
         let arguments = app.ledger.payload(command.work, command.body.arguments).await?;
@@ -204,6 +224,13 @@ pub(crate) async fn claim(
         items.push(wire::command(command, &shown));
     }
     Ok(Json(w::Lookups { items }))
+}
+
+/// How long nobody need look: until the next lookup falls due, and not for long, since others take and leave them.
+async fn until_a_lookup(ledger: &Ledger) -> Result<Duration, Error> {
+    let (next, now) = (ledger.next_due_command(Duty::Lookup).await?, ledger.now().await?);
+    let wait = next.filter(|due| *due > now).map(|due| Duration::from_millis((due - now) as u64));
+    Ok(wait.map_or(LOOK_AGAIN, |wait| wait.min(LOOK_AGAIN)))
 }
 
 /// What a rerun of a work would do with each command of it and of the runs before it.

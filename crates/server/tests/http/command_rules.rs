@@ -269,6 +269,26 @@ async fn whoever_says_how_it_went_names_its_dispatch() {
 }
 
 #[tokio::test]
+async fn a_worker_waits_for_something_to_look_up() {
+    let bed = Bed::configured("[tools.post]\nrisk = \"low\"\nlookup = { by = \"worker\" }\n").await;
+    let job = Held::new(&bed.admin(), "a").await;
+    let post = job.dispatched("post", json!({})).await;
+    let claim = |wait: u64| {
+        let client = bed.admin();
+        async move { client.post("/v1/commands/claim", json!({ "wait_ms": wait })).await.expect(200) }
+    };
+    assert_eq!(claim(1).await["items"], json!([]), "its time was over");
+    let waiting = tokio::spawn(claim(60_000));
+    let lost = json!({ "error": { "class": "timeout", "message": "no reply" } });
+    job.verb(&post, "uncertain", lost).await.expect(200);
+    assert_eq!(waiting.await.unwrap()["items"][0]["id"], post["id"]);
+
+    let parked = tokio::spawn(claim(300_000));
+    bed.server.close().await.unwrap();
+    assert_eq!(parked.await.unwrap()["items"], json!([]), "the daemon stops");
+}
+
+#[tokio::test]
 async fn a_lookup_is_taken_by_one_worker_and_ends_the_doubt() {
     let clock = Arc::new(ManualClock::new(1_700_000_000_000));
     let bed = Bed::at(clock.clone(), TOOLS).await;
