@@ -2,8 +2,10 @@
 
 use tenure_core::{
     Actor, Event, Evidence, State, chain,
+    command::{self, Effect},
     event::Content,
     fold::{GENESIS, fold, matches},
+    model::ErrorClass,
     payload::Digest,
 };
 
@@ -91,6 +93,46 @@ fn an_erasure_keeps_the_chain_and_cannot_be_undone_unseen() {
     log[2].payload = kept;
     log[2].message = message;
     assert!(fault(&log).is_some_and(|fault| fault.contains("no salt")));
+}
+
+#[test]
+fn what_is_erased_in_the_log_cannot_stay_in_a_command_unseen() {
+    let mut w = World::default();
+    let lease = w.held("a");
+    let id = w.dispatched(&lease, lookup());
+    w.call_failed(id, ErrorClass::Validation, false).unwrap();
+    let mut erased = w.log[&lease.work].clone();
+    for event in &mut erased {
+        (event.message, event.payload, event.evidence) = (None, None, Vec::new());
+        event.content = event.content.map(|content| Content { salt: None, ..content });
+    }
+    assert_eq!(fault(&erased), None);
+    let row = w.command(id);
+    let (arguments, words) = ("\"hi\"", "the line broke");
+    assert!(!row.body.text().contains(arguments), "arguments are in the log alone");
+    let folded = &command::fold::fold(&erased)[&id];
+    assert!(row.body.text().contains(words) && !command::fold::matches(row, folded), "`verify` names it");
+    assert!(!folded.body.text().contains(words), "nothing else of a command keeps them");
+}
+
+/// Rows that were written before dispatches had numbers do not say all of them, and are whole.
+#[test]
+fn an_older_command_is_still_its_log() {
+    let mut w = World::default();
+    let lease = w.held("a");
+    let id = w.dispatched(&lease, native());
+    for _ in 0..2 {
+        w.uncertain(id).unwrap();
+        w.try_dispatch(&lease, id, gate(Effect::Allow, native())).unwrap();
+    }
+    let folded = &command::fold::fold(&w.log[&lease.work])[&id];
+    let mut older = w.command(id).clone();
+    for _ in 0..3 {
+        assert!(command::fold::matches(&older, folded));
+        older.body.earlier = older.body.earlier.get(1..).unwrap_or_default().to_vec();
+    }
+    older.body.earlier = vec![7];
+    assert!(!command::fold::matches(&older, folded));
 }
 
 #[test]
