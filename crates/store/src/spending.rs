@@ -57,13 +57,14 @@ impl Ledger {
             let (is, told) = (of(&stored, key), of(&spending.told, key));
             let spent = if pruned { is.spent >= told.spent } else { is.spent == told.spent };
             (!spent || is.reserved != told.reserved).then(|| {
+                let said = |amount| key.unit.amount(amount);
                 format!(
                     "the budget {} stands at {} spent and {} set aside, and the logs tell of {} and {}",
-                    key.text(),
-                    is.spent,
-                    is.reserved,
-                    told.spent,
-                    told.reserved
+                    key.words(),
+                    said(is.spent),
+                    said(is.reserved),
+                    said(told.spent),
+                    said(told.reserved)
                 )
             })
         });

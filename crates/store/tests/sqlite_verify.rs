@@ -25,7 +25,8 @@ async fn open(file: &Path) -> Ledger {
 
 /// A command that cost something.
 async fn spend(caller: &Caller, lease: &LeaseRef) {
-    let limits = vec![Limit { per: Per::Tenant, unit: Unit::Calls, period: String::new(), max: 9 }];
+    let limits =
+        vec![Limit { per: Per::Tenant, unit: Unit::Calls, period: String::new(), max: 9, only: None }];
     let gate = Gate { limits, ..Gate::new(Verdict::new(Effect::Allow, "p"), ToolFacts::default()) };
     let arguments = Arguments::whole(Payload::new(&json!({})).unwrap());
     let new = NewCommand::new("mail", "bob", arguments, gate.clone());

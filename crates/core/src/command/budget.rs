@@ -15,6 +15,23 @@ pub enum Unit {
     Micros(String),
 }
 
+impl Unit {
+    /// An amount as people say it.
+    pub fn amount(&self, amount: u64) -> String {
+        match self {
+            Unit::Calls if amount == 1 => "1 call".to_owned(),
+            Unit::Calls => format!("{amount} calls"),
+            Unit::Tokens if amount == 1 => "1 token".to_owned(),
+            Unit::Tokens => format!("{amount} tokens"),
+            Unit::Micros(currency) => {
+                let (whole, rest) = (amount / 1_000_000, amount % 1_000_000);
+                let money = format!("{whole}.{rest:06}");
+                format!("{} {currency}", money.trim_end_matches('0').trim_end_matches('.'))
+            }
+        }
+    }
+}
+
 /// Whose spending is counted together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -34,12 +51,28 @@ pub struct BudgetKey {
     pub unit: Unit,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub period: String,
+    /// Only what commands of this tool spend is counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only: Option<String>,
 }
 
 impl BudgetKey {
     /// The stored key: the same text for the same counter.
     pub fn text(&self) -> String {
         serde_json::to_string(self).expect("strings always serialise")
+    }
+
+    /// Whose spending it counts, of what, and when: ends a sentence about an amount.
+    pub fn words(&self) -> String {
+        let whose = match &self.account {
+            Account::Work(work) => format!("of work {work}"),
+            Account::Tenant => format!("of tenant {}", self.tenant),
+            Account::Tool(tool) => format!("of tool {tool} in tenant {}", self.tenant),
+            Account::Replays => format!("of replays in tenant {}", self.tenant),
+        };
+        let only = self.only.as_ref().map_or_else(String::new, |tool| format!(", tool {tool} only,"));
+        let when = if self.period.is_empty() { "in all".to_owned() } else { format!("in {}", self.period) };
+        format!("{whose}{only} {when}")
     }
 }
 
@@ -70,6 +103,9 @@ pub struct Limit {
     #[serde(default)]
     pub period: String,
     pub max: u64,
+    /// Bounds, and counts, commands of this tool alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub only: Option<String>,
 }
 
 impl Limit {
@@ -80,7 +116,7 @@ impl Limit {
         if !self.period.is_empty() {
             limits::name("limits.period", &self.period)?;
         }
-        Ok(())
+        self.only.iter().try_for_each(|tool| limits::name("limits.only", tool))
     }
 
     pub fn key(&self, tenant: &str, work: WorkId, tool: &str) -> BudgetKey {
@@ -89,7 +125,10 @@ impl Limit {
             Per::Tenant => Account::Tenant,
             Per::Tool => Account::Tool(tool.to_owned()),
         };
-        BudgetKey { tenant: tenant.to_owned(), account, unit: self.unit.clone(), period: self.period.clone() }
+        // A tool's own counter counts nothing else anyway: one counter, with the filter and without.
+        let only = self.only.clone().filter(|_| self.per != Per::Tool);
+        let (unit, period) = (self.unit.clone(), self.period.clone());
+        BudgetKey { tenant: tenant.to_owned(), account, unit, period, only }
     }
 }
 
@@ -162,6 +201,42 @@ mod tests {
         budget.shift(Shift { given_back: 50, spent: 20, ..Shift::default() });
         assert_eq!(budget, Budget { spent: 60, reserved: 0 });
         assert!(!budget.fits(u64::MAX, u64::MAX - 1), "no sum wraps around");
+    }
+
+    #[test]
+    fn a_counter_of_every_tool_is_stored_as_it_always_was() {
+        let limit = |per, only: Option<&str>| Limit {
+            per,
+            unit: Unit::Calls,
+            period: "p".into(),
+            max: 1,
+            only: only.map(Into::into),
+        };
+        let text = |per, only| limit(per, only).key("acme", WorkId(uuid::Uuid::nil()), "x").text();
+        let old = r#"{"tenant":"acme","account":"tenant","unit":"calls","period":"p"}"#;
+        assert_eq!(text(Per::Tenant, None), old);
+        assert_eq!(serde_json::from_str::<BudgetKey>(old).unwrap().only, None);
+        assert_ne!(text(Per::Tenant, Some("x")), old);
+        assert_ne!(text(Per::Work, Some("x")), text(Per::Work, None));
+        assert_eq!(text(Per::Tool, Some("x")), text(Per::Tool, None));
+    }
+
+    #[test]
+    fn a_budget_is_said_in_words() {
+        let key = BudgetKey {
+            tenant: "acme".into(),
+            account: Account::Tenant,
+            unit: Unit::Micros("usd".into()),
+            period: "2026-11-15".into(),
+            only: Some("pay".into()),
+        };
+        assert_eq!(key.words(), "of tenant acme, tool pay only, in 2026-11-15");
+        for (amount, said) in
+            [(50_000_000, "50 usd"), (1_250_000, "1.25 usd"), (5, "0.000005 usd"), (0, "0 usd")]
+        {
+            assert_eq!(key.unit.amount(amount), said);
+        }
+        assert_eq!((Unit::Calls.amount(1), Unit::Tokens.amount(2)), ("1 call".into(), "2 tokens".into()));
     }
 
     #[test]

@@ -167,12 +167,14 @@ fn over_budget(cx: Context<'_>, command: &Command, gate: &Gate) -> Option<(Block
         let budget = cx.records.budgets.get(&key).copied().unwrap_or_default();
         let amount = gate.estimate.of(&limit.unit);
         (!budget.fits(amount, limit.max)).then(|| {
+            let said = |amount| limit.unit.amount(amount);
             let message = format!(
-                "{amount} more would pass the budget of {} ({}): {} are spent and {} set aside",
-                limit.max,
-                key.text(),
-                budget.spent,
-                budget.reserved
+                "{} more would pass the budget of {} {}: spent are {}, set aside {}",
+                said(amount),
+                said(limit.max),
+                key.words(),
+                said(budget.spent),
+                said(budget.reserved)
             );
             (BlockCode::Budget, message)
         })

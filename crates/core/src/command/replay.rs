@@ -74,5 +74,6 @@ pub(super) fn counter(tenant: &str, minute: i64) -> BudgetKey {
         account: Account::Replays,
         unit: Unit::Calls,
         period: minute.to_string(),
+        only: None,
     }
 }

@@ -435,8 +435,8 @@ fn budgets_are_set_aside_settled_and_given_back() {
     let money = || Unit::Micros("EUR".into());
     let paid = |amount: u64| Gate {
         limits: vec![
-            Limit { per: Per::Tenant, unit: money(), period: "2026-11".into(), max: 100 },
-            Limit { per: Per::Tool, unit: Unit::Calls, period: String::new(), max: 2 },
+            Limit { per: Per::Tenant, unit: money(), period: "2026-11".into(), max: 100, only: None },
+            Limit { per: Per::Tool, unit: Unit::Calls, period: String::new(), max: 2, only: None },
         ],
         estimate: Cost { tokens: 0, micros: vec![("EUR".into(), amount)] },
         ..allow(lookup())
@@ -446,6 +446,7 @@ fn budgets_are_set_aside_settled_and_given_back() {
         account: Account::Tenant,
         unit: money(),
         period: "2026-11".into(),
+        only: None,
     };
     let stands = |w: &World| {
         let budget = w.records.budgets[&key];

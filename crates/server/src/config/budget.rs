@@ -76,6 +76,7 @@ pub fn limits_of(budgets: &[Budget], tool: &str, now: Millis) -> Vec<Limit> {
             unit: budget.unit.clone(),
             period: budget.period.name(now),
             max: budget.max,
+            only: budget.tool.clone(),
         })
         .collect()
 }

@@ -11,7 +11,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 use tenure_core::{
-    Command, CommandId, CommandState, Event, Fact, Millis,
+    Command, CommandId, CommandState, Event, Fact, Millis, WorkId,
     command::{
         BlockCode, EvidenceKind,
         budget::{Account, BudgetKey, Unit as Counted},
@@ -20,9 +20,13 @@ use tenure_core::{
     model::ErrorClass,
 };
 use tenure_store::{Error, Facts, Ledger};
+use uuid::Uuid;
 
 use super::seconds;
-use crate::{config::Live, feed::EventNews};
+use crate::{
+    config::{Live, limits_of},
+    feed::EventNews,
+};
 
 /// Commands that are remembered between their events; about as many again in the generation before.
 const REMEMBERED: usize = 50_000;
@@ -69,6 +73,8 @@ struct OfCode {
 struct OfBudget {
     tenant: String,
     of: String,
+    /// The only tool that it counts; empty: every one.
+    tool: String,
     unit: String,
     period: String,
 }
@@ -265,7 +271,8 @@ impl CommandDials {
         for (key, budget) in ledger.budgets(&spent_from).await? {
             let Some((of, max)) = bound(&key, live, facts.at) else { continue };
             let unit = unit(&key.unit);
-            let labels = OfBudget { tenant: key.tenant, of, unit, period: key.period };
+            let tool = key.only.unwrap_or_default();
+            let labels = OfBudget { tenant: key.tenant, of, tool, unit, period: key.period };
             let used = budget.spent.saturating_add(budget.reserved) as f64 / max.max(1) as f64;
             self.budgets.get_or_create(&labels).set(used);
         }
@@ -275,20 +282,14 @@ impl CommandDials {
 
 /// What a counter counts for, and the tightest bound of the configuration on it in its present period.
 fn bound(key: &BudgetKey, live: &Live, now: Millis) -> Option<(String, u64)> {
-    use tenure_core::command::budget::Per;
-    let (per, of, tool) = match &key.account {
-        Account::Tenant => (Per::Tenant, "tenant".to_owned(), None),
-        Account::Tool(tool) => (Per::Tool, tool.clone(), Some(tool.as_str())),
+    let (of, tool) = match &key.account {
+        Account::Tenant => ("tenant".to_owned(), key.only.as_deref().unwrap_or_default()),
+        Account::Tool(tool) => (tool.clone(), tool.as_str()),
         // As many as there are works, and people's acts: neither is for a dial.
         Account::Work(_) | Account::Replays => return None,
     };
-    let tools: Vec<&str> = match tool {
-        Some(tool) => vec![tool],
-        None => live.budgets.iter().map(|budget| budget.tool.as_deref().unwrap_or_default()).collect(),
-    };
-    let limits = tools.into_iter().flat_map(|tool| crate::config::limits_of(&live.budgets, tool, now));
-    let mine =
-        limits.filter(|limit| limit.per == per && limit.unit == key.unit && limit.period == key.period);
+    let limits = limits_of(&live.budgets, tool, now);
+    let mine = limits.iter().filter(|limit| limit.key(&key.tenant, WorkId(Uuid::nil()), tool) == *key);
     mine.map(|limit| limit.max).min().map(|max| (of, max))
 }
 

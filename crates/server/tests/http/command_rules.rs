@@ -203,6 +203,33 @@ async fn a_budget_blocks_with_its_reason_and_a_receipt_settles_it() {
 }
 
 #[tokio::test]
+async fn what_one_tool_spends_is_no_other_tools_loss() {
+    let budget = |tool: &str, max: u32| {
+        format!(
+            "[[budgets]]\nper = \"tenant\"\nunit = \"calls\"\nperiod = \"day\"\nmax = {max}\ntool = \"{tool}\"\n"
+        )
+    };
+    let tools = "[tools.x]\nrisk = \"low\"\n[tools.y]\nrisk = \"low\"\n";
+    let bed = Bed::configured(&format!("{}{}{tools}", budget("x", 1), budget("y", 100))).await;
+    let job = Held::new(&bed.admin(), "a").await;
+    let send = async |tool: &str, slot: u32| {
+        let ask = json!({ "tool": tool, "target": "m", "slot": slot.to_string(), "arguments": {} });
+        let command = job.client.post(&job.work("commands"), job.proof(ask)).await.expect(201);
+        job.verb(&command, "dispatch", json!({})).await.expect(200)
+    };
+    for slot in 0..3 {
+        assert_eq!(send("y", slot).await["state"], "dispatched");
+    }
+    assert_eq!(send("x", 0).await["state"], "dispatched");
+    let told = send("x", 1).await;
+    assert_eq!((&told["state"], &told["reason"]["code"]), (&json!("blocked"), &json!("budget")));
+    let why = told["reason"]["message"].as_str().unwrap();
+    assert!(why.contains("the budget of 1 call of tenant default, tool x only, in 20"), "{why}");
+    let verified = bed.admin().post("/v1/admin/verify", json!({})).await.expect(200);
+    assert_eq!(verified["faults"], json!([]));
+}
+
+#[tokio::test]
 async fn a_rate_is_held_before_anything_is_written() {
     let bed = tools().await;
     let job = Held::new(&bed.admin(), "a").await;

@@ -57,6 +57,9 @@ async fn a_daemon_sends_what_is_its_own_and_shows_it() {
     });
     let toml = format!(
         "[[budgets]]\nper = \"tool\"\nunit = \"calls\"\nmax = 4\n\
+         [[budgets]]\nper = \"tenant\"\nunit = \"calls\"\nmax = 8\ntool = \"hook\"\n\
+         [[budgets]]\nper = \"tenant\"\nunit = \"calls\"\nmax = 20\n\
+         [[budgets]]\nper = \"tenant\"\nunit = \"calls\"\nmax = 1\ntool = \"other\"\n\
          [tools.hook]\nexecutor = \"http\"\nrisk = \"low\"\n\
          [tools.hook.http]\nurl = \"{}\"\nnetworks = [\"127.0.0.0/8\"]\nexternal_id = \"/id\"\n",
         provider.url("/hook")
@@ -81,7 +84,9 @@ async fn a_daemon_sends_what_is_its_own_and_shows_it() {
             r#"tenure_commands{state="uncertain"} 1"#,
             r#"tenure_commands_standing{tool="hook",state="uncertain"} 1"#,
             "tenure_commands_need_person 1",
-            r#"tenure_budget_used{tenant="default",of="hook",unit="calls",period=""} 0.5"#,
+            r#"tenure_budget_used{tenant="default",of="hook",tool="",unit="calls",period=""} 0.5"#,
+            r#"tenure_budget_used{tenant="default",of="tenant",tool="hook",unit="calls",period=""} 0.25"#,
+            r#"tenure_budget_used{tenant="default",of="tenant",tool="",unit="calls",period=""} 0.1"#,
         ],
     )
     .await;

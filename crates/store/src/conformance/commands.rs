@@ -345,7 +345,8 @@ pub async fn budgets_hold_under_a_crowd(bed: &mut Bed) {
         works.push((held.lease, id));
     }
     let unit = Unit::Micros("EUR".into());
-    let limits = vec![Limit { per: Per::Tenant, unit: unit.clone(), period: "2026-11".into(), max: 100 }];
+    let limits =
+        vec![Limit { per: Per::Tenant, unit: unit.clone(), period: "2026-11".into(), max: 100, only: None }];
     let estimate = Cost { tokens: 0, micros: vec![("EUR".into(), 20)] };
     let paid = Gate { limits, estimate, ..allow() };
     let mut crowd = JoinSet::new();
@@ -357,7 +358,13 @@ pub async fn budgets_hold_under_a_crowd(bed: &mut Bed) {
     let gone: Vec<&Command> = all.iter().filter(|c| c.state == CommandState::Dispatched).collect();
     assert_eq!(gone.len(), 5, "five times twenty is a hundred");
     assert!(all.iter().all(|c| c.state == CommandState::Dispatched || c.state == CommandState::Blocked));
-    let key = BudgetKey { tenant: TENANT.into(), account: Account::Tenant, unit, period: "2026-11".into() };
+    let key = BudgetKey {
+        tenant: TENANT.into(),
+        account: Account::Tenant,
+        unit,
+        period: "2026-11".into(),
+        only: None,
+    };
     let stands = async |bed: &Bed| {
         let budgets = bed.ledger.budgets(std::slice::from_ref(&key)).await.unwrap();
         budgets.first().map(|(_, budget)| (budget.spent, budget.reserved))
@@ -376,7 +383,8 @@ pub async fn budgets_hold_under_a_crowd(bed: &mut Bed) {
 }
 
 pub async fn one_answer_settles_what_several_works_set_aside(bed: &mut Bed) {
-    let limits = vec![Limit { per: Per::Tenant, unit: Unit::Calls, period: String::new(), max: 100 }];
+    let limits =
+        vec![Limit { per: Per::Tenant, unit: Unit::Calls, period: String::new(), max: 100, only: None }];
     let counted = Gate { limits, ..allow() };
     for n in 0..3 {
         let held = bed.held(job(&format!("m{n}")), "w").await;
@@ -387,7 +395,7 @@ pub async fn one_answer_settles_what_several_works_set_aside(bed: &mut Bed) {
         worker.wait(&held.lease, vec![wait], None).await.unwrap();
     }
     let (account, unit) = (Account::Tenant, Unit::Calls);
-    let key = BudgetKey { tenant: TENANT.into(), account, unit, period: String::new() };
+    let key = BudgetKey { tenant: TENANT.into(), account, unit, period: String::new(), only: None };
     let stands = async |bed: &Bed| {
         let budgets = bed.ledger.budgets(std::slice::from_ref(&key)).await.unwrap();
         budgets.first().map(|(_, budget)| (budget.spent, budget.reserved))

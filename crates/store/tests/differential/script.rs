@@ -97,6 +97,7 @@ pub fn budgets(tenant: &str) -> Vec<BudgetKey> {
         account,
         unit,
         period: period.to_owned(),
+        only: None,
     };
     vec![
         key(Account::Tenant, Unit::Tokens, "today"),

@@ -22,7 +22,8 @@ fn door(a: u8, b: u8) -> Gate {
     gate.tool.approval_ms = 30_000;
     gate.tool.native_window_ms = 600_000;
     if a.is_multiple_of(5) {
-        gate.limits = vec![Limit { per: Per::Tenant, unit: Unit::Tokens, period: String::new(), max: 300 }];
+        gate.limits =
+            vec![Limit { per: Per::Tenant, unit: Unit::Tokens, period: String::new(), max: 300, only: None }];
         gate.estimate = Cost { tokens: u64::from(b), micros: Vec::new() };
     }
     gate

@@ -52,14 +52,15 @@ impl Script {
         };
         let limits = match self.dice.random_range(0..3) {
             0 => vec![
-                Limit { per: Per::Tenant, unit: Unit::Tokens, period: "today".into(), max: 900 },
-                Limit { per: Per::Tool, unit: Unit::Calls, period: String::new(), max: 6 },
+                Limit { per: Per::Tenant, unit: Unit::Tokens, period: "today".into(), max: 900, only: None },
+                Limit { per: Per::Tool, unit: Unit::Calls, period: String::new(), max: 6, only: None },
             ],
             1 => vec![Limit {
                 per: Per::Work,
                 unit: Unit::Micros("EUR".into()),
                 period: String::new(),
                 max: 70,
+                only: None,
             }],
             _ => Vec::new(),
         };
