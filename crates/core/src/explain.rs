@@ -4,15 +4,20 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Millis, due,
+    Millis,
+    command::{self, Command},
+    due,
     event::{Event, Fact},
     liveness::{self, Grade},
     model::{Disposition, ErrorClass, OnTimeout, Output, ReasonCode, Wait, WaitKind, WaitState, Work},
     policy::OnExpiry,
     records::{referenced_command, referenced_work},
     recovery::POISON,
+    span::span,
     state::State,
 };
+
+mod effects;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explanation {
@@ -30,10 +35,23 @@ impl Explanation {
     }
 }
 
-/// Explains a work from its row, its waits and its latest events, oldest first.
-pub fn explain(work: &Work, waits: &[Wait], last: &[Event], now: Millis) -> Explanation {
-    let view = View { work, waits, last, now };
-    let (sentence, next) = match work.state {
+/// What stands around a work.
+#[derive(Clone, Copy, Default)]
+pub struct Around<'a> {
+    pub waits: &'a [Wait],
+    /// Its latest events, oldest first.
+    pub last: &'a [Event],
+    /// Those of its commands that something is still to happen to.
+    pub commands: &'a [Command],
+    /// Of a queued work: another one that holds its session, or comes first there.
+    pub ahead: Option<&'a Work>,
+}
+
+/// Explains a work from its row and what stands around it.
+pub fn explain(work: &Work, around: &Around<'_>, now: Millis) -> Explanation {
+    let Around { waits, last, commands, ahead } = *around;
+    let view = View { work, waits, last, commands, ahead, now };
+    let (sentence, next) = view.with_effects(match work.state {
         State::Queued => view.queued(),
         State::RetryScheduled => view.retrying(),
         State::Running => view.running(),
@@ -51,19 +69,8 @@ pub fn explain(work: &Work, waits: &[Wait], last: &[Event], now: Millis) -> Expl
         State::TimedOut => view.ended_badly("Timed out"),
         State::Cancelled => view.cancelled(),
         State::Abandoned => view.abandoned(),
-    };
+    });
     Explanation { sentence, next }
-}
-
-/// A length of time as people say it: its largest unit, rounded down.
-pub fn span(ms: Millis) -> String {
-    let seconds = ms.max(0) / 1_000;
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3_600 => format!("{} m", seconds / 60),
-        3_600..172_800 => format!("{} h", seconds / 3_600),
-        _ => format!("{} d", seconds / 86_400),
-    }
 }
 
 #[derive(Clone, Copy)]
@@ -71,6 +78,8 @@ struct View<'a> {
     work: &'a Work,
     waits: &'a [Wait],
     last: &'a [Event],
+    commands: &'a [Command],
+    ahead: Option<&'a Work>,
     now: Millis,
 }
 
@@ -148,6 +157,9 @@ impl View<'_> {
             );
             return (sentence, format!("nothing: {} claims it, or it stalls", owner.worker));
         }
+        if let Some(ahead) = self.ahead {
+            return self.behind(ahead);
+        }
         let start = match work.spec.start_at().filter(|_| work.attempt == 0) {
             Some(at) => format!("; unless it is claimed, it times out {}", self.until(at)),
             None => String::new(),
@@ -157,6 +169,30 @@ impl View<'_> {
             "nothing: the next worker that claims `{}` from `{}` takes it; `tenure workers` shows whether \
              there is one",
             work.spec.kind, work.spec.source.system
+        );
+        (sentence, next)
+    }
+
+    /// One session, one work at a time.
+    fn behind(&self, ahead: &Work) -> (String, String) {
+        let session = self.work.spec.session.as_deref().unwrap_or_default();
+        let (id, state) = (ahead.id, ahead.state);
+        let (why, until) = if state.holds_session() {
+            let holder = ahead.body.holder.as_ref().map_or("nobody", |holder| holder.id.as_str());
+            let why = match state {
+                State::Stalled => format!("{id} holds its session `{session}` and is stalled"),
+                _ => format!("{holder} holds its session `{session}` with {id}, which is {state}"),
+            };
+            (why, "lets go of the session")
+        } else {
+            (
+                format!("{id} is older, {state}, and comes first in its session `{session}`"),
+                "has had its turn",
+            )
+        };
+        let sentence = format!("Queued {}: {why}{}.", self.age(), self.overall());
+        let next = format!(
+            "nothing: it is claimed once {id} {until}; `tenure explain {id}` says how that one stands"
         );
         (sentence, next)
     }
@@ -274,7 +310,7 @@ impl View<'_> {
                 let id = self.work.id;
                 format!("`tenure approve {id}`, or `tenure reject {id}`")
             }
-            (None, None) => format!("`tenure resolve {} --payload …`", wait.reference),
+            (None, None) => format!("`tenure resolve {} --payload …`", typed(&wait.reference)),
         };
         (sentence, next)
     }
@@ -403,11 +439,20 @@ impl View<'_> {
 
     fn quarantined(&self) -> (String, String) {
         let reason = self.work.body.reason.as_ref();
-        let message = reason.and_then(|reason| reason.message.as_deref()).unwrap_or("no message kept");
+        let kept = reason.and_then(|reason| reason.message.as_deref()).unwrap_or("no message kept");
+        let doubtful = self.commands.iter().any(Command::is_in_doubt).then(|| command::report(self.commands));
+        let in_doubt = self.work.body.commands.unsettled() > 0;
+        let message = match reason.map(|reason| reason.code) {
+            // The message tells of what was in doubt then.
+            Some(ReasonCode::InDoubt) if !in_doubt => "nothing is in doubt any more",
+            Some(ReasonCode::InDoubt) => doubtful.as_deref().unwrap_or(kept),
+            Some(_) | None => kept,
+        };
         let why = match reason.map(|reason| reason.code) {
             Some(ReasonCode::PoisonLapses) => "one holder after another was lost with it",
             Some(ReasonCode::PoisonFingerprint) => "it failed again and again in the same way",
-            Some(ReasonCode::InDoubt) => "a side effect is in doubt",
+            Some(ReasonCode::InDoubt) if in_doubt => "a side effect is in doubt",
+            Some(ReasonCode::InDoubt) => "a side effect was in doubt",
             Some(ReasonCode::Operator) => "an operator set it aside",
             Some(
                 ReasonCode::WaitingForAnswer
@@ -424,7 +469,7 @@ impl View<'_> {
         let sentence =
             format!("Quarantined {}: {why} ({message}); it stays until a person decides.", self.age());
         let id = self.work.id;
-        if self.work.body.commands.unsettled() > 0 {
+        if in_doubt {
             let next = format!(
                 "`tenure commands list --work {id}` shows what is in doubt; `tenure commands record` says how it went, \
                  and then `tenure decide {id} …`"
@@ -501,6 +546,15 @@ impl View<'_> {
 
 const OVER: &str = "nothing: it is over";
 
+/// As a shell takes it: in quotes, unless it is one plain word.
+pub(crate) fn typed(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/@+=%,".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
 fn step(work: &Work) -> String {
     work.body.step.as_ref().map_or_else(String::new, |step| format!(", step `{step}`"))
 }
@@ -528,26 +582,5 @@ fn class(class: ErrorClass) -> &'static str {
         ErrorClass::Misconfigured => "misconfigured",
         ErrorClass::Unsupported => "unsupported",
         ErrorClass::Unknown => "unknown",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn spans_are_said_in_their_largest_unit() {
-        for (ms, said) in [
-            (-5, "0 s"),
-            (999, "0 s"),
-            (59_999, "59 s"),
-            (60_000, "1 m"),
-            (3_599_999, "59 m"),
-            (3_600_000, "1 h"),
-            (172_799_999, "47 h"),
-            (172_800_000, "2 d"),
-        ] {
-            assert_eq!(span(ms), said);
-        }
     }
 }

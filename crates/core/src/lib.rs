@@ -29,6 +29,7 @@ pub mod reply;
 pub mod retry;
 pub mod schedule;
 pub mod scope;
+pub mod span;
 pub mod state;
 pub mod state_machine;
 pub mod usage;

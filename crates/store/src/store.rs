@@ -17,7 +17,7 @@ use tenure_core::{
     },
     model::Kept,
     payload::Digest,
-    records::TargetKey,
+    records::{SessionView, TargetKey},
     schedule::Schedule,
 };
 
@@ -104,6 +104,9 @@ pub(crate) trait Store: Send + Sync + 'static {
 
     /// Matching waits by (opened_at, id).
     fn waits<'a>(&'a self, filter: &'a WaitFilter, limit: usize) -> Answer<'a, Vec<Wait>>;
+
+    /// Who occupies a tenant's session, and who is next.
+    fn session<'a>(&'a self, tenant: &'a str, session: &'a str) -> Answer<'a, SessionView>;
 
     /// The early answer that is kept for a tenant's reference.
     fn kept<'a>(&'a self, tenant: &'a str, reference: &'a str) -> Answer<'a, Option<Kept>>;

@@ -15,6 +15,7 @@ use crate::{
     limits,
     records::{Change, Touch, target_key},
     refusal::{Code, Refusal},
+    span::span,
     work::draft::{Draft, Said},
 };
 
@@ -115,7 +116,7 @@ fn due(cx: Context<'_>, command: &Command) -> Result<(), Refusal> {
     match command.body.next_at {
         Some(at) if at > cx.now => Err(Refusal::new(
             Code::NotDue,
-            format!("It failed before, and is not tried again before {at} (Unix milliseconds)."),
+            format!("It failed before, and is tried again in {}. Dispatch it then.", span(at - cx.now)),
         )),
         Some(_) | None => Ok(()),
     }

@@ -3,13 +3,15 @@
 use super::{BlockCode, CancelCode, Command, CommandState, Duty, due::next};
 use crate::{
     Millis,
-    explain::{Explanation, span},
+    explain::{Explanation, typed},
+    model::Wait,
+    span::span,
 };
 
 /// Explains a command whose turn in its line has not come: by what the first of that line waits for.
-pub fn explain_behind(command: &Command, first: &Command, now: Millis) -> Explanation {
+pub fn explain_behind(command: &Command, first: &Command, handed: Option<&Wait>, now: Millis) -> Explanation {
     let spec = &command.spec;
-    let Explanation { sentence, next } = explain(first, now);
+    let Explanation { sentence, next } = explain(first, handed, now);
     let sentence = format!(
         "{} to {} waits behind {}, which is {}: {sentence}",
         spec.tool, spec.target, first.id, first.state
@@ -17,8 +19,8 @@ pub fn explain_behind(command: &Command, first: &Command, now: Millis) -> Explan
     Explanation { sentence, next }
 }
 
-/// Explains a command from its row.
-pub fn explain(command: &Command, now: Millis) -> Explanation {
+/// Explains a command from its row, and the open wait that it was handed to.
+pub fn explain(command: &Command, handed: Option<&Wait>, now: Millis) -> Explanation {
     let (body, spec, id) = (&command.body, &command.spec, command.id);
     let what = format!("{} to {}", spec.tool, spec.target);
     let ago = |at: Millis| format!("{} ago", span(now - at));
@@ -59,8 +61,15 @@ pub fn explain(command: &Command, now: Millis) -> Explanation {
         CommandState::Dispatched => {
             let at = body.dispatch.as_ref().map_or(command.updated_at, |dispatch| dispatch.at);
             let by = body.dispatch.as_ref().map_or("its worker", |dispatch| &*dispatch.by.id);
-            let next = "nothing: its receipt is awaited, and a lapse makes it uncertain".to_owned();
-            (format!("{what} was dispatched {} by {by}; no receipt yet.", ago(at)), next)
+            let sent = format!("{what} was dispatched {} by {by}", ago(at));
+            match handed {
+                Some(wait) => answered(&sent, wait, now),
+                None => {
+                    let end = if command.is_worker() { "a lapse" } else { "the end of its call's time" };
+                    let next = format!("nothing: its receipt is awaited, and {end} makes it uncertain");
+                    (format!("{sent}; no receipt yet."), next)
+                }
+            }
         }
         CommandState::Uncertain => uncertain(command, &what, why, now),
         CommandState::Succeeded => {
@@ -88,6 +97,18 @@ pub fn explain(command: &Command, now: Millis) -> Explanation {
         }
     };
     Explanation { sentence, next }
+}
+
+/// The answer of its wait is its receipt.
+fn answered(sent: &str, wait: &Wait, now: Millis) -> (String, String) {
+    let reference = &wait.reference;
+    let then = match wait.deadline_at {
+        Some(at) => format!("unanswered, it is uncertain in {}", span(at - now)),
+        None => "it waits without a deadline".to_owned(),
+    };
+    let sentence =
+        format!("{sent} and handed to the wait `{reference}`, whose answer is its receipt; {then}.");
+    (sentence, format!("`tenure resolve {} --payload …`, once it is known what came of it", typed(reference)))
 }
 
 fn uncertain(command: &Command, what: &str, why: &str, now: Millis) -> (String, String) {

@@ -259,7 +259,7 @@ pub(crate) fn doubt(commands: &[Command], now: Millis) -> Doubt {
 pub(crate) fn report(commands: &[Command]) -> String {
     let doubtful: Vec<String> = commands
         .iter()
-        .filter(|command| command.is_worker() && command.state == CommandState::Uncertain)
+        .filter(|command| command.is_in_doubt())
         .map(|command| {
             let spec = &command.spec;
             let error = command.body.message.as_deref().unwrap_or("no receipt came");

@@ -346,6 +346,11 @@ pub struct Command {
 }
 
 impl Command {
+    /// The worker's own, and nobody knows whether it happened.
+    pub fn is_in_doubt(&self) -> bool {
+        self.is_worker() && self.state == CommandState::Uncertain
+    }
+
     pub fn is_worker(&self) -> bool {
         !self.spec.executor.is_relay()
     }

@@ -13,6 +13,7 @@ use crate::{
     limits,
     refusal::{Code, Refusal},
     retry,
+    span::span,
     work::draft::Said,
 };
 
@@ -48,7 +49,8 @@ pub(super) fn decide(
                 return Err(Refusal::new(
                     Code::NotDue,
                     format!(
-                        "The provider may not show it yet: absent counts from {counts_at} on. Look again then."
+                        "The provider may not show it yet: absent counts in {}. Look again then.",
+                        span(counts_at - cx.now)
                     ),
                 ));
             }

@@ -12,6 +12,7 @@ use crate::{
     records::SessionView,
     refusal::{Code, Refusal},
     reply::{Grant, Reply},
+    schedule::rfc3339,
     state::State,
     work::{
         cancel,
@@ -162,26 +163,15 @@ pub fn claimable(work: &Work, worker: &Worker, session: SessionView) -> Result<(
     match work.state {
         State::Queued => {}
         State::Stalled if returns => return Ok(()),
-        State::Running | State::CancelRequested | State::Stalled => {
-            let holder = work.body.holder.as_ref().map_or("its owner", |holder| holder.id.as_str());
-            let until = work.lease.as_ref().map_or(0, |lease| lease.expires_at);
-            return Err(Refusal::new(
-                Code::Busy,
-                format!("{} is {} and held by {holder} until {until}. Try again later.", work.id, work.state),
-            ));
-        }
+        State::Running | State::CancelRequested => return Err(held(work)),
+        State::Stalled => return Err(stalled(work)),
         State::RetryScheduled
         | State::WaitingUser
         | State::WaitingApproval
         | State::WaitingAuth
         | State::WaitingTool
         | State::WaitingExternal
-        | State::Quarantined => {
-            return Err(Refusal::new(
-                Code::NotClaimable,
-                format!("{} is {}: it can be claimed once it is queued.", work.id, work.state),
-            ));
-        }
+        | State::Quarantined => return Err(not_queued(work)),
         State::Succeeded
         | State::CompletedWithWarnings
         | State::Failed
@@ -215,6 +205,44 @@ pub fn claimable(work: &Work, worker: &Worker, session: SessionView) -> Result<(
         }
     }
     Ok(())
+}
+
+fn held(work: &Work) -> Refusal {
+    let holder = work.body.holder.as_ref().map_or("its owner", |holder| holder.id.as_str());
+    let until = match &work.lease {
+        Some(lease) => format!(" until {}, unless it renews", rfc3339(lease.expires_at)),
+        None => String::new(),
+    };
+    let detail = format!("{} is {} and held by {holder}{until}. Try again later.", work.id, work.state);
+    Refusal::new(Code::Busy, detail)
+}
+
+/// Nobody renews it, and nobody but its owner may go on.
+fn stalled(work: &Work) -> Refusal {
+    let holder = work.body.holder.as_ref().map(|holder| holder.id.as_str());
+    let owner = holder.or_else(|| work.starter().map(|starter| &*starter.worker)).unwrap_or("its owner");
+    let detail = format!(
+        "{id} is stalled: {owner} has it and is silent, and recovery has not decided. Try again later; \
+         `tenure explain {id}` says what it waits for.",
+        id = work.id
+    );
+    Refusal::new(Code::Busy, detail)
+}
+
+fn not_queued(work: &Work) -> Refusal {
+    let (id, state) = (work.id, work.state);
+    let how = match (state, work.next_retry_at) {
+        (State::Quarantined, _) => format!(
+            "a person decides first. `tenure decide {id} requeue --reason …` queues it; `tenure explain {id}` says why it \
+             was set aside."
+        ),
+        (State::RetryScheduled, Some(at)) => format!(
+            "it is queued again at {}. Try again then; `tenure retry {id} --reason …` queues it now.",
+            rfc3339(at)
+        ),
+        _ => format!("it is queued once it is answered. `tenure explain {id}` says by whom."),
+    };
+    Refusal::new(Code::NotClaimable, format!("{id} is {state}: {how}"))
 }
 
 pub(super) fn session(cx: Context<'_>, work: &Work) -> SessionView {

@@ -77,16 +77,31 @@ fn repeat_or_lost(cx: Context<'_>, work: &Work, holder: &Holder) -> Result<Held,
     {
         return Ok(Held::Repeat(ack.clone()));
     }
-    let now = match (&work.body.holder, work.state) {
-        _ if !holder.genuine => "the token does not belong to this work and fence".to_owned(),
-        (_, state) if state.is_terminal() => format!("the work has ended as {state}"),
-        (Some(other), _) => format!("{} holds the work now, under fence {}", other.id, work.fence),
-        (None, state) => format!("the work is {state} and nobody holds it"),
+    let (now, next) = match (&work.body.holder, work.state) {
+        _ if !holder.genuine => (
+            "the token does not belong to this work and fence".to_owned(),
+            "Send what its claim gave you, or claim it again.",
+        ),
+        (_, state) if state.is_terminal() => (
+            format!("the work has ended as {state}, and ends never change"),
+            "Stop working on it; to run it again, rerun it.",
+        ),
+        (Some(other), _) => {
+            (format!("{} holds the work now, under fence {}", other.id, work.fence), "Stop working on it.")
+        }
+        (None, State::Quarantined) => {
+            ("the work is quarantined".to_owned(), "Stop working on it: a person decides what becomes of it.")
+        }
+        (None, state) if state.is_waiting() => (
+            format!("the work is {state} and nobody holds it"),
+            "Stop working on it; claim it again once its waits are answered.",
+        ),
+        (None, state) => (
+            format!("the work is {state} and nobody holds it"),
+            "Stop working on it; claim it again to go on.",
+        ),
     };
-    Err(Refusal::new(
-        Code::LeaseLost,
-        format!("This lease is over: {now}. Stop working on it; claim again to go on."),
-    ))
+    Err(Refusal::new(Code::LeaseLost, format!("This lease is over: {now}. {next}")))
 }
 
 /// A late write of a lapsed, unsuperseded holder: the lapse is taken back.

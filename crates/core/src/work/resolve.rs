@@ -140,15 +140,9 @@ fn answer_all(cx: Context<'_>, resolve: &Resolve, waits: &[(&Work, &Wait)]) -> R
                 granted = granted.or_else(|| granted_before(cx, resolve.claim.as_ref(), work));
                 continue;
             }
-            WaitState::Answered | WaitState::TimedOut | WaitState::Cancelled => {
-                return Err(Refusal::new(
-                    Code::IllegalState,
-                    format!(
-                        "Wait {} is over: {:?} came first. The answer was not used.",
-                        wait.id, wait.state
-                    ),
-                ));
-            }
+            WaitState::Answered => return Err(over(work, wait, "it was answered")),
+            WaitState::TimedOut => return Err(over(work, wait, "its deadline passed")),
+            WaitState::Cancelled => return Err(over(work, wait, "it was called off")),
         }
         let claim = resolve.claim.as_ref().filter(|_| granted.is_none());
         let (one, grant) = answer(cx, work, wait, &resolve.payload, claim)?;
@@ -163,6 +157,17 @@ fn answer_all(cx: Context<'_>, resolve: &Resolve, waits: &[(&Work, &Wait)]) -> R
     }
     decision.reply = Reply::Resolved { answers, kept: false, grant: granted };
     Ok(decision)
+}
+
+fn over(work: &Work, wait: &Wait, how: &str) -> Refusal {
+    Refusal::new(
+        Code::IllegalState,
+        format!(
+            "The wait `{}` is over: {how}, and this answer was not used. Its work is {}: `tenure explain {}` \
+             says how it stands.",
+            wait.reference, work.state, work.id
+        ),
+    )
 }
 
 fn granted_before(

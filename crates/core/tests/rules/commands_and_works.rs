@@ -472,7 +472,7 @@ fn every_state_is_explained() {
     let lease = w.held("m");
     let id = w.reserve(&lease, gate(Effect::NeedsApproval, lookup()));
     let says = |w: &World, words: &str| {
-        let said = explain(w.command(id), w.now);
+        let said = explain(w.command(id), None, w.now);
         let text = format!("{} {}", said.sentence, said.next);
         assert!(text.contains(words), "{words}: {text}");
     };

@@ -1,10 +1,10 @@
 //! What a person reads about a work in each state, word for word.
 
 use tenure_core::{
-    Actor, State, WorkId,
+    Actor, Command, State, WorkId,
     action::{CloseOut, Decide},
     command::{self, Effect, Idempotency, Risk},
-    explain::{Explanation, explain},
+    explain::{Around, Explanation, explain},
     liveness::Seen,
     model::{ErrorClass, OnTimeout, WaitKind},
     policy::OnExpiry,
@@ -14,9 +14,16 @@ use tenure_core::{
 use crate::common::*;
 
 impl World {
-    fn explain(&self, id: WorkId) -> Explanation {
+    pub fn explain(&self, id: WorkId) -> Explanation {
+        let work = self.row(id);
         let waits = self.records.waits.get(&id).map_or(&[][..], Vec::as_slice);
-        explain(self.row(id), waits, &self.log[&id], self.now)
+        let commands: Vec<Command> =
+            self.records.commands_of(id).iter().filter(|command| command.state.is_open()).cloned().collect();
+        let session = work.spec.session_key().and_then(|key| self.records.sessions.get(&key));
+        let ahead = session.and_then(|view| view.holder.or(view.head)).filter(|ahead| *ahead != id);
+        let ahead = ahead.filter(|_| work.state == State::Queued).map(|ahead| self.row(ahead));
+        let around = Around { waits, last: &self.log[&id], commands: &commands, ahead };
+        explain(work, &around, self.now)
     }
 }
 
@@ -74,7 +81,7 @@ fn queued() {
             l.work
         },
         "Queued 5 m: its last wait is answered; only w1 (incarnation boot-1), which started it, may go on, \
-         else it stalls in 5 m.",
+         else it stalls in 6 m.",
         "nothing: w1 claims it, or it stalls",
     );
     says(
@@ -207,7 +214,7 @@ fn waiting() {
             l.work
         },
         "Waiting 5 m: ana must answer `pay`: Pay 40 EUR?, and 1 more must be answered; unanswered, \
-         it times out in 23 h.",
+         it times out in 24 h.",
         "`tenure approve W`, or `tenure reject W`",
     );
     for (on_timeout, then) in [
@@ -268,7 +275,7 @@ fn a_command_that_needs_a_person_says_what_to_type() {
     let lease = w.held("m");
     let id = w.dispatched(&lease, tool(Idempotency::None, Risk::Low));
     w.uncertain(id).unwrap();
-    let next = |w: &World| command::explain(w.command(id), w.now).next.replace(&id.to_string(), "C");
+    let next = |w: &World| command::explain(w.command(id), None, w.now).next.replace(&id.to_string(), "C");
     assert_eq!(
         next(&w),
         "find out, then `tenure commands record C --happened --ref … --reason …`, or `tenure commands record C \
@@ -286,7 +293,7 @@ fn what_waits_in_line_says_what_the_first_of_it_waits_for() {
     let other = w.held("n");
     let second = w.reserve(&other, gate(Effect::Allow, lookup()));
     w.pass(300 * SECOND);
-    let told = command::explain_behind(w.command(second), w.command(first), w.now);
+    let told = command::explain_behind(w.command(second), w.command(first), None, w.now);
     let short = |text: &str| text.replace(&first.to_string(), "C");
     assert_eq!(
         short(&told.sentence),
@@ -491,6 +498,6 @@ fn a_work_is_explained_without_its_events_too() {
     let lease = w.held("a");
     w.resolve_as(Actor::machine("m"), reference_target("x"), "y", None).unwrap();
     w.release(&lease).unwrap();
-    let said = explain(w.row(lease.work), &[], &[], w.now + 2 * SECOND);
+    let said = explain(w.row(lease.work), &Around::default(), w.now + 2 * SECOND);
     assert_eq!(said.sentence, "Queued 2 s: nobody has claimed it again.");
 }

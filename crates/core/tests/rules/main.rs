@@ -11,6 +11,7 @@ mod commands_and_works;
 mod dispatches;
 mod exhaustive;
 mod explain;
+mod explain_around;
 mod failures;
 mod family;
 mod ingest;

@@ -170,18 +170,20 @@ pub(crate) async fn reconnect(
 
 /// The one wait of a kind that a work has: the open one, or the last that was answered.
 async fn only(caller: &Caller, work: WorkId, kind: WaitKind) -> Result<WaitId, Problem> {
-    caller.work(work).await?;
+    let state = caller.work(work).await?.state;
     let filter = WaitFilter { work: Some(work), kind: Some(kind), ..WaitFilter::default() };
     let waits = caller.waits(&filter, LOOKED_AT).await?;
     let open: Vec<&Wait> = waits.iter().filter(|wait| wait.state == WaitState::Open).collect();
     match open[..] {
         [only] => Ok(only.id),
         [] => waits.last().map(|last| last.id).ok_or_else(|| {
-            Refusal::new(
-                Code::IllegalState,
-                format!("Work {work} waits for nothing of the kind. Look at it again."),
-            )
-            .into()
+            let what = if kind == WaitKind::Approval { "an approval" } else { "a reconnection" };
+            let (code, next) = if state.is_terminal() {
+                (Code::Terminal, "Nothing is left to decide; to run it again, rerun it.".to_owned())
+            } else {
+                (Code::IllegalState, format!("`tenure explain {work}` says what it waits for."))
+            };
+            Refusal::new(code, format!("{work} is {state}, and never asked for {what}. {next}")).into()
         }),
         _ => Err(Refusal::new(
             Code::IllegalState,

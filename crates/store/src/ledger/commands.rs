@@ -12,13 +12,14 @@ use tenure_core::{
         plan::plan,
     },
     explain::Explanation,
+    model::{Wait, WaitState},
     payload::Digest,
     records::{TargetKey, target_key},
 };
 use uuid::Uuid;
 
 use super::{Caller, Claimed, LeaseRef, Ledger, NewCommand, NewWork, caller::unexpected, reads::PAGE_MAX};
-use crate::{CommandFilter, Error, WorkFilter, token};
+use crate::{CommandFilter, Error, WaitFilter, WorkFilter, token};
 
 /// A command as it stands after it was reserved.
 #[derive(Clone, Debug)]
@@ -137,17 +138,12 @@ impl Ledger {
         }
     }
 
-    /// Why a command of a work has to wait in line.
-    pub(crate) async fn kept_waiting(&self, work: WorkId, now: Millis) -> Result<Option<Explanation>, Error> {
-        let states = vec![CommandState::Pending, CommandState::Approved];
-        let filter = CommandFilter { work: Some(work), states, ..CommandFilter::default() };
-        let mut commands = self.commands(&filter, None, PAGE_MAX).await?;
-        commands.reverse();
-        self.behind(&commands, now).await
-    }
-
     /// Why the first of these that waits in line has to wait.
-    async fn behind(&self, commands: &[Command], now: Millis) -> Result<Option<Explanation>, Error> {
+    pub(crate) async fn behind(
+        &self,
+        commands: &[Command],
+        now: Millis,
+    ) -> Result<Option<Explanation>, Error> {
         let waiting: Vec<&Command> = commands.iter().filter(|command| command.waits_in_line()).collect();
         if waiting.is_empty() {
             return Ok(None);
@@ -161,8 +157,19 @@ impl Ledger {
         else {
             return Ok(None);
         };
-        let first = self.store().commands(&[first]).await?.pop();
-        Ok(first.map(|first| command::explain_behind(command, &first, now)))
+        let Some(first) = self.store().commands(&[first]).await?.pop() else { return Ok(None) };
+        let handed = self.handed(&first).await?;
+        Ok(Some(command::explain_behind(command, &first, handed.as_ref(), now)))
+    }
+
+    /// The open wait that a command was handed to.
+    pub(crate) async fn handed(&self, command: &Command) -> Result<Option<Wait>, Error> {
+        if command.state != CommandState::Dispatched {
+            return Ok(None);
+        }
+        let (work, state) = (Some(command.work), Some(WaitState::Open));
+        let waits = self.waits(&WaitFilter { work, state, ..WaitFilter::default() }, PAGE_MAX).await?;
+        Ok(waits.into_iter().find(|wait| wait.detail.command == Some(command.id)))
     }
 
     /// Checks who says how a command went: the holder that dispatched it, or the relay.
@@ -487,8 +494,11 @@ impl Caller {
     /// Why a command stands where it stands, and what to do next.
     pub async fn explain_command(&self, id: CommandId) -> Result<Explanation, Error> {
         let (command, now) = (self.command(id).await?, self.ledger.now().await?);
-        let behind = self.ledger.behind(std::slice::from_ref(&command), now).await?;
-        Ok(behind.unwrap_or_else(|| command::explain(&command, now)))
+        if let Some(behind) = self.ledger.behind(std::slice::from_ref(&command), now).await? {
+            return Ok(behind);
+        }
+        let handed = self.ledger.handed(&command).await?;
+        Ok(command::explain(&command, handed.as_ref(), now))
     }
 
     /// What a rerun would do with each command of this work and of the runs before it. `effect` is what policy

@@ -3,14 +3,16 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tenure_core::{
-    Attempt, Evidence, Millis, Payload, Refusal, State, Step, Wait, Work, WorkId,
+    Attempt, Command, CommandState, Evidence, Millis, Payload, Refusal, State, Step, Wait, Work, WorkId,
     action::Tenants,
-    explain::{Explanation, explain},
+    explain::{Around, Explanation, explain},
     limits,
     refusal::Code,
 };
 
-use crate::{Error, EventPage, Facts, Ledger, Position, StoredEvent, WaitFilter, WorkFilter, is_full};
+use crate::{
+    CommandFilter, Error, EventPage, Facts, Ledger, Position, StoredEvent, WaitFilter, WorkFilter, is_full,
+};
 
 /// No page is larger.
 pub(super) const PAGE_MAX: usize = 1_000;
@@ -131,15 +133,39 @@ impl Ledger {
             .into_iter()
             .map(|stored| stored.event)
             .collect();
+        let commands = self.open_commands(&work).await?;
+        let ahead = self.ahead(&work).await?;
+        let around = Around { waits: &waits, last: &last, commands: &commands, ahead: ahead.as_ref() };
         let now = self.now().await?;
-        let explained = explain(&work, &waits, &last, now);
-        if work.body.commands.total == 0 {
-            return Ok(explained);
-        }
-        Ok(match self.kept_waiting(id, now).await? {
+        let explained = explain(&work, &around, now);
+        Ok(match self.behind(&commands, now).await? {
             Some(command) => explained.with_command(command),
             None => explained,
         })
+    }
+
+    /// The commands of a work that something is still to happen to, also after its end; oldest first.
+    async fn open_commands(&self, work: &Work) -> Result<Vec<Command>, Error> {
+        if work.body.commands.total == 0 {
+            return Ok(Vec::new());
+        }
+        let states = CommandState::ALL.into_iter().filter(|state| state.is_open()).collect();
+        let filter = CommandFilter { work: Some(work.id), states, ..CommandFilter::default() };
+        let mut commands = self.store().list_commands(&filter, None, PAGE_MAX).await?;
+        commands.reverse();
+        Ok(commands)
+    }
+
+    /// Who keeps a queued work from being claimed: the holder of its session, or whoever comes first there.
+    async fn ahead(&self, work: &Work) -> Result<Option<Work>, Error> {
+        let Some(session) = work.spec.session.as_deref().filter(|_| work.state == State::Queued) else {
+            return Ok(None);
+        };
+        let view = self.store().session(&work.spec.tenant, session).await?;
+        match view.holder.or(view.head).filter(|ahead| *ahead != work.id) {
+            Some(ahead) => Ok(self.works(&[ahead]).await?.pop()),
+            None => Ok(None),
+        }
     }
 
     pub(crate) async fn due(

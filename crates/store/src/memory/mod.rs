@@ -451,6 +451,11 @@ impl Store for Memory {
         })
     }
 
+    fn session<'a>(&'a self, tenant: &'a str, session: &'a str) -> Answer<'a, SessionView> {
+        let key = (tenant.to_owned(), session.to_owned());
+        self.ready(move |inner| inner.view(&key))
+    }
+
     fn kept<'a>(&'a self, tenant: &'a str, reference: &'a str) -> Answer<'a, Option<Kept>> {
         let key = (tenant.to_owned(), reference.to_owned());
         self.ready(|inner| inner.records.kept.get(&key).cloned().flatten())

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashSet};
 use tenure_core::{
     ByWork, CommandId, Identity, Millis, Payload, Records, Scope, WaitId, WorkId,
     model::RequestKey,
-    records::{SessionView, Sought, TenantKey},
+    records::{Sought, TenantKey},
 };
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -100,7 +100,7 @@ pub(super) const KEPT: &str = "SELECT t.tenant, t.reference, t.payload, t.actor,
      FROM unnest($1::text[], $2::text[]) AS k(tenant, reference) \
      JOIN kept t ON t.tenant = k.tenant AND t.reference = k.reference";
 const KEPT_COUNTS: &str = "SELECT tenant, count(*) FROM kept WHERE tenant = ANY($1::text[]) GROUP BY tenant";
-const SESSIONS: &str = "SELECT k.tenant, k.session, \
+pub(super) const SESSIONS: &str = "SELECT k.tenant, k.session, \
      (SELECT s.work FROM status s WHERE s.tenant = k.tenant AND s.session = k.session \
       AND s.session IS NOT NULL AND (s.state = 1 OR s.state = 8 OR s.state = 9) LIMIT 1), \
      (SELECT s.work FROM status s WHERE s.tenant = k.tenant AND s.session = k.session \
@@ -500,12 +500,7 @@ impl Rest {
             records.identities.insert(identity, newest);
         }
         for row in results.maybe(self.sessions) {
-            let view = SessionView {
-                holder: get::<Option<Uuid>>(&row, 2)?.map(WorkId),
-                head: get::<Option<Uuid>>(&row, 3)?.map(WorkId),
-                unsure: false,
-            };
-            records.sessions.insert((get(&row, 0)?, get(&row, 1)?), view);
+            records.sessions.insert((get(&row, 0)?, get(&row, 1)?), row::session(&row)?);
         }
         records.kept.extend(scope.kept.iter().map(|key| (key.clone(), None)));
         for row in results.maybe(self.kept) {

@@ -51,7 +51,7 @@ use tenure_core::{
     },
     model::Kept,
     payload::Digest,
-    records::TargetKey,
+    records::{SessionView, TargetKey},
     schedule::Schedule,
 };
 use tokio::{
@@ -311,6 +311,10 @@ impl Store for Postgres {
 
     fn waits<'a>(&'a self, filter: &'a WaitFilter, limit: usize) -> Answer<'a, Vec<Wait>> {
         Box::pin(self.lists.waits(filter, limit))
+    }
+
+    fn session<'a>(&'a self, tenant: &'a str, session: &'a str) -> Answer<'a, SessionView> {
+        Box::pin(self.points.session_view(tenant, session))
     }
 
     fn kept<'a>(&'a self, tenant: &'a str, reference: &'a str) -> Answer<'a, Option<Kept>> {

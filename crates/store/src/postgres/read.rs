@@ -6,7 +6,8 @@ use std::{
 };
 
 use tenure_core::{
-    Attempt, Evidence, Millis, Payload, State, Step, Wait, Work, WorkId, action::Tenants, limits, model::Kept,
+    Attempt, Evidence, Millis, Payload, State, Step, Wait, Work, WorkId, action::Tenants, limits,
+    model::Kept, records::SessionView,
 };
 use tokio::sync::Mutex;
 use tokio_postgres::{Row, types::ToSql};
@@ -15,7 +16,7 @@ use uuid::Uuid;
 use super::{
     connect::Connector,
     fault::Fault,
-    load::{KEPT, PEERS, uuids},
+    load::{KEPT, PEERS, SESSIONS, uuids},
     row::{self, event_columns, get, work_columns},
     save::PAYLOADS,
     session::{Param, Session, params},
@@ -239,6 +240,11 @@ impl Reader {
             list.wanted.join(" AND ")
         );
         self.query_once(&sql, &list.params).await?.iter().map(row::wait).collect()
+    }
+
+    pub async fn session_view(&self, tenant: &str, session: &str) -> Result<SessionView, Error> {
+        let rows = self.query(SESSIONS, params![vec![tenant], vec![session]]).await?;
+        Ok(rows.first().map(row::session).transpose()?.unwrap_or_default())
     }
 
     pub async fn kept(&self, tenant: &str, reference: &str) -> Result<Option<Kept>, Error> {

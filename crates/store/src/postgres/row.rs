@@ -9,8 +9,10 @@ use tenure_core::{
     event::Content,
     model::{AttemptEnd, Kept, Lease, RequestKey},
     payload::Digest,
+    records::SessionView,
 };
 use tokio_postgres::{Row, types::FromSql};
+use uuid::Uuid;
 
 use crate::{Error, Position, StoredEvent};
 
@@ -204,6 +206,15 @@ pub(super) fn attempt_end(row: &Row, at: usize) -> Result<Option<AttemptEnd>, Er
         error: get::<Option<&str>>(row, at + 4)?.map(parse).transpose()?,
         usage: get::<Option<&str>>(row, at + 5)?.map(parse).transpose()?.unwrap_or_default(),
     }))
+}
+
+/// tenant, session, holder, head.
+pub(super) fn session(row: &Row) -> Result<SessionView, Error> {
+    Ok(SessionView {
+        holder: get::<Option<Uuid>>(row, 2)?.map(WorkId),
+        head: get::<Option<Uuid>>(row, 3)?.map(WorkId),
+        unsure: false,
+    })
 }
 
 /// tenant, reference, payload, actor, evidence, kept_at, approves.

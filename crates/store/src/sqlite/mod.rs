@@ -46,7 +46,7 @@ use tenure_core::{
     },
     model::Kept,
     payload::Digest,
-    records::TargetKey,
+    records::{SessionView, TargetKey},
     schedule::Schedule,
 };
 use tokio::sync::oneshot;
@@ -300,6 +300,11 @@ impl Store for SqliteStore {
     fn waits<'a>(&'a self, filter: &'a WaitFilter, limit: usize) -> Answer<'a, Vec<Wait>> {
         let filter = filter.clone();
         self.read(move |reader| reader.waits(&filter, limit))
+    }
+
+    fn session<'a>(&'a self, tenant: &'a str, session: &'a str) -> Answer<'a, SessionView> {
+        let key = (tenant.to_owned(), session.to_owned());
+        self.read(move |reader| reader.session(&key))
     }
 
     fn kept<'a>(&'a self, tenant: &'a str, reference: &'a str) -> Answer<'a, Option<Kept>> {

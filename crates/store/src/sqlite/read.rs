@@ -4,12 +4,14 @@ use std::collections::{BTreeMap, HashMap};
 
 use rusqlite::{Connection, Params, Row, params, params_from_iter, types::Value};
 use tenure_core::{
-    Attempt, Evidence, Millis, Payload, State, Step, Wait, Work, WorkId, action::Tenants, model::Kept,
-    records::TenantKey,
+    Attempt, Evidence, Millis, Payload, State, Step, Wait, Work, WorkId,
+    action::Tenants,
+    model::Kept,
+    records::{SessionView, TenantKey},
 };
 
 use super::{
-    load::KEPT,
+    load::{KEPT, SESSION_HEAD, SESSION_HOLDER},
     row::{self, Read, SPEC, Specs, attempt_columns, event_columns, step_columns, wait_columns},
     tables::{PAYLOAD, WORK},
 };
@@ -172,6 +174,13 @@ impl Reader {
         let lead = concat!("SELECT ", wait_columns!(), " FROM wait");
         let (sql, values) = Conditions::of_waits(filter).select(lead, "ORDER BY opened_at, id", limit);
         self.all(&sql, params_from_iter(values), row::wait)
+    }
+
+    pub fn session(&mut self, key: &TenantKey) -> Read<SessionView> {
+        let id = |row: &Row<'_>| Ok(WorkId(row::uuid(row, 0)?));
+        let holder = self.all(SESSION_HOLDER, params![key.0, key.1], id)?.pop();
+        let head = self.all(SESSION_HEAD, params![key.0, key.1], id)?.pop();
+        Ok(SessionView { holder, head, unsure: false })
     }
 
     pub fn kept(&mut self, key: &TenantKey) -> Read<Option<Kept>> {

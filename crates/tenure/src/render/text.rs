@@ -35,14 +35,15 @@ pub fn safe_json(text: &str) -> String {
     out
 }
 
-/// How long, in its largest unit.
+/// How long, to the nearest of its largest unit, as the ledger's own sentences say it: what was just set reads as it was
+/// set.
 pub fn span(ms: i64) -> String {
-    let seconds = ms.max(0) / 1_000;
-    match seconds {
-        0..60 => format!("{seconds}s"),
-        60..3_600 => format!("{}m", seconds / 60),
-        3_600..172_800 => format!("{}h", seconds / 3_600),
-        _ => format!("{}d", seconds / 86_400),
+    let nearest = |unit: i64| (ms.max(0) + unit / 2) / unit;
+    match (nearest(1_000), nearest(60_000), nearest(3_600_000)) {
+        (seconds @ 0..60, ..) => format!("{seconds}s"),
+        (_, minutes @ 0..60, _) => format!("{minutes}m"),
+        (_, _, hours @ 0..48) => format!("{hours}h"),
+        _ => format!("{}d", nearest(86_400_000)),
     }
 }
 
@@ -66,7 +67,7 @@ mod tests {
     #[test]
     fn spans_are_said_in_their_largest_unit() {
         for (ms, said) in
-            [(-5, "0s"), (59_999, "59s"), (60_000, "1m"), (3_600_000, "1h"), (172_800_000, "2d")]
+            [(-5, "0s"), (59_400, "59s"), (59_999, "1m"), (86_399_000, "24h"), (172_800_000, "2d")]
         {
             assert_eq!(span(ms), said);
         }

@@ -1,0 +1,103 @@
+//! What a work's commands leave to be said: what is in doubt, stopped, or still to be sent.
+
+use super::{OVER, View};
+use crate::{
+    command::{self, BlockCode, Command, CommandState},
+    model::WaitState,
+    records::referenced_command,
+    state::State,
+};
+
+/// What a command needs, most urgent first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Need {
+    Outcome,
+    Approval,
+    Permission,
+    /// Nothing of a person: it is in doubt, and somebody looks.
+    Lookup,
+    /// Nothing of a person: it is on its way.
+    Time,
+}
+
+impl Need {
+    const ALL: [Need; 5] = [Need::Outcome, Need::Approval, Need::Permission, Need::Lookup, Need::Time];
+
+    fn of(command: &Command) -> Option<Self> {
+        match command.state {
+            CommandState::Uncertain if command.body.needs_person => Some(Need::Outcome),
+            CommandState::Uncertain => Some(Need::Lookup),
+            CommandState::Blocked => match command.body.blocked {
+                Some(BlockCode::PolicyDenied | BlockCode::Budget) => Some(Need::Permission),
+                Some(BlockCode::ApprovalRequired) | None => Some(Need::Approval),
+            },
+            CommandState::Pending | CommandState::Approved | CommandState::Dispatched => Some(Need::Time),
+            CommandState::Succeeded | CommandState::Failed | CommandState::Cancelled => None,
+        }
+    }
+
+    fn clause(self, count: usize) -> String {
+        let which = match count {
+            1 => "one of its commands".to_owned(),
+            many => format!("{many} of its commands"),
+        };
+        let (does, is) = if count == 1 { ("waits", "is") } else { ("wait", "are") };
+        match self {
+            Need::Outcome => format!("nobody knows whether {which} happened, and only a person can find out"),
+            Need::Approval => format!("{which} {does} for an approval"),
+            Need::Permission => format!("{which} {is} stopped by policy or a budget"),
+            Need::Lookup => format!("{which} {is} in doubt, and lookups go on"),
+            Need::Time => format!("{which} {is} still to be done"),
+        }
+    }
+}
+
+impl View<'_> {
+    /// Adds what the commands leave to be said.
+    pub(super) fn with_effects(&self, (sentence, next): (String, String)) -> (String, String) {
+        let ended = self.work.state.is_terminal();
+        // These two speak of their commands themselves.
+        if matches!(self.work.state, State::Stalled | State::Quarantined) {
+            return (sentence, next);
+        }
+        let mut open: Vec<(Need, &Command)> = self
+            .commands
+            .iter()
+            .filter(|command| !self.waited_for(command))
+            .filter_map(|command| Some((Need::of(command)?, command)))
+            // What goes on by itself is no news while the work goes on too.
+            .filter(|(need, _)| ended || *need < Need::Lookup)
+            .collect();
+        open.sort_by_key(|(need, command)| (*need, command.id));
+        let Some((worst, first)) = open.first() else { return (sentence, next) };
+        let counts = Need::ALL.map(|need| (need, open.iter().filter(|(other, _)| *other == need).count()));
+        let said: Vec<String> =
+            counts.iter().filter(|(_, count)| *count > 0).map(|(need, count)| need.clause(*count)).collect();
+        let sentence = format!("{}; {}.", sentence.trim_end_matches('.'), said.join("; "));
+        (sentence, self.next_with(*worst, first, open.len(), &next))
+    }
+
+    /// A person's part comes before what the work itself would ask for.
+    fn next_with(&self, worst: Need, first: &Command, count: usize, next: &str) -> String {
+        let all = format!("`tenure commands list --work {}`", self.work.id);
+        if worst >= Need::Lookup {
+            return format!("{next}; {all} shows what is still open");
+        }
+        let mut todo = command::explain(first, None, self.now).next;
+        if count > 1 {
+            todo.push_str(&format!("; {all} shows all {count}"));
+        }
+        match next {
+            OVER => todo,
+            next => format!("{todo}; otherwise {next}"),
+        }
+    }
+
+    /// Its wait says all about it.
+    fn waited_for(&self, command: &Command) -> bool {
+        let mut open = self.waits.iter().filter(|wait| wait.state == WaitState::Open);
+        open.any(|wait| {
+            wait.detail.command == Some(command.id) || referenced_command(&wait.reference) == Some(command.id)
+        })
+    }
+}

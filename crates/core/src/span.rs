@@ -1,0 +1,42 @@
+//! Lengths of time as people say them. One rule for every sentence.
+
+use crate::Millis;
+
+const MINUTE: Millis = 60_000;
+const HOUR: Millis = 60 * MINUTE;
+const DAY: Millis = 24 * HOUR;
+
+/// The nearest whole number of its largest unit: a deadline that was just set reads as it was set.
+pub fn span(ms: Millis) -> String {
+    let nearest = |unit: Millis| (ms.max(0) + unit / 2) / unit;
+    match (nearest(1_000), nearest(MINUTE), nearest(HOUR)) {
+        (seconds @ 0..60, ..) => format!("{seconds} s"),
+        (_, minutes @ 0..60, _) => format!("{minutes} m"),
+        (_, _, hours @ 0..48) => format!("{hours} h"),
+        _ => format!("{} d", nearest(DAY)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_are_said_in_their_largest_unit_as_they_were_set() {
+        for (ms, said) in [
+            (-5, "0 s"),
+            (499, "0 s"),
+            (59_499, "59 s"),
+            (59_999, "1 m"),
+            (60_000, "1 m"),
+            (3_569_999, "59 m"),
+            (3_599_999, "1 h"),
+            (24 * HOUR - 1, "24 h"),
+            (24 * HOUR - 5_000, "24 h"),
+            (48 * HOUR - 1, "2 d"),
+            (7 * DAY - 60_000, "7 d"),
+        ] {
+            assert_eq!(span(ms), said);
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! What a person reads that does not stand in the work's own row: its session, its commands, what refused it.
+
+use tenure_core::{
+    Actor, Code, CommandState, Refusal, State, WorkId,
+    action::{Decide, Target},
+    command::{self, Effect, Gate, Idempotency, Proof, Recorded, Risk},
+    model::{ErrorClass, WaitKind},
+};
+
+use crate::common::*;
+
+fn blind() -> command::ToolFacts {
+    tool(Idempotency::None, Risk::Low)
+}
+
+fn allow(facts: command::ToolFacts) -> Gate {
+    gate(Effect::Allow, facts)
+}
+
+/// The sentence and the next step, the ids replaced.
+fn said(w: &World, id: WorkId, names: &[(String, &str)]) -> (String, String) {
+    let found = w.explain(id);
+    let plain = |text: String| names.iter().fold(text, |text, (id, name)| text.replace(id, name));
+    (plain(found.sentence), plain(found.next))
+}
+
+#[test]
+fn whoever_holds_the_session_is_named() {
+    let mut w = World::default();
+    let lease = w.held_with("a", in_session);
+    let (second, third) = (w.ingest_with("b", in_session), w.ingest_with("c", in_session));
+    w.pass(300 * SECOND);
+    w.renew(&lease).unwrap();
+    let names = [(lease.work.to_string(), "A"), (second.to_string(), "B")];
+    let session = w.row(second).spec.session.clone().unwrap();
+    for id in [second, third] {
+        let (sentence, next) = said(&w, id, &names);
+        assert_eq!(
+            sentence,
+            format!("Queued 5 m: w1 holds its session `{session}` with A, which is running.")
+        );
+        assert_eq!(
+            next,
+            "nothing: it is claimed once A lets go of the session; `tenure explain A` says how that one stands"
+        );
+    }
+    w.close(&lease, State::Succeeded).unwrap();
+    assert!(said(&w, second, &names).1.starts_with("nothing: the next worker"));
+    let (sentence, next) = said(&w, third, &names);
+    assert_eq!(
+        sentence,
+        format!("Queued 5 m: B is older, queued, and comes first in its session `{session}`.")
+    );
+    assert_eq!(
+        next,
+        "nothing: it is claimed once B has had its turn; `tenure explain B` says how that one stands"
+    );
+}
+
+#[test]
+fn an_end_says_what_its_commands_still_need() {
+    let mut w = World::default();
+    let lease = w.held("a");
+    let mut ids = Vec::new();
+    for slot in ["1", "2", "3"] {
+        let mut wish = intent(w.command_id(), "hi", allow(relay(blind())));
+        wish.slot = Some(slot.to_owned());
+        ids.push(w.try_reserve(&lease, wish).unwrap().id);
+    }
+    w.close(&lease, State::Succeeded).unwrap();
+    let names = [(lease.work.to_string(), "W"), (ids[0].to_string(), "C1"), (ids[1].to_string(), "C2")];
+    let over = "Succeeded 0 s ago in one attempt: its result is in event 6";
+    let (sentence, next) = said(&w, lease.work, &names);
+    assert_eq!(sentence, format!("{over}; 3 of its commands are still to be done."));
+    assert_eq!(next, "nothing: it is over; `tenure commands list --work W` shows what is still open");
+    for id in &ids[..2] {
+        w.relay_dispatch(*id, allow(relay(blind()))).unwrap();
+        w.uncertain(*id).unwrap();
+        assert!(w.command(*id).body.needs_person);
+    }
+    let (sentence, next) = said(&w, lease.work, &names);
+    assert_eq!(
+        sentence,
+        format!(
+            "{over}; nobody knows whether 2 of its commands happened, and only a person can find out; one of its \
+             commands is still to be done."
+        )
+    );
+    assert_eq!(
+        next,
+        "find out, then `tenure commands record C1 --happened --ref … --reason …`, or `tenure commands record C1 \
+         --did-not-happen --reason …`; `tenure commands list --work W` shows all 3"
+    );
+    for id in &ids[..2] {
+        w.record(*id, Recorded::Happened(Proof::provider("x"))).unwrap();
+    }
+    w.relay_dispatch(ids[2], allow(relay(blind()))).unwrap();
+    w.receipt(ids[2]).unwrap();
+    assert_eq!(said(&w, lease.work, &names), (format!("{over}."), "nothing: it is over".to_owned()));
+}
+
+#[test]
+fn a_bad_end_and_a_running_work_say_it_too() {
+    let mut w = World::default();
+    let lease = w.held("a");
+    let id = w.reserve(&lease, gate(Effect::NeedsApproval, lookup()));
+    let names = [(lease.work.to_string(), "W"), (id.to_string(), "C")];
+    let (sentence, next) = said(&w, lease.work, &names);
+    assert!(sentence.ends_with("renewed 0 s ago; one of its commands waits for an approval."), "{sentence}");
+    assert!(
+        next.starts_with(
+            "`tenure approve C --reason …`, or `tenure reject C --reason …`; otherwise nothing:"
+        )
+    );
+
+    let lease = w.held("b");
+    let id = w.dispatched(&lease, blind());
+    w.close(&lease, State::Failed).unwrap();
+    let names = [(lease.work.to_string(), "W"), (id.to_string(), "C")];
+    let (sentence, next) = said(&w, lease.work, &names);
+    assert!(
+        sentence
+            .ends_with("nobody knows whether one of its commands happened, and only a person can find out.")
+    );
+    assert!(next.starts_with("find out, then `tenure commands record C --happened"), "{next}");
+    assert!(
+        next.ends_with("; otherwise nothing: it is over; to run it again, `tenure rerun W --reason …`"),
+        "{next}"
+    );
+}
+
+#[test]
+fn a_doubt_that_ended_is_told_as_ended() {
+    let mut w = World::default();
+    let lease = w.held("a");
+    let id = w.dispatched(&lease, blind());
+    w.after(LAPSE, lease.work);
+    assert_eq!(w.state(lease.work), State::Quarantined);
+    let names = [(lease.work.to_string(), "W"), (id.to_string(), "C")];
+    let (sentence, next) = said(&w, lease.work, &names);
+    assert!(
+        sentence.starts_with(
+            "Quarantined 0 s: a side effect is in doubt (nobody knows whether this happened: mail to"
+        ),
+        "{sentence}"
+    );
+    assert!(next.contains("tenure commands record"), "{next}");
+    w.receipt(id).unwrap();
+    assert_eq!(
+        said(&w, lease.work, &names),
+        (
+            "Quarantined 0 s: a side effect was in doubt (nothing is in doubt any more); it stays until a person \
+             decides."
+                .to_owned(),
+            "`tenure decide W requeue --reason …` to run it again, or `tenure decide W failed --reason …`".to_owned()
+        )
+    );
+    w.decide(lease.work, Decide::Requeue).unwrap();
+}
+
+#[test]
+fn a_command_that_was_handed_to_a_wait_is_ended_by_the_wait() {
+    let mut w = World::default();
+    let lease = w.held("a");
+    let id = w.dispatched(&lease, lookup());
+    let mut spec = w.spec("the bank calls", WaitKind::Tool);
+    spec.command = Some(id);
+    w.wait_for(&lease, vec![spec]).unwrap();
+    let wait = w.records.waits[&lease.work][0].clone();
+    let said = command::explain(w.command(id), Some(&wait), w.now);
+    assert!(
+        said.sentence.ends_with(
+            "dispatched 0 s ago by w1 and handed to the wait `the bank calls`, whose answer is its receipt; \
+             unanswered, it is uncertain in 2 h."
+        ),
+        "{}",
+        said.sentence
+    );
+    assert_eq!(said.next, "`tenure resolve 'the bank calls' --payload …`, once it is known what came of it");
+}
+
+/// No sentence shows a number of milliseconds, JSON, or a name from the code.
+fn says(refusal: Refusal, code: Code, words: &[&str]) {
+    assert_eq!(refusal.code, code, "{}", refusal.detail);
+    let detail = refusal.detail;
+    for word in words {
+        assert!(detail.contains(word), "{word}: {detail}");
+    }
+    let raw = |word: &str| word.trim_matches('.').parse::<u64>().is_ok_and(|number| number > 1_000_000);
+    assert!(!detail.contains('{') && !detail.split(' ').any(raw), "{detail}");
+}
+
+#[test]
+fn refusals_say_what_to_do_next_in_words() {
+    let mut w = World::default();
+    let lease = w.held("a");
+    let busy = w.try_claim(lease.work, &w2()).unwrap_err();
+    says(busy, Code::Busy, &["held by w1 until ", "Z, unless it renews. Try again later."]);
+    w.close(&lease, State::Failed).unwrap();
+    let again = w.close(&lease, State::Succeeded).unwrap_err();
+    says(again, Code::LeaseLost, &["has ended as failed", "to run it again, rerun it"]);
+
+    let id = w.ingest("q");
+    w.quarantine(id).unwrap();
+    let aside = w.try_claim(id, &w1()).unwrap_err();
+    says(
+        aside,
+        Code::NotClaimable,
+        &["a person decides first", &format!("`tenure decide {id} requeue --reason …`")],
+    );
+
+    let lease = w.held_with("r", |i| i.policy.retry.initial_ms = 300_000);
+    w.fail(&lease, ErrorClass::RateLimited, "slow down").unwrap();
+    let early = w.try_claim(lease.work, &w1()).unwrap_err();
+    says(
+        early,
+        Code::NotClaimable,
+        &["queued again at ", &format!("`tenure retry {} --reason …`", lease.work)],
+    );
+
+    let lease = w.held("w");
+    w.wait(&lease, "ref");
+    says(
+        w.try_claim(lease.work, &w1()).unwrap_err(),
+        Code::NotClaimable,
+        &["once it is answered", "tenure explain"],
+    );
+    says(w.close(&lease, State::Succeeded).unwrap_err(), Code::LeaseLost, &["once its waits are answered"]);
+    w.cancel(lease.work).unwrap();
+    let late = w.resolve_as(
+        Actor::person("ana"),
+        Target::Wait { id: w.records.waits[&lease.work][0].id, genuine: true },
+        "x",
+        None,
+    );
+    says(late.unwrap_err(), Code::IllegalState, &["`ref` is over: it was called off", "tenure explain"]);
+
+    let lease = w.held("c");
+    let id = w.dispatched(&lease, lookup());
+    w.uncertain(id).unwrap();
+    let absent = w.reconcile(id, command::Finding::Absent).unwrap_err();
+    says(absent, Code::NotDue, &["absent counts in 10 s"]);
+    let nothing = Proof::new(command::EvidenceKind::Person);
+    let bare = w.record(id, Recorded::Happened(nothing)).unwrap_err();
+    says(bare, Code::EvidenceMissing, &["`--external-id`", "`--ref`", "`--response`"]);
+    assert_eq!(w.command_state(id), CommandState::Uncertain);
+
+    let lease = w.held("d");
+    let id = w.dispatched(&lease, lookup());
+    w.call_failed(id, ErrorClass::Unavailable, true).unwrap();
+    let early = w.try_dispatch(&lease, id, allow(lookup())).unwrap_err();
+    says(early, Code::NotDue, &["is tried again in "]);
+}
