@@ -61,7 +61,7 @@ pub struct Event {
     pub step: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fence: Option<u64>,
-    /// The structured part, by type.
+    /// The structured part, by type; times and durations as everywhere.
     #[serde(default)]
     pub data: Value,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,7 +71,9 @@ pub struct Event {
     pub payload: Option<Value>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Evidence>,
+    /// The `hash` of the event before it in its work's log.
     pub prev_hash: String,
+    /// Over the event as it is stored, which is not this text: `verify` computes it anew.
     pub hash: String,
 }
 
@@ -100,7 +102,8 @@ pub struct EventQuery {
     /// A cursor that the feed gave; left out, the beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
-    /// 100 unless told otherwise, at most 1,000.
+    /// From 1 to 1,000; 100 unless told otherwise.
+    #[cfg_attr(feature = "openapi", param(minimum = 1, maximum = 1000))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -129,7 +132,8 @@ pub struct WorkEventQuery {
     /// Events after this number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<u64>,
-    /// 100 unless told otherwise, at most 1,000.
+    /// From 1 to 1,000; 100 unless told otherwise.
+    #[cfg_attr(feature = "openapi", param(minimum = 1, maximum = 1000))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }

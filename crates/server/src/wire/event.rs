@@ -1,6 +1,5 @@
 //! An event as readers see it.
 
-use serde_json::Value;
 use tenure_api::wire as w;
 use tenure_store::StoredEvent;
 
@@ -21,7 +20,7 @@ pub(crate) fn event(stored: &StoredEvent, tenant: &str, payloads: bool) -> w::Ev
         attempt: event.attempt,
         step: event.step.clone(),
         fence: event.fence,
-        data: serde_json::from_str(&event.data).unwrap_or(Value::Null),
+        data: super::data::data(&event.data),
         message: event.message.clone(),
         payload: value(event.payload.as_ref().filter(|_| payloads)),
         evidence: event.evidence.iter().map(super::evidence).collect(),

@@ -2,6 +2,7 @@
 //! written as text, and payloads are left out for whoever may not see them.
 
 mod command;
+mod data;
 mod database;
 mod event;
 mod given;

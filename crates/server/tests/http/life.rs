@@ -12,6 +12,7 @@ on_every_store!(
     failures_are_tried_again,
     a_long_poll_hears_of_the_end,
     pages_follow_one_another,
+    events_tell_times_as_everything_does,
     only_what_is_old_is_forgotten,
 );
 
@@ -81,6 +82,20 @@ async fn a_work_from_ingest_to_its_end(bed: Bed) {
     let report = client.post("/v1/admin/verify", json!({})).await.expect(200);
     assert_eq!(report["faults"], json!([]));
     bed.server.close().await.unwrap();
+}
+
+async fn events_tell_times_as_everything_does(bed: Bed) {
+    let client = bed.admin();
+    let id = client.ingest("a").await;
+    let grant = client.claim("c1").await;
+    let events = client.get(&format!("/v1/work/{id}/events")).await.expect(200);
+    let (created, claimed) = (&events["items"][0]["data"], &events["items"][1]["data"]);
+    assert_eq!(created["spec"]["created_at"], grant["work"]["timestamps"]["acknowledged"]);
+    assert_eq!(created["spec"]["policy"]["retry"]["multiplier"], 2.0);
+    assert_eq!(claimed["expires_at"], grant["expires_at"]);
+    assert_eq!(claimed["request"], Value::Null, "the ledger's own key");
+    let report = client.post("/v1/admin/verify", json!({})).await.expect(200);
+    assert_eq!(report["faults"], json!([]), "the chain covers what is stored, not what travels");
 }
 
 async fn a_wait_and_its_answer(bed: Bed) {
