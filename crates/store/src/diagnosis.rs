@@ -1,5 +1,7 @@
 //! What a database says of itself: which one it is, whether its commits last, which schema it has.
 
+use std::path::PathBuf;
+
 use tenure_core::Millis;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +15,8 @@ pub struct Diagnosis {
     pub settings: Vec<Setting>,
     /// Absent where the database keeps its log for itself.
     pub wal: Option<Wal>,
+    /// Absent where the ledger is no file.
+    pub file: Option<PathBuf>,
 }
 
 /// The newest migration that this program knows, and the newest that the ledger has.

@@ -8,7 +8,9 @@ pub enum Error {
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The database cannot be reached or is busy; nothing was written.
-    #[error("the database is not available: {0}")]
+    #[error(
+        "the database is not available: {0}. Nothing was written: send the same again; if it stays so, check that the database runs and that the daemon has its address"
+    )]
     Unavailable(String),
     /// The commit was sent and its answer was lost: it may or may not stand.
     #[error("the outcome is unknown: {0}. Send the same action again: it is idempotent")]

@@ -1,7 +1,7 @@
 //! Opening a file: what is refused, with which words, and what is still there after a close.
 #![cfg(feature = "sqlite")]
 
-use std::{fs, path::Path};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use rusqlite::Connection;
 use serde_json::json;
@@ -25,6 +25,23 @@ async fn a_missing_folder_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let why = refusal(&folder.path().join("nowhere/ledger.db")).await;
     assert!(why.contains("nowhere") && why.contains("Create it"), "{why}");
+}
+
+/// It holds payloads and the key of every token.
+#[tokio::test]
+async fn a_new_ledger_and_its_copies_are_for_their_owner_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let mode = |name: &str| fs::metadata(folder.path().join(name)).unwrap().permissions().mode() & 0o777;
+    let ledger = open(&folder.path().join("ledger.db")).await.unwrap();
+    ledger.backup(&folder.path().join("copy.db")).await.unwrap();
+    for name in ["ledger.db", "ledger.db-wal", "ledger.db-shm", "copy.db"] {
+        assert_eq!(mode(name), 0o600, "{name}");
+    }
+    ledger.close().await.unwrap();
+    // Whoever widened it meant it.
+    fs::set_permissions(folder.path().join("ledger.db"), fs::Permissions::from_mode(0o640)).unwrap();
+    open(&folder.path().join("ledger.db")).await.unwrap().close().await.unwrap();
+    assert_eq!(mode("ledger.db"), 0o640);
 }
 
 #[tokio::test]

@@ -98,7 +98,11 @@ pub async fn workers_show_by_their_leases(bed: &mut Bed) {
     let red = bed.machine().within(vec!["red".to_owned()]).workers().await.unwrap();
     assert_eq!(red.workers, std::slice::from_ref(bob), "others' workers do not exist for it");
 
-    bed.clock.advance(10_000);
+    let until_expiry = first.expires_at - START - 2_500;
+    bed.clock.advance(until_expiry);
+    let half = bed.machine().workers().await.unwrap();
+    assert_eq!(half.workers[0].grade, Grade::Silent, "the worst of its leases, though it renews another");
+    bed.clock.advance(10_000 - until_expiry);
     let late = bed.machine().workers().await.unwrap();
     assert_eq!((late.workers[0].grade, late.workers[0].missed), (Grade::Silent, 6));
 }

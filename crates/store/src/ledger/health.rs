@@ -24,13 +24,19 @@ pub struct Health {
 impl Health {
     /// Why the ledger is not ready, in a sentence. None: it is.
     pub fn fault(&self) -> Option<String> {
-        let stopped = || self.stopped.as_ref().map(|why| format!("Writing has stopped: {why}"));
-        let unreachable = || self.unreachable.clone();
-        let silent = || {
-            let late = self.swept.filter(|ago| *ago > SWEEP_LATE)?;
-            Some(format!("The sweeper has not finished a look for {} s", late.as_secs()))
-        };
-        stopped().or_else(unreachable).or_else(silent)
+        self.closed().or_else(|| self.asleep())
+    }
+
+    /// Why nothing can be written or read.
+    pub fn closed(&self) -> Option<String> {
+        let stopped = self.stopped.as_ref().map(|why| format!("Writing has stopped: {why}"));
+        stopped.or_else(|| self.unreachable.clone())
+    }
+
+    /// Why nobody judges leases and deadlines.
+    pub fn asleep(&self) -> Option<String> {
+        let late = self.swept.filter(|ago| *ago > SWEEP_LATE)?;
+        Some(format!("The sweeper has not finished a look for {} s", late.as_secs()))
     }
 }
 

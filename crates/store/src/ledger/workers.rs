@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tenure_core::{
     Millis, State, Work,
-    liveness::{self, Grade, Liveness},
+    liveness::{self, Grade, Liveness, Sighting},
 };
 
 use super::{Caller, reads::PAGE_MAX};
@@ -24,6 +24,7 @@ pub struct WorkerView {
     pub oldest_renewal: Millis,
     /// Of the lease that is furthest behind.
     pub missed: u32,
+    /// The worst of its leases: one that lapsed is to be looked at, though the worker renews others.
     pub grade: Grade,
     /// What was seen of its process from here, where that can be seen.
     pub evidence: Option<String>,
@@ -69,19 +70,24 @@ fn grouped(held: &[Work], now: Millis) -> Vec<WorkerView> {
 
 fn view(works: &[&Work], now: Millis) -> Option<WorkerView> {
     let leases = || works.iter().filter_map(|work| work.lease.as_ref());
-    // Its newest lease tells most: a worker that renews one lease lives, whatever became of the others.
     let newest = works.iter().max_by_key(|work| work.lease.as_ref().map(|lease| lease.expires_at))?;
     let holder = newest.body.holder.as_ref()?;
     let sighting = process::look(&holder.liveness, newest.lease.as_ref()?.fence);
-    let (grade, _) = liveness::grade(newest, sighting.as_ref(), now)?;
-    let missed = works.iter().filter_map(|work| liveness::grade(work, None, now));
+    // What was seen of its process counts for each of its leases.
+    let graded = works.iter().filter_map(|work| {
+        let seen = sighting.clone().zip(work.lease.as_ref());
+        let seen = seen.map(|(sighting, lease)| Sighting { fence: lease.fence, ..sighting });
+        liveness::grade(work, seen.as_ref(), now)
+    });
+    let (grade, missed) =
+        graded.reduce(|(grade, missed), (other, late)| (grade.max(other), missed.max(late)))?;
     Some(WorkerView {
         id: holder.id.clone(),
         incarnation: holder.incarnation.clone(),
         liveness: holder.liveness.clone(),
         leases: works.len(),
         oldest_renewal: leases().map(|lease| lease.renewed_at).min()?,
-        missed: missed.map(|(_, missed)| missed).max()?,
+        missed,
         grade,
         evidence: sighting.map(|sighting| sighting.detail),
         next_expiry: leases().map(|lease| lease.expires_at).min()?,

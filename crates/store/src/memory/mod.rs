@@ -689,7 +689,7 @@ impl Store for Memory {
 
     fn diagnosis(&self) -> Answer<'_, Diagnosis> {
         let (version, settings) = (env!("CARGO_PKG_VERSION").to_owned(), Vec::new());
-        self.ready(|_| Diagnosis { engine: "memory", version, schema: None, settings, wal: None })
+        self.ready(|_| Diagnosis { engine: "memory", version, schema: None, settings, wal: None, file: None })
     }
 
     fn close(&self) -> Answer<'_, ()> {

@@ -25,6 +25,7 @@ impl Reader {
             schema: Some(Schema { known: known as u32, applied: applied as u32 }),
             settings: session.within(durability(&session.client)).await.map_err(|fault| fault.error())?,
             wal: None,
+            file: None,
         })
     }
 }

@@ -21,5 +21,6 @@ pub(super) fn of(conn: &Connection, path: &Path, checkpointed_at: Option<i64>) -
         schema: Some(Schema { known: known as u32, applied: applied as u32 }),
         settings: settings::durability(conn)?,
         wal: Some(Wal { bytes, checkpointed_at }),
+        file: Some(path.to_owned()),
     })
 }

@@ -135,6 +135,8 @@ pub(super) fn backup(from: &Path, to: &Path) -> Result<(), Error> {
         return Err(Error::Unusable(detail));
     }
     let source = settings::reader(from)?;
+    // Private from its first byte on; what cannot be made is told by the open below.
+    let _ = settings::private(to);
     let copy = || {
         let mut target = Connection::open(to)?;
         Backup::new(&source, &mut target)?.run_to_completion(PAGES, Duration::ZERO, None)?;

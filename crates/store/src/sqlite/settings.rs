@@ -1,6 +1,9 @@
 //! Opening the file: under which settings a commit is durable, and what to do when it cannot be opened.
 
 use std::{
+    fs::OpenOptions,
+    io,
+    os::unix::fs::OpenOptionsExt,
     path::Path,
     time::{Duration, Instant},
 };
@@ -43,6 +46,8 @@ pub(super) fn writer(path: &Path, allow_weak: bool) -> Result<Connection, Error>
     if path.is_dir() {
         return Err(Error::Unusable(format!("{place} is a folder. Give the path of a file in it")));
     }
+    // What goes wrong here, SQLite tells better when it opens the file.
+    let _ = private(path);
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags).map_err(|error| explain(path, &error))?;
@@ -65,6 +70,12 @@ pub(super) fn writer(path: &Path, allow_weak: bool) -> Result<Connection, Error>
         None => {}
     }
     Ok(conn)
+}
+
+/// Makes a new file that only its owner reads: it will hold payloads and the key of every token. SQLite gives its log and
+/// its index the same mode. A file that is there stays as it is.
+pub(super) fn private(path: &Path) -> io::Result<()> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map(drop)
 }
 
 fn recognise(path: &Path, conn: &Connection) -> Result<(), Error> {
