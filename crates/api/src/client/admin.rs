@@ -5,8 +5,8 @@ use super::{
     call::{Call, segment},
 };
 use crate::wire::{
-    Backup, BackupReport, Database, Health, NewToken, Page, PageQuery, Prune, PruneReport, Readiness, Token,
-    TokenId, TokenMade, VerifyReport,
+    Backup, BackupReport, Database, Health, NewToken, Page, PageQuery, Prune, PruneReport, Readiness,
+    RevokeToken, Token, TokenId, TokenMade, VerifyReport,
 };
 
 impl Client {
@@ -37,8 +37,8 @@ impl Client {
         self.call(Call::post("/v1/tokens", new).once()).await
     }
 
-    pub async fn revoke_token(&self, id: &TokenId) -> Result<Token, Error> {
-        self.call(Call::delete(format!("/v1/tokens/{}", segment(id.as_str())))).await
+    pub async fn revoke_token(&self, id: &TokenId, revoke: &RevokeToken) -> Result<Token, Error> {
+        self.call(Call::delete(format!("/v1/tokens/{}", segment(id.as_str()))).query(revoke)).await
     }
 
     pub async fn health(&self) -> Result<Health, Error> {

@@ -10,12 +10,16 @@ use super::{Timestamp, WorkId};
 #[serde(deny_unknown_fields)]
 pub struct Prune {
     pub before: Timestamp,
-    /// At most so many in this call; 1,000 unless told otherwise.
+    /// At most so many in this call, from 1 to 1,000; 1,000 unless told otherwise.
+    #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 1000))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
     /// Counts and touches nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
+    /// Why, for the daemon's log.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -75,6 +79,31 @@ pub struct Database {
     /// Absent where the database keeps its log for itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wal: Option<Wal>,
+    /// Absent where the ledger is no file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<DatabaseFile>,
+    /// What commits of this daemon took. Absent until there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commits: Option<Commits>,
+}
+
+/// A ledger's file, on the daemon's machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct DatabaseFile {
+    pub path: String,
+    /// Who may read and write it, in octal: `600` is its owner alone.
+    pub mode: String,
+    /// What is left on its disk.
+    pub free_bytes: u64,
+}
+
+/// What commits took, from their first read to the end of their sync; calls that come together share one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Commits {
+    pub count: u64,
+    pub mean_ms: u64,
 }
 
 /// Migrations by number: the newest that the daemon knows, and the newest that the ledger has.

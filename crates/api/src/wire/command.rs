@@ -354,7 +354,8 @@ pub struct CommandQuery {
     /// The `next` of the page before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// 50 unless told otherwise, at most 1,000.
+    /// From 1 to 1,000; 50 unless told otherwise.
+    #[cfg_attr(feature = "openapi", param(minimum = 1, maximum = 1000))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }

@@ -56,7 +56,8 @@ pub struct WorkQuery {
     /// The `next` of the page before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// 50 unless told otherwise, at most 1,000.
+    /// From 1 to 1,000; 50 unless told otherwise.
+    #[cfg_attr(feature = "openapi", param(minimum = 1, maximum = 1000))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
@@ -104,7 +105,8 @@ pub struct WaitQuery {
     /// The `next` of the page before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// 50 unless told otherwise, at most 1,000.
+    /// From 1 to 1,000; 50 unless told otherwise.
+    #[cfg_attr(feature = "openapi", param(minimum = 1, maximum = 1000))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
@@ -118,7 +120,8 @@ pub struct PageQuery {
     /// The `next` of the page before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// 50 unless told otherwise, at most 1,000.
+    /// From 1 to 1,000; 50 unless told otherwise.
+    #[cfg_attr(feature = "openapi", param(minimum = 1, maximum = 1000))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }

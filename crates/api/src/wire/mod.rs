@@ -31,7 +31,8 @@ mod work;
 mod worker;
 
 pub use admin::{
-    Backup, BackupReport, Database, Fault, Prune, PruneReport, Schema, Setting, VerifyReport, Wal,
+    Backup, BackupReport, Commits, Database, DatabaseFile, Fault, Prune, PruneReport, Schema, Setting,
+    VerifyReport, Wal,
 };
 pub use alert::Alert;
 pub use batch::{BATCH_MAX, Batch, BatchAnswer, BatchItem, BatchMethod, BatchReply};
@@ -66,7 +67,7 @@ pub use schedule::{
 };
 pub use step::{PutStep, Step, StepReply, StepVerb};
 pub use time::Timestamp;
-pub use token::{NewToken, Scope, Token, TokenKind, TokenMade};
+pub use token::{NewToken, RevokeToken, Scope, Token, TokenKind, TokenMade};
 pub use usage::{USAGE_MAX, Usage};
 pub use wait::{
     Answer, Approve, NewWait, OnTimeout, OpenedWait, Reconnect, Resolve, ResolveWait, Resolved, SetWait,

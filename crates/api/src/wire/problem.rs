@@ -49,7 +49,7 @@ words! {
         /// The prefix fits several ids.
         Ambiguous = "ambiguous",
         /// It was pruned; its identity is kept, so that it never runs again.
-        NotRetained = "not_retained",
+        NoLongerRetained = "no_longer_retained",
         /// Same identity, different content.
         IdempotencyMismatch = "idempotency_mismatch",
         /// The work moved on since the event that `if_seq` names.

@@ -23,7 +23,7 @@ impl ConfigError {
         Self {
             place: name.to_owned(),
             line: error.span().map(|span| line_of(text, &span)),
-            message: with_suggestion(error.message()),
+            message: with_key(text, error.span(), &with_suggestion(error.message())),
         }
     }
 }
@@ -41,6 +41,25 @@ impl std::error::Error for ConfigError {}
 
 pub(super) fn line_of(text: &str, span: &Range<usize>) -> usize {
     text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1
+}
+
+/// The parser shows a wrong value, and leaves it to us to say whose it is.
+fn with_key(text: &str, span: Option<Range<usize>>, message: &str) -> String {
+    let message = message.replace("missing field", "missing key").replace("unknown variant", "unknown word");
+    let about_value =
+        ["unknown word", "invalid type", "invalid value"].iter().any(|begin| message.starts_with(begin));
+    match span.filter(|_| about_value).and_then(|span| key_before(text, span.start)) {
+        Some(key) => format!("`{key}`: {message}"),
+        None => message,
+    }
+}
+
+/// The key of the value that begins here, if one stands before it.
+fn key_before(text: &str, value: usize) -> Option<&str> {
+    let key = text.get(..value)?.trim_end().strip_suffix('=')?.trim_end();
+    let begin =
+        key.rfind(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-' | '.'))).map_or(0, |at| at + 1);
+    Some(&key[begin..]).filter(|key| !key.is_empty())
 }
 
 /// The parser names the unknown key first and then those that it knows, each in backquotes.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, net::SocketAddr, path::Path, path::PathBuf,
 
 use serde::Deserialize;
 use tenure_core::{
-    limits,
+    Refusal, limits,
     model::WaitKind,
     policy::{Jitter, LeaseTimings, OnExpiry, Policy, RetryPolicy, Timeouts},
 };
@@ -262,7 +262,7 @@ impl TryFrom<RawLease> for Lease {
 
     fn try_from(raw: RawLease) -> Result<Self, String> {
         let timings = LeaseTimings::new(raw.ttl.ms(), raw.renew.ms(), raw.grace.ms());
-        timings.map(Lease).map_err(|refusal| refusal.detail)
+        timings.map(Lease).map_err(as_written)
     }
 }
 
@@ -325,16 +325,20 @@ impl TryFrom<RawTimeouts> for TimeoutSection {
 
 /// The core's own judgement: no rule of a policy is written a second time here.
 fn checked(policy: Policy) -> Result<Policy, String> {
-    policy.check().map(|()| policy).map_err(|refusal| refusal.detail)
+    policy.check().map(|()| policy).map_err(as_written)
+}
+
+/// The core names its own fields, `ttl_ms`; in the file they are written with a unit, and are called `ttl`.
+fn as_written(refusal: Refusal) -> String {
+    refusal.detail.replace("_ms", "")
 }
 
 impl File {
     /// The text of a file.
     pub fn read(path: &Path) -> Result<String, ConfigError> {
         let name = path.display().to_string();
-        fs::read_to_string(path).map_err(|error| {
-            ConfigError::file(&name, format!("cannot be read: {error}. Check the path of --config"))
-        })
+        fs::read_to_string(path)
+            .map_err(|error| ConfigError::file(&name, format!("cannot be read: {error}. Check the path")))
     }
 
     pub fn parse(at: &Place<'_>) -> Result<Self, ConfigError> {

@@ -158,6 +158,9 @@ pub struct Overlay {
 }
 
 impl Config {
+    /// Where the first start leaves its token if the ledger is no file.
+    pub const TOKEN_FILE: &'static str = "tenure.token";
+
     /// Reads and checks everything. Without a file the defaults stand.
     pub fn load(path: Option<&Path>, overlay: Overlay) -> Result<Self, ConfigError> {
         let text = path.map(File::read).transpose()?.unwrap_or_default();
@@ -225,7 +228,7 @@ impl Database {
                 name.push(".token");
                 name.into()
             }
-            Database::Postgres(_) | Database::Memory => PathBuf::from("tenure.token"),
+            Database::Postgres(_) | Database::Memory => PathBuf::from(Config::TOKEN_FILE),
         }
     }
 }

@@ -152,7 +152,7 @@ fn every_mistake_names_its_line_and_its_fix() {
     let table = [
         ("[tools.x]\nrisky = \"low\"", 2, "unknown key `risky`"),
         ("[tools.x]\nnative_window_ms = 5", 2, "did you mean `native_window`?"),
-        ("[tools.x]\nrisk = \"medium\"", 2, "unknown variant `medium`"),
+        ("[tools.x]\nrisk = \"medium\"", 2, "`risk`: unknown word `medium`, expected `low` or `high`"),
         ("[tools.\"\"]", 1, "`tool` is empty"),
         ("[tools.x]\n\nschema = { type = \"nonsense\" }", 3, "no JSON schema"),
         ("[tools.x]\nschema = 7", 2, "as a table, or the path of a file"),
@@ -194,7 +194,7 @@ fn every_mistake_names_its_line_and_its_fix() {
         ("[tools.x]\nlookup = { by = \"http\", http = {} }", 2, "its own `url`"),
         ("\n[tools.x]\nexecutor = \"http\"", 2, "needs a table `http`"),
         ("[policy]\nfiles = [\"none.cedar\"]", 2, "Check the path"),
-        ("[[budgets]]\nper = \"team\"\nunit = \"calls\"\nmax = 1", 2, "unknown variant `team`"),
+        ("[[budgets]]\nper = \"team\"\nunit = \"calls\"\nmax = 1", 2, "`per`: unknown word `team`"),
         ("[[budgets]]\nper = \"work\"\nunit = \"euros\"\nmax = 1", 3, "nothing that is counted"),
     ];
     for (text, line, fix) in table {

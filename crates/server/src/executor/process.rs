@@ -1,6 +1,6 @@
 //! Runs a program once: bytes in, bounded bytes out, and an end for the whole process group when its time is over.
 
-use std::{process::Stdio, time::Duration};
+use std::{os::unix::fs::PermissionsExt, path::Path, process::Stdio, time::Duration};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::{
@@ -74,6 +74,21 @@ impl Drop for Group {
 }
 
 impl Program {
+    /// Why it could not be started from here, as far as that shows without starting it.
+    pub fn fault(&self) -> Option<String> {
+        let program = self.command.first()?;
+        let runs = |path: &Path| {
+            path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+        };
+        let found = if program.contains('/') {
+            runs(Path::new(program))
+        } else {
+            let path = std::env::var_os("PATH").unwrap_or_default();
+            std::env::split_paths(&path).any(|folder| runs(&folder.join(program)))
+        };
+        (!found).then(|| format!("there is no program `{program}` that can be run"))
+    }
+
     pub async fn run(&self, input: &[u8]) -> Ended {
         let Some((program, arguments)) = self.command.split_first() else {
             return Ended::NotStarted("no program is named".to_owned());

@@ -6,7 +6,7 @@ use axum::extract::State;
 use tenure_api::wire as w;
 use tenure_store::Error;
 
-use super::{Answer, App, Body, Json, Problem, Who, error::Problems};
+use super::{Answer, App, Body, Json, Problem, Who, error::Problems, work::page_size};
 use crate::wire;
 
 const PRUNED: u32 = 1_000;
@@ -21,13 +21,15 @@ pub(crate) async fn prune(
     Body(body): Body<w::Prune>,
 ) -> Answer<w::PruneReport> {
     who.session.require_everywhere()?;
-    let limit = body.limit.unwrap_or(PRUNED) as usize;
+    let limit = page_size(body.limit, PRUNED)?;
     if body.dry_run || who.dry_run {
         let ids = app.ledger.prunable(body.before.0, limit).await?;
         let events = app.ledger.works(&ids).await?.iter().map(|work| work.seq).sum();
         return Ok(Json(w::PruneReport { works: ids.len() as u64, events, more: ids.len() >= limit }));
     }
     let pruned = app.ledger.prune(body.before.0, limit).await?;
+    let by = &who.session.name;
+    tracing::info!(%by, reason = body.reason, before = %body.before, works = pruned.works, "works were pruned");
     Ok(Json(w::PruneReport { works: pruned.works, events: pruned.events, more: pruned.more }))
 }
 
@@ -75,5 +77,5 @@ pub(crate) async fn verify(State(app): State<Arc<App>>, who: Who) -> Answer<w::V
     responses((status = 200, description = "What the database says of itself.", body = w::Database), Problems))]
 pub(crate) async fn database(State(app): State<Arc<App>>, who: Who) -> Answer<w::Database> {
     who.session.require_everywhere()?;
-    Ok(Json(wire::database(app.ledger.diagnosis().await?)))
+    Ok(Json(wire::database(app.ledger.diagnosis().await?, &app.ledger.stats())))
 }

@@ -114,7 +114,7 @@ fn count_reuse(app: &App, error: &Error) {
 #[utoipa::path(get, path = "/v1/commands", tag = "command", params(w::CommandQuery), security(("token" = ["view"])),
     responses((status = 200, description = "A page of commands.", body = w::Page<w::Command>), Problems))]
 pub(crate) async fn list(who: Who, Params(query): Params<w::CommandQuery>) -> Answer<w::Page<w::Command>> {
-    let limit = page_size(query.limit, PAGE);
+    let limit = page_size(query.limit, PAGE)?;
     let before = query.cursor.as_deref().map(str::parse::<CommandId>).transpose()?;
     let filter = CommandFilter {
         tenants: query.tenant.map(|tenant| Tenants::Only(vec![tenant])),

@@ -22,7 +22,7 @@ pub(crate) async fn list(
 ) -> Answer<w::EventPage> {
     let after = query.after.as_deref().map(str::parse).transpose()?.unwrap_or(Position::default());
     let tenants = tenants(&who.session, query.tenant)?;
-    let page = app.feed.page(after, page_size(query.limit, PAGE), &tenants).await?;
+    let page = app.feed.page(after, page_size(query.limit, PAGE)?, &tenants).await?;
     let payloads = who.session.may(Scope::Payload);
     let items = page.events.iter().map(|event| wire::event(&event.stored, &event.tenant, payloads)).collect();
     Ok(Json(w::EventPage { items, next: page.next.to_string() }))

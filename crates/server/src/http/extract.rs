@@ -98,7 +98,41 @@ fn not_understood(error: &serde_json::Error) -> Problem {
             format!("The body has an {text}. Leave it out, or spell it right."),
         );
     }
-    Problem::invalid(format!("The body does not fit: {text}. See /openapi.json for its shape."))
+    if text.starts_with(NO_REASON) {
+        return reason_missing();
+    }
+    Problem::invalid(format!("The body does not fit: {}. See /openapi.json for its shape.", plain(&text)))
+}
+
+/// How the parser begins to say that an operator gave no reason.
+const NO_REASON: &str = "missing field `reason`";
+
+/// As where the reason is empty.
+fn reason_missing() -> Problem {
+    Problem::new(Code::ReasonMissing, "Say why: this verb needs a `reason`, and it is kept.")
+}
+
+/// The parser's words, without the names of our types and of its own.
+fn plain(text: &str) -> String {
+    const WORDS: [(&str, &str); 8] = [
+        ("invalid type: sequence", "a list"),
+        ("invalid type: map", "an object"),
+        ("invalid type: ", ""),
+        ("invalid value: ", ""),
+        ("expected a sequence", "expected a list"),
+        ("expected a map", "expected an object"),
+        ("unknown variant ", "unknown word "),
+        ("expected internally tagged enum ", "expected struct "),
+    ];
+    let mut text = WORDS.iter().fold(text.to_owned(), |text, (theirs, ours)| text.replace(theirs, ours));
+    for number in ["u8", "u16", "u32", "u64", "i16", "i32", "i64"] {
+        text = text.replace(&format!("expected {number}"), "expected a whole number in its bounds");
+    }
+    if let Some((before, named)) = text.split_once("expected struct ") {
+        let after = named.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_');
+        text = format!("{before}expected an object{after}");
+    }
+    text
 }
 
 /// Query parameters. Unknown ones are refused: a misspelt filter would show too much.
@@ -114,10 +148,13 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
         let query = query.split('&').filter(own).collect::<Vec<_>>().join("&");
         serde_urlencoded::from_str(&query).map(Params).map_err(|error| {
             let text = error.to_string();
+            if text.starts_with(NO_REASON) {
+                return reason_missing();
+            }
             let code = if text.starts_with("unknown field") { Code::UnknownField } else { Code::Invalid };
             Problem::new(
                 code,
-                format!("The query does not fit: {text}. See /openapi.json for the parameters."),
+                format!("The query does not fit: {}. See /openapi.json for the parameters.", plain(&text)),
             )
         })
     }

@@ -1,6 +1,6 @@
 //! Whether the daemon is up, whether it can serve, and its dials.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     extract::State,
@@ -32,9 +32,11 @@ pub(crate) fn healthy() -> Json<w::Health> {
         (status = 503, description = "Not ready, and why.", body = w::Readiness)
     ))]
 pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Response {
-    let ledger = app.ledger.health().await.fault().map_or(Ok(()), Err);
+    let health = app.ledger.health().await;
+    let ledger = health.closed().map_or(Ok(()), Err);
     let serving = if app.stopping.is_cancelled() { Err("the daemon is stopping".to_owned()) } else { Ok(()) };
-    let checks = vec![check("ledger", ledger), check("serving", serving)];
+    let mut checks = vec![check("ledger", ledger), check("serving", serving)];
+    checks.extend(health.swept.map(|ago| sweeper(health.asleep(), ago)));
     let ready = checks.iter().all(|check| check.ok);
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     (status, Json(w::Readiness { ready, checks })).into_response()
@@ -43,6 +45,13 @@ pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Response {
 /// What a process says whose ledger cannot be opened yet.
 pub(crate) fn not_ready(why: &Error) -> Json<w::Readiness> {
     Json(w::Readiness { ready: false, checks: vec![check("ledger", Err(why.to_string()))] })
+}
+
+/// Its last look is told also while all is well: whoever wonders why nothing lapses sees that somebody looks.
+fn sweeper(asleep: Option<String>, ago: Duration) -> w::Check {
+    let ok = asleep.is_none();
+    let looked = || format!("looked {} ms ago", ago.as_millis());
+    w::Check { name: "sweeper".to_owned(), ok, detail: Some(asleep.unwrap_or_else(looked)) }
 }
 
 fn check(name: &str, outcome: Result<(), String>) -> w::Check {

@@ -37,7 +37,7 @@ pub(crate) async fn list(
     who: Who,
     Params(query): Params<w::ScheduleQuery>,
 ) -> Answer<w::Page<w::Schedule>> {
-    let limit = page_size(query.limit, PAGE);
+    let limit = page_size(query.limit, PAGE)?;
     let tenants = query.tenant.map(|tenant| Tenants::Only(vec![tenant]));
     let after = match query.cursor.as_deref().map(|cursor| cursor.rsplit_once('/')) {
         Some(None) => {

@@ -23,7 +23,7 @@ pub(crate) async fn list(
     Params(query): Params<w::PageQuery>,
 ) -> Answer<w::Page<w::Token>> {
     let before = query.cursor.as_deref().map(str::parse).transpose()?;
-    let (page, next) = app.auth.list(&who.session, before, page_size(query.limit, PAGE)).await?;
+    let (page, next) = app.auth.list(&who.session, before, page_size(query.limit, PAGE)?).await?;
     let items = page.iter().map(wire::token).collect();
     Ok(Json(w::Page { items, next: next.map(|id| id.to_string()) }))
 }
@@ -42,13 +42,16 @@ pub(crate) async fn create(
 }
 
 /// Ends a credential: here at once, on other replicas within a second.
-#[utoipa::path(delete, path = "/v1/tokens/{id}", tag = "admin", params(("id" = String, Path)),
+#[utoipa::path(delete, path = "/v1/tokens/{id}", tag = "admin", params(("id" = String, Path), w::RevokeToken),
     extensions(("x-no-dry-run" = json!(true))), security(("token" = ["admin"])),
     responses((status = 200, description = "The credential, revoked.", body = w::Token), Problems))]
 pub(crate) async fn revoke(
     State(app): State<Arc<App>>,
     who: Who,
     Segments([id]): Segments<1>,
+    Params(query): Params<w::RevokeToken>,
 ) -> Answer<w::Token> {
-    Ok(Json(wire::token(&app.auth.revoke(&who.session, id.parse()?).await?)))
+    let revoked = app.auth.revoke(&who.session, id.parse()?).await?;
+    tracing::info!(by = %who.session.name, reason = query.reason, token = %revoked.id, "a token was revoked");
+    Ok(Json(wire::token(&revoked)))
 }

@@ -20,7 +20,7 @@ const LOOKED_AT: usize = 1_000;
 #[utoipa::path(get, path = "/v1/waits", tag = "wait", params(w::WaitQuery), security(("token" = ["view"])),
     responses((status = 200, description = "A page of waits.", body = w::Page<w::Wait>), Problems))]
 pub(crate) async fn list(who: Who, Params(query): Params<w::WaitQuery>) -> Answer<w::Page<w::Wait>> {
-    let limit = page_size(query.limit, PAGE);
+    let limit = page_size(query.limit, PAGE)?;
     let filter = WaitFilter {
         tenants: query.tenant.map(|tenant| Tenants::Only(vec![tenant])),
         id: None,

@@ -21,9 +21,14 @@ const PAGE_MAX: u32 = 1_000;
 const POLL: Duration = Duration::from_secs(30);
 const POLL_MAX: Duration = Duration::from_secs(300);
 
-/// How many to show: bounded, and never none.
-pub(super) fn page_size(asked: Option<u32>, default: u32) -> usize {
-    asked.unwrap_or(default).clamp(1, PAGE_MAX) as usize
+/// How many to show. What is out of bounds is refused: a shorter page than was asked for would look like the last.
+pub(super) fn page_size(asked: Option<u32>, default: u32) -> Result<usize, Problem> {
+    match asked.unwrap_or(default) {
+        limit @ 1..=PAGE_MAX => Ok(limit as usize),
+        _ => Err(Problem::invalid(
+            "`limit` is from 1 to 1,000. Ask for a page, and go on with its `next` as `cursor`.",
+        )),
+    }
 }
 
 /// A work's id as written, or the only one that begins so.
@@ -62,7 +67,7 @@ pub(crate) async fn list(
     Params(query): Params<w::WorkQuery>,
 ) -> Answer<w::Page<w::Work>> {
     let caller = who.caller();
-    let limit = page_size(query.limit, PAGE);
+    let limit = page_size(query.limit, PAGE)?;
     let before = query.cursor.as_deref().map(str::parse).transpose()?;
     let works = caller.list(&filter(query)?, before, limit).await?;
     let next = works.last().filter(|_| works.len() == limit).map(|last| last.id.to_string());
@@ -171,7 +176,7 @@ pub(crate) async fn events(
 ) -> Answer<w::Page<w::Event>> {
     let caller = who.caller();
     let work = caller.work(find(&caller, &id).await?).await?;
-    let limit = page_size(query.limit, EVENT_PAGE);
+    let limit = page_size(query.limit, EVENT_PAGE)?;
     let events = caller.events(work.id, query.after.unwrap_or(0), limit).await?;
     let payloads = who.session.may(w::Scope::Payload);
     let next = events.last().filter(|_| is_full(&events, limit)).map(|last| last.event.seq.to_string());

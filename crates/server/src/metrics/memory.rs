@@ -15,11 +15,15 @@ use crate::feed::EventNews;
 const WORKS: usize = 50_000;
 /// Label sets that are told apart; the rest is `other`.
 const LABELS: usize = 1_000;
+/// Label sets whose times in states are told apart: each has a histogram for every state, so they are fewer.
+const TIMED: usize = 100;
 /// Models of sources that are told apart; the rest is `other`.
 const MODELS: usize = 200;
 
 pub(super) struct Known {
     pub labels: Arc<Labels>,
+    /// The labels of its times in states.
+    pub timed: Arc<Labels>,
     /// When it entered its present state, if that was seen.
     pub since: Option<Millis>,
     pub failed: bool,
@@ -30,6 +34,7 @@ pub(super) struct Memory {
     young: HashMap<WorkId, Known>,
     old: HashMap<WorkId, Known>,
     labels: HashSet<Arc<Labels>>,
+    timed: HashSet<Arc<Labels>>,
     models: HashSet<(String, String)>,
 }
 
@@ -49,15 +54,15 @@ impl Memory {
     }
 
     pub fn learn(&mut self, work: &Work) {
-        let labels = self.labels_of(&work.spec);
-        self.keep(work.id, Known { labels, since: None, failed: work.body.failures > 0 });
+        let (labels, timed) = self.labels_of(&work.spec);
+        self.keep(work.id, Known { labels, timed, since: None, failed: work.body.failures > 0 });
     }
 
     /// What is known of the event's work, which its creation tells.
     pub fn of(&mut self, event: &Event) -> Option<&mut Known> {
         if let Fact::WorkCreated(created) = &event.fact {
-            let labels = self.labels_of(&created.spec);
-            self.keep(event.work, Known { labels, since: None, failed: false });
+            let (labels, timed) = self.labels_of(&created.spec);
+            self.keep(event.work, Known { labels, timed, since: None, failed: false });
         } else if let Some(known) = self.old.remove(&event.work) {
             self.keep(event.work, known);
         }
@@ -89,23 +94,45 @@ impl Memory {
         model
     }
 
-    fn labels_of(&mut self, spec: &Spec) -> Arc<Labels> {
-        let other = || "other".to_owned();
-        let mut labels = Labels {
+    /// The labels of its counters, and of its times in states.
+    fn labels_of(&mut self, spec: &Spec) -> (Arc<Labels>, Arc<Labels>) {
+        let labels = Labels {
             source: spec.source.system.clone(),
             workflow: spec.workflow.as_ref().map_or_else(String::new, |workflow| workflow.id.clone()),
             tenant: spec.tenant.clone(),
         };
-        if self.labels.len() >= LABELS && !self.labels.contains(&labels) {
-            labels = Labels { source: other(), workflow: other(), tenant: other() };
+        let counted = bounded(&mut self.labels, LABELS, Arc::new(labels));
+        let timed = bounded(&mut self.timed, TIMED, counted.clone());
+        (counted, timed)
+    }
+}
+
+/// The labels as they are kept, as long as there is room; `other` from then on.
+fn bounded(kept: &mut HashSet<Arc<Labels>>, most: usize, labels: Arc<Labels>) -> Arc<Labels> {
+    let full = kept.len() >= most && !kept.contains(&labels);
+    let labels = if full { Arc::new(Labels::other()) } else { labels };
+    kept.get(&labels).cloned().unwrap_or_else(|| {
+        kept.insert(labels.clone());
+        labels
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(tenant: usize) -> Arc<Labels> {
+        Arc::new(Labels { source: "s".into(), workflow: String::new(), tenant: tenant.to_string() })
+    }
+
+    #[test]
+    fn whoever_comes_when_there_is_no_room_is_other() {
+        let mut kept = HashSet::new();
+        for tenant in 0..5 {
+            let shown = bounded(&mut kept, 3, labels(tenant));
+            assert_eq!(shown.tenant == "other", tenant >= 3, "{shown:?}");
         }
-        match self.labels.get(&labels) {
-            Some(labels) => labels.clone(),
-            None => {
-                let labels = Arc::new(labels);
-                self.labels.insert(labels.clone());
-                labels
-            }
-        }
+        assert_eq!(bounded(&mut kept, 3, labels(1)), labels(1), "who was there stays");
+        assert_eq!(kept.len(), 4, "and `other`");
     }
 }

@@ -29,18 +29,26 @@ struct Labels {
     tenant: String,
 }
 
+/// Whose work it is, and a state: its end, or one that it left.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Ended {
+struct OfWorkState {
     state: &'static str,
     source: String,
     workflow: String,
     tenant: String,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct InState {
-    state: &'static str,
-    source: String,
+impl Labels {
+    fn in_state(&self, state: State) -> OfWorkState {
+        let Labels { source, workflow, tenant } = self.clone();
+        OfWorkState { state: state.as_str(), source, workflow, tenant }
+    }
+
+    /// Who is not told apart.
+    fn other() -> Self {
+        let other = || "other".to_owned();
+        Self { source: other(), workflow: other(), tenant: other() }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -88,7 +96,7 @@ pub struct Metrics {
     commands: CommandDials,
     sent: Mutex<commands::Memory>,
     created: ByWork,
-    ended: Family<Ended, Counter>,
+    ended: Family<OfWorkState, Counter>,
     retries: ByWork,
     retry_successes: ByWork,
     auth_blocked: ByWork,
@@ -97,7 +105,7 @@ pub struct Metrics {
     lapses: ByWork,
     late_writes: ByWork,
     tokens: Family<OfModel, Counter>,
-    in_state: Family<InState, Histogram>,
+    in_state: Family<OfWorkState, Histogram>,
     duplicates: Counter,
     key_reuse: Counter,
     requests: Family<Request, Counter>,
@@ -304,7 +312,7 @@ impl Metrics {
             return;
         }
         if let (Some(from), Some(since)) = (event.from, known.since) {
-            let labels = InState { state: from.as_str(), source: labels.source.clone() };
+            let labels = known.timed.in_state(from);
             self.in_state.get_or_create(&labels).observe((event.at - since).max(0) as f64 / 1_000.0);
         }
         known.since = Some(event.at);
@@ -315,8 +323,7 @@ impl Metrics {
             _ => {}
         }
         if event.to.is_terminal() {
-            let Labels { source, workflow, tenant } = labels.clone();
-            self.ended.get_or_create(&Ended { state: event.to.as_str(), source, workflow, tenant }).inc();
+            self.ended.get_or_create(&labels.in_state(event.to)).inc();
             if event.to.is_success() && known.failed {
                 self.retry_successes.get_or_create(labels).inc();
             }

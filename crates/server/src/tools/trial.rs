@@ -33,6 +33,9 @@ pub struct Declared {
     pub schema: bool,
     pub redacted: Vec<String>,
     pub four_eyes: bool,
+    /// Programs and folders that it names and that are not on this machine.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<String>,
 }
 
 /// The declared tools, by name.
@@ -62,7 +65,23 @@ fn of(name: &str, tool: &Tool) -> Declared {
         schema: tool.schema.is_some(),
         redacted: tool.redact.iter().map(ToString::to_string).collect(),
         four_eyes: tool.facts.four_eyes,
+        missing: missing(tool),
     }
+}
+
+fn missing(tool: &Tool) -> Vec<String> {
+    let mut missing = Vec::new();
+    if let Some(Relay::Exec(program)) = &tool.relay {
+        missing.extend(program.fault());
+    }
+    match &tool.lookup {
+        Some(Lookup::Exec(program)) => missing.extend(program.fault()),
+        Some(Lookup::File(root)) if !root.is_dir() => {
+            missing.push(format!("there is no folder {}", root.display()))
+        }
+        Some(Lookup::File(_) | Lookup::Http(_) | Lookup::Worker) | None => {}
+    }
+    missing
 }
 
 /// A command that nobody sends.

@@ -1,11 +1,13 @@
 //! A database as it tells of itself.
 
+use std::{os::unix::fs::PermissionsExt, path::Path};
+
 use tenure_api::wire as w;
-use tenure_store::{Diagnosis, Setting};
+use tenure_store::{Diagnosis, Setting, Stats};
 
 use super::at;
 
-pub(crate) fn database(told: Diagnosis) -> w::Database {
+pub(crate) fn database(told: Diagnosis, stats: &Stats) -> w::Database {
     let setting = |setting: Setting| w::Setting {
         name: setting.name.to_owned(),
         value: setting.value,
@@ -18,5 +20,22 @@ pub(crate) fn database(told: Diagnosis) -> w::Database {
         schema: told.schema.map(|schema| w::Schema { known: schema.known, applied: schema.applied }),
         settings: told.settings.into_iter().map(setting).collect(),
         wal: told.wal.map(|wal| w::Wal { bytes: wal.bytes, checkpointed_at: wal.checkpointed_at.map(at) }),
+        file: told.file.and_then(|path| file(&path)),
+        commits: (stats.groups > 0).then(|| w::Commits {
+            count: stats.groups,
+            mean_ms: stats.group_time.as_millis() as u64 / stats.groups,
+        }),
     }
+}
+
+/// None: it is gone, which its next commit tells better.
+fn file(path: &Path) -> Option<w::DatabaseFile> {
+    let mode = std::fs::metadata(path).ok()?.permissions().mode() & 0o777;
+    let disk = rustix::fs::statvfs(path).ok()?;
+    let path = std::path::absolute(path).ok()?;
+    Some(w::DatabaseFile {
+        path: path.display().to_string(),
+        mode: format!("{mode:o}"),
+        free_bytes: disk.f_bavail.saturating_mul(disk.f_frsize),
+    })
 }

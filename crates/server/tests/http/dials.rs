@@ -62,7 +62,7 @@ async fn the_dials_show_what_happened_and_what_stands() {
             "tenure_key_reuse_total 1",
             r#"tenure_works{state="queued"} 1"#,
             r#"tenure_works_ready{source="manual",kind="job"} 1"#,
-            r#"tenure_time_in_state_seconds_count{state="running",source="manual"} 3"#,
+            r#"tenure_time_in_state_seconds_count{state="running",source="manual",workflow="triage",tenant="default"} 3"#,
             r#"tenure_http_requests_total{method="POST",route="/v1/work/{id}/reconnect",status="200"} 1"#,
         ] {
             metric(&client, line).await;

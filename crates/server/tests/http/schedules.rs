@@ -89,7 +89,7 @@ async fn what_cannot_be_a_schedule_is_told_with_the_fix() {
         assert!(reply.body["detail"].as_str().unwrap().contains(told), "{}", reply.body);
     }
     admin.put("/v1/schedules/a%2Fb", daily()).await.problem(400, "invalid");
-    admin.send(Method::DELETE, "/v1/schedules/digest", None).await.problem(400, "invalid");
+    admin.send(Method::DELETE, "/v1/schedules/digest", None).await.problem(422, "reason_missing");
     admin.get("/v1/schedules?cursor=none").await.problem(400, "invalid");
     assert_eq!(admin.get("/v1/schedules").await.expect(200)["items"], json!([]));
 }
