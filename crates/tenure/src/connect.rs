@@ -2,7 +2,7 @@
 
 use std::{
     fs, io,
-    path::{self, Path},
+    path::{self, Path, PathBuf},
 };
 
 use tenure_api::{Client, wire::Code};
@@ -43,7 +43,7 @@ impl Connection {
     fn daemon(global: &Global) -> Result<Self, Failure> {
         let (token, token_hint) = match &global.token {
             Some(token) => (Some(token.clone()), GIVEN.to_owned()),
-            None => token_of(&settings(None)?.token_file),
+            None => token_of(&beside_daemon(settings(None)?.token_file)),
         };
         Ok(Self { client: Client::http(&global.url, token.as_deref())?, token_hint, embedded: None })
     }
@@ -58,7 +58,7 @@ impl Connection {
         server.sweep_once().await.map_err(|error| Failure::new(Exit::Error, error.to_string()))?;
         let (token, token_hint) = match &global.token {
             Some(token) => (Some(token.clone()), GIVEN.to_owned()),
-            None => token_of(&file),
+            None => token_of(&[file]),
         };
         let client = Client::in_process(server.router(), token.as_deref());
         Ok(Self { client, token_hint, embedded: Some(server) })
@@ -84,6 +84,17 @@ impl Connection {
     }
 }
 
+/// What contradicts itself in a ledger file. Asked of the ledger itself: whoever restores one may hold no token of it.
+pub async fn faults(db: &str) -> Result<Vec<String>, Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::new(Exit::Error, error.to_string());
+    let config = settings(Some(db.to_owned()))?;
+    let file = config.token_file.clone();
+    let server = Server::open(config, AdminToken::File(file)).await.map_err(|error| failed(&error))?;
+    let report = server.ledger().verify().await.map_err(|error| failed(&error));
+    server.close().await.map_err(|error| failed(&error))?;
+    Ok(report?.faults.into_iter().map(|fault| fault.what).collect())
+}
+
 /// Where the first credential of a ledger comes from.
 pub fn admin_token(given: Option<&str>, file: &Path) -> AdminToken {
     match given {
@@ -96,7 +107,7 @@ fn settings(db: Option<String>) -> Result<Config, Failure> {
     let token_file = std::env::var_os("TENURE_TOKEN_FILE").map(Into::into);
     let db = db.or_else(|| std::env::var("TENURE_DB").ok());
     let overlay = Overlay { db, token_file, ..Overlay::default() };
-    Config::load(None, overlay).map_err(|error| Failure::usage(error.to_string()))
+    Ok(Config::load(None, overlay)?)
 }
 
 /// A mistyped path is told, and not made into an empty ledger.
@@ -104,8 +115,16 @@ fn is_missing(db: &str) -> bool {
     !db.contains("://") && db != ":memory:" && !Path::new(db).exists()
 }
 
-/// The token that the first start left in a file, and what to say should it not do.
-fn token_of(file: &Path) -> (Option<String>, String) {
+/// Where a daemon that was started here has left its token: beside its file, or, where its ledger is no file, in the
+/// folder. A file that was named is the only one.
+fn beside_daemon(expected: PathBuf) -> Vec<PathBuf> {
+    let named = ["TENURE_TOKEN_FILE", "TENURE_DB"].iter().any(|name| std::env::var_os(name).is_some());
+    if named { vec![expected] } else { vec![expected, PathBuf::from(Config::TOKEN_FILE)] }
+}
+
+/// The token that the first start left in the first of these files that is there, and what to say should it not do.
+fn token_of(files: &[PathBuf]) -> (Option<String>, String) {
+    let file = files.iter().find(|file| file.exists()).unwrap_or(&files[0]);
     let read = fs::read_to_string(file);
     let place = path::absolute(file).unwrap_or_else(|_| file.to_owned());
     let place = place.display();
@@ -118,13 +137,17 @@ fn token_of(file: &Path) -> (Option<String>, String) {
             return (Some(text.trim().to_owned()), hint);
         }
         Ok(_) => format!("{place} is empty"),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => format!("there is no {place}"),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let others: String =
+                files[1..].iter().map(|other| format!(" and no {}", other.display())).collect();
+            format!("there is no {place}{others}")
+        }
         Err(error) => format!("{place} cannot be read ({error})"),
     };
     let hint = format!(
-        "No token was sent: neither --token nor TENURE_TOKEN is set, and {lacks}. The first `tenure serve` leaves its \
-         token beside its ledger: type `export TENURE_TOKEN_FILE=/path/to/tenure.db.token`, or ask for a token and \
-         type `export TENURE_TOKEN=…`."
+        "No token was sent: neither --token nor TENURE_TOKEN is set, and {lacks}. The first `tenure serve` says where \
+         it leaves its token: `tenure.db.token` beside a ledger file, `tenure.token` in its folder with PostgreSQL. \
+         Type `export TENURE_TOKEN_FILE=/path/to/it`, or ask for a token and type `export TENURE_TOKEN=…`."
     );
     (None, hint)
 }

@@ -56,6 +56,14 @@ impl From<Error> for Failure {
     }
 }
 
+/// A mistake in the file is refused by whoever reads it; one in a flag is wrong usage.
+impl From<tenure_server::ConfigError> for Failure {
+    fn from(error: tenure_server::ConfigError) -> Self {
+        let exit = if error.place.starts_with("--") { Exit::Usage } else { Exit::Refused };
+        Self::new(exit, error.to_string())
+    }
+}
+
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         // Whoever read our output has seen enough.
@@ -72,7 +80,7 @@ fn exit_of(error: &Error) -> Exit {
         Error::Setup(_) => Exit::Usage,
         Error::Protocol(_) => Exit::Error,
         Error::Problem(problem) => match problem.code.known() {
-            Some(Code::NotFound | Code::NotRetained) => Exit::NotFound,
+            Some(Code::NotFound | Code::NoLongerRetained) => Exit::NotFound,
             Some(Code::Ambiguous) => Exit::Usage,
             Some(Code::StateChanged) => Exit::StateChanged,
             Some(Code::Unavailable | Code::OutcomeUnknown) => Exit::Unreachable,

@@ -25,7 +25,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 const BLOCKING: usize = 8;
 
 fn main() -> ExitCode {
-    let cli = args::Cli::parse();
+    let cli = args::Cli::try_parse().unwrap_or_else(|error| args::unasked(error).exit());
     let runtime =
         match tokio::runtime::Builder::new_multi_thread().enable_all().max_blocking_threads(BLOCKING).build()
         {

@@ -19,6 +19,7 @@ pub struct Resolve {
     /// The wait's token, where you have one
     #[arg(long, value_name = "TOKEN")]
     pub wait_token: Option<String>,
+    /// Whose wait it is; needed where the token has several tenants
     #[arg(long)]
     pub tenant: Option<String>,
     /// Say what would happen, or why not, and write nothing

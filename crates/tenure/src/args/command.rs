@@ -4,7 +4,7 @@ use clap::{ArgGroup, Args, Subcommand};
 use serde_json::Value;
 use tenure_api::wire::{CommandState, LookupOutcome, Timestamp};
 
-use super::{Act, json, read::Redraw};
+use super::{Act, count, json, read::Redraw};
 
 #[derive(Subcommand)]
 pub enum CommandsVerb {
@@ -47,13 +47,16 @@ pub struct CommandsList {
     /// Several states are separated by commas
     #[arg(long, value_delimiter = ',')]
     pub state: Vec<CommandState>,
+    /// Only of this tool
     #[arg(long)]
     pub tool: Option<String>,
+    /// Only to this target
     #[arg(long)]
     pub target: Option<String>,
     /// Only this work's
     #[arg(long)]
     pub work: Option<String>,
+    /// Only this tenant
     #[arg(long)]
     pub tenant: Option<String>,
     /// Only those that are stopped until a person approves
@@ -65,10 +68,11 @@ pub struct CommandsList {
     /// As 2026-01-31T08:15:00Z
     #[arg(long, value_name = "TIME")]
     pub created_after: Option<Timestamp>,
+    /// As 2026-01-31T08:15:00Z
     #[arg(long, value_name = "TIME")]
     pub created_before: Option<Timestamp>,
     /// At most so many
-    #[arg(long, default_value_t = 50)]
+    #[arg(long, value_parser = count, default_value = "50", value_name = "COUNT")]
     pub limit: usize,
     #[command(flatten)]
     pub redraw: Redraw,
@@ -173,7 +177,7 @@ pub struct Needs {
     #[arg(long)]
     pub tenant: Option<String>,
     /// At most so many
-    #[arg(long, default_value_t = 50)]
+    #[arg(long, value_parser = count, default_value = "50", value_name = "COUNT")]
     pub limit: usize,
     #[command(flatten)]
     pub redraw: Redraw,

@@ -63,6 +63,7 @@ pub struct Claim {
 #[derive(Args)]
 #[command(after_help = "Example:\n  tenure renew w_0198 --fence 1795000000000000 --lease 5f0c…")]
 pub struct Renew {
+    /// A work's id, or a beginning of it that no other has
     pub id: String,
     #[command(flatten)]
     pub lease: LeaseArgs,
@@ -84,6 +85,7 @@ pub enum WaitFor {
 tenure wait w_0198 --fence … --lease … --kind approval --ref deploy-7 --prompt 'Deploy build 7?'\n\n\
 With --for it ends with the work: exit code 0 if that succeeded, 7 if not, 8 if the time was over first.")]
 pub struct Wait {
+    /// A work's id, or a beginning of it that no other has
     pub id: String,
     /// Wait here until the work has ended
     #[arg(long = "for", value_enum, conflicts_with_all = ["kind", "reference"])]
@@ -106,6 +108,7 @@ pub struct Wait {
     /// What is asked
     #[arg(long)]
     pub prompt: Option<String>,
+    /// Who is asked
     #[arg(long)]
     pub assignee: Option<String>,
     /// Without a deadline
@@ -134,6 +137,7 @@ pub struct Wait {
 tenure close-out w_0198 --fence … --lease … --state failed --class validation --message 'no such file'"
 )]
 pub struct CloseOut {
+    /// A work's id, or a beginning of it that no other has
     pub id: String,
     #[command(flatten)]
     pub lease: LeaseArgs,
@@ -167,11 +171,44 @@ pub struct CloseOut {
 }
 
 #[derive(Args)]
-#[command(after_help = "Example:\n  tenure release w_0198 --fence … --lease … --message 'not mine'")]
-pub struct Release {
+#[command(
+    after_help = "Examples:\n  tenure fail w_0198 --fence … --lease … --class rate_limited --message '429' --retry-after 30s\n  \
+tenure fail w_0198 --fence … --lease … --class validation --message 'no such file'"
+)]
+pub struct Fail {
+    /// A work's id, or a beginning of it that no other has
     pub id: String,
     #[command(flatten)]
     pub lease: LeaseArgs,
+    /// transport, timeout, rate_limited and unavailable are tried again; validation, auth, quota, policy_denied,
+    /// misconfigured and unsupported are not; unknown a few times
+    #[arg(long)]
+    pub class: ErrorClass,
+    /// What the error says
+    #[arg(long, default_value = "", hide_default_value = true)]
+    pub message: String,
+    /// Wait at least so long before the next attempt
+    #[arg(long, value_parser = period, value_name = "PERIOD")]
+    pub retry_after: Option<Duration>,
+    /// What equal failures have in common; three of class unknown in a row set the work aside
+    #[arg(long, value_name = "TEXT")]
+    pub fingerprint: Option<String>,
+    /// What it used: JSON. May be repeated
+    #[arg(long, value_parser = usage, value_name = "JSON")]
+    pub usage: Vec<Usage>,
+    /// Say what would happen, or why not, and write nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "Example:\n  tenure release w_0198 --fence … --lease … --message 'not mine'")]
+pub struct Release {
+    /// A work's id, or a beginning of it that no other has
+    pub id: String,
+    #[command(flatten)]
+    pub lease: LeaseArgs,
+    /// Why; it is kept
     #[arg(long)]
     pub message: Option<String>,
     /// What it used: JSON. May be repeated

@@ -5,21 +5,17 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, Subcommand};
 use tenure_api::wire::{Scope, TokenKind};
 
-use super::period;
+use super::{Act, period};
 
 #[derive(Args)]
-#[command(after_help = "Example:\n  tenure prune --older-than 90d --yes\n\n\
+#[command(after_help = "Example:\n  tenure prune --older-than 90d --reason 'kept for a quarter' --yes\n\n\
 Identities are kept, so that nothing that was pruned runs again.")]
 pub struct Prune {
     /// Only works that ended longer ago
     #[arg(long, value_parser = period, value_name = "PERIOD")]
     pub older_than: Duration,
-    /// Do not ask; needed where there is no terminal
-    #[arg(long, short)]
-    pub yes: bool,
-    /// Count, and forget nothing
-    #[arg(long)]
-    pub dry_run: bool,
+    #[command(flatten)]
+    pub act: Act,
 }
 
 #[derive(Args)]
@@ -27,6 +23,14 @@ pub struct Prune {
 pub struct Backup {
     /// A new file, on the daemon's machine
     pub path: PathBuf,
+}
+
+#[derive(Args)]
+#[command(after_help = "Example:\n  tenure restore /var/backups/tenure-2026-01-31.db --db tenure.db\n\n\
+The copy is read back as `verify` does it, and is gone again if it is not sound. Tokens are those of the backup.")]
+pub struct Restore {
+    /// The file that `tenure backup` made
+    pub backup: PathBuf,
 }
 
 #[derive(Subcommand)]
@@ -37,8 +41,16 @@ pub enum TokenVerb {
     #[command(after_help = "Example:\n  tenure token list")]
     List,
     /// Make a token useless from now on
-    #[command(after_help = "Example:\n  tenure token revoke cr_0198…")]
-    Revoke { id: String },
+    Revoke(TokenRevoke),
+}
+
+#[derive(Args)]
+#[command(after_help = "Example:\n  tenure token revoke cr_0198… --reason 'the laptop was lost'")]
+pub struct TokenRevoke {
+    /// A token's id, as `tenure token list` shows it
+    pub id: String,
+    #[command(flatten)]
+    pub act: Act,
 }
 
 #[derive(Args)]
@@ -57,6 +69,7 @@ pub struct TokenCreate {
     /// Whose it is: person or machine. Only a person's token approves, replays and overrides
     #[arg(long, default_value = "machine")]
     pub kind: TokenKind,
+    /// For how long it works; without it, until it is revoked
     #[arg(long, value_parser = period, value_name = "PERIOD")]
     pub expires_in: Option<Duration>,
 }
@@ -66,6 +79,7 @@ pub enum ConfigVerb {
     /// Read a configuration file and say what is wrong with it
     #[command(after_help = "Example:\n  tenure config check /etc/tenure.toml")]
     Check {
+        /// The file
         #[arg(default_value = "tenure.toml", env = "TENURE_CONFIG")]
         file: PathBuf,
     },

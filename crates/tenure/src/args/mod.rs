@@ -13,15 +13,18 @@ mod tools;
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{
+    Args, Parser, Subcommand, ValueEnum,
+    error::{ContextKind, ContextValue},
+};
 
 pub use answer::{Approve, Decision as Answered, Reject, Resolve};
 pub use command::{
-    CommandCancel, CommandShow, CommandsList, CommandsPlan, CommandsVerb, Needs, Reconcile, Record, Replay,
+    CommandCancel, CommandsList, CommandsPlan, CommandsVerb, Needs, Reconcile, Record, Replay,
 };
 pub use demo::Demo;
-pub use hold::{Claim, CloseOut, Release, Renew, Wait};
-pub use keep::{Backup, ConfigVerb, Prune, TokenCreate, TokenVerb};
+pub use hold::{Claim, CloseOut, Fail, Release, Renew, Wait};
+pub use keep::{Backup, ConfigVerb, Prune, Restore, TokenCreate, TokenRevoke, TokenVerb};
 pub use operate::{Abandon, Act, Cancel, Decide, Drain, Quarantine, Requeue, Rerun, Retry};
 pub use read::{Events, Explain, Filter, Ingest, List, Ps, Show, Watch, Workers};
 pub use schedule::{Schedule, ScheduleAct, ScheduleRun, ScheduleSet, ScheduleVerb};
@@ -34,7 +37,7 @@ use crate::exit;
 #[command(
     name = "tenure",
     version,
-    about = "The work ledger for AI agent runtimes: who holds this work, is that holder alive, what is it waiting for, and did it end?",
+    about = "The work ledger for AI agent runtimes: who holds this work, is that holder alive, what is it waiting for, and did it happen?",
     after_help = exit::CODES,
     max_term_width = 100,
     subcommand_required = true,
@@ -93,7 +96,7 @@ pub enum Verb {
     Ps(Ps),
     /// Works by any filter, newest first
     List(List),
-    /// Everything about one work: state, why, next, lease, waits, last events
+    /// Everything about one work or command: state, why, next, lease, waits, last events
     Show(Show),
     /// What happened, in order
     Events(Events),
@@ -124,6 +127,8 @@ pub enum Verb {
     Reject(Reject),
     /// Declare how a work that you hold ended
     CloseOut(CloseOut),
+    /// Report that a work that you hold failed; its retry policy decides what follows
+    Fail(Fail),
     /// Hand a work that you hold back
     Release(Release),
 
@@ -163,6 +168,8 @@ pub enum Verb {
     Verify,
     /// Copy the ledger while it is in use
     Backup(Backup),
+    /// Make a ledger of a backup, in a new file
+    Restore(Restore),
     /// What is healthy, what is not, and the fix
     #[command(after_help = "Example:\n  tenure doctor --db tenure.db")]
     Doctor,
@@ -177,7 +184,10 @@ pub enum Verb {
     Tools(ToolsVerb),
     /// A completion script for your shell
     #[command(after_help = "Example:\n  tenure completions bash > /etc/bash_completion.d/tenure")]
-    Completions { shell: clap_complete::Shell },
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
 }
 
 impl Verb {
@@ -188,6 +198,7 @@ impl Verb {
             Verb::Renew(args) => args.dry_run,
             Verb::Wait(args) => args.dry_run,
             Verb::CloseOut(args) => args.dry_run,
+            Verb::Fail(args) => args.dry_run,
             Verb::Release(args) => args.dry_run,
             Verb::Resolve(args) => args.dry_run,
             Verb::Approve(args) => args.decision.dry_run,
@@ -202,7 +213,8 @@ impl Verb {
             Verb::Drain(args) => args.act.dry_run,
             Verb::Schedule(verb) => verb.dry_run(),
             Verb::Commands(verb) => verb.dry_run(),
-            Verb::Prune(args) => args.dry_run,
+            Verb::Prune(args) => args.act.dry_run,
+            Verb::Token(TokenVerb::Revoke(args)) => args.act.dry_run,
             // These change nothing, or cannot be tried: a claim, a backup, a token.
             Verb::Serve(_)
             | Verb::Demo(_)
@@ -219,6 +231,7 @@ impl Verb {
             | Verb::Needs(_)
             | Verb::Verify
             | Verb::Backup(_)
+            | Verb::Restore(_)
             | Verb::Doctor
             | Verb::Token(_)
             | Verb::Config(_)
@@ -226,6 +239,16 @@ impl Verb {
             | Verb::Completions { .. } => false,
         }
     }
+}
+
+/// Usage as it is typed: what came from the environment is no part of it.
+pub fn unasked(mut error: clap::Error) -> clap::Error {
+    const FROM_OUTSIDE: [&str; 3] = [" --url <URL>", " --token <SECRET>", " --output <FORMAT>"];
+    if let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) {
+        let usage = FROM_OUTSIDE.iter().fold(usage.to_string(), |usage, option| usage.replace(option, ""));
+        error.insert(ContextKind::Usage, ContextValue::StyledStr(usage.into()));
+    }
+    error
 }
 
 /// Durations as people write them: `500ms`, `30s`, `5m`, `2h`, `7d`.
@@ -243,6 +266,15 @@ pub fn period(text: &str) -> Result<std::time::Duration, String> {
     let number: u64 = number.parse().map_err(|_| "the number is missing: write 30s, 5m or 2h".to_owned())?;
     let ms = number.checked_mul(per).ok_or("that is too long")?;
     Ok(std::time::Duration::from_millis(ms))
+}
+
+/// How many of a list to show.
+pub fn count(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("at least 1".to_owned()),
+        Ok(count) => Ok(count),
+        Err(_) => Err("write a whole number, such as 200".to_owned()),
+    }
 }
 
 /// JSON given on the command line, `@FILE` to read a file, or `-` to read stdin.
@@ -267,6 +299,35 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_option_says_what_it_is_for() {
+        fn look(command: &clap::Command) {
+            for arg in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
+                assert!(arg.get_help().is_some(), "{}: {}", command.get_name(), arg.get_id());
+            }
+            command.get_subcommands().for_each(look);
+        }
+        look(&Cli::command());
+    }
+
+    #[test]
+    fn usage_asks_for_nothing_that_the_environment_gave() {
+        let typed = ["tenure", "--url", "http://u", "--token", "s", "show"];
+        let error = unasked(Cli::try_parse_from(typed).err().unwrap()).to_string();
+        assert!(error.contains("tenure show <ID>") && !error.contains("--url"), "{error}");
+    }
+
+    #[test]
+    fn serve_shows_what_is_its_own() {
+        let mut cli = Cli::command();
+        cli.build();
+        let help = cli.find_subcommand_mut("serve").unwrap().render_long_help().to_string();
+        assert!(help.contains("TENURE_DB") && !help.contains("no daemon"), "{help}");
+        assert!(!help.contains("--url") && !help.contains("--output"), "{help}");
+        let cli = Cli::try_parse_from(["tenure", "serve", "--db", "x.db"]).unwrap();
+        assert_eq!(cli.global.db.as_deref(), Some("x.db"));
     }
 
     #[test]

@@ -25,6 +25,7 @@ pub struct Act {
 #[derive(Args)]
 #[command(after_help = "Example:\n  tenure retry w_0198 --reason 'the API is back'")]
 pub struct Retry {
+    /// Ids of works, or beginnings that no other has
     #[arg(required = true)]
     pub ids: Vec<String>,
     #[command(flatten)]
@@ -34,6 +35,7 @@ pub struct Retry {
 #[derive(Args)]
 #[command(after_help = "Example:\n  tenure cancel w_0198 --reason 'asked by the user' --within 30s")]
 pub struct Cancel {
+    /// Ids of works, or beginnings that no other has
     #[arg(required = true)]
     pub ids: Vec<String>,
     /// How long its holder has to stop
@@ -46,6 +48,7 @@ pub struct Cancel {
 #[derive(Args)]
 #[command(after_help = "Example:\n  tenure requeue w_0198 --reason 'the input was repaired'")]
 pub struct Requeue {
+    /// Ids of works, or beginnings that no other has
     #[arg(required = true)]
     pub ids: Vec<String>,
     #[command(flatten)]
@@ -56,6 +59,7 @@ pub struct Requeue {
 #[command(after_help = "Examples:\n  tenure decide w_0198 failed --reason 'the file is gone'\n  \
 tenure decide w_0198 succeeded --no-output --reason 'seen in the mailbox'")]
 pub struct Decide {
+    /// A work's id, or a beginning of it that no other has
     pub id: String,
     /// requeue, succeeded, failed, cancelled or abandoned
     pub decision: Decision,
@@ -81,6 +85,7 @@ pub struct Decide {
 What becomes of its commands is shown first: what happened is not done again, unless --execute names it."
 )]
 pub struct Rerun {
+    /// Ids of works, or beginnings that no other has
     #[arg(required = true)]
     pub ids: Vec<String>,
     /// Steps before this one keep their results
@@ -96,6 +101,7 @@ pub struct Rerun {
 #[derive(Args)]
 #[command(after_help = "Example:\n  tenure quarantine w_0198 --reason 'it spends too much'")]
 pub struct Quarantine {
+    /// Ids of works, or beginnings that no other has
     #[arg(required = true)]
     pub ids: Vec<String>,
     #[command(flatten)]
@@ -105,6 +111,7 @@ pub struct Quarantine {
 #[derive(Args)]
 #[command(after_help = "Example:\n  tenure abandon w_0198 --reason 'the machine is gone for good'")]
 pub struct Abandon {
+    /// Ids of works, or beginnings that no other has
     #[arg(required = true)]
     pub ids: Vec<String>,
     #[command(flatten)]
@@ -115,6 +122,7 @@ pub struct Abandon {
 #[command(after_help = "Example:\n  tenure drain worker-3 --reason 'the host is replaced' --yes\n\n\
 What a worker holds is asked to stop. To let it finish by itself, send the worker SIGTERM instead.")]
 pub struct Drain {
+    /// A worker's id, as `tenure workers` shows it
     pub worker: String,
     /// Only this incarnation
     #[arg(long)]

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::time::Duration;
 use tenure_api::wire::{Disposition, Phase, State, Timestamp};
 
-use super::{json, period};
+use super::{count, json, period};
 
 #[derive(Args)]
 #[command(
@@ -20,6 +20,7 @@ pub struct Ingest {
     /// The run; required for the scheduler
     #[arg(long, default_value = "", hide_default_value = true)]
     pub run_id: String,
+    /// What sort of work it is; workers claim by it
     #[arg(long)]
     pub kind: String,
     /// What may be done when its worker is lost: rerunnable, owner_bound or externally_owned
@@ -34,10 +35,13 @@ pub struct Ingest {
     /// At most one work of a session is held at a time
     #[arg(long)]
     pub session: Option<String>,
+    /// Whose work it is; needed where the token has several tenants
     #[arg(long)]
     pub tenant: Option<String>,
+    /// What it belongs to elsewhere; made up if left out
     #[arg(long)]
     pub correlation_id: Option<String>,
+    /// The work that it is a part of
     #[arg(long, value_name = "WORK")]
     pub parent: Option<String>,
     /// Fail it if it was not claimed within this time
@@ -91,6 +95,7 @@ pub struct Filter {
     /// pending, active, waiting, held or terminal
     #[arg(long)]
     pub phase: Option<Phase>,
+    /// Only this tenant
     #[arg(long)]
     pub tenant: Option<String>,
     /// The source system
@@ -99,35 +104,42 @@ pub struct Filter {
     /// The id in the source system
     #[arg(long)]
     pub source_id: Option<String>,
+    /// Only of this kind
     #[arg(long)]
     pub kind: Option<String>,
+    /// Only of this workflow, by its id
     #[arg(long)]
     pub workflow: Option<String>,
+    /// Only of this session
     #[arg(long)]
     pub session: Option<String>,
     /// The worker that holds it
     #[arg(long, value_name = "WORKER")]
     pub owner: Option<String>,
+    /// Only parts of this work
     #[arg(long, value_name = "WORK")]
     pub parent: Option<String>,
+    /// Only what belongs together so
     #[arg(long)]
     pub correlation_id: Option<String>,
     /// As 2026-01-31T08:15:00Z
     #[arg(long, value_name = "TIME")]
     pub created_after: Option<Timestamp>,
+    /// As 2026-01-31T08:15:00Z
     #[arg(long, value_name = "TIME")]
     pub created_before: Option<Timestamp>,
+    /// Something is due before then, as 2026-01-31T08:15:00Z
     #[arg(long, value_name = "TIME")]
     pub due_before: Option<Timestamp>,
     /// At most so many
-    #[arg(long, default_value_t = 50)]
+    #[arg(long, value_parser = count, default_value = "50", value_name = "COUNT")]
     pub limit: usize,
 }
 
 #[derive(Args)]
-#[command(after_help = "Example:\n  tenure show w_0198")]
+#[command(after_help = "Examples:\n  tenure show w_0198\n  tenure show c_0198")]
 pub struct Show {
-    /// A work's id, or a beginning of it that no other has
+    /// The id of a work or a command, or a beginning of it that no other has
     pub id: String,
     #[command(flatten)]
     pub redraw: Redraw,
@@ -144,10 +156,11 @@ pub struct Events {
     /// Start after this: an event's number for one work, a cursor for everybody's
     #[arg(long, value_name = "CURSOR")]
     pub after: Option<String>,
+    /// Only this tenant
     #[arg(long)]
     pub tenant: Option<String>,
     /// At most so many, unless following
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, value_parser = count, default_value = "100", value_name = "COUNT")]
     pub limit: usize,
 }
 
@@ -164,6 +177,7 @@ With an id it ends with the work: exit code 0 if that succeeded, 7 if not.")]
 pub struct Watch {
     /// Only this work's; without it, everybody's
     pub id: Option<String>,
+    /// Only this tenant
     #[arg(long)]
     pub tenant: Option<String>,
 }

@@ -51,7 +51,9 @@ impl ScheduleVerb {
 
 #[derive(Args)]
 pub struct Schedule {
+    /// The schedule's name
     pub name: String,
+    /// Whose it is; needed where the token has several tenants
     #[arg(long)]
     pub tenant: Option<String>,
 }
@@ -93,6 +95,7 @@ pub struct ScheduleSet {
     /// Runs are due so often, counted from 1970: 1h is on the hour
     #[arg(long, value_parser = period, value_name = "PERIOD")]
     pub every: Option<Duration>,
+    /// What sort of work each run is
     #[arg(long)]
     pub kind: String,
     /// What may be done when its worker is lost: rerunnable, owner_bound or externally_owned

@@ -8,9 +8,17 @@ use clap::Args;
 #[command(
     after_help = "Examples:\n  tenure serve\n  tenure serve --db postgres://tenure@db/tenure --listen 0.0.0.0:7171 --host ledger.example\n\n\
 The first start leaves an admin token in a file that only you can read, beside the ledger; TENURE_TOKEN, where set, \
-becomes that token instead. TENURE_DB stands for --db. SIGHUP reads the configuration again; SIGTERM drains."
+becomes that token instead. SIGHUP reads the configuration again; SIGTERM drains."
 )]
 pub struct Serve {
+    /// The ledger: an SQLite file, which is made where there is none, or postgres://…
+    #[arg(id = "db", long = "db", env = "TENURE_DB", hide_env_values = true, value_name = "PATH")]
+    _db: Option<String>,
+    // Everywhere else these say whom to ask and how to print it. A daemon does neither.
+    #[arg(id = "url", long = "url", hide = true)]
+    _url: Option<String>,
+    #[arg(id = "output", short = 'o', long = "output", hide = true)]
+    _output: Option<super::Format>,
     /// Where to listen
     #[arg(long, env = "TENURE_LISTEN", value_name = "ADDRESS")]
     pub listen: Option<String>,

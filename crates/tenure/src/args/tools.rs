@@ -21,6 +21,7 @@ Nothing is recorded. With --tool the exit code is 0 if the command is allowed, 4
 refused, 7 if it needs an approval."
 )]
 pub struct ToolsCheck {
+    /// The configuration file
     #[arg(default_value = "tenure.toml", env = "TENURE_CONFIG")]
     pub file: PathBuf,
     /// The tool of a command to try
@@ -35,6 +36,7 @@ pub struct ToolsCheck {
     /// Who would reserve it: person:NAME, machine:NAME or worker:NAME
     #[arg(long, value_name = "WHO", requires = "tool", default_value = "worker:anybody")]
     pub actor: String,
+    /// Whose work the command would be in
     #[arg(long, requires = "tool", default_value = "default")]
     pub tenant: String,
     /// The kind of the work that it would be in

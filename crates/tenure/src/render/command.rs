@@ -19,7 +19,7 @@ pub fn commands(commands: &[Command], style: &Style) -> Table {
             "STATE",
             "COMMAND",
             "TOOL",
-            "CALLS",
+            "DISPATCHES",
             "POLICY",
             "APPROVAL",
             "KEY",
@@ -54,7 +54,8 @@ pub fn light(command: &Command) -> Light {
     match command.state.known() {
         Some(CommandState::Blocked) if asked => Light::You,
         Some(CommandState::Uncertain) if command.needs_person => Light::You,
-        Some(CommandState::Pending | CommandState::Cancelled) | None => Light::Idle,
+        Some(CommandState::Pending) | None => Light::Idle,
+        Some(CommandState::Cancelled) => Light::Off,
         Some(CommandState::Approved) => Light::Wait,
         Some(CommandState::Dispatched) => Light::Alive,
         Some(CommandState::Uncertain) => Light::Risk,
@@ -185,7 +186,7 @@ fn calls(page: &mut Page, command: &Command) {
         0 => String::new(),
         n => format!(", {n} replays"),
     };
-    page.line("Calls", &format!("{} ({} failed{replays})", command.dispatches, command.failures));
+    page.line("Dispatches", &format!("{} ({} failed{replays})", command.dispatches, command.failures));
     if let Some(dispatch) = &command.dispatch {
         let by = format!("{} by {}, fence {}", page.at(dispatch.at), dispatch.by.id, dispatch.fence);
         page.line("Dispatched", &by);

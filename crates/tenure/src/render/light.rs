@@ -5,6 +5,8 @@ use tenure_api::wire::{LeaseLiveness, State, Work};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Light {
     Idle,
+    /// It ended without an outcome to look at: another glyph of the same light.
+    Off,
     Alive,
     You,
     Wait,
@@ -28,7 +30,8 @@ impl Light {
 
     pub fn of_state(state: State) -> Self {
         match state {
-            State::Queued | State::Cancelled | State::Abandoned => Light::Idle,
+            State::Queued => Light::Idle,
+            State::Cancelled | State::Abandoned => Light::Off,
             State::Running => Light::Alive,
             State::WaitingApproval | State::WaitingUser | State::WaitingAuth => Light::You,
             State::WaitingTool | State::WaitingExternal | State::RetryScheduled | State::CancelRequested => {
@@ -43,6 +46,7 @@ impl Light {
     pub fn glyph(self, ascii: bool) -> &'static str {
         match (self, ascii) {
             (Light::Idle, false) => "○",
+            (Light::Off, false) => "⊘",
             (Light::Alive, false) => "●",
             (Light::You, false) => "◆",
             (Light::Wait, false) => "◷",
@@ -50,6 +54,7 @@ impl Light {
             (Light::Fail, false) => "✕",
             (Light::Done, false) => "✓",
             (Light::Idle, true) => "o",
+            (Light::Off, true) => "/",
             (Light::Alive, true) => "*",
             (Light::You, true) => "?",
             (Light::Wait, true) => "~",
@@ -62,7 +67,7 @@ impl Light {
     /// Its colour in the terminal's own palette, which knows whether the background is dark.
     pub fn palette(self) -> Option<u8> {
         match self {
-            Light::Idle => None,
+            Light::Idle | Light::Off => None,
             Light::Alive => Some(4),
             Light::You => Some(5),
             Light::Wait => Some(6),

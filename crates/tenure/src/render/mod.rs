@@ -22,7 +22,7 @@ pub use describe::describe;
 pub use light::Light;
 pub use needs::{Asked, Need, needs};
 pub use rows::{
-    alerts, command_of, event, events, in_state, leases, reason, running, tokens, workers, works,
+    alerts, command_of, event, events, feed, in_state, leases, reason, running, tokens, workers, works,
 };
 pub use schedule::{describe_schedule, schedules};
 pub use table::{Cell, Table};

@@ -124,9 +124,17 @@ pub fn command_of(reference: &str) -> Option<&str> {
     reference.strip_prefix("command:")
 }
 
-/// Events in order; of a single work they do not say again which.
+/// One work's events, in order.
 pub fn events(events: &[Event], style: &Style) -> Table {
-    let several = events.iter().any(|event| event.work != events[0].work);
+    logged(events, false, style)
+}
+
+/// Everybody's events, each with its work.
+pub fn feed(events: &[Event], style: &Style) -> Table {
+    logged(events, true, style)
+}
+
+fn logged(events: &[Event], several: bool, style: &Style) -> Table {
     let mut head = vec!["SEQ", "AT", "ACTOR", "EVENT", "MOVE", "TRY", "MESSAGE"];
     if several {
         head.insert(2, "WORK");
@@ -202,9 +210,11 @@ pub fn workers(workers: &[WorkerView], style: &Style) -> Table {
     );
     for worker in workers {
         let light = match worker.liveness.known() {
-            Some(LeaseLiveness::Alive) => Light::Alive,
+            Some(LeaseLiveness::Alive) if worker.missed == 0 => Light::Alive,
             Some(LeaseLiveness::Dead) => Light::Fail,
-            Some(LeaseLiveness::Suspended | LeaseLiveness::Silent) | None => Light::Risk,
+            Some(LeaseLiveness::Alive | LeaseLiveness::Suspended | LeaseLiveness::Silent) | None => {
+                Light::Risk
+            }
         };
         table.row(vec![
             Cell::lit(light, worker.liveness.as_str()),

@@ -69,6 +69,9 @@ impl Screen {
         if self.typing {
             return self.type_filter(key.code);
         }
+        if key.code == KeyCode::Char('q') {
+            return Then::Quit;
+        }
         if self.help {
             self.help = false;
             return Then::Stay;
@@ -77,7 +80,6 @@ impl Screen {
             return self.press_in_full(key.code);
         }
         match key.code {
-            KeyCode::Char('q') => return Then::Quit,
             KeyCode::Char('?') => self.help = true,
             KeyCode::Char('/') => self.typing = true,
             KeyCode::Char('j') | KeyCode::Down => self.go(1),
@@ -95,7 +97,7 @@ impl Screen {
 
     fn press_in_full(&mut self, key: KeyCode) -> Then {
         match key {
-            KeyCode::Char('q') | KeyCode::Esc | KeyCode::Enter => {
+            KeyCode::Esc | KeyCode::Enter => {
                 self.open = None;
                 self.snapshot.full = None;
             }

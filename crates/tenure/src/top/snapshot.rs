@@ -2,7 +2,10 @@
 
 use tenure_api::{
     Client, Error,
-    wire::{Lease, LeaseLiveness, Page, Phase, State, Timestamp, Work, WorkId, WorkQuery},
+    wire::{
+        CommandQuery, CommandState, Lease, LeaseLiveness, Page, Phase, State, Timestamp, Work, WorkId,
+        WorkQuery,
+    },
 };
 
 use crate::verbs::Full;
@@ -19,6 +22,8 @@ pub struct Snapshot {
     /// Whether there are more than the rows.
     pub more: bool,
     pub queue: Queue,
+    /// Commands in doubt, and whether there are more than were counted.
+    pub uncertain: (usize, bool),
     pub last_finish: Option<Timestamp>,
     /// The work that is looked at.
     pub full: Option<Full>,
@@ -51,6 +56,13 @@ impl Snapshot {
         let held = list(client, &HELD, ROWS).await?;
         let yours = list(client, &YOURS, ROWS).await?;
         let queue = Queue::of(list(client, &[State::Queued], BACK).await?);
+        let doubts = CommandQuery {
+            state: vec![CommandState::Uncertain],
+            limit: Some(BACK),
+            ..CommandQuery::default()
+        };
+        let doubts = client.commands(&doubts).await?;
+        let uncertain = (doubts.items.len(), doubts.next.is_some());
         let ended = WorkQuery { phase: Some(Phase::Terminal), limit: Some(BACK), ..WorkQuery::default() };
         let last_finish = match held.items.is_empty() {
             true => {
@@ -64,7 +76,7 @@ impl Snapshot {
         };
         let more = held.next.is_some() || yours.next.is_some();
         let rows = sorted(held.items, yours.items);
-        Ok(Self { at: client.clock().now(), rows, more, queue, last_finish, full })
+        Ok(Self { at: client.clock().now(), rows, more, queue, uncertain, last_finish, full })
     }
 
     pub fn tiles(&self) -> Tiles {

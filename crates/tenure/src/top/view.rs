@@ -16,13 +16,15 @@ use crate::render::{self, Light, Style, age, describe, reason, safe, span};
 const FRESH_MS: i64 = 3_000;
 /// From this width on there is room for kinds and reasons.
 const WIDE: u16 = 120;
+/// As many missed renewals as the column has room for.
+const MISSED_MAX: u32 = 99;
 
 const HELP: &str = "\
 What runs, and is it alive? Rows are sorted by least lease left; below them is what waits for a person.
 
   j k, arrows   choose a row          Enter   show the work
   /             filter                Esc     back, or no filter
-  ?             this page             q       quit
+  ?             this page             q       quit, from anywhere
 
   BEAT   since the last renewal; ·2 means that two were missed
   LEFT   what is left of the lease; AGE is the time in its state
@@ -68,7 +70,7 @@ fn headline(screen: &Screen, style: &Style) -> Line<'static> {
     Line::from(vec![Span::styled(place, Look::new().add_modifier(Modifier::BOLD)), freshness])
 }
 
-fn figures(snapshot: &Snapshot, style: &Style) -> Line<'static> {
+fn figures(snapshot: &Snapshot, style: &Style) -> Vec<Line<'static>> {
     let tiles = snapshot.tiles();
     let queue = &snapshot.queue;
     let mut spans = Vec::new();
@@ -85,15 +87,17 @@ fn figures(snapshot: &Snapshot, style: &Style) -> Line<'static> {
     for (light, word, count) in counted {
         spans.push(tile(light, format!("{word} {count}"), count > 0));
     }
+    let doubts = format!("uncertain {}{}", snapshot.uncertain.0, if snapshot.uncertain.1 { "+" } else { "" });
+    spans.push(tile(Light::Risk, doubts, snapshot.uncertain.0 > 0));
     let plus = if queue.more { "+" } else { "" };
     let oldest = queue.oldest.map_or("-".to_owned(), |at| format!("{}{plus}", age(at, style.now)));
-    spans.push(tile(Light::Idle, format!("oldest queued {oldest} ({}{plus})", queue.count), false));
-    Line::from(spans)
+    let queued = tile(Light::Idle, format!("oldest queued {oldest} ({}{plus})", queue.count), false);
+    vec![Line::from(spans), Line::from(queued)]
 }
 
 fn footline(screen: &Screen) -> Line<'static> {
     let keys = if screen.open.is_some() {
-        "Esc back  j k scroll  ? help"
+        "Esc back  j k scroll  ? help  q quit"
     } else {
         "q quit  j k move  Enter show  / filter  ? help"
     };
@@ -159,9 +163,9 @@ const COLUMNS: [Column; 10] = [
     Column { name: "STATE", narrow: 18, wide: 18, text: |work, style, _| state(work, style) },
     Column {
         name: "WORK",
-        narrow: 18,
+        narrow: 16,
         wide: 18,
-        text: |work, _, _| safe(work.id.as_str()).chars().take(18).collect(),
+        text: |work, _, wide| safe(work.id.as_str()).chars().take(if wide { 18 } else { 16 }).collect(),
     },
     Column { name: "KIND", narrow: 0, wide: 10, text: |work, _, _| safe(&work.kind) },
     Column {
@@ -172,7 +176,7 @@ const COLUMNS: [Column; 10] = [
     },
     Column { name: "TRY", narrow: 3, wide: 3, text: |work, _, _| work.attempt.to_string() },
     Column { name: "OWNER", narrow: 9, wide: 18, text: |work, style, wide| owner(work, style, wide) },
-    Column { name: "BEAT", narrow: 5, wide: 5, text: |work, style, _| beat(work, style) },
+    Column { name: "BEAT", narrow: 7, wide: 8, text: |work, style, _| beat(work, style) },
     Column {
         name: "LEFT",
         narrow: 8,
@@ -202,9 +206,12 @@ fn owner(work: &Work, style: &Style, wide: bool) -> String {
 fn beat(work: &Work, style: &Style) -> String {
     let Some(lease) = &work.lease else { return "-".to_owned() };
     let since = age(lease.renewed_at, style.now);
+    let mark = if style.ascii { "/" } else { "·" };
     match lease.missed {
         0 => since,
-        missed => format!("{since}{}{missed}", if style.ascii { "/" } else { "·" }),
+        // A number that is cut off would be another number.
+        missed if missed > MISSED_MAX => format!("{since}{mark}{MISSED_MAX}+"),
+        missed => format!("{since}{mark}{missed}"),
     }
 }
 

@@ -1,16 +1,15 @@
 //! Commands: looked at, approved, and, where nobody knows whether they happened, settled.
 
 use tenure_api::wire::{
-    ApproveCommand, CancelCommand, Code, Command, CommandId, CommandQuery, Event, LookupOutcome,
-    PlannedCommand, Reconcile as ReconcileRequest, RecordCommand, RecordOutcome, RejectCommand,
-    ReplayCommand, ReplayPlanQuery, Work,
+    ApproveCommand, CancelCommand, Command, CommandId, CommandQuery, Event, LookupOutcome, PlannedCommand,
+    Reconcile as ReconcileRequest, RecordCommand, RecordOutcome, RejectCommand, ReplayCommand,
+    ReplayPlanQuery, Work,
 };
 
-use super::{Context, draw, find, operate::confirm, read::events_after};
+use super::{Context, cut, draw, find, not_found, operate::confirm, read::events_after};
 use crate::{
     args::{
-        Act, Answered, CommandCancel, CommandShow, CommandsList, CommandsPlan, CommandsVerb, Reconcile,
-        Record, Replay,
+        Act, Answered, CommandCancel, CommandsList, CommandsPlan, CommandsVerb, Reconcile, Record, Replay,
     },
     exit::{Exit, Failure},
     render,
@@ -24,7 +23,7 @@ const BACK: u64 = 1_000;
 pub async fn commands(cx: &Context, verb: CommandsVerb) -> Result<Exit, Failure> {
     match verb {
         CommandsVerb::List(args) => list(cx, args).await,
-        CommandsVerb::Show(args) => show(cx, &args).await,
+        CommandsVerb::Show(args) => show(cx, &args.id, args.redraw.watch).await,
         CommandsVerb::Plan(args) => plan(cx, &args).await,
         CommandsVerb::Reconcile(args) => reconcile(cx, args).await,
         CommandsVerb::Record(args) => record(cx, args).await,
@@ -35,11 +34,7 @@ pub async fn commands(cx: &Context, verb: CommandsVerb) -> Result<Exit, Failure>
 
 /// A command by its id, or by a beginning of it that no other has.
 async fn found(cx: &Context, id: &str) -> Result<Command, Failure> {
-    cx.client.command(&CommandId::from(id)).await.map_err(|error| match error.code() {
-        // What is no id at all is found nowhere either.
-        Some(Code::Invalid) => Failure::new(Exit::NotFound, error.to_string()),
-        _ => error.into(),
-    })
+    cx.client.command(&CommandId::from(id)).await.map_err(|error| not_found(id, error))
 }
 
 async fn list(cx: &Context, args: CommandsList) -> Result<Exit, Failure> {
@@ -61,7 +56,7 @@ async fn list(cx: &Context, args: CommandsList) -> Result<Exit, Failure> {
         limit: None,
     };
     draw(cx, args.redraw.watch, || async {
-        let commands = pages(cx, &query, args.limit).await?;
+        let commands = cut(pages(cx, &query, args.limit.saturating_add(1)).await?, args.limit);
         cx.out.list(&commands, render::commands)
     })
     .await
@@ -83,9 +78,9 @@ pub(super) async fn pages(cx: &Context, query: &CommandQuery, limit: usize) -> R
     Ok(commands)
 }
 
-async fn show(cx: &Context, args: &CommandShow) -> Result<Exit, Failure> {
-    draw(cx, args.redraw.watch, || async {
-        let command = found(cx, &args.id).await?;
+pub async fn show(cx: &Context, id: &str, watch: bool) -> Result<Exit, Failure> {
+    draw(cx, watch, || async {
+        let command = found(cx, id).await?;
         let page = page(cx, &command).await?;
         cx.out.one(&command, |_, _| page)
     })

@@ -3,14 +3,15 @@
 use std::time::{Duration, Instant};
 
 use tenure_api::wire::{
-    Claim as ClaimRequest, CloseOut as CloseOutRequest, End, Failure as WorkFailure, Liveness, NewWait,
-    Release as ReleaseRequest, Renew as RenewRequest, RenewLease, Renewal, SetWait, Worker,
+    Claim as ClaimRequest, CloseOut as CloseOutRequest, End, Fail as FailRequest, Failure as WorkFailure,
+    Liveness, NewWait, Release as ReleaseRequest, Renew as RenewRequest, RenewLease, Renewal, SetWait,
+    Worker,
 };
 use uuid::Uuid;
 
 use super::{Context, find, read::end as end_of};
 use crate::{
-    args::{Claim, CloseOut, Release, Renew, Wait},
+    args::{Claim, CloseOut, Fail, Release, Renew, Wait},
     exit::{Exit, Failure},
     render::{self, say},
 };
@@ -139,6 +140,20 @@ pub async fn close_out(cx: &Context, args: CloseOut) -> Result<Exit, Failure> {
     };
     let ack =
         cx.client.close_out(&id, &CloseOutRequest::new(args.lease.fence, &args.lease.lease, end)).await?;
+    cx.out.one(&ack, |ack, _| format!("{} {}\n", ack.id, ack.state))?;
+    Ok(Exit::Ok)
+}
+
+pub async fn fail(cx: &Context, args: Fail) -> Result<Exit, Failure> {
+    let id = find(cx, &args.id).await?.id;
+    let error = WorkFailure {
+        retry_after_ms: args.retry_after.map(ms),
+        fingerprint: args.fingerprint,
+        ..WorkFailure::new(args.class, args.message)
+    };
+    let (fence, token) = (args.lease.fence, args.lease.lease);
+    let fail = FailRequest { fence, token, error, wait: None, usage: args.usage };
+    let ack = cx.client.fail(&id, &fail).await?;
     cx.out.one(&ack, |ack, _| format!("{} {}\n", ack.id, ack.state))?;
     Ok(Exit::Ok)
 }

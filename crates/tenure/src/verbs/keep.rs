@@ -1,12 +1,13 @@
 //! Housekeeping and access tokens.
 
 use tenure_api::wire::{
-    Backup as BackupRequest, NewToken, PageQuery, Prune as PruneRequest, PruneReport, Timestamp, TokenId,
+    Backup as BackupRequest, NewToken, PageQuery, Prune as PruneRequest, PruneReport, RevokeToken, Timestamp,
+    Token,
 };
 
-use super::{Context, operate::agree};
+use super::{Context, operate::confirm};
 use crate::{
-    args::{Backup, Prune, TokenCreate, TokenVerb},
+    args::{Backup, Prune, TokenCreate, TokenRevoke, TokenVerb},
     exit::{Exit, Failure},
     render::{self, say},
 };
@@ -14,16 +15,15 @@ use crate::{
 pub async fn prune(cx: &Context, args: &Prune) -> Result<Exit, Failure> {
     let before =
         Timestamp(cx.now().await?.0 - i64::try_from(args.older_than.as_millis()).unwrap_or(i64::MAX));
-    if !args.dry_run {
-        agree(args.yes, &format!("Works that ended before {before} are forgotten, for good."))?;
-    }
+    confirm(&args.act, &format!("Works that ended before {before} are forgotten, for good."))?;
     let mut total = PruneReport { works: 0, events: 0, more: true };
     while total.more {
-        let request = PruneRequest { before, limit: None, dry_run: false };
+        let reason = Some(args.act.reason.clone());
+        let request = PruneRequest { before, limit: None, dry_run: false, reason };
         let report = cx.client.prune(&request).await?;
         total.works += report.works;
         total.events += report.events;
-        total.more = report.more && !args.dry_run;
+        total.more = report.more && !args.act.dry_run;
     }
     cx.out.one(&total, |total, _| format!("{} works, {} events\n", total.works, total.events))?;
     Ok(Exit::Ok)
@@ -40,6 +40,7 @@ pub async fn verify(cx: &Context) -> Result<Exit, Failure> {
         text
     })?;
     if report.faults.is_empty() {
+        say("All is sound: every event follows from the one before it, and every row from its events.");
         return Ok(Exit::Ok);
     }
     say("What is stored contradicts itself. Keep a copy of the database before anything else is done.");
@@ -58,25 +59,40 @@ pub async fn token(cx: &Context, verb: TokenVerb) -> Result<Exit, Failure> {
     match verb {
         TokenVerb::Create(args) => create(cx, args).await,
         TokenVerb::List => {
-            let mut tokens = Vec::new();
-            let mut page = PageQuery::default();
-            loop {
-                let got = cx.client.tokens(&page).await?;
-                tokens.extend(got.items);
-                page.cursor = got.next;
-                if page.cursor.is_none() {
-                    break;
-                }
-            }
-            cx.out.list(&tokens, render::tokens)?;
+            cx.out.list(&tokens(cx).await?, render::tokens)?;
             Ok(Exit::Ok)
         }
-        TokenVerb::Revoke { id } => {
-            let token = cx.client.revoke_token(&TokenId::from(id)).await?;
-            cx.out.one(&token, |token, _| format!("{} revoked\n", token.id))?;
-            Ok(Exit::Ok)
+        TokenVerb::Revoke(args) => revoke(cx, args).await,
+    }
+}
+
+/// All of them: whoever looks for one that should be gone must not miss it.
+async fn tokens(cx: &Context) -> Result<Vec<Token>, Failure> {
+    let mut tokens = Vec::new();
+    let mut page = PageQuery::default();
+    loop {
+        let got = cx.client.tokens(&page).await?;
+        tokens.extend(got.items);
+        page.cursor = got.next;
+        if page.cursor.is_none() {
+            return Ok(tokens);
         }
     }
+}
+
+async fn revoke(cx: &Context, args: TokenRevoke) -> Result<Exit, Failure> {
+    let Some(token) = tokens(cx).await?.into_iter().find(|token| token.id.as_str() == args.id) else {
+        let why = format!("there is no token {}. `tenure token list` shows them", args.id);
+        return Err(Failure::new(Exit::NotFound, why));
+    };
+    confirm(&args.act, &format!("Whoever uses {} ({}) is refused from now on.", token.name, token.id))?;
+    if args.act.dry_run {
+        cx.out.one(&token, |token, _| format!("{} would be revoked\n", token.id))?;
+        return Ok(Exit::Ok);
+    }
+    let token = cx.client.revoke_token(&token.id, &RevokeToken { reason: Some(args.act.reason) }).await?;
+    cx.out.one(&token, |token, _| format!("{} revoked\n", token.id))?;
+    Ok(Exit::Ok)
 }
 
 async fn create(cx: &Context, args: TokenCreate) -> Result<Exit, Failure> {

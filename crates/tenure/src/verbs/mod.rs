@@ -8,6 +8,7 @@ mod keep;
 mod needs;
 mod operate;
 mod read;
+mod restore;
 mod schedule;
 mod serve;
 mod tools;
@@ -15,13 +16,13 @@ mod tools;
 pub use read::{Full, end};
 pub use serve::bind;
 
-use std::{future::Future, time::Duration};
+use std::{future::Future, io::Write, time::Duration};
 
 use clap::CommandFactory;
 use tenure_api::{
-    Client,
+    Client, Error,
     client::ServerClock,
-    wire::{Code, Timestamp, Work, WorkId},
+    wire::{Code, CommandId, Timestamp, Work, WorkId},
 };
 
 use crate::{
@@ -63,11 +64,15 @@ pub async fn run(cli: Cli) -> Result<Exit, Failure> {
             return crate::demo::demo(&global, &out, args).await;
         }
         Verb::Config(verb) => return serve::config(verb),
+        Verb::Restore(args) => return restore::restore(&global, &args).await,
         Verb::Tools(ToolsVerb::Check(args)) => {
             return tools::check(&Out::stdout(global.output, ServerClock::default()), &args);
         }
         Verb::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "tenure", &mut std::io::stdout());
+            // Whole, and then printed: who reads only the beginning is no fault.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "tenure", &mut script);
+            std::io::stdout().write_all(&script)?;
             return Ok(Exit::Ok);
         }
         verb => verb,
@@ -112,6 +117,7 @@ async fn dispatch(cx: &Context, verb: Verb) -> Result<Exit, Failure> {
         Verb::Renew(args) => hold::renew(cx, args).await,
         Verb::Wait(args) => hold::wait(cx, args).await,
         Verb::CloseOut(args) => hold::close_out(cx, args).await,
+        Verb::Fail(args) => hold::fail(cx, args).await,
         Verb::Release(args) => hold::release(cx, args).await,
         Verb::Resolve(args) => answer::resolve(cx, args).await,
         Verb::Approve(args) => answer::decide(cx, &args.id, true, args.decision).await,
@@ -130,7 +136,12 @@ async fn dispatch(cx: &Context, verb: Verb) -> Result<Exit, Failure> {
         Verb::Backup(args) => keep::backup(cx, args).await,
         Verb::Token(verb) => keep::token(cx, verb).await,
         Verb::Doctor => doctor::doctor(cx).await,
-        Verb::Serve(_) | Verb::Demo(_) | Verb::Config(_) | Verb::Tools(_) | Verb::Completions { .. } => {
+        Verb::Serve(_)
+        | Verb::Demo(_)
+        | Verb::Config(_)
+        | Verb::Restore(_)
+        | Verb::Tools(_)
+        | Verb::Completions { .. } => {
             unreachable!("these need no connection, and were done before one was opened")
         }
     }
@@ -146,11 +157,36 @@ async fn interruptible(verb: impl Future<Output = Result<Exit, Failure>>) -> Res
 
 /// A work by its id, or by a beginning of it that no other has.
 async fn find(cx: &Context, id: &str) -> Result<Work, Failure> {
-    cx.client.work(&WorkId::from(id)).await.map_err(|error| match error.code() {
-        // What is no id at all is found nowhere either.
-        Some(Code::Invalid) => Failure::new(Exit::NotFound, error.to_string()),
+    cx.client.work(&WorkId::from(id)).await.map_err(|error| not_found(id, error))
+}
+
+/// What is no id at all is found nowhere either, and is told what ids look like.
+fn not_found(id: &str, error: Error) -> Failure {
+    match error.code() {
+        Some(Code::Invalid) if id.starts_with(CommandId::PREFIX) => {
+            let why = format!(
+                "`{id}` is a command's id, and a work's is asked for: `tenure commands show {id}` names it."
+            );
+            Failure::new(Exit::NotFound, why)
+        }
+        Some(Code::Invalid) => {
+            let why = format!(
+                "`{id}` is no id. Works are w_ and 32 hex digits (`tenure list`), commands c_ and 32 (`tenure \
+                 commands list`); a beginning that no other has will do."
+            );
+            Failure::new(Exit::NotFound, why)
+        }
         _ => error.into(),
-    })
+    }
+}
+
+/// Keeps as many as were asked for, of a list that was read one further, and says that there are more.
+fn cut<T>(mut items: Vec<T>, limit: usize) -> Vec<T> {
+    if items.len() > limit {
+        items.truncate(limit);
+        say(&format!("There are more: --limit {} shows twice as many.", limit.saturating_mul(2)));
+    }
+    items
 }
 
 /// Draws once, or again and again.

@@ -3,7 +3,7 @@
 
 use tenure_api::wire::{Command, CommandQuery, State, Wait, WaitKind, Work, WorkQuery};
 
-use super::{Context, command, draw, read};
+use super::{Context, command, cut, draw, read};
 use crate::{
     args::Needs,
     exit::{Exit, Failure},
@@ -23,18 +23,20 @@ pub async fn needs(cx: &Context, args: &Needs) -> Result<Exit, Failure> {
 
 async fn asked(cx: &Context, args: &Needs) -> Result<Vec<Need>, Failure> {
     let of_state = WorkQuery { state: STATES.to_vec(), tenant: args.tenant.clone(), ..WorkQuery::default() };
-    let works = read::pages(cx, &of_state, args.limit).await?;
+    // One further, to know whether there are more.
+    let limit = args.limit.saturating_add(1);
+    let works = read::pages(cx, &of_state, limit).await?;
     let any = CommandQuery { tenant: args.tenant.clone(), ..CommandQuery::default() };
     let blocked = CommandQuery { needs_approval: true, ..any.clone() };
-    let mut commands = command::pages(cx, &blocked, args.limit).await?;
+    let mut commands = command::pages(cx, &blocked, limit).await?;
     let doubtful = CommandQuery { needs_person: true, ..any };
-    commands.extend(command::pages(cx, &doubtful, args.limit).await?);
+    commands.extend(command::pages(cx, &doubtful, limit).await?);
 
     let mut needs: Vec<Need> = commands.iter().map(|command| of_command(command, &works)).collect();
     needs.extend(works.iter().filter_map(of_work));
     // What ends by itself comes first, then what has waited longest.
     needs.sort_by_key(|need| (need.deadline_at.is_none(), need.deadline_at, need.since));
-    needs.truncate(args.limit);
+    let mut needs = cut(needs, args.limit);
     for need in &mut needs {
         (need.ask, need.next) = match &need.command {
             Some(id) => {

@@ -220,6 +220,10 @@ pub async fn drain(cx: &Context, args: Drain) -> Result<Exit, Failure> {
         }
         text
     })?;
+    if report.confirmed.is_empty() && report.deferred.is_empty() {
+        say(&format!("Nobody called {} holds anything. `tenure workers` shows who does.", args.worker));
+        return Ok(Exit::NotFound);
+    }
     Ok(Exit::Ok)
 }
 

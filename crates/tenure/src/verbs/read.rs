@@ -10,7 +10,7 @@ use tenure_api::{
     },
 };
 
-use super::{Context, command, draw, find};
+use super::{Context, command, cut, draw, find, not_found};
 use crate::{
     args::{Events, Explain, Filter, Ingest, List, Ps, Show, Watch, Workers},
     exit::{Exit, Failure},
@@ -76,7 +76,8 @@ pub async fn ps(cx: &Context, args: &Ps) -> Result<Exit, Failure> {
 pub async fn list(cx: &Context, args: &List) -> Result<Exit, Failure> {
     let query = query(&args.filter);
     draw(cx, args.redraw.watch, || async {
-        let works = pages(cx, &query, args.filter.limit).await?;
+        let limit = args.filter.limit;
+        let works = cut(pages(cx, &query, limit.saturating_add(1)).await?, limit);
         cx.out.list(&works, render::works)
     })
     .await
@@ -120,6 +121,9 @@ pub(super) async fn pages(cx: &Context, query: &WorkQuery, limit: usize) -> Resu
 }
 
 pub async fn show(cx: &Context, args: &Show) -> Result<Exit, Failure> {
+    if args.id.starts_with(CommandId::PREFIX) {
+        return command::show(cx, &args.id, args.redraw.watch).await;
+    }
     draw(cx, args.redraw.watch, || async {
         let full = Full::of(&cx.client, find(cx, &args.id).await?).await?;
         cx.out.one(&full, |Full { work, why, commands, last }, style| {
@@ -159,7 +163,8 @@ pub async fn explain(cx: &Context, args: &Explain) -> Result<Exit, Failure> {
     if args.id.starts_with(CommandId::PREFIX) {
         return command::explain(cx, &args.id).await;
     }
-    let explained = cx.client.explain(&WorkId::from(args.id.as_str())).await?;
+    let id = WorkId::from(args.id.as_str());
+    let explained = cx.client.explain(&id).await.map_err(|error| not_found(&args.id, error))?;
     cx.out.one(&explained, |explained, _| {
         format!("{}\nNext: {}\n", render::safe(&explained.sentence), render::safe(&explained.next))
     })?;
@@ -195,7 +200,8 @@ async fn events_of(cx: &Context, work: &Work, args: &Events) -> Result<Exit, Fai
     };
     let after = args.after.as_ref().map(number).transpose()?.unwrap_or(0);
     if !args.follow {
-        let events = events_after(cx, &work.id, after, args.limit).await?;
+        let events = events_after(cx, &work.id, after, args.limit.saturating_add(1)).await?;
+        let events = cut(events, args.limit);
         cx.out.list(&events, render::events)?;
         return Ok(Exit::Ok);
     }
@@ -264,8 +270,10 @@ async fn feed(cx: &Context, args: &Events) -> Result<Exit, Failure> {
     let mut query = EventQuery { after: args.after.clone(), tenant: args.tenant.clone(), limit: None };
     if !args.follow {
         let mut seen: Vec<Event> = Vec::new();
-        while seen.len() < args.limit {
-            query.limit = Some((args.limit - seen.len()).min(PAGE) as u32);
+        // One further, to know whether there are more.
+        let limit = args.limit.saturating_add(1);
+        while seen.len() < limit {
+            query.limit = Some((limit - seen.len()).min(PAGE) as u32);
             let page = cx.client.events(&query).await?;
             if page.items.is_empty() {
                 break;
@@ -273,7 +281,7 @@ async fn feed(cx: &Context, args: &Events) -> Result<Exit, Failure> {
             seen.extend(page.items);
             query.after = Some(page.next);
         }
-        cx.out.list(&seen, render::events)?;
+        cx.out.list(&cut(seen, args.limit), render::feed)?;
         return Ok(Exit::Ok);
     }
     let mut stream = cx.client.stream(query);

@@ -15,7 +15,7 @@ use crate::{
 pub async fn serve(global: &Global, args: Serve) -> Result<Exit, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::new(Exit::Error, error.to_string());
     let load = {
-        let db = global.db.clone().or_else(|| std::env::var("TENURE_DB").ok());
+        let db = global.db.clone();
         let file = args.config.clone();
         move || {
             let overlay = Overlay {
@@ -31,7 +31,7 @@ pub async fn serve(global: &Global, args: Serve) -> Result<Exit, Failure> {
             Config::load(file.as_deref(), overlay)
         }
     };
-    let config = load().map_err(|error| Failure::usage(error.to_string()))?;
+    let config = load()?;
     let logs = Logs::start(config.otlp_endpoint.as_deref())?;
     let listen = config.listen;
     let scheme = if config.tls.is_some() { "https" } else { "http" };
@@ -88,11 +88,7 @@ fn reload_on_hangup(
 
 pub fn config(verb: ConfigVerb) -> Result<Exit, Failure> {
     let ConfigVerb::Check { file } = verb;
-    match Config::load(Some(&file), Overlay::default()) {
-        Ok(_) => {
-            say(&format!("{} is sound.", file.display()));
-            Ok(Exit::Ok)
-        }
-        Err(error) => Err(Failure::new(Exit::Refused, error.to_string())),
-    }
+    Config::load(Some(&file), Overlay::default())?;
+    say(&format!("{} is sound.", file.display()));
+    Ok(Exit::Ok)
 }

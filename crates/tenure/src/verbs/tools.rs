@@ -14,8 +14,7 @@ use crate::{
 };
 
 pub fn check(out: &Out, args: &ToolsCheck) -> Result<Exit, Failure> {
-    let loaded = Config::load(Some(&args.file), Overlay::default());
-    let live = loaded.map_err(|error| Failure::new(Exit::Refused, error.to_string()))?.live;
+    let live = Config::load(Some(&args.file), Overlay::default())?.live;
     match &args.tool {
         None => list(out, args, &live),
         Some(tool) => one(out, args, &live, tool),
@@ -23,7 +22,15 @@ pub fn check(out: &Out, args: &ToolsCheck) -> Result<Exit, Failure> {
 }
 
 fn list(out: &Out, args: &ToolsCheck, live: &Live) -> Result<Exit, Failure> {
-    out.list(&trial::declared(live), |tools, _| table(tools))?;
+    let tools = trial::declared(live);
+    out.list(&tools, |tools, _| table(tools))?;
+    let missing =
+        tools.iter().flat_map(|tool| tool.missing.iter().map(|what| format!("{}: {what}", tool.tool)));
+    let missing: Vec<String> = missing.collect();
+    if !missing.is_empty() {
+        let why = format!("{}. Install it, or correct {}", missing.join("; "), args.file.display());
+        return Err(Failure::new(Exit::Refused, why));
+    }
     let policies = match live.policy.len() {
         0 => "no policies: low risk is allowed, high risk needs an approval".to_owned(),
         1 => "1 policy".to_owned(),

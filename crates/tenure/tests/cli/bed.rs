@@ -48,11 +48,14 @@ pub struct Daemon {
 
 impl Daemon {
     pub fn start(folder: &Path, db: &str, more: &[&str]) -> Self {
+        let token: &[&str] = if more.contains(&"--token-file") { &[] } else { &["--token-file", "token"] };
+        Self::plain(folder, &[&["--db", db], more, token].concat())
+    }
+
+    /// As people type it: the token is left where the daemon leaves it.
+    pub fn plain(folder: &Path, args: &[&str]) -> Self {
         let mut command = tenure(folder);
-        command.args(["serve", "--listen", "127.0.0.1:0", "--db", db]).args(more);
-        if !more.contains(&"--token-file") {
-            command.args(["--token-file", "token"]);
-        }
+        command.args(["serve", "--listen", "127.0.0.1:0"]).args(args);
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut said = String::new();

@@ -66,7 +66,8 @@ fn start_up_says_what_is_wrong_and_what_to_do() {
         Said::of(tenure(folder.path()).args(args).output().unwrap())
     };
     fs::write(folder.path().join("bad.toml"), "listen = \"127.0.0.1:0\"\nlisten_adress = 1\n").unwrap();
-    let said = serve(&["--config", "bad.toml"]).ends(2);
+    let said = serve(&["--config", "bad.toml"]).ends(4);
+    serve(&["--listen", "nowhere"]).ends(2);
     assert!(said.err.contains("bad.toml:2") || said.err.contains("line 2"), "{}", said.err);
     let check = tenure(folder.path()).args(["config", "check", "bad.toml"]).output().unwrap();
     assert!(Said::of(check).ends(4).err.contains("listen_adress"));

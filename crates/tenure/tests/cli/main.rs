@@ -8,6 +8,7 @@ mod guides;
 mod life;
 mod output;
 mod schedule;
+mod told;
 mod tools;
 mod top;
 mod worker;

@@ -189,7 +189,19 @@ fn tokens_are_shown_once_and_can_be_ended() {
     with(&["list"]).ends(0);
     let refused = with(&["verify"]).ends(4);
     assert!(refused.err.contains("forbidden"), "{}", refused.err);
-    bed.run(&["token", "revoke", made["token"]["id"].as_str().unwrap()]).ends(0);
+    let revoke = ["token", "revoke", made["token"]["id"].as_str().unwrap()];
+    bed.run(&revoke).ends(2);
+    let lost = [&revoke[..], &["--reason", "the laptop was lost"]].concat();
+    bed.run(&lost).ends(2);
+    let tried = bed.run(&[&lost[..], &["--dry-run"]].concat()).ends(0);
+    assert!(
+        tried.out.contains("would be revoked") && tried.err.contains("nothing was written"),
+        "{}",
+        tried.err
+    );
+    let revoked = bed.run(&[&lost[..], &["--yes", "-o", "json"]].concat()).json();
+    assert!(revoked["revoked_at"].is_string(), "{revoked}");
+    bed.run(&["token", "revoke", "cr_nobody", "--reason", "x", "--yes"]).ends(3);
     with(&["list"]).ends(4);
 }
 
@@ -212,12 +224,12 @@ fn a_backup_is_a_ledger_and_a_prune_leaves_what_is_young() {
     let copy = Said::of(tenure(bed.folder.path()).args(copy).output().unwrap());
     assert_eq!(copy.json()["state"], "cancelled");
 
-    let alone = bed.run(&["prune", "--older-than", "1d"]).ends(2);
+    let alone = bed.run(&["prune", "--older-than", "1d", "--reason", "old"]).ends(2);
     assert!(alone.err.contains("--yes"), "{}", alone.err);
-    let young = bed.run(&["prune", "--older-than", "1m", "--yes"]).ends(4);
+    let young = bed.run(&["prune", "--older-than", "1m", "--reason", "old", "--yes"]).ends(4);
     assert!(young.err.contains("an hour"), "{}", young.err);
     for how in ["--yes", "--dry-run"] {
-        let pruned = bed.run(&["prune", "--older-than", "1d", how, "-o", "json"]).json();
+        let pruned = bed.run(&["prune", "--older-than", "1d", "--reason", "old", how, "-o", "json"]).json();
         assert_eq!(pruned["works"], 0);
     }
     bed.run(&["show", &id]).ends(0);

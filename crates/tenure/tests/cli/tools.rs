@@ -53,6 +53,26 @@ fn a_configuration_is_read_with_everything_it_names() {
 }
 
 #[test]
+fn a_program_that_is_not_there_is_no_sound_tool() {
+    let folder = TempDir::new().unwrap();
+    let tool = |command: &str, lookup: &str| {
+        let text = format!(
+            "[tools.notify]\nidempotency = \"lookup\"\nexecutor = \"exec\"\ncommand = [\"{command}\"]\nlookup = {{ by = \"exec\", command = [\"{lookup}\"] }}\n"
+        );
+        fs::write(folder.path().join("tenure.toml"), text).unwrap();
+        check(&folder, &[])
+    };
+    assert!(tool("true", "/bin/sh").ends(0).err.contains("is sound"));
+    for (command, lookup, missing) in
+        [("/no/notify", "true", "/no/notify"), ("true", "no-such-thing", "no-such-thing")]
+    {
+        let said = tool(command, lookup).ends(4);
+        assert!(said.err.contains(&format!("notify: there is no program `{missing}`")), "{}", said.err);
+        assert!(!said.err.contains("is sound"), "{}", said.err);
+    }
+}
+
+#[test]
 fn a_command_is_tried_without_a_ledger() {
     let folder = home();
     let mail = |to: &str| {

@@ -23,7 +23,7 @@ fn it_shows_what_runs_and_leaves_the_terminal_as_it_was() {
     let mut stdout = child.stdout.take().unwrap();
     let contains = |shown: &[u8], text: &str| String::from_utf8_lossy(shown).contains(text);
     let begun = Instant::now();
-    while !contains(&shown, &id[..18]) {
+    while !contains(&shown, &id[..16]) {
         let mut part = [0; 4096];
         let read = stdout.read(&mut part).unwrap();
         // It draws every second, so that this is looked at.

@@ -50,7 +50,15 @@ fn work(n: u32, state: &str, renewed: Option<i64>, more: Value) -> Work {
 
 fn snapshot(rows: Vec<Work>) -> Snapshot {
     let at = Timestamp(NOW - 1_000);
-    Snapshot { at, rows, more: false, queue: Queue::default(), last_finish: None, full: None }
+    Snapshot {
+        at,
+        rows,
+        more: false,
+        queue: Queue::default(),
+        uncertain: (2, false),
+        last_finish: None,
+        full: None,
+    }
 }
 
 fn busy() -> Screen {
@@ -96,16 +104,40 @@ fn eighty_columns_hold_everything_that_is_asked_at_night() {
         lines[..8],
         [
             "tenure top · http://127.0.0.1:7171 · live · 1s",
-            "● alive 1   ▲ at risk 1   ▲ silent 1   ◆ needs you 1   ○ oldest queued 5m (3)",
-            "",
-            "STATE              WORK               STEP     TRY OWNER     BEAT  LEFT     AGE",
-            "▲ stalled          w_0000000000000000 -        2   worker-3  1m·6  ░░░░ 0s  1m",
-            "▲ running          w_0000000000000000 draft    2   worker-3  20s·1 ███░ 25s 1m",
-            "● running          w_0000000000000000 send\\u{1 2   worker-3  3s    ████ 42s 1m",
-            "◆ waiting_approval w_0000000000000000 -        2   -         -     -        1m",
+            "● alive 1   ▲ at risk 1   ▲ silent 1   ◆ needs you 1   ▲ uncertain 2",
+            "○ oldest queued 5m (3)",
+            "STATE              WORK             STEP     TRY OWNER     BEAT    LEFT     AGE",
+            "▲ stalled          w_00000000000000 -        2   worker-3  1m·6    ░░░░ 0s  1m",
+            "▲ running          w_00000000000000 draft    2   worker-3  20s·1   ███░ 25s 1m",
+            "● running          w_00000000000000 send\\u{1 2   worker-3  3s      ████ 42s 1m",
+            "◆ waiting_approval w_00000000000000 -        2   -         -       -        1m",
         ]
     );
     assert_eq!(lines[23], "q quit  j k move  Enter show  / filter  ? help");
+}
+
+#[test]
+fn missed_renewals_are_never_cut_to_fewer() {
+    let mut screen = busy();
+    for (missed, shown) in [(11, "26s·11"), (99, "26s·99"), (123_456, "26s·99+")] {
+        let lease = screen.snapshot.rows[1].lease.as_mut().unwrap();
+        (lease.renewed_at, lease.missed) = (Timestamp(NOW - 26_000), missed);
+        for width in [80, 140] {
+            let line = &lines(&screen, &style(), width)[5];
+            assert!(line.contains(&format!("{shown} ")), "{line}");
+        }
+    }
+}
+
+#[test]
+fn q_quits_wherever_one_is() {
+    for keys in [&['?'][..], &['\n'], &['\n', '?']] {
+        let mut screen = busy();
+        for key in keys {
+            press(&mut screen, if *key == '\n' { KeyCode::Enter } else { KeyCode::Char(*key) });
+        }
+        assert_eq!(press(&mut screen, KeyCode::Char('q')), Then::Quit, "{keys:?}");
+    }
 }
 
 #[test]

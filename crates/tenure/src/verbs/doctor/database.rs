@@ -1,16 +1,21 @@
 //! What the daemon's database says of itself, judged.
 
-use tenure_api::wire::{Code, Database, Schema, Timestamp, Wal};
+use tenure_api::wire::{Code, Commits, Database, DatabaseFile, Schema, Timestamp, Wal};
 
 use super::{Finding, Verdict};
 use crate::{render::age, verbs::Context};
 
 /// A checkpoint is begun every few MiB: a log so large means that none gets through.
 const WAL_BYTES: u64 = 256 * 1024 * 1024;
+const FREE_BYTES: u64 = 1024 * 1024 * 1024;
+/// Commits that take longer make every call slow.
+const SLOW_MS: u64 = 20;
 
 pub async fn look(cx: &Context) -> Vec<Finding> {
     match cx.client.database().await {
         Ok(told) => judge(&told, cx.out.style().now),
+        // That is told of the token.
+        Err(error) if error.code() == Some(Code::Unauthorized) => Vec::new(),
         Err(error) if error.code() == Some(Code::Forbidden) => {
             let fix = "use a token with the scope `operate` that is bound to no tenant";
             vec![Finding::bad("database", Verdict::Info, error.to_string(), fix)]
@@ -44,7 +49,46 @@ fn judge(told: &Database, now: Timestamp) -> Vec<Finding> {
         });
     }
     findings.extend(told.wal.map(|log| wal(log, now)));
+    if let Some(file) = &told.file {
+        findings.extend([readers(file), disk(file)]);
+    }
+    findings.extend(told.commits.map(commits));
     findings
+}
+
+/// The file holds payloads and the key of every token.
+fn readers(file: &DatabaseFile) -> Finding {
+    let detail = format!("{} has mode {}", file.path, file.mode);
+    let private = u32::from_str_radix(&file.mode, 8).is_ok_and(|mode| mode & 0o077 == 0);
+    if private {
+        return Finding::ok("file", detail);
+    }
+    let path = &file.path;
+    let fix = format!("`chmod 600 {path} {path}-wal {path}-shm`, and the backups");
+    Finding::bad(
+        "file",
+        Verdict::Warn,
+        format!("{detail}: others can read payloads and the key of tokens"),
+        fix,
+    )
+}
+
+fn disk(file: &DatabaseFile) -> Finding {
+    let detail = format!("{} MiB free for {}", file.free_bytes >> 20, file.path);
+    if file.free_bytes >= FREE_BYTES {
+        return Finding::ok("disk", detail);
+    }
+    Finding::bad("disk", Verdict::Warn, detail, "`tenure prune`, or give it more room")
+}
+
+fn commits(commits: Commits) -> Finding {
+    let Commits { count, mean_ms } = commits;
+    let took = if mean_ms == 0 { "less than 1".to_owned() } else { mean_ms.to_string() };
+    let detail = format!("{count} synced, {took} ms each");
+    if mean_ms <= SLOW_MS {
+        return Finding::ok("commits", detail);
+    }
+    Finding::bad("commits", Verdict::Warn, detail, "put the ledger on a faster disk")
 }
 
 fn schema(schema: Schema) -> Finding {
@@ -93,6 +137,8 @@ mod tests {
             schema: Some(Schema { known: 8, applied: 8 }),
             settings: vec![setting("fsync", "on", true), setting("synchronous_commit", "off", false)],
             wal: None,
+            file: None,
+            commits: None,
         }
     }
 
@@ -107,6 +153,21 @@ mod tests {
         assert_eq!((fine.verdict, fine.detail.as_str()), (Verdict::Ok, "fsync = on"));
         assert_eq!(weak.verdict, Verdict::Fail);
         assert!(weak.fix.contains("synchronous_commit = on"), "{}", weak.fix);
+    }
+
+    #[test]
+    fn a_file_that_others_read_names_its_chmod() {
+        let of = |mode: &str, free_bytes| {
+            let file = DatabaseFile { path: "/l/t.db".to_owned(), mode: mode.to_owned(), free_bytes };
+            (readers(&file), disk(&file).verdict)
+        };
+        let (wide, full) = of("644", 1);
+        assert_eq!((wide.verdict, full), (Verdict::Warn, Verdict::Warn));
+        assert!(wide.fix.contains("chmod 600 /l/t.db /l/t.db-wal"), "{}", wide.fix);
+        let (private, room) = of("600", FREE_BYTES);
+        assert_eq!((private.verdict, room), (Verdict::Ok, Verdict::Ok));
+        assert_eq!(commits(Commits { count: 3, mean_ms: SLOW_MS + 1 }).verdict, Verdict::Warn);
+        assert_eq!(commits(Commits { count: 3, mean_ms: 0 }).detail, "3 synced, less than 1 ms each");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The machine that the command runs on: its clock, the disk under the ledger, the hooks of its terminal agents.
+//! The machine that the command runs on: its clock, how fast a ledger's disk syncs, the hooks of its terminal agents.
 
 use std::{
     env,
@@ -15,7 +15,6 @@ const SYNCS: u32 = 32;
 const SLOW: u32 = 50;
 /// No disk that keeps its promises syncs faster.
 const TOO_FAST: u32 = 50_000;
-const FREE_BYTES: u64 = 1024 * 1024 * 1024;
 /// How far two clocks may drift apart while we look.
 const DRIFT: Duration = Duration::from_millis(20);
 const LOOK: Duration = Duration::from_millis(250);
@@ -35,23 +34,6 @@ pub async fn clock() -> Finding {
             Finding::bad("clock", Verdict::Warn, format!("they differ by {:?}", wall.abs_diff(steady)), fix)
         }
         Err(_) => Finding::bad("clock", Verdict::Warn, "the wall clock went back", fix),
-    }
-}
-
-pub fn disk(db: &Path) -> Finding {
-    let folder = folder(db);
-    match rustix::fs::statvfs(folder) {
-        Ok(disk) => {
-            let free = disk.f_bavail.saturating_mul(disk.f_frsize);
-            let detail = format!("{} MiB free at {}", free >> 20, folder.display());
-            if free >= FREE_BYTES {
-                return Finding::ok("disk", detail);
-            }
-            Finding::bad("disk", Verdict::Warn, detail, "`tenure prune`, or give it more room")
-        }
-        Err(error) => {
-            Finding::bad("disk", Verdict::Warn, error.to_string(), "check the folder's permissions")
-        }
     }
 }
 

@@ -6,7 +6,7 @@ mod machine;
 use std::{borrow::Cow, path::Path};
 
 use serde::Serialize;
-use tenure_api::wire::{LeaseLiveness, State, WorkQuery};
+use tenure_api::wire::{Code, LeaseLiveness, State, WorkQuery};
 
 use super::Context;
 use crate::{
@@ -57,7 +57,6 @@ pub async fn doctor(cx: &Context) -> Result<Exit, Failure> {
     }
     findings.push(machine::clock().await);
     if let Some(db) = cx.db.as_deref().filter(|db| !db.contains("://")).map(Path::new) {
-        findings.push(machine::disk(db));
         findings.push(machine::fsync(db));
     }
     findings.push(machine::hooks());
@@ -130,9 +129,14 @@ async fn ready(cx: &Context) -> Vec<Finding> {
 async fn works(cx: &Context) -> Vec<Finding> {
     let workers = match cx.client.workers().await {
         Ok(workers) => workers.items,
-        Err(error) => {
+        Err(error) if matches!(error.code(), Some(Code::Unauthorized | Code::Forbidden)) => {
             let fix = cx.token_hint.clone();
             return vec![Finding::bad("token", Verdict::Fail, error.to_string(), fix)];
+        }
+        // What is away was told above, and says nothing of the token.
+        Err(error) => {
+            let detail = format!("not asked: {error}");
+            return vec![Finding::bad("token", Verdict::Info, detail, "look again once the ledger answers")];
         }
     };
     let mut findings = vec![Finding::ok("token", "may look")];

@@ -1,0 +1,61 @@
+//! `restore`: a backup becomes a ledger in a new file, if it is a sound one. Nothing that is there is overwritten.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    args::{Global, Restore},
+    connect,
+    exit::{Exit, Failure},
+    render::say,
+};
+
+/// What SQLite keeps beside a file; left over from another ledger, they would be taken for this one's.
+const BESIDE: [&str; 3] = ["", "-wal", "-shm"];
+
+pub async fn restore(global: &Global, args: &Restore) -> Result<Exit, Failure> {
+    let Some(db) = global.db.as_deref().filter(|db| !db.contains("://")) else {
+        let why =
+            "Say where to: --db NEW, a file that is not there yet. For PostgreSQL, `pg_restore` does it.";
+        return Err(Failure::usage(why));
+    };
+    if let Some(there) = files(db).find(|file| file.exists()) {
+        let why = format!(
+            "{} is there already, and is not overwritten. Stop its daemon and move the file away, with its -wal and -shm",
+            there.display()
+        );
+        return Err(Failure::new(Exit::Refused, why));
+    }
+    if !args.backup.is_file() {
+        return Err(Failure::new(Exit::NotFound, format!("there is no file {}", args.backup.display())));
+    }
+    copy(&args.backup, Path::new(db))?;
+    let outcome = connect::faults(db).await;
+    let faults = match outcome {
+        Ok(faults) if faults.is_empty() => {
+            say(&format!("{db} is sound. Serve it: tenure serve --db {db}"));
+            return Ok(Exit::Ok);
+        }
+        Ok(faults) => faults.join("; "),
+        Err(failure) => failure.message,
+    };
+    // What is no sound ledger must not be served by mistake.
+    files(db).for_each(|file| _ = fs::remove_file(file));
+    Err(Failure::new(Exit::Unsuccessful, format!("nothing was restored: {faults}. Try an older backup")))
+}
+
+fn files(db: &str) -> impl Iterator<Item = PathBuf> {
+    BESIDE.into_iter().map(move |end| PathBuf::from(format!("{db}{end}")))
+}
+
+/// As private as a ledger is, and on the disk before it is called one.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    let mut source = File::open(from)?;
+    let mut target = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to)?;
+    io::copy(&mut source, &mut target)?;
+    target.sync_all()
+}

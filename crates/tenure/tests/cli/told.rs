@@ -1,0 +1,142 @@
+//! What people are told: where their token is, that there is more, that nobody was there, what an id looks like.
+
+use std::{fs, os::unix::fs::PermissionsExt, process::Command};
+
+use tempfile::TempDir;
+
+use crate::bed::{Bed, Daemon, Said, tenure};
+
+fn ingest(bed: &Bed, id: &str) -> String {
+    let work = bed.run(&["ingest", "manual", id, "--kind", "k", "--disposition", "rerunnable"]);
+    work.ends(0).out.trim().to_owned()
+}
+
+#[test]
+fn the_token_of_a_daemon_on_postgresql_is_found_in_its_folder() {
+    let folder = TempDir::new().unwrap();
+    let db = tenure_testkit::shared().create_database();
+    fs::write(folder.path().join("tenure.toml"), format!("db = \"{db}\"\n")).unwrap();
+    let daemon = Daemon::plain(folder.path(), &["--config", "tenure.toml"]);
+    let list = |folder: &TempDir| {
+        Said::of(tenure(folder.path()).args(["--url", &daemon.url, "list"]).output().unwrap())
+    };
+    list(&folder).ends(0);
+    let elsewhere = list(&TempDir::new().unwrap()).ends(4);
+    for file in ["/tenure.db.token", "tenure.token"] {
+        assert!(elsewhere.err.contains(file), "{file} in {}", elsewhere.err);
+    }
+}
+
+#[test]
+fn a_ledger_that_others_can_read_is_warned_of() {
+    let bed = Bed::sqlite();
+    let doctor = || bed.run(&["doctor", "-o", "json"]).json();
+    let of = |findings: &serde_json::Value, check: &str| {
+        findings.as_array().unwrap().iter().find(|finding| finding["check"] == check).cloned().unwrap()
+    };
+    let found = doctor();
+    for check in ["file", "disk"] {
+        assert_eq!(of(&found, check)["verdict"], "ok", "{found}");
+    }
+    let ready = found.as_array().unwrap().iter().filter(|finding| finding["check"] == "ready");
+    let ready: Vec<&str> = ready.map(|finding| finding["detail"].as_str().unwrap()).collect();
+    assert!(ready.iter().any(|detail| detail.starts_with("sweeper: looked ")), "{ready:?}");
+    let file = bed.folder.path().join("ledger.db");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+    let wide = of(&doctor(), "file");
+    assert_eq!(wide["verdict"], "warn");
+    assert!(wide["fix"].as_str().unwrap().contains("chmod 600 /"), "{wide}");
+}
+
+#[test]
+fn a_list_that_stops_says_so() {
+    let bed = Bed::sqlite();
+    let ids = ["a", "b", "c"].map(|id| ingest(&bed, id));
+    for list in [&["list"][..], &["events"], &["events", &ids[0]]] {
+        let all = bed.run(list).ends(0);
+        assert!(!all.err.contains("There are more"), "{}", all.err);
+        bed.run(&[list, &["--limit", "0"]].concat()).ends(2);
+    }
+    for list in [&["list"][..], &["events"]] {
+        let some = bed.run(&[list, &["--limit", "2"]].concat()).ends(0);
+        assert_eq!(some.out.lines().count(), 3, "{}", some.out);
+        assert!(some.err.contains("There are more: --limit 4"), "{}", some.err);
+    }
+    let one = bed.run(&["events", "--limit", "1"]).ends(0);
+    assert!(one.out.contains("WORK") && one.out.contains(&ids[0]), "whose event it is: {}", one.out);
+    assert!(!bed.run(&["events", &ids[0]]).ends(0).out.contains("WORK"));
+}
+
+#[test]
+fn nobody_to_drain_is_said() {
+    let bed = Bed::sqlite();
+    let said = bed.run(&["drain", "nobody", "--reason", "x", "--yes"]).ends(3);
+    assert!(said.err.contains("Nobody called nobody holds anything"), "{}", said.err);
+}
+
+#[test]
+fn whoever_reads_only_the_beginning_of_a_script_ends_it() {
+    let script =
+        format!("{} completions bash | head -3; exit ${{PIPESTATUS[0]}}", env!("CARGO_BIN_EXE_tenure"));
+    let said = Said::of(Command::new("bash").args(["-c", &script]).output().unwrap()).ends(0);
+    assert!(said.err.is_empty(), "{}", said.err);
+}
+
+#[test]
+fn what_is_no_id_is_not_found_by_any_verb() {
+    let bed = Bed::sqlite();
+    for verb in ["show", "events", "explain"] {
+        let said = bed.run(&[verb, "nonsense"]).ends(3);
+        for word in ["`nonsense`", "w_", "c_", "tenure list"] {
+            assert!(said.err.contains(word), "{verb}: {word} in {}", said.err);
+        }
+    }
+    bed.run(&["show", "c_0123"]).ends(3);
+    let said = bed.run(&["events", "c_0123"]).ends(3);
+    assert!(said.err.contains("tenure commands show c_0123"), "{}", said.err);
+}
+
+#[test]
+fn a_holder_reports_a_failure() {
+    let bed = Bed::sqlite();
+    let id = ingest(&bed, "a");
+    let lease = bed.run(&["claim", "--worker", "me", "-o", "json"]).json()[0].clone();
+    let (fence, token) = (lease["fence"].to_string(), lease["token"].as_str().unwrap());
+    let fail =
+        ["fail", &id, "--fence", &fence, "--lease", token, "--class", "rate_limited", "--message", "429"];
+    let tried = bed.run(&[&fail[..], &["--dry-run"]].concat()).ends(0);
+    assert!(tried.err.contains("nothing was written"), "{}", tried.err);
+    let failed = bed.run(&[&fail[..], &["--retry-after", "1h"]].concat()).ends(0);
+    assert_eq!(failed.out, format!("{id} retry_scheduled\n"));
+    let shown = bed.run(&["show", &id, "-o", "json"]).json();
+    assert_eq!((&shown["failures"], &shown["error"]["message"]), (&1.into(), &"429".into()), "{shown}");
+    bed.run(&["fail", &id, "--fence", &fence, "--lease", token]).ends(2);
+}
+
+#[test]
+fn a_backup_becomes_a_ledger_again_and_nothing_else_does() {
+    let bed = Bed::sqlite();
+    let id = ingest(&bed, "a");
+    let path = |name: &str| bed.folder.path().join(name).to_str().unwrap().to_owned();
+    bed.run(&["backup", &path("copy.db")]).ends(0);
+    let restore = |from: &str, to: &str| {
+        Said::of(tenure(bed.folder.path()).args(["restore", from, "--db", to]).output().unwrap())
+    };
+    assert!(restore("copy.db", "ledger.db").ends(4).err.contains("is not overwritten"));
+    restore("nothing.db", "new.db").ends(3);
+    assert!(restore("copy.db", "new.db").ends(0).err.contains("new.db is sound"));
+    assert_eq!(fs::metadata(path("new.db")).unwrap().permissions().mode() & 0o777, 0o600);
+    let show = ["--db", "new.db", "--token", &bed.token(), "show", &id];
+    Said::of(tenure(bed.folder.path()).args(show).output().unwrap()).ends(0);
+    fs::write(path("letter.txt"), "this is no ledger").unwrap();
+    restore("letter.txt", "letter.db").ends(7);
+    assert!(!bed.folder.path().join("letter.db").exists());
+    Said::of(tenure(bed.folder.path()).args(["restore", "copy.db"]).output().unwrap()).ends(2);
+}
+
+#[test]
+fn a_sound_ledger_is_called_sound() {
+    let bed = Bed::sqlite();
+    ingest(&bed, "a");
+    assert!(bed.run(&["verify"]).ends(0).err.contains("All is sound"));
+}
