@@ -95,6 +95,8 @@ pub struct WaitFilter {
     pub state: Option<WaitState>,
     /// Only those that come after the wait of this id, opened at this time.
     pub after: Option<(Millis, WaitId)>,
+    /// Those that ended, the latest first, instead of all by the time they were opened.
+    pub last_ended: bool,
 }
 
 impl WaitFilter {

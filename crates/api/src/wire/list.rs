@@ -102,6 +102,9 @@ pub struct WaitQuery {
     pub state: Option<WaitState>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
+    /// The last that ended, latest first, on one page; all by the time they were opened unless told.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub last_ended: bool,
     /// The `next` of the page before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,

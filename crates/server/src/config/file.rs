@@ -387,6 +387,7 @@ impl File {
                 tools: tools::settle(self.tools, at)?,
                 policy: self.policy.settle(at)?,
                 command_rate: self.commands.rate_limit.map(tools::Limit::settle),
+                replays: self.commands.replays.settle(),
                 budgets: self.budgets.0.into_iter().map(BudgetSection::settle).collect(),
             },
         })

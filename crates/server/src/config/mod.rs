@@ -19,6 +19,7 @@ use std::{
 };
 
 use tenure_core::{
+    command::ReplayLimits,
     model::WaitKind,
     policy::{Policy, Settings},
 };
@@ -79,6 +80,7 @@ pub struct Live {
     pub policy: Arc<Policies>,
     /// Dispatches of this process, of every tool together.
     pub command_rate: Option<RateLimit>,
+    pub replays: ReplayLimits,
     pub budgets: Vec<Budget>,
 }
 

@@ -126,6 +126,7 @@ fn budgets_say_what_is_counted() {
     let text = r#"
         [commands]
         rate_limit = { per_s = 100, burst = 500 }
+        replays = { per_command = 1 }
         [[budgets]]
         per = "tenant"
         unit = "micros:usd"
@@ -139,6 +140,8 @@ fn budgets_say_what_is_counted() {
     "#;
     let live = parse(text).unwrap();
     assert_eq!(live.command_rate, Some(RateLimit { per_s: 100, burst: 500 }));
+    assert_eq!(live.replays, ReplayLimits { per_command: 1, ..ReplayLimits::default() });
+    assert_eq!(parse("").unwrap().replays, ReplayLimits::default());
     let limits = limits_of(&live.budgets, "pay", 1_794_787_199_999);
     assert_eq!(
         (limits[0].unit.clone(), limits[0].period.as_str()),
@@ -160,6 +163,8 @@ fn every_mistake_names_its_line_and_its_fix() {
         ("[tools.x]\nredact = [\"card\"]", 2, "no JSON pointer"),
         ("[tools.x]\nretry = { max_attempts = 0 }", 2, "max_attempts ≥ 1"),
         ("[tools.x]\nrate_limit = { per_s = 0 }", 2, "give at least 1"),
+        ("[commands]\nreplays = { per_work = 0 }", 2, "give at least 1"),
+        ("[commands]\nreplays = { per_hour = 1 }", 2, "per_hour"),
         ("[tools.x]\nidempotency = \"lookup\"", 2, "needs a table `lookup`"),
         ("[tools.x]\nidempotency = \"none\"\nlookup = { by = \"worker\" }", 2, "\"lookup\" or \"native\""),
         ("[tools.x]\n\n[tools.x.http]\nurl = \"https://a.example\"", 3, "executor = \"http\""),

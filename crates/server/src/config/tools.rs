@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use serde::Deserialize;
 use tenure_core::{
-    command::{CommandKind, Executor, Idempotency, Risk, ToolFacts, budget::Per},
+    command::{CommandKind, Executor, Idempotency, ReplayLimits, Risk, ToolFacts, budget::Per},
     limits,
 };
 use toml::Spanned;
@@ -49,6 +49,28 @@ pub(super) struct PolicySection {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct CommandSection {
     pub rate_limit: Option<Limit>,
+    pub replays: ReplaySection,
+}
+
+/// How often people may replay.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct ReplaySection {
+    per_command: Option<Positive>,
+    per_work: Option<Positive>,
+    per_minute: Option<Positive>,
+}
+
+impl ReplaySection {
+    pub fn settle(self) -> ReplayLimits {
+        let usual = ReplayLimits::default();
+        let or = |given: Option<Positive>, usual: u32| given.map_or(usual, |given| given.0);
+        ReplayLimits {
+            per_command: or(self.per_command, usual.per_command),
+            per_work: or(self.per_work, usual.per_work),
+            per_minute: or(self.per_minute, usual.per_minute),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]

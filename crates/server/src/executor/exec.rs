@@ -43,14 +43,22 @@ struct Said {
 
 impl Exec {
     pub async fn call(&self, call: &Call) -> Outcome {
-        match self.0.run(&call.body()).await {
+        self.outcome(self.0.run(&call.body()).await)
+    }
+
+    fn outcome(&self, ended: Ended) -> Outcome {
+        match ended {
             Ended::NotStarted(why) => {
                 Outcome::unsent(ErrorClass::Misconfigured, format!("nothing was done: {why}"))
             }
             Ended::Exited { code, output } => exited(code, &output),
-            Ended::Killed { signal, output } => Outcome::uncertain(
+            Ended::Killed { signal: Some(signal), output } => Outcome::uncertain(
                 ErrorClass::Unknown,
-                format!("signal {} ended the program{}", signal.unwrap_or_default(), output.seen()),
+                format!("signal {signal} ended the program{}", output.seen()),
+            ),
+            Ended::Killed { signal: None, output } => Outcome::uncertain(
+                ErrorClass::Unknown,
+                format!("nobody could see how the program ended{}", output.seen()),
             ),
             Ended::TimedOut(output) => Outcome::uncertain(
                 ErrorClass::Timeout,
@@ -124,6 +132,17 @@ mod tests {
             timeout: Duration::from_millis(500),
         };
         Exec(program).call(&example()).await
+    }
+
+    #[test]
+    fn a_program_whose_end_nobody_saw_is_uncertain_whatever_it_wrote() {
+        let program = Program { command: Vec::new(), env: Vec::new(), timeout: Duration::ZERO };
+        let output = Output { stdout: b"{\"external_id\":\"x\"}".to_vec(), ..Output::default() };
+        let outcome = Exec(program).outcome(Ended::Killed { signal: None, output });
+        assert!(
+            matches!(&outcome, Outcome::Uncertain(error) if error.message.contains("nobody could see")),
+            "{outcome:?}"
+        );
     }
 
     #[tokio::test]

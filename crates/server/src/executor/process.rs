@@ -1,6 +1,12 @@
 //! Runs a program once: bytes in, bounded bytes out, and an end for the whole process group when its time is over.
 
-use std::{os::unix::fs::PermissionsExt, path::Path, process::Stdio, time::Duration};
+use std::{
+    io,
+    os::unix::{fs::PermissionsExt, process::ExitStatusExt},
+    path::Path,
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::{
@@ -31,7 +37,7 @@ pub enum Ended {
         code: i32,
         output: Output,
     },
-    /// A signal ended it: not ours.
+    /// A signal ended it, not ours; or nobody knows what did.
     Killed {
         signal: Option<i32>,
         output: Output,
@@ -135,19 +141,25 @@ impl Program {
         .await;
         match ended {
             Err(_) => Ended::TimedOut(output),
-            // It was started, so it may have done anything.
-            Ok(Err(error)) => {
-                tracing::warn!(%program, %error, "a program cannot be waited for");
-                Ended::Killed { signal: None, output }
-            }
-            Ok(Ok(status)) => match status.code() {
-                Some(code) => Ended::Exited { code, output },
-                None => {
-                    let signal = std::os::unix::process::ExitStatusExt::signal(&status);
-                    Ended::Killed { signal, output }
-                }
-            },
+            Ok(status) => Ended::of(program, status, output),
         }
+    }
+}
+
+impl Ended {
+    fn of(program: &str, status: io::Result<ExitStatus>, output: Output) -> Self {
+        let signal = match status {
+            // It was started, so it may have done anything.
+            Err(error) => {
+                tracing::warn!(%program, %error, "a program cannot be waited for");
+                None
+            }
+            Ok(status) => match status.code() {
+                Some(code) => return Ended::Exited { code, output },
+                None => status.signal(),
+            },
+        };
+        Ended::Killed { signal, output }
     }
 }
 
@@ -212,6 +224,13 @@ mod tests {
     async fn a_missing_program_never_ran() {
         let missing = Program { command: vec!["/no/such/program".into()], ..shell("") };
         assert!(matches!(missing.run(b"").await, Ended::NotStarted(why) if why.contains("/no/such/program")));
+    }
+
+    #[test]
+    fn a_program_that_cannot_be_waited_for_may_have_done_anything() {
+        let lost = Err(io::Error::from_raw_os_error(10)); // ECHILD: somebody else reaped it.
+        let output = Output { stdout: b"{\"external_id\":\"x\"}".to_vec(), ..Output::default() };
+        assert!(matches!(Ended::of("p", lost, output), Ended::Killed { signal: None, .. }));
     }
 
     #[tokio::test]

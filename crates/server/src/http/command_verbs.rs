@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use tenure_api::wire::{self as w, Code, Scope};
-use tenure_core::{Command, CommandId, CommandState, command::ReplayLimits};
+use tenure_core::{Command, CommandId, CommandState};
 use tenure_store::{Caller, CredentialKind, DispatchRef, Error, LeaseRef};
 
 use super::{Answer, App, Body, Json, Problem, Segments, Who, error::Problems};
@@ -190,7 +190,7 @@ pub(crate) async fn replay(
         let facts = app.door.facts(&app.ledger, &caller, command.work).await?;
         let arguments = app.door.arguments(&app.ledger, &facts, &command).await?;
         let gate = app.door.gate(facts.asked(caller.actor()), &command, &arguments, None);
-        caller.replay(command.id, gate, ReplayLimits::default(), &body.reason).await
+        caller.replay(command.id, gate, app.door.live().replays, &body.reason).await
     };
     Ok(reply(&app.door.current(act).await?))
 }

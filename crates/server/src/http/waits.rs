@@ -31,10 +31,11 @@ pub(crate) async fn list(who: Who, Params(query): Params<w::WaitQuery>) -> Answe
         kind: query.kind.map(ToCore::to_core),
         state: query.state.map(ToCore::to_core),
         after: query.cursor.as_deref().map(parse_cursor).transpose()?,
+        last_ended: query.last_ended,
     };
     let caller = who.caller();
     let waits = caller.waits(&filter, limit).await?;
-    let next = waits.last().filter(|_| waits.len() == limit).map(cursor);
+    let next = waits.last().filter(|_| waits.len() == limit && !filter.last_ended).map(cursor);
     let payloads = who.session.may(Scope::Payload);
     let mut items = Vec::with_capacity(waits.len());
     for wait in &waits {

@@ -83,7 +83,7 @@ impl Shared {
         if sending.command.state != CommandState::Dispatched {
             return Done::Told;
         }
-        let outcome = if asked.long_ago() {
+        let outcome = if asked.elapsed() >= self.margin {
             unsent(ErrorClass::Timeout, "its dispatch was answered so late that somebody else may be at it")
         } else {
             self.call(due, &sending, now).await
@@ -185,10 +185,9 @@ impl Since {
         Self(Instant::now(), SystemTime::now())
     }
 
-    /// Whether the call would outlast the dispatch's deadline, which is a margin longer than a call may take.
-    fn long_ago(&self) -> bool {
-        let by_wall = self.1.elapsed().unwrap_or_default();
-        self.0.elapsed().max(by_wall) >= tools::MARGIN
+    /// A dispatch's deadline is a margin longer than a call may take: after it, the call would outlast it.
+    fn elapsed(&self) -> Duration {
+        self.0.elapsed().max(self.1.elapsed().unwrap_or_default())
     }
 }
 

@@ -45,6 +45,8 @@ struct Shared {
     outbound: Outbound,
     executors: Mutex<HashMap<String, (tools::Relay, Executor)>>,
     gone: Mutex<gone::Gone>,
+    /// A dispatch that took longer to be answered is not called on: somebody else may be at it.
+    margin: Duration,
 }
 
 /// One call that has ended.
@@ -74,7 +76,7 @@ impl Relay {
     pub(crate) fn new(ledger: Ledger, door: Arc<Door>, outbound: Outbound) -> Self {
         let (executors, gone) = Default::default();
         Self {
-            shared: Arc::new(Shared { ledger, door, outbound, executors, gone }),
+            shared: Arc::new(Shared { ledger, door, outbound, executors, gone, margin: tools::MARGIN }),
             queue: Queue::default(),
             calls: JoinSet::new(),
             time: (0, Instant::now()),
@@ -87,6 +89,14 @@ impl Relay {
     /// With a door of its own, for whoever runs one without a server.
     pub fn alone(ledger: Ledger, live: watch::Receiver<Arc<Live>>, outbound: Outbound) -> Self {
         Self::new(ledger, Arc::new(Door::new(live)), outbound)
+    }
+
+    /// Calls only where the dispatch was answered within this time, which is at most the margin that a dispatch has.
+    pub fn answered_within(mut self, margin: Duration) -> Self {
+        if let Some(shared) = Arc::get_mut(&mut self.shared) {
+            shared.margin = margin.min(tools::MARGIN);
+        }
+        self
     }
 
     /// Sends what is due now and waits until it is known how it went. How many were taken up.

@@ -296,6 +296,20 @@ async fn whoever_says_how_it_went_names_its_dispatch() {
 }
 
 #[tokio::test]
+async fn replays_are_bounded_as_configured() {
+    let bed = Bed::configured(&format!("{TOOLS}\n[commands]\nreplays = {{ per_command = 1 }}\n")).await;
+    let job = Held::new(&bed.admin(), "a").await;
+    let note = job.dispatched("note", json!({ "text": "x" })).await;
+    let no = json!({ "error": { "class": "validation", "message": "no" } });
+    job.verb(&note, "fail", no.clone()).await.expect(200);
+    let again = json!({ "reason": "mended" });
+    bed.admin().post(&path(&note, "replay"), again.clone()).await.expect(200);
+    job.verb(&note, "dispatch", json!({})).await.expect(200);
+    job.verb(&note, "fail", no).await.expect(200);
+    bed.admin().post(&path(&note, "replay"), again).await.problem(409, "limit_reached");
+}
+
+#[tokio::test]
 async fn a_worker_waits_for_something_to_look_up() {
     let bed = Bed::configured("[tools.post]\nrisk = \"low\"\nlookup = { by = \"worker\" }\n").await;
     let job = Held::new(&bed.admin(), "a").await;

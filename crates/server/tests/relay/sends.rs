@@ -251,6 +251,24 @@ async fn a_tool_that_is_no_longer_declared_is_not_called_and_says_so() {
 }
 
 #[tokio::test]
+async fn a_dispatch_that_was_answered_too_late_is_not_called_on() {
+    let provider = Provider::always(Reply::json(200, DONE));
+    let mut bed = Bed::new(&hook(&provider, "")).await;
+    let id = bed.outbox("one", "hook", &["a"]).await[0];
+    let (seen, outbound) = (bed.live.subscribe(), crate::bed::outbound(Default::default()));
+    let mut slow =
+        tenure_server::Relay::alone(bed.ledger.clone(), seen, outbound).answered_within(Default::default());
+    slow.run_once().await.unwrap();
+    let command = bed.command(id).await;
+    assert_eq!((command.state, command.body.dispatches), (CommandState::Pending, 1), "proven unsent");
+    assert!(command.body.message.as_ref().unwrap().contains("so late"), "{:?}", command.body.message);
+    assert!(provider.calls().is_empty());
+    bed.pass(10_000).await;
+    bed.relay.run_once().await.unwrap();
+    assert_eq!((bed.state(id).await, provider.calls().len()), (CommandState::Succeeded, 1));
+}
+
+#[tokio::test]
 async fn several_relays_send_each_command_once() {
     let provider = Provider::always(Reply::json(200, DONE));
     let toml = hook(&provider, "");

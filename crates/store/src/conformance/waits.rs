@@ -283,6 +283,8 @@ pub async fn waits_are_listed(bed: &mut Bed) {
     let all = WaitFilter::default;
     assert_eq!(listed(all()).await, ["q1", "q2", "q3", "q1"], "in the order in which they were opened");
     assert_eq!(listed(WaitFilter { work: Some(one.work.id), ..all() }).await, ["q1", "q2"]);
+    let ended = WaitFilter { last_ended: true, ..all() };
+    assert_eq!(listed(ended.clone()).await, ["q2"], "the others are open");
     assert_eq!(listed(WaitFilter { session: Some("chat".into()), ..all() }).await, ["q3", "q1"]);
     assert_eq!(listed(WaitFilter { reference: Some("q1".into()), ..all() }).await, ["q1", "q1"]);
     assert_eq!(listed(WaitFilter { kind: Some(WaitKind::Tool), ..all() }).await, ["q2"]);
@@ -292,6 +294,9 @@ pub async fn waits_are_listed(bed: &mut Bed) {
     assert_eq!(listed(WaitFilter { tenants, ..open }).await, ["q1"]);
     assert_eq!(listed(WaitFilter { tenants: Some(Tenants::Only(Vec::new())), ..all() }).await.len(), 0);
     assert_eq!(bed.ledger.waits(&all(), 2).await.unwrap().len(), 2);
+    bed.clock.advance(5);
+    bed.machine().resolve(TENANT, "q1", &json!(1), None).await.unwrap();
+    assert_eq!(listed(ended).await, ["q1", "q2"], "what ended last comes first");
 }
 
 pub async fn an_answer_fits_its_schema(bed: &mut Bed) {

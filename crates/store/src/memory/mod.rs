@@ -426,10 +426,8 @@ impl Store for Memory {
 
     fn waits<'a>(&'a self, filter: &'a WaitFilter, limit: usize) -> Answer<'a, Vec<Wait>> {
         self.ready(|inner| {
-            let mut waits: Vec<&Wait> = inner
-                .records
-                .waits
-                .iter()
+            let all = inner.records.waits.iter();
+            let mut waits: Vec<&Wait> = all
                 .filter(|(id, _)| {
                     let session = inner.records.works.get(id).and_then(|work| work.spec.session.as_ref());
                     filter.session.is_none() || filter.session.as_ref() == session
@@ -444,9 +442,11 @@ impl Store for Memory {
                         && filter.kind.is_none_or(|kind| wait.kind == kind)
                         && filter.state.is_none_or(|state| wait.state == state)
                         && filter.after.is_none_or(|after| (wait.opened_at, wait.id) > after)
+                        && (!filter.last_ended || wait.ended_at.is_some())
                 })
                 .collect();
-            waits.sort_by_key(|wait| (wait.opened_at, wait.id));
+            let ended = |wait: &&Wait| wait.ended_at.filter(|_| filter.last_ended).map(std::cmp::Reverse);
+            waits.sort_by_key(|wait| (ended(wait), wait.opened_at, wait.id));
             waits.into_iter().take(limit).cloned().collect()
         })
     }

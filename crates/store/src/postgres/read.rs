@@ -234,9 +234,11 @@ impl Reader {
         let mut list = List::default();
         list.wait_conditions(filter);
         let limit = list.param(limit as i64);
+        let first = if filter.last_ended { "t.ended_at DESC, " } else { "" };
         let sql = format!(
             "SELECT t.id, t.work, t.tenant, t.reference, t.kind, t.state, t.opened_at, t.deadline_at, \
-             t.ended_at, t.answer_seq, t.detail FROM wait t WHERE {} ORDER BY t.opened_at, t.id LIMIT {limit}",
+             t.ended_at, t.answer_seq, t.detail FROM wait t WHERE {} \
+             ORDER BY {first}t.opened_at, t.id LIMIT {limit}",
             list.wanted.join(" AND ")
         );
         self.query_once(&sql, &list.params).await?.iter().map(row::wait).collect()
@@ -405,6 +407,7 @@ impl<'a> List<'a> {
         }
         // In words: a bound value could not use the index of the open ones.
         self.wanted.extend(filter.state.map(|state| format!("t.state = '{}'", row::name(&state))));
+        self.wanted.extend(filter.last_ended.then(|| "t.ended_at IS NOT NULL".to_owned()));
         if let Some(session) = &filter.session {
             let param = self.param(session.as_str());
             self.wanted.push(format!("t.work IN (SELECT w.id FROM work w WHERE w.session = {param})"));

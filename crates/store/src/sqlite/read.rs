@@ -172,7 +172,12 @@ impl Reader {
 
     pub fn waits(&mut self, filter: &WaitFilter, limit: usize) -> Read<Vec<Wait>> {
         let lead = concat!("SELECT ", wait_columns!(), " FROM wait");
-        let (sql, values) = Conditions::of_waits(filter).select(lead, "ORDER BY opened_at, id", limit);
+        let order = if filter.last_ended {
+            "ORDER BY ended_at DESC, opened_at, id"
+        } else {
+            "ORDER BY opened_at, id"
+        };
+        let (sql, values) = Conditions::of_waits(filter).select(lead, order, limit);
         self.all(&sql, params_from_iter(values), row::wait)
     }
 
@@ -312,6 +317,7 @@ impl Conditions {
         }
         // In words: a bound value could not use the index of the open ones.
         all.parts.extend(filter.state.map(|state| format!("state = '{}'", row::name_of(state))));
+        all.parts.extend(filter.last_ended.then(|| "ended_at IS NOT NULL".to_owned()));
         all
     }
 

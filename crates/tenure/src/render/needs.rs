@@ -6,6 +6,7 @@ use tenure_api::wire::{CommandId, OnTimeout, Risk, Timestamp, WaitKind, Word, Wo
 use super::{
     Cell, Style, Table,
     light::Light,
+    safe,
     text::{age, span},
 };
 
@@ -70,9 +71,14 @@ impl Serialize for Asked {
     }
 }
 
-pub fn needs(needs: &[Need], style: &Style) -> Table {
+/// `last`: when somebody last answered, and who.
+pub fn needs(needs: &[Need], last: Option<&(Timestamp, String)>, style: &Style) -> Table {
     let head = ["NEEDS", "RISK", "WORK", "STEP", "WHO", "SINCE", "DEADLINE"];
-    let mut table = Table::new(&head, "Nobody is being waited for.");
+    let last = last.map(|(at, who)| {
+        let clock = at.to_string().get(11..16).unwrap_or_default().to_owned();
+        format!(" Last answer {clock} ({} ago), {}.", age(*at, style.now), safe(who))
+    });
+    let mut table = Table::new(&head, &format!("Nobody is being waited for.{}", last.unwrap_or_default()));
     for need in needs {
         table.row(vec![
             Cell::lit(need.kind.light(), need.kind.word()),

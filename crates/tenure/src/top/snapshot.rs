@@ -3,12 +3,12 @@
 use tenure_api::{
     Client, Error,
     wire::{
-        CommandQuery, CommandState, Lease, LeaseLiveness, Page, Phase, State, Timestamp, Work, WorkId,
-        WorkQuery,
+        Command, CommandQuery, CommandState, Lease, LeaseLiveness, Page, Phase, State, Timestamp, Work,
+        WorkId, WorkQuery,
     },
 };
 
-use crate::verbs::Full;
+use crate::verbs::{Full, all_needs};
 
 /// More rows than this are not shown; the figures say so.
 const ROWS: u32 = 500;
@@ -25,6 +25,8 @@ pub struct Snapshot {
     /// Commands in doubt, and whether there are more than were counted.
     pub uncertain: (usize, bool),
     pub last_finish: Option<Timestamp>,
+    /// How much only a person can end: works, and commands that nobody waits for too.
+    pub needs_you: usize,
     /// The work that is looked at.
     pub full: Option<Full>,
 }
@@ -70,20 +72,21 @@ impl Snapshot {
             }
             false => None,
         };
+        let needs_you = all_needs(&asking(client).await?, &yours.items).len();
         let full = match open {
             Some(id) => Some(Full::of(client, client.work(id).await?).await?),
             None => None,
         };
         let more = held.next.is_some() || yours.next.is_some();
         let rows = sorted(held.items, yours.items);
-        Ok(Self { at: client.clock().now(), rows, more, queue, uncertain, last_finish, full })
+        Ok(Self { at: client.clock().now(), rows, more, queue, uncertain, last_finish, needs_you, full })
     }
 
     pub fn tiles(&self) -> Tiles {
-        let mut tiles = Tiles::default();
+        let mut tiles = Tiles { needs_you: self.needs_you, ..Tiles::default() };
         for work in &self.rows {
             match &work.lease {
-                _ if work.state.known().is_some_and(|state| YOURS.contains(&state)) => tiles.needs_you += 1,
+                _ if work.state.known().is_some_and(|state| YOURS.contains(&state)) => {}
                 Some(lease) if is_alive(lease) && work.state != State::Stalled => {
                     let tile = if lease.missed == 0 { &mut tiles.alive } else { &mut tiles.at_risk };
                     *tile += 1;
@@ -102,6 +105,14 @@ fn is_alive(lease: &Lease) -> bool {
 async fn list(client: &Client, states: &[State], limit: u32) -> Result<Page<Work>, Error> {
     let query = WorkQuery { state: states.to_vec(), limit: Some(limit), ..WorkQuery::default() };
     client.works(&query).await
+}
+
+/// Commands that wait for a person.
+async fn asking(client: &Client) -> Result<Vec<Command>, Error> {
+    let any = CommandQuery { limit: Some(ROWS), ..CommandQuery::default() };
+    let mut commands = client.commands(&CommandQuery { needs_approval: true, ..any.clone() }).await?.items;
+    commands.extend(client.commands(&CommandQuery { needs_person: true, ..any }).await?.items);
+    Ok(commands)
 }
 
 fn sorted(mut held: Vec<Work>, mut yours: Vec<Work>) -> Vec<Work> {

@@ -13,6 +13,7 @@ mod schedule;
 mod serve;
 mod tools;
 
+pub use needs::all as all_needs;
 pub use read::{Full, end};
 pub use serve::bind;
 

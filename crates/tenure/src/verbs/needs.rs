@@ -1,7 +1,10 @@
 //! Who is being waited for: everything that only a person can end, in one list. What is asked and what to type is the
 //! ledger's own explanation.
 
-use tenure_api::wire::{Command, CommandQuery, State, Wait, WaitKind, Work, WorkQuery};
+use tenure_api::wire::{
+    BATCH_MAX, Batch, BatchItem, BatchMethod, Command, CommandQuery, State, Timestamp, Wait, WaitKind,
+    WaitQuery, WaitState, Work, WorkQuery,
+};
 
 use super::{Context, command, cut, draw, read};
 use crate::{
@@ -13,10 +16,14 @@ use crate::{
 const STATES: [State; 4] =
     [State::WaitingApproval, State::WaitingUser, State::WaitingAuth, State::Quarantined];
 
+/// How many of the newest commands are looked through for an approval.
+const BACK: u32 = 200;
+
 pub async fn needs(cx: &Context, args: &Needs) -> Result<Exit, Failure> {
     draw(cx, args.redraw.watch, || async {
         let needs = asked(cx, args).await?;
-        cx.out.list(&needs, render::needs)
+        let last = if needs.is_empty() { last_answer(cx, args).await? } else { None };
+        cx.out.list(&needs, |needs, style| render::needs(needs, last.as_ref(), style))
     })
     .await
 }
@@ -32,24 +39,61 @@ async fn asked(cx: &Context, args: &Needs) -> Result<Vec<Need>, Failure> {
     let doubtful = CommandQuery { needs_person: true, ..any };
     commands.extend(command::pages(cx, &doubtful, limit).await?);
 
-    let mut needs: Vec<Need> = commands.iter().map(|command| of_command(command, &works)).collect();
-    needs.extend(works.iter().filter_map(of_work));
+    let mut needs = all(&commands, &works);
     // What ends by itself comes first, then what has waited longest.
     needs.sort_by_key(|need| (need.deadline_at.is_none(), need.deadline_at, need.since));
     let mut needs = cut(needs, args.limit);
-    for need in &mut needs {
-        (need.ask, need.next) = match &need.command {
-            Some(id) => {
-                let why = cx.client.explain_command(id).await?;
-                (why.sentence, why.next)
-            }
-            None => {
-                let why = cx.client.explain(&need.work).await?;
-                (why.sentence, why.next)
-            }
-        };
-    }
+    explain(cx, &mut needs).await?;
     Ok(needs)
+}
+
+/// Everything that only a person can end. What is asked and what to type is left open.
+pub fn all(commands: &[Command], works: &[Work]) -> Vec<Need> {
+    let of_commands = commands.iter().map(|command| of_command(command, works));
+    of_commands.chain(works.iter().filter_map(of_work)).collect()
+}
+
+/// What the ledger says of each, in one call. One that is gone meanwhile says so itself.
+async fn explain(cx: &Context, needs: &mut [Need]) -> Result<(), Failure> {
+    for some in needs.chunks_mut(BATCH_MAX) {
+        let items = some.iter().map(|need| {
+            let path = match &need.command {
+                Some(id) => format!("/v1/commands/{id}/explain"),
+                None => format!("/v1/work/{}/explain", need.work),
+            };
+            BatchItem { method: Some(BatchMethod::Get), path, body: None }
+        });
+        let answers = cx.client.batch(&Batch { items: items.collect() }).await?.items;
+        for (need, answer) in some.iter_mut().zip(answers) {
+            let said = |field: &str| answer.body[field].as_str().unwrap_or_default().to_owned();
+            (need.ask, need.next) = match answer.status {
+                200 => (said("sentence"), said("next")),
+                _ => (said("detail"), "`tenure needs`".to_owned()),
+            };
+        }
+    }
+    Ok(())
+}
+
+/// When a person last answered a wait or approved a command, and who. Of commands, the latest are looked through.
+async fn last_answer(cx: &Context, args: &Needs) -> Result<Option<(Timestamp, String)>, Failure> {
+    let mut answers = Vec::new();
+    for kind in [WaitKind::Approval, WaitKind::User, WaitKind::Auth] {
+        let ended = WaitQuery {
+            kind: Some(kind),
+            state: Some(WaitState::Answered),
+            tenant: args.tenant.clone(),
+            last_ended: true,
+            limit: Some(1),
+            ..WaitQuery::default()
+        };
+        let waits = cx.client.waits(&ended).await?.items.into_iter();
+        answers.extend(waits.filter_map(|wait| Some((wait.ended_at?, wait.answered_by?.id))));
+    }
+    let newest = CommandQuery { tenant: args.tenant.clone(), limit: Some(BACK), ..CommandQuery::default() };
+    let commands = cx.client.commands(&newest).await?.items.into_iter();
+    answers.extend(commands.filter_map(|command| command.approval).map(|given| (given.at, given.by.id)));
+    Ok(answers.into_iter().max())
 }
 
 /// Its deadline is that of the wait in which its work waits for it.

@@ -315,6 +315,11 @@ fn rejected_while_its_work_waits(bed: &Bed, worker: &Hands) {
     assert_eq!(lease.answers[0].answer.as_ref().unwrap()["state"], "cancelled");
     worker.close(bed, &lease);
     assert_eq!(bed.run(&["needs", "-o", "json"]).json(), json!([]));
+    let nobody = bed.run(&["needs"]).ends(0).err;
+    assert!(nobody.starts_with("Nobody is being waited for. Last answer "), "{nobody}");
+    assert!(nobody.contains(" ago), "), "and who gave it: {nobody}");
+    let elsewhere = bed.run(&["needs", "--tenant", "nobody"]).ends(0).err;
+    assert_eq!(elsewhere, "Nobody is being waited for.\n");
 }
 
 fn a_lost_reply_is_looked_up(bed: &Bed, worker: &Hands) -> String {

@@ -57,6 +57,7 @@ fn snapshot(rows: Vec<Work>) -> Snapshot {
         queue: Queue::default(),
         uncertain: (2, false),
         last_finish: None,
+        needs_you: 2,
         full: None,
     }
 }
@@ -104,7 +105,7 @@ fn eighty_columns_hold_everything_that_is_asked_at_night() {
         lines[..8],
         [
             "tenure top · http://127.0.0.1:7171 · live · 1s",
-            "● alive 1   ▲ at risk 1   ▲ silent 1   ◆ needs you 1   ▲ uncertain 2",
+            "● alive 1   ▲ at risk 1   ▲ silent 1   ◆ needs you 2   ▲ uncertain 2",
             "○ oldest queued 5m (3)",
             "STATE              WORK             STEP     TRY OWNER     BEAT    LEFT     AGE",
             "▲ stalled          w_00000000000000 -        2   worker-3  1m·6    ░░░░ 0s  1m",
@@ -184,7 +185,7 @@ fn an_empty_list_says_what_that_means() {
 
 #[test]
 fn tiles_count_each_row_once() {
-    let tiles = Tiles { alive: 1, at_risk: 1, silent: 1, needs_you: 1 };
+    let tiles = Tiles { alive: 1, at_risk: 1, silent: 1, needs_you: 2 };
     assert_eq!(busy().snapshot.tiles(), tiles);
 }
 
