@@ -15,6 +15,7 @@ pub mod event;
 pub mod explain;
 pub mod fold;
 pub mod ids;
+pub mod intake;
 pub mod invariant;
 pub mod limits;
 pub mod liveness;

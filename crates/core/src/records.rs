@@ -12,6 +12,7 @@ use crate::{
         budget::{Budget, BudgetKey, Shift},
     },
     ids::{ByWork, CommandId, WaitId, WorkId},
+    intake::Pause,
     model::{Attempt, AttemptEnd, Identity, Kept, RequestKey, Step, Wait, WaitState, Work},
     payload::{Digest, Payload},
 };
@@ -67,6 +68,8 @@ pub struct Records {
     pub budgets: HashMap<BudgetKey, Budget>,
     /// The policy that this process goes by; the door must have asked the same.
     pub policy_version: Option<Arc<str>>,
+    /// Whose intake this process knows to be paused; None: nobody's.
+    pub paused: Option<Arc<[Pause]>>,
 }
 
 /// A tenant's tool and target.

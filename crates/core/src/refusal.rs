@@ -80,6 +80,8 @@ pub enum Code {
     FourEyes,
     /// This cannot be done in this way.
     Unsupported,
+    /// An operator lets nothing new in for now.
+    IntakePaused,
 }
 
 /// Whether sending the very same action again can help.
@@ -92,7 +94,7 @@ pub enum Retryable {
 }
 
 impl Code {
-    pub const ALL: [Code; 37] = [
+    pub const ALL: [Code; 38] = [
         Code::Invalid,
         Code::PayloadRefused,
         Code::UnknownSource,
@@ -130,13 +132,17 @@ impl Code {
         Code::SealBroken,
         Code::FourEyes,
         Code::Unsupported,
+        Code::IntakePaused,
     ];
 
     pub fn retryable(self) -> Retryable {
         match self {
-            Code::Busy | Code::NotClaimable | Code::LeaseLapsed | Code::PolicyStale | Code::NotDue => {
-                Retryable::Yes
-            }
+            Code::Busy
+            | Code::NotClaimable
+            | Code::LeaseLapsed
+            | Code::PolicyStale
+            | Code::NotDue
+            | Code::IntakePaused => Retryable::Yes,
             Code::IllegalState | Code::LimitReached | Code::CommandsOpen | Code::InDoubt => {
                 Retryable::Unknown
             }
@@ -211,6 +217,7 @@ impl Code {
             Code::SealBroken => "seal_broken",
             Code::FourEyes => "four_eyes",
             Code::Unsupported => "unsupported",
+            Code::IntakePaused => "intake_paused",
         }
     }
 }

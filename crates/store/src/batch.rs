@@ -1,10 +1,7 @@
 //! A group of submissions being decided: later ones see what earlier ones did, and the store writes
 //! the net result once.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use tenure_core::{
     Attempt, ByWork, Change, Command, CommandId, Event, Millis, Records, Reply, Step, Submission, Wait,
@@ -19,6 +16,7 @@ use tenure_core::{
 use crate::{
     Error,
     job::{Payloads, payloads_of},
+    terms::Terms,
 };
 
 /// What the narrow tables said of a work before the batch.
@@ -136,9 +134,11 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// A batch that is decided under this policy.
-    pub fn under(policy_version: Option<Arc<str>>) -> Self {
-        Self { records: Records { policy_version, ..Records::default() }, ..Self::default() }
+    /// A batch that is decided under these terms.
+    pub fn under(terms: &Terms) -> Self {
+        let mut batch = Self::default();
+        terms.apply(&mut batch.records);
+        batch
     }
 
     /// Decides one submission. A refusal leaves no trace and costs nobody else anything.

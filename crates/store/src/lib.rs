@@ -11,13 +11,13 @@ mod credential;
 mod diagnosis;
 mod error;
 mod facts;
+mod intake;
 mod job;
 mod lane_id;
 mod ledger;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod line;
 mod memory;
-mod policy;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod process;
@@ -34,6 +34,7 @@ mod sqlite;
 mod stats;
 mod store;
 mod sweeper;
+mod terms;
 mod token;
 mod verify;
 mod zone;
@@ -43,6 +44,7 @@ pub use credential::{Credential, CredentialKind, NewCredential};
 pub use diagnosis::{Diagnosis, Schema, Setting, Wal};
 pub use error::Error;
 pub use facts::{CommandFacts, Facts, PlaceFacts, SourceFacts, StateFacts, WaitFacts};
+pub use intake::IntakeChange;
 pub use ledger::{
     Caller, Claimed, DispatchRef, Due, DueCursor, DuePage, Health, Ingested, LeaseRef, Ledger, NewCommand,
     NewWait, NewWork, Options, Outcome, Reserved, Resolved, Sending, Waiting, WorkerView, Workers,

@@ -71,9 +71,16 @@ impl Scheduler {
     /// One look: every due run is fired or passed over.
     pub async fn run_once(&self, ledger: &Ledger) -> Result<Fired, Error> {
         let mut fired = Fired::default();
+        // What is due while intake is paused stays due, as it would while no process runs: how much of it is caught up
+        // afterwards is each schedule's own.
+        let paused = ledger.look_at_intake().await?;
+        if paused.iter().any(|pause| pause.tenant.is_none()) {
+            return Ok(fired);
+        }
+        let except: Vec<String> = paused.iter().filter_map(|pause| pause.tenant.clone()).collect();
         let now = ledger.now().await?;
         for _ in 0..PAGES {
-            let mut due = ledger.store().schedules_due(now + REST_MS, PAGE).await?;
+            let mut due = ledger.store().schedules_due(now + REST_MS, &except, PAGE).await?;
             let full = due.len() == PAGE;
             due.retain(|schedule| {
                 let later = schedule.due_at().map(|at| at - now).filter(|ms| *ms > 0);

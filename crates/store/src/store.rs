@@ -22,13 +22,13 @@ use tenure_core::{
 };
 
 use crate::{
-    Anchor, CommandFilter, Credential, Diagnosis, Error, Facts, Position, Pruned, ScheduleChange,
-    StoredEvent, WaitFilter, WorkFilter,
+    Anchor, CommandFilter, Credential, Diagnosis, Error, Facts, IntakeChange, Position, Pruned,
+    ScheduleChange, StoredEvent, WaitFilter, WorkFilter,
     job::{Job, Payloads},
-    policy::PolicyVersion,
     retention::{Before, Tombstone},
     schedule,
     stats::Counters,
+    terms::Terms,
     token::Key,
 };
 
@@ -156,8 +156,13 @@ pub(crate) trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> Answer<'a, Vec<Schedule>>;
 
-    /// Those that somebody must look at by then, earliest first.
-    fn schedules_due(&self, at: Millis, limit: usize) -> Answer<'_, Vec<Schedule>>;
+    /// Those that somebody must look at by then, earliest first, but for those of some tenants.
+    fn schedules_due<'a>(
+        &'a self,
+        at: Millis,
+        except: &'a [String],
+        limit: usize,
+    ) -> Answer<'a, Vec<Schedule>>;
 
     /// Saves those whose stored revision is the one before; returns them.
     fn save_schedules<'a>(&'a self, schedules: &'a [Schedule]) -> Answer<'a, Vec<schedule::Key>>;
@@ -173,6 +178,14 @@ pub(crate) trait Store: Send + Sync + 'static {
         name: &'a str,
         limit: usize,
     ) -> Answer<'a, Vec<ScheduleChange>>;
+
+    /// Pauses that stand, by tenant.
+    fn pauses(&self) -> Answer<'_, Vec<IntakeChange>>;
+
+    fn change_intake<'a>(&'a self, change: &'a IntakeChange) -> Answer<'a, ()>;
+
+    /// Newest first.
+    fn intake_changes(&self, limit: usize) -> Answer<'_, Vec<IntakeChange>>;
 
     /// Works that may be pruned: ended before a moment, needed by nothing open, whole identities.
     fn prunable(&self, before: Before, limit: usize) -> Answer<'_, Vec<WorkId>>;
@@ -197,8 +210,8 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// disagree with their works, rows without events. Each is a sentence.
     fn self_check(&self) -> Answer<'_, Vec<String>>;
 
-    /// The policy that groups are decided under.
-    fn policy(&self) -> &PolicyVersion;
+    /// What groups are decided under.
+    fn terms(&self) -> &Terms;
 
     /// Commands by id; those that do not exist are left out.
     fn commands<'a>(&'a self, ids: &'a [CommandId]) -> Answer<'a, Vec<Command>>;

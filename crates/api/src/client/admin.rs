@@ -5,8 +5,8 @@ use super::{
     call::{Call, segment},
 };
 use crate::wire::{
-    Backup, BackupReport, Database, Health, NewToken, Page, PageQuery, Prune, PruneReport, Readiness,
-    RevokeToken, Token, TokenId, TokenMade, VerifyReport,
+    Backup, BackupReport, Database, Health, Intake, NewToken, Page, PageQuery, Prune, PruneReport, Readiness,
+    RevokeToken, SetIntake, Token, TokenId, TokenMade, VerifyReport,
 };
 
 impl Client {
@@ -46,6 +46,16 @@ impl Client {
     }
 
     /// Whether requests can be served; a server that is not ready says why.
+    /// Whether new works are let in, and who stopped it.
+    pub async fn intake(&self) -> Result<Intake, Error> {
+        self.call(Call::get("/v1/intake")).await
+    }
+
+    /// Pauses the intake of new works, or resumes it. The same again changes nothing.
+    pub async fn set_intake(&self, set: &SetIntake) -> Result<Intake, Error> {
+        self.call(Call::post("/v1/intake", set)).await
+    }
+
     pub async fn readiness(&self) -> Result<Readiness, Error> {
         self.call(Call::get("/readyz").also_unavailable()).await
     }

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::wire::{
     Approve, Batch, BatchReply, Claim, Event, EventPage, EventQuery, Explanation, Grants, Ingest, Ingested,
-    Page, Reconnect, Resolve, ResolveWait, Resolved, Until, Wait, WaitId, WaitQuery, Work, WorkEventQuery,
-    WorkGet, WorkId, WorkQuery,
+    Page, Reconnect, Resolve, ResolveWait, Resolved, RevokeWaits, Revoked, Until, Wait, WaitId, WaitQuery,
+    Work, WorkEventQuery, WorkGet, WorkId, WorkQuery,
 };
 
 impl Client {
@@ -63,6 +63,11 @@ impl Client {
 
     pub async fn resolve_wait(&self, id: &WaitId, answer: &ResolveWait) -> Result<Resolved, Error> {
         self.call(Call::post(format!("/v1/waits/{}/resolve", segment(id.as_str())), answer)).await
+    }
+
+    /// Calls off every open wait of a session; its works go on without answers.
+    pub async fn revoke_waits(&self, revoke: &RevokeWaits) -> Result<Revoked, Error> {
+        self.call(Call::post("/v1/waits/revoke", revoke)).await
     }
 
     pub async fn approve(&self, id: &WorkId, answer: &Approve) -> Result<Resolved, Error> {

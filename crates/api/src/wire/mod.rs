@@ -17,6 +17,7 @@ mod health;
 mod holder;
 mod id;
 mod ingest;
+mod intake;
 mod list;
 mod operate;
 mod problem;
@@ -57,6 +58,7 @@ pub use id::{CommandId, TokenId, WaitId, WorkId};
 pub use ingest::{
     Ingest, Ingested, Jitter, LeaseTimings, OnExpiry, OnParentClose, Policy, RetryPolicy, Timeouts,
 };
+pub use intake::{Intake, IntakeChange, IntakePause, SetIntake};
 pub use list::{Page, PageQuery, Until, WaitQuery, WorkGet, WorkQuery};
 pub use operate::{Abandon, Cancel, Decide, Decision, Quarantine, Rerun, RetryNow};
 pub use problem::{Code, Problem};
@@ -70,8 +72,8 @@ pub use time::Timestamp;
 pub use token::{NewToken, RevokeToken, Scope, Token, TokenKind, TokenMade};
 pub use usage::{USAGE_MAX, Usage};
 pub use wait::{
-    Answer, Approve, NewWait, OnTimeout, OpenedWait, Reconnect, Resolve, ResolveWait, Resolved, SetWait,
-    Wait, WaitKind, WaitReason, WaitState, Waiting,
+    Answer, Approve, NewWait, OnTimeout, OpenedWait, Reconnect, Resolve, ResolveWait, Resolved, RevokeWaits,
+    Revoked, SetWait, Wait, WaitKind, WaitReason, WaitState, Waiting,
 };
 pub use word::{NotAWord, Word, Words};
 pub use work::{

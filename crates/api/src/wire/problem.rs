@@ -110,6 +110,8 @@ words! {
         FourEyes = "four_eyes",
         /// This ledger or build cannot do it, or not in this way: a claim has no dry run.
         Unsupported = "unsupported",
+        /// An operator lets no new work in for now; what is here goes on.
+        IntakePaused = "intake_paused",
         /// The database cannot be reached or the daemon is stopping; nothing was written.
         Unavailable = "unavailable",
         /// The answer to a commit was lost: it may or may not stand. Sending the same again is safe.

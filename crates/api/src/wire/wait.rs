@@ -241,3 +241,21 @@ pub struct Resolved {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<Grant>,
 }
+
+/// Calls off every open wait of a session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct RevokeWaits {
+    pub session: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    pub reason: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Revoked {
+    /// The works that waited, as they stand now.
+    pub works: Vec<Ack>,
+}

@@ -6,7 +6,7 @@ use crate::{
     action::{CloseOut, Ingest, check_evidence},
     decide::{Context, Decision},
     event::{Created, Fact},
-    limits,
+    intake, limits,
     model::{Disposition, Identity, OnParentClose, Output, Spec, Work},
     payload::{Digest, Payload},
     records::{Change, Touch},
@@ -55,6 +55,8 @@ pub(crate) fn prepare<'a>(cx: Context<'a>, ingest: &Ingest) -> Result<Prepared<'
             ),
         ));
     }
+    // What is here already is answered all the same.
+    intake::open(cx.records.paused.as_deref().unwrap_or_default(), &ingest.tenant)?;
     let parent = parent(cx, ingest)?;
     let mut draft = birth(cx, ingest, hash);
     if let Some(parent) = parent.filter(|parent| !parent.children && !parent.state.is_terminal()) {

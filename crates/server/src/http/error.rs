@@ -72,7 +72,8 @@ pub(crate) const fn status(code: Code) -> StatusCode {
         | Code::AlreadyDispatched
         | Code::DispatchSuperseded
         | Code::NotDue
-        | Code::SealBroken => StatusCode::CONFLICT,
+        | Code::SealBroken
+        | Code::IntakePaused => StatusCode::CONFLICT,
         Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
         Code::Unavailable | Code::OutcomeUnknown | Code::Stopped => StatusCode::SERVICE_UNAVAILABLE,
         Code::Corrupt | Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
@@ -118,6 +119,7 @@ const fn code_of(code: CoreCode) -> Code {
         CoreCode::SealBroken => Code::SealBroken,
         CoreCode::FourEyes => Code::FourEyes,
         CoreCode::Unsupported => Code::Unsupported,
+        CoreCode::IntakePaused => Code::IntakePaused,
     }
 }
 

@@ -8,6 +8,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use tenure_api::wire as w;
+use tenure_core::intake::Pause;
 use tenure_store::Error;
 
 use super::{App, Json, Problem, Who, error::Problems};
@@ -35,7 +36,9 @@ pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Response {
     let health = app.ledger.health().await;
     let ledger = health.closed().map_or(Ok(()), Err);
     let serving = if app.stopping.is_cancelled() { Err("the daemon is stopping".to_owned()) } else { Ok(()) };
-    let mut checks = vec![check("ledger", ledger), check("serving", serving)];
+    // Ready all the same: what is in goes on.
+    let intake = w::Check { name: "intake".to_owned(), ok: true, detail: paused(&app.ledger.pauses()) };
+    let mut checks = vec![check("ledger", ledger), check("serving", serving), intake];
     checks.extend(health.swept.map(|ago| sweeper(health.asleep(), ago)));
     let ready = checks.iter().all(|check| check.ok);
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
@@ -52,6 +55,15 @@ fn sweeper(asleep: Option<String>, ago: Duration) -> w::Check {
     let ok = asleep.is_none();
     let looked = || format!("looked {} ms ago", ago.as_millis());
     w::Check { name: "sweeper".to_owned(), ok, detail: Some(asleep.unwrap_or_else(looked)) }
+}
+
+/// Anybody may ask: neither names nor reasons.
+fn paused(pauses: &[Pause]) -> Option<String> {
+    match pauses {
+        [] => None,
+        all if all.iter().any(|pause| pause.tenant.is_none()) => Some("paused for every tenant".to_owned()),
+        some => Some(format!("paused for {} of the tenants", some.len())),
+    }
 }
 
 fn check(name: &str, outcome: Result<(), String>) -> w::Check {

@@ -14,6 +14,7 @@ mod guard;
 mod health;
 mod holder;
 mod ingest;
+mod intake;
 mod operate;
 mod schedules;
 mod steps;
@@ -80,6 +81,7 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(operate::quarantine))
         .routes(routes!(operate::decide))
         .routes(routes!(waits::list))
+        .routes(routes!(waits::revoke))
         .routes(routes!(waits::resolve_one))
         .routes(routes!(waits::resolve))
         .routes(routes!(waits::approve))
@@ -100,6 +102,7 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(command_verbs::replay))
         .routes(routes!(command_verbs::record))
         .routes(routes!(command_verbs::cancel))
+        .routes(routes!(intake::get, intake::set))
         .routes(routes!(schedules::list))
         .routes(routes!(schedules::get, schedules::put, schedules::delete))
         .routes(routes!(schedules::pause))

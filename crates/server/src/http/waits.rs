@@ -139,6 +139,16 @@ fn reply(who: &Who, resolved: Resolved) -> Json<w::Resolved> {
     Json(wire::resolved(resolved, who.session.may(Scope::Payload)))
 }
 
+/// Calls off every open wait of a session: its works are queued again, and their workers find the waits cancelled.
+#[utoipa::path(post, path = "/v1/waits/revoke", tag = "operator", request_body = w::RevokeWaits,
+    security(("token" = ["operate"])),
+    responses((status = 200, description = "The works that waited.", body = w::Revoked), Problems))]
+pub(crate) async fn revoke(who: Who, Body(body): Body<w::RevokeWaits>) -> Answer<w::Revoked> {
+    let tenant = who.session.tenant(body.tenant.as_deref())?;
+    let acks = who.caller().revoke_session_waits(&tenant, &body.session, &body.reason).await?;
+    Ok(Json(w::Revoked { works: acks.iter().map(wire::ack).collect() }))
+}
+
 /// A person answers what a work in `waiting_approval` asks.
 #[utoipa::path(post, path = "/v1/work/{id}/approve", tag = "wait", params(("id" = String, Path)),
     request_body = w::Approve, security(("token" = ["approve"])),

@@ -68,6 +68,11 @@ struct OfSource {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfTenant {
+    tenant: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfName {
     name: String,
 }
@@ -125,6 +130,7 @@ pub struct Metrics {
     group_time: Counter<f64, AtomicU64>,
     queued: Gauge,
     alerts: GaugeBy<OfName>,
+    intake_paused: GaugeBy<OfTenant>,
 }
 
 impl Default for Metrics {
@@ -164,6 +170,7 @@ impl Default for Metrics {
             group_time: Counter::default(),
             queued: Gauge::default(),
             alerts: Family::default(),
+            intake_paused: Family::default(),
         };
         metrics.register();
         metrics
@@ -238,6 +245,11 @@ impl Metrics {
         );
         r.register("queued_submissions", "Submissions that wait for a group", self.queued.clone());
         r.register("alerts", "1 for each threshold that is crossed", self.alerts.clone());
+        r.register(
+            "intake_paused",
+            "1 for each pause of the intake; without a tenant: of all",
+            self.intake_paused.clone(),
+        );
         self.commands.register(r);
     }
 
@@ -378,6 +390,11 @@ impl Metrics {
         for (kind, of) in &facts.waits {
             let kind = crate::wire::ToWire::to_wire(*kind).to_string();
             self.waits.get_or_create(&OfKind { kind }).set(of.open as i64);
+        }
+        self.intake_paused.clear();
+        for pause in ledger.pauses().iter() {
+            let tenant = pause.tenant.clone().unwrap_or_default();
+            self.intake_paused.get_or_create(&OfTenant { tenant }).set(1);
         }
         let stats = ledger.stats();
         self.renewals_refused.inner().store(stats.renewals_refused, Relaxed);

@@ -10,6 +10,7 @@ mod contract;
 mod dials;
 mod dry_run;
 mod evidence;
+mod intake;
 mod life;
 mod outage;
 mod rights;

@@ -15,6 +15,7 @@ pub mod dues;
 pub mod facts;
 pub mod family;
 pub mod ingest;
+pub mod intake;
 pub mod lease;
 pub mod life;
 pub mod operate;
@@ -57,6 +58,12 @@ macro_rules! conformance_tests {
                 detached_work_is_born_terminal,
                 ingest_claims_in_the_same_act,
             }
+            intake {
+                a_pause_lets_nothing_new_in_and_what_is_here_goes_on,
+                a_pause_of_one_tenant_leaves_the_others_alone,
+                a_pause_is_tried_without_a_trace,
+                schedules_wait_while_intake_is_paused,
+            }
             claim {
                 priority_then_age,
                 filters_restrict,
@@ -97,6 +104,7 @@ macro_rules! conformance_tests {
                 usage_is_kept_where_commands_are_in_doubt,
             }
             session {
+                a_queued_work_names_who_keeps_it_waiting,
                 one_at_a_time_oldest_first,
                 a_scheduled_retry_blocks_its_session,
                 waiting_does_not_block,

@@ -177,3 +177,21 @@ fn leave(chats: &Chats, held: &Claimed) {
     let Some(session) = &held.work.spec.session else { return };
     chats.lock().unwrap().entry(session.clone()).or_default().0 = false;
 }
+
+pub async fn a_queued_work_names_who_keeps_it_waiting(bed: &mut Bed) {
+    let held = bed.held(said_in("chat", "1"), "w").await;
+    let second = bed.ingest(said_in("chat", "2")).await;
+    let third = bed.ingest(said_in("chat", "3")).await;
+    let alone = bed.ingest(said_in("other", "4")).await;
+    let says = async |work: &tenure_core::Work| bed.ledger.explain(work.id).await.unwrap().sentence;
+    let names = |said: &str, id: WorkId| said.contains(&id.to_string());
+    for work in [&second, &third] {
+        let said = says(work).await;
+        assert!(names(&said, held.work.id) && said.contains("w holds its session `chat`"), "{said}");
+    }
+    assert!(says(&alone).await.contains("nobody has claimed it yet"));
+    bed.worker("w").close_out(&held.lease, success()).await.unwrap();
+    assert!(says(&second).await.contains("nobody has claimed it yet"));
+    let said = says(&third).await;
+    assert!(names(&said, second.id) && said.contains("comes first in its session"), "{said}");
+}

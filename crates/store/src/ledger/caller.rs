@@ -466,6 +466,7 @@ impl Caller {
         session: &str,
         reason: &str,
     ) -> Result<Vec<Ack>, Error> {
+        limits::reason(reason)?;
         if !self.tenants.allow(tenant) {
             return Err(Refusal::new(Code::NotFound, format!("Tenant {tenant} is not one of yours.")).into());
         }

@@ -74,7 +74,7 @@ impl Ledger {
     /// The policy that groups are decided under from now on: a door that asked another one must ask again.
     /// None: whatever the door says counts.
     pub fn set_policy_version(&self, version: Option<&str>) {
-        self.store().policy().set(version);
+        self.store().terms().set_policy(version);
     }
 
     pub async fn command(&self, id: CommandId) -> Result<Command, Error> {

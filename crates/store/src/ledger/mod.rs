@@ -5,6 +5,7 @@ mod commands;
 mod credentials;
 mod due;
 mod health;
+mod intake;
 mod new;
 mod patience;
 mod reads;
@@ -161,7 +162,7 @@ impl Ledger {
     /// A ledger that is gone with the process: for tests of what embeds one.
     pub async fn open_memory(options: Options) -> Result<Self, Error> {
         let store = memory::open(&options)?;
-        Ok(Self::start(store, options, None))
+        Self::start(store, options, None).await
     }
 
     /// Opens or creates a ledger in an SQLite file. Several processes may share it.
@@ -172,27 +173,32 @@ impl Ledger {
         let store = tokio::task::spawn_blocking(move || crate::sqlite::open(&path, &wanted))
             .await
             .map_err(|e| Error::Unavailable(format!("opening was interrupted: {e}")))??;
-        Ok(Self::start(store, options, Some(patience::Callers::default())))
+        Self::start(store, options, Some(patience::Callers::default())).await
     }
 
     /// Opens or creates a ledger in a PostgreSQL database. Any number of processes may share it.
     #[cfg(feature = "postgres")]
     pub async fn open_postgres(url: &str, options: Options) -> Result<Self, Error> {
         let store = crate::postgres::open(url, &options).await?;
-        Ok(Self::start(store, options, None))
+        Self::start(store, options, None).await
     }
 
-    fn start(store: Arc<dyn Store>, options: Options, callers: Option<patience::Callers>) -> Self {
+    async fn start(
+        store: Arc<dyn Store>,
+        options: Options,
+        callers: Option<patience::Callers>,
+    ) -> Result<Self, Error> {
         let (closed, _) = watch::channel(false);
         let swept = Mutex::new(options.sweep.then(Instant::now));
         let settings = RwLock::new(Arc::new(options.settings));
         let ledger = Self(Arc::new(Inner { store, settings, closed, callers, swept }));
+        ledger.look_at_intake().await?;
         if options.sweep {
             let clock = options.clock.unwrap_or_else(|| Arc::new(SystemClock::default()));
             tokio::spawn(Sweeper::new(clock).run(WeakLedger(Arc::downgrade(&ledger.0))));
             tokio::spawn(Scheduler.run(WeakLedger(Arc::downgrade(&ledger.0))));
         }
-        ledger
+        Ok(ledger)
     }
 
     /// Everything that `actor` does, in every tenant.

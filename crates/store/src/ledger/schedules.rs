@@ -164,6 +164,7 @@ impl Caller {
             if there.last_run.as_ref().is_some_and(|last| last.run_id == run_id) {
                 return Ok(there);
             }
+            self.refuse_while_paused(tenant)?;
             self.refuse_overlap(&there).await?;
             let now = self.ledger.now().await?;
             let wanted = there.with_run(run_id.clone(), now);

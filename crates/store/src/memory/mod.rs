@@ -31,15 +31,15 @@ use tenure_core::{
 use tokio::time::Instant;
 
 use crate::{
-    Anchor, Clock, CommandFilter, Credential, Diagnosis, Error, Facts, Options, Outcome, Position, Pruned,
-    ScheduleChange, StoredEvent, SystemClock, WaitFilter, WorkFilter,
+    Anchor, Clock, CommandFilter, Credential, Diagnosis, Error, Facts, IntakeChange, Options, Outcome,
+    Position, Pruned, ScheduleChange, StoredEvent, SystemClock, WaitFilter, WorkFilter,
     job::{Job, Payloads, payloads_of, wanted},
-    policy::PolicyVersion,
     query::page,
     retention::{Before, Tombstone},
     schedule::Key as ScheduleKey,
     stats::Counters,
     store::{Answer, Store},
+    terms::Terms,
     token::Key,
 };
 
@@ -53,7 +53,7 @@ pub(crate) struct Memory {
     key: Key,
     clock: Arc<dyn Clock>,
     counters: Counters,
-    policy: PolicyVersion,
+    terms: Terms,
     inner: Arc<Mutex<Inner>>,
 }
 
@@ -69,6 +69,8 @@ struct Inner {
     attempts: BTreeMap<(WorkId, u64), Attempt>,
     credentials: BTreeMap<CredentialId, Credential>,
     schedules: BTreeMap<ScheduleKey, Schedule>,
+    /// Oldest first.
+    intake: Vec<IntakeChange>,
     schedule_changes: Vec<(ScheduleKey, ScheduleChange)>,
     parked: Vec<Job>,
     closed: bool,
@@ -83,7 +85,7 @@ pub(crate) fn open(options: &Options) -> Result<Arc<dyn Store>, Error> {
         key,
         clock,
         counters: Counters::default(),
-        policy: PolicyVersion::default(),
+        terms: Terms::default(),
         inner: Arc::default(),
     }))
 }
@@ -295,7 +297,7 @@ impl Store for Memory {
         if inner.closed {
             return job.answer(Err(Error::Unavailable("the ledger is closed".into())));
         }
-        inner.records.policy_version = self.policy.get();
+        self.terms.apply(&mut inner.records);
         let answer = inner.submit(&job.submission, now);
         match (answer, job.park_until) {
             (Ok(outcome), Some(until)) if is_empty(&outcome) && until > Instant::now() => {
@@ -551,8 +553,13 @@ impl Store for Memory {
         self.ready(|inner| inner.schedules(tenants, &(after.0.to_owned(), after.1.to_owned()), limit))
     }
 
-    fn schedules_due(&self, at: Millis, limit: usize) -> Answer<'_, Vec<Schedule>> {
-        self.ready(|inner| inner.schedules_due(at, limit))
+    fn schedules_due<'a>(
+        &'a self,
+        at: Millis,
+        except: &'a [String],
+        limit: usize,
+    ) -> Answer<'a, Vec<Schedule>> {
+        self.ready(|inner| inner.schedules_due(at, except, limit))
     }
 
     fn save_schedules<'a>(&'a self, schedules: &'a [Schedule]) -> Answer<'a, Vec<ScheduleKey>> {
@@ -572,6 +579,19 @@ impl Store for Memory {
         limit: usize,
     ) -> Answer<'a, Vec<ScheduleChange>> {
         self.ready(|inner| inner.schedule_changes(&(tenant.to_owned(), name.to_owned()), limit))
+    }
+
+    fn pauses(&self) -> Answer<'_, Vec<IntakeChange>> {
+        self.ready(Inner::pauses)
+    }
+
+    fn change_intake<'a>(&'a self, change: &'a IntakeChange) -> Answer<'a, ()> {
+        self.inner().intake.push(change.clone());
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn intake_changes(&self, limit: usize) -> Answer<'_, Vec<IntakeChange>> {
+        self.ready(|inner| inner.intake.iter().rev().take(limit).cloned().collect())
     }
 
     fn prunable(&self, before: Before, limit: usize) -> Answer<'_, Vec<WorkId>> {
@@ -628,8 +648,8 @@ impl Store for Memory {
         })
     }
 
-    fn policy(&self) -> &PolicyVersion {
-        &self.policy
+    fn terms(&self) -> &Terms {
+        &self.terms
     }
 
     fn commands<'a>(&'a self, ids: &'a [CommandId]) -> Answer<'a, Vec<Command>> {

@@ -1,4 +1,6 @@
-//! Schedules in memory.
+//! Schedules and the intake in memory.
+
+use std::collections::BTreeMap;
 
 use tenure_core::{
     Millis,
@@ -8,7 +10,7 @@ use tenure_core::{
 
 use super::Inner;
 use crate::{
-    ScheduleChange,
+    IntakeChange, ScheduleChange,
     schedule::{Key, SCHEDULES_MAX, key},
 };
 
@@ -18,8 +20,18 @@ impl Inner {
         later.take(limit).cloned().collect()
     }
 
-    pub fn schedules_due(&self, at: Millis, limit: usize) -> Vec<Schedule> {
-        let due = self.schedules.values().filter(|one| one.due_at().is_some_and(|due| due <= at));
+    /// The last change of each tenant, where it is a pause.
+    pub fn pauses(&self) -> Vec<IntakeChange> {
+        let last: BTreeMap<&Option<String>, &IntakeChange> =
+            self.intake.iter().map(|change| (&change.tenant, change)).collect();
+        last.into_values().filter(|change| change.paused).cloned().collect()
+    }
+
+    pub fn schedules_due(&self, at: Millis, except: &[String], limit: usize) -> Vec<Schedule> {
+        let due = self
+            .schedules
+            .values()
+            .filter(|one| one.due_at().is_some_and(|due| due <= at) && !except.contains(&one.tenant));
         let mut due: Vec<Schedule> = due.cloned().collect();
         due.sort_by_key(Schedule::due_at);
         due.truncate(limit);

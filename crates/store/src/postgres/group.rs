@@ -54,7 +54,7 @@ pub(super) async fn run(
     let submissions = || jobs.iter().chain(parked).map(|job| &job.submission);
     let mut scope = Scope::default();
     submissions().for_each(|submission| scope.first(submission));
-    let mut batch = Batch::under(shared.policy.get());
+    let mut batch = Batch::under(&shared.terms);
     let clock = shared.clock.as_deref();
     let mark = load::first(session, &shared.recent, clock, &scope, lessons, &mut batch.records).await?;
     complete(session, submissions, &mut batch.records).await?;

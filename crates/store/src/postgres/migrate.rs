@@ -54,6 +54,12 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         breaking: true,
         sql: include_str!("migrations/0009_commands.sql"),
     },
+    Migration {
+        number: 11,
+        name: "intake",
+        breaking: false,
+        sql: include_str!("migrations/0011_intake.sql"),
+    },
 ];
 
 /// Any number that nobody else is likely to lock.

@@ -15,6 +15,7 @@ mod facts;
 mod fault;
 mod group;
 mod in_hand;
+mod intake;
 mod lane;
 mod load;
 mod migrate;
@@ -68,14 +69,14 @@ use self::{
     unreadable::Unreadable,
 };
 use crate::{
-    Anchor, Clock, CommandFilter, Credential, Diagnosis, Error, Facts, Options, Position, Pruned,
-    ScheduleChange, StoredEvent, WaitFilter, WorkFilter,
+    Anchor, Clock, CommandFilter, Credential, Diagnosis, Error, Facts, IntakeChange, Options, Position,
+    Pruned, ScheduleChange, StoredEvent, WaitFilter, WorkFilter,
     job::{Job, Payloads},
-    policy::PolicyVersion,
     retention::{Before, Tombstone},
     schedule::Key as ScheduleKey,
     stats::Counters,
     store::{Answer, Store},
+    terms::Terms,
     token::Key,
 };
 
@@ -92,7 +93,7 @@ struct Shared {
     announced: Notify,
     recent: Recent,
     counters: Counters,
-    policy: PolicyVersion,
+    terms: Terms,
     in_hand: InHand,
     unreadable: Unreadable,
     lanes: Mutex<HashSet<i64>>,
@@ -167,7 +168,7 @@ pub(crate) async fn open(url: &str, options: &Options) -> Result<Arc<dyn Store>,
         announced: Notify::new(),
         recent: Recent::default(),
         counters: Counters::default(),
-        policy: PolicyVersion::default(),
+        terms: Terms::default(),
         in_hand: InHand::default(),
         unreadable: Unreadable::default(),
         lanes: Mutex::default(),
@@ -363,8 +364,8 @@ impl Store for Postgres {
         Box::pin(self.points.revoke_credential(id, at, keeping))
     }
 
-    fn policy(&self) -> &PolicyVersion {
-        &self.shared.policy
+    fn terms(&self) -> &Terms {
+        &self.shared.terms
     }
 
     fn commands<'a>(&'a self, ids: &'a [CommandId]) -> Answer<'a, Vec<Command>> {
@@ -427,8 +428,13 @@ impl Store for Postgres {
         Box::pin(self.lists.schedules(tenants, after, limit))
     }
 
-    fn schedules_due(&self, at: Millis, limit: usize) -> Answer<'_, Vec<Schedule>> {
-        Box::pin(self.points.schedules_due(at, limit))
+    fn schedules_due<'a>(
+        &'a self,
+        at: Millis,
+        except: &'a [String],
+        limit: usize,
+    ) -> Answer<'a, Vec<Schedule>> {
+        Box::pin(self.points.schedules_due(at, except, limit))
     }
 
     fn save_schedules<'a>(&'a self, schedules: &'a [Schedule]) -> Answer<'a, Vec<ScheduleKey>> {
@@ -446,6 +452,18 @@ impl Store for Postgres {
         limit: usize,
     ) -> Answer<'a, Vec<ScheduleChange>> {
         Box::pin(self.lists.schedule_changes(tenant, name, limit))
+    }
+
+    fn pauses(&self) -> Answer<'_, Vec<IntakeChange>> {
+        Box::pin(self.points.pauses())
+    }
+
+    fn change_intake<'a>(&'a self, change: &'a IntakeChange) -> Answer<'a, ()> {
+        Box::pin(self.points.change_intake(change))
+    }
+
+    fn intake_changes(&self, limit: usize) -> Answer<'_, Vec<IntakeChange>> {
+        Box::pin(self.points.intake_changes(limit))
     }
 
     fn prunable(&self, before: Before, limit: usize) -> Answer<'_, Vec<WorkId>> {

@@ -21,7 +21,7 @@ const ONE: &str = "SELECT body FROM schedule WHERE tenant = $1::text AND name = 
 const LIST: &str = "SELECT body FROM schedule WHERE (tenant, name) > ($1::text, $2::text) \
      AND ($3::text[] IS NULL OR tenant = ANY($3)) ORDER BY tenant, name LIMIT $4::bigint";
 const DUE: &str = "SELECT body FROM schedule WHERE due_at IS NOT NULL AND due_at <= $1::bigint \
-     ORDER BY due_at LIMIT $2::bigint";
+     AND tenant <> ALL($2::text[]) ORDER BY due_at LIMIT $3::bigint";
 /// Locked in one order first: whoever saves the same ones at the same time waits, and then finds them changed.
 const SAVE: &str = "WITH new AS ( \
          SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bigint[], $5::text[]) \
@@ -81,8 +81,13 @@ impl Reader {
         rows.iter().map(schedule).collect()
     }
 
-    pub async fn schedules_due(&self, at: Millis, limit: usize) -> Result<Vec<Schedule>, Error> {
-        let rows = self.query(DUE, params![at, limit as i64]).await?;
+    pub async fn schedules_due(
+        &self,
+        at: Millis,
+        except: &[String],
+        limit: usize,
+    ) -> Result<Vec<Schedule>, Error> {
+        let rows = self.query(DUE, params![at, except, limit as i64]).await?;
         Ok(readable(rows.iter().map(schedule).collect()))
     }
 

@@ -84,7 +84,7 @@ impl Group<'_> {
     }
 
     fn decide(&self, tables: &mut Tables<'_>, now: Millis) -> Read<Committed> {
-        let mut batch = Batch::under(tables.policy.get());
+        let mut batch = Batch::under(&tables.terms);
         tables.gather(self.submits.iter().map(|job| &job.submission), &mut batch.records)?;
         let submitted: Vec<Result<Reply, Error>> =
             self.submits.iter().map(|job| batch.decide(&job.submission, now)).collect();

@@ -56,6 +56,12 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         breaking: true,
         sql: include_str!("migrations/0009_commands.sql"),
     },
+    Migration {
+        number: 11,
+        name: "intake",
+        breaking: false,
+        sql: include_str!("migrations/0011_intake.sql"),
+    },
 ];
 
 const MIGRATION_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (

@@ -13,6 +13,7 @@ mod diagnosis;
 mod facts;
 mod fault;
 mod group;
+mod intake;
 mod load;
 mod migrate;
 mod read;
@@ -52,14 +53,14 @@ use tenure_core::{
 use tokio::sync::oneshot;
 
 use crate::{
-    Anchor, Clock, CommandFilter, Credential, Diagnosis, Error, Facts, Options, Position, Pruned,
-    ScheduleChange, StoredEvent, SystemClock, WaitFilter, WorkFilter,
+    Anchor, Clock, CommandFilter, Credential, Diagnosis, Error, Facts, IntakeChange, Options, Position,
+    Pruned, ScheduleChange, StoredEvent, SystemClock, WaitFilter, WorkFilter,
     job::{Job, Payloads},
-    policy::PolicyVersion,
     retention::{Before, Tombstone},
     schedule::Key as ScheduleKey,
     stats::Counters,
     store::{Answer, Store},
+    terms::Terms,
     token::Key,
 };
 use answers::Answers;
@@ -83,7 +84,7 @@ struct SqliteStore {
     path: PathBuf,
     queued: Arc<AtomicUsize>,
     counters: Arc<Counters>,
-    policy: Arc<PolicyVersion>,
+    terms: Arc<Terms>,
     stopped: Arc<OnceLock<String>>,
     readers: [Arc<Mutex<Reader>>; READERS],
     next_reader: AtomicUsize,
@@ -105,13 +106,13 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Arc<dyn Store>, Err
     let answers = Answers::start()?;
     let counters = Arc::new(Counters::default());
     let stopped = Arc::new(OnceLock::new());
-    let policy = Arc::new(PolicyVersion::default());
+    let terms = Arc::new(Terms::default());
     let desk = Desk {
         clock: clock.clone(),
         inbox: received,
         queued: queued.clone(),
         counters: counters.clone(),
-        policy: policy.clone(),
+        terms: terms.clone(),
         stopped: stopped.clone(),
         checkpoints,
         answers,
@@ -126,7 +127,7 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Arc<dyn Store>, Err
         inbox,
         queued,
         counters,
-        policy,
+        terms,
         stopped,
         readers,
         next_reader,
@@ -371,8 +372,14 @@ impl Store for SqliteStore {
         self.read(move |reader| reader.schedules(&tenants, &after, limit))
     }
 
-    fn schedules_due(&self, at: Millis, limit: usize) -> Answer<'_, Vec<Schedule>> {
-        self.read(move |reader| reader.schedules_due(at, limit))
+    fn schedules_due<'a>(
+        &'a self,
+        at: Millis,
+        except: &'a [String],
+        limit: usize,
+    ) -> Answer<'a, Vec<Schedule>> {
+        let except = except.to_vec();
+        self.read(move |reader| reader.schedules_due(at, &except, limit))
     }
 
     fn save_schedules<'a>(&'a self, schedules: &'a [Schedule]) -> Answer<'a, Vec<ScheduleKey>> {
@@ -393,6 +400,19 @@ impl Store for SqliteStore {
     ) -> Answer<'a, Vec<ScheduleChange>> {
         let key = (tenant.to_owned(), name.to_owned());
         self.read(move |reader| reader.schedule_changes(&key, limit))
+    }
+
+    fn pauses(&self) -> Answer<'_, Vec<IntakeChange>> {
+        self.read(|reader| reader.pauses())
+    }
+
+    fn change_intake<'a>(&'a self, change: &'a IntakeChange) -> Answer<'a, ()> {
+        let change = change.clone();
+        self.write(move |conn| intake::add(conn, &change))
+    }
+
+    fn intake_changes(&self, limit: usize) -> Answer<'_, Vec<IntakeChange>> {
+        self.read(move |reader| reader.intake_changes(limit))
     }
 
     fn prunable(&self, before: Before, limit: usize) -> Answer<'_, Vec<WorkId>> {
@@ -439,8 +459,8 @@ impl Store for SqliteStore {
         self.read(Reader::self_check)
     }
 
-    fn policy(&self) -> &PolicyVersion {
-        &self.policy
+    fn terms(&self) -> &Terms {
+        &self.terms
     }
 
     fn commands<'a>(&'a self, ids: &'a [CommandId]) -> Answer<'a, Vec<Command>> {

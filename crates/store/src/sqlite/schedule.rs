@@ -19,8 +19,8 @@ use crate::{
 const ONE: &str = "SELECT body FROM schedule WHERE tenant = ?1 AND name = ?2";
 const LIST: &str = "SELECT body FROM schedule WHERE (tenant, name) > (?1, ?2) \
      AND (?3 IS NULL OR tenant IN (SELECT value FROM json_each(?3))) ORDER BY tenant, name LIMIT ?4";
-const DUE: &str =
-    "SELECT body FROM schedule WHERE due_at IS NOT NULL AND due_at <= ?1 ORDER BY due_at LIMIT ?2";
+const DUE: &str = "SELECT body FROM schedule WHERE due_at IS NOT NULL AND due_at <= ?1 \
+     AND tenant NOT IN (SELECT value FROM json_each(?2)) ORDER BY due_at LIMIT ?3";
 const ADD: &str = "INSERT INTO schedule (tenant, name, revision, due_at, body) SELECT ?1, ?2, ?3, ?4, ?5 \
      WHERE (SELECT count(*) FROM schedule) < ?6 ON CONFLICT (tenant, name) DO NOTHING";
 const UPDATE: &str = "UPDATE schedule SET revision = ?3, due_at = ?4, body = ?5 \
@@ -86,8 +86,8 @@ impl Reader {
         self.all(LIST, params![after.0, after.1, tenants, bound(limit)], schedule)
     }
 
-    pub fn schedules_due(&mut self, at: Millis, limit: usize) -> Read<Vec<Schedule>> {
-        let found = self.all(DUE, params![at, bound(limit)], |row| Ok(schedule(row)))?;
+    pub fn schedules_due(&mut self, at: Millis, except: &[String], limit: usize) -> Read<Vec<Schedule>> {
+        let found = self.all(DUE, params![at, to_json(&except)?, bound(limit)], |row| Ok(schedule(row)))?;
         Ok(readable(found))
     }
 

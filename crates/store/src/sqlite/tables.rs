@@ -11,8 +11,8 @@ use super::{
     row::{Read, SPEC, Specs, specs, work_columns},
 };
 use crate::{
-    policy::PolicyVersion,
     recent::{RecentWorks, Remembered},
+    terms::Terms,
 };
 
 /// A work by its id.
@@ -95,11 +95,11 @@ pub(super) struct Tables<'c> {
     pub works: RecentWorks<(i64, Remembered)>,
     /// The file's version at the last look: it moves when another connection has committed.
     pub seen: i64,
-    pub policy: Arc<PolicyVersion>,
+    pub terms: Arc<Terms>,
 }
 
 impl<'c> Tables<'c> {
-    pub fn new(conn: &'c Connection, policy: Arc<PolicyVersion>) -> Read<Self> {
+    pub fn new(conn: &'c Connection, terms: Arc<Terms>) -> Read<Self> {
         // Kept for good, and so not in the small memory that SQLite has for passing needs.
         let prepare = |sql: &str| conn.prepare_with_flags(sql, PrepFlags::SQLITE_PREPARE_PERSISTENT);
         let hot = Hot {
@@ -128,7 +128,7 @@ impl<'c> Tables<'c> {
             rowids: ByWork::default(),
             works: RecentWorks::default(),
             seen: 0,
-            policy,
+            terms,
         })
     }
 

@@ -22,7 +22,7 @@ use super::{
     group::{Answer, Claimed, Committed, Failure, Group},
     tables::Tables,
 };
-use crate::{Clock, Error, job::Job, job::Payloads, ledger::Outcome, policy::PolicyVersion, stats::Counters};
+use crate::{Clock, Error, job::Job, job::Payloads, ledger::Outcome, stats::Counters, terms::Terms};
 
 /// Submissions in one group at most.
 const GROUP: usize = 1_024;
@@ -51,7 +51,7 @@ pub(super) struct Desk {
     pub inbox: Receiver<Message>,
     pub queued: Arc<AtomicUsize>,
     pub counters: Arc<Counters>,
-    pub policy: Arc<PolicyVersion>,
+    pub terms: Arc<Terms>,
     /// Why nothing is written any more.
     pub stopped: Arc<OnceLock<String>>,
     pub checkpoints: Checkpoints,
@@ -79,7 +79,7 @@ struct Writer<'c> {
 
 /// The writer's thread. It ends when the store closes or is dropped.
 pub(super) fn run(conn: &Connection, desk: Desk) -> Result<(), Error> {
-    let tables = Tables::new(conn, desk.policy.clone()).map_err(Fault::into_error)?;
+    let tables = Tables::new(conn, desk.terms.clone()).map_err(Fault::into_error)?;
     let mut writer = Writer { tables, desk, parked: Vec::new(), looked: Instant::now(), look: false };
     let closed = writer.serve();
     writer.finish();
@@ -359,7 +359,7 @@ mod tests {
         let (closed, _) = oneshot::channel();
         inbox.send(Message::Close(closed)).unwrap();
         let desk = Desk {
-            policy: Arc::default(),
+            terms: Arc::default(),
             clock: Arc::new(SystemClock::default()),
             inbox: received,
             queued: Arc::new(AtomicUsize::new(200)),

@@ -171,6 +171,32 @@ pub struct CloseOut {
 }
 
 #[derive(Args)]
+#[command(after_help = "Examples:\n  tenure step w_0198 draft --fence … --lease … --input '{\"of\": 7}'\n  \
+tenure step w_0198 draft --fence … --lease … --input '{\"of\": 7}' --result '{\"file\": \"a.md\"}'\n\n\
+Without --result it is begun: if it was completed before, with the same input, its result is printed and nothing \
+need be done again. With --result it is completed.")]
+pub struct Step {
+    /// A work's id, or a beginning of it that no other has
+    pub id: String,
+    /// The step's name
+    pub step: String,
+    #[command(flatten)]
+    pub lease: LeaseArgs,
+    /// What it works on; another input is another step: JSON, @FILE, or - for stdin
+    #[arg(long, value_parser = json, default_value = "null")]
+    pub input: Value,
+    /// It is done, and this came of it: JSON, @FILE, or - for stdin
+    #[arg(long, value_parser = json)]
+    pub result: Option<Value>,
+    /// Do it again, and whatever came after it
+    #[arg(long, conflicts_with = "result")]
+    pub restart: bool,
+    /// Say what would happen, or why not, and write nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[derive(Args)]
 #[command(
     after_help = "Examples:\n  tenure fail w_0198 --fence … --lease … --class rate_limited --message '429' --retry-after 30s\n  \
 tenure fail w_0198 --fence … --lease … --class validation --message 'no such file'"

@@ -4,6 +4,7 @@ mod answer;
 mod command;
 mod demo;
 mod hold;
+mod intake;
 mod keep;
 mod operate;
 mod read;
@@ -23,7 +24,8 @@ pub use command::{
     CommandCancel, CommandsList, CommandsPlan, CommandsVerb, Needs, Reconcile, Record, Replay,
 };
 pub use demo::Demo;
-pub use hold::{Claim, CloseOut, Fail, Release, Renew, Wait};
+pub use hold::{Claim, CloseOut, Fail, Release, Renew, Step, Wait};
+pub use intake::{IntakeAct, IntakeVerb, WaitsRevoke, WaitsVerb};
 pub use keep::{Backup, ConfigVerb, Prune, Restore, TokenCreate, TokenRevoke, TokenVerb};
 pub use operate::{Abandon, Act, Cancel, Decide, Drain, Quarantine, Requeue, Rerun, Retry};
 pub use read::{Events, Explain, Filter, Ingest, List, Ps, Show, Watch, Workers};
@@ -131,6 +133,8 @@ pub enum Verb {
     Fail(Fail),
     /// Hand a work that you hold back
     Release(Release),
+    /// Begin or complete a checkpoint of a work that you hold
+    Step(Step),
 
     /// Cut a retry's backoff short
     Retry(Retry),
@@ -157,6 +161,12 @@ pub enum Verb {
     #[command(after_help = "Example:\n  tenure alerts || page-somebody")]
     Alerts,
 
+    /// What works wait for
+    #[command(subcommand)]
+    Waits(WaitsVerb),
+    /// Whether new works are let in
+    #[command(subcommand)]
+    Intake(IntakeVerb),
     /// Works that come by themselves, by a clock
     #[command(subcommand)]
     Schedule(ScheduleVerb),
@@ -200,6 +210,7 @@ impl Verb {
             Verb::CloseOut(args) => args.dry_run,
             Verb::Fail(args) => args.dry_run,
             Verb::Release(args) => args.dry_run,
+            Verb::Step(args) => args.dry_run,
             Verb::Resolve(args) => args.dry_run,
             Verb::Approve(args) => args.decision.dry_run,
             Verb::Reject(args) => args.decision.dry_run,
@@ -212,6 +223,8 @@ impl Verb {
             Verb::Abandon(args) => args.act.dry_run,
             Verb::Drain(args) => args.act.dry_run,
             Verb::Schedule(verb) => verb.dry_run(),
+            Verb::Intake(verb) => verb.dry_run(),
+            Verb::Waits(WaitsVerb::Revoke(args)) => args.act.dry_run,
             Verb::Commands(verb) => verb.dry_run(),
             Verb::Prune(args) => args.act.dry_run,
             Verb::Token(TokenVerb::Revoke(args)) => args.act.dry_run,

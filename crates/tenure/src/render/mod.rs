@@ -2,6 +2,7 @@
 
 mod command;
 mod describe;
+mod intake;
 mod light;
 mod needs;
 mod rows;
@@ -19,6 +20,7 @@ use tenure_api::{client::ServerClock, wire::Timestamp};
 
 pub use command::{became, commands, describe_command, intent, plan};
 pub use describe::describe;
+pub use intake::{intake, resume, whose};
 pub use light::Light;
 pub use needs::{Asked, Need, needs};
 pub use rows::{

@@ -1,12 +1,12 @@
 //! Answers to what works wait for.
 
 use tenure_api::wire::{
-    Approve, CommandId, Resolve as ResolveRequest, ResolveWait, Resolved, Wait, WaitId, WaitKind,
+    Approve, CommandId, Resolve as ResolveRequest, ResolveWait, Resolved, RevokeWaits, Wait, WaitId, WaitKind,
 };
 
-use super::{Context, command, find};
+use super::{Context, command, find, operate::confirm};
 use crate::{
-    args::{Answered, Resolve},
+    args::{Answered, Resolve, WaitsRevoke},
     exit::{Exit, Failure},
     render::{self, say},
 };
@@ -43,6 +43,24 @@ pub async fn decide(cx: &Context, id: &str, approved: bool, decision: Answered) 
         return Err(Failure::new(Exit::Refused, why));
     }
     told(cx, &cx.client.approve(&work.id, &Approve { approved, note: decision.reason }).await?)
+}
+
+/// Calls off what a session's works wait for.
+pub async fn revoke(cx: &Context, args: WaitsRevoke) -> Result<Exit, Failure> {
+    let WaitsRevoke { session, tenant, act } = args;
+    confirm(
+        &act,
+        &format!("Every open wait of session {session} is called off; its works go on without answers."),
+    )?;
+    let request = RevokeWaits { session, tenant, reason: act.reason };
+    let revoked = cx.client.revoke_waits(&request).await?;
+    if revoked.works.is_empty() {
+        say("Nothing of this session waits.");
+    }
+    cx.out.one(&revoked, |revoked, _| {
+        revoked.works.iter().map(|ack| format!("{} {}\n", ack.id, render::safe(ack.state.as_str()))).collect()
+    })?;
+    Ok(Exit::Ok)
 }
 
 fn told(cx: &Context, resolved: &Resolved) -> Result<Exit, Failure> {

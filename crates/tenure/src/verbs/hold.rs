@@ -4,14 +4,14 @@ use std::time::{Duration, Instant};
 
 use tenure_api::wire::{
     Claim as ClaimRequest, CloseOut as CloseOutRequest, End, Fail as FailRequest, Failure as WorkFailure,
-    Liveness, NewWait, Release as ReleaseRequest, Renew as RenewRequest, RenewLease, Renewal, SetWait,
-    Worker,
+    Liveness, NewWait, PutStep, Release as ReleaseRequest, Renew as RenewRequest, RenewLease, Renewal,
+    SetWait, StepVerb, Worker,
 };
 use uuid::Uuid;
 
 use super::{Context, find, read::end as end_of};
 use crate::{
-    args::{Claim, CloseOut, Fail, Release, Renew, Wait},
+    args::{Claim, CloseOut, Fail, Release, Renew, Step, Wait},
     exit::{Exit, Failure},
     render::{self, say},
 };
@@ -164,5 +164,27 @@ pub async fn release(cx: &Context, args: Release) -> Result<Exit, Failure> {
     let release = ReleaseRequest { fence, token, message: args.message, usage: args.usage };
     let ack = cx.client.release(&id, &release).await?;
     cx.out.one(&ack, |ack, _| format!("{} {}\n", ack.id, ack.state))?;
+    Ok(Exit::Ok)
+}
+
+pub async fn step(cx: &Context, args: Step) -> Result<Exit, Failure> {
+    let id = find(cx, &args.id).await?.id;
+    let put = PutStep {
+        fence: args.lease.fence,
+        token: args.lease.lease,
+        verb: if args.result.is_some() { StepVerb::Complete } else { StepVerb::Begin },
+        input: args.input,
+        restart: args.restart,
+        result: args.result,
+    };
+    let reply = cx.client.put_step(&id, &args.step, &put).await?;
+    if reply.reused {
+        say("It was completed before: use its result, and do not do it again.");
+    }
+    cx.out.one(&reply, |reply, _| match (&reply.step.completed_at, &reply.step.result) {
+        (Some(_), Some(result)) => format!("{}\n", render::safe(&result.to_string())),
+        (Some(_), None) => format!("{} completed\n", render::safe(&reply.step.name)),
+        (None, _) => format!("{} begun\n", render::safe(&reply.step.name)),
+    })?;
     Ok(Exit::Ok)
 }

@@ -4,6 +4,7 @@ mod answer;
 mod command;
 mod doctor;
 mod hold;
+mod intake;
 mod keep;
 mod needs;
 mod operate;
@@ -27,7 +28,7 @@ use tenure_api::{
 };
 
 use crate::{
-    args::{Cli, ToolsVerb, Verb},
+    args::{Cli, ToolsVerb, Verb, WaitsVerb},
     connect::Connection,
     exit::{Exit, Failure},
     render::{Out, say},
@@ -120,6 +121,7 @@ async fn dispatch(cx: &Context, verb: Verb) -> Result<Exit, Failure> {
         Verb::CloseOut(args) => hold::close_out(cx, args).await,
         Verb::Fail(args) => hold::fail(cx, args).await,
         Verb::Release(args) => hold::release(cx, args).await,
+        Verb::Step(args) => hold::step(cx, args).await,
         Verb::Resolve(args) => answer::resolve(cx, args).await,
         Verb::Approve(args) => answer::decide(cx, &args.id, true, args.decision).await,
         Verb::Reject(args) => answer::decide(cx, &args.id, false, args.decision).await,
@@ -132,6 +134,8 @@ async fn dispatch(cx: &Context, verb: Verb) -> Result<Exit, Failure> {
         Verb::Abandon(args) => operate::abandon(cx, &args).await,
         Verb::Drain(args) => operate::drain(cx, args).await,
         Verb::Schedule(verb) => schedule::schedule(cx, verb).await,
+        Verb::Intake(verb) => intake::intake(cx, verb).await,
+        Verb::Waits(WaitsVerb::Revoke(args)) => answer::revoke(cx, args).await,
         Verb::Prune(args) => keep::prune(cx, &args).await,
         Verb::Verify => keep::verify(cx).await,
         Verb::Backup(args) => keep::backup(cx, args).await,

@@ -45,6 +45,18 @@ fn running() {
 }
 
 #[test]
+fn parking() {
+    let said = follow("states.md");
+    assert!(said.out.contains("draft begun") && said.out.contains("running and held by me"), "{}", said.out);
+    assert!(
+        said.err.contains("do not do it again") && said.out.contains(r#"{"file":"a.md"}"#),
+        "{}",
+        said.out
+    );
+    assert!(said.out.contains("waiting_user") && said.out.contains(" succeeded"), "{}", said.out);
+}
+
+#[test]
 fn risky_tool() {
     let said = follow("risky-tool.md");
     assert!(said.out.contains("refused, and nobody was charged again"), "{}", said.out);

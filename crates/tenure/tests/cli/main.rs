@@ -5,6 +5,7 @@ mod commands;
 mod daemon;
 mod demo;
 mod guides;
+mod intake;
 mod life;
 mod output;
 mod schedule;

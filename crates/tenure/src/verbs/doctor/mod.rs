@@ -6,12 +6,12 @@ mod machine;
 use std::{borrow::Cow, path::Path};
 
 use serde::Serialize;
-use tenure_api::wire::{Code, LeaseLiveness, State, WorkQuery};
+use tenure_api::wire::{Code, IntakePause, LeaseLiveness, State, WorkQuery};
 
 use super::Context;
 use crate::{
     exit::{Exit, Failure},
-    render::{Cell, Light, Style, Table, safe},
+    render::{self, Cell, Light, Style, Table, safe},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -125,6 +125,22 @@ async fn ready(cx: &Context) -> Vec<Finding> {
     readiness.checks.into_iter().map(finding).collect()
 }
 
+/// A pause is somebody's wish, and easily forgotten.
+async fn intake(cx: &Context) -> Finding {
+    match cx.client.intake().await {
+        Ok(intake) if intake.pauses.is_empty() => Finding::ok("intake", "new works are let in"),
+        Ok(intake) => {
+            let told = |pause: &IntakePause| {
+                format!("paused for {} by {}: {}", render::whose(pause), pause.actor.id, pause.reason)
+            };
+            let detail = intake.pauses.iter().map(told).collect::<Vec<_>>().join("; ");
+            let fix = format!("`{}`, once its reason is gone", render::resume(&intake.pauses[0]));
+            Finding::bad("intake", Verdict::Warn, detail, fix)
+        }
+        Err(error) => Finding::bad("intake", Verdict::Fail, error.to_string(), "look at the daemon's log"),
+    }
+}
+
 /// Whether the token works, and whether leases are where they should be.
 async fn works(cx: &Context) -> Vec<Finding> {
     let workers = match cx.client.workers().await {
@@ -139,7 +155,7 @@ async fn works(cx: &Context) -> Vec<Finding> {
             return vec![Finding::bad("token", Verdict::Info, detail, "look again once the ledger answers")];
         }
     };
-    let mut findings = vec![Finding::ok("token", "may look")];
+    let mut findings = vec![Finding::ok("token", "may look"), intake(cx).await];
     let late: Vec<&str> = workers
         .iter()
         .filter(|worker| worker.liveness != LeaseLiveness::Alive)

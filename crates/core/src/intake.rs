@@ -1,0 +1,79 @@
+//! Intake: whether new works are taken in. Pauses are people's acts beside the log; what one stops is decided here.
+
+use crate::{
+    Millis,
+    event::Actor,
+    explain::typed,
+    refusal::{Code, Refusal},
+    schedule::rfc3339,
+};
+
+/// Somebody's wish that nothing new comes in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pause {
+    /// None: of every tenant.
+    pub tenant: Option<String>,
+    pub by: Actor,
+    pub at: Millis,
+    pub reason: String,
+}
+
+impl Pause {
+    pub fn covers(&self, tenant: &str) -> bool {
+        self.tenant.as_deref().is_none_or(|paused| paused == tenant)
+    }
+
+    /// Whose intake it stops, since when, by whom and why.
+    pub fn words(&self) -> String {
+        let whose = match &self.tenant {
+            Some(tenant) => format!("tenant {tenant}"),
+            None => "every tenant".to_owned(),
+        };
+        format!("Intake of {whose} was paused by {} at {}: {}", self.by.id, rfc3339(self.at), self.reason)
+    }
+
+    /// What ends it.
+    pub fn resume(&self) -> String {
+        let tenant = self.tenant.as_ref().map(|tenant| format!(" --tenant {}", typed(tenant)));
+        format!("tenure intake resume{} --reason …", tenant.unwrap_or_default())
+    }
+}
+
+/// Whether a new work of this tenant may come in.
+pub fn open(pauses: &[Pause], tenant: &str) -> Result<(), Refusal> {
+    let Some(pause) = pauses.iter().find(|pause| pause.covers(tenant)) else { return Ok(()) };
+    let detail = format!(
+        "{}. Nothing was written: send the same again later. `{}` ends the pause.",
+        pause.words(),
+        pause.resume()
+    );
+    Err(Refusal::new(Code::IntakePaused, detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_stops_its_tenant_or_all_and_says_how_to_end_it() {
+        let pause = |tenant: Option<&str>| Pause {
+            tenant: tenant.map(str::to_owned),
+            by: Actor::person("ana"),
+            at: 1_794_787_199_999,
+            reason: "the database moves".into(),
+        };
+        assert_eq!(open(&[pause(Some("a"))], "b"), Ok(()));
+        let refusal = open(&[pause(Some("a"))], "a").unwrap_err();
+        assert_eq!(refusal.code, Code::IntakePaused);
+        assert_eq!(
+            refusal.detail,
+            "Intake of tenant a was paused by ana at 2026-11-15T23:59:59.999Z: the database moves. Nothing was written: \
+             send the same again later. `tenure intake resume --tenant a --reason …` ends the pause."
+        );
+        let refusal = open(&[pause(None)], "a").unwrap_err();
+        assert!(
+            refusal.detail.contains("Intake of every tenant")
+                && refusal.detail.contains("`tenure intake resume --reason …`")
+        );
+    }
+}

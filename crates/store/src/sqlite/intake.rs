@@ -1,0 +1,43 @@
+//! The intake: a small table of its own, away from the hot path.
+
+use rusqlite::{Connection, Row, params};
+
+use super::{
+    read::{Reader, bound},
+    row::{self, Read, to_json},
+};
+use crate::IntakeChange;
+
+const ADD: &str = "INSERT INTO intake_change (tenant, paused, at, actor, reason) VALUES (?1, ?2, ?3, ?4, ?5)";
+const STANDING: &str = "SELECT tenant, paused, at, actor, reason FROM intake_change c WHERE paused = 1 \
+     AND number = (SELECT max(d.number) FROM intake_change d WHERE d.tenant = c.tenant) ORDER BY tenant";
+const CHANGES: &str =
+    "SELECT tenant, paused, at, actor, reason FROM intake_change ORDER BY number DESC LIMIT ?1";
+
+pub(super) fn add(conn: &Connection, change: &IntakeChange) -> Read<()> {
+    let tenant = change.tenant.as_deref().unwrap_or_default();
+    let values = params![tenant, change.paused, change.at, to_json(&change.actor)?, change.reason];
+    conn.prepare_cached(ADD)?.execute(values)?;
+    Ok(())
+}
+
+impl Reader {
+    pub fn pauses(&mut self) -> Read<Vec<IntakeChange>> {
+        self.all(STANDING, [], change)
+    }
+
+    pub fn intake_changes(&mut self, limit: usize) -> Read<Vec<IntakeChange>> {
+        self.all(CHANGES, [bound(limit)], change)
+    }
+}
+
+fn change(row: &Row<'_>) -> Read<IntakeChange> {
+    let tenant: String = row.get(0)?;
+    Ok(IntakeChange {
+        tenant: (!tenant.is_empty()).then_some(tenant),
+        paused: row.get(1)?,
+        at: row.get(2)?,
+        actor: row::json(row, 3)?,
+        reason: row.get(4)?,
+    })
+}

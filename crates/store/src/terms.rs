@@ -1,0 +1,35 @@
+//! What every group of this process is decided under: the policy that the door names, and whose intake is paused. Kept in
+//! memory, so that the hot path asks no database.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use tenure_core::{Records, intake::Pause};
+
+#[derive(Debug, Default)]
+pub(crate) struct Terms {
+    /// None: whatever the door says counts.
+    policy: RwLock<Option<Arc<str>>>,
+    /// None: nobody's.
+    paused: RwLock<Option<Arc<[Pause]>>>,
+}
+
+impl Terms {
+    pub fn set_policy(&self, version: Option<&str>) {
+        *self.policy.write().unwrap_or_else(PoisonError::into_inner) = version.map(Arc::from);
+    }
+
+    pub fn paused(&self) -> Option<Arc<[Pause]>> {
+        self.paused.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn set_paused(&self, pauses: Vec<Pause>) {
+        let pauses = (!pauses.is_empty()).then(|| Arc::from(pauses));
+        *self.paused.write().unwrap_or_else(PoisonError::into_inner) = pauses;
+    }
+
+    /// For a group that is about to be decided.
+    pub fn apply(&self, records: &mut Records) {
+        records.policy_version = self.policy.read().unwrap_or_else(PoisonError::into_inner).clone();
+        records.paused = self.paused();
+    }
+}

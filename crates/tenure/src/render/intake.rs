@@ -1,0 +1,33 @@
+//! The intake: who stopped it, and what ends that.
+
+use tenure_api::wire::{Intake, IntakePause};
+
+use super::{Style, safe, text::age};
+
+pub fn intake(intake: &Intake, style: &Style) -> String {
+    if intake.pauses.is_empty() {
+        return "New works are let in.\n".to_owned();
+    }
+    let line = |pause: &IntakePause| {
+        format!(
+            "Paused for {} since {} ({} ago) by {}: {}\nNext: `{}`\n",
+            safe(&whose(pause)),
+            pause.at,
+            age(pause.at, style.now),
+            safe(&pause.actor.id),
+            safe(&pause.reason),
+            safe(&resume(pause))
+        )
+    };
+    intake.pauses.iter().map(line).collect()
+}
+
+pub fn whose(pause: &IntakePause) -> String {
+    pause.tenant.as_ref().map_or_else(|| "every tenant".to_owned(), |tenant| format!("tenant {tenant}"))
+}
+
+/// What ends it.
+pub fn resume(pause: &IntakePause) -> String {
+    let tenant = pause.tenant.as_ref().map(|tenant| format!(" --tenant {tenant}")).unwrap_or_default();
+    format!("tenure intake resume{tenant} --reason …")
+}

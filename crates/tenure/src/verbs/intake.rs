@@ -1,0 +1,33 @@
+//! The intake of new works: looked at, paused, resumed.
+
+use tenure_api::wire::{Intake, SetIntake};
+
+use super::{Context, operate::confirm};
+use crate::{
+    args::{IntakeAct, IntakeVerb},
+    exit::{Exit, Failure},
+    render,
+};
+
+pub async fn intake(cx: &Context, verb: IntakeVerb) -> Result<Exit, Failure> {
+    let standing = match verb {
+        IntakeVerb::Show => cx.client.intake().await?,
+        IntakeVerb::Pause(args) => set(cx, args, true).await?,
+        IntakeVerb::Resume(args) => set(cx, args, false).await?,
+    };
+    cx.out.one(&standing, render::intake)?;
+    Ok(Exit::Ok)
+}
+
+async fn set(cx: &Context, args: IntakeAct, paused: bool) -> Result<Intake, Failure> {
+    let IntakeAct { tenant, act } = args;
+    let whose =
+        tenant.as_ref().map_or_else(|| "every tenant".to_owned(), |tenant| format!("tenant {tenant}"));
+    let then = match paused {
+        true => format!("No new work of {whose} is let in until it is resumed; what is in goes on."),
+        false => format!("New works of {whose} are let in again."),
+    };
+    confirm(&act, &then)?;
+    let request = SetIntake { paused, tenant, reason: act.reason };
+    Ok(cx.client.set_intake(&request).await?)
+}
