@@ -35,7 +35,7 @@ fn reference() -> String {
 /// One command's help and its subcommands'. What holds everywhere is said once, at the top.
 fn chapter(command: Command, name: &str, inner: bool, page: &mut String) {
     let mut command = command.mut_args(|arg| {
-        let hidden = (inner && arg.is_global_set()) || arg.get_id() == "help";
+        let hidden = (inner && arg.is_global_set()) || arg.is_hide_set() || arg.get_id() == "help";
         arg.hide_env_values(true).hide(hidden)
     });
     let help = command.render_help().to_string();

@@ -56,8 +56,10 @@ fn a_configuration_is_read_with_everything_it_names() {
 fn a_program_that_is_not_there_is_no_sound_tool() {
     let folder = TempDir::new().unwrap();
     let tool = |command: &str, lookup: &str| {
+        let calls = |program: &str| format!("{{ command = [\"{program}\"] }}");
+        let (exec, asks) = (calls(command), calls(lookup));
         let text = format!(
-            "[tools.notify]\nidempotency = \"lookup\"\nexecutor = \"exec\"\ncommand = [\"{command}\"]\nlookup = {{ by = \"exec\", command = [\"{lookup}\"] }}\n"
+            "[tools.notify]\nexecutor = \"exec\"\nexec = {exec}\nlookup = {{ by = \"exec\", exec = {asks} }}\n"
         );
         fs::write(folder.path().join("tenure.toml"), text).unwrap();
         check(&folder, &[])

@@ -1,9 +1,11 @@
 //! PostgreSQL goes away, before the start or later: the daemon says so, refuses, and heals by itself.
 
-use serde_json::json;
+use std::process::Stdio;
+
+use serde_json::{Value, json};
 use tenure_testkit::Cluster;
 
-use crate::bed::{Daemon, Home, until, work};
+use crate::bed::{ADMIN, Daemon, Home, tenure, until, work};
 
 #[test]
 fn it_heals_by_itself() {
@@ -33,8 +35,26 @@ fn it_can_be_stopped_while_it_waits() {
     cluster.stop();
     let daemon = home.serve();
     away(&daemon);
+    doctor_blames_the_database_alone(&home, &daemon);
     daemon.signal("TERM");
     assert_eq!(daemon.ended().0, Some(0));
+}
+
+fn doctor_blames_the_database_alone(home: &Home, daemon: &Daemon) {
+    let mut doctor = tenure(home.folder.path());
+    doctor.args(["--url", &daemon.url, "--token", ADMIN, "doctor", "-o", "json"]).stdout(Stdio::piped());
+    let said = doctor.output().unwrap();
+    assert_eq!(said.status.code(), Some(7));
+    let findings: Value = serde_json::from_slice(&said.stdout).unwrap();
+    let verdict = |check: &str| {
+        let findings = findings.as_array().unwrap();
+        findings.iter().find(|finding| finding["check"] == check).map(|finding| finding["verdict"].clone())
+    };
+    assert_eq!(
+        (verdict("ready"), verdict("token")),
+        (Some(json!("fail")), Some(json!("info"))),
+        "{findings}"
+    );
 }
 
 fn away(daemon: &Daemon) {
@@ -49,6 +69,7 @@ fn away(daemon: &Daemon) {
     for reply in [daemon.post("/v1/work", work("away")), daemon.get("/v1/work")] {
         let problem = reply.problem(503, "unavailable");
         assert_eq!(problem["retryable"], true);
+        assert!(problem["detail"].as_str().unwrap().contains("check that the database runs"), "{problem}");
     }
 }
 
