@@ -71,6 +71,9 @@ fn start_up_says_what_is_wrong_and_what_to_do() {
     assert!(said.err.contains("bad.toml:2") || said.err.contains("line 2"), "{}", said.err);
     let check = tenure(folder.path()).args(["config", "check", "bad.toml"]).output().unwrap();
     assert!(Said::of(check).ends(4).err.contains("listen_adress"));
+    let nowhere = tenure(folder.path()).args(["config", "check", "nowhere.toml"]).output().unwrap();
+    let nowhere = Said::of(nowhere).ends(4).err;
+    assert!(nowhere.contains("nowhere.toml") && !nowhere.contains("--config"), "{nowhere}");
     fs::write(folder.path().join("good.toml"), "listen = \"127.0.0.1:0\"\n").unwrap();
     Said::of(tenure(folder.path()).args(["config", "check", "good.toml"]).output().unwrap()).ends(0);
 
