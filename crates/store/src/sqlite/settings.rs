@@ -46,8 +46,11 @@ pub(super) fn writer(path: &Path, allow_weak: bool) -> Result<Connection, Error>
     if path.is_dir() {
         return Err(Error::Unusable(format!("{place} is a folder. Give the path of a file in it")));
     }
-    // What goes wrong here, SQLite tells better when it opens the file.
-    let _ = private(path);
+    // SQLite takes such a name for an address.
+    if !path.as_os_str().as_encoded_bytes().starts_with(b"file:") {
+        // What goes wrong here, SQLite tells better when it opens the file.
+        let _ = private(path);
+    }
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags).map_err(|error| explain(path, &error))?;
