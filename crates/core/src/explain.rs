@@ -9,7 +9,7 @@ use crate::{
     due,
     event::{Event, Fact},
     liveness::{self, Grade},
-    model::{Disposition, ErrorClass, OnTimeout, Output, ReasonCode, Wait, WaitKind, WaitState, Work},
+    model::{Disposition, ErrorClass, OnTimeout, ReasonCode, Wait, WaitKind, WaitState, Work},
     policy::OnExpiry,
     records::{referenced_command, referenced_work},
     recovery::POISON,
@@ -18,6 +18,7 @@ use crate::{
 };
 
 mod effects;
+mod ended;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explanation {
@@ -490,61 +491,7 @@ impl View<'_> {
         };
         (sentence, next)
     }
-
-    fn ended(&self, how: &str) -> String {
-        let at = self.work.body.completed_at.unwrap_or(self.work.updated_at);
-        let attempts = match self.work.attempt {
-            0 => "without an attempt".to_owned(),
-            1 => "in one attempt".to_owned(),
-            many => format!("in {many} attempts"),
-        };
-        format!("{how} {} {attempts}", self.ago(at))
-    }
-
-    fn succeeded(&self) -> (String, String) {
-        let output = match &self.work.body.output {
-            Some(Output::Inline { seq, .. }) => format!("its result is in event {seq}"),
-            Some(Output::Reference(reference)) => format!("its result is at {reference}"),
-            Some(Output::NoOutput) | None => "it declared that there is no output".to_owned(),
-        };
-        (format!("{}: {output}.", self.ended("Succeeded")), OVER.to_owned())
-    }
-
-    fn warned(&self) -> (String, String) {
-        let warnings = self.work.body.warnings.join("; ");
-        (format!("{}: {warnings}.", self.ended("Completed with warnings")), OVER.to_owned())
-    }
-
-    fn ended_badly(&self, how: &str) -> (String, String) {
-        (format!("{}: {}.", self.ended(how), self.error()), self.rerun())
-    }
-
-    fn cancelled(&self) -> (String, String) {
-        let (who, why) = match (&self.work.body.cancel, self.arrival()) {
-            (Some(cancel), _) => (&*cancel.requested_by.id, cancel.reason.as_deref()),
-            (None, Some(event)) => (&*event.actor.id, event.message.as_deref()),
-            (None, None) => ("somebody", None),
-        };
-        let why = why.unwrap_or("no reason kept");
-        (format!("{}: {who} asked for it ({why}).", self.ended("Cancelled")), self.rerun())
-    }
-
-    fn abandoned(&self) -> (String, String) {
-        let why = self
-            .arrival()
-            .and_then(|event| event.message.as_deref())
-            .unwrap_or("nobody can know how it ended");
-        let next =
-            format!("find out what it did; then {}, if it is safe to run again", self.command("rerun"));
-        (format!("{}: {why}.", self.ended("Abandoned")), next)
-    }
-
-    fn rerun(&self) -> String {
-        format!("nothing: it is over; to run it again, {}", self.command("rerun"))
-    }
 }
-
-const OVER: &str = "nothing: it is over";
 
 /// As a shell takes it: in quotes, unless it is one plain word.
 pub(crate) fn typed(word: &str) -> String {

@@ -67,7 +67,7 @@ impl Client {
 
     /// Calls off every open wait of a session; its works go on without answers.
     pub async fn revoke_waits(&self, revoke: &RevokeWaits) -> Result<Revoked, Error> {
-        self.call(Call::post("/v1/waits/revoke", revoke)).await
+        self.call(Call::post("/v1/waits/revoke", revoke).once()).await
     }
 
     pub async fn approve(&self, id: &WorkId, answer: &Approve) -> Result<Resolved, Error> {

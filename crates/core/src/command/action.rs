@@ -155,7 +155,8 @@ impl Proof {
         Self { external_id: Some(external_id.to_owned()), ..Self::new(EvidenceKind::Provider) }
     }
 
-    pub(crate) fn check(&self) -> Result<(), Refusal> {
+    /// `bare` says what to do where there is nothing to show.
+    pub(crate) fn check(&self, bare: &str) -> Result<(), Refusal> {
         for (field, text) in [("external_id", &self.external_id), ("evidence.ref", &self.reference)] {
             text.iter().try_for_each(|text| limits::reference(field, text))?;
         }
@@ -165,11 +166,7 @@ impl Proof {
         usage::check(&self.usage)?;
         crate::action::check_evidence(&self.evidence)?;
         if self.external_id.is_none() && self.reference.is_none() && self.response.is_none() {
-            return Err(Refusal::new(
-                Code::EvidenceMissing,
-                "A success needs evidence: give `external_id`, `evidence.ref`, or the provider's `response`. \
-                 If there is none, say `uncertain`.",
-            ));
+            return Err(Refusal::new(Code::EvidenceMissing, bare));
         }
         Ok(())
     }

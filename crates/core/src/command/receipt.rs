@@ -19,7 +19,10 @@ pub(super) fn decide(
     sender: Sender,
     proof: &Proof,
 ) -> Result<Decision, Refusal> {
-    proof.check()?;
+    proof.check(
+        "A success needs evidence: give `external_id`, `evidence.ref`, or the provider's `response`. If there is none, say \
+         `uncertain`.",
+    )?;
     if proof.kind == EvidenceKind::Person {
         return Err(Refusal::new(
             Code::PersonRequired,

@@ -27,7 +27,10 @@ pub(super) fn decide(
         limits::text("message", message)?;
     }
     if let Finding::Found(proof) = finding {
-        proof.check()?;
+        proof.check(
+            "What was found has something to show: its `external_id`, a `ref` where it can be seen, or the provider's \
+             `response`. If there is nothing, the outcome is `unknown`.",
+        )?;
     }
     let (work, command) = found(cx, id)?;
     match command.state {

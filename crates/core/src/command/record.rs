@@ -10,18 +10,13 @@ use crate::{
     ids::CommandId,
     limits,
     model::ErrorClass,
-    refusal::{Code, Refusal},
+    refusal::Refusal,
     work::draft::Said,
 };
 
 /// A person cannot say `uncertain`: it is that already.
-fn nothing_to_show() -> Refusal {
-    Refusal::new(
-        Code::EvidenceMissing,
-        "What happened needs something to show for it: `--external-id` (the provider's id of it), `--ref` (where it can \
-         be seen), or `--response` (what the provider answered). If there is nothing, leave it in doubt.",
-    )
-}
+const BARE: &str = "What happened needs something to show for it: `--external-id` (the provider's id of it), `--ref` (where \
+                    it can be seen), or `--response` (what the provider answered). If there is nothing, leave it in doubt.";
 
 pub(super) fn decide(
     cx: Context<'_>,
@@ -32,10 +27,7 @@ pub(super) fn decide(
     limits::reason(reason)?;
     person(cx, "record how a command went")?;
     if let Recorded::Happened(proof) = outcome {
-        proof.check().map_err(|refusal| match refusal.code {
-            Code::EvidenceMissing => nothing_to_show(),
-            _ => refusal,
-        })?;
+        proof.check(BARE)?;
     }
     let (work, command) = found(cx, id)?;
     match (command.state, outcome) {

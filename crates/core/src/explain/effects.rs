@@ -1,6 +1,6 @@
 //! What a work's commands leave to be said: what is in doubt, stopped, or still to be sent.
 
-use super::{OVER, View};
+use super::{View, ended::OVER};
 use crate::{
     command::{self, BlockCode, Command, CommandState},
     model::WaitState,
