@@ -4,6 +4,7 @@
 mod command;
 mod credential;
 mod facts;
+mod look;
 mod retention;
 mod schedule;
 
@@ -14,8 +15,8 @@ use std::{
 };
 
 use tenure_core::{
-    Attempt, Change, Code, Command, CommandId, CommandState, CredentialId, Event, Evidence, Millis, Payload,
-    Records, Refusal, Reply, Scope, State, Step, Submission, Wait, Work, WorkId,
+    Attempt, Change, Code, Command, CommandId, CommandState, CredentialId, Event, Evidence, Millis, Records,
+    Refusal, Reply, Scope, State, Step, Submission, Wait, Work, WorkId,
     action::{Action, ClaimFilter, Tenants},
     claim_order,
     command::{
@@ -218,34 +219,6 @@ impl Inner {
             let input = self.payloads(&[(id, 1)]).remove(&(id, 1));
             self.records.inputs.insert(id, input);
         }
-    }
-
-    fn view(&self, key: &TenantKey) -> SessionView {
-        let members: Vec<&Work> = self
-            .records
-            .works
-            .values()
-            .map(Box::as_ref)
-            .filter(|work| work.spec.session_key().as_ref() == Some(key))
-            .collect();
-        let pending = |work: &&&Work| matches!(work.state, State::Queued | State::RetryScheduled);
-        SessionView {
-            holder: members.iter().find(|work| work.state.holds_session()).map(|work| work.id),
-            head: members
-                .iter()
-                .filter(pending)
-                .min_by_key(|work| (work.spec.created_at, work.id))
-                .map(|work| work.id),
-            unsure: false,
-        }
-    }
-
-    fn payloads(&self, keys: &[(WorkId, u64)]) -> Payloads {
-        let find = |(work, seq): &(WorkId, u64)| -> Option<Payload> {
-            let index = *self.by_work.get(work)?.get(usize::try_from(*seq).ok()?.checked_sub(1)?)?;
-            self.log.get(&index)?.payload.clone()
-        };
-        keys.iter().filter_map(|key| Some((*key, find(key)?))).collect()
     }
 
     fn serve_parked(&mut self, now: Millis) {
