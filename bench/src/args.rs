@@ -17,7 +17,7 @@ pub struct Cli {
 pub enum Bench {
     /// The ledger in process, against bare and raw transitions of the same run
     Ledger(Common),
-    /// Commands from intent to receipt, against three raw transitions; and the relay to a local sink
+    /// Commands from intent to receipt, against raw ones; and the relay to a local sink
     Commands(Common),
     /// The daemon over HTTP, with 64 connections: single ingests, batches, starts, memory, cold start
     Http(HttpArgs),

@@ -47,7 +47,7 @@ const BARS: [Bar; 24] = {
         bar(Sqlite, "drain", Some(4), Some(100), PerS, AtLeast(20_000.0)),
         bar(Sqlite, "start_ms", None, None, P50Ms, AtMost(1.5)),
         bar(Sqlite, "claim_1m", None, None, Ratio, AtMost(1.5)),
-        bar(Postgres, "raw", Some(2), Some(256), OfBare, AtLeast(0.60)),
+        bar(Postgres, "raw", Some(1), Some(256), OfBare, AtLeast(0.60)),
         bar(Postgres, "transition", Some(256), None, OfRaw, AtLeast(0.60)),
         bar(Postgres, "transition", Some(1), None, OfRaw, AtLeast(0.60)),
         bar(Postgres, "drain", Some(16), Some(100), PerS, AtLeast(15_000.0)),
@@ -177,6 +177,20 @@ mod tests {
         assert!(of(&row).is_none());
         row.store = Store::Postgres;
         assert!(of(&row).is_none());
+    }
+
+    #[test]
+    fn raw_is_judged_by_the_row_that_256_submitters_are_held_against() {
+        use crate::plan::Case;
+        for store in Store::ALL {
+            let commit = Case::Transition(256).against(store).unwrap();
+            let mut row = Row::new(store, "raw");
+            (row.per_commit, row.of_bare) = (Some(commit.size), Some(0.5));
+            for connections in [1, 2] {
+                row.submitters = Some(connections);
+                assert_eq!(of(&row).is_some(), connections == commit.connections, "{store:?} {connections}");
+            }
+        }
     }
 
     #[test]

@@ -9,8 +9,8 @@ use crate::{Result, plan::Commit, stats::Rate};
 
 /// A connection with rows of its own to go round on.
 pub trait Lane: Send + 'static {
-    /// Makes `size` transitions in one commit.
-    fn commit(&mut self, size: usize) -> impl Future<Output = Result<()>> + Send;
+    /// Takes `size` rows through what is counted, in commits of so many.
+    fn turn(&mut self, size: usize) -> impl Future<Output = Result<()>> + Send;
 }
 
 /// Set up as a ledger's lane is.
@@ -28,7 +28,7 @@ pub async fn run<L: Lane>(lanes: &mut Vec<L>, commit: Commit, slice: Duration) -
     let each = |mut lane: L| async move {
         let mut count = 0;
         while began.elapsed() < slice {
-            lane.commit(commit.size).await?;
+            lane.turn(commit.size).await?;
             count += commit.size as u64;
         }
         Result::Ok((lane, count))

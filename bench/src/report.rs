@@ -21,6 +21,9 @@ pub struct Row {
     pub of_raw: Option<f64>,
     #[serde(serialize_with = "thousandths")]
     pub of_bare: Option<f64>,
+    /// Of a command: three transitions, as a share of raw transitions of a work, which has lighter tables.
+    #[serde(serialize_with = "thousandths", skip_serializing_if = "Option::is_none")]
+    pub of_work_raw: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_commit: Option<usize>,
     /// Works taken by each claim.
@@ -55,6 +58,7 @@ impl Row {
             per_s: None,
             of_raw: None,
             of_bare: None,
+            of_work_raw: None,
             per_commit: None,
             claim: None,
             queued: None,
@@ -75,7 +79,7 @@ impl Row {
     fn setting(&self) -> String {
         let mut parts = Vec::new();
         match (self.case, self.submitters) {
-            ("bare" | "raw", Some(1)) | (_, None) => {}
+            ("bare" | "raw" | "raw_command", Some(1)) | (_, None) => {}
             ("bare" | "raw", Some(n)) => parts.push(format!("{n} connections")),
             ("drain", Some(n)) => parts.push(format!("{n} workers")),
             (_, Some(n)) if self.bench == "http" => parts.push(format!("{n} connections")),
@@ -92,6 +96,7 @@ impl Row {
     /// Figures that only some cases have.
     fn more(&self) -> String {
         let mut parts = Vec::new();
+        parts.extend(self.of_work_raw.map(|ratio| format!("{} of a work's raw", percent(ratio))));
         if let (Some(p50), Some(p99)) = (self.p50_ms, self.p99_ms) {
             parts.push(format!("p50 {p50:.2} ms, p99 {p99:.2} ms"));
         } else if let Some(p50) = self.p50_ms {
@@ -115,8 +120,7 @@ pub fn judge(rows: &mut [Row]) {
 
 /// The rows as an aligned table, bars beside the figures.
 pub fn table(rows: &[Row]) -> String {
-    let percent =
-        |ratio: Option<f64>| ratio.map_or("–".to_owned(), |ratio| format!("{:.0} %", ratio * 100.0));
+    let share = |ratio: Option<f64>| ratio.map_or("–".to_owned(), percent);
     let mut lines =
         vec![["store", "case", "", "per s", "of raw", "of bare", "", "bar", ""].map(str::to_owned)];
     for row in rows {
@@ -125,14 +129,18 @@ pub fn table(rows: &[Row]) -> String {
             row.case.to_owned(),
             row.setting(),
             row.per_s.map_or("–".to_owned(), grouped),
-            percent(row.of_raw),
-            percent(row.of_bare),
+            share(row.of_raw),
+            share(row.of_bare),
             row.more(),
             bars::of(row).map_or(String::new(), |bar| bar.to_string()),
             row.ok.map_or("", |ok| if ok { "ok" } else { "below" }).to_owned(),
         ]);
     }
     aligned(&lines)
+}
+
+fn percent(ratio: f64) -> String {
+    format!("{:.0} %", ratio * 100.0)
 }
 
 /// Pads every column to its widest entry; figures to the right, words to the left.
@@ -205,6 +213,21 @@ mod tests {
         let ends: Vec<&str> = table.lines().map(|line| line.rsplit(' ').next().unwrap()).collect();
         assert_eq!(ends[1..3], ["ok", "below"]);
         assert!(table.contains("256 submitters  41,235"), "{table}");
+    }
+
+    #[test]
+    fn a_command_shows_both_its_limits_to_machines_and_to_people() {
+        let mut row = Row::new(Store::Sqlite, "command");
+        (row.bench, row.submitters) = ("commands", Some(256));
+        (row.of_raw, row.of_work_raw) = (Some(0.4), Some(0.25));
+        judge(std::slice::from_mut(&mut row));
+        assert!(
+            row.json().contains(r#""of_raw":0.4,"of_bare":null,"of_work_raw":0.25,"ok":true"#),
+            "{}",
+            row.json()
+        );
+        let table = table(&[row]);
+        assert!(table.contains("40 %") && table.contains("25 % of a work's raw"), "{table}");
     }
 
     #[test]

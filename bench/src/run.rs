@@ -69,7 +69,7 @@ impl Bench {
         let held = Subject::new(site.empty("held").ledger().await?)?;
         Ok(Bench {
             bare: Bare::open(&site.empty("bare"), plan.rows, lanes).await?,
-            raw: Raw::open(&site.empty("raw"), plan.rows, lanes).await?,
+            raw: Raw::transitions(&site.empty("raw"), plan.rows, lanes).await?,
             steady: Steady::new(held, plan.rows).await?,
             drain: Drain::new(growing.clone()),
             growing,

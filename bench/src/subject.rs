@@ -11,13 +11,14 @@ use std::{
 use futures_util::future::try_join_all;
 use serde_json::{Value, json};
 use tenure_core::{
-    Actor, State,
+    Actor, CommandId, Payload, State,
     action::{ClaimFilter, Claimant, CloseOut},
+    command::{Arguments, Effect, Gate, Proof, ToolFacts, Verdict},
     liveness::Liveness,
     model::{Disposition, Worker},
     policy::{LeaseTimings, PolicyOverrides},
 };
-use tenure_store::{Caller, Claimed, LeaseRef, Ledger, NewWork};
+use tenure_store::{Caller, Claimed, LeaseRef, Ledger, NewCommand, NewWork};
 
 use crate::{Result, cases::at_once_until};
 
@@ -37,6 +38,8 @@ struct Inner {
     producer: Caller,
     worker: Caller,
     policy: PolicyOverrides,
+    /// Lets every command through.
+    gate: Gate,
     /// Numbers identities and claim requests.
     next: AtomicU64,
 }
@@ -48,6 +51,7 @@ impl Subject {
             producer: ledger.caller(Actor::machine("bench")),
             worker: ledger.caller(Actor::worker("bench")),
             policy: PolicyOverrides { lease: Some(lease), ..PolicyOverrides::default() },
+            gate: Gate::new(Verdict::new(Effect::Allow, "bench"), ToolFacts::default()),
             next: AtomicU64::new(0),
             ledger,
         })))
@@ -134,12 +138,30 @@ impl Subject {
         Ok(())
     }
 
+    /// Records one more command of a work: the first of its three transitions.
+    pub async fn reserve(&self, lease: &LeaseRef) -> Result<CommandId> {
+        let arguments =
+            json!({ "to": "bob@example.com", "subject": "Your order", "text": "It is on its way." });
+        let arguments = Arguments::whole(Payload::new(&arguments)?);
+        let mut new = NewCommand::new("send_email", "bob@example.com", arguments, self.0.gate.clone());
+        new.slot = Some(self.number().to_string());
+        Ok(self.0.worker.reserve(lease, new).await?.command.id)
+    }
+
+    pub async fn dispatch(&self, lease: &LeaseRef, id: CommandId) -> Result<()> {
+        self.0.worker.dispatch(lease, id, self.0.gate.clone(), Some("go")).await?;
+        Ok(())
+    }
+
+    pub async fn receipt(&self, lease: &LeaseRef, id: CommandId) -> Result<()> {
+        self.0.worker.receipt(lease, id, Proof::provider("m-4711")).await?;
+        Ok(())
+    }
+
     pub async fn close_out(&self, lease: &LeaseRef) -> Result<()> {
         let close = CloseOut {
             state: State::Succeeded,
-            result: Some(tenure_core::Payload::new(
-                &json!({ "summary": "Filed under travel.", "pages": 3 }),
-            )?),
+            result: Some(Payload::new(&json!({ "summary": "Filed under travel.", "pages": 3 }))?),
             result_ref: None,
             no_output: false,
             warnings: Vec::new(),

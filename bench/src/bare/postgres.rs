@@ -63,7 +63,7 @@ impl Bare {
 }
 
 impl pg::Lane for Lane {
-    async fn commit(&mut self, size: usize) -> Result<()> {
+    async fn turn(&mut self, size: usize) -> Result<()> {
         let numbers = self.done..self.done + size as i64;
         let ids: Vec<i64> = numbers.clone().map(|number| self.first + number % self.rows).collect();
         let states: Vec<i32> = numbers.map(|number| (number / self.rows % 4 + 1) as i32).collect();

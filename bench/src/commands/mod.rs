@@ -1,23 +1,15 @@
-//! Commands: what an intent, its dispatch and its receipt cost beside three raw transitions of the same run, and how
-//! many webhooks a second the relay sends to a sink on this machine.
+//! Commands: what an intent, its dispatch and its receipt cost beside the raw ones of the same run, and how many
+//! webhooks a second the relay sends to a sink on this machine.
 
 mod relay;
 mod sink;
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Instant,
+    sync::Arc,
+    time::{Duration, Instant},
 };
 
-use serde_json::json;
-use tenure_core::{
-    Actor, Payload,
-    command::{Arguments, Effect, Gate, Proof, ToolFacts, Verdict},
-};
-use tenure_store::{Caller, LeaseRef, Ledger, NewCommand};
+use tenure_store::{LeaseRef, Ledger};
 
 use crate::{
     Result,
@@ -52,17 +44,19 @@ async fn measure(store: Store, args: &Common, plan: &Plan) -> Result<Vec<Row>> {
     let say = |what: &str| eprintln!("{}: {what} ({:.0} s)", store.name(), began.elapsed().as_secs_f64());
     let site = Site::new(store, args)?;
     let mut bare = Bare::open(&site.empty("bare"), plan.rows, 1).await?;
-    let mut raw = Raw::open(&site.empty("raw"), plan.rows, 1).await?;
+    let mut raw = Raw::transitions(&site.empty("raw"), plan.rows, 1).await?;
+    let mut raw_lives = Raw::commands(&site.empty("raw_commands"), plan.rows).await?;
     let lives = Lives::new(site.empty("commands").ledger().await?, plan.rows).await?;
     let mut outbox = Outbox::new(site.empty("relay").ledger().await?).await?;
     say("ready");
     let sends = if args.quick { 3_000 } else { 10_000 };
-    let mut rates: [Vec<f64>; 4] = Default::default();
+    let mut rates: [Vec<f64>; 5] = Default::default();
     // The first round warms up.
     for round in 0..=plan.rounds {
         let taken = [
             bare.run(GROUP, plan.slice).await?,
             raw.run(GROUP, plan.slice).await?,
+            raw_lives.run(GROUP, plan.long_slice).await?,
             lives.run(SUBMITTERS, plan.long_slice).await?,
             outbox.run(sends).await?,
         ];
@@ -74,68 +68,58 @@ async fn measure(store: Store, args: &Common, plan: &Plan) -> Result<Vec<Row>> {
     Ok(rows(store, &rates))
 }
 
-fn rows(store: Store, [bare, raw, commands, relay]: &[Vec<f64>; 4]) -> Vec<Row> {
+fn rows(store: Store, [bare, raw, raw_lives, lives, relay]: &[Vec<f64>; 5]) -> Vec<Row> {
     let row = |case, submitters, rates: &[f64]| {
         let mut row = Row::new(store, case);
         (row.bench, row.submitters, row.per_s) = ("commands", submitters, median(rates));
         row
     };
-    let mut limit = row("raw", Some(1), raw);
-    (limit.per_commit, limit.of_bare) = (Some(GROUP.size), ratio(raw, bare));
-    let mut life = row("command", Some(SUBMITTERS), commands);
-    let transitions: Vec<f64> = commands.iter().map(|rate| rate * TRANSITIONS).collect();
-    (life.of_raw, life.of_bare) = (ratio(&transitions, raw), ratio(&transitions, bare));
-    vec![limit, life, row("relay", None, relay)]
+    let life = |case, submitters, rates: &[f64]| {
+        let transitions: Vec<f64> = rates.iter().map(|rate| rate * TRANSITIONS).collect();
+        let mut row = row(case, submitters, rates);
+        (row.of_work_raw, row.of_bare) = (ratio(&transitions, raw), ratio(&transitions, bare));
+        row
+    };
+    let mut transition = row("raw", Some(1), raw);
+    (transition.per_commit, transition.of_bare) = (Some(GROUP.size), ratio(raw, bare));
+    let mut limit = life("raw_command", Some(1), raw_lives);
+    limit.per_commit = Some(GROUP.size);
+    let mut command = life("command", Some(SUBMITTERS), lives);
+    command.of_raw = ratio(lives, raw_lives);
+    vec![transition, limit, command, row("relay", None, relay)]
 }
 
 /// Workers that reserve, dispatch and deliver receipts, each on works of its own.
 struct Lives {
-    worker: Caller,
+    subject: Subject,
     held: Arc<Vec<LeaseRef>>,
-    next: Arc<AtomicU64>,
 }
 
 impl Lives {
     async fn new(ledger: Ledger, rows: usize) -> Result<Self> {
-        let worker = ledger.caller(Actor::worker("bench"));
-        let held = Subject::new(ledger)?.hold("commands", rows).await?;
-        Ok(Self { worker, held: Arc::new(held), next: Arc::default() })
+        let subject = Subject::new(ledger)?;
+        let held = Arc::new(subject.hold("commands", rows).await?);
+        Ok(Self { subject, held })
     }
 
-    async fn run(&self, submitters: usize, slice: std::time::Duration) -> Result<Rate> {
-        let (worker, held, next) = (self.worker.clone(), self.held.clone(), self.next.clone());
+    async fn run(&self, submitters: usize, slice: Duration) -> Result<Rate> {
+        let (subject, held) = (self.subject.clone(), self.held.clone());
         at_once(submitters, slice, move |submitter, number| {
-            let (worker, held) = (worker.clone(), held.clone());
-            let slot = next.fetch_add(1, Ordering::Relaxed);
+            let (subject, held) = (subject.clone(), held.clone());
             async move {
                 let each = held.len() / submitters;
-                life(&worker, &held[number % each * submitters + submitter], slot).await
+                let lease = &held[number % each * submitters + submitter];
+                let id = subject.reserve(lease).await?;
+                subject.dispatch(lease, id).await?;
+                subject.receipt(lease, id).await
             }
         })
         .await
     }
 }
 
-async fn life(worker: &Caller, lease: &LeaseRef, slot: u64) -> Result<()> {
-    let gate = Gate::new(Verdict::new(Effect::Allow, "bench"), ToolFacts::default());
-    let arguments = json!({ "to": "bob@example.com", "subject": "Your order", "text": "It is on its way." });
-    let mut new = NewCommand::new(
-        "send_email",
-        "bob@example.com",
-        Arguments::whole(Payload::new(&arguments)?),
-        gate.clone(),
-    );
-    new.slot = Some(slot.to_string());
-    let id = worker.reserve(lease, new).await?.command.id;
-    worker.dispatch(lease, id, gate, Some("go")).await?;
-    worker.receipt(lease, id, Proof::provider("m-4711")).await?;
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tenure_store::Options;
 
     use super::*;
@@ -152,10 +136,13 @@ mod tests {
     }
 
     #[test]
-    fn a_command_counts_as_three_transitions() {
-        let rates = [vec![400.0], vec![200.0], vec![40.0], vec![3_000.0]];
+    fn a_command_is_held_against_raw_commands_and_against_three_transitions_of_a_work() {
+        let rates = [vec![400.0], vec![200.0], vec![50.0], vec![40.0], vec![3_000.0]];
         let rows = rows(Store::Sqlite, &rates);
-        assert_eq!((rows[1].case, rows[1].per_s, rows[1].of_raw), ("command", Some(40.0), Some(0.6)));
-        assert_eq!((rows[2].case, rows[2].per_s), ("relay", Some(3_000.0)));
+        let figures = |row: &Row| (row.case, row.per_s, row.of_raw, row.of_work_raw, row.of_bare);
+        assert_eq!(figures(&rows[0]), ("raw", Some(200.0), None, None, Some(0.5)));
+        assert_eq!(figures(&rows[1]), ("raw_command", Some(50.0), None, Some(0.75), Some(0.375)));
+        assert_eq!(figures(&rows[2]), ("command", Some(40.0), Some(0.8), Some(0.6), Some(0.3)));
+        assert_eq!(figures(&rows[3]), ("relay", Some(3_000.0), None, None, None));
     }
 }

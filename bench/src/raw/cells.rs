@@ -8,6 +8,7 @@ use tokio_postgres::{
 };
 use uuid::Uuid;
 
+use super::marks::Fresh;
 use crate::Result;
 
 pub type Param<'a> = Box<dyn ToSql + Sync + Send + 'a>;
@@ -51,21 +52,17 @@ impl Cells {
         }
     }
 
-    pub fn increment(&mut self, range: Range<usize>) -> Result<()> {
-        let Cells::Big(cells) = self else { return Err("what counts should be a bigint".into()) };
-        cells[range].iter_mut().flatten().for_each(|cell| *cell += 1);
+    pub fn put(&mut self, at: usize, fresh: &Fresh<'_>) -> Result<()> {
+        match (self, fresh) {
+            (Cells::Big(cells), Fresh::Number(number)) => cells[at] = Some(*number),
+            (Cells::Uuid(cells), Fresh::Id(id)) => cells[at] = Some(*id),
+            (Cells::Bytes(cells), Fresh::Bytes(bytes)) => {
+                let cell = cells[at].as_mut().ok_or("what moves should be there")?;
+                cell[..bytes.len()].copy_from_slice(bytes);
+            }
+            _ => return Err("what moves should be a bigint, an id or bytes".into()),
+        }
         Ok(())
-    }
-
-    pub fn set(&mut self, at: usize, value: i64) -> Result<()> {
-        let Cells::Big(cells) = self else { return Err("what counts should be a bigint".into()) };
-        cells[at] = Some(value);
-        Ok(())
-    }
-
-    pub fn bytes(&mut self) -> Result<&mut Vec<Option<Vec<u8>>>> {
-        let Cells::Bytes(cells) = self else { return Err("a hash should be bytes".into()) };
-        Ok(cells)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Which column each parameter of a ledger's statement is for, read from the statement itself: raw follows
 //! the tables wherever they go.
 
+use super::marks::Moving;
 use crate::Result;
 
 /// Column names in the order of the parameters.
@@ -28,41 +29,86 @@ impl Columns {
         columns.sort();
         Ok(Columns(columns.into_iter().map(|(_, name)| name).collect()))
     }
+}
 
-    pub fn place(&self, name: &str) -> Result<usize> {
-        let place = self.0.iter().position(|column| column == name);
-        place.ok_or_else(|| format!("the ledger's statement has no column `{name}`").into())
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Table {
+    Event,
+    Work,
+    Command,
+    CommandStatus,
+}
+
+impl Table {
+    pub fn name(self) -> &'static str {
+        match self {
+            Table::Event => "event",
+            Table::Work => "work",
+            Table::Command => "command",
+            Table::CommandStatus => "command_status",
+        }
     }
 
-    /// The columns of a table, for a SELECT.
-    pub fn of(&self, table: &str) -> String {
-        self.0.iter().map(|name| format!("{table}.{name}")).collect::<Vec<_>>().join(", ")
+    /// The columns that differ from one transition to the next. Not every statement has all of them.
+    fn moving(self) -> &'static [(&'static str, Moving)] {
+        use Moving::{At, Command, CommandKey, Head, PrevHash, Seq, Txn};
+        match self {
+            Table::Event => {
+                &[("seq", Seq), ("at", At), ("txn", Txn), ("prev_hash", PrevHash), ("hash", Head)]
+            }
+            Table::Work => &[("seq", Seq), ("updated_at", At), ("head", Head)],
+            Table::Command => {
+                &[("id", Command), ("key", CommandKey), ("seq", Seq), ("created_at", At), ("updated_at", At)]
+            }
+            Table::CommandStatus => &[("command", Command)],
+        }
     }
 }
 
-/// Where the values are that differ from one progress event to the next.
-pub struct Moving {
-    pub event_seq: usize,
-    pub event_at: usize,
-    pub prev_hash: usize,
-    pub hash: usize,
-    pub row_seq: usize,
-    pub updated_at: usize,
-    pub head: usize,
+/// One of the ledger's statements: what its parameters are for, and which of them move.
+#[derive(Debug)]
+pub struct Shape {
+    pub table: Table,
+    pub sql: &'static str,
+    pub columns: Columns,
+    pub moving: Vec<(usize, Moving)>,
 }
 
-impl Moving {
-    pub fn of(event: &Columns, row: &Columns) -> Result<Moving> {
-        Ok(Moving {
-            event_seq: event.place("seq")?,
-            event_at: event.place("at")?,
-            prev_hash: event.place("prev_hash")?,
-            hash: event.place("hash")?,
-            row_seq: row.place("seq")?,
-            updated_at: row.place("updated_at")?,
-            head: row.place("head")?,
-        })
+impl Shape {
+    pub fn new(table: Table, sql: &'static str, columns: Columns) -> Shape {
+        let place = |(name, moving): &(&str, Moving)| {
+            let place = columns.0.iter().position(|column| column == name)?;
+            Some((place, *moving))
+        };
+        let moving = table.moving().iter().filter_map(place).collect();
+        Shape { table, sql, columns, moving }
     }
+
+    /// An insert that lists its columns.
+    pub fn insert(table: Table, sql: &'static str) -> Result<Shape> {
+        Ok(Shape::new(table, sql, Columns::listed(sql, &format!("INTO {} (", table.name()))?))
+    }
+}
+
+/// Asks what the ledger bound at the last transition of each work, in the order in which the works were made.
+/// Where the work is in its log comes first: `seq`, `updated_at`, `head`.
+pub fn read_back(shapes: &[Shape]) -> String {
+    let columns = shapes
+        .iter()
+        .flat_map(|shape| shape.columns.0.iter().map(|column| format!(", {}.{column}", shape.table.name())));
+    let columns: String = columns.collect();
+    let with_command = shapes.iter().any(|shape| shape.table == Table::Command);
+    let command = match with_command {
+        true => {
+            " JOIN command ON command.work = work.id AND command.seq = work.seq \
+             JOIN command_status ON command_status.command = command.id"
+        }
+        false => "",
+    };
+    format!(
+        "SELECT work.seq, work.updated_at, work.head{columns} FROM work \
+         JOIN event ON event.work = work.id AND event.seq = work.seq{command} ORDER BY work.id"
+    )
 }
 
 #[cfg(test)]
@@ -73,11 +119,20 @@ mod tests {
     fn columns_are_read_from_the_statements() {
         let insert = Columns::listed("INSERT INTO t (a, b) VALUES (?1, ?2)", "INTO t (").unwrap();
         assert_eq!(insert.0, ["a", "b"]);
-        assert_eq!(insert.of("t"), "t.a, t.b");
         let update = Columns::assigned("UPDATE t SET b = ?2, c = ?3 WHERE a = ?1").unwrap();
         assert_eq!(update.0, ["a", "b", "c"]);
-        assert!(update.place("c").is_ok() && update.place("d").is_err());
         assert!(Columns::assigned("UPDATE t SET b = b + 1 WHERE a = ?1").is_err());
         assert!(Columns::listed("UPDATE t SET a = 1", "INTO t (").is_err());
+    }
+
+    #[test]
+    fn a_shape_knows_what_moves_and_where_it_is_read() {
+        let event = Shape::insert(Table::Event, "INSERT INTO event (work, seq, hash) VALUES").unwrap();
+        assert_eq!(event.moving, [(1, Moving::Seq), (2, Moving::Head)]);
+        let sql = read_back(&[event]);
+        assert!(sql.contains("work.head, event.work, event.seq, event.hash FROM work JOIN event"), "{sql}");
+        assert!(!sql.contains("JOIN command"), "{sql}");
+        let command = Shape::insert(Table::Command, "INSERT INTO command (id) VALUES").unwrap();
+        assert!(read_back(&[command]).contains("JOIN command_status"));
     }
 }

@@ -1,13 +1,16 @@
-//! The transition without a ledger, on a ledger's tables: its indexes, constraints and triggers, its own
-//! statements, and the values of a progress event that it wrote itself. Nothing is loaded, decided or
-//! chained: what is left is what the tables cost.
+//! The transitions without a ledger, on a ledger's tables: its indexes, constraints and triggers, its own
+//! statements, and values that it wrote itself, of a progress event or of a command's life. Nothing is loaded,
+//! decided or chained: what is left is what the tables cost.
 
 mod cells;
 mod columns;
+mod marks;
 mod postgres;
 mod sqlite;
 
 use std::time::Duration;
+
+use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::{Result, plan::Commit, site::Place, stats::Rate, subject::Subject};
 
@@ -16,27 +19,72 @@ pub enum Raw {
     Postgres(postgres::Raw),
 }
 
+/// What one commit does to each of its works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Progress,
+    /// A work gets one more command.
+    NewCommand,
+    /// That command goes on.
+    Command,
+}
+
 impl Raw {
-    /// Lets a ledger make the tables and `rows` running works, each with a progress event, then takes over.
-    pub async fn open(place: &Place, rows: usize, connections: usize) -> Result<Raw> {
+    /// Transitions of works. Lets a ledger make the tables and `rows` running works, each with a progress event,
+    /// then takes over.
+    pub async fn transitions(place: &Place, rows: usize, connections: usize) -> Result<Raw> {
         let subject = Subject::new(place.ledger().await?)?;
         let held = subject.hold("raw", rows).await?;
-        for some in held.chunks(rows.min(1_024)) {
-            futures_util::future::try_join_all(some.iter().map(|lease| subject.progress(lease, 42))).await?;
-        }
+        all(held.iter().map(|lease| subject.progress(lease, 42))).await?;
+        let mut raw = Raw::open(place, connections).await?;
+        raw.learn(Stage::Progress).await?;
         subject.close().await?;
+        Ok(raw)
+    }
+
+    /// Lives of commands: reserved, dispatched, receipted. Lets a ledger take a command of each of `rows` works
+    /// through these, and reads back after each.
+    pub async fn commands(place: &Place, rows: usize) -> Result<Raw> {
+        let subject = Subject::new(place.ledger().await?)?;
+        let held = subject.hold("raw", rows).await?;
+        let mut raw = Raw::open(place, 1).await?;
+        let ids = all(held.iter().map(|lease| subject.reserve(lease))).await?;
+        raw.learn(Stage::NewCommand).await?;
+        all(held.iter().zip(&ids).map(|(lease, id)| subject.dispatch(lease, *id))).await?;
+        raw.learn(Stage::Command).await?;
+        all(held.iter().zip(&ids).map(|(lease, id)| subject.receipt(lease, *id))).await?;
+        raw.learn(Stage::Command).await?;
+        subject.close().await?;
+        Ok(raw)
+    }
+
+    async fn open(place: &Place, connections: usize) -> Result<Raw> {
         Ok(match place {
             Place::Sqlite(path) => Raw::Sqlite(sqlite::Raw::open(path)?),
             Place::Postgres(url) => Raw::Postgres(postgres::Raw::open(url, connections).await?),
         })
     }
 
+    /// Takes the transition that the ledger has just made of every work for the next stage.
+    async fn learn(&mut self, stage: Stage) -> Result<()> {
+        match self {
+            Raw::Sqlite(raw) => raw.learn(stage),
+            Raw::Postgres(raw) => raw.learn(stage).await,
+        }
+    }
+
+    /// Counts transitions of works, or lives of commands. A life takes three commits.
     pub async fn run(&mut self, commit: Commit, slice: Duration) -> Result<Rate> {
         match self {
             Raw::Sqlite(raw) => raw.run(commit.size, slice),
             Raw::Postgres(raw) => raw.run(commit, slice).await,
         }
     }
+}
+
+/// What raw starts from is made through the ledger, by so many calls at once that its groups are full.
+async fn all<T>(calls: impl Iterator<Item = impl Future<Output = Result<T>>>) -> Result<Vec<T>> {
+    stream::iter(calls).buffered(1_024).try_collect().await
 }
 
 #[cfg(test)]
@@ -50,34 +98,94 @@ mod tests {
     /// Each work has been ingested, claimed and reported on before raw takes over.
     const BEFORE: u64 = 3 * WORKS as u64;
 
-    const KEPT: &str = "SELECT (SELECT count(*) FROM event), (SELECT CAST(sum(seq) AS bigint) FROM work)";
+    /// Events, those that follow the one before them, and where the works say they are.
+    const KEPT: &str = "SELECT (SELECT count(*) FROM event), \
+         (SELECT count(*) FROM event e WHERE e.seq = 1 OR e.prev_hash = \
+          (SELECT p.hash FROM event p WHERE p.work = e.work AND p.seq = e.seq - 1)), \
+         (SELECT CAST(sum(seq) AS bigint) FROM work)";
 
-    async fn transitions(raw: &mut Raw, commits: &[(usize, usize)]) -> i64 {
-        let mut count = BEFORE;
+    /// Of commands: all, those that succeeded, their narrow twins that say so, and the events of each kind.
+    const COMMANDS: &str = "SELECT (SELECT count(*) FROM command), \
+         (SELECT count(*) FROM command c JOIN event e ON e.work = c.work AND e.seq = c.seq \
+          WHERE c.state = 5 AND c.dispatches = 1 AND e.type = 'command_succeeded'), \
+         (SELECT count(*) FROM command_status WHERE state = 5 AND due_at IS NULL), \
+         (SELECT count(*) FROM event WHERE type = 'command_reserved'), \
+         (SELECT count(*) FROM event WHERE type = 'command_dispatched'), \
+         (SELECT count(*) FROM event WHERE type = 'command_succeeded')";
+
+    /// How often raw went through, by commits of several sizes.
+    async fn run(raw: &mut Raw, commits: &[(usize, usize)]) -> u64 {
+        let mut count = 0;
         for (connections, size) in commits.iter().copied() {
             count += raw.run(Commit { connections, size }, SLICE).await.unwrap().count;
         }
-        assert!(count > BEFORE);
-        count as i64
+        assert!(count > 0);
+        count
+    }
+
+    /// The triggers are on: raw, a step ahead of its works, is told that an event does not follow.
+    async fn refused(raw: &mut Raw) {
+        let error = raw.run(Commit { connections: 1, size: 1 }, SLICE).await.unwrap_err();
+        assert!(crate::told(&*error).contains("follow"), "{error:?}");
+    }
+
+    fn sqlite<const N: usize>(path: &std::path::Path, sql: &str) -> [i64; N] {
+        let connection = rusqlite::Connection::open(path).unwrap();
+        let row = connection.query_row(sql, [], |row| Ok(std::array::from_fn(|at| row.get(at).unwrap())));
+        row.unwrap()
+    }
+
+    async fn postgres<const N: usize>(url: &str, sql: &str) -> [i64; N] {
+        let row = pg::connect(url).await.unwrap().query_one(sql, &[]).await.unwrap();
+        std::array::from_fn(|at| row.get(at))
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn sqlite_keeps_what_is_counted() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("raw.db");
-        let mut raw = Raw::open(&Place::Sqlite(path.clone()), WORKS, 1).await.unwrap();
-        let count = transitions(&mut raw, &[(1, 1), (1, 7)]).await;
-        let connection = rusqlite::Connection::open(path).unwrap();
-        let kept: (i64, i64) = connection.query_row(KEPT, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
-        assert_eq!(kept, (count, count));
+        let mut raw = Raw::transitions(&Place::Sqlite(path.clone()), WORKS, 1).await.unwrap();
+        let count = (BEFORE + run(&mut raw, &[(1, 1), (1, 7)]).await) as i64;
+        assert_eq!(sqlite(&path, KEPT), [count; 3]);
     }
 
     #[tokio::test(flavor = "multi_thread")]
     async fn postgres_keeps_what_is_counted() {
         let url = tenure_testkit::shared().create_database();
-        let mut raw = Raw::open(&Place::Postgres(url.clone()), WORKS, 2).await.unwrap();
-        let count = transitions(&mut raw, &[(1, 1), (2, 5)]).await;
-        let row = pg::connect(&url).await.unwrap().query_one(KEPT, &[]).await.unwrap();
-        assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (count, count));
+        let mut raw = Raw::transitions(&Place::Postgres(url.clone()), WORKS, 2).await.unwrap();
+        let count = (BEFORE + run(&mut raw, &[(1, 1), (2, 5)]).await) as i64;
+        assert_eq!(postgres(&url, KEPT).await, [count; 3]);
+    }
+
+    /// Ingested and claimed, and three events for each command.
+    fn events(commands: i64) -> i64 {
+        2 * WORKS as i64 + 3 * commands
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn sqlite_keeps_every_life_of_a_command() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("raw.db");
+        let mut raw = Raw::commands(&Place::Sqlite(path.clone()), WORKS).await.unwrap();
+        let commands = WORKS as i64 + run(&mut raw, &[(1, 1), (1, 7), (1, WORKS)]).await as i64;
+        assert_eq!(sqlite(&path, KEPT), [events(commands); 3]);
+        assert_eq!(sqlite(&path, COMMANDS), [commands; 6]);
+        let Raw::Sqlite(inner) = &mut raw else { unreachable!() };
+        inner.marks.step(0..WORKS);
+        refused(&mut raw).await;
+        assert_eq!(sqlite(&path, COMMANDS), [commands; 6]);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn postgres_keeps_every_life_of_a_command() {
+        let url = tenure_testkit::shared().create_database();
+        let mut raw = Raw::commands(&Place::Postgres(url.clone()), WORKS).await.unwrap();
+        let commands = WORKS as i64 + run(&mut raw, &[(1, 1), (1, 7), (1, WORKS)]).await as i64;
+        assert_eq!(postgres(&url, KEPT).await, [events(commands); 3]);
+        assert_eq!(postgres(&url, COMMANDS).await, [commands; 6]);
+        let Raw::Postgres(inner) = &mut raw else { unreachable!() };
+        inner.lanes[0].marks.step(0..WORKS);
+        refused(&mut raw).await;
+        assert_eq!(postgres(&url, COMMANDS).await, [commands; 6]);
     }
 }

@@ -6,98 +6,123 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rusqlite::{Connection, Statement, types::Value};
-use tenure_store::sqlite_bench_support::{EVENT_INSERT, WORK_UPDATE, connect};
+use rusqlite::{Connection, OptionalExtension, Row, Statement, types::Value};
+use tenure_store::sqlite_bench_support::{
+    COMMAND_INSERT, COMMAND_STATUS, COMMAND_UPDATE, EVENT_INSERT, WORK_UPDATE, connect,
+};
+use uuid::Uuid;
 
-use super::columns::{Columns, Moving};
+use super::{
+    Stage,
+    columns::{Columns, Shape, Table, read_back},
+    marks::{Fresh, Mark, Marks},
+};
 use crate::{Result, stats::Rate};
 
 pub struct Raw {
     connection: Connection,
-    works: Vec<Work>,
-    moving: Moving,
-    done: usize,
+    stages: Vec<Vec<Bound>>,
+    pub(super) marks: Marks,
 }
 
-/// A work's last event and its row, as the two statements bind them.
-struct Work {
-    event: Vec<Value>,
-    row: Vec<Value>,
+/// A statement, and what it binds for each work.
+struct Bound {
+    shape: Shape,
+    values: Vec<Vec<Value>>,
 }
 
 impl Raw {
     pub fn open(path: &Path) -> Result<Raw> {
-        let connection = connect(path)?;
-        let event = Columns::listed(EVENT_INSERT, "INTO event (")?;
-        let row = Columns::assigned(WORK_UPDATE)?;
-        let works = works(&connection, &event, &row)?;
-        Ok(Raw { connection, works, moving: Moving::of(&event, &row)?, done: 0 })
+        Ok(Raw { connection: connect(path)?, stages: Vec::new(), marks: Marks::default() })
     }
 
-    pub fn run(&mut self, size: usize, slice: Duration) -> Result<Rate> {
-        let (before, began) = (self.done, Instant::now());
-        let mut insert = self.connection.prepare(EVENT_INSERT)?;
-        let mut update = self.connection.prepare(WORK_UPDATE)?;
-        while began.elapsed() < slice {
-            self.connection.execute_batch("BEGIN IMMEDIATE")?;
-            for _ in 0..size {
-                let count = self.works.len();
-                let work = &mut self.works[self.done % count];
-                step(work, &self.moving, self.done as u64);
-                execute(&mut insert, &work.event)?;
-                execute(&mut update, &work.row)?;
-                self.done += 1;
+    /// Reads back the transition that the ledger has just made of every work.
+    pub(super) fn learn(&mut self, stage: Stage) -> Result<()> {
+        let shapes = shapes(stage)?;
+        let mut statement = self.connection.prepare(&read_back(&shapes))?;
+        let mut stage: Vec<Bound> =
+            shapes.into_iter().map(|shape| Bound { shape, values: Vec::new() }).collect();
+        let (mut marks, mut rows) = (Vec::new(), statement.query([])?);
+        while let Some(row) = rows.next()? {
+            marks.push(Mark { seq: row.get(0)?, at: row.get(1)?, head: row.get(2)?, ..Mark::default() });
+            let mut at = 3;
+            for bound in &mut stage {
+                bound.values.push(values(row, at, bound.shape.columns.0.len())?);
+                at += bound.shape.columns.0.len();
             }
-            self.connection.execute_batch("COMMIT")?;
         }
-        Ok(Rate { count: (self.done - before) as u64, elapsed: began.elapsed() })
+        self.marks.learn(marks)?;
+        let last = "SELECT id FROM command ORDER BY id DESC LIMIT 1";
+        let last: Option<[u8; 16]> = self.connection.query_row(last, [], |row| row.get(0)).optional()?;
+        self.marks.command = last.map_or(Uuid::nil(), Uuid::from_bytes);
+        self.stages.push(stage);
+        Ok(())
+    }
+
+    /// Takes works through all stages, `size` of them in each commit, and counts the works.
+    pub fn run(&mut self, size: usize, slice: Duration) -> Result<Rate> {
+        let prepare = |bound: &Bound| self.connection.prepare(bound.shape.sql);
+        let prepare = |stage: &Vec<Bound>| stage.iter().map(prepare).collect::<rusqlite::Result<Vec<_>>>();
+        let mut prepared = self.stages.iter().map(prepare).collect::<rusqlite::Result<Vec<_>>>()?;
+        let (mut count, began) = (0, Instant::now());
+        while began.elapsed() < slice {
+            let works = self.marks.turn(size);
+            for (stage, statements) in self.stages.iter_mut().zip(&mut prepared) {
+                self.connection.execute_batch("BEGIN IMMEDIATE")?;
+                self.marks.step(works.clone());
+                for work in works.clone() {
+                    let mark = &self.marks.all[work];
+                    for (bound, statement) in stage.iter_mut().zip(&mut *statements) {
+                        bound.execute(statement, work, mark)?;
+                    }
+                }
+                self.connection.execute_batch("COMMIT")?;
+            }
+            count += size as u64;
+        }
+        Ok(Rate { count, elapsed: began.elapsed() })
     }
 }
 
-fn execute(statement: &mut Statement<'_>, values: &[Value]) -> Result<()> {
-    for (i, value) in values.iter().enumerate() {
-        statement.raw_bind_parameter(i + 1, value)?;
-    }
-    match statement.raw_execute()? {
-        1 => Ok(()),
-        n => Err(format!("a raw statement changed {n} rows, not one").into()),
+impl Bound {
+    fn execute(&mut self, statement: &mut Statement<'_>, work: usize, mark: &Mark) -> Result<()> {
+        let values = &mut self.values[work];
+        for (at, moving) in &self.shape.moving {
+            put(&mut values[*at], &mark.of(*moving))?;
+        }
+        for (i, value) in values.iter().enumerate() {
+            statement.raw_bind_parameter(i + 1, value)?;
+        }
+        match statement.raw_execute()? {
+            1 => Ok(()),
+            n => Err(format!("a raw statement changed {n} rows, not one").into()),
+        }
     }
 }
 
-/// Each work's row and last event, in the order in which the works were made.
-fn works(connection: &Connection, event: &Columns, row: &Columns) -> Result<Vec<Work>> {
-    let sql = format!(
-        "SELECT {}, {} FROM work JOIN event ON event.work = work.id AND event.seq = work.seq ORDER BY work.id",
-        event.of("event"),
-        row.of("work")
-    );
-    let mut statement = connection.prepare(&sql)?;
-    let works = statement.query_map([], |found| {
-        let value = |i: usize| found.get::<_, Value>(i);
-        let split = event.0.len();
-        Ok(Work {
-            event: (0..split).map(value).collect::<rusqlite::Result<_>>()?,
-            row: (split..split + row.0.len()).map(value).collect::<rusqlite::Result<_>>()?,
-        })
-    })?;
-    Ok(works.collect::<rusqlite::Result<_>>()?)
+/// The statements of one transition, as the ledger orders them.
+fn shapes(stage: Stage) -> Result<Vec<Shape>> {
+    let update = |table, sql| Result::Ok(Shape::new(table, sql, Columns::assigned(sql)?));
+    let event = Shape::insert(Table::Event, EVENT_INSERT)?;
+    let work = update(Table::Work, WORK_UPDATE)?;
+    let command = match stage {
+        Stage::Progress => return Ok(vec![event, work]),
+        Stage::NewCommand => Shape::insert(Table::Command, COMMAND_INSERT)?,
+        Stage::Command => update(Table::Command, COMMAND_UPDATE)?,
+    };
+    Ok(vec![event, work, command, Shape::insert(Table::CommandStatus, COMMAND_STATUS)?])
 }
 
-/// Moves a work to its next event. The hash is new, but nothing is hashed.
-fn step(work: &mut Work, moving: &Moving, number: u64) {
-    increment(&mut work.event[moving.event_seq]);
-    increment(&mut work.event[moving.event_at]);
-    increment(&mut work.row[moving.row_seq]);
-    increment(&mut work.row[moving.updated_at]);
-    work.event[moving.prev_hash] = work.row[moving.head].clone();
-    if let Value::Blob(hash) = &mut work.row[moving.head] {
-        hash[..8].copy_from_slice(&number.to_be_bytes());
-    }
-    work.event[moving.hash] = work.row[moving.head].clone();
+fn values(row: &Row<'_>, first: usize, count: usize) -> rusqlite::Result<Vec<Value>> {
+    (first..first + count).map(|at| row.get(at)).collect()
 }
 
-fn increment(value: &mut Value) {
-    if let Value::Integer(integer) = value {
-        *integer += 1;
+fn put(value: &mut Value, fresh: &Fresh<'_>) -> Result<()> {
+    match (value, fresh) {
+        (Value::Integer(integer), Fresh::Number(number)) => *integer = *number,
+        (Value::Blob(blob), Fresh::Id(id)) => blob.copy_from_slice(id.as_bytes()),
+        (Value::Blob(blob), Fresh::Bytes(bytes)) => blob[..bytes.len()].copy_from_slice(bytes),
+        (value, _) => return Err(format!("what moves was not expected to be {:?}", value.data_type()).into()),
     }
+    Ok(())
 }

@@ -1,7 +1,10 @@
 //! For the benchmark only: the statements of one transition, and how a lane's connection is set up. What
 //! it calls raw must be exactly these.
 
-pub use super::session::SETTINGS;
+pub use super::{
+    command::{INSERT as INSERT_COMMAND, STATUS as SAVE_COMMAND_STATUS, UPDATE as UPDATE_COMMAND},
+    session::SETTINGS,
+};
 use super::{connect::Connector, migrate};
 use crate::{Error, Options};
 

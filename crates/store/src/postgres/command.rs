@@ -69,12 +69,12 @@ const ALL_BUDGETS: &str = "SELECT key, spent, reserved FROM budget WHERE key COL
      ORDER BY key COLLATE \"C\" LIMIT $2::bigint";
 const ANY_PRUNED: &str = "SELECT EXISTS (SELECT 1 FROM tombstone)";
 
-const INSERT: &str = "INSERT INTO command (id, work, created_at, key, input_hash, tenant, tool, target, executor, \
+pub const INSERT: &str = "INSERT INTO command (id, work, created_at, key, input_hash, tenant, tool, target, executor, \
      spec, seq, updated_at, due_at, dispatches, state, superseded, needs_person, blocked, body) \
      SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::bytea[], $5::bytea[], $6::text[], $7::text[], \
      $8::text[], $9::text[], $10::text[], $11::bigint[], $12::bigint[], $13::bigint[], $14::int[], \
      $15::smallint[], $16::boolean[], $17::boolean[], $18::text[], $19::text[])";
-const UPDATE: &str = "UPDATE command c SET seq = v.seq, updated_at = v.updated_at, due_at = v.due_at, \
+pub const UPDATE: &str = "UPDATE command c SET seq = v.seq, updated_at = v.updated_at, due_at = v.due_at, \
      dispatches = v.dispatches, state = v.state, superseded = v.superseded, needs_person = v.needs_person, \
      blocked = v.blocked, body = v.body FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], \
      $5::int[], $6::smallint[], $7::boolean[], $8::boolean[], $9::text[], $10::text[]) \
@@ -82,7 +82,7 @@ const UPDATE: &str = "UPDATE command c SET seq = v.seq, updated_at = v.updated_a
      WHERE c.id = v.id";
 const ARM: &str = "UPDATE command c SET due_at = v.due_at FROM unnest($1::uuid[], $2::bigint[]) \
      AS v(id, due_at) WHERE c.id = v.id";
-const STATUS: &str = "INSERT INTO command_status (command, work, due_at, line, state, duty, tenant) \
+pub const STATUS: &str = "INSERT INTO command_status (command, work, due_at, line, state, duty, tenant) \
      SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::bigint[], $5::smallint[], $6::smallint[], \
      $7::text[]) ON CONFLICT (command) DO UPDATE SET due_at = excluded.due_at, line = excluded.line, \
      state = excluded.state, duty = excluded.duty";

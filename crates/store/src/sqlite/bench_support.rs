@@ -5,7 +5,10 @@ use std::path::Path;
 
 use rusqlite::Connection;
 
-pub use super::tables::{EVENT_INSERT, WORK_UPDATE};
+pub use super::{
+    command::{INSERT as COMMAND_INSERT, STATUS as COMMAND_STATUS, UPDATE as COMMAND_UPDATE},
+    tables::{EVENT_INSERT, WORK_UPDATE},
+};
 use super::{fault::Fault, settings};
 use crate::Error;
 

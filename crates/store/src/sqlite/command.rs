@@ -57,13 +57,13 @@ const BUDGET: &str = "SELECT spent, reserved FROM budget WHERE key = ?1";
 const ALL_BUDGETS: &str = "SELECT spent, reserved, key FROM budget WHERE key > ?1 ORDER BY key LIMIT ?2";
 const ANY_PRUNED: &str = "SELECT EXISTS (SELECT 1 FROM tombstone)";
 
-const INSERT: &str = "INSERT OR ROLLBACK INTO command (id, work, tenant, tool, target, executor, key, input_hash, \
+pub const INSERT: &str = "INSERT OR ROLLBACK INTO command (id, work, tenant, tool, target, executor, key, input_hash, \
      created_at, spec, state, seq, updated_at, due_at, dispatches, superseded, blocked, needs_person, body) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
-const UPDATE: &str = "UPDATE OR ROLLBACK command SET state = ?2, seq = ?3, updated_at = ?4, due_at = ?5, \
+pub const UPDATE: &str = "UPDATE OR ROLLBACK command SET state = ?2, seq = ?3, updated_at = ?4, due_at = ?5, \
      dispatches = ?6, superseded = ?7, blocked = ?8, needs_person = ?9, body = ?10 WHERE id = ?1";
 const ARM: &str = "UPDATE OR ROLLBACK command SET due_at = ?2 WHERE id = ?1";
-const STATUS: &str = "INSERT OR ROLLBACK INTO command_status (command, work, tenant, state, duty, due_at, line) \
+pub const STATUS: &str = "INSERT OR ROLLBACK INTO command_status (command, work, tenant, state, duty, due_at, line) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (command) DO UPDATE SET state = excluded.state, \
      duty = excluded.duty, due_at = excluded.due_at, line = excluded.line";
 const SAVE_BUDGET: &str = "INSERT OR ROLLBACK INTO budget (key, spent, reserved) VALUES (?1, ?2, ?3) \

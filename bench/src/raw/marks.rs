@@ -1,0 +1,144 @@
+//! Where each work is in its log, and how it moves on: all of a raw transition that is not copied from what
+//! the ledger wrote.
+
+use std::ops::Range;
+
+use uuid::Uuid;
+
+use crate::Result;
+
+/// What differs from one event of a work to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moving {
+    Seq,
+    At,
+    /// The commit's place in the feed.
+    Txn,
+    PrevHash,
+    Head,
+    Command,
+    CommandKey,
+}
+
+/// A value that moved, as a column takes it.
+pub enum Fresh<'a> {
+    Number(i64),
+    Id(Uuid),
+    /// The first bytes of the value; the others stay.
+    Bytes(&'a [u8]),
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Mark {
+    pub seq: i64,
+    pub at: i64,
+    pub txn: i64,
+    pub prev_hash: Vec<u8>,
+    pub head: Vec<u8>,
+    pub command: Uuid,
+}
+
+impl Mark {
+    pub fn of(&self, moving: Moving) -> Fresh<'_> {
+        match moving {
+            Moving::Seq => Fresh::Number(self.seq),
+            Moving::At => Fresh::Number(self.at),
+            Moving::Txn => Fresh::Number(self.txn),
+            Moving::PrevHash => Fresh::Bytes(&self.prev_hash),
+            Moving::Head => Fresh::Bytes(&self.head),
+            Moving::Command => Fresh::Id(self.command),
+            // Any key will do that its work has no other command with.
+            Moving::CommandKey => Fresh::Bytes(self.command.as_bytes()),
+        }
+    }
+}
+
+/// The works that raw goes round on.
+#[derive(Debug, Default)]
+pub struct Marks {
+    pub all: Vec<Mark>,
+    /// The last place in the feed and the last command of all. The ledger's ids ascend as these do.
+    pub txn: i64,
+    pub command: Uuid,
+    /// The work whose turn it is.
+    next: usize,
+    moved: u64,
+}
+
+impl Marks {
+    /// Takes over what the ledger left. Raw makes one event where the ledger made one.
+    pub fn learn(&mut self, all: Vec<Mark>) -> Result<()> {
+        let one_each = |(before, after): (&Mark, &Mark)| after.seq == before.seq + 1;
+        if !self.all.is_empty() && !self.all.iter().zip(&all).all(one_each) {
+            return Err("a transition took the ledger more than one event, or none".into());
+        }
+        self.all = all;
+        Ok(())
+    }
+
+    /// The works whose turn it is, each with a new command to go through. They are neighbours: where too few
+    /// are left, it starts over.
+    pub fn turn(&mut self, size: usize) -> Range<usize> {
+        let first = if self.next + size > self.all.len() { 0 } else { self.next };
+        self.next = first + size;
+        for mark in &mut self.all[first..self.next] {
+            self.command = Uuid::from_u128(self.command.as_u128() + 1);
+            mark.command = self.command;
+        }
+        first..self.next
+    }
+
+    /// Moves works to their next events, in one commit. The hashes are new, but nothing is hashed.
+    pub fn step(&mut self, works: Range<usize>) {
+        self.txn += 1;
+        for mark in &mut self.all[works] {
+            mark.seq += 1;
+            mark.at += 1;
+            mark.txn = self.txn;
+            mark.prev_hash.clone_from(&mark.head);
+            mark.head[..8].copy_from_slice(&self.moved.to_be_bytes());
+            self.moved += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn marks(seqs: [i64; 3]) -> Vec<Mark> {
+        seqs.map(|seq| Mark { seq, head: vec![7; 32], ..Mark::default() }).to_vec()
+    }
+
+    #[test]
+    fn works_take_turns_with_commands_of_their_own() {
+        let mut all = Marks { all: marks([3; 3]), ..Marks::default() };
+        assert_eq!(
+            [all.turn(2), all.turn(1), all.turn(1), all.turn(2), all.turn(2)],
+            [0..2, 2..3, 0..1, 1..3, 0..2]
+        );
+        assert_eq!(all.all.iter().map(|mark| mark.command.as_u128()).collect::<Vec<_>>(), [7, 8, 6]);
+    }
+
+    #[test]
+    fn events_follow_each_other_with_hashes_of_their_own() {
+        let mut all = Marks { all: marks([3; 3]), ..Marks::default() };
+        all.step(0..2);
+        let heads = all.all.iter().map(|mark| mark.head.clone()).collect::<Vec<_>>();
+        assert!(heads[0] != heads[1] && all.all[0].prev_hash == [7; 32] && heads[2] == [7; 32]);
+        all.step(0..1);
+        assert_eq!(all.all[0].prev_hash, heads[0]);
+        assert_eq!(
+            all.all.iter().map(|mark| (mark.seq, mark.txn)).collect::<Vec<_>>(),
+            [(5, 2), (4, 1), (3, 0)]
+        );
+    }
+
+    #[test]
+    fn a_transition_is_one_event() {
+        let mut all = Marks::default();
+        all.learn(marks([3; 3])).unwrap();
+        all.learn(marks([4; 3])).unwrap();
+        assert!(all.learn(marks([5, 6, 5])).is_err());
+    }
+}
