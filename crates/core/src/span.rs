@@ -6,14 +6,15 @@ const MINUTE: Millis = 60_000;
 const HOUR: Millis = 60 * MINUTE;
 const DAY: Millis = 24 * HOUR;
 
-/// The nearest whole number of its largest unit: a deadline that was just set reads as it was set.
+/// Whole numbers of its largest unit. What lacks less than a tenth of one has it: a deadline that was just set reads as
+/// it was set.
 pub fn span(ms: Millis) -> String {
-    let nearest = |unit: Millis| (ms.max(0) + unit / 2) / unit;
-    match (nearest(1_000), nearest(MINUTE), nearest(HOUR)) {
+    let whole = |unit: Millis| (ms.max(0) + unit / 10) / unit;
+    match (whole(1_000), whole(MINUTE), whole(HOUR)) {
         (seconds @ 0..60, ..) => format!("{seconds} s"),
         (_, minutes @ 0..60, _) => format!("{minutes} m"),
         (_, _, hours @ 0..48) => format!("{hours} h"),
-        _ => format!("{} d", nearest(DAY)),
+        _ => format!("{} d", whole(DAY)),
     }
 }
 
@@ -29,8 +30,9 @@ mod tests {
             (59_499, "59 s"),
             (59_999, "1 m"),
             (60_000, "1 m"),
-            (3_569_999, "59 m"),
+            (3_593_999, "59 m"),
             (3_599_999, "1 h"),
+            (91 * MINUTE, "1 h"),
             (24 * HOUR - 1, "24 h"),
             (24 * HOUR - 5_000, "24 h"),
             (48 * HOUR - 1, "2 d"),
