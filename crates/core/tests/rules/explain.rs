@@ -81,7 +81,7 @@ fn queued() {
             l.work
         },
         "Queued 5 m: its last wait is answered; only w1 (incarnation boot-1), which started it, may go on, \
-         else it stalls in 6 m.",
+         else it stalls in 5 m.",
         "nothing: w1 claims it, or it stalls",
     );
     says(

@@ -52,8 +52,10 @@ Each work is queued again, and whoever claims it finds its waits cancelled."
 
 #[derive(Args)]
 pub struct WaitsRevoke {
+    /// Whose waits: works of one session are done one after another
     #[arg(long)]
     pub session: String,
+    /// The tenant of the session, where the token has several
     #[arg(long)]
     pub tenant: Option<String>,
     #[command(flatten)]

@@ -35,15 +35,15 @@ pub fn safe_json(text: &str) -> String {
     out
 }
 
-/// How long, to the nearest of its largest unit, as the ledger's own sentences say it: what was just set reads as it was
-/// set.
+/// How long, in its largest unit, as the ledger's own sentences say it: what lacks less than a tenth of one has it, so that
+/// what was just set reads as it was set.
 pub fn span(ms: i64) -> String {
-    let nearest = |unit: i64| (ms.max(0) + unit / 2) / unit;
-    match (nearest(1_000), nearest(60_000), nearest(3_600_000)) {
+    let whole = |unit: i64| (ms.max(0) + unit / 10) / unit;
+    match (whole(1_000), whole(60_000), whole(3_600_000)) {
         (seconds @ 0..60, ..) => format!("{seconds}s"),
         (_, minutes @ 0..60, _) => format!("{minutes}m"),
         (_, _, hours @ 0..48) => format!("{hours}h"),
-        _ => format!("{}d", nearest(86_400_000)),
+        _ => format!("{}d", whole(86_400_000)),
     }
 }
 
@@ -66,9 +66,14 @@ mod tests {
 
     #[test]
     fn spans_are_said_in_their_largest_unit() {
-        for (ms, said) in
-            [(-5, "0s"), (59_400, "59s"), (59_999, "1m"), (86_399_000, "24h"), (172_800_000, "2d")]
-        {
+        for (ms, said) in [
+            (-5, "0s"),
+            (59_400, "59s"),
+            (59_999, "1m"),
+            (5_460_000, "1h"),
+            (86_399_000, "24h"),
+            (172_800_000, "2d"),
+        ] {
             assert_eq!(span(ms), said);
         }
     }

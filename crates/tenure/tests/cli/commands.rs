@@ -88,7 +88,7 @@ fn everybody_who_is_waited_for_is_in_one_list() {
     assert_eq!((&needs[0]["assignee"], &needs[0]["on_timeout"]), (&json!("ana"), &json!("cancel")));
     let shown = bed.run(&["needs"]).ends(0).out;
     for part in [
-        "59m, then cancel",
+        "1h, then cancel",
         &format!("Next: `tenure approve {asks_soon}`"),
         "Which colour?",
         "Next: `tenure resolve colour --payload …`",

@@ -108,7 +108,7 @@ fn eighty_columns_hold_everything_that_is_asked_at_night() {
             "● alive 1   ▲ at risk 1   ▲ silent 1   ◆ needs you 2   ▲ uncertain 2",
             "○ oldest queued 5m (3)",
             "STATE              WORK             STEP     TRY OWNER     BEAT    LEFT     AGE",
-            "▲ stalled          w_00000000000000 -        2   worker-3  2m·6    ░░░░ 0s  1m",
+            "▲ stalled          w_00000000000000 -        2   worker-3  1m·6    ░░░░ 0s  1m",
             "▲ running          w_00000000000000 draft    2   worker-3  20s·1   ███░ 25s 1m",
             "● running          w_00000000000000 send\\u{1 2   worker-3  3s      ████ 42s 1m",
             "◆ waiting_approval w_00000000000000 -        2   -         -       -        1m",
