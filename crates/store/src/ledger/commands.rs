@@ -163,7 +163,7 @@ impl Ledger {
     }
 
     /// The open wait that a command was handed to.
-    pub(crate) async fn handed(&self, command: &Command) -> Result<Option<Wait>, Error> {
+    async fn handed(&self, command: &Command) -> Result<Option<Wait>, Error> {
         if command.state != CommandState::Dispatched {
             return Ok(None);
         }
