@@ -36,7 +36,7 @@ pub struct Bar {
     limit: Limit,
 }
 
-const BARS: [Bar; 24] = {
+const BARS: [Bar; 26] = {
     use Figure::{Bytes, OfBare, OfRaw, P50Ms, PerS, Ratio};
     use Limit::{AtLeast, AtMost};
     use Store::{Postgres, Sqlite};
@@ -55,10 +55,12 @@ const BARS: [Bar; 24] = {
         bar(Postgres, "claim_1m", None, None, Ratio, AtMost(1.5)),
         over_http(Sqlite, "ingest", Some(64), PerS, AtLeast(8_000.0)),
         over_http(Sqlite, "start_ms", None, P50Ms, AtMost(4.0)),
+        over_http(Sqlite, "memory_load", None, Bytes, AtMost(256.0 * MIB)),
         over_http(Sqlite, "memory", None, Bytes, AtMost(100.0 * MIB)),
         over_http(Sqlite, "cold_start", None, P50Ms, AtMost(200.0)),
         over_http(Postgres, "ingest", Some(64), PerS, AtLeast(8_000.0)),
         over_http(Postgres, "start_ms", None, P50Ms, AtMost(4.0)),
+        over_http(Postgres, "memory_load", None, Bytes, AtMost(256.0 * MIB)),
         over_http(Postgres, "memory", None, Bytes, AtMost(100.0 * MIB)),
         over_http(Postgres, "cold_start", None, P50Ms, AtMost(200.0)),
         of_commands(Sqlite, "command", Some(256), OfRaw, AtLeast(0.40)),

@@ -104,7 +104,7 @@ impl Row {
         }
         parts.extend(self.ratio.map(|ratio| format!("{ratio:.2} times the shorter's")));
         parts.extend(self.bytes.map(|bytes| match self.case {
-            "memory" => format!("{:.0} MiB", bytes / MIB),
+            "memory" | "memory_load" => format!("{:.0} MiB", bytes / MIB),
             _ => format!("{} bytes a work", grouped(bytes)),
         }));
         parts.join(", ")

@@ -12,7 +12,7 @@ use crate::{
         growth, start,
         steady::{Steady, ingest},
     },
-    plan::{self, Case, Plan},
+    plan::{self, Case, Commit, Plan},
     raw::Raw,
     report::Row,
     site::Site,
@@ -24,10 +24,10 @@ pub async fn store(store: Store, args: &Common, plan: &Plan) -> Result<Vec<Row>>
     let began = Instant::now();
     let say = |what: &str| eprintln!("{}: {what} ({:.0} s)", store.name(), began.elapsed().as_secs_f64());
     let site = Site::new(store, args)?;
-    let mut bench = Bench::open(&site, plan, plan::connections(store)).await?;
+    let cases = plan::round(store);
+    let mut bench = Bench::open(&site, plan, &cases, plan::connections(store)).await?;
     say("ready");
 
-    let cases = plan::round(store);
     let mut tallies = vec![Tally::default(); cases.len()];
     // A short round first, not counted: nobody pays for cold caches and unprepared statements.
     for case in &cases {
@@ -53,31 +53,49 @@ pub async fn store(store: Store, args: &Common, plan: &Plan) -> Result<Vec<Row>>
     Ok(rows)
 }
 
-/// Everything that a round needs, open at once. Transitions and renewals have a ledger of their own, in which nothing
-/// but their works grows, as in the tables of bare and raw; what ingests and drains leave behind is in another.
+/// Everything that a round needs, open at once. Tables grow dearer with the events that they hold. So each size of
+/// commit that raw makes, and each number of submitters, has a database of its own: what is compared is of the same
+/// age. What ingests and drains leave behind is in another one.
 struct Bench {
     bare: Bare,
-    raw: Raw,
-    steady: Steady,
+    raw: Vec<(Commit, Raw)>,
+    transitions: Vec<(usize, Steady)>,
+    renewals: Steady,
     growing: Subject,
     drain: Drain,
 }
 
 impl Bench {
-    async fn open(site: &Site, plan: &Plan, lanes: usize) -> Result<Bench> {
+    async fn open(site: &Site, plan: &Plan, cases: &[Case], lanes: usize) -> Result<Bench> {
+        let (mut raw, mut transitions) = (Vec::new(), Vec::new());
+        for case in cases {
+            let place = site.empty(&format!("own-{}", raw.len() + transitions.len()));
+            match *case {
+                Case::Raw(commit) => {
+                    raw.push((commit, Raw::transitions(&place, plan.rows, commit.connections).await?));
+                }
+                Case::Transition(submitters) => {
+                    transitions.push((submitters, Steady::new(&place, plan.rows).await?));
+                }
+                _ => {}
+            }
+        }
         let growing = Subject::new(site.empty("growing").ledger().await?)?;
-        let held = Subject::new(site.empty("held").ledger().await?)?;
         Ok(Bench {
             bare: Bare::open(&site.empty("bare"), plan.rows, lanes).await?,
-            raw: Raw::transitions(&site.empty("raw"), plan.rows, lanes).await?,
-            steady: Steady::new(held, plan.rows).await?,
+            raw,
+            transitions,
+            renewals: Steady::new(&site.empty("renewals"), plan.rows).await?,
             drain: Drain::new(growing.clone()),
             growing,
         })
     }
 
     async fn close(self) -> Result<()> {
-        self.steady.close().await?;
+        for (_, steady) in &self.transitions {
+            steady.close().await?;
+        }
+        self.renewals.close().await?;
         self.growing.close().await
     }
 
@@ -90,15 +108,23 @@ impl Bench {
     ) -> Result<(Option<f64>, Vec<f64>)> {
         let rate = match case {
             Case::Bare(commit) => self.bare.run(commit, slice).await?,
-            Case::Raw(commit) => self.raw.run(commit, slice).await?,
-            Case::Transition(submitters) => self.steady.transition(submitters, slice).await?,
+            Case::Raw(commit) => own(&mut self.raw, commit).run(commit, slice).await?,
+            Case::Transition(submitters) => {
+                own(&mut self.transitions, submitters).transition(submitters, slice).await?
+            }
             Case::Ingest(submitters) => ingest(&self.growing, submitters, slice).await?,
-            Case::Renew(submitters) => self.steady.renew(submitters, slice).await?,
+            Case::Renew(submitters) => self.renewals.renew(submitters, slice).await?,
             Case::Drain { workers, claim } => self.drain.run(workers, claim, long_slice).await?,
             Case::Start => return Ok((None, start::run(&self.growing, long_slice).await?)),
         };
         Ok((Some(rate.per_s()), Vec::new()))
     }
+}
+
+/// What was opened for this case.
+fn own<K: PartialEq + std::fmt::Debug, T>(all: &mut [(K, T)], key: K) -> &mut T {
+    let found = all.iter_mut().find(|(of, _)| *of == key);
+    &mut found.unwrap_or_else(|| panic!("nothing was opened for {key:?}")).1
 }
 
 /// What a case gave: one rate a round, or samples of all rounds.
