@@ -36,6 +36,7 @@ pub enum Table {
     Event,
     Work,
     Command,
+    /// The narrow twin of a command, where the database has one.
     CommandStatus,
 }
 
@@ -97,17 +98,15 @@ pub fn read_back(shapes: &[Shape]) -> String {
         .iter()
         .flat_map(|shape| shape.columns.0.iter().map(|column| format!(", {}.{column}", shape.table.name())));
     let columns: String = columns.collect();
-    let with_command = shapes.iter().any(|shape| shape.table == Table::Command);
-    let command = match with_command {
-        true => {
-            " JOIN command ON command.work = work.id AND command.seq = work.seq \
-             JOIN command_status ON command_status.command = command.id"
-        }
-        false => "",
-    };
+    let joined = [
+        (Table::Command, " JOIN command ON command.work = work.id AND command.seq = work.seq"),
+        (Table::CommandStatus, " JOIN command_status ON command_status.command = command.id"),
+    ];
+    let wanted = |(table, _): &&(Table, &str)| shapes.iter().any(|shape| shape.table == *table);
+    let joins: String = joined.iter().filter(wanted).map(|(_, join)| *join).collect();
     format!(
         "SELECT work.seq, work.updated_at, work.head{columns} FROM work \
-         JOIN event ON event.work = work.id AND event.seq = work.seq{command} ORDER BY work.id"
+         JOIN event ON event.work = work.id AND event.seq = work.seq{joins} ORDER BY work.id"
     )
 }
 
@@ -133,6 +132,11 @@ mod tests {
         assert!(sql.contains("work.head, event.work, event.seq, event.hash FROM work JOIN event"), "{sql}");
         assert!(!sql.contains("JOIN command"), "{sql}");
         let command = Shape::insert(Table::Command, "INSERT INTO command (id) VALUES").unwrap();
-        assert!(read_back(&[command]).contains("JOIN command_status"));
+        let twin =
+            Shape::insert(Table::CommandStatus, "INSERT INTO command_status (command) VALUES").unwrap();
+        let sql = read_back(&[command]);
+        assert!(sql.contains("JOIN command ON") && !sql.contains("JOIN command_status"), "{sql}");
+        let command = Shape::insert(Table::Command, "INSERT INTO command (id) VALUES").unwrap();
+        assert!(read_back(&[command, twin]).contains("seq JOIN command_status ON"));
     }
 }

@@ -8,7 +8,7 @@ use std::{
 
 use rusqlite::{Connection, OptionalExtension, Row, Statement, types::Value};
 use tenure_store::sqlite_bench_support::{
-    COMMAND_INSERT, COMMAND_STATUS, COMMAND_UPDATE, EVENT_INSERT, WORK_UPDATE, connect,
+    COMMAND_INSERT, COMMAND_UPDATE, EVENT_INSERT, WORK_UPDATE, connect,
 };
 use uuid::Uuid;
 
@@ -110,7 +110,7 @@ fn shapes(stage: Stage) -> Result<Vec<Shape>> {
         Stage::NewCommand => Shape::insert(Table::Command, COMMAND_INSERT)?,
         Stage::Command => update(Table::Command, COMMAND_UPDATE)?,
     };
-    Ok(vec![event, work, command, Shape::insert(Table::CommandStatus, COMMAND_STATUS)?])
+    Ok(vec![event, work, command])
 }
 
 fn values(row: &Row<'_>, first: usize, count: usize) -> rusqlite::Result<Vec<Value>> {

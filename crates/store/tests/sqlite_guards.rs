@@ -206,7 +206,11 @@ async fn commands_keep_to_their_table() {
         ("state = 8 WHERE state = 0", "CHECK"),
         ("blocked = 'budget' WHERE state = 0", "CHECK"),
         ("needs_person = 1 WHERE state = 0", "CHECK"),
+        ("superseded = 1 WHERE state = 0", "CHECK"),
+        ("duty = 1 WHERE state = 0", "CHECK"),
+        ("due_at = 1 WHERE state = 0", "CHECK"),
         ("tool = 'bank' WHERE state = 0", "intent never changes"),
+        ("slot = 'other' WHERE state = 0", "intent never changes"),
     ] {
         stored.refuses(&update(set), held.work.id, why);
     }

@@ -77,6 +77,8 @@ async fn every_record_is_held_against_the_log() {
         ("UPDATE budget SET spent = 2", "2 calls spent and 0 calls set aside, and the logs tell of 1 call and 0 calls"),
         ("UPDATE budget SET reserved = 5", "1 call spent and 5 calls set aside"),
         ("DELETE FROM budget", "0 calls spent"),
+        ("DROP TRIGGER command_stays; UPDATE command SET target = 'eve'", "is not what its log says"),
+        ("DROP TRIGGER command_stays; UPDATE command SET slot = 'other'", "is not what its log says"),
         ("UPDATE step SET result_seq = 1", "step `s` is not what its log says"),
         ("UPDATE step SET voided = 1", "step `s` is not"),
         ("DELETE FROM step", "1 steps, and 0 are stored"),

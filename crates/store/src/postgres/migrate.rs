@@ -60,6 +60,12 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         breaking: false,
         sql: include_str!("migrations/0011_intake.sql"),
     },
+    Migration {
+        number: 12,
+        name: "one_row",
+        breaking: false,
+        sql: include_str!("migrations/0012_one_row.sql"),
+    },
 ];
 
 /// Any number that nobody else is likely to lock.

@@ -6,7 +6,7 @@ use std::path::Path;
 use rusqlite::Connection;
 
 pub use super::{
-    command::{INSERT as COMMAND_INSERT, STATUS as COMMAND_STATUS, UPDATE as COMMAND_UPDATE},
+    command::{INSERT as COMMAND_INSERT, UPDATE as COMMAND_UPDATE},
     tables::{EVENT_INSERT, WORK_UPDATE},
 };
 use super::{fault::Fault, settings};

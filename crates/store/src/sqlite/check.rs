@@ -78,22 +78,6 @@ const CHECKS: &[(&str, &str)] = &[
          AND (q.kind <> 'approval' OR json_extract(k.actor, '$.type') = 'person')",
     ),
     (
-        "has a command whose narrow row says something else",
-        "SELECT c.work FROM command c LEFT JOIN command_status s ON s.command = c.id WHERE s.command IS NULL \
-         OR s.state <> c.state OR s.due_at IS NOT c.due_at OR s.tenant <> c.tenant OR s.work <> c.work",
-    ),
-    (
-        "has a command's narrow row but no command",
-        "SELECT s.work FROM command_status s WHERE NOT EXISTS (SELECT 1 FROM command c WHERE c.id = s.command)",
-    ),
-    (
-        "has a command that is not what it was reserved as",
-        "SELECT c.work FROM command c WHERE (c.tenant, c.tool, c.target, c.executor, lower(hex(c.key)), \
-         lower(hex(c.input_hash))) IS NOT (json_extract(c.spec, '$.tenant'), json_extract(c.spec, '$.tool'), \
-         json_extract(c.spec, '$.target'), json_extract(c.spec, '$.executor'), json_extract(c.spec, '$.key'), \
-         json_extract(c.spec, '$.input_hash'))",
-    ),
-    (
         "counts other open waits than it has",
         "SELECT w.id FROM work w WHERE w.open_waits <> \
          (SELECT count(*) FROM wait q WHERE q.work = w.id AND q.state = 'open')",

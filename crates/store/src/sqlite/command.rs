@@ -1,17 +1,19 @@
-//! Commands: loaded, saved, listed. Works without commands never come here.
+//! Commands: loaded, saved, listed. Works without commands never come here. A command is one row: the narrow twin that
+//! PostgreSQL has beside it would be a second row to write, and spare this one nothing.
 
 use std::{collections::BTreeMap, collections::hash_map::Entry, sync::Arc};
 
-use rusqlite::{Row, params, params_from_iter};
+use rusqlite::{Row, Statement, params, params_from_iter, types::Value};
 use tenure_core::{
     Command, CommandId, CommandState, Millis, Records, Scope, WorkId,
     action::Tenants,
     command::{
-        Duty,
+        CommandSpec, Duty,
         budget::{Budget, BudgetKey},
         due,
     },
     document::Document,
+    payload::Digest,
     records::{Sought, TargetKey, Touch, target_key},
 };
 
@@ -25,19 +27,20 @@ use crate::{CommandFilter, batch::Batch, line::line};
 
 macro_rules! columns {
     () => {
-        "c.id, c.work, c.spec, c.state, c.seq, c.created_at, c.updated_at, c.due_at, c.body"
+        "c.id, c.work, c.tenant, c.tool, c.target, c.kind, c.executor, c.key, c.input_hash, c.step, c.slot, \
+         c.created_at, c.state, c.seq, c.updated_at, c.due_at, c.body"
     };
 }
 
 const BY_ID: &str = concat!("SELECT ", columns!(), " FROM command c WHERE c.id = ?1");
-const BY_KEY: &str =
+pub(super) const BY_KEY: &str =
     concat!("SELECT ", columns!(), " FROM command c WHERE c.work = ?1 AND c.key = ?2 AND c.superseded = 0");
 /// The worker's, that something may still happen to.
 const OPEN: &str = concat!(
     "SELECT ",
     columns!(),
-    " FROM command_status s INDEXED BY command_work CROSS JOIN command c ON c.id = s.command \
-     WHERE s.work = ?1 AND s.state <= 4 AND c.executor = 'worker' ORDER BY c.id"
+    " FROM command c INDEXED BY command_open \
+     WHERE c.work = ?1 AND c.state <= 4 AND c.executor = 'worker' ORDER BY c.id"
 );
 const WORK_OF: &str = "SELECT work FROM command WHERE id = ?1";
 /// The newest of all earlier generations that was sent, or may yet be.
@@ -50,33 +53,42 @@ const EARLIER: &str = concat!(
      WHERE n.id = ?1 AND (c.state = 5 OR c.dispatches > 0 OR (c.executor <> 'worker' AND c.state <= 4)) \
      ORDER BY w.generation DESC LIMIT 1"
 );
-const HEAD: &str = "SELECT command FROM command_status INDEXED BY command_line \
-     WHERE line = ?1 AND line IS NOT NULL AND state <= 4 ORDER BY command LIMIT 1";
+const HEAD: &str = "SELECT id FROM command INDEXED BY command_line \
+     WHERE line = ?1 AND line IS NOT NULL AND state <= 4 ORDER BY id LIMIT 1";
 const BUDGET: &str = "SELECT spent, reserved FROM budget WHERE key = ?1";
 
 const ALL_BUDGETS: &str = "SELECT spent, reserved, key FROM budget WHERE key > ?1 ORDER BY key LIMIT ?2";
 const ANY_PRUNED: &str = "SELECT EXISTS (SELECT 1 FROM tombstone)";
 
-pub const INSERT: &str = "INSERT OR ROLLBACK INTO command (id, work, tenant, tool, target, executor, key, input_hash, \
-     created_at, spec, state, seq, updated_at, due_at, dispatches, superseded, blocked, needs_person, body) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
-pub const UPDATE: &str = "UPDATE OR ROLLBACK command SET state = ?2, seq = ?3, updated_at = ?4, due_at = ?5, \
-     dispatches = ?6, superseded = ?7, blocked = ?8, needs_person = ?9, body = ?10 WHERE id = ?1";
-const ARM: &str = "UPDATE OR ROLLBACK command SET due_at = ?2 WHERE id = ?1";
-pub const STATUS: &str = "INSERT OR ROLLBACK INTO command_status (command, work, tenant, state, duty, due_at, line) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (command) DO UPDATE SET state = excluded.state, \
-     duty = excluded.duty, due_at = excluded.due_at, line = excluded.line";
+pub const INSERT: &str = "INSERT OR ROLLBACK INTO command \
+     (id, state, seq, updated_at, duty, due_at, line, dispatches, blocked, needs_person, body, superseded, \
+     work, tenant, tool, target, kind, executor, key, input_hash, step, slot, created_at) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, \
+     ?22, ?23)";
+/// Saves all that events change of a command, but that it was superseded: named here, that would make SQLite write the
+/// entry of its key anew each time.
+pub const UPDATE: &str = "UPDATE OR ROLLBACK command SET state = ?2, seq = ?3, updated_at = ?4, duty = ?5, due_at = ?6, \
+     line = ?7, dispatches = ?8, blocked = ?9, needs_person = ?10, body = ?11 WHERE id = ?1";
+const SUPERSEDE: &str = "UPDATE OR ROLLBACK command SET superseded = 1 WHERE id = ?1";
+const ARM: &str = "UPDATE OR ROLLBACK command SET duty = ?2, due_at = ?3 WHERE id = ?1";
 const SAVE_BUDGET: &str = "INSERT OR ROLLBACK INTO budget (key, spent, reserved) VALUES (?1, ?2, ?3) \
      ON CONFLICT (key) DO UPDATE SET spent = excluded.spent, reserved = excluded.reserved";
 
 /// What is to be sent in order is due only where nothing of its line comes first.
-const DUE: &str = "SELECT s.due_at, s.command FROM command_status s INDEXED BY command_due \
-     WHERE s.duty = ?1 AND s.due_at IS NOT NULL AND s.due_at <= ?2 AND (s.due_at, s.command) > (?3, ?4) \
-     AND (s.duty <> 1 OR s.line IS NULL OR NOT EXISTS (SELECT 1 FROM command_status e INDEXED BY command_line \
-     WHERE e.line = s.line AND e.line IS NOT NULL AND e.state <= 4 AND e.command < s.command)) \
-     ORDER BY s.due_at, s.command LIMIT ?5";
-const NEXT_DUE: &str = "SELECT due_at FROM command_status INDEXED BY command_due \
+const DUE: &str = "SELECT c.due_at, c.id FROM command c INDEXED BY command_due \
+     WHERE c.duty = ?1 AND c.due_at IS NOT NULL AND c.due_at <= ?2 AND (c.due_at, c.id) > (?3, ?4) \
+     AND (c.duty <> 1 OR c.line IS NULL OR NOT EXISTS (SELECT 1 FROM command e INDEXED BY command_line \
+     WHERE e.line = c.line AND e.line IS NOT NULL AND e.state <= 4 AND e.id < c.id)) \
+     ORDER BY c.due_at, c.id LIMIT ?5";
+const NEXT_DUE: &str = "SELECT due_at FROM command INDEXED BY command_due \
      WHERE duty = ?1 AND due_at IS NOT NULL ORDER BY due_at LIMIT 1";
+
+/// That of the primary key.
+const BY_ID_INDEX: &str = "sqlite_autoindex_command_1";
+const LIST: &str = concat!("SELECT ", columns!(), " FROM command c");
+const COUNTS: &str = "SELECT state, count(*) FROM command INDEXED BY command_state WHERE state <> 5 GROUP BY state \
+     UNION ALL SELECT 5, (SELECT count(*) FROM command) \
+     - (SELECT count(*) FROM command INDEXED BY command_state WHERE state <> 5)";
 
 pub(super) fn state(row: &Row<'_>, column: usize) -> Read<CommandState> {
     let code: u8 = row.get(column)?;
@@ -85,16 +97,27 @@ pub(super) fn state(row: &Row<'_>, column: usize) -> Read<CommandState> {
 }
 
 fn command(row: &Row<'_>) -> Read<Command> {
+    let spec = CommandSpec {
+        tenant: row.get(2)?,
+        tool: row.get(3)?,
+        target: row.get(4)?,
+        kind: row::named(row::text(row, 5)?)?,
+        executor: row::named(row::text(row, 6)?)?,
+        key: row::digest(row, 7)?,
+        input_hash: row::digest(row, 8)?,
+        step: row.get(9)?,
+        slot: row.get(10)?,
+    };
     Ok(Command {
         id: CommandId(row::uuid(row, 0)?),
         work: WorkId(row::uuid(row, 1)?),
-        spec: Arc::new(row::json(row, 2)?),
-        state: state(row, 3)?,
-        seq: row.get::<_, i64>(4)? as u64,
-        created_at: row.get(5)?,
-        updated_at: row.get(6)?,
-        due_at: row.get(7)?,
-        body: Document::stored(row::text(row, 8)?).map_err(Fault::stored)?,
+        spec: Arc::new(spec),
+        created_at: row.get(11)?,
+        state: state(row, 12)?,
+        seq: row.get::<_, i64>(13)? as u64,
+        updated_at: row.get(14)?,
+        due_at: row.get(15)?,
+        body: Document::stored(row::text(row, 16)?).map_err(Fault::stored)?,
     })
 }
 
@@ -117,14 +140,13 @@ impl Tables<'_> {
             if !records.looked_for.insert(*sought) || !sought.may_be_there(records) {
                 continue;
             }
-            let found = match sought {
+            match sought {
                 Sought::Id(id) => self.all(BY_ID, [id.0.as_bytes()], command)?,
-                Sought::Key(work, key) => {
-                    self.all(BY_KEY, params![work.0.as_bytes(), &key.0[..]], command)?
-                }
+                Sought::Key(work, key) => self.of_key(*work, key)?.into_iter().collect(),
                 Sought::Open(work) => self.all(OPEN, [work.0.as_bytes()], command)?,
-            };
-            found.into_iter().for_each(|command| records.take_in(command));
+            }
+            .into_iter()
+            .for_each(|command| records.take_in(command));
         }
         for (work, key) in &scope.earlier {
             if let Entry::Vacant(entry) = records.earlier.entry((*work, *key)) {
@@ -160,61 +182,70 @@ impl Tables<'_> {
         Ok(())
     }
 
-    fn save_command(&mut self, command: &Command, touch: Touch) -> Read<()> {
-        let (id, spec, body) = (command.id.0.as_bytes(), &command.spec, &command.body);
-        let blocked = body.blocked.filter(|_| command.state == CommandState::Blocked).map(row::name_of);
-        let superseded = !command.is_current();
-        match touch {
-            Touch::Insert => self.cached(INSERT)?.execute(params![
-                id,
-                command.work.0.as_bytes(),
-                spec.tenant,
-                spec.tool,
-                spec.target,
-                row::name_of(spec.executor),
-                &spec.key.0[..],
-                &spec.input_hash.0[..],
-                command.created_at,
-                row::to_json(&**spec)?,
-                command.state.code(),
-                command.seq as i64,
-                command.updated_at,
-                command.due_at,
-                body.dispatches,
-                superseded,
-                blocked,
-                body.needs_person,
-                body.text(),
-            ])?,
-            Touch::Event => self.cached(UPDATE)?.execute(params![
-                id,
-                command.state.code(),
-                command.seq as i64,
-                command.updated_at,
-                command.due_at,
-                body.dispatches,
-                superseded,
-                blocked,
-                body.needs_person,
-                body.text(),
-            ])?,
-            Touch::Due | Touch::Flags | Touch::Renewal => {
-                self.cached(ARM)?.execute(params![id, command.due_at])?
-            }
-        };
-        let duty = due::duty(command).filter(|_| command.due_at.is_some()).map(Duty::code);
-        let place = body.tool.ordered.then(|| line(&target_key(command)));
-        self.cached(STATUS)?.execute(params![
-            id,
-            command.work.0.as_bytes(),
-            spec.tenant,
-            command.state.code(),
-            duty,
-            command.due_at,
-            place
-        ])?;
-        Ok(())
+    fn of_key(&mut self, work: WorkId, key: &Digest) -> Read<Option<Command>> {
+        let mut rows = self.hot.command_of_key.query(params![work.0.as_bytes(), &key.0[..]])?;
+        rows.next()?.map(command).transpose()
     }
+
+    fn save_command(&mut self, command: &Command, touch: Touch) -> Read<()> {
+        match touch {
+            Touch::Insert => insert(&mut self.hot.command_insert, command),
+            Touch::Event => {
+                bind_mutable(&mut self.hot.command_update, command)?;
+                self.hot.command_update.raw_execute()?;
+                if !command.is_current() {
+                    self.cached(SUPERSEDE)?.execute([command.id.0.as_bytes()])?;
+                }
+                Ok(())
+            }
+            Touch::Due | Touch::Flags | Touch::Renewal => {
+                let values = params![command.id.0.as_bytes(), duty(command), command.due_at];
+                self.cached(ARM)?.execute(values)?;
+                Ok(())
+            }
+        }
+    }
+}
+
+fn insert(statement: &mut Statement<'_>, command: &Command) -> Read<()> {
+    let spec = &command.spec;
+    bind_mutable(statement, command)?;
+    statement.raw_bind_parameter(12, !command.is_current())?;
+    statement.raw_bind_parameter(13, &command.work.0.as_bytes()[..])?;
+    statement.raw_bind_parameter(14, &spec.tenant)?;
+    statement.raw_bind_parameter(15, &spec.tool)?;
+    statement.raw_bind_parameter(16, &spec.target)?;
+    statement.raw_bind_parameter(17, row::name_of(spec.kind))?;
+    statement.raw_bind_parameter(18, row::name_of(spec.executor))?;
+    statement.raw_bind_parameter(19, &spec.key.0[..])?;
+    statement.raw_bind_parameter(20, &spec.input_hash.0[..])?;
+    statement.raw_bind_parameter(21, &spec.step)?;
+    statement.raw_bind_parameter(22, &spec.slot)?;
+    statement.raw_bind_parameter(23, command.created_at)?;
+    statement.raw_execute()?;
+    Ok(())
+}
+
+/// Binds which command it is and what events change, as the insert and the update both number it.
+fn bind_mutable(statement: &mut Statement<'_>, command: &Command) -> Read<()> {
+    let body = &command.body;
+    let blocked = body.blocked.filter(|_| command.state == CommandState::Blocked);
+    statement.raw_bind_parameter(1, &command.id.0.as_bytes()[..])?;
+    statement.raw_bind_parameter(2, command.state.code())?;
+    statement.raw_bind_parameter(3, command.seq as i64)?;
+    statement.raw_bind_parameter(4, command.updated_at)?;
+    statement.raw_bind_parameter(5, duty(command))?;
+    statement.raw_bind_parameter(6, command.due_at)?;
+    statement.raw_bind_parameter(7, body.tool.ordered.then(|| line(&target_key(command))))?;
+    statement.raw_bind_parameter(8, body.dispatches)?;
+    statement.raw_bind_parameter(9, blocked.map(row::name_of))?;
+    statement.raw_bind_parameter(10, body.needs_person)?;
+    statement.raw_bind_parameter(11, body.text())?;
+    Ok(())
+}
+
+fn duty(command: &Command) -> Option<u8> {
+    due::duty(command).filter(|_| command.due_at.is_some()).map(Duty::code)
 }
 
 /// Beyond what the column holds nothing fits any budget anyway.
@@ -222,31 +253,56 @@ fn amount(amount: u64) -> i64 {
     i64::try_from(amount).unwrap_or(i64::MAX)
 }
 
-impl Reader {
-    pub fn commands(&mut self, ids: &[CommandId]) -> Read<Vec<Command>> {
-        let mut commands = Vec::with_capacity(ids.len());
-        for id in ids {
-            commands.extend(self.all(BY_ID, [id.0.as_bytes()], command)?);
-        }
-        Ok(commands)
+/// One statement over every way to what the filter admits, so that it sees one state of the file. None where no state is
+/// admitted.
+fn list(filter: &CommandFilter, before: Option<CommandId>, limit: usize) -> Option<(String, Vec<Value>)> {
+    let before = before.map_or(vec![0xff; 17], |id| id.0.as_bytes().to_vec());
+    let conditions = Conditions::of_commands(filter).and("c.id < ?", before);
+    let (mut parts, mut values) = (Vec::new(), Vec::new());
+    for (index, part) in ways(filter) {
+        let here = conditions.clone().plain(part);
+        let (sql, here) = here.select(&format!("{LIST} INDEXED BY {index}"), "ORDER BY c.id DESC", limit);
+        parts.push(format!("SELECT * FROM ({sql})"));
+        values.extend(here);
     }
+    values.push(bound(limit).into());
+    let sql = format!("{} ORDER BY 1 DESC LIMIT ?", parts.join(" UNION ALL "));
+    (!parts.is_empty()).then_some((sql, values))
+}
 
-    pub fn list_commands(
-        &mut self,
-        filter: &CommandFilter,
-        before: Option<CommandId>,
-        limit: usize,
-    ) -> Read<Vec<Command>> {
-        let mut all = Conditions::default().and_tenants("s.tenant", filter.tenants.as_ref());
-        if let Some(states) = filter.admitted() {
-            let codes: Vec<String> = states.iter().map(|state| state.code().to_string()).collect();
-            all = all.plain(format!("s.state IN ({})", codes.join(", ")));
+/// The indexes that lead to what a filter admits, each with its part of it, in words from which SQLite sees that the index
+/// holds that part. Together they miss nothing and find nothing twice.
+fn ways(filter: &CommandFilter) -> Vec<(&'static str, String)> {
+    let by_state = |state: &CommandState| match state {
+        CommandState::Succeeded => (BY_ID_INDEX, "c.state = 5".to_owned()),
+        other => ("command_state", format!("c.state <> 5 AND c.state = {}", other.code())),
+    };
+    let within = |states: &[CommandState]| {
+        let codes: Vec<String> = states.iter().map(|state| state.code().to_string()).collect();
+        format!("c.state IN ({})", codes.join(", "))
+    };
+    match (filter.work, filter.admitted()) {
+        (None, None) => vec![(BY_ID_INDEX, "TRUE".to_owned())],
+        (None, Some(states)) => states.iter().map(by_state).collect(),
+        (Some(_), Some(states)) if states.iter().all(|state| state.is_open()) => {
+            vec![("command_open", format!("c.state <= 4 AND {}", within(&states)))]
         }
+        (Some(_), states) => {
+            let wanted = states.map_or("TRUE".to_owned(), |states| within(&states));
+            vec![
+                ("command_key", format!("c.superseded = 0 AND {wanted}")),
+                ("command_superseded", format!("c.superseded = 1 AND {wanted}")),
+            ]
+        }
+    }
+}
+
+impl Conditions {
+    /// [`CommandFilter::matches`] in SQL, but for the states.
+    fn of_commands(filter: &CommandFilter) -> Self {
+        let mut all = Self::default().and_tenants("c.tenant", filter.tenants.as_ref());
         if let Some(work) = filter.work {
-            all = all.and("s.work = ?", work.0.as_bytes().to_vec());
-        }
-        if let Some(before) = before {
-            all = all.and("s.command < ?", before.0.as_bytes().to_vec());
+            all = all.and("c.work = ?", work.0.as_bytes().to_vec());
         }
         for (part, value) in [("c.tool = ?", &filter.tool), ("c.target = ?", &filter.target)] {
             if let Some(value) = value {
@@ -266,21 +322,43 @@ impl Reader {
         if filter.needs_approval {
             all = all.plain("c.blocked = 'approval_required'".to_owned());
         }
-        let lead =
-            concat!("SELECT ", columns!(), " FROM command_status s CROSS JOIN command c ON c.id = s.command");
-        let (sql, values) = all.select(lead, "ORDER BY s.command DESC", limit);
-        self.all(&sql, params_from_iter(values), command)
+        all
+    }
+}
+
+impl Reader {
+    pub fn commands(&mut self, ids: &[CommandId]) -> Read<Vec<Command>> {
+        let mut commands = Vec::with_capacity(ids.len());
+        for id in ids {
+            commands.extend(self.all(BY_ID, [id.0.as_bytes()], command)?);
+        }
+        Ok(commands)
     }
 
+    pub fn list_commands(
+        &mut self,
+        filter: &CommandFilter,
+        before: Option<CommandId>,
+        limit: usize,
+    ) -> Read<Vec<Command>> {
+        match list(filter, before, limit) {
+            Some((sql, values)) => self.all(&sql, params_from_iter(values), command),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// In all tenants, those that succeeded are what the others leave of all. Those of some tenants are counted one by one.
     pub fn command_counts(&mut self, tenants: &Tenants) -> Read<BTreeMap<CommandState, u64>> {
-        let conditions = Conditions::default().and_tenants("tenant", Some(tenants));
-        let lead = "SELECT state, count(*) FROM command_status";
-        let (sql, values) = conditions.select(lead, "GROUP BY state", usize::MAX);
-        let counts = self.all(&sql, params_from_iter(values), |row| {
-            Ok((row.get::<_, u8>(0)?, row.get::<_, i64>(1)? as u64))
-        })?;
-        let known = |(code, count)| Some((CommandState::from_code(code)?, count));
-        Ok(counts.into_iter().filter_map(known).collect())
+        let (sql, values) = match tenants {
+            Tenants::All => (COUNTS.to_owned(), Vec::new()),
+            Tenants::Only(_) => {
+                let conditions = Conditions::default().and_tenants("tenant", Some(tenants));
+                conditions.select("SELECT state, count(*) FROM command", "GROUP BY state", usize::MAX)
+            }
+        };
+        let counts = self
+            .all(&sql, params_from_iter(values), |row| Ok((state(row, 0)?, row.get::<_, i64>(1)? as u64)))?;
+        Ok(counts.into_iter().filter(|(_, count)| *count > 0).collect())
     }
 
     pub fn due_commands(
@@ -326,5 +404,54 @@ impl Reader {
 
     pub fn any_pruned(&mut self) -> Read<bool> {
         Ok(self.all(ANY_PRUNED, [], |row| Ok(row.get(0)?))?.pop().unwrap_or(false))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use super::*;
+    use crate::sqlite::migrate;
+
+    fn plan(conn: &Connection, sql: &str) -> String {
+        let mut explain = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        let bound = explain.parameter_count();
+        let steps = explain.query_map(params_from_iter(vec![1; bound]), |row| row.get(3)).unwrap();
+        steps.map(Result::unwrap).collect::<Vec<String>>().join("\n")
+    }
+
+    /// Rows are wide and many: whatever is asked of them goes by an index, and no list sorts what is not one work's.
+    #[test]
+    fn no_question_scans_the_rows() {
+        let mut conn = Connection::open_in_memory().unwrap();
+        migrate::run(&mut conn, migrate::MIGRATIONS, 0).unwrap();
+        let work = WorkId(uuid::Uuid::nil());
+        let of = |work, states: &[CommandState]| {
+            let filter = CommandFilter { work, states: states.to_vec(), ..CommandFilter::default() };
+            list(&filter, None, 10).unwrap().0
+        };
+        for (sql, by) in [
+            (BY_ID, "sqlite_autoindex_command_1 (id=?)"),
+            (BY_KEY, "command_key (work=? AND key=?)"),
+            (OPEN, "command_open (work=?)"),
+            (EARLIER, "command_key (work=? AND key=?)"),
+            (HEAD, "command_line (line=?)"),
+            (DUE, "command_due (duty=?"),
+            (NEXT_DUE, "COVERING INDEX command_due (duty=?"),
+            (COUNTS, "COVERING INDEX command_state"),
+            (&of(None, &[]), "sqlite_autoindex_command_1 (id<?)"),
+            (&of(None, &[CommandState::Succeeded]), "sqlite_autoindex_command_1 (id<?)"),
+            (&of(None, &[CommandState::Failed]), "command_state (state=? AND id<?)"),
+            (&of(None, &CommandState::ALL), "command_state (state=? AND id<?)"),
+            (&of(Some(work), &[]), "command_key (work=?)"),
+            (&of(Some(work), &[]), "command_superseded (work=?)"),
+            (&of(Some(work), &[CommandState::Pending]), "command_open (work=?)"),
+        ] {
+            let plan = plan(&conn, sql);
+            assert!(plan.contains(by), "{sql}\n{plan}");
+            let rows = |step: &&str| step.starts_with("SCAN c") && !step.contains("COVERING INDEX");
+            assert_eq!(plan.lines().find(rows), None, "{sql}\n{plan}");
+        }
     }
 }

@@ -25,13 +25,12 @@ const HELD: &str = "SELECT w.system, w.kind, s.state, count(*), sum(w.lapsed_at 
      GROUP BY w.system, w.kind, s.state";
 const WAITS: &str = "SELECT kind, count(*), min(deadline_at) FROM wait WHERE state = 'open' GROUP BY kind";
 
-const COMMANDS: &str = "SELECT state, count(*) FROM command_status WHERE state <= 4 GROUP BY state";
+const COMMANDS: &str = "SELECT state, count(*) FROM command INDEXED BY command_state \
+     WHERE state <> 5 AND state <= 4 GROUP BY state";
 /// Stopped, sent, or in doubt: what is merely waiting for its turn may be a long queue.
-const PLACES: &str = "SELECT c.tool, c.state, c.blocked, c.needs_person, count(*), min(c.updated_at) \
-     FROM (SELECT command FROM command_status WHERE state = 1 UNION ALL \
-     SELECT command FROM command_status WHERE state = 3 UNION ALL \
-     SELECT command FROM command_status WHERE state = 4) s CROSS JOIN command c ON c.id = s.command \
-     GROUP BY c.tool, c.state, c.blocked, c.needs_person";
+const PLACES: &str = "SELECT tool, state, blocked, needs_person, count(*), min(updated_at) \
+     FROM command INDEXED BY command_state WHERE state <> 5 AND (state = 1 OR state = 3 OR state = 4) \
+     GROUP BY tool, state, blocked, needs_person";
 
 impl Reader {
     fn command_facts(&mut self, at: Millis) -> Read<CommandFacts> {

@@ -62,6 +62,12 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         breaking: false,
         sql: include_str!("migrations/0011_intake.sql"),
     },
+    Migration {
+        number: 12,
+        name: "one_row",
+        breaking: true,
+        sql: include_str!("migrations/0012_one_row.sql"),
+    },
 ];
 
 const MIGRATION_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (

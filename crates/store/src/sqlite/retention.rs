@@ -16,13 +16,14 @@ use crate::{
 };
 
 /// Whether a work `w` may go: none of its identity's generations is open, too young (?1; with commands ?2), or
-/// needed by an open work.
+/// needed by an open work. Of a work with commands some are not superseded: those that took the others' places.
 macro_rules! free {
     () => {
         "NOT EXISTS (SELECT 1 FROM work g WHERE g.tenant = w.tenant AND g.system = w.system \
          AND g.source_id = w.source_id AND g.run_id = w.run_id AND (g.state < 11 OR g.updated_at >= ?1 \
-         OR (g.updated_at >= ?2 AND EXISTS (SELECT 1 FROM command q WHERE q.work = g.id)) \
-         OR EXISTS (SELECT 1 FROM command_status q WHERE q.work = g.id AND q.state <= 4) \
+         OR (g.updated_at >= ?2 AND EXISTS (SELECT 1 FROM command q WHERE q.work = g.id \
+         AND q.superseded = 0)) \
+         OR EXISTS (SELECT 1 FROM command q WHERE q.work = g.id AND q.state <= 4) \
          OR EXISTS (SELECT 1 FROM work c WHERE c.parent = g.id AND c.state < 11) \
          OR EXISTS (SELECT 1 FROM wait q WHERE q.tenant = g.tenant AND q.state = 'open' \
          AND q.reference = 'work:w_' || lower(hex(g.id)))))"
@@ -47,8 +48,8 @@ const DELETE_REST: [&str; 7] = [
     "DELETE FROM attempt WHERE work = ?1",
     "DELETE FROM step WHERE work = ?1",
     "DELETE FROM wait WHERE work = ?1",
-    "DELETE FROM command_status WHERE work = ?1",
-    "DELETE FROM command WHERE work = ?1",
+    "DELETE FROM command WHERE work = ?1 AND superseded = 0",
+    "DELETE FROM command WHERE work = ?1 AND superseded = 1",
     "DELETE FROM status WHERE work = ?1",
     "DELETE FROM work WHERE id = ?1",
 ];
@@ -151,4 +152,31 @@ pub(super) fn backup(from: &Path, to: &Path) -> Result<(), Error> {
     })?;
     let synced = std::fs::File::open(to).and_then(|file| file.sync_all());
     synced.map_err(|error| Error::Unavailable(format!("{} was not synced: {error}", to.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::params_from_iter;
+
+    use super::*;
+    use crate::sqlite::migrate;
+
+    /// However many commands there are: of each work only its own are looked at.
+    #[test]
+    fn pruning_finds_commands_by_their_work() {
+        let mut conn = Connection::open_in_memory().unwrap();
+        migrate::run(&mut conn, migrate::MIGRATIONS, 0).unwrap();
+        let asked = [(PRUNABLE, ["command_key", "command_open"]), (BURY, ["command_key", "command_open"])];
+        let deleted = DELETE_REST.iter().filter(|sql| sql.contains("FROM command "));
+        let deleted: Vec<(&str, [&str; 2])> = deleted.map(|sql| (*sql, ["command_", "work=?"])).collect();
+        assert_eq!(deleted.len(), 2);
+        for (sql, by) in asked.into_iter().chain(deleted) {
+            let mut explain = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            let bound = vec![1; explain.parameter_count()];
+            let steps = explain.query_map(params_from_iter(bound), |row| row.get::<_, String>(3)).unwrap();
+            let plan: String = steps.map(|step| step.unwrap() + "\n").collect();
+            assert!(by.iter().all(|index| plan.contains(index)), "{sql}\n{plan}");
+            assert!(!plan.contains("SCAN q") && !plan.contains("SCAN command"), "{sql}\n{plan}");
+        }
+    }
 }

@@ -8,6 +8,7 @@ use tenure_core::ByWork;
 
 use super::{
     claim::Lanes,
+    command,
     row::{Read, SPEC, Specs, specs, work_columns},
 };
 use crate::{
@@ -81,6 +82,9 @@ pub(super) struct Hot<'c> {
     pub ready_delete: Statement<'c>,
     pub attempt_insert: Statement<'c>,
     pub attempt_end: Statement<'c>,
+    pub command_of_key: Statement<'c>,
+    pub command_insert: Statement<'c>,
+    pub command_update: Statement<'c>,
 }
 
 pub(super) struct Tables<'c> {
@@ -119,6 +123,9 @@ impl<'c> Tables<'c> {
             ready_delete: prepare(READY_DELETE)?,
             attempt_insert: prepare(ATTEMPT_INSERT)?,
             attempt_end: prepare(ATTEMPT_END)?,
+            command_of_key: prepare(command::BY_KEY)?,
+            command_insert: prepare(command::INSERT)?,
+            command_update: prepare(command::UPDATE)?,
         };
         Ok(Self {
             conn,
