@@ -196,12 +196,18 @@ async fn commands_keep_to_their_table() {
             caller.receipt(&held.lease, id, Proof::provider("x")).await.unwrap();
         }
     }
+    caller.progress(&held.lease, &json!(1), None).await.unwrap();
     ledger.close().await.unwrap();
     let update = |set: &str| format!("UPDATE command SET {set} AND work = ?1");
     for (set, why) in [
         ("state = 7, seq = seq + 1 WHERE state = 5", "stays so"),
         ("state = 7 WHERE state = 0", "only by events"),
         ("state = 7, seq = 1 WHERE state = 0", "only by events"),
+        // An event, but none of a command.
+        (
+            "state = 7, seq = (SELECT max(seq) FROM event e WHERE e.work = command.work) WHERE state = 0",
+            "only by events",
+        ),
         ("state = 3, seq = seq + 1 WHERE state = 0", "CHECK"),
         ("state = 8 WHERE state = 0", "CHECK"),
         ("blocked = 'budget' WHERE state = 0", "CHECK"),

@@ -8,7 +8,7 @@ use serde_json::json;
 use tenure_store::{
     CommandFilter, LeaseRef, Ledger, NewCommand, NewWork, Options,
     core::{
-        Actor, CommandId, CommandState, Payload,
+        Actor, Command, CommandId, CommandState, Payload,
         action::{Claimant, CloseOut, Tenants},
         command::{
             Arguments, CallError, Duty, Effect, Executor, Gate, Idempotency, Proof, ToolFacts, Verdict,
@@ -100,22 +100,25 @@ async fn outbox(ledger: &Ledger, id: &str) {
     worker.close_out(&held.lease, close).await.unwrap();
 }
 
-/// All that is asked of commands, in words.
+/// All that is asked of commands, in words. Each list has what its filter means.
 async fn told(ledger: &Ledger) -> String {
     let all = ledger.commands(&CommandFilter::default(), None, 100).await.unwrap();
-    let mut told = format!("{all:#?}\n{:?}\n", ledger.command_counts(&Tenants::All).await.unwrap());
-    let works =
-        all.iter().map(|command| CommandFilter { work: Some(command.work), ..CommandFilter::default() });
-    let states =
-        CommandState::ALL.map(|state| CommandFilter { states: vec![state], ..CommandFilter::default() });
-    for filter in works.chain(states) {
-        let ids: Vec<CommandId> =
-            ledger.commands(&filter, None, 100).await.unwrap().iter().map(|command| command.id).collect();
-        told += &format!("{filter:?}: {ids:?}\n");
+    let ids = |commands: &[Command]| commands.iter().map(|command| command.id).collect::<Vec<_>>();
+    let mut states: Vec<Vec<CommandState>> = CommandState::ALL.map(|state| vec![state]).to_vec();
+    states.extend([vec![], vec![CommandState::Pending, CommandState::Succeeded], CommandState::ALL.to_vec()]);
+    for work in all.iter().map(|command| Some(command.work)).chain([None]) {
+        for states in &states {
+            let filter = CommandFilter { work, states: states.clone(), ..CommandFilter::default() };
+            let expected: Vec<Command> = all.iter().filter(|one| filter.matches(one)).cloned().collect();
+            let (first, rest) = expected.split_at(expected.len().min(1));
+            assert_eq!(ids(&ledger.commands(&filter, None, 1).await.unwrap()), ids(first), "{filter:?}");
+            let before = first.first().map(|command| command.id);
+            assert_eq!(ids(&ledger.commands(&filter, before, 99).await.unwrap()), ids(rest), "{filter:?}");
+        }
     }
+    let mut told = format!("{all:#?}\n{:?}\n", ledger.command_counts(&Tenants::All).await.unwrap());
     for duty in Duty::ALL {
-        let due: Vec<CommandId> =
-            ledger.due_commands(duty, 100).await.unwrap().iter().map(|command| command.id).collect();
+        let due = ids(&ledger.due_commands(duty, 100).await.unwrap());
         told += &format!("{duty:?}: {due:?}, next {:?}\n", ledger.next_due_command(duty).await.unwrap());
     }
     told

@@ -518,6 +518,7 @@ pub async fn commands_are_listed_within_their_tenants(bed: &mut Bed) {
         (CommandFilter { target: Some("bob".into()), ..any_command() }, vec![first]),
         (CommandFilter { work: Some(held.work.id), ..any_command() }, vec![second, first]),
         (CommandFilter { needs_approval: true, ..any_command() }, vec![]),
+        (CommandFilter { states: vec![CommandState::Blocked], needs_person: true, ..any_command() }, vec![]),
         (CommandFilter { created_before: Some(bed.now()), ..any_command() }, vec![first]),
         (CommandFilter { created_after: Some(bed.now() - 1), ..any_command() }, vec![second]),
     ] {

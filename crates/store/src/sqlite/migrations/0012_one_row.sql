@@ -61,9 +61,12 @@ CREATE INDEX command_open ON command (work) WHERE state <= 4;
 CREATE INDEX command_due ON command (duty, due_at, id) WHERE due_at IS NOT NULL;
 CREATE INDEX command_line ON command (line, id) WHERE line IS NOT NULL AND state <= 4;
 
--- A command is saved after its events: the last of them must be one of a command.
+-- A command is saved after its events: the last of them must be one of a command. A span of names, since a function would
+-- make a new text of each.
 CREATE TRIGGER command_born AFTER INSERT ON command
-WHEN NOT EXISTS (SELECT 1 FROM event WHERE work = NEW.work AND seq = NEW.seq AND substr(type, 1, 8) = 'command_')
+WHEN NOT EXISTS (
+    SELECT 1 FROM event WHERE work = NEW.work AND seq = NEW.seq AND type >= 'command_' AND type < 'command`'
+)
 BEGIN
     SELECT raise(ROLLBACK, 'a command moves only by events');
 END;
@@ -72,7 +75,9 @@ END;
 CREATE TRIGGER command_moved AFTER UPDATE OF state, seq ON command
 WHEN NEW.seq < OLD.seq
     OR (NEW.state <> OLD.state AND (NEW.seq = OLD.seq OR OLD.state = 5 OR OLD.state = 7))
-    OR NOT EXISTS (SELECT 1 FROM event WHERE work = NEW.work AND seq = NEW.seq AND substr(type, 1, 8) = 'command_')
+    OR NOT EXISTS (
+        SELECT 1 FROM event WHERE work = NEW.work AND seq = NEW.seq AND type >= 'command_' AND type < 'command`'
+    )
 BEGIN
     SELECT raise(ROLLBACK, 'what happened, and what never will, stays so')
     WHERE NEW.state <> OLD.state AND (OLD.state = 5 OR OLD.state = 7);
