@@ -155,9 +155,9 @@ impl Plan {
         Plan {
             rounds: 3,
             slice: Duration::from_millis(150),
-            long_slice: Duration::from_millis(600),
+            long_slice: Duration::from_millis(450),
             rows: ROWS,
-            queued: [1_000, 50_000],
+            queued: [1_000, 30_000],
             claims: 200,
             stored: 2_000,
         }

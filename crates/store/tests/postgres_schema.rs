@@ -88,11 +88,17 @@ async fn the_database_refuses_what_the_rules_forbid() {
         ("UPDATE event SET at = at + 1", "only by erasure"),
         ("DELETE FROM event", "never deleted"),
         ("TRUNCATE event", "never deleted"),
-        ("UPDATE work SET state = 0, seq = seq + 1 WHERE state = 11", "never change"),
+        ("UPDATE work SET state = 0, seq = seq + 1 WHERE state = 11", "last event says"),
+        ("UPDATE work SET state = 0 WHERE state = 11", "last event says"),
+        (
+            "UPDATE work w SET seq = e.seq, head = e.hash, state = 0, lease_fence = NULL, expires_at = NULL, \
+             renewed_at = NULL FROM event e WHERE e.work = w.id AND e.seq = 1 AND e.to_state = 0 AND w.state = 1",
+            "last event says",
+        ),
         (
             "UPDATE work SET state = 10, reason = 'operator', lease_fence = NULL, expires_at = NULL, \
           renewed_at = NULL WHERE state = 1",
-            "only by events",
+            "last event says",
         ),
         ("UPDATE work SET seq = seq + 1 WHERE state = 1", "last event says"),
         (

@@ -28,7 +28,7 @@ const OLDER: [&str; 3] = [
      c.superseded, c.blocked, c.needs_person, c.body FROM today c \
      JOIN event e ON e.work = c.work AND e.seq = json_extract(c.body, '$.arguments'); \
      INSERT INTO command_status SELECT id, work, tenant, state, duty, due_at, line FROM today; \
-     DELETE FROM migration WHERE number = 12",
+     DELETE FROM migration WHERE number >= 12",
 ];
 
 fn gate(effect: Effect, tool: ToolFacts) -> Gate {

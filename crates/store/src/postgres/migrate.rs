@@ -66,6 +66,12 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         breaking: false,
         sql: include_str!("migrations/0012_one_row.sql"),
     },
+    Migration {
+        number: 13,
+        name: "last_event",
+        breaking: false,
+        sql: include_str!("migrations/0013_last_event.sql"),
+    },
 ];
 
 /// Any number that nobody else is likely to lock.

@@ -68,6 +68,12 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         breaking: true,
         sql: include_str!("migrations/0012_one_row.sql"),
     },
+    Migration {
+        number: 13,
+        name: "last_event",
+        breaking: false,
+        sql: include_str!("migrations/0013_last_event.sql"),
+    },
 ];
 
 const MIGRATION_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (

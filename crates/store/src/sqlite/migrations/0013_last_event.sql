@@ -1,0 +1,1 @@
+-- Nothing to do here: a work has always been held against its last event, by one trigger.
