@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::future::{try_join, try_join_all};
+
 use crate::{
     Result,
     args::{Common, Store},
@@ -67,19 +69,23 @@ struct Bench {
 
 impl Bench {
     async fn open(site: &Site, plan: &Plan, cases: &[Case], lanes: usize) -> Result<Bench> {
-        let (mut raw, mut transitions) = (Vec::new(), Vec::new());
-        for case in cases {
-            let place = site.empty(&format!("own-{}", raw.len() + transitions.len()));
-            match *case {
-                Case::Raw(commit) => {
-                    raw.push((commit, Raw::transitions(&place, plan.rows, commit.connections).await?));
-                }
-                Case::Transition(submitters) => {
-                    transitions.push((submitters, Steady::new(&place, plan.rows).await?));
-                }
-                _ => {}
-            }
-        }
+        let raw = cases.iter().filter_map(|case| match case {
+            Case::Raw(commit) => Some(*commit),
+            _ => None,
+        });
+        let raw = raw.map(async |commit| {
+            let place = site.empty(&format!("raw-{}x{}", commit.connections, commit.size));
+            Result::Ok((commit, Raw::transitions(&place, plan.rows, commit.connections).await?))
+        });
+        let transitions = cases.iter().filter_map(|case| match case {
+            Case::Transition(submitters) => Some(*submitters),
+            _ => None,
+        });
+        let transitions = transitions.map(async |submitters| {
+            let place = site.empty(&format!("transitions-{submitters}"));
+            Result::Ok((submitters, Steady::new(&place, plan.rows).await?))
+        });
+        let (raw, transitions) = try_join(try_join_all(raw), try_join_all(transitions)).await?;
         let growing = Subject::new(site.empty("growing").ledger().await?)?;
         Ok(Bench {
             bare: Bare::open(&site.empty("bare"), plan.rows, lanes).await?,
