@@ -82,16 +82,17 @@ impl Bench {
             _ => None,
         });
         let transitions = transitions.map(async |submitters| {
-            let place = site.empty(&format!("transitions-{submitters}"));
-            Result::Ok((submitters, Steady::new(&place, plan.rows).await?))
+            let subject = Subject::new(site.empty(&format!("transitions-{submitters}")).ledger().await?)?;
+            Result::Ok((submitters, Steady::new(subject, plan.rows).await?))
         });
         let (raw, transitions) = try_join(try_join_all(raw), try_join_all(transitions)).await?;
         let growing = Subject::new(site.empty("growing").ledger().await?)?;
+        let renewed = Subject::new(site.empty("renewals").ledger().await?)?;
         Ok(Bench {
             bare: Bare::open(&site.empty("bare"), plan.rows, lanes).await?,
             raw,
             transitions,
-            renewals: Steady::new(&site.empty("renewals"), plan.rows).await?,
+            renewals: Steady::new(renewed, plan.rows).await?,
             drain: Drain::new(growing.clone()),
             growing,
         })

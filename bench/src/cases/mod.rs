@@ -68,7 +68,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn every_case_gets_something_done() {
         let subject = subject().await;
-        let steady = steady::Steady::on(subject.clone(), 64).await.unwrap();
+        let steady = steady::Steady::new(subject.clone(), 64).await.unwrap();
         for submitters in [1, 16, 64] {
             assert!(steady.transition(submitters, SLICE).await.unwrap().count > 0);
             assert!(steady.renew(submitters, SLICE).await.unwrap().count > 0);

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tenure_store::LeaseRef;
 
 use super::at_once;
-use crate::{Result, site::Place, stats::Rate, subject::Subject};
+use crate::{Result, stats::Rate, subject::Subject};
 
 /// A ledger with works that are held for the whole run.
 pub struct Steady {
@@ -14,11 +14,7 @@ pub struct Steady {
 }
 
 impl Steady {
-    pub async fn new(place: &Place, rows: usize) -> Result<Steady> {
-        Steady::on(Subject::new(place.ledger().await?)?, rows).await
-    }
-
-    pub(super) async fn on(subject: Subject, rows: usize) -> Result<Steady> {
+    pub async fn new(subject: Subject, rows: usize) -> Result<Steady> {
         let held = Arc::new(subject.hold("steady", rows).await?);
         Ok(Steady { subject, held })
     }
