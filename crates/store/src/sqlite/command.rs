@@ -409,23 +409,13 @@ impl Reader {
 
 #[cfg(test)]
 mod tests {
-    use rusqlite::Connection;
-
     use super::*;
-    use crate::sqlite::migrate;
-
-    fn plan(conn: &Connection, sql: &str) -> String {
-        let mut explain = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
-        let bound = explain.parameter_count();
-        let steps = explain.query_map(params_from_iter(vec![1; bound]), |row| row.get(3)).unwrap();
-        steps.map(Result::unwrap).collect::<Vec<String>>().join("\n")
-    }
+    use crate::sqlite::plan::{plan, tables};
 
     /// Rows are wide and many: whatever is asked of them goes by an index, and no list sorts what is not one work's.
     #[test]
     fn no_question_scans_the_rows() {
-        let mut conn = Connection::open_in_memory().unwrap();
-        migrate::run(&mut conn, migrate::MIGRATIONS, 0).unwrap();
+        let conn = tables();
         let work = WorkId(uuid::Uuid::nil());
         let of = |work, states: &[CommandState]| {
             let filter = CommandFilter { work, states: states.to_vec(), ..CommandFilter::default() };

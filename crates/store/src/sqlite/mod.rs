@@ -16,6 +16,8 @@ mod group;
 mod intake;
 mod load;
 mod migrate;
+#[cfg(test)]
+mod plan;
 mod read;
 mod retention;
 mod row;

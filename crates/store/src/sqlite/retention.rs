@@ -156,25 +156,19 @@ pub(super) fn backup(from: &Path, to: &Path) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
-    use rusqlite::params_from_iter;
-
     use super::*;
-    use crate::sqlite::migrate;
+    use crate::sqlite::plan::{plan, tables};
 
     /// However many commands there are: of each work only its own are looked at.
     #[test]
     fn pruning_finds_commands_by_their_work() {
-        let mut conn = Connection::open_in_memory().unwrap();
-        migrate::run(&mut conn, migrate::MIGRATIONS, 0).unwrap();
+        let conn = tables();
         let asked = [(PRUNABLE, ["command_key", "command_open"]), (BURY, ["command_key", "command_open"])];
         let deleted = DELETE_REST.iter().filter(|sql| sql.contains("FROM command "));
         let deleted: Vec<(&str, [&str; 2])> = deleted.map(|sql| (*sql, ["command_", "work=?"])).collect();
         assert_eq!(deleted.len(), 2);
         for (sql, by) in asked.into_iter().chain(deleted) {
-            let mut explain = conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
-            let bound = vec![1; explain.parameter_count()];
-            let steps = explain.query_map(params_from_iter(bound), |row| row.get::<_, String>(3)).unwrap();
-            let plan: String = steps.map(|step| step.unwrap() + "\n").collect();
+            let plan = plan(&conn, sql);
             assert!(by.iter().all(|index| plan.contains(index)), "{sql}\n{plan}");
             assert!(!plan.contains("SCAN q") && !plan.contains("SCAN command"), "{sql}\n{plan}");
         }
