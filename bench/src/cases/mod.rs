@@ -5,6 +5,7 @@ pub mod drain;
 pub mod growth;
 pub mod start;
 pub mod steady;
+pub mod turns;
 
 use std::time::{Duration, Instant};
 

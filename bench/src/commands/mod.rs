@@ -4,18 +4,15 @@
 mod relay;
 mod sink;
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use tenure_store::{LeaseRef, Ledger};
+use tenure_store::Ledger;
 
 use crate::{
     Result,
     args::{Common, Store},
     bare::Bare,
-    cases::at_once,
+    cases::{at_once, turns::Turns},
     plan::{Commit, Plan},
     raw::Raw,
     report::Row,
@@ -89,26 +86,25 @@ fn rows(store: Store, [bare, raw, raw_lives, lives, relay]: &[Vec<f64>; 5]) -> V
     vec![transition, limit, command, row("relay", None, relay)]
 }
 
-/// Workers that reserve, dispatch and deliver receipts, each on works of its own.
+/// Workers that reserve, dispatch and deliver receipts.
 struct Lives {
     subject: Subject,
-    held: Arc<Vec<LeaseRef>>,
+    turns: Turns,
 }
 
 impl Lives {
     async fn new(ledger: Ledger, rows: usize) -> Result<Self> {
         let subject = Subject::new(ledger)?;
-        let held = Arc::new(subject.hold("commands", rows).await?);
-        Ok(Self { subject, held })
+        let turns = Turns::new(subject.hold("commands", rows).await?);
+        Ok(Self { subject, turns })
     }
 
     async fn run(&self, submitters: usize, slice: Duration) -> Result<Rate> {
-        let (subject, held) = (self.subject.clone(), self.held.clone());
-        at_once(submitters, slice, move |submitter, number| {
-            let (subject, held) = (subject.clone(), held.clone());
+        let (subject, turns) = (self.subject.clone(), self.turns.clone());
+        at_once(submitters, slice, move |_, _| {
+            let (subject, turns) = (subject.clone(), turns.clone());
             async move {
-                let each = held.len() / submitters;
-                let lease = &held[number % each * submitters + submitter];
+                let lease = turns.next();
                 let id = subject.reserve(lease).await?;
                 subject.dispatch(lease, id).await?;
                 subject.receipt(lease, id).await

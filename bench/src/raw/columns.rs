@@ -52,15 +52,25 @@ impl Table {
 
     /// The columns that differ from one transition to the next. Not every statement has all of them.
     fn moving(self) -> &'static [(&'static str, Moving)] {
-        use Moving::{At, Command, CommandKey, Head, PrevHash, Seq, Txn};
+        use Moving::{At, Command, CommandKey, Event, Head, PrevHash, Previous, Seq, Txn};
         match self {
-            Table::Event => {
-                &[("seq", Seq), ("at", At), ("txn", Txn), ("prev_hash", PrevHash), ("hash", Head)]
-            }
-            Table::Work => &[("seq", Seq), ("updated_at", At), ("head", Head)],
-            Table::Command => {
-                &[("id", Command), ("key", CommandKey), ("seq", Seq), ("created_at", At), ("updated_at", At)]
-            }
+            Table::Event => &[
+                ("seq", Seq),
+                ("at", At),
+                ("txn", Txn),
+                ("prev_hash", PrevHash),
+                ("hash", Head),
+                ("previous", Previous),
+            ],
+            Table::Work => &[("seq", Seq), ("updated_at", At), ("head", Head), ("last_event", Event)],
+            Table::Command => &[
+                ("id", Command),
+                ("key", CommandKey),
+                ("seq", Seq),
+                ("created_at", At),
+                ("updated_at", At),
+                ("last_event", Event),
+            ],
             Table::CommandStatus => &[("command", Command)],
         }
     }
@@ -92,8 +102,8 @@ impl Shape {
 }
 
 /// Asks what the ledger bound at the last transition of each work, in the order in which the works were made.
-/// Where the work is in its log comes first: `seq`, `updated_at`, `head`.
-pub fn read_back(shapes: &[Shape]) -> String {
+/// Where the work is in its log comes first: `seq`, `updated_at`, `head`. `last` says which event is a work's last.
+pub fn read_back(shapes: &[Shape], last: &str) -> String {
     let columns = shapes
         .iter()
         .flat_map(|shape| shape.columns.0.iter().map(|column| format!(", {}.{column}", shape.table.name())));
@@ -106,7 +116,7 @@ pub fn read_back(shapes: &[Shape]) -> String {
     let joins: String = joined.iter().filter(wanted).map(|(_, join)| *join).collect();
     format!(
         "SELECT work.seq, work.updated_at, work.head{columns} FROM work \
-         JOIN event ON event.work = work.id AND event.seq = work.seq{joins} ORDER BY work.id"
+         JOIN event ON {last}{joins} ORDER BY work.id"
     )
 }
 
@@ -128,15 +138,15 @@ mod tests {
     fn a_shape_knows_what_moves_and_where_it_is_read() {
         let event = Shape::insert(Table::Event, "INSERT INTO event (work, seq, hash) VALUES").unwrap();
         assert_eq!(event.moving, [(1, Moving::Seq), (2, Moving::Head)]);
-        let sql = read_back(&[event]);
+        let sql = read_back(&[event], "event.work = work.id");
         assert!(sql.contains("work.head, event.work, event.seq, event.hash FROM work JOIN event"), "{sql}");
         assert!(!sql.contains("JOIN command"), "{sql}");
         let command = Shape::insert(Table::Command, "INSERT INTO command (id) VALUES").unwrap();
         let twin =
             Shape::insert(Table::CommandStatus, "INSERT INTO command_status (command) VALUES").unwrap();
-        let sql = read_back(&[command]);
+        let sql = read_back(&[command], "TRUE");
         assert!(sql.contains("JOIN command ON") && !sql.contains("JOIN command_status"), "{sql}");
         let command = Shape::insert(Table::Command, "INSERT INTO command (id) VALUES").unwrap();
-        assert!(read_back(&[command, twin]).contains("seq JOIN command_status ON"));
+        assert!(read_back(&[command, twin], "TRUE").contains("seq JOIN command_status ON"));
     }
 }

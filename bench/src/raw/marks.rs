@@ -16,6 +16,9 @@ pub enum Moving {
     Txn,
     PrevHash,
     Head,
+    /// Where the event lies, and the one before it.
+    Event,
+    Previous,
     Command,
     CommandKey,
 }
@@ -35,6 +38,8 @@ pub struct Mark {
     pub txn: i64,
     pub prev_hash: Vec<u8>,
     pub head: Vec<u8>,
+    pub event: i64,
+    pub previous: i64,
     pub command: Uuid,
 }
 
@@ -46,6 +51,8 @@ impl Mark {
             Moving::Txn => Fresh::Number(self.txn),
             Moving::PrevHash => Fresh::Bytes(&self.prev_hash),
             Moving::Head => Fresh::Bytes(&self.head),
+            Moving::Event => Fresh::Number(self.event),
+            Moving::Previous => Fresh::Number(self.previous),
             Moving::Command => Fresh::Id(self.command),
             // Any key will do that its work has no other command with.
             Moving::CommandKey => Fresh::Bytes(self.command.as_bytes()),
@@ -57,8 +64,9 @@ impl Mark {
 #[derive(Debug, Default)]
 pub struct Marks {
     pub all: Vec<Mark>,
-    /// The last place in the feed and the last command of all. The ledger's ids ascend as these do.
+    /// The last place in the feed, the last event and the last command of all. The ledger's ids ascend as these do.
     pub txn: i64,
+    event: i64,
     pub command: Uuid,
     /// The work whose turn it is.
     next: usize,
@@ -72,6 +80,7 @@ impl Marks {
         if !self.all.is_empty() && !self.all.iter().zip(&all).all(one_each) {
             return Err("a transition took the ledger more than one event, or none".into());
         }
+        self.event = all.iter().map(|mark| mark.event).max().unwrap_or_default();
         self.all = all;
         Ok(())
     }
@@ -95,6 +104,8 @@ impl Marks {
             mark.seq += 1;
             mark.at += 1;
             mark.txn = self.txn;
+            self.event += 1;
+            mark.previous = std::mem::replace(&mut mark.event, self.event);
             mark.prev_hash.clone_from(&mark.head);
             mark.head[..8].copy_from_slice(&self.moved.to_be_bytes());
             self.moved += 1;
@@ -128,6 +139,8 @@ mod tests {
         assert!(heads[0] != heads[1] && all.all[0].prev_hash == [7; 32] && heads[2] == [7; 32]);
         all.step(0..1);
         assert_eq!(all.all[0].prev_hash, heads[0]);
+        let places = all.all.iter().map(|mark| (mark.previous, mark.event));
+        assert_eq!(places.collect::<Vec<_>>(), [(1, 3), (0, 2), (0, 0)]);
         assert_eq!(
             all.all.iter().map(|mark| (mark.seq, mark.txn)).collect::<Vec<_>>(),
             [(5, 2), (4, 1), (3, 0)]

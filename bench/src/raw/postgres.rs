@@ -19,6 +19,8 @@ use super::{
 };
 use crate::{Result, pg, plan::Commit, stats::Rate};
 
+const LAST_EVENT: &str = "event.work = work.id AND event.seq = work.seq";
+
 pub struct Raw {
     pub(super) lanes: Vec<Lane>,
 }
@@ -64,7 +66,7 @@ impl Raw {
 impl Lane {
     async fn learn(&mut self, stage: Stage, number: usize, shares: usize) -> Result<()> {
         let shapes = shapes(stage)?;
-        let found = self.client.query(&read_back(&shapes), &[]).await?;
+        let found = self.client.query(&read_back(&shapes, LAST_EVENT), &[]).await?;
         let share = found.len() / shares;
         let mine = &found[number * share..(number + 1) * share];
         let mark = |row: &tokio_postgres::Row| {

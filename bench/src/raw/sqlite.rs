@@ -19,6 +19,8 @@ use super::{
 };
 use crate::{Result, stats::Rate};
 
+const LAST_EVENT: &str = "event.position = work.last_event";
+
 pub struct Raw {
     connection: Connection,
     stages: Vec<Vec<Bound>>,
@@ -39,12 +41,19 @@ impl Raw {
     /// Reads back the transition that the ledger has just made of every work.
     pub(super) fn learn(&mut self, stage: Stage) -> Result<()> {
         let shapes = shapes(stage)?;
-        let mut statement = self.connection.prepare(&read_back(&shapes))?;
+        let mut statement = self.connection.prepare(&read_back(&shapes, LAST_EVENT))?;
         let mut stage: Vec<Bound> =
             shapes.into_iter().map(|shape| Bound { shape, values: Vec::new() }).collect();
         let (mut marks, mut rows) = (Vec::new(), statement.query([])?);
         while let Some(row) = rows.next()? {
-            marks.push(Mark { seq: row.get(0)?, at: row.get(1)?, head: row.get(2)?, ..Mark::default() });
+            let event = row.get("last_event")?;
+            marks.push(Mark {
+                seq: row.get(0)?,
+                at: row.get(1)?,
+                head: row.get(2)?,
+                event,
+                ..Mark::default()
+            });
             let mut at = 3;
             for bound in &mut stage {
                 bound.values.push(values(row, at, bound.shape.columns.0.len())?);

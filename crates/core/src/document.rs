@@ -7,6 +7,8 @@ use std::{
 
 use serde::{Serialize, de::DeserializeOwned};
 
+use crate::json;
+
 /// Most changes of a record leave it alone: clones share it and its text, and the first to write gets its own.
 #[derive(Clone, Debug, Default)]
 pub struct Document<T>(Arc<Inner<T>>);
@@ -15,32 +17,42 @@ pub struct Document<T>(Arc<Inner<T>>);
 struct Inner<T> {
     part: T,
     text: OnceLock<String>,
+    /// How long its text was when it last had one: what is written next is about as long.
+    was: usize,
 }
+
+/// For a first text, and for what a change adds to one.
+const FIRST: usize = 256;
+const MORE: usize = 64;
 
 impl<T: Serialize + DeserializeOwned> Document<T> {
     /// As it was read back from a store.
     pub fn stored(text: &str) -> Result<Self, serde_json::Error> {
         let part = serde_json::from_str(text)?;
-        Ok(Self(Arc::new(Inner { part, text: OnceLock::from(text.to_owned()) })))
+        Ok(Self(Arc::new(Inner { part, text: OnceLock::from(text.to_owned()), was: 0 })))
     }
 
     /// As it is to be stored; written once, however often it is asked for.
     pub fn text(&self) -> &str {
-        let write = || serde_json::to_string(&self.0.part).expect("records always serialise");
-        self.0.text.get_or_init(write)
+        let room = if self.0.was == 0 { FIRST } else { self.0.was + MORE };
+        self.0.text.get_or_init(|| json::text(&self.0.part, room))
     }
 }
 
 impl<T> From<T> for Document<T> {
     fn from(part: T) -> Self {
-        Self(Arc::new(Inner { part, text: OnceLock::new() }))
+        Self(Arc::new(Inner { part, text: OnceLock::new(), was: 0 }))
     }
 }
 
 /// The text belongs to what it was written from.
 impl<T: Clone> Clone for Inner<T> {
     fn clone(&self) -> Self {
-        Self { part: self.part.clone(), text: OnceLock::new() }
+        Self {
+            part: self.part.clone(),
+            text: OnceLock::new(),
+            was: self.text.get().map_or(self.was, String::len),
+        }
     }
 }
 
@@ -62,7 +74,9 @@ impl<T> Deref for Document<T> {
 impl<T: Clone> DerefMut for Document<T> {
     fn deref_mut(&mut self) -> &mut T {
         let inner = Arc::make_mut(&mut self.0);
-        inner.text.take();
+        if let Some(text) = inner.text.take() {
+            inner.was = text.len();
+        }
         &mut inner.part
     }
 }

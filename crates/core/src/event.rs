@@ -8,6 +8,7 @@ use crate::{
     Millis,
     command::event as command,
     ids::{WaitId, WorkId},
+    json,
     liveness::Grade,
     model::{AcceptStrength, ErrorClass, OnTimeout, Output, ReasonCode, RequestKey, Spec, WaitKind, Worker},
     payload::{Digest, Payload},
@@ -335,6 +336,9 @@ pub struct Requeued {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plain {}
 
+/// Room for the data of most events.
+const USUAL_BYTES: usize = 512;
+
 macro_rules! facts {
     ($($name:ident($data:ty) = $text:literal: $meaning:literal,)*) => {
         /// The closed list of event types, each with its structured data.
@@ -357,9 +361,8 @@ macro_rules! facts {
             /// The stored data.
             pub fn data(&self) -> String {
                 match self {
-                    $(Fact::$name(data) => serde_json::to_string(data),)*
+                    $(Fact::$name(data) => json::text(data, USUAL_BYTES),)*
                 }
-                .expect("facts are plain structs with string keys")
             }
 
             /// Reads a stored fact back.

@@ -17,6 +17,7 @@ pub mod fold;
 pub mod ids;
 pub mod intake;
 pub mod invariant;
+mod json;
 pub mod limits;
 pub mod liveness;
 pub mod model;

@@ -93,8 +93,8 @@ fn everything(conn: &Connection) -> Vec<String> {
 fn event(after: i64, from: &str, to: i64) -> String {
     format!(
         "INSERT INTO event (work, seq, at, type, from_state, to_state, actor_type, actor_id, attempt, data, \
-         prev_hash, hash) SELECT id, seq + {after}, 1, 'progressed', {from}, {to}, 'worker', 'w', 1, '{{}}', \
-         head, head FROM work WHERE id = ?1"
+         prev_hash, hash, previous) SELECT id, seq + {after}, 1, 'progressed', {from}, {to}, 'worker', 'w', 1, \
+         '{{}}', head, head, last_event FROM work WHERE id = ?1"
     )
 }
 
@@ -118,15 +118,36 @@ async fn events_follow_one_another_without_a_gap() {
     stored.refuses(&event(-1, "0", 1), stored.running, "follow");
     // From a state in which the work was not left.
     stored.refuses(&event(1, "0", 1), stored.running, "follow");
+    let following = |previous: &str| event(1, "1", 1).replace("last_event", previous);
+    for previous in ["NULL", "0", "99999", "(SELECT o.last_event FROM work o WHERE o.id <> work.id)"] {
+        stored.refuses(&following(previous), stored.running, "follow");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_is_one_line() {
+    let stored = stored().await;
+    let conn = stored.open();
+    assert_eq!(conn.execute(&event(1, "1", 1), [stored.running.0.as_bytes()]).unwrap(), 1);
+    // The row does not know of it yet: a second one would follow the same event.
+    stored.refuses(&event(1, "1", 1), stored.running, "event.previous");
+    let born_again = event(1, "NULL", 0).replace("seq + 1", "1").replace("last_event", "NULL");
+    stored.refuses(&born_again, stored.running, "event.work, event.seq");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_are_neither_changed_nor_deleted() {
     let stored = stored().await;
     let id = stored.succeeded;
-    for edit in
-        ["payload = '1'", "at = at + 1", "actor_id = 'x'", "hash = prev_hash", "seq = 9", "position = 999"]
-    {
+    for edit in [
+        "payload = '1'",
+        "at = at + 1",
+        "actor_id = 'x'",
+        "hash = prev_hash",
+        "seq = 9",
+        "position = 999",
+        "previous = 1",
+    ] {
         stored.refuses(&format!("UPDATE event SET {edit} WHERE work = ?1"), id, "never changed");
     }
     stored.refuses("DELETE FROM event WHERE work = ?1", id, "never deleted");
@@ -149,6 +170,12 @@ async fn a_row_stands_where_its_last_event_left_it() {
     stored.refuses(&update("seq = seq + 1"), stored.running, "last event");
     stored.refuses(&update("seq = seq - 1"), stored.running, "last event");
     stored.refuses(&update("head = zeroblob(32)"), stored.running, "last event");
+    stored.refuses(&update("last_event = last_event - 1"), stored.running, "last event");
+    // Back to where an earlier event of its own had left it.
+    let back = "(seq, state, head, last_event) = (SELECT seq, to_state, hash, position FROM event \
+                WHERE work = work.id AND position < work.last_event ORDER BY seq DESC LIMIT 1), \
+                lease_fence = NULL, expires_at = NULL, renewed_at = NULL";
+    stored.refuses(&update(back), stored.running, "last event");
     stored.refuses(&update("tenant = 'other'"), stored.queued, "never changes");
     stored.refuses(&update("priority = 0"), stored.queued, "never changes");
 }
@@ -205,7 +232,8 @@ async fn commands_keep_to_their_table() {
         ("state = 7, seq = 1 WHERE state = 0", "only by events"),
         // An event, but none of a command.
         (
-            "state = 7, seq = (SELECT max(seq) FROM event e WHERE e.work = command.work) WHERE state = 0",
+            "(state, seq, last_event) = (SELECT 7, w.seq, w.last_event FROM work w WHERE w.id = command.work) \
+             WHERE state = 0",
             "only by events",
         ),
         ("state = 3, seq = seq + 1 WHERE state = 0", "CHECK"),

@@ -17,8 +17,8 @@ use tenure_store::{
     },
 };
 
-/// The tables of commands as migration 9 made them, filled from those of today.
-const OLDER: [&str; 3] = [
+/// The tables of commands as migration 9 made them, filled from those of today, and events that an index leads to.
+const OLDER: [&str; 4] = [
     "CREATE TEMP TABLE today AS SELECT * FROM command; CREATE TEMP TABLE counter AS SELECT * FROM budget; \
      DROP TABLE command; DROP TABLE budget",
     include_str!("../src/sqlite/migrations/0009_commands.sql"),
@@ -29,6 +29,12 @@ const OLDER: [&str; 3] = [
      JOIN event e ON e.work = c.work AND e.seq = json_extract(c.body, '$.arguments'); \
      INSERT INTO command_status SELECT id, work, tenant, state, duty, due_at, line FROM today; \
      DELETE FROM migration WHERE number >= 12",
+    "DROP TRIGGER event_follows; DROP TRIGGER event_stays; DROP TRIGGER work_born; DROP TRIGGER work_moved; \
+     DROP INDEX event_next; DROP INDEX event_mark; \
+     ALTER TABLE event DROP COLUMN previous; ALTER TABLE work DROP COLUMN last_event; \
+     CREATE UNIQUE INDEX event_log ON event (work, seq, to_state); \
+     CREATE TRIGGER event_follows BEFORE INSERT ON event BEGIN SELECT raise(ROLLBACK, 'older'); END; \
+     CREATE TRIGGER event_stays BEFORE UPDATE ON event BEGIN SELECT raise(ROLLBACK, 'older'); END",
 ];
 
 fn gate(effect: Effect, tool: ToolFacts) -> Gate {
@@ -131,7 +137,7 @@ fn schema(file: &Path) -> Vec<(String, Option<String>)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn commands_with_a_narrow_twin_become_one_row() {
+async fn an_older_file_becomes_one_of_today() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ledger.db");
     let ledger = open(&file).await;

@@ -94,6 +94,14 @@ async fn every_record_is_held_against_the_log() {
             "DROP TRIGGER event_kept; DELETE FROM event WHERE seq = (SELECT max(seq) FROM event)",
             "the anchor covers",
         ),
+        (
+            "DROP TRIGGER event_kept; DELETE FROM event WHERE seq = 2",
+            "has an event that follows none of its own",
+        ),
+        (
+            "DROP TRIGGER work_moved; UPDATE work SET last_event = last_event - 1",
+            "does not stand where its last event left it",
+        ),
     ]
     .into_iter()
     .enumerate()

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer, ser::SerializeMap};
 
 use super::{
     budget::{Cost, Reservation},
@@ -74,8 +74,9 @@ impl Executor {
 }
 
 /// What the configuration says of a tool. Undeclared tools get the default: high risk, not idempotent,
-/// executed by the worker.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// executed by the worker. Only what is other than the default is written, in every event and record of a command: the
+/// default must stay as it is for good.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ToolFacts {
     pub risk: Risk,
@@ -92,7 +93,6 @@ pub struct ToolFacts {
     /// Lookups that cannot tell, before a person must.
     pub max_unknowns: u32,
     /// Between two lookups at least.
-    #[serde(skip_serializing_if = "is_none")]
     pub lookup_interval_ms: u64,
     pub retry: RetryPolicy,
     /// How long the relay's call may take before nobody knows how it went.
@@ -117,6 +117,43 @@ impl Default for ToolFacts {
             timeout_ms: 60_000,
             approval_ms: 24 * 3_600_000,
         }
+    }
+}
+
+impl ToolFacts {
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Serialize for ToolFacts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        macro_rules! unless_default {
+            ($($field:ident),*) => {
+                // Names every field, or does not compile.
+                let ToolFacts { $($field),* } = self;
+                let default = ToolFacts::default();
+                $(if *$field != default.$field {
+                    map.serialize_entry(stringify!($field), $field)?;
+                })*
+            };
+        }
+        unless_default!(
+            risk,
+            idempotency,
+            native_window_ms,
+            executor,
+            consistency_delay_ms,
+            four_eyes,
+            ordered,
+            max_unknowns,
+            lookup_interval_ms,
+            retry,
+            timeout_ms,
+            approval_ms
+        );
+        map.end()
     }
 }
 
@@ -266,6 +303,7 @@ pub struct CommandBody {
     pub attempt: u32,
     /// The event whose payload is the arguments.
     pub arguments: u64,
+    #[serde(default, skip_serializing_if = "ToolFacts::is_default")]
     pub tool: ToolFacts,
     pub verdict: Verdict,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -315,10 +353,6 @@ pub struct CommandBody {
     pub cancelled: Option<CancelCode>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub superseded_by: Option<CommandId>,
-}
-
-fn is_none(ms: &u64) -> bool {
-    *ms == 0
 }
 
 fn is_false(flag: &bool) -> bool {
@@ -449,4 +483,38 @@ pub struct CallError {
     pub class: ErrorClass,
     pub message: String,
     pub retry_after_ms: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// What stands in the logs of all who ever used it.
+    #[test]
+    fn what_is_not_written_of_a_tool_never_changes() {
+        let first = json!({
+            "risk": "high", "idempotency": "none", "native_window_ms": 86_400_000, "executor": "worker",
+            "consistency_delay_ms": 0, "four_eyes": false, "ordered": false, "max_unknowns": 5,
+            "lookup_interval_ms": 0, "timeout_ms": 60_000, "approval_ms": 86_400_000,
+            "retry": { "initial_ms": 1_000, "jitter": "full", "max_attempts": 3, "max_ms": 300_000,
+                "multiplier_permille": 2_000 },
+        });
+        assert_eq!(serde_json::from_value::<ToolFacts>(first).unwrap(), ToolFacts::default());
+        assert_eq!(serde_json::to_value(ToolFacts::default()).unwrap(), json!({}));
+    }
+
+    #[test]
+    fn all_else_is_written() {
+        let other = json!({
+            "risk": "low", "idempotency": "lookup", "native_window_ms": 1, "executor": "http",
+            "consistency_delay_ms": 1, "four_eyes": true, "ordered": true, "max_unknowns": 1,
+            "lookup_interval_ms": 1, "timeout_ms": 1, "approval_ms": 1,
+            "retry": { "initial_ms": 1, "jitter": "full", "max_attempts": 1, "max_ms": 1,
+                "multiplier_permille": 1_000 },
+        });
+        let read: ToolFacts = serde_json::from_value(other.clone()).unwrap();
+        assert_eq!(serde_json::to_value(read).unwrap(), other);
+    }
 }

@@ -72,6 +72,12 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         breaking: false,
         sql: include_str!("migrations/0013_last_event.sql"),
     },
+    Migration {
+        number: 14,
+        name: "linked_log",
+        breaking: false,
+        sql: include_str!("migrations/0014_linked_log.sql"),
+    },
 ];
 
 /// Any number that nobody else is likely to lock.

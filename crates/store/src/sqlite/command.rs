@@ -61,14 +61,14 @@ const ALL_BUDGETS: &str = "SELECT spent, reserved, key FROM budget WHERE key > ?
 const ANY_PRUNED: &str = "SELECT EXISTS (SELECT 1 FROM tombstone)";
 
 pub const INSERT: &str = "INSERT OR ROLLBACK INTO command \
-     (id, state, seq, updated_at, duty, due_at, line, dispatches, blocked, needs_person, body, superseded, \
-     work, tenant, tool, target, kind, executor, key, input_hash, step, slot, created_at) \
+     (id, state, seq, updated_at, duty, due_at, line, dispatches, blocked, needs_person, body, last_event, \
+     superseded, work, tenant, tool, target, kind, executor, key, input_hash, step, slot, created_at) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, \
-     ?22, ?23)";
+     ?22, ?23, ?24)";
 /// Saves all that events change of a command, but that it was superseded: named here, that would make SQLite write the
 /// entry of its key anew each time.
 pub const UPDATE: &str = "UPDATE OR ROLLBACK command SET state = ?2, seq = ?3, updated_at = ?4, duty = ?5, due_at = ?6, \
-     line = ?7, dispatches = ?8, blocked = ?9, needs_person = ?10, body = ?11 WHERE id = ?1";
+     line = ?7, dispatches = ?8, blocked = ?9, needs_person = ?10, body = ?11, last_event = ?12 WHERE id = ?1";
 const SUPERSEDE: &str = "UPDATE OR ROLLBACK command SET superseded = 1 WHERE id = ?1";
 const ARM: &str = "UPDATE OR ROLLBACK command SET duty = ?2, due_at = ?3 WHERE id = ?1";
 const SAVE_BUDGET: &str = "INSERT OR ROLLBACK INTO budget (key, spent, reserved) VALUES (?1, ?2, ?3) \
@@ -86,9 +86,50 @@ const NEXT_DUE: &str = "SELECT due_at FROM command INDEXED BY command_due \
 /// That of the primary key.
 const BY_ID_INDEX: &str = "sqlite_autoindex_command_1";
 const LIST: &str = concat!("SELECT ", columns!(), " FROM command c");
-const COUNTS: &str = "SELECT state, count(*) FROM command INDEXED BY command_state WHERE state <> 5 GROUP BY state \
-     UNION ALL SELECT 5, (SELECT count(*) FROM command) \
-     - (SELECT count(*) FROM command INDEXED BY command_state WHERE state <> 5)";
+/// What a worker is about to do, or is doing. It is found among all that is open.
+macro_rules! at_work {
+    ($c:literal) => {
+        concat!($c, "state <= 4 AND ", $c, "executor = 'worker' AND (", $c, "state = 0 OR ", $c, "state = 3)")
+    };
+}
+pub(super) use at_work;
+
+/// All else but what has succeeded, as its index has it.
+macro_rules! settled {
+    ($c:literal) => {
+        concat!(
+            $c,
+            "state <> 5 AND (",
+            $c,
+            "executor <> 'worker' OR (",
+            $c,
+            "state <> 0 AND ",
+            $c,
+            "state <> 3))"
+        )
+    };
+}
+pub(super) use settled;
+
+/// Counts all but what has succeeded, of the states that the condition on `state` admits.
+macro_rules! counted {
+    ($states:literal) => {
+        concat!(
+            "WITH some AS (SELECT state, count(*) AS n FROM command INDEXED BY command_state WHERE ",
+            settled!(""),
+            $states,
+            " GROUP BY state UNION ALL SELECT state, count(*) FROM command INDEXED BY command_open WHERE ",
+            at_work!(""),
+            " GROUP BY state) SELECT state, sum(n) FROM some GROUP BY state"
+        )
+    };
+}
+
+const COUNTS: &str = concat!(
+    counted!(""),
+    " UNION ALL SELECT 5, (SELECT count(*) FROM command) - (SELECT coalesce(sum(n), 0) FROM some)"
+);
+pub(super) const OPEN_COUNTS: &str = counted!(" AND state <= 4");
 
 pub(super) fn state(row: &Row<'_>, column: usize) -> Read<CommandState> {
     let code: u8 = row.get(column)?;
@@ -189,9 +230,13 @@ impl Tables<'_> {
 
     fn save_command(&mut self, command: &Command, touch: Touch) -> Read<()> {
         match touch {
-            Touch::Insert => insert(&mut self.hot.command_insert, command),
+            Touch::Insert => {
+                let last_event = self.event_place(command.work, command.seq)?;
+                insert(&mut self.hot.command_insert, command, last_event)
+            }
             Touch::Event => {
-                bind_mutable(&mut self.hot.command_update, command)?;
+                let last_event = self.event_place(command.work, command.seq)?;
+                bind_mutable(&mut self.hot.command_update, command, last_event)?;
                 self.hot.command_update.raw_execute()?;
                 if !command.is_current() {
                     self.cached(SUPERSEDE)?.execute([command.id.0.as_bytes()])?;
@@ -207,27 +252,27 @@ impl Tables<'_> {
     }
 }
 
-fn insert(statement: &mut Statement<'_>, command: &Command) -> Read<()> {
+fn insert(statement: &mut Statement<'_>, command: &Command, last_event: i64) -> Read<()> {
     let spec = &command.spec;
-    bind_mutable(statement, command)?;
-    statement.raw_bind_parameter(12, !command.is_current())?;
-    statement.raw_bind_parameter(13, &command.work.0.as_bytes()[..])?;
-    statement.raw_bind_parameter(14, &spec.tenant)?;
-    statement.raw_bind_parameter(15, &spec.tool)?;
-    statement.raw_bind_parameter(16, &spec.target)?;
-    statement.raw_bind_parameter(17, row::name_of(spec.kind))?;
-    statement.raw_bind_parameter(18, row::name_of(spec.executor))?;
-    statement.raw_bind_parameter(19, &spec.key.0[..])?;
-    statement.raw_bind_parameter(20, &spec.input_hash.0[..])?;
-    statement.raw_bind_parameter(21, &spec.step)?;
-    statement.raw_bind_parameter(22, &spec.slot)?;
-    statement.raw_bind_parameter(23, command.created_at)?;
+    bind_mutable(statement, command, last_event)?;
+    statement.raw_bind_parameter(13, !command.is_current())?;
+    statement.raw_bind_parameter(14, &command.work.0.as_bytes()[..])?;
+    statement.raw_bind_parameter(15, &spec.tenant)?;
+    statement.raw_bind_parameter(16, &spec.tool)?;
+    statement.raw_bind_parameter(17, &spec.target)?;
+    statement.raw_bind_parameter(18, row::name_of(spec.kind))?;
+    statement.raw_bind_parameter(19, row::name_of(spec.executor))?;
+    statement.raw_bind_parameter(20, &spec.key.0[..])?;
+    statement.raw_bind_parameter(21, &spec.input_hash.0[..])?;
+    statement.raw_bind_parameter(22, &spec.step)?;
+    statement.raw_bind_parameter(23, &spec.slot)?;
+    statement.raw_bind_parameter(24, command.created_at)?;
     statement.raw_execute()?;
     Ok(())
 }
 
 /// Binds which command it is and what events change, as the insert and the update both number it.
-fn bind_mutable(statement: &mut Statement<'_>, command: &Command) -> Read<()> {
+fn bind_mutable(statement: &mut Statement<'_>, command: &Command, last_event: i64) -> Read<()> {
     let body = &command.body;
     let blocked = body.blocked.filter(|_| command.state == CommandState::Blocked);
     statement.raw_bind_parameter(1, &command.id.0.as_bytes()[..])?;
@@ -241,6 +286,7 @@ fn bind_mutable(statement: &mut Statement<'_>, command: &Command) -> Read<()> {
     statement.raw_bind_parameter(9, blocked.map(row::name_of))?;
     statement.raw_bind_parameter(10, body.needs_person)?;
     statement.raw_bind_parameter(11, body.text())?;
+    statement.raw_bind_parameter(12, last_event)?;
     Ok(())
 }
 
@@ -273,9 +319,14 @@ fn list(filter: &CommandFilter, before: Option<CommandId>, limit: usize) -> Opti
 /// The indexes that lead to what a filter admits, each with its part of it, in words from which SQLite sees that the index
 /// holds that part. Together they miss nothing and find nothing twice.
 fn ways(filter: &CommandFilter) -> Vec<(&'static str, String)> {
-    let by_state = |state: &CommandState| match state {
-        CommandState::Succeeded => (BY_ID_INDEX, "c.state = 5".to_owned()),
-        other => ("command_state", format!("c.state <> 5 AND c.state = {}", other.code())),
+    let by_state = |state: &CommandState| {
+        let settled = ("command_state", format!("{} AND c.state = {}", settled!("c."), state.code()));
+        let at_work = ("command_open", format!("{} AND c.state = {}", at_work!("c."), state.code()));
+        match state {
+            CommandState::Succeeded => vec![(BY_ID_INDEX, "c.state = 5".to_owned())],
+            CommandState::Pending | CommandState::Dispatched => vec![settled, at_work],
+            _ => vec![settled],
+        }
     };
     let within = |states: &[CommandState]| {
         let codes: Vec<String> = states.iter().map(|state| state.code().to_string()).collect();
@@ -283,7 +334,7 @@ fn ways(filter: &CommandFilter) -> Vec<(&'static str, String)> {
     };
     match (filter.work, filter.admitted()) {
         (None, None) => vec![(BY_ID_INDEX, "TRUE".to_owned())],
-        (None, Some(states)) => states.iter().map(by_state).collect(),
+        (None, Some(states)) => states.iter().flat_map(by_state).collect(),
         (Some(_), Some(states)) if states.iter().all(|state| state.is_open()) => {
             vec![("command_open", format!("c.state <= 4 AND {}", within(&states)))]
         }
@@ -412,7 +463,7 @@ mod tests {
     use super::*;
     use crate::sqlite::plan::{plan, tables};
 
-    /// Rows are wide and many: whatever is asked of them goes by an index, and no list sorts what is not one work's.
+    /// Rows are wide and many: whatever is asked of them goes by an index, and no list sorts but what is one work's or open.
     #[test]
     fn no_question_scans_the_rows() {
         let conn = tables();
@@ -434,13 +485,15 @@ mod tests {
             (&of(None, &[CommandState::Succeeded]), "sqlite_autoindex_command_1 (id<?)"),
             (&of(None, &[CommandState::Failed]), "command_state (state=? AND id<?)"),
             (&of(None, &CommandState::ALL), "command_state (state=? AND id<?)"),
+            (&of(None, &[CommandState::Dispatched]), "SCAN c USING INDEX command_open"),
             (&of(Some(work), &[]), "command_key (work=?)"),
             (&of(Some(work), &[]), "command_superseded (work=?)"),
             (&of(Some(work), &[CommandState::Pending]), "command_open (work=?)"),
         ] {
             let plan = plan(&conn, sql);
             assert!(plan.contains(by), "{sql}\n{plan}");
-            let rows = |step: &&str| step.starts_with("SCAN c") && !step.contains("COVERING INDEX");
+            let few = |step: &str| step.contains("COVERING INDEX") || step.ends_with("INDEX command_open");
+            let rows = |step: &&str| step.starts_with("SCAN c") && !few(step);
             assert_eq!(plan.lines().find(rows), None, "{sql}\n{plan}");
         }
     }

@@ -263,7 +263,7 @@ impl Tables<'_> {
 
     /// Waits for the write lock, then sees whether another process was here since the last group.
     fn begin(&mut self) -> Read<()> {
-        self.rowids.clear();
+        self.places.clear();
         self.hot.begin.raw_execute()?;
         let version = self.version()?;
         if version != self.seen {
@@ -281,8 +281,8 @@ impl Tables<'_> {
             return;
         }
         for (id, remembered) in Remembered::all(batch.records) {
-            if let Some(rowid) = self.rowids.get(&id) {
-                self.works.put(id, remembered.work.state, (*rowid, remembered));
+            if let Some(place) = self.places.get(&id) {
+                self.works.put(id, remembered.work.state, (*place, remembered));
             }
         }
     }

@@ -3,14 +3,15 @@
 
 use std::collections::hash_map::Entry;
 
-use rusqlite::{CachedStatement, OptionalExtension, Params, Row, params};
+use rusqlite::{CachedStatement, Params, Row, params};
 use tenure_core::{
-    Identity, Payload, Records, Scope, Submission, WaitId, Work, WorkId,
+    Identity, Records, Scope, Submission, WaitId, Work, WorkId,
     records::{SessionView, TenantKey},
 };
 
 use super::{
     fault::Fault,
+    log::Place,
     row::{self, Read, attempt_columns, step_columns, wait_columns},
     tables::Tables,
 };
@@ -140,8 +141,8 @@ impl<'c> Tables<'c> {
         if records.works.contains_key(&id) {
             return Ok(());
         }
-        if let Some((rowid, remembered)) = self.works.take(id) {
-            self.rowids.insert(id, rowid);
+        if let Some((place, remembered)) = self.works.take(id) {
+            self.places.insert(id, place);
             remembered.recall(records);
         } else if let Some(work) = self.work(id)? {
             records.works.insert(id, Box::new(work));
@@ -196,14 +197,10 @@ impl<'c> Tables<'c> {
     pub fn work(&mut self, id: WorkId) -> Read<Option<Work>> {
         let mut rows = self.hot.work.query([id.0.as_bytes()])?;
         let Some(found) = rows.next()? else { return Ok(None) };
-        self.rowids.insert(id, found.get(0)?);
-        row::work(found, &mut self.specs, &mut self.hot.spec).map(Some)
-    }
-
-    pub fn payload(&mut self, work: WorkId, seq: u64) -> Read<Option<Payload>> {
-        let key = params![work.0.as_bytes(), seq as i64];
-        let text: Option<Option<String>> = self.hot.payload.query_row(key, |row| row.get(0)).optional()?;
-        Ok(text.flatten().map(Payload::stored))
+        let work = row::work(found, &mut self.specs, &mut self.hot.spec)?;
+        let place = Place { rowid: found.get(0)?, last_event: found.get(20)?, seq: work.seq };
+        self.places.insert(id, place);
+        Ok(Some(work))
     }
 
     pub fn session(&mut self, key: &TenantKey) -> Read<SessionView> {

@@ -74,6 +74,12 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         breaking: false,
         sql: include_str!("migrations/0013_last_event.sql"),
     },
+    Migration {
+        number: 14,
+        name: "linked_log",
+        breaking: true,
+        sql: include_str!("migrations/0014_linked_log.sql"),
+    },
 ];
 
 const MIGRATION_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (

@@ -15,6 +15,7 @@ mod fault;
 mod group;
 mod intake;
 mod load;
+mod log;
 mod migrate;
 #[cfg(test)]
 mod plan;

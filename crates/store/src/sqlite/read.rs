@@ -12,20 +12,17 @@ use tenure_core::{
 
 use super::{
     load::{KEPT, SESSION_HEAD, SESSION_HOLDER},
-    row::{self, Read, SPEC, Specs, attempt_columns, event_columns, step_columns, wait_columns},
-    tables::{PAYLOAD, WORK},
+    log::{self, SPEC},
+    row::{self, Read, Specs, attempt_columns, event_columns, step_columns, wait_columns},
+    tables::WORK,
 };
 use crate::{Position, StoredEvent, WaitFilter, WorkFilter, job::Payloads, query::page};
 
-const EVENTS_OF_WORK: &str =
-    concat!("SELECT ", event_columns!(), " FROM event WHERE work = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3");
 const FEED: &str =
     concat!("SELECT ", event_columns!(), " FROM event WHERE position > ?1 ORDER BY position LIMIT ?2");
 const TAIL: &str = "SELECT position FROM event ORDER BY position DESC LIMIT 1";
 const TENANT: &str = "SELECT tenant FROM status WHERE work = ?1";
 const STEPS: &str = concat!("SELECT ", step_columns!(), " FROM step WHERE work = ?1 ORDER BY ordinal");
-const EVIDENCE: &str =
-    "SELECT evidence FROM event WHERE work = ?1 AND seq > ?2 AND evidence IS NOT NULL ORDER BY seq";
 const ATTEMPTS: &str = concat!("SELECT ", attempt_columns!(), " FROM attempt WHERE work = ?1 ORDER BY fence");
 const DUE: &str = "SELECT due_at, work FROM status INDEXED BY status_due \
      WHERE due_at <= ?1 AND (due_at, work) > (?2, ?3) ORDER BY due_at, work LIMIT ?4";
@@ -130,13 +127,14 @@ impl Reader {
     }
 
     pub fn events(&mut self, work: WorkId, after: u64, limit: usize) -> Read<Vec<StoredEvent>> {
-        let after = i64::try_from(after).unwrap_or(i64::MAX);
-        self.page(EVENTS_OF_WORK, params![work.0.as_bytes(), after, bound(limit)], row::event)
+        let (after, last) = log::after(after, limit);
+        self.page(log::EVENTS, params![work.0.as_bytes(), after, last], row::event)
     }
 
     pub fn evidence(&mut self, work: WorkId, after: u64) -> Read<Vec<Evidence>> {
-        let after = i64::try_from(after).unwrap_or(i64::MAX);
-        let lists = self.all(EVIDENCE, params![work.0.as_bytes(), after], |row| row::json(row, 0))?;
+        let (after, last) = log::after(after, usize::MAX);
+        let lists =
+            self.all(log::EVIDENCE, params![work.0.as_bytes(), after, last], |row| row::json(row, 0))?;
         Ok(lists.into_iter().flat_map(|list: Vec<Evidence>| list).collect())
     }
 
@@ -153,7 +151,8 @@ impl Reader {
     pub fn payloads(&mut self, keys: &[(WorkId, u64)]) -> Read<Payloads> {
         let mut payloads = Payloads::with_capacity(keys.len());
         for (work, seq) in keys {
-            let found = self.all(PAYLOAD, params![work.0.as_bytes(), *seq as i64], |row| {
+            let (before, number) = log::only(*seq);
+            let found = self.all(log::PAYLOAD, params![work.0.as_bytes(), before, number], |row| {
                 Ok(row.get::<_, Option<String>>(0)?)
             })?;
             let payload = found.into_iter().flatten().next();

@@ -6,6 +6,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior, backup::Backup, par
 use tenure_core::{Millis, WorkId, payload::Digest};
 
 use super::{
+    log,
     read::{Reader, bound},
     row::{self, Read},
     settings,
@@ -42,8 +43,6 @@ const BURY: &str = concat!(
      SELECT w.id, w.tenant, w.system, w.source_id, w.run_id, w.generation, ?4 FROM work w WHERE w.id = ?3 AND ",
     free!()
 );
-const LINK: &str = "INSERT INTO link (position, hash) SELECT position, hash FROM event WHERE work = ?1";
-const DELETE_EVENTS: &str = "DELETE FROM event WHERE work = ?1";
 const DELETE_REST: [&str; 7] = [
     "DELETE FROM attempt WHERE work = ?1",
     "DELETE FROM step WHERE work = ?1",
@@ -79,8 +78,10 @@ pub(super) fn prune(conn: &Connection, ids: &[WorkId], before: Before, at: Milli
         {
             continue;
         }
-        transaction.prepare_cached(LINK)?.execute([id])?;
-        pruned.events += transaction.prepare_cached(DELETE_EVENTS)?.execute([id])? as u64;
+        let (after, last) = log::after(0, usize::MAX);
+        let all = params![id, after, last];
+        transaction.prepare_cached(log::LINK)?.execute(all)?;
+        pruned.events += transaction.prepare_cached(log::DELETE)?.execute(all)? as u64;
         for sql in DELETE_REST {
             transaction.prepare_cached(sql)?.execute([id])?;
         }

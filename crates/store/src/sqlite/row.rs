@@ -32,13 +32,10 @@ pub(super) fn specs() -> Specs {
 macro_rules! work_columns {
     () => {
         "rowid, id, state, seq, head, attempt, fence, lease_fence, expires_at, renewed_at, renewed_by, \
-         lapsed_at, open_waits, next_retry_at, due_at, progress, updated_at, children, waiters, body"
+         lapsed_at, open_waits, next_retry_at, due_at, progress, updated_at, children, waiters, body, last_event"
     };
 }
 pub(super) use work_columns;
-
-/// The immutable part of a work: its first event's data.
-pub(super) const SPEC: &str = "SELECT data FROM event WHERE work = ?1 AND seq = 1";
 
 pub(super) fn work(row: &Row<'_>, specs: &mut Specs, created: &mut Statement<'_>) -> Read<Work> {
     let id = WorkId(uuid(row, 1)?);

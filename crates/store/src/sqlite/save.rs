@@ -11,7 +11,7 @@ use tenure_core::{
 };
 
 use super::{
-    fault::Fault,
+    log::Place,
     row::{self, Read},
     tables::Tables,
 };
@@ -88,6 +88,10 @@ impl Tables<'_> {
     }
 
     fn save_event(&mut self, event: &Event) -> Read<()> {
+        let previous = match event.seq {
+            1 => None,
+            _ => Some(self.place(event.work)?),
+        };
         let evidence = match event.evidence.as_slice() {
             [] => None,
             some => Some(row::to_json(&some)?),
@@ -112,7 +116,14 @@ impl Tables<'_> {
             event.content.as_ref().and_then(|content| content.salt.as_ref()).map(|salt| &salt[..]),
             &event.prev_hash.0[..],
             &event.hash.0[..],
+            previous.map(|place| place.last_event),
         ])?;
+        let place = Place {
+            rowid: previous.map_or(0, |place| place.rowid),
+            last_event: self.conn.last_insert_rowid(),
+            seq: event.seq,
+        };
+        self.places.insert(event.work, place);
         Ok(())
     }
 
@@ -121,16 +132,16 @@ impl Tables<'_> {
         match row.touch {
             Touch::Insert => self.insert_work(work)?,
             Touch::Event => {
-                let rowid = self.rowid(work.id)?;
-                bind_mutable(&mut self.hot.work_update, work)?;
-                self.hot.work_update.raw_bind_parameter(1, rowid)?;
+                let place = self.place(work.id)?;
+                bind_mutable(&mut self.hot.work_update, work, place)?;
+                self.hot.work_update.raw_bind_parameter(1, place.rowid)?;
                 self.hot.work_update.raw_execute()?;
             }
             Touch::Renewal => {
                 let lease = work.lease.as_ref();
-                let rowid = self.rowid(work.id)?;
+                let place = self.place(work.id)?;
                 self.hot.work_renew.execute(params![
-                    rowid,
+                    place.rowid,
                     lease.map(|lease| lease.expires_at),
                     lease.map(|lease| lease.renewed_at),
                     lease.and_then(|lease| lease.renewed_by.as_deref()),
@@ -142,39 +153,35 @@ impl Tables<'_> {
             }
             // Several touches of one work are saved as the widest: each covers those below it.
             Touch::Due | Touch::Flags => {
-                let values = params![self.rowid(work.id)?, work.due_at, work.children, work.waiters];
+                let values = params![self.place(work.id)?.rowid, work.due_at, work.children, work.waiters];
                 self.cached(WORK_FLAGS)?.execute(values)?;
             }
         }
         Ok(())
     }
 
-    /// A row that changes was loaded in this very transaction.
-    fn rowid(&self, id: WorkId) -> Read<i64> {
-        self.rowids.get(&id).copied().ok_or_else(|| Fault::stored(format!("{id} was changed unread")))
-    }
-
     fn insert_work(&mut self, work: &Work) -> Read<()> {
         let spec = &work.spec;
+        let place = self.place(work.id)?;
         let statement = &mut self.hot.work_insert;
-        bind_mutable(statement, work)?;
+        bind_mutable(statement, work, place)?;
         statement.raw_bind_parameter(1, &work.id.0.as_bytes()[..])?;
         let own = work.id.to_string();
         let correlation = Some(spec.correlation_id.as_str()).filter(|given| *given != own);
-        statement.raw_bind_parameter(22, &spec.tenant)?;
-        statement.raw_bind_parameter(23, &spec.source.system)?;
-        statement.raw_bind_parameter(24, &spec.source.id)?;
-        statement.raw_bind_parameter(25, &spec.source.run_id)?;
-        statement.raw_bind_parameter(26, spec.generation)?;
-        statement.raw_bind_parameter(27, &spec.kind)?;
-        statement.raw_bind_parameter(28, &spec.session)?;
-        statement.raw_bind_parameter(29, spec.parent.as_ref().map(|parent| &parent.0.as_bytes()[..]))?;
-        statement.raw_bind_parameter(30, correlation)?;
-        statement.raw_bind_parameter(31, spec.workflow.as_ref().map(|workflow| &workflow.id))?;
-        statement.raw_bind_parameter(32, spec.priority)?;
-        statement.raw_bind_parameter(33, spec.created_at)?;
+        statement.raw_bind_parameter(23, &spec.tenant)?;
+        statement.raw_bind_parameter(24, &spec.source.system)?;
+        statement.raw_bind_parameter(25, &spec.source.id)?;
+        statement.raw_bind_parameter(26, &spec.source.run_id)?;
+        statement.raw_bind_parameter(27, spec.generation)?;
+        statement.raw_bind_parameter(28, &spec.kind)?;
+        statement.raw_bind_parameter(29, &spec.session)?;
+        statement.raw_bind_parameter(30, spec.parent.as_ref().map(|parent| &parent.0.as_bytes()[..]))?;
+        statement.raw_bind_parameter(31, correlation)?;
+        statement.raw_bind_parameter(32, spec.workflow.as_ref().map(|workflow| &workflow.id))?;
+        statement.raw_bind_parameter(33, spec.priority)?;
+        statement.raw_bind_parameter(34, spec.created_at)?;
         statement.raw_execute()?;
-        self.rowids.insert(work.id, self.conn.last_insert_rowid());
+        self.places.insert(work.id, Place { rowid: self.conn.last_insert_rowid(), ..place });
         self.specs.put(work.id, spec.clone());
         Ok(())
     }
@@ -360,7 +367,7 @@ impl Tables<'_> {
 
 /// Binds what events change, as the insert and the update of a work both number it. The first parameter
 /// says which work: its id, or where it lies.
-fn bind_mutable(statement: &mut Statement<'_>, work: &Work) -> Read<()> {
+fn bind_mutable(statement: &mut Statement<'_>, work: &Work, place: Place) -> Read<()> {
     let lease = work.lease.as_ref();
     statement.raw_bind_parameter(2, work.state.code())?;
     statement.raw_bind_parameter(3, work.seq as i64)?;
@@ -382,5 +389,6 @@ fn bind_mutable(statement: &mut Statement<'_>, work: &Work) -> Read<()> {
     statement.raw_bind_parameter(19, work.children)?;
     statement.raw_bind_parameter(20, work.waiters)?;
     statement.raw_bind_parameter(21, work.body.text())?;
+    statement.raw_bind_parameter(22, place.last_event)?;
     Ok(())
 }

@@ -9,7 +9,8 @@ use tenure_core::ByWork;
 use super::{
     claim::Lanes,
     command,
-    row::{Read, SPEC, Specs, specs, work_columns},
+    log::{INPUT, Place, SPEC},
+    row::{Read, Specs, specs, work_columns},
 };
 use crate::{
     recent::{RecentWorks, Remembered},
@@ -19,29 +20,27 @@ use crate::{
 /// A work by its id.
 pub(super) const WORK: &str = concat!("SELECT ", work_columns!(), " FROM work WHERE id = ?1");
 
-pub(super) const PAYLOAD: &str = "SELECT payload FROM event WHERE work = ?1 AND seq = ?2";
-
 /// Appends one event. Without ROLLBACK, SQLite would journal the statement for its triggers' sake.
 pub const EVENT_INSERT: &str = "INSERT OR ROLLBACK INTO event \
      (work, seq, at, type, from_state, to_state, actor_type, actor_id, attempt, step, fence, data, message, \
-     payload, evidence, digest, salt, prev_hash, hash) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)";
+     payload, evidence, digest, salt, prev_hash, hash, previous) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)";
 
 /// Saves all that events change of a work. The load has seen its rowid: one search less.
 pub const WORK_UPDATE: &str = "UPDATE OR ROLLBACK work SET \
      state = ?2, seq = ?3, head = ?4, attempt = ?5, fence = ?6, lease_fence = ?7, expires_at = ?8, \
      renewed_at = ?9, renewed_by = ?10, lapsed_at = ?11, open_waits = ?12, next_retry_at = ?13, \
      due_at = ?14, reason = ?15, owner = ?16, progress = ?17, updated_at = ?18, children = ?19, \
-     waiters = ?20, body = ?21 \
+     waiters = ?20, body = ?21, last_event = ?22 \
      WHERE rowid = ?1";
 
 pub(super) const WORK_INSERT: &str = "INSERT OR ROLLBACK INTO work \
      (id, state, seq, head, attempt, fence, lease_fence, expires_at, renewed_at, renewed_by, lapsed_at, \
      open_waits, next_retry_at, due_at, reason, owner, progress, updated_at, children, waiters, body, \
-     tenant, system, source_id, run_id, generation, kind, session, parent, correlation_id, workflow_id, \
+     last_event, tenant, system, source_id, run_id, generation, kind, session, parent, correlation_id, workflow_id, \
      priority, created_at) \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, \
-     ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33)";
+     ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34)";
 
 const WORK_RENEW: &str = "UPDATE OR ROLLBACK work SET \
      expires_at = ?2, renewed_at = ?3, renewed_by = ?4, progress = ?5, due_at = ?6, children = ?7, \
@@ -71,7 +70,7 @@ pub(super) struct Hot<'c> {
     pub version: Statement<'c>,
     pub work: Statement<'c>,
     pub spec: Statement<'c>,
-    pub payload: Statement<'c>,
+    pub input: Statement<'c>,
     pub event_insert: Statement<'c>,
     pub work_insert: Statement<'c>,
     pub work_update: Statement<'c>,
@@ -93,10 +92,10 @@ pub(super) struct Tables<'c> {
     pub specs: Specs,
     pub lanes: Lanes,
     /// Where the works of the group at hand lie.
-    pub rowids: ByWork<i64>,
+    pub places: ByWork<Place>,
     /// Works as this process last saved or saw them, with where they lie. Valid while nobody else has
     /// written since, which every group checks under the lock.
-    pub works: RecentWorks<(i64, Remembered)>,
+    pub works: RecentWorks<(Place, Remembered)>,
     /// The file's version at the last look: it moves when another connection has committed.
     pub seen: i64,
     pub terms: Arc<Terms>,
@@ -112,7 +111,7 @@ impl<'c> Tables<'c> {
             version: prepare("PRAGMA data_version")?,
             work: prepare(WORK)?,
             spec: prepare(SPEC)?,
-            payload: prepare(PAYLOAD)?,
+            input: prepare(INPUT)?,
             event_insert: prepare(EVENT_INSERT)?,
             work_insert: prepare(WORK_INSERT)?,
             work_update: prepare(WORK_UPDATE)?,
@@ -132,7 +131,7 @@ impl<'c> Tables<'c> {
             hot,
             specs: specs(),
             lanes: Lanes::default(),
-            rowids: ByWork::default(),
+            places: ByWork::default(),
             works: RecentWorks::default(),
             seen: 0,
             terms,

@@ -42,9 +42,9 @@ fn retry() -> Value {
 }
 
 fn tool() -> Value {
-    json!({ "risk": "high", "idempotency": "none", "native_window_ms": 1, "executor": "worker",
-        "consistency_delay_ms": 0, "four_eyes": false, "ordered": false, "max_unknowns": 5,
-        "lookup_interval_ms": 1, "retry": retry(), "timeout_ms": 60000, "approval_ms": 5 })
+    json!({ "risk": "low", "idempotency": "lookup", "native_window_ms": 1, "executor": "http",
+        "consistency_delay_ms": 1, "four_eyes": true, "ordered": true, "max_unknowns": 4,
+        "lookup_interval_ms": 1, "retry": retry(), "timeout_ms": 1, "approval_ms": 5 })
 }
 
 fn reserved() -> Value {

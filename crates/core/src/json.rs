@@ -1,0 +1,9 @@
+//! JSON of what always serialises, written into room that is about right: a text that outgrows its room is moved each time.
+
+use serde::Serialize;
+
+pub(crate) fn text(part: &impl Serialize, room: usize) -> String {
+    let mut text = Vec::with_capacity(room);
+    serde_json::to_writer(&mut text, part).expect("records are plain structs with string keys");
+    String::from_utf8(text).expect("JSON is UTF-8")
+}
