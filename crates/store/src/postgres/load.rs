@@ -36,21 +36,20 @@ const LOCK_SESSIONS_OF: &str = "SELECT pg_advisory_xact_lock(2, k) FROM (SELECT 
      UNION ALL SELECT w.session_lock FROM work w WHERE w.id = ANY($2::uuid[]) AND w.session_lock IS NOT NULL \
      ) named ORDER BY k) sorted";
 
-/// The works that a scope leads to: by id, by waits on references, by waits, by claim requests, by commands.
+/// The works that a scope leads to: by id, by waits on references, by waits, by commands.
 macro_rules! reached {
     () => {
         "SELECT unnest($1::uuid[]) AS id \
          UNION SELECT t.work FROM unnest($2::text[], $3::text[]) AS k(tenant, reference) \
              JOIN wait t ON t.tenant = k.tenant AND t.reference = k.reference \
          UNION SELECT t.work FROM wait t WHERE t.id = ANY($4::uuid[]) \
-         UNION SELECT a.work FROM attempt a WHERE a.request = ANY($5::bigint[]) \
-         UNION SELECT c.work FROM command c WHERE c.id = ANY($6::uuid[])"
+         UNION SELECT c.work FROM command c WHERE c.id = ANY($5::uuid[])"
     };
 }
 
 const LOCK_SESSIONS_REACHED: &str = concat!(
     "SELECT pg_advisory_xact_lock(2, k) FROM (SELECT DISTINCT k FROM ( \
-     SELECT unnest($7::int[]) AS k \
+     SELECT unnest($6::int[]) AS k \
      UNION ALL SELECT w.session_lock FROM work w WHERE w.session_lock IS NOT NULL AND w.id IN (",
     reached!(),
     ")) named ORDER BY k) sorted"
@@ -233,6 +232,7 @@ pub(super) async fn first(
         records.wait_ids.insert(WaitId(get(&row, 0)?), row::id(&row, 1)?);
     }
     take_requests(&results.maybe(first.requests), &scope.requests, records)?;
+    given_before(session, records).await?;
     first.rest.take(&mut results, &scope, records)?;
     read_mark(&results.take(mark), clock)
 }
@@ -295,12 +295,9 @@ pub(super) fn read_mark(rows: &[Row], clock: Option<&dyn Clock>) -> Result<Mark,
     Ok(Mark { now, txn: get(row, 1)?, by: get(row, 2)? })
 }
 
-/// Whether a scope leads to works that it does not name.
+/// Whether a scope leads to works that it does not name, and that may change.
 fn reaches(scope: &Scope) -> bool {
-    !(scope.references.is_empty()
-        && scope.wait_ids.is_empty()
-        && scope.requests.is_empty()
-        && scope.command_ids.is_empty())
+    !(scope.references.is_empty() && scope.wait_ids.is_empty() && scope.command_ids.is_empty())
 }
 
 /// The statements that lock. Of works that this process wrote lately, all of them, only the versions are read.
@@ -322,9 +319,8 @@ fn lock<'a>(
         let reached = || {
             let (tenants, references) = columns(&scope.references);
             let waits: Vec<Uuid> = scope.wait_ids.iter().map(|id| id.0).collect();
-            let requests: Vec<i64> = scope.requests.iter().map(|key| key.0).collect();
             let commands: Vec<Uuid> = scope.command_ids.iter().map(|id| id.0).collect();
-            params![ids.clone(), tenants, references, waits, requests, commands]
+            params![ids.clone(), tenants, references, waits, commands]
         };
         let mut with_sessions = reached();
         with_sessions.extend(params![sorted(named)]);
