@@ -27,7 +27,7 @@ pub struct Scope {
     pub locks: Vec<String>,
     pub sessions: Vec<TenantKey>,
     pub kept: Vec<TenantKey>,
-    /// Attempts given to these claim requests, and their works (locked).
+    /// Attempts given to these claim requests, and their works: locked where anything but claims is in the group.
     pub requests: Vec<RequestKey>,
     pub ends: Vec<(WorkId, u64)>,
     pub steps: Vec<WorkId>,

@@ -130,9 +130,46 @@ async fn a_log_is_one_line() {
     let conn = stored.open();
     assert_eq!(conn.execute(&event(1, "1", 1), [stored.running.0.as_bytes()]).unwrap(), 1);
     // The row does not know of it yet: a second one would follow the same event.
-    stored.refuses(&event(1, "1", 1), stored.running, "event.previous");
+    stored.refuses(&event(1, "1", 1), stored.running, "follow");
     let born_again = event(1, "NULL", 0).replace("seq + 1", "1").replace("last_event", "NULL");
-    stored.refuses(&born_again, stored.running, "event.work, event.seq");
+    stored.refuses(&born_again, stored.running, "follow");
+    // Nor does the row stop before it.
+    let one_more = event(2, "1", 1).replace("last_event", "(SELECT max(position) FROM event)");
+    assert_eq!(conn.execute(&one_more, [stored.running.0.as_bytes()]).unwrap(), 1);
+    let stop = "UPDATE work SET (seq, head, last_event) = (SELECT seq, hash, position FROM event \
+                WHERE previous = work.last_event) WHERE id = ?1";
+    stored.refuses(stop, stored.running, "last event");
+}
+
+/// It would delete what is in its way, and no trigger would see it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_replaced() {
+    let stored = stored().await;
+    let replace = |after: i64, from: &str, to: i64| {
+        event(after, from, to).replace("INSERT INTO event (", "INSERT OR REPLACE INTO event (")
+    };
+    let forged = "(SELECT e.previous FROM event e WHERE e.position = work.last_event)";
+    stored.refuses(
+        &replace(0, "0", 1).replace("last_event FROM", &format!("{forged} FROM")),
+        stored.running,
+        "follow",
+    );
+    let born = replace(1, "NULL", 0).replace("seq + 1", "1").replace("last_event FROM", "NULL FROM");
+    stored.refuses(&born, stored.running, "follow");
+    // The next event, in the place of an earlier one.
+    let elsewhere = replace(1, "1", 1)
+        .replace("event (work,", "event (position, work,")
+        .replace("SELECT id,", "SELECT (SELECT min(e.position) FROM event e WHERE e.work = work.id), id,");
+    stored.refuses(&elsewhere, stored.running, "follow");
+    let columns = "tenant, system, source_id, run_id, generation, kind, priority, created_at, attempt, fence, open_waits, \
+                   updated_at, children, waiters, body";
+    let back = format!(
+        "INSERT OR REPLACE INTO work (id, state, seq, head, last_event, {columns}) \
+         SELECT w.id, e.to_state, e.seq, e.hash, e.position, {} FROM work w, event e \
+         WHERE w.id = ?1 AND e.work = w.id AND e.seq = 1",
+        columns.split(", ").map(|column| format!("w.{}", column.trim())).collect::<Vec<_>>().join(", ")
+    );
+    stored.refuses(&back, stored.succeeded, "last event");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -28,7 +28,6 @@ pub struct Reserved {
     #[serde(flatten)]
     pub moved: Moved,
     pub spec: Arc<CommandSpec>,
-    #[serde(default, skip_serializing_if = "ToolFacts::is_default")]
     pub tool: Box<ToolFacts>,
     pub verdict: Box<Verdict>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -164,7 +163,6 @@ pub struct Resent {
 pub struct Replayed {
     #[serde(flatten)]
     pub moved: Moved,
-    #[serde(default, skip_serializing_if = "ToolFacts::is_default")]
     pub tool: Box<ToolFacts>,
     pub verdict: Box<Verdict>,
 }

@@ -120,12 +120,6 @@ impl Default for ToolFacts {
     }
 }
 
-impl ToolFacts {
-    pub fn is_default(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
 impl Serialize for ToolFacts {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
@@ -303,7 +297,6 @@ pub struct CommandBody {
     pub attempt: u32,
     /// The event whose payload is the arguments.
     pub arguments: u64,
-    #[serde(default, skip_serializing_if = "ToolFacts::is_default")]
     pub tool: ToolFacts,
     pub verdict: Verdict,
     #[serde(default, skip_serializing_if = "Option::is_none")]

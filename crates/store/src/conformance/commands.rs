@@ -479,6 +479,19 @@ pub async fn one_risky_tool_needs_no_work(bed: &mut Bed) {
     let again = worker.reserve_alone(work(), mail("hi", allow())).await.unwrap();
     assert_eq!((again.command.id, again.fresh), (first.command.id, false));
     assert_eq!(again.lease.unwrap().lease, lease);
+
+    // The same claim with one more intent. What came in between, without an event, stays.
+    bed.clock.advance(1_000);
+    worker.renew(&[(lease.clone(), Some(json!("half-way")))]).await.unwrap();
+    let renewed = bed.work(lease.work).await;
+    let mut second = mail("hi", allow());
+    second.slot = Some("second".to_owned());
+    let second = worker.reserve_alone(work(), second).await.unwrap();
+    assert_eq!((second.command.work, second.fresh), (lease.work, true));
+    let now = bed.work(lease.work).await;
+    assert_eq!((now.lease, now.progress), (renewed.lease, renewed.progress));
+    worker.cancel_command(second.command.id, Some(&lease), "one is enough").await.unwrap();
+
     let mut other = work();
     other.claim = Some(claimant("v", "r2"));
     assert_eq!(refused(bed.worker("v").reserve_alone(other, mail("hi", allow())).await), Code::Busy);

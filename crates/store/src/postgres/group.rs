@@ -17,11 +17,11 @@ use super::{
     load::{self, Lessons, Mark},
     row::{self, get},
     save,
-    session::{Pipeline, Results, Session, params},
+    session::{Pipeline, Session, params},
 };
 use crate::{
     Error, Outcome,
-    batch::{Batch, Row},
+    batch::Batch,
     job::{Job, Payloads, wanted},
     lane_id::lane_id,
 };
@@ -210,12 +210,11 @@ pub(super) async fn commit(
     lessons: &mut Lessons,
 ) -> Result<Payloads, Fault> {
     let rows = batch.rows();
+    insert_works(session, &rows, lessons).await?;
     let mut pipeline = Pipeline::default();
-    let mut inserted = save::insert_works(&mut pipeline, &rows);
     save::rest(&mut pipeline, batch, &rows, session.epoch, mark);
     if !batch.writes.wakes.is_empty() {
-        let so_far = (std::mem::take(&mut pipeline), inserted.take());
-        let woken = find_woken(session, so_far, batch, &rows, lessons).await?;
+        let woken = find_woken(session, std::mem::take(&mut pipeline), batch, lessons).await?;
         save::wake(&mut pipeline, &woken, mark);
     }
     let (mut payloads, missing) = at_hand(batch, replies);
@@ -225,11 +224,7 @@ pub(super) async fn commit(
         params![works, seqs]
     });
     pipeline.add("COMMIT", params![]);
-    let (mut results, fault) = pipeline.run_to_fault(session).await;
-    all_new(&mut results, inserted, &rows, lessons)?;
-    if let Some(fault) = fault {
-        return Err(fault.at_commit());
-    }
+    let mut results = pipeline.run(session).await.map_err(Fault::at_commit)?;
     for row in results.maybe(read) {
         let key = (row::id(&row, 0)?, get::<i64>(&row, 1)? as u64);
         payloads.insert(key, Payload::stored(get(&row, 2)?));
@@ -237,15 +232,15 @@ pub(super) async fn commit(
     Ok(payloads)
 }
 
-/// Identities need no lock: whoever inserts first has them. Losers are decided again, knowing of the others. What was sent
-/// after their inserts, COMMIT too, came to nothing: the tables take no event of a work that is not there.
-fn all_new(
-    results: &mut Results,
-    inserted: Option<usize>,
-    rows: &[Row<'_>],
+/// Identities need no lock: whoever inserts first has them. Losers are decided again, knowing of the others.
+async fn insert_works(
+    session: &Session,
+    rows: &[crate::batch::Row<'_>],
     lessons: &mut Lessons,
 ) -> Result<(), Fault> {
-    let Some(inserted) = inserted.and_then(|at| results.given(at)) else { return Ok(()) };
+    let mut pipeline = Pipeline::default();
+    let Some(at) = save::insert_works(&mut pipeline, rows) else { return Ok(()) };
+    let inserted = pipeline.run(session).await?.take(at);
     let new = rows.iter().filter(|row| row.touch == Touch::Insert);
     if inserted.len() == new.clone().count() {
         return Ok(());
@@ -260,17 +255,12 @@ fn all_new(
 /// in order: it never waits for works while it holds others.
 async fn find_woken(
     session: &Session,
-    (mut pipeline, inserted): (Pipeline<'_>, Option<usize>),
+    mut pipeline: Pipeline<'_>,
     batch: &Batch,
-    rows: &[Row<'_>],
     lessons: &mut Lessons,
 ) -> Result<Vec<WorkId>, Fault> {
     let (all, free) = save::find_woken(&mut pipeline, batch);
-    let (mut results, fault) = pipeline.run_to_fault(session).await;
-    all_new(&mut results, inserted, rows, lessons)?;
-    if let Some(fault) = fault {
-        return Err(fault);
-    }
+    let mut results = pipeline.run(session).await?;
     let ids = |rows: Vec<tokio_postgres::Row>| -> BTreeSet<WorkId> {
         rows.iter().map(|row| WorkId(row.get(0))).collect()
     };

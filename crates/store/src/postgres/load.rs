@@ -134,7 +134,8 @@ pub(super) struct Mark {
 pub(super) struct Lessons {
     /// Identities that turned out to exist.
     pub identities: BTreeSet<Identity>,
-    /// Works that it has to wake, and that somebody else had locked.
+    /// Works that it does not name: those that it has to wake and that somebody else had locked, and those that a
+    /// repeated claim was given before.
     pub works: BTreeSet<WorkId>,
 }
 
@@ -194,7 +195,7 @@ pub(super) async fn first(
     recent: &Recent,
     clock: Option<&dyn Clock>,
     scope: &Scope,
-    lessons: &Lessons,
+    lessons: &mut Lessons,
     records: &mut Records,
 ) -> Result<Mark, Fault> {
     let mut scope = scope.clone();
@@ -232,7 +233,7 @@ pub(super) async fn first(
         records.wait_ids.insert(WaitId(get(&row, 0)?), row::id(&row, 1)?);
     }
     take_requests(&results.maybe(first.requests), &scope.requests, records)?;
-    given_before(session, records).await?;
+    learn_given(records, lessons)?;
     first.rest.take(&mut results, &scope, records)?;
     read_mark(&results.take(mark), clock)
 }
@@ -399,15 +400,26 @@ pub(super) async fn candidates(
     read_mark(&results.take(mark), shared.clock.as_deref())
 }
 
-/// Works that a repeated claim was given before. Nothing about them will change: they are read, not locked.
+/// Works that a repeated claim was given before, but for those at hand.
+fn given_unread(records: &Records) -> Vec<WorkId> {
+    let given = records.requests.values().flatten().map(|(work, _)| *work);
+    given.filter(|id| !records.works.contains_key(id)).collect()
+}
+
+/// Repeats are rare: nobody looks for what they were given before it is known that there is any. Then the group starts
+/// over and locks it in order, since a repeat may have more to say than the claim: a command of its own, for example.
+fn learn_given(records: &Records, lessons: &mut Lessons) -> Result<(), Fault> {
+    let before = lessons.works.len();
+    lessons.works.extend(given_unread(records));
+    if lessons.works.len() == before {
+        return Ok(());
+    }
+    Err(Fault::Again("a claim was answered before".to_owned()))
+}
+
+/// For claims alone: nothing about these works will change, so they are read and not locked.
 pub(super) async fn given_before(session: &Session, records: &mut Records) -> Result<(), Fault> {
-    let missing: Vec<WorkId> = records
-        .requests
-        .values()
-        .flatten()
-        .map(|(work, _)| *work)
-        .filter(|id| !records.works.contains_key(id))
-        .collect();
+    let missing = given_unread(records);
     if missing.is_empty() {
         return Ok(());
     }

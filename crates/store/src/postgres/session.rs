@@ -124,11 +124,6 @@ impl Results {
         std::mem::take(&mut self.0[at].rows)
     }
 
-    /// None where a fault came before.
-    pub fn given(&mut self, at: usize) -> Option<Vec<Row>> {
-        self.0.get_mut(at).map(|given| std::mem::take(&mut given.rows))
-    }
-
     pub fn maybe(&mut self, at: Option<usize>) -> Vec<Row> {
         at.map(|at| self.take(at)).unwrap_or_default()
     }
@@ -154,22 +149,12 @@ impl<'a> Pipeline<'a> {
         wanted.then(|| self.add(sql, params()))
     }
 
+    /// The first fault is the cause of every later one.
     pub async fn run(self, session: &Session) -> Result<Results, Fault> {
-        match self.run_to_fault(session).await {
-            (results, None) => Ok(results),
-            (_, Some(fault)) => Err(fault),
-        }
+        session.within(self.exchange(session)).await
     }
 
-    /// The first fault is the cause of every later one. The results are of what came before it.
-    pub async fn run_to_fault(self, session: &Session) -> (Results, Option<Fault>) {
-        match session.within(self.exchange(session)).await {
-            Ok(done) => done,
-            Err(fault) => (Results(Vec::new()), Some(fault)),
-        }
-    }
-
-    async fn exchange(self, session: &Session) -> Result<(Results, Option<Fault>), Fault> {
+    async fn exchange(self, session: &Session) -> Result<Results, Fault> {
         let statements = session.prepare(&self.steps).await?;
         let sent = self.steps.into_iter().zip(&statements).map(|((_, params), statement)| {
             // Polled in order for the first time by `join_all`, and sent by that first poll.
@@ -178,12 +163,9 @@ impl<'a> Pipeline<'a> {
         let sent: Vec<_> = sent.collect();
         let mut results = Vec::with_capacity(sent.len());
         for given in join_all(sent).await {
-            match given {
-                Ok(given) => results.push(given),
-                Err(error) => return Ok((Results(results), Some(error.into()))),
-            }
+            results.push(given?);
         }
-        Ok((Results(results), None))
+        Ok(Results(results))
     }
 }
 

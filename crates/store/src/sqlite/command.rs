@@ -475,7 +475,7 @@ mod tests {
         for (sql, by) in [
             (BY_ID, "sqlite_autoindex_command_1 (id=?)"),
             (BY_KEY, "command_key (work=? AND key=?)"),
-            (OPEN, "command_open (work=?)"),
+            (OPEN, "command_open (work=? AND executor=?)"),
             (EARLIER, "command_key (work=? AND key=?)"),
             (HEAD, "command_line (line=?)"),
             (DUE, "command_due (duty=?"),

@@ -12,7 +12,7 @@ use super::{
 };
 
 /// The `place` and the `number` of a work's (?1) events, from its last one that counts (?3) or a few later ones, back to the
-/// one after ?2.
+/// one after ?2. A link that leads elsewhere, in a file that somebody edited, ends it.
 macro_rules! log {
     () => {
         "WITH RECURSIVE log (place, prior, number) AS (\
@@ -22,7 +22,7 @@ macro_rules! log {
          (SELECT last_event FROM work WHERE id = ?1)) \
          UNION ALL \
          SELECT e.position, e.previous, e.seq FROM log CROSS JOIN event e ON e.position = prior \
-         WHERE number > ?2 + 1) "
+         WHERE number > ?2 + 1 AND e.work = ?1 AND e.seq = number - 1) "
     };
 }
 

@@ -109,7 +109,7 @@ INSERT INTO work (
 )
 SELECT
     w.rowid, w.id, w.tenant, w.system, w.source_id, w.run_id, w.generation, w.kind, w.session, w.parent, w.correlation_id,
-    w.workflow_id, w.priority, w.created_at, w.state, w.seq, e.position, w.head, w.attempt, w.fence, w.lease_fence,
+    w.workflow_id, w.priority, w.created_at, w.state, w.seq, coalesce(e.position, 0), w.head, w.attempt, w.fence, w.lease_fence,
     w.expires_at, w.renewed_at, w.renewed_by, w.lapsed_at, w.open_waits, w.next_retry_at, w.due_at, w.reason, w.owner,
     w.progress, w.updated_at, w.children, w.waiters, w.body
 FROM work_before w LEFT JOIN event e ON e.work = w.id AND e.seq = w.seq
@@ -121,7 +121,7 @@ INSERT INTO command (
 )
 SELECT
     c.rowid, c.id, c.work, c.tenant, c.tool, c.target, c.kind, c.executor, c.key, c.input_hash, c.step, c.slot, c.created_at,
-    c.state, c.seq, e.position, c.updated_at, c.duty, c.due_at, c.line, c.dispatches, c.superseded, c.blocked,
+    c.state, c.seq, coalesce(e.position, 0), c.updated_at, c.duty, c.due_at, c.line, c.dispatches, c.superseded, c.blocked,
     c.needs_person, c.body
 FROM command_before c LEFT JOIN event e ON e.work = c.work AND e.seq = c.seq
 ORDER BY c.rowid;
@@ -141,7 +141,7 @@ CREATE INDEX command_superseded ON command (work) WHERE superseded = 1;
 -- is found among the open ones, and never comes in here.
 CREATE INDEX command_state ON command (state, id, executor)
 WHERE state <> 5 AND (executor <> 'worker' OR (state <> 0 AND state <> 3));
-CREATE INDEX command_open ON command (work) WHERE state <= 4;
+CREATE INDEX command_open ON command (work, executor) WHERE state <= 4;
 CREATE INDEX command_due ON command (duty, due_at, id) WHERE due_at IS NOT NULL;
 CREATE INDEX command_line ON command (line, id) WHERE line IS NOT NULL AND state <= 4;
 
@@ -151,12 +151,19 @@ CREATE UNIQUE INDEX event_mark ON event (work, seq) WHERE seq % 64 = 1;
 -- No two events follow the same one. With the mark of the first, that makes each log one line.
 CREATE UNIQUE INDEX event_next ON event (previous) WHERE previous IS NOT NULL;
 
--- Events are appended, each to one before it of the same work.
+-- Events are appended, each to the last one of its work. That it is the last, and that its place is free, is asked here as well:
+-- an INSERT OR REPLACE would delete whatever an index has in its way, and no trigger sees it.
 CREATE TRIGGER event_follows BEFORE INSERT ON event
 WHEN NEW.seq * 32 + coalesce(NEW.from_state, 0) IS NOT CASE
     WHEN NEW.previous IS NULL THEN 32
     ELSE (SELECT (seq + 1) * 32 + to_state FROM event WHERE position = NEW.previous AND work = NEW.work)
 END
+    OR CASE
+        WHEN NEW.previous IS NULL
+            THEN EXISTS (SELECT 1 FROM event WHERE work = NEW.work AND seq = 1 AND seq % 64 = 1)
+        ELSE EXISTS (SELECT 1 FROM event WHERE previous = NEW.previous)
+    END
+    OR (NEW.position >= 0 AND EXISTS (SELECT 1 FROM event WHERE position = NEW.position))
 BEGIN
     SELECT raise(ROLLBACK, 'an event must follow the last one of its work');
 END;
@@ -176,20 +183,22 @@ BEGIN
     SELECT raise(ROLLBACK, 'events are never changed');
 END;
 
--- A row is saved after its events and stands where the last of them left it, never further back. With the table of moves,
--- that also keeps ends final.
+-- A row is saved after its events and stands where the last of them left it. With the table of moves, that also keeps ends
+-- final.
 CREATE TRIGGER work_born AFTER INSERT ON work
 WHEN (NEW.seq, NEW.state, NEW.head) IS NOT (
     SELECT seq, to_state, hash FROM event WHERE position = NEW.last_event AND work = NEW.id
 )
+    OR EXISTS (SELECT 1 FROM event WHERE previous = NEW.last_event)
 BEGIN
     SELECT raise(ROLLBACK, 'a work must stand where its last event left it');
 END;
 
 CREATE TRIGGER work_moved AFTER UPDATE OF state, seq, head, last_event ON work
-WHEN NEW.seq < OLD.seq OR (NEW.seq, NEW.state, NEW.head) IS NOT (
+WHEN (NEW.seq, NEW.state, NEW.head) IS NOT (
     SELECT seq, to_state, hash FROM event WHERE position = NEW.last_event AND work = NEW.id
 )
+    OR EXISTS (SELECT 1 FROM event WHERE previous = NEW.last_event)
 BEGIN
     SELECT raise(ROLLBACK, 'a work must stand where its last event left it');
 END;
