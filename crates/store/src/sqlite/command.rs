@@ -88,25 +88,16 @@ const BY_ID_INDEX: &str = "sqlite_autoindex_command_1";
 const LIST: &str = concat!("SELECT ", columns!(), " FROM command c");
 /// What a worker is about to do, or is doing. It is found among all that is open.
 macro_rules! at_work {
-    ($c:literal) => {
-        concat!($c, "state <= 4 AND ", $c, "executor = 'worker' AND (", $c, "state = 0 OR ", $c, "state = 3)")
+    () => {
+        "c.state <= 4 AND c.executor = 'worker' AND (c.state = 0 OR c.state = 3)"
     };
 }
 pub(super) use at_work;
 
 /// All else but what has succeeded, as its index has it.
 macro_rules! settled {
-    ($c:literal) => {
-        concat!(
-            $c,
-            "state <> 5 AND (",
-            $c,
-            "executor <> 'worker' OR (",
-            $c,
-            "state <> 0 AND ",
-            $c,
-            "state <> 3))"
-        )
+    () => {
+        "c.state <> 5 AND (c.executor <> 'worker' OR (c.state <> 0 AND c.state <> 3))"
     };
 }
 pub(super) use settled;
@@ -115,12 +106,12 @@ pub(super) use settled;
 macro_rules! counted {
     ($states:literal) => {
         concat!(
-            "WITH some AS (SELECT state, count(*) AS n FROM command INDEXED BY command_state WHERE ",
-            settled!(""),
+            "WITH some AS (SELECT c.state, count(*) AS n FROM command c INDEXED BY command_state WHERE ",
+            settled!(),
             $states,
-            " GROUP BY state UNION ALL SELECT state, count(*) FROM command INDEXED BY command_open WHERE ",
-            at_work!(""),
-            " GROUP BY state) SELECT state, sum(n) FROM some GROUP BY state"
+            " GROUP BY c.state UNION ALL SELECT c.state, count(*) FROM command c INDEXED BY command_open WHERE ",
+            at_work!(),
+            " GROUP BY c.state) SELECT state, sum(n) FROM some GROUP BY state"
         )
     };
 }
@@ -129,7 +120,7 @@ const COUNTS: &str = concat!(
     counted!(""),
     " UNION ALL SELECT 5, (SELECT count(*) FROM command) - (SELECT coalesce(sum(n), 0) FROM some)"
 );
-pub(super) const OPEN_COUNTS: &str = counted!(" AND state <= 4");
+pub(super) const OPEN_COUNTS: &str = counted!(" AND c.state <= 4");
 
 pub(super) fn state(row: &Row<'_>, column: usize) -> Read<CommandState> {
     let code: u8 = row.get(column)?;
@@ -320,8 +311,8 @@ fn list(filter: &CommandFilter, before: Option<CommandId>, limit: usize) -> Opti
 /// holds that part. Together they miss nothing and find nothing twice.
 fn ways(filter: &CommandFilter) -> Vec<(&'static str, String)> {
     let by_state = |state: &CommandState| {
-        let settled = ("command_state", format!("{} AND c.state = {}", settled!("c."), state.code()));
-        let at_work = ("command_open", format!("{} AND c.state = {}", at_work!("c."), state.code()));
+        let settled = ("command_state", format!("{} AND c.state = {}", settled!(), state.code()));
+        let at_work = ("command_open", format!("{} AND c.state = {}", at_work!(), state.code()));
         match state {
             CommandState::Succeeded => vec![(BY_ID_INDEX, "c.state = 5".to_owned())],
             CommandState::Pending | CommandState::Dispatched => vec![settled, at_work],

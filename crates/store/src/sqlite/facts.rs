@@ -28,12 +28,12 @@ const WAITS: &str = "SELECT kind, count(*), min(deadline_at) FROM wait WHERE sta
 /// Stopped, sent, or in doubt: what is merely waiting for its turn may be a long queue.
 const PLACES: &str = concat!(
     "SELECT tool, state, blocked, needs_person, count(*), min(updated_at) FROM (\
-     SELECT tool, state, blocked, needs_person, updated_at FROM command INDEXED BY command_state WHERE ",
-    settled!(""),
-    " AND (state = 1 OR state = 3 OR state = 4) UNION ALL \
-     SELECT tool, state, blocked, needs_person, updated_at FROM command INDEXED BY command_open WHERE ",
-    at_work!(""),
-    " AND state = 3) GROUP BY tool, state, blocked, needs_person"
+     SELECT c.tool, c.state, c.blocked, c.needs_person, c.updated_at FROM command c INDEXED BY command_state WHERE ",
+    settled!(),
+    " AND (c.state = 1 OR c.state = 3 OR c.state = 4) UNION ALL \
+     SELECT c.tool, c.state, c.blocked, c.needs_person, c.updated_at FROM command c INDEXED BY command_open WHERE ",
+    at_work!(),
+    " AND c.state = 3) GROUP BY tool, state, blocked, needs_person"
 );
 
 impl Reader {
@@ -105,7 +105,7 @@ mod tests {
                 "SCAN s",
                 "SCAN ready",
                 "SCAN wait USING COVERING INDEX wait_kind",
-                "SCAN command USING INDEX command_open",
+                "SCAN c USING INDEX command_open",
                 "SCAN (",
             ];
             let wide: Vec<_> =

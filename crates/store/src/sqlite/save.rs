@@ -119,6 +119,7 @@ impl Tables<'_> {
             previous.map(|place| place.last_event),
         ])?;
         let place = Place {
+            // A new work's row comes after its events.
             rowid: previous.map_or(0, |place| place.rowid),
             last_event: self.conn.last_insert_rowid(),
             seq: event.seq,
