@@ -27,6 +27,17 @@ pub enum ActorKind {
     System,
 }
 
+impl ActorKind {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            ActorKind::Person => "person",
+            ActorKind::Machine => "machine",
+            ActorKind::Worker => "worker",
+            ActorKind::System => "system",
+        }
+    }
+}
+
 /// Who did it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

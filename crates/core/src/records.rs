@@ -5,6 +5,8 @@ use std::{
     sync::Arc,
 };
 
+use rustc_hash::FxHashMap;
+
 use crate::{
     Millis,
     command::{
@@ -42,9 +44,9 @@ pub struct Records {
     pub identities: HashMap<Identity, Option<WorkId>>,
     /// Identities of which nothing is left but that they were here.
     pub pruned: HashSet<Identity>,
-    pub ends: HashMap<(WorkId, u64), Option<AttemptEnd>>,
+    pub ends: FxHashMap<(WorkId, u64), Option<Arc<AttemptEnd>>>,
     /// The attempts that a claim request was given.
-    pub requests: HashMap<RequestKey, Vec<(WorkId, u64)>>,
+    pub requests: FxHashMap<RequestKey, Vec<(WorkId, u64)>>,
     pub steps: ByWork<Vec<Step>>,
     /// By (opened_at, id): events list them in this order.
     pub waits: ByWork<Vec<Wait>>,
@@ -58,7 +60,7 @@ pub struct Records {
     pub inputs: ByWork<Option<Payload>>,
     /// Commands by work: all of them in memory, those at hand in a batch.
     pub commands: ByWork<Vec<Command>>,
-    pub command_ids: HashMap<CommandId, WorkId>,
+    pub command_ids: FxHashMap<CommandId, WorkId>,
     /// What was looked for already: whatever of it is not in `commands` is not there.
     pub looked_for: HashSet<Sought>,
     /// For reruns: the newest command of an earlier run with this key.
@@ -117,14 +119,14 @@ pub enum Change {
         work: Box<Work>,
         touch: Touch,
     },
-    BeginAttempt(Attempt),
+    BeginAttempt(Arc<Attempt>),
     EndAttempt {
         work: WorkId,
         fence: u64,
-        end: Box<AttemptEnd>,
+        end: Arc<AttemptEnd>,
     },
     Step(Step),
-    Wait(Wait),
+    Wait(Box<Wait>),
     Command {
         command: Box<Command>,
         /// Whether it is new, and whether an event changed it or only its due date did.
@@ -162,7 +164,7 @@ impl Records {
                 self.requests.entry(attempt.request).or_default().push((attempt.work, attempt.fence));
             }
             Change::EndAttempt { work, fence, end } => {
-                self.ends.insert((work, fence), Some(*end));
+                self.ends.insert((work, fence), Some(end));
             }
             Change::Step(step) => {
                 let steps = self.steps.entry(step.work).or_default();
@@ -175,7 +177,7 @@ impl Records {
                     works.push(wait.work);
                 }
                 let waits = self.waits.entry(wait.work).or_default();
-                put(waits, wait, |old, new| old.id == new.id);
+                put(waits, *wait, |old, new| old.id == new.id);
                 waits.sort_by_key(|wait| (wait.opened_at, wait.id));
             }
             Change::Keep(kept) => {

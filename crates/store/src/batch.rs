@@ -1,7 +1,10 @@
 //! A group of submissions being decided: later ones see what earlier ones did, and the store writes
 //! the net result once.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use tenure_core::{
     Attempt, ByWork, Change, Command, CommandId, Event, Millis, Records, Reply, Step, Submission, Wait,
@@ -62,8 +65,8 @@ impl Row<'_> {
 pub(crate) struct Writes {
     pub marks: ByWork<Mark>,
     pub events: Vec<Event>,
-    pub begun: Vec<Attempt>,
-    pub ended: Vec<(WorkId, u64, AttemptEnd)>,
+    pub begun: Vec<Arc<Attempt>>,
+    pub ended: Vec<(WorkId, u64, Arc<AttemptEnd>)>,
     pub steps: HashMap<(WorkId, u32), Step>,
     pub waits: HashMap<WaitId, Wait>,
     pub kept: HashMap<TenantKey, Option<Kept>>,
@@ -86,12 +89,12 @@ impl Writes {
         match change {
             Change::Work { work, touch } => self.mark(records, work, *touch),
             Change::BeginAttempt(attempt) => self.begun.push(attempt.clone()),
-            Change::EndAttempt { work, fence, end } => self.ended.push((*work, *fence, (**end).clone())),
+            Change::EndAttempt { work, fence, end } => self.ended.push((*work, *fence, end.clone())),
             Change::Step(step) => {
                 self.steps.insert((step.work, step.ordinal), step.clone());
             }
             Change::Wait(wait) => {
-                self.waits.insert(wait.id, wait.clone());
+                self.waits.insert(wait.id, (**wait).clone());
             }
             Change::Command { command, touch } => {
                 let mark = self.commands.entry(command.id).or_insert(*touch);

@@ -52,10 +52,10 @@ pub(crate) struct Remembered {
 }
 
 impl Remembered {
-    /// All works of these records.
-    pub fn all(records: Records) -> impl Iterator<Item = (WorkId, Self)> {
-        let Records { works, mut commands, looked_for, .. } = records;
-        works.into_iter().map(move |(id, work)| {
+    /// All works of these records that may be written to again, taken out of them.
+    pub fn all(records: &mut Records) -> impl Iterator<Item = (WorkId, Self)> {
+        let Records { works, commands, looked_for, .. } = records;
+        works.extract_if(|_, work| !work.state.is_terminal()).map(move |(id, work)| {
             let mut open = None;
             if !work.body.commands.any_open() {
                 open = Some(Vec::new());

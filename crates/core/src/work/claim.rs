@@ -122,6 +122,9 @@ fn all(cx: Context<'_>, claimant: &Claimant, ids: &[crate::WorkId]) -> Result<De
 /// What a store selected: each that is still claimable, until they weigh enough. A selection is asserted, never trusted.
 fn chosen(cx: Context<'_>, claimant: &Claimant, ids: &[crate::WorkId]) -> Result<Decision, Refusal> {
     let mut decision = Decision::unchanged(Reply::Claimed(Vec::new()));
+    // A work and its attempt.
+    decision.changes.reserve(2 * ids.len());
+    decision.events.reserve(ids.len());
     let mut grants = Vec::with_capacity(ids.len());
     let mut sessions = Vec::new();
     let mut named = BTreeSet::new();

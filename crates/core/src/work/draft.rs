@@ -1,5 +1,7 @@
 //! Events being written: each is numbered, chained and applied to the row at once.
 
+use std::sync::Arc;
+
 use crate::{
     Millis,
     action::{Action, Submission},
@@ -61,7 +63,7 @@ impl Draft {
             body_hash: cx.submission.body_hash,
             illegal: None,
             changes: Vec::new(),
-            events: Vec::with_capacity(2),
+            events: Vec::with_capacity(1),
             commands: open_commands(cx, work),
             told: Vec::new(),
         }
@@ -212,7 +214,7 @@ impl Draft {
             self.end_attempt(old, AttemptOutcome::Superseded, None, None);
         }
         self.held = Some(attempt.fence);
-        self.changes.push(Change::BeginAttempt(attempt));
+        self.changes.push(Change::BeginAttempt(Arc::new(attempt)));
     }
 
     pub fn put_step(&mut self, step: Step) {
@@ -220,7 +222,7 @@ impl Draft {
     }
 
     pub fn put_wait(&mut self, wait: Wait) {
-        self.changes.push(Change::Wait(wait));
+        self.changes.push(Change::Wait(Box::new(wait)));
     }
 
     pub fn change(&mut self, change: Change) {
@@ -236,7 +238,7 @@ impl Draft {
         let waits = cx.records.waits.get(&self.work.id).map_or(&[][..], Vec::as_slice);
         for wait in waits.iter().filter(|wait| wait.state == WaitState::Open && Some(wait.id) != but) {
             let ended = Wait { state: WaitState::Cancelled, ended_at: Some(self.now), ..wait.clone() };
-            self.changes.push(Change::Wait(ended));
+            self.changes.push(Change::Wait(Box::new(ended)));
         }
     }
 
@@ -279,7 +281,7 @@ impl Draft {
             error,
             usage,
         };
-        self.changes.push(Change::EndAttempt { work: self.work.id, fence, end: Box::new(end) });
+        self.changes.push(Change::EndAttempt { work: self.work.id, fence, end: Arc::new(end) });
     }
 
     /// Ends with the short reply. A draft that wrote nothing changes nothing.

@@ -218,7 +218,7 @@ fn answer(
         Change::Work { work, .. } => {
             let mut grant = grant(cx, (**work).clone());
             grant.answers.extend(decision.changes.iter().filter_map(|change| match change {
-                Change::Wait(wait) => Some(wait.clone()),
+                Change::Wait(wait) => Some((**wait).clone()),
                 _ => None,
             }));
             Some(Box::new(grant))

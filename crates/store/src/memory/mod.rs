@@ -145,7 +145,7 @@ impl Inner {
         for change in decision.changes {
             match &change {
                 Change::BeginAttempt(attempt) => {
-                    self.attempts.insert((attempt.work, attempt.fence), attempt.clone());
+                    self.attempts.insert((attempt.work, attempt.fence), (**attempt).clone());
                 }
                 Change::EndAttempt { work, fence, end } => {
                     if let Some(attempt) = self.attempts.get_mut(&(*work, *fence)) {

@@ -57,12 +57,12 @@ impl Recent {
     }
 
     /// Keeps what a group has written and committed. Wakes change rows behind its back: then nothing is kept.
-    pub fn keep(&self, batch: Batch, by: Xid) {
+    pub fn keep(&self, mut batch: Batch, by: Xid) {
         if !batch.writes.wakes.is_empty() {
             return;
         }
         let mut works = self.works();
-        for (id, remembered) in Remembered::all(batch.records) {
+        for (id, remembered) in Remembered::all(&mut batch.records) {
             if batch.writes.marks.contains_key(&id) {
                 let state = remembered.work.state;
                 works.put(id, state, Written { remembered: remembered.without_dated(), by });

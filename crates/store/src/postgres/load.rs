@@ -3,7 +3,10 @@
 //! The order: references (advisory, class 1), claim requests (class 3), sessions (class 2), works. What is
 //! only read comes after that and needs no lock: whoever changes it holds one of these.
 
-use std::collections::{BTreeSet, HashSet};
+use std::{
+    collections::{BTreeSet, HashSet},
+    sync::Arc,
+};
 
 use tenure_core::{
     ByWork, CommandId, Identity, Millis, Payload, Records, Scope, WaitId, WorkId,
@@ -529,7 +532,7 @@ impl Rest {
         records.ends.extend(scope.ends.iter().map(|key| (*key, None)));
         for row in results.maybe(self.ends) {
             let key = (row::id(&row, 0)?, get::<i64>(&row, 1)? as u64);
-            records.ends.insert(key, row::attempt_end(&row, 2)?);
+            records.ends.insert(key, row::attempt_end(&row, 2)?.map(Arc::new));
         }
         for id in &scope.steps {
             records.steps.insert(*id, Vec::new());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Serialize, de::DeserializeOwned};
 use tenure_core::{
-    Actor, ActorKind, Attempt, Event, Fact, Payload, Spec, State, Step, Wait, WaitId, Work, WorkId,
+    Actor, Attempt, Event, Fact, Payload, Spec, State, Step, Wait, WaitId, Work, WorkId,
     document::Document,
     event::Content,
     model::{AttemptEnd, Kept, Lease, RequestKey},
@@ -53,16 +53,6 @@ pub(super) fn name(value: &impl Serialize) -> String {
     let mut text = json(value);
     text.retain(|c| c != '"');
     text
-}
-
-/// Every event has one: worth not asking serde.
-pub(super) fn actor_kind(kind: ActorKind) -> &'static str {
-    match kind {
-        ActorKind::Person => "person",
-        ActorKind::Machine => "machine",
-        ActorKind::Worker => "worker",
-        ActorKind::System => "system",
-    }
 }
 
 pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Error> {

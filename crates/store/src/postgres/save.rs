@@ -10,7 +10,7 @@ use super::{
     bench_support::{INSERT_EVENT, UPDATE_WORK},
     command,
     load::{Mark, session_slot, uuids},
-    row::{actor_kind, json, name},
+    row::{json, name},
     session::{Pipeline, params},
 };
 use crate::batch::{Batch, Row};
@@ -241,7 +241,7 @@ fn events<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch, epoch: i32, mark: M
             each(events, |e| e.fact.kind()),
             each(events, |e| e.from.map(|state| i16::from(state.code()))),
             each(events, |e| i16::from(e.to.code())),
-            each(events, |e| actor_kind(e.actor.kind)),
+            each(events, |e| e.actor.kind.as_str()),
             each(events, |e| &*e.actor.id),
             each(events, |e| e.attempt as i32),
             each(events, |e| e.step.as_deref()),

@@ -6,14 +6,17 @@ use std::{
 };
 
 use super::group::Answer;
-use crate::{Error, job::Job};
+use crate::{Error, batch::Batch, job::Job};
 
 /// Smaller groups are answered on the spot: waking another thread would take longer.
 const LARGE: usize = 32;
 
 type Told = Vec<(Box<Job>, Answer)>;
 
-pub(super) struct Answers(Sender<Told>);
+/// What nobody needs any more: to take it apart takes as long as to answer.
+type Spent = [Batch; 2];
+
+pub(super) struct Answers(Sender<(Told, Spent)>);
 
 impl Answers {
     pub fn start() -> Result<Self, Error> {
@@ -26,17 +29,23 @@ impl Answers {
     }
 
     /// Answers each. Their commit has returned.
-    pub fn tell(&self, told: Told) {
-        let told = match told.len() >= LARGE {
-            true => self.0.send(told).err().map(|refused| refused.0),
-            false => Some(told),
+    pub fn tell(&self, told: Told, spent: Spent) {
+        let here = match told.len() >= LARGE {
+            true => self.0.send((told, spent)).err().map(|refused| refused.0),
+            false => Some((told, spent)),
         };
-        told.into_iter().flatten().for_each(|(job, answer)| job.answer(answer));
+        if let Some((told, _spent)) = here {
+            answer(told);
+        }
     }
 }
 
-fn run(told: &Receiver<Told>) {
-    while let Ok(told) = told.recv() {
-        told.into_iter().for_each(|(job, answer)| job.answer(answer));
+fn run(handed: &Receiver<(Told, Spent)>) {
+    while let Ok((told, _spent)) = handed.recv() {
+        answer(told);
     }
+}
+
+fn answer(told: Told) {
+    told.into_iter().for_each(|(job, answer)| job.answer(answer));
 }

@@ -50,6 +50,8 @@ pub(super) struct Committed {
     /// None for a parked claim that goes on waiting.
     pub parked: Vec<Option<Answer>>,
     pub claims: Vec<Claimed>,
+    /// What is left of its batches: to be dropped when nobody waits for it.
+    pub spent: [Batch; 2],
 }
 
 /// The jobs of a group. Claims by filter are decided after everything else.
@@ -90,8 +92,7 @@ impl Group<'_> {
             self.submits.iter().map(|job| batch.decide(&job.submission, now)).collect();
         let mut parked = self.offer(tables, &mut batch, now)?;
         let new_heads = tables.save(&batch)?;
-        let tried = std::mem::take(&mut batch.tried);
-        tables.remember(batch);
+        tables.remember(&mut batch);
 
         let mut claiming = Claiming { now, batch: Batch::default(), queues: Queues::default() };
         if self.look || new_heads {
@@ -105,7 +106,8 @@ impl Group<'_> {
             claims.push(claiming.claim(tables, job)?);
         }
         tables.save(&claiming.batch)?;
-        tables.remember(claiming.batch);
+        tables.remember(&mut claiming.batch);
+        let tried = std::mem::take(&mut batch.tried);
 
         let claims = claims.into_iter().map(|(reply, waits)| {
             let answer = tables.outcome(reply, &tried)?;
@@ -117,7 +119,7 @@ impl Group<'_> {
         let parked = parked.collect::<Read<_>>()?;
         let submitted =
             submitted.into_iter().map(|reply| tables.outcome(reply, &tried)).collect::<Read<_>>()?;
-        Ok(Committed { submitted, parked, claims })
+        Ok(Committed { submitted, parked, claims, spent: [batch, claiming.batch] })
     }
 
     /// Hands what came onto the queue just now to the parked claims, before it is ever written there.
@@ -275,12 +277,12 @@ impl Tables<'_> {
     }
 
     /// Keeps the works of a saved batch for the next one. Waking others changes rows that it never saw.
-    fn remember(&mut self, batch: Batch) {
+    fn remember(&mut self, batch: &mut Batch) {
         if !batch.writes.wakes.is_empty() {
             self.works.clear();
             return;
         }
-        for (id, remembered) in Remembered::all(batch.records) {
+        for (id, remembered) in Remembered::all(&mut batch.records) {
             if let Some(place) = self.places.get(&id) {
                 self.works.put(id, remembered.work.state, (*place, remembered));
             }

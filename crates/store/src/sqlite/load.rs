@@ -1,7 +1,7 @@
 //! What a decision needs, from the tables into records. One key at a time: a seek through a prepared
 //! statement costs less here than any set would.
 
-use std::collections::hash_map::Entry;
+use std::{collections::hash_map::Entry, sync::Arc};
 
 use rusqlite::{CachedStatement, Params, Row, params};
 use tenure_core::{
@@ -106,7 +106,7 @@ impl<'c> Tables<'c> {
         for (work, fence) in &scope.ends {
             if let Entry::Vacant(entry) = records.ends.entry((*work, *fence)) {
                 let key = params![work.0.as_bytes(), *fence as i64];
-                entry.insert(self.one(END_OF_ATTEMPT, key, row::attempt_end)?.flatten());
+                entry.insert(self.one(END_OF_ATTEMPT, key, row::attempt_end)?.flatten().map(Arc::new));
             }
         }
         for id in &scope.steps {

@@ -247,15 +247,6 @@ pub(super) fn optional_json<T: DeserializeOwned>(row: &Row<'_>, column: usize) -
     }
 }
 
-pub(super) fn actor_name(kind: ActorKind) -> &'static str {
-    match kind {
-        ActorKind::Person => "person",
-        ActorKind::Machine => "machine",
-        ActorKind::Worker => "worker",
-        ActorKind::System => "system",
-    }
-}
-
 fn actor_kind(name: &str) -> Read<ActorKind> {
     named(name)
 }

@@ -103,7 +103,7 @@ impl Tables<'_> {
             event.fact.kind(),
             event.from.map(State::code),
             event.to.code(),
-            row::actor_name(event.actor.kind),
+            event.actor.kind.as_str(),
             &*event.actor.id,
             event.attempt,
             event.step,

@@ -280,7 +280,7 @@ impl Writer<'_> {
                 Claimed::Nothing(answer) | Claimed::Answer(answer) => told.push((job, answer)),
             }
         }
-        self.desk.answers.tell(told);
+        self.desk.answers.tell(told, answers.spent);
     }
 
     /// Nothing more is written until the ledger is opened again.
