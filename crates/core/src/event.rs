@@ -479,3 +479,15 @@ pub struct Content {
     /// Gone after an erasure.
     pub salt: Option<[u8; 16]>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_actor_has_one_name() {
+        for kind in [ActorKind::Person, ActorKind::Machine, ActorKind::Worker, ActorKind::System] {
+            assert_eq!(serde_json::to_value(kind).unwrap(), kind.as_str());
+        }
+    }
+}

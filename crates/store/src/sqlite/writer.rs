@@ -22,7 +22,9 @@ use super::{
     group::{Answer, Claimed, Committed, Failure, Group},
     tables::Tables,
 };
-use crate::{Clock, Error, job::Job, job::Payloads, ledger::Outcome, stats::Counters, terms::Terms};
+use crate::{
+    Clock, Error, awake::Awake, job::Job, job::Payloads, ledger::Outcome, stats::Counters, terms::Terms,
+};
 
 /// Submissions in one group at most.
 const GROUP: usize = 1_024;
@@ -75,12 +77,14 @@ struct Writer<'c> {
     parked: Jobs,
     looked: Instant,
     look: bool,
+    awake: Awake,
 }
 
 /// The writer's thread. It ends when the store closes or is dropped.
 pub(super) fn run(conn: &Connection, desk: Desk) -> Result<(), Error> {
     let tables = Tables::new(conn, desk.terms.clone()).map_err(Fault::into_error)?;
-    let mut writer = Writer { tables, desk, parked: Vec::new(), looked: Instant::now(), look: false };
+    let (parked, looked) = (Vec::new(), Instant::now());
+    let mut writer = Writer { tables, desk, parked, looked, look: false, awake: Awake::default() };
     let closed = writer.serve();
     writer.finish();
     // Before the answer: whoever closed may move the file at once. After a failed write the file is left as
@@ -133,8 +137,11 @@ impl Writer<'_> {
     }
 
     /// Waits for a message; with parked claims no longer than until one of them must be seen to.
-    fn wait(&self, busy: bool) -> Result<Option<Message>, RecvTimeoutError> {
-        if busy && let Some(message) = self.linger() {
+    fn wait(&mut self, busy: bool) -> Result<Option<Message>, RecvTimeoutError> {
+        if busy
+            && self.awake.pays()
+            && let Some(message) = self.linger()
+        {
             return Ok(Some(message));
         }
         if self.parked.is_empty() {
@@ -146,16 +153,20 @@ impl Writer<'_> {
     }
 
     /// Whoever was just answered often has more to say. For a moment the thread stays awake: to fall asleep
-    /// and be woken takes longer than a small commit. Others that want the core get it.
-    fn linger(&self) -> Option<Message> {
+    /// and be woken takes longer than a small commit. Others that want the core get it, and may keep it for long.
+    fn linger(&mut self) -> Option<Message> {
         let until = Instant::now() + LINGER;
         loop {
-            match self.desk.inbox.try_recv() {
-                Ok(message) => return Some(message),
-                Err(TryRecvError::Disconnected) => return None,
-                Err(TryRecvError::Empty) if Instant::now() >= until => return None,
-                Err(TryRecvError::Empty) => thread::yield_now(),
-            }
+            let in_time = Instant::now() < until;
+            let message = match self.desk.inbox.try_recv() {
+                Err(TryRecvError::Empty) if in_time => {
+                    thread::yield_now();
+                    continue;
+                }
+                received => received.ok(),
+            };
+            self.awake.went(in_time && message.is_some());
+            return message;
         }
     }
 
