@@ -44,7 +44,8 @@ pub struct Records {
     pub identities: HashMap<Identity, Option<WorkId>>,
     /// Identities of which nothing is left but that they were here.
     pub pruned: HashSet<Identity>,
-    pub ends: FxHashMap<(WorkId, u64), Option<Arc<AttemptEnd>>>,
+    /// Fences are as callers sent them.
+    pub ends: HashMap<(WorkId, u64), Option<Arc<AttemptEnd>>>,
     /// The attempts that a claim request was given.
     pub requests: FxHashMap<RequestKey, Vec<(WorkId, u64)>>,
     pub steps: ByWork<Vec<Step>>,

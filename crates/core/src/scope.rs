@@ -221,8 +221,9 @@ impl Scope {
                     self.session_of(work.id, records);
                 }
             }
+            // How an attempt ended is told to its own holder only.
             Some(_) | None => {
-                if !records.ends.contains_key(&(work.id, holder.fence)) {
+                if holder.genuine && !records.ends.contains_key(&(work.id, holder.fence)) {
                     self.ends.push((work.id, holder.fence));
                 }
             }

@@ -12,7 +12,7 @@ pub(crate) struct Awake {
 }
 
 impl Awake {
-    /// Whether to stay awake this time. Whoever does must tell how it went.
+    /// Whether to stay awake this time. Whoever does tells how it went, if it comes to an end.
     pub fn pays(&mut self) -> bool {
         let sleeps = self.left > 0;
         self.left = self.left.saturating_sub(1);

@@ -37,6 +37,34 @@ fn an_untouched_log_is_whole() {
     assert_eq!(fault(&log()), None);
 }
 
+/// As it has always been written: stored hashes depend on every byte.
+#[test]
+fn a_hash_covers_the_array_of_all_fields() {
+    let [first, second, mut last] = <[Event; 3]>::try_from(log()).expect("three events");
+    last.step = Some("a \"step\"\n\u{7f}".into());
+    last.fence = Some(u64::MAX);
+    last.at = -1;
+    for event in [first, second, last] {
+        let array = (
+            event.work,
+            event.seq,
+            event.at,
+            event.fact.kind(),
+            event.from.map(State::as_str),
+            event.to.as_str(),
+            event.actor.kind,
+            &event.actor.id,
+            event.attempt,
+            event.step.as_deref(),
+            event.fence,
+            &event.data,
+            event.content.map(|content| content.digest),
+            event.prev_hash,
+        );
+        assert_eq!(chain::hash(&event), Digest::of(serde_json::to_vec(&array).unwrap()), "{event:?}");
+    }
+}
+
 #[test]
 fn every_field_is_covered() {
     type Edit = fn(&mut Event);
