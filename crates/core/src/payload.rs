@@ -25,7 +25,7 @@ impl Digest {
         self.digits(&mut digits).to_owned()
     }
 
-    pub(crate) fn digits<'b>(&self, digits: &'b mut [u8; 64]) -> &'b str {
+    fn digits<'b>(&self, digits: &'b mut [u8; 64]) -> &'b str {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         for (pair, byte) in digits.chunks_exact_mut(2).zip(self.0) {
             pair[0] = DIGITS[usize::from(byte >> 4)];

@@ -5,8 +5,6 @@ use std::{
     sync::Arc,
 };
 
-use rustc_hash::FxHashMap;
-
 use crate::{
     Millis,
     command::{
@@ -44,10 +42,9 @@ pub struct Records {
     pub identities: HashMap<Identity, Option<WorkId>>,
     /// Identities of which nothing is left but that they were here.
     pub pruned: HashSet<Identity>,
-    /// Fences are as callers sent them.
     pub ends: HashMap<(WorkId, u64), Option<Arc<AttemptEnd>>>,
     /// The attempts that a claim request was given.
-    pub requests: FxHashMap<RequestKey, Vec<(WorkId, u64)>>,
+    pub requests: HashMap<RequestKey, Vec<(WorkId, u64)>>,
     pub steps: ByWork<Vec<Step>>,
     /// By (opened_at, id): events list them in this order.
     pub waits: ByWork<Vec<Wait>>,
@@ -61,7 +58,7 @@ pub struct Records {
     pub inputs: ByWork<Option<Payload>>,
     /// Commands by work: all of them in memory, those at hand in a batch.
     pub commands: ByWork<Vec<Command>>,
-    pub command_ids: FxHashMap<CommandId, WorkId>,
+    pub command_ids: HashMap<CommandId, WorkId>,
     /// What was looked for already: whatever of it is not in `commands` is not there.
     pub looked_for: HashSet<Sought>,
     /// For reruns: the newest command of an earlier run with this key.

@@ -1,7 +1,7 @@
 //! Whether it pays to stay awake for what is about to come.
 
-/// At most so many times are slept through before the next try.
-const MOST: u32 = 63;
+/// However often it was in vain, one time in 64 is tried again.
+const MOST: u32 = 6;
 
 /// To stay awake saves being woken, where what one waits for comes soon. On a slow disk it does not, and on a busy machine
 /// the core goes to others meanwhile. So after each time in vain but a single one, more of the next are slept through.
@@ -20,8 +20,10 @@ impl Awake {
     }
 
     pub fn went(&mut self, well: bool) {
-        self.left = if well { 0 } else { ((1 << self.in_vain) - 1).min(MOST) };
-        self.in_vain = if well { 0 } else { (self.in_vain + 1).min(MOST.count_ones()) };
+        (self.left, self.in_vain) = match well {
+            true => (0, 0),
+            false => ((1 << self.in_vain) - 1, (self.in_vain + 1).min(MOST)),
+        };
     }
 }
 
