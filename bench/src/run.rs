@@ -28,6 +28,7 @@ pub async fn store(store: Store, args: &Common, plan: &Plan) -> Result<Vec<Row>>
     let site = Site::new(store, args)?;
     let cases = plan::round(store);
     let mut bench = Bench::open(&site, plan, &cases, plan::connections(store)).await?;
+    settle()?;
     say("ready");
 
     let mut tallies = vec![Tally::default(); cases.len()];
@@ -36,6 +37,7 @@ pub async fn store(store: Store, args: &Common, plan: &Plan) -> Result<Vec<Row>>
         bench.measure(*case, plan.slice / 4, plan.slice / 4).await?;
     }
     for round in 1..=plan.rounds {
+        settle()?;
         for (case, tally) in cases.iter().zip(&mut tallies) {
             let (rate, samples) = bench.measure(*case, plan.slice, plan.long_slice).await?;
             tally.rates.extend(rate);
@@ -53,6 +55,13 @@ pub async fn store(store: Store, args: &Common, plan: &Plan) -> Result<Vec<Row>>
     rows.push(row);
     say("done");
     Ok(rows)
+}
+
+/// Has the disk at rest: what earlier cases left in memory would be written in the slices of later ones, and slow down
+/// those most that wait for single commits.
+fn settle() -> Result<()> {
+    let synced = std::process::Command::new("sync").status()?;
+    if synced.success() { Ok(()) } else { Err(format!("`sync` ended with {synced}").into()) }
 }
 
 /// Everything that a round needs, open at once. Tables grow dearer with the events that they hold. So each size of

@@ -8,15 +8,25 @@ use std::{
 
 use cedar_policy::{ActionConstraint, Effect as Clause, Policy, PolicyId, PolicySet};
 use miette::Diagnostic;
+use serde_json::Value;
 use tenure_core::payload::Digest;
 
-use super::{Known, Loaded, Sets, names};
+use super::{Known, Loaded, Sets, join::Forbids, names, wanted::Wanted};
 
 /// A file, and what it is called to people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyFile {
     pub name: String,
     pub text: String,
+}
+
+/// A policy as it was read.
+pub(super) struct Written {
+    /// Without the places of its parts in the text: Cedar would copy them at every step of an evaluation.
+    pub policy: Policy,
+    /// The same as JSON.
+    pub form: Value,
+    tools: ActionConstraint,
 }
 
 /// A mistake in a policy file.
@@ -50,7 +60,7 @@ pub(super) fn version(files: &[PolicyFile]) -> String {
 
 pub(super) fn read(files: &[PolicyFile]) -> Result<Loaded, PolicyError> {
     let mut known = HashMap::new();
-    let mut policies: Vec<(Policy, ActionConstraint)> = Vec::new();
+    let mut policies: Vec<Written> = Vec::new();
     for (number, file) in files.iter().enumerate() {
         let set = PolicySet::from_str(&file.text).map_err(|errors| unreadable(file, &errors))?;
         if let Some(template) = set.templates().next() {
@@ -62,15 +72,21 @@ pub(super) fn read(files: &[PolicyFile]) -> Result<Loaded, PolicyError> {
         for policy in set.policies() {
             let line = policy.to_cedar().and_then(|text| line_of(&file.text, &text));
             let id = PolicyId::new(format!("{number}:{}", policy.id()));
-            let told = examine(policy, file, line).map_err(|message| file.error(line, message))?;
-            policies.push((policy.new_id(id.clone()), policy.action_constraint()));
+            let (written, told) =
+                examine(policy, &id, file, line).map_err(|message| file.error(line, message))?;
+            policies.push(written);
             known.insert(id, told);
         }
     }
     Ok(Loaded { by_tool: by_tool(&policies), every_tool: sets(&policies, None), known })
 }
 
-fn examine(policy: &Policy, file: &PolicyFile, line: Option<usize>) -> Result<Known, String> {
+fn examine(
+    policy: &Policy,
+    id: &PolicyId,
+    file: &PolicyFile,
+    line: Option<usize>,
+) -> Result<(Written, Known), String> {
     let clause = policy.effect();
     let until_approved = match (policy.annotation("unless"), clause) {
         (None, _) => false,
@@ -88,15 +104,17 @@ fn examine(policy: &Policy, file: &PolicyFile, line: Option<usize>) -> Result<Kn
     };
     let form = policy.to_json().map_err(|error| error.to_string())?;
     names::check(&form)?;
+    let placeless = Policy::from_json(Some(id.clone()), form.clone()).map_err(|error| error.to_string())?;
+    let written = Written { policy: placeless, form, tools: policy.action_constraint() };
     let place = line.map_or_else(|| file.name.clone(), |line| format!("{}:{line}", file.name));
     let label = policy.annotation("id").filter(|id| !id.is_empty()).map(str::to_owned).unwrap_or(place);
     let reason = policy.annotation("reason").filter(|text| !text.is_empty()).map(str::to_owned);
-    Ok(Known { label, reason, clause, until_approved })
+    Ok((written, Known { label, reason, clause, until_approved }))
 }
 
 /// The policies that a tool can meet at all, for each tool that a scope names.
-fn by_tool(policies: &[(Policy, ActionConstraint)]) -> BTreeMap<String, Sets> {
-    let named = policies.iter().flat_map(|(_, constraint)| match constraint {
+fn by_tool(policies: &[Written]) -> BTreeMap<String, Sets> {
+    let named = policies.iter().flat_map(|written| match &written.tools {
         ActionConstraint::Any => Vec::new(),
         ActionConstraint::Eq(tool) => vec![tool.id().unescaped().to_owned()],
         ActionConstraint::In(tools) => tools.iter().map(|tool| tool.id().unescaped().to_owned()).collect(),
@@ -104,23 +122,23 @@ fn by_tool(policies: &[(Policy, ActionConstraint)]) -> BTreeMap<String, Sets> {
     named.map(|tool| (tool.clone(), sets(policies, Some(&tool)))).collect()
 }
 
-fn sets(policies: &[(Policy, ActionConstraint)], tool: Option<&str>) -> Sets {
+fn sets(policies: &[Written], tool: Option<&str>) -> Sets {
     let is = |named: &cedar_policy::EntityUid| Some(named.id().unescaped()) == tool;
-    let mut sets = Sets::default();
-    for (policy, constraint) in policies {
-        let meets = match constraint {
-            ActionConstraint::Any => true,
-            ActionConstraint::Eq(named) => is(named),
-            ActionConstraint::In(named) => named.iter().any(is),
-        };
-        if meets {
-            sets.all.add(policy.clone()).expect("ids are numbered by file");
-            if policy.effect() == Clause::Permit {
-                sets.permits.add(policy.clone()).expect("ids are numbered by file");
-            }
-        }
-    }
-    sets
+    let meets = |written: &&Written| match &written.tools {
+        ActionConstraint::Any => true,
+        ActionConstraint::Eq(named) => is(named),
+        ActionConstraint::In(named) => named.iter().any(is),
+    };
+    let mut wanted = Wanted::default();
+    policies.iter().filter(meets).for_each(|written| wanted.add(&written.form));
+    let (permits, forbids): (Vec<&Written>, Vec<&Written>) =
+        policies.iter().filter(meets).partition(|written| written.policy.effect() == Clause::Permit);
+    Sets { permits: set(&permits), forbids: Forbids::new(&forbids), wanted }
+}
+
+pub(super) fn set(some: &[&Written]) -> PolicySet {
+    let policies = some.iter().map(|written| written.policy.clone());
+    PolicySet::from_policies(policies).expect("ids are numbered")
 }
 
 impl PolicyFile {

@@ -5,17 +5,18 @@
 //! person approves; everything else is Cedar's own: a `forbid` beats every `permit`, and what nobody permits is denied.
 //! A `forbid` that cannot be evaluated counts as met: a mistake in a policy never opens a door.
 
+mod join;
 mod load;
 mod names;
 mod request;
+mod wanted;
 
 use std::{
     collections::{BTreeMap, HashMap},
     fmt,
-    sync::LazyLock,
 };
 
-use cedar_policy::{AuthorizationError, Authorizer, Decision, Effect as Clause, PolicyId, PolicySet};
+use cedar_policy::{Effect as Clause, PolicyId, PolicySet};
 use serde_json::Value;
 use tenure_core::{
     Actor, Millis,
@@ -23,14 +24,15 @@ use tenure_core::{
     limits,
 };
 
+use join::Forbids;
 pub use load::{PolicyError, PolicyFile};
+use request::Question;
+use wanted::Wanted;
 
 /// The version of the verdicts that no file changed.
 const DEFAULT_VERSION: &str = "default-1";
 /// Reasons that are told.
 const TOLD: usize = 10;
-
-static AUTHORIZER: LazyLock<Authorizer> = LazyLock::new(Authorizer::new);
 
 /// What is asked about.
 #[derive(Clone, Debug)]
@@ -82,10 +84,11 @@ struct Known {
     until_approved: bool,
 }
 
-#[derive(Clone, Default)]
+/// The policies that may be met by a command.
 struct Sets {
-    all: PolicySet,
     permits: PolicySet,
+    forbids: Forbids,
+    wanted: Wanted,
 }
 
 impl Default for Policies {
@@ -140,12 +143,12 @@ impl Policies {
             Some(loaded) => loaded.ask(ask),
         };
         reasons.truncate(TOLD);
-        let short = |reason: String| reason.chars().take(limits::TEXT_CHARS).collect();
-        Verdict {
-            effect,
-            reasons: reasons.into_iter().map(short).collect(),
-            policy_version: self.version.clone(),
+        for reason in &mut reasons {
+            if let Some((end, _)) = reason.char_indices().nth(limits::TEXT_CHARS) {
+                reason.truncate(end);
+            }
         }
+        Verdict { effect, reasons, policy_version: self.version.clone() }
     }
 }
 
@@ -157,57 +160,55 @@ fn by_default(risk: Risk) -> (Effect, Vec<String>) {
     (effect, vec![reason.to_owned()])
 }
 
+/// A policy that is met or cannot be evaluated, and then why not.
+type Met<'a> = (&'a Known, Option<String>);
+
 impl Loaded {
     fn ask(&self, ask: &Ask<'_>) -> (Effect, Vec<String>) {
-        let (request, entities) = match request::build(ask) {
-            Ok(built) => built,
+        let sets = self.by_tool.get(ask.tool).unwrap_or(&self.every_tool);
+        let question = match Question::new(ask, &sets.wanted) {
+            Ok(question) => question,
             Err(why) => {
                 return (Effect::Deny, vec![format!("the command cannot be put to the policies: {why}")]);
             }
         };
-        let sets = self.by_tool.get(ask.tool).unwrap_or(&self.every_tool);
-        let response = AUTHORIZER.is_authorized(&request, &sets.all, &entities);
-        let allowed = response.decision() == Decision::Allow;
-        let diagnostics = response.diagnostics();
-        let mut deciding: Vec<(&Known, Option<String>)> =
-            diagnostics.reason().map(|id| (&self.known[id], None)).collect();
-        for AuthorizationError::PolicyEvaluationError(error) in diagnostics.errors() {
-            deciding.push((&self.known[error.policy_id()], Some(error.inner().to_string())));
-        }
-        deciding.sort_by(|(a, _), (b, _)| a.label.cmp(&b.label));
-        let told = |wanted: &dyn Fn(&Known) -> bool| -> Vec<String> {
-            deciding
-                .iter()
-                .filter(|(known, _)| wanted(known))
-                .map(|(known, error)| known.told(error.as_deref()))
-                .collect()
-        };
-        let forbidden = told(&|known| known.clause == Clause::Forbid && !known.until_approved);
+        let permits = self.known(question.put(&sets.permits));
+        let forbids = self.forbids(&question, &sets.forbids);
+        let forbidden = told(&forbids, |known| !known.until_approved);
         if !forbidden.is_empty() {
             return (Effect::Deny, forbidden);
         }
-        let waiting = told(&|known| known.clause == Clause::Forbid);
-        let permitted = allowed || (!waiting.is_empty() && self.permits(sets, &request, &entities));
-        if !permitted {
+        if permits.iter().all(|(_, error)| error.is_some()) {
             let mut reasons = vec!["no policy permits it".to_owned()];
-            reasons.extend(told(&|known| known.clause == Clause::Permit));
+            reasons.extend(told(&permits, |_| true));
             return (Effect::Deny, reasons);
         }
-        if waiting.is_empty() {
-            return (Effect::Allow, told(&|known| known.clause == Clause::Permit));
+        match forbids.is_empty() {
+            true => (Effect::Allow, told(&permits, |_| true)),
+            false => (Effect::NeedsApproval, told(&forbids, |_| true)),
         }
-        (Effect::NeedsApproval, waiting)
     }
 
-    /// Whether it would be permitted once approved.
-    fn permits(
-        &self,
-        sets: &Sets,
-        request: &cedar_policy::Request,
-        entities: &cedar_policy::Entities,
-    ) -> bool {
-        AUTHORIZER.is_authorized(request, &sets.permits, entities).decision() == Decision::Allow
+    fn forbids(&self, question: &Question, forbids: &Forbids) -> Vec<Met<'_>> {
+        let met =
+            question.put(&forbids.first).into_iter().flat_map(|(id, error)| match forbids.joined.get(&id) {
+                Some(few) => question.put(few),
+                None => vec![(id, error)],
+            });
+        self.known(met.collect())
     }
+
+    /// By what people call them.
+    fn known(&self, met: Vec<(PolicyId, Option<String>)>) -> Vec<Met<'_>> {
+        let mut met: Vec<Met<'_>> = met.into_iter().map(|(id, error)| (&self.known[&id], error)).collect();
+        met.sort_by(|(a, _), (b, _)| a.label.cmp(&b.label));
+        met
+    }
+}
+
+fn told(met: &[Met<'_>], wanted: impl Fn(&Known) -> bool) -> Vec<String> {
+    let wanted = met.iter().filter(|(known, _)| wanted(known));
+    wanted.map(|(known, error)| known.told(error.as_deref())).collect()
 }
 
 impl Known {

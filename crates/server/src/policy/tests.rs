@@ -236,9 +236,62 @@ fn the_examples_of_the_guide_say_what_it_says() {
     assert_eq!(ask(&pay, "rename", Risk::High, "x", json!({}), sunday).effect, Effect::Deny);
 }
 
+/// Forbids are asked all at once first; the answers are those of each by itself.
+#[test]
+fn joined_forbids_say_what_each_of_them_says() {
+    let forbids = [
+        "forbid (principal, action, resource) when { context.arguments.a > 1 };",
+        "forbid (principal, action, resource) unless { context.arguments has b } when { context.arguments.c };",
+        "@unless(\"approved\")\nforbid (principal is Worker, action == Action::\"pay\", resource) when { context.arguments.d };",
+        "forbid (principal, action, resource == Target::\"bob@example.com\") when { context.arguments.e };",
+        "@unless(\"approved\")\nforbid (principal, action, resource) when { context.arguments.f } when { context.arguments.a == 0 };",
+    ];
+    let permit = "permit (principal, action, resource);";
+    let together = load(&format!("{}\n{permit}", forbids.join("\n")));
+    let each = forbids.map(|forbid| load(&format!("{permit}\n{forbid}")));
+    let mut seen = std::collections::HashSet::new();
+    for n in 0..3_u32.pow(6) {
+        let value = |at: u32| [json!(false), json!(true), json!(0)][(n / 3_u32.pow(at) % 3) as usize].clone();
+        let a = [json!(0), json!(2), json!("none")][(n % 3) as usize].clone();
+        let mut arguments = json!({ "a": a, "c": value(1), "d": value(2), "e": value(3), "f": value(4) });
+        if value(5) == json!(true) {
+            arguments["b"] = json!(1);
+        }
+        let alone = each.each_ref().map(|one| asked(one, "pay", Risk::Low, &arguments));
+        let hard = alone.iter().any(|verdict| verdict.effect == Effect::Deny);
+        let soft = alone.iter().any(|verdict| verdict.effect == Effect::NeedsApproval);
+        let expected = match (hard, soft) {
+            (true, _) => Effect::Deny,
+            (false, true) => Effect::NeedsApproval,
+            (false, false) => Effect::Allow,
+        };
+        let verdict = asked(&together, "pay", Risk::Low, &arguments);
+        assert_eq!(verdict.effect, expected, "{arguments}");
+        let deciding = alone.iter().filter(|alone| alone.effect == expected).count();
+        assert_eq!(
+            verdict.reasons.len(),
+            if expected == Effect::Allow { 1 } else { deciding },
+            "{arguments}"
+        );
+        seen.insert(format!("{expected:?}"));
+    }
+    assert_eq!(seen.len(), 3);
+}
+
+#[test]
+fn many_forbids_are_few_questions() {
+    let forbid = |n| format!("forbid (principal, action, resource) when {{ context.arguments.n == {n} }};\n");
+    let text: String = (0..1_000).map(forbid).collect();
+    let policies = load(&format!("{text}permit (principal, action, resource);"));
+    let ask = |n: i64| asked(&policies, "pay", Risk::Low, &json!({ "n": n }));
+    assert_eq!(ask(-1).effect, Effect::Allow);
+    assert_eq!(ask(999).reasons, ["forbidden by acme.cedar:1000"]);
+    assert_eq!(policies.files.as_ref().unwrap().every_tool.forbids.first.policies().count(), 125);
+}
+
 #[test]
 fn the_largest_arguments_that_pass_the_door_can_be_asked_about() {
-    let all = "permit (principal, action, resource);";
+    let all = "permit (principal, action, resource) unless { context.arguments == {} };";
     let deep = (0..limits::JSON_DEPTH).fold(json!(1), |inner, _| json!({ "a": [inner] }));
     assert_eq!(effect(all, deep), Effect::Allow);
     let wide: Vec<Value> = (0..20_000).map(|n| json!(format!("item {n}"))).collect();

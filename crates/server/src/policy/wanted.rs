@@ -1,0 +1,125 @@
+//! What policies look at. Nothing else of a command is put into Cedar's terms: its arguments may be long, and few of them
+//! are ever asked for.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// Paths from a policy's variables, as in `context.arguments.amount`. Whatever is at the end of one is wanted whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Wanted {
+    whole: bool,
+    below: BTreeMap<String, Wanted>,
+}
+
+pub(super) static WHOLE: Wanted = Wanted { whole: true, below: BTreeMap::new() };
+
+impl Wanted {
+    /// Adds what a policy, in its JSON form, looks at.
+    pub fn add(&mut self, form: &Value) {
+        if let Some(path) = path(form) {
+            let end = path.into_iter().fold(self, |at, name| at.below.entry(name.to_owned()).or_default());
+            end.whole = true;
+            return;
+        }
+        match form {
+            Value::Array(items) => items.iter().for_each(|item| self.add(item)),
+            Value::Object(fields) => fields.values().for_each(|field| self.add(field)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+
+    /// What is wanted of what has this name; nothing at all is none.
+    pub fn of(&self, name: &str) -> Option<&Wanted> {
+        if self.whole { Some(&WHOLE) } else { self.below.get(name) }
+    }
+
+    /// The names that are wanted; none where it is all of them.
+    pub fn names(&self) -> Option<impl Iterator<Item = (&str, &Wanted)>> {
+        (!self.whole).then(|| self.below.iter().map(|(name, wanted)| (name.as_str(), wanted)))
+    }
+}
+
+/// A variable, and the names below it that an expression follows. Whether something is there is asked of it, too.
+fn path(expression: &Value) -> Option<Vec<&str>> {
+    if let Some(variable) = expression.get("Var").and_then(Value::as_str) {
+        return Some(vec![variable]);
+    }
+    let access = expression.get(".").or_else(|| expression.get("has"))?;
+    let mut path = path(access.get("left")?)?;
+    path.push(access.get("attr")?.as_str()?);
+    Some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::str::FromStr;
+
+    use cedar_policy::Policy;
+
+    use super::*;
+
+    fn wanted(conditions: &[&str]) -> Wanted {
+        let mut wanted = Wanted::default();
+        for condition in conditions {
+            let text = format!("permit (principal, action, resource) when {{ {condition} }};");
+            wanted.add(&Policy::from_str(&text).unwrap().to_json().unwrap());
+        }
+        wanted
+    }
+
+    /// The paths, with a star where all is wanted.
+    fn paths(wanted: &Wanted) -> Vec<String> {
+        let mut paths: Vec<String> = wanted.whole.then(|| "*".to_owned()).into_iter().collect();
+        for (name, below) in &wanted.below {
+            paths.extend(self::paths(below).into_iter().map(|path| format!("{name}.{path}")));
+        }
+        paths
+    }
+
+    #[test]
+    fn what_is_looked_at_is_wanted_and_nothing_else() {
+        for (conditions, expected) in [
+            (&["true"][..], &[][..]),
+            (&["context.arguments.amount > 5"], &["context.arguments.amount.*"]),
+            (
+                &["context.arguments has to && !(5 < context.arguments.a.b)"],
+                &["context.arguments.a.b.*", "context.arguments.to.*"],
+            ),
+            (
+                &["context has tenant", "resource.risk == context.tenant"],
+                &["context.tenant.*", "resource.risk.*"],
+            ),
+            (
+                &["context.arguments == {a: context.time.hour}"],
+                &["context.arguments.*", "context.time.hour.*"],
+            ),
+            (
+                &["[context].contains(context)", "context.work.id == \"x\""],
+                &["context.*", "context.work.id.*"],
+            ),
+            (
+                &["(if principal == resource then context else context.arguments).x"],
+                &["context.*", "context.arguments.*", "principal.*", "resource.*"],
+            ),
+            (&["context.arguments.tags.contains(\"context\")"], &["context.arguments.tags.*"]),
+            (
+                &["context.arguments[\"an odd name\"].likes like \"*\""],
+                &["context.arguments.an odd name.likes.*"],
+            ),
+        ] {
+            assert_eq!(paths(&wanted(conditions)), expected, "{conditions:?}");
+        }
+    }
+
+    #[test]
+    fn a_whole_takes_in_what_is_below_it() {
+        let wanted =
+            wanted(&["context.arguments.a.b == 1", "context.arguments.a has c", "context.arguments.a == 1"]);
+        let arguments = wanted.of("context").and_then(|context| context.of("arguments")).unwrap();
+        assert_eq!(arguments.names().unwrap().map(|(name, _)| name).collect::<Vec<_>>(), ["a"]);
+        let a = arguments.of("a").unwrap();
+        assert!(a.names().is_none() && a.of("anything") == Some(&WHOLE));
+        assert!(wanted.of("resource").is_none() && arguments.of("b").is_none());
+    }
+}
