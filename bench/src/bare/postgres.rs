@@ -20,7 +20,7 @@ const FILL: &str = "
     INSERT INTO item
     SELECT id, 0, 0, NULL, NULL, decode(repeat('00', 200), 'hex') FROM generate_series(0, $1::bigint - 1) id";
 const TRANSITION: &str = "
-    WITH given AS (SELECT * FROM unnest($1::bigint[], $2::int[], $3::bytea[]) AS g (id, state, body)),
+    WITH given AS (SELECT unnest($1::bigint[]) AS id, unnest($2::int[]) AS state, unnest($3::bytea[]) AS body),
     moved AS (
         UPDATE item SET state = given.state, attempt = attempt + 1, owner = 'worker'
         FROM given WHERE item.id = given.id

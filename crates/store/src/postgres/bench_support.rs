@@ -18,22 +18,23 @@ pub async fn create_schema(url: &str) -> Result<(), Error> {
 /// The new versions of rows that events changed.
 pub const UPDATE_WORK: &str = "UPDATE work w SET state = v.state, seq = v.seq, head = v.head, \
      attempt = v.attempt, fence = v.fence, lease_fence = v.lease_fence, expires_at = v.expires_at, \
-     renewed_at = v.renewed_at, renewed_by = v.renewed_by, lapsed_at = v.lapsed_at, \
-     open_waits = v.open_waits, next_retry_at = v.next_retry_at, due_at = v.due_at, reason = v.reason, \
-     owner = v.owner, bound = v.bound, progress = v.progress, updated_at = v.updated_at, \
-     children = v.children, waiters = v.waiters, body = v.body \
-     FROM unnest($1::uuid[], $2::smallint[], $3::bigint[], $4::bytea[], $5::int[], $6::bigint[], \
-     $7::bigint[], $8::bigint[], $9::bigint[], $10::text[], $11::bigint[], $12::int[], $13::bigint[], \
-     $14::bigint[], $15::text[], $16::text[], $17::text[], $18::text[], $19::bigint[], $20::boolean[], \
-     $21::boolean[], $22::text[]) \
-     AS v(id, state, seq, head, attempt, fence, lease_fence, expires_at, renewed_at, renewed_by, lapsed_at, \
-     open_waits, next_retry_at, due_at, reason, owner, bound, progress, updated_at, children, waiters, body) \
-     WHERE w.id = v.id";
+     renewed_at = v.renewed_at, renewed_by = v.renewed_by, lapsed_at = v.lapsed_at, open_waits = v.open_waits, \
+     next_retry_at = v.next_retry_at, due_at = v.due_at, reason = v.reason, owner = v.owner, bound = v.bound, \
+     progress = v.progress, updated_at = v.updated_at, children = v.children, waiters = v.waiters, \
+     body = v.body FROM (SELECT unnest($1::uuid[]), unnest($2::smallint[]), unnest($3::bigint[]), \
+     unnest($4::bytea[]), unnest($5::int[]), unnest($6::bigint[]), unnest($7::bigint[]), unnest($8::bigint[]), \
+     unnest($9::bigint[]), unnest($10::text[]), unnest($11::bigint[]), unnest($12::int[]), \
+     unnest($13::bigint[]), unnest($14::bigint[]), unnest($15::text[]), unnest($16::text[]), \
+     unnest($17::text[]), unnest($18::text[]), unnest($19::bigint[]), unnest($20::boolean[]), \
+     unnest($21::boolean[]), unnest($22::text[])) AS v(id, state, seq, head, attempt, fence, lease_fence, \
+     expires_at, renewed_at, renewed_by, lapsed_at, open_waits, next_retry_at, due_at, reason, owner, bound, \
+     progress, updated_at, children, waiters, body) WHERE w.id = v.id";
 
 /// New events, in order. `$1` is the epoch and `$2` the transaction's place in the feed.
 pub const INSERT_EVENT: &str = "INSERT INTO event (epoch, txn, work, seq, at, type, from_state, to_state, \
      actor_type, actor_id, attempt, step, fence, data, message, payload, evidence, digest, salt, prev_hash, \
-     hash) SELECT $1::int, $2::bigint, v.* FROM unnest($3::uuid[], $4::bigint[], $5::bigint[], $6::text[], \
-     $7::smallint[], $8::smallint[], $9::text[], $10::text[], $11::int[], $12::text[], $13::bigint[], \
-     $14::text[], $15::text[], $16::text[], $17::text[], $18::bytea[], $19::bytea[], $20::bytea[], \
-     $21::bytea[]) AS v";
+     hash) SELECT $1::int, $2::bigint, unnest($3::uuid[]), unnest($4::bigint[]), unnest($5::bigint[]), \
+     unnest($6::text[]), unnest($7::smallint[]), unnest($8::smallint[]), unnest($9::text[]), \
+     unnest($10::text[]), unnest($11::int[]), unnest($12::text[]), unnest($13::bigint[]), unnest($14::text[]), \
+     unnest($15::text[]), unnest($16::text[]), unnest($17::text[]), unnest($18::bytea[]), \
+     unnest($19::bytea[]), unnest($20::bytea[]), unnest($21::bytea[])";

@@ -69,25 +69,28 @@ const ALL_BUDGETS: &str = "SELECT key, spent, reserved FROM budget WHERE key COL
      ORDER BY key COLLATE \"C\" LIMIT $2::bigint";
 const ANY_PRUNED: &str = "SELECT EXISTS (SELECT 1 FROM tombstone)";
 
-pub const INSERT: &str = "INSERT INTO command (id, work, created_at, key, input_hash, tenant, tool, target, executor, \
-     spec, seq, updated_at, due_at, dispatches, state, superseded, needs_person, blocked, body) \
-     SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::bytea[], $5::bytea[], $6::text[], $7::text[], \
-     $8::text[], $9::text[], $10::text[], $11::bigint[], $12::bigint[], $13::bigint[], $14::int[], \
-     $15::smallint[], $16::boolean[], $17::boolean[], $18::text[], $19::text[])";
+pub const INSERT: &str = "INSERT INTO command (id, work, created_at, key, input_hash, tenant, tool, target, \
+     executor, spec, seq, updated_at, due_at, dispatches, state, superseded, needs_person, blocked, body) \
+     SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::bigint[]), unnest($4::bytea[]), \
+     unnest($5::bytea[]), unnest($6::text[]), unnest($7::text[]), unnest($8::text[]), unnest($9::text[]), \
+     unnest($10::text[]), unnest($11::bigint[]), unnest($12::bigint[]), unnest($13::bigint[]), \
+     unnest($14::int[]), unnest($15::smallint[]), unnest($16::boolean[]), unnest($17::boolean[]), \
+     unnest($18::text[]), unnest($19::text[])";
 pub const UPDATE: &str = "UPDATE command c SET seq = v.seq, updated_at = v.updated_at, due_at = v.due_at, \
      dispatches = v.dispatches, state = v.state, superseded = v.superseded, needs_person = v.needs_person, \
-     blocked = v.blocked, body = v.body FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], \
-     $5::int[], $6::smallint[], $7::boolean[], $8::boolean[], $9::text[], $10::text[]) \
-     AS v(id, seq, updated_at, due_at, dispatches, state, superseded, needs_person, blocked, body) \
-     WHERE c.id = v.id";
+     blocked = v.blocked, body = v.body FROM (SELECT unnest($1::uuid[]), unnest($2::bigint[]), \
+     unnest($3::bigint[]), unnest($4::bigint[]), unnest($5::int[]), unnest($6::smallint[]), \
+     unnest($7::boolean[]), unnest($8::boolean[]), unnest($9::text[]), unnest($10::text[])) AS v(id, seq, \
+     updated_at, due_at, dispatches, state, superseded, needs_person, blocked, body) WHERE c.id = v.id";
 const ARM: &str = "UPDATE command c SET due_at = v.due_at FROM unnest($1::uuid[], $2::bigint[]) \
      AS v(id, due_at) WHERE c.id = v.id";
 pub const STATUS: &str = "INSERT INTO command_status (command, work, due_at, line, state, duty, tenant) \
-     SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::bigint[], $4::bigint[], $5::smallint[], $6::smallint[], \
-     $7::text[]) ON CONFLICT (command) DO UPDATE SET due_at = excluded.due_at, line = excluded.line, \
-     state = excluded.state, duty = excluded.duty";
+     SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::bigint[]), unnest($4::bigint[]), \
+     unnest($5::smallint[]), unnest($6::smallint[]), unnest($7::text[]) ON CONFLICT (command) DO UPDATE \
+     SET due_at = excluded.due_at, line = excluded.line, state = excluded.state, duty = excluded.duty";
 const SAVE_BUDGETS: &str = "UPDATE budget b SET spent = v.spent, reserved = v.reserved \
-     FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS v(key, spent, reserved) WHERE b.key = v.key";
+     FROM (SELECT unnest($1::text[]), unnest($2::bigint[]), unnest($3::bigint[])) AS v(key, spent, reserved) \
+     WHERE b.key = v.key";
 
 const COUNTS: &str = "SELECT state, count(*) FROM command_status WHERE $1::text[] IS NULL OR tenant = ANY($1) \
      GROUP BY state";

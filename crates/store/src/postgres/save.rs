@@ -1,4 +1,5 @@
-//! Writes the net result of a group: set-based, and no more of a row than was touched.
+//! Writes the net result of a group: set-based, and no more of a row than was touched. Columns come as arrays, unnested in
+//! the select list: named in FROM, each would be written into a store of its own first, and read back from there.
 
 use tenure_core::{
     State, Work, WorkId,
@@ -19,36 +20,41 @@ use crate::lane_id::lane_id;
 pub(super) const INSERT_WORK: &str = "INSERT INTO work (id, created_at, generation, priority, session_lock, \
      parent, tenant, system, source_id, run_id, kind, session, correlation_id, workflow_id, spec, state, \
      children, waiters, attempt, open_waits, seq, fence, lease_fence, expires_at, renewed_at, lapsed_at, \
-     next_retry_at, due_at, updated_at, head, renewed_by, reason, owner, bound, progress, body) \
-     SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::int[], $4::smallint[], $5::smallint[], $6::uuid[], \
-     $7::text[], $8::text[], $9::text[], $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], \
-     $15::text[], $16::smallint[], $17::boolean[], $18::boolean[], $19::int[], $20::int[], $21::bigint[], \
-     $22::bigint[], $23::bigint[], $24::bigint[], $25::bigint[], $26::bigint[], $27::bigint[], \
-     $28::bigint[], $29::bigint[], $30::bytea[], $31::text[], $32::text[], $33::text[], $34::text[], \
-     $35::text[], $36::text[]) \
-     AS v(id, created_at, generation, priority, session_lock, parent, tenant, system, source_id, run_id) \
-     WHERE NOT EXISTS (SELECT 1 FROM tombstone t WHERE t.tenant = v.tenant AND t.system = v.system \
-     AND t.source_id = v.source_id AND t.run_id = v.run_id AND t.generation >= v.generation) \
-     ON CONFLICT ON CONSTRAINT work_identity DO NOTHING RETURNING id";
+     next_retry_at, due_at, updated_at, head, renewed_by, reason, owner, bound, progress, body) SELECT * \
+     FROM (SELECT unnest($1::uuid[]), unnest($2::bigint[]), unnest($3::int[]), unnest($4::smallint[]), \
+     unnest($5::smallint[]), unnest($6::uuid[]), unnest($7::text[]), unnest($8::text[]), unnest($9::text[]), \
+     unnest($10::text[]), unnest($11::text[]), unnest($12::text[]), unnest($13::text[]), unnest($14::text[]), \
+     unnest($15::text[]), unnest($16::smallint[]), unnest($17::boolean[]), unnest($18::boolean[]), \
+     unnest($19::int[]), unnest($20::int[]), unnest($21::bigint[]), unnest($22::bigint[]), \
+     unnest($23::bigint[]), unnest($24::bigint[]), unnest($25::bigint[]), unnest($26::bigint[]), \
+     unnest($27::bigint[]), unnest($28::bigint[]), unnest($29::bigint[]), unnest($30::bytea[]), \
+     unnest($31::text[]), unnest($32::text[]), unnest($33::text[]), unnest($34::text[]), unnest($35::text[]), \
+     unnest($36::text[])) AS v(id, created_at, generation, priority, session_lock, parent, tenant, system, \
+     source_id, run_id) WHERE NOT EXISTS (SELECT 1 FROM tombstone t WHERE t.tenant = v.tenant \
+     AND t.system = v.system AND t.source_id = v.source_id AND t.run_id = v.run_id \
+     AND t.generation >= v.generation) ON CONFLICT ON CONSTRAINT work_identity DO NOTHING RETURNING id";
 /// Flags ride along: a renewed work may have got its first child in the same group.
 const RENEW_WORK: &str = "UPDATE work w SET expires_at = v.expires_at, renewed_at = v.renewed_at, \
      renewed_by = v.renewed_by, progress = v.progress, due_at = v.due_at, children = v.children, \
-     waiters = v.waiters FROM unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], \
-     $6::bigint[], $7::boolean[], $8::boolean[]) \
-     AS v(id, expires_at, renewed_at, renewed_by, progress, due_at, children, waiters) WHERE w.id = v.id";
+     waiters = v.waiters FROM (SELECT unnest($1::uuid[]), unnest($2::bigint[]), unnest($3::bigint[]), \
+     unnest($4::text[]), unnest($5::text[]), unnest($6::bigint[]), unnest($7::boolean[]), \
+     unnest($8::boolean[])) AS v(id, expires_at, renewed_at, renewed_by, progress, due_at, children, waiters) \
+     WHERE w.id = v.id";
 const ARM_WORK: &str = "UPDATE work w SET due_at = v.due_at, children = v.children, waiters = v.waiters \
-     FROM unnest($1::uuid[], $2::bigint[], $3::boolean[], $4::boolean[]) \
+     FROM (SELECT unnest($1::uuid[]), unnest($2::bigint[]), unnest($3::boolean[]), unnest($4::boolean[])) \
      AS v(id, due_at, children, waiters) WHERE w.id = v.id";
 const INSERT_STATUS: &str = "INSERT INTO status (work, state, due_at, tenant, session, created_at) \
-     SELECT * FROM unnest($1::uuid[], $2::smallint[], $3::bigint[], $4::text[], $5::text[], $6::bigint[])";
+     SELECT unnest($1::uuid[]), unnest($2::smallint[]), unnest($3::bigint[]), unnest($4::text[]), \
+     unnest($5::text[]), unnest($6::bigint[])";
 const UPDATE_STATUS: &str = "UPDATE status s SET state = v.state, due_at = v.due_at \
-     FROM unnest($1::uuid[], $2::smallint[], $3::smallint[], $4::bigint[]) AS v(work, before, state, due_at) \
-     WHERE s.state = v.before AND s.work = v.work";
-const DELETE_READY: &str = "DELETE FROM ready r USING unnest($1::bigint[], $2::smallint[], $3::bigint[], \
-     $4::uuid[]) AS v(lane, priority, created_at, work) WHERE r.lane = v.lane AND r.priority = v.priority \
-     AND r.created_at = v.created_at AND r.work = v.work";
+     FROM (SELECT unnest($1::uuid[]), unnest($2::smallint[]), unnest($3::smallint[]), unnest($4::bigint[])) \
+     AS v(work, before, state, due_at) WHERE s.state = v.before AND s.work = v.work";
+const DELETE_READY: &str = "DELETE FROM ready r USING (SELECT unnest($1::bigint[]), unnest($2::smallint[]), \
+     unnest($3::bigint[]), unnest($4::uuid[])) AS v(lane, priority, created_at, work) WHERE r.lane = v.lane \
+     AND r.priority = v.priority AND r.created_at = v.created_at AND r.work = v.work";
 const INSERT_READY: &str = "INSERT INTO ready (lane, priority, created_at, work, tenant, bound) \
-     SELECT * FROM unnest($1::bigint[], $2::smallint[], $3::bigint[], $4::uuid[], $5::text[], $6::text[])";
+     SELECT unnest($1::bigint[]), unnest($2::smallint[]), unnest($3::bigint[]), unnest($4::uuid[]), \
+     unnest($5::text[]), unnest($6::text[])";
 
 /// The queued head of each session that nobody holds.
 macro_rules! heads {
@@ -77,28 +83,31 @@ const READY_SESSIONS: &str = concat!(
     ") ON CONFLICT DO NOTHING"
 );
 const INSERT_ATTEMPT: &str = "INSERT INTO attempt (work, fence, number, worker, incarnation, request, \
-     claimed_at) SELECT * FROM unnest($1::uuid[], $2::bigint[], $3::int[], $4::text[], $5::text[], \
-     $6::bigint[], $7::bigint[])";
+     claimed_at) SELECT unnest($1::uuid[]), unnest($2::bigint[]), unnest($3::int[]), unnest($4::text[]), \
+     unnest($5::text[]), unnest($6::bigint[]), unnest($7::bigint[])";
 const END_ATTEMPT: &str = "UPDATE attempt a SET ended_at = v.ended_at, outcome = v.outcome, \
-     body_hash = v.body_hash, ack = v.ack, error = v.error, usage = v.usage FROM unnest($1::uuid[], \
-     $2::bigint[], $3::bigint[], $4::text[], $5::bytea[], $6::text[], $7::text[], $8::text[]) \
-     AS v(work, fence, ended_at, outcome, body_hash, ack, error, usage) \
-     WHERE a.work = v.work AND a.fence = v.fence";
+     body_hash = v.body_hash, ack = v.ack, error = v.error, usage = v.usage FROM (SELECT unnest($1::uuid[]), \
+     unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::text[]), unnest($5::bytea[]), unnest($6::text[]), \
+     unnest($7::text[]), unnest($8::text[])) AS v(work, fence, ended_at, outcome, body_hash, ack, error, \
+     usage) WHERE a.work = v.work AND a.fence = v.fence";
 const SAVE_STEP: &str = "INSERT INTO step (work, ordinal, name, input_hash, begun_at, completed_at, \
-     result_work, result_seq, voided) SELECT * FROM unnest($1::uuid[], $2::int[], $3::text[], $4::bytea[], \
-     $5::bigint[], $6::bigint[], $7::uuid[], $8::bigint[], $9::boolean[]) \
-     ON CONFLICT (work, ordinal) DO UPDATE SET name = excluded.name, input_hash = excluded.input_hash, \
-     begun_at = excluded.begun_at, completed_at = excluded.completed_at, result_work = excluded.result_work, \
+     result_work, result_seq, voided) SELECT unnest($1::uuid[]), unnest($2::int[]), unnest($3::text[]), \
+     unnest($4::bytea[]), unnest($5::bigint[]), unnest($6::bigint[]), unnest($7::uuid[]), \
+     unnest($8::bigint[]), unnest($9::boolean[]) ON CONFLICT (work, ordinal) DO UPDATE \
+     SET name = excluded.name, input_hash = excluded.input_hash, begun_at = excluded.begun_at, \
+     completed_at = excluded.completed_at, result_work = excluded.result_work, \
      result_seq = excluded.result_seq, voided = excluded.voided";
 const SAVE_WAIT: &str = "INSERT INTO wait (id, work, tenant, reference, kind, state, opened_at, deadline_at, \
-     ended_at, answer_seq, detail) SELECT * FROM unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], \
-     $5::text[], $6::text[], $7::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::text[]) \
-     ON CONFLICT (id) DO UPDATE SET state = excluded.state, deadline_at = excluded.deadline_at, \
-     ended_at = excluded.ended_at, answer_seq = excluded.answer_seq, detail = excluded.detail";
+     ended_at, answer_seq, detail) SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::text[]), \
+     unnest($4::text[]), unnest($5::text[]), unnest($6::text[]), unnest($7::bigint[]), unnest($8::bigint[]), \
+     unnest($9::bigint[]), unnest($10::bigint[]), unnest($11::text[]) ON CONFLICT (id) DO UPDATE \
+     SET state = excluded.state, deadline_at = excluded.deadline_at, ended_at = excluded.ended_at, \
+     answer_seq = excluded.answer_seq, detail = excluded.detail";
 const SAVE_KEPT: &str = "INSERT INTO kept (tenant, reference, payload, actor, evidence, kept_at, approves) \
-     SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::boolean[]) \
-     ON CONFLICT (tenant, reference) DO UPDATE SET payload = excluded.payload, actor = excluded.actor, \
-     evidence = excluded.evidence, kept_at = excluded.kept_at, approves = excluded.approves";
+     SELECT unnest($1::text[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]), \
+     unnest($5::text[]), unnest($6::bigint[]), unnest($7::boolean[]) ON CONFLICT (tenant, reference) DO UPDATE \
+     SET payload = excluded.payload, actor = excluded.actor, evidence = excluded.evidence, \
+     kept_at = excluded.kept_at, approves = excluded.approves";
 const DELETE_KEPT: &str = "DELETE FROM kept t USING unnest($1::text[], $2::text[]) AS v(tenant, reference) \
      WHERE t.tenant = v.tenant AND t.reference = v.reference";
 
