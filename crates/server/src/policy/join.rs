@@ -1,9 +1,9 @@
-//! Forbids, a few at a time as one question. They are seldom met: where the one is not, none of the few is, and nobody asks
-//! them one by one.
+//! Forbids, a few at a time as one question. They are seldom met: where the one is not, none of the few is, and nobody
+//! asks them one by one.
 
 use std::collections::HashMap;
 
-use cedar_policy::{Policy, PolicyFromJsonError, PolicyId, PolicySet};
+use cedar_policy::{Policy, PolicyId, PolicySet};
 use serde_json::{Value, json};
 
 use super::load::{Written, set};
@@ -11,7 +11,6 @@ use super::load::{Written, set};
 /// Forbids in one question: few enough that it costs little to find out which of them was met.
 const JOINED: usize = 8;
 
-#[derive(Default)]
 pub(super) struct Forbids {
     /// What is asked first.
     pub first: PolicySet,
@@ -22,36 +21,32 @@ pub(super) struct Forbids {
 impl Forbids {
     /// Of the forbids that a tool can meet. The tool itself has been looked at.
     pub fn new(forbids: &[&Written]) -> Self {
-        let of_anyone = |written: &&&Written| {
-            ["principal", "resource"].iter().all(|scope| written.form[*scope]["op"] == "All")
-        };
-        let (of_anyone, of_some): (Vec<&Written>, Vec<&Written>) =
-            forbids.iter().partition(|written| of_anyone(&written));
-        let mut first: Vec<Policy> = of_some.iter().map(|written| written.policy.clone()).collect();
+        let (many, alone): (Vec<&Written>, Vec<&Written>) =
+            forbids.iter().partition(|written| written.flat && is_of_anyone(&written.form));
+        let mut first: Vec<Policy> = alone.iter().map(|written| written.policy.clone()).collect();
         let mut joined = HashMap::new();
-        for (number, few) in of_anyone.chunks(JOINED).enumerate() {
+        for (number, few) in many.chunks(JOINED).enumerate() {
             let id = PolicyId::new(format!("joined {number}"));
-            match join(few, id.clone()) {
-                Ok(one) => {
-                    first.push(one);
-                    joined.insert(id, set(few));
-                }
-                // Too deep together: each is asked for itself.
-                Err(_) => first.extend(few.iter().map(|written| written.policy.clone())),
-            }
+            first.push(join(few, id.clone()));
+            joined.insert(id, set(few));
         }
         Self { first: PolicySet::from_policies(first).expect("ids are numbered"), joined }
     }
 }
 
-fn join(few: &[&Written], id: PolicyId) -> Result<Policy, PolicyFromJsonError> {
+/// Whether anyone may meet it, whatever the target.
+fn is_of_anyone(form: &Value) -> bool {
+    ["principal", "resource"].iter().all(|scope| form[*scope]["op"] == "All")
+}
+
+fn join(few: &[&Written], id: PolicyId) -> Policy {
     let any = few.iter().map(|written| condition(&written.form)).reduce(|a, b| both("||", a, b));
     let anyone = json!({ "op": "All" });
     let form = json!({
         "effect": "forbid", "principal": anyone, "action": anyone, "resource": anyone,
         "conditions": [{ "kind": "when", "body": any }],
     });
-    Policy::from_json(Some(id), form)
+    Policy::from_json(Some(id), form).expect("made of policies that were read")
 }
 
 /// What a policy says after its scope.

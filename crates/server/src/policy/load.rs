@@ -1,9 +1,11 @@
 //! Files of policies, read whole or refused with file, line and fix.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fmt,
+    panic::resume_unwind,
     str::FromStr,
+    thread,
 };
 
 use cedar_policy::{ActionConstraint, Effect as Clause, Policy, PolicyId, PolicySet};
@@ -12,6 +14,13 @@ use serde_json::Value;
 use tenure_core::payload::Digest;
 
 use super::{Known, Loaded, Sets, join::Forbids, names, wanted::Wanted};
+
+/// Levels of JSON in a flat policy: some thirty conditions in a row.
+const FLAT: usize = 64;
+
+/// What a file is read with: every level of a condition takes stack, and a file may have thousands. No more of it is taken
+/// from the machine than is used.
+const STACK: usize = 256 << 20;
 
 /// A file, and what it is called to people.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,10 +31,12 @@ pub struct PolicyFile {
 
 /// A policy as it was read.
 pub(super) struct Written {
-    /// Without the places of its parts in the text: Cedar would copy them at every step of an evaluation.
+    /// Without the places of its parts in the text, if it is flat: Cedar would copy them at every step of an evaluation.
     pub policy: Policy,
     /// The same as JSON.
     pub form: Value,
+    /// Not so deep that to evaluate it together with others might take too much stack.
+    pub flat: bool,
     tools: ActionConstraint,
 }
 
@@ -59,6 +70,15 @@ pub(super) fn version(files: &[PolicyFile]) -> String {
 }
 
 pub(super) fn read(files: &[PolicyFile]) -> Result<Loaded, PolicyError> {
+    thread::scope(|scope| {
+        let reader = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, || read_all(files));
+        let reader =
+            reader.map_err(|error| files[0].error(None, format!("no thread to read it: {error}")))?;
+        reader.join().unwrap_or_else(|panic| resume_unwind(panic))
+    })
+}
+
+fn read_all(files: &[PolicyFile]) -> Result<Loaded, PolicyError> {
     let mut known = HashMap::new();
     let mut policies: Vec<Written> = Vec::new();
     for (number, file) in files.iter().enumerate() {
@@ -104,12 +124,25 @@ fn examine(
     };
     let form = policy.to_json().map_err(|error| error.to_string())?;
     names::check(&form)?;
-    let placeless = Policy::from_json(Some(id.clone()), form.clone()).map_err(|error| error.to_string())?;
-    let written = Written { policy: placeless, form, tools: policy.action_constraint() };
+    let flat = is_flat(&form, FLAT);
+    let ready = match flat {
+        true => Policy::from_json(Some(id.clone()), form.clone()).map_err(|error| error.to_string())?,
+        false => policy.new_id(id.clone()),
+    };
+    let written = Written { policy: ready, form, flat, tools: policy.action_constraint() };
     let place = line.map_or_else(|| file.name.clone(), |line| format!("{}:{line}", file.name));
     let label = policy.annotation("id").filter(|id| !id.is_empty()).map(str::to_owned).unwrap_or(place);
     let reason = policy.annotation("reason").filter(|text| !text.is_empty()).map(str::to_owned);
     Ok((written, Known { label, reason, clause, until_approved }))
+}
+
+fn is_flat(form: &Value, levels: usize) -> bool {
+    let below = |value: &Value| levels > 0 && is_flat(value, levels - 1);
+    match form {
+        Value::Array(items) => items.iter().all(below),
+        Value::Object(fields) => fields.values().all(below),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
+    }
 }
 
 /// The policies that a tool can meet at all, for each tool that a scope names.
@@ -119,7 +152,8 @@ fn by_tool(policies: &[Written]) -> BTreeMap<String, Sets> {
         ActionConstraint::Eq(tool) => vec![tool.id().unescaped().to_owned()],
         ActionConstraint::In(tools) => tools.iter().map(|tool| tool.id().unescaped().to_owned()).collect(),
     });
-    named.map(|tool| (tool.clone(), sets(policies, Some(&tool)))).collect()
+    let named: BTreeSet<String> = named.collect();
+    named.into_iter().map(|tool| (tool.clone(), sets(policies, Some(&tool)))).collect()
 }
 
 fn sets(policies: &[Written], tool: Option<&str>) -> Sets {
@@ -129,10 +163,11 @@ fn sets(policies: &[Written], tool: Option<&str>) -> Sets {
         ActionConstraint::Eq(named) => is(named),
         ActionConstraint::In(named) => named.iter().any(is),
     };
+    let policies: Vec<&Written> = policies.iter().filter(meets).collect();
     let mut wanted = Wanted::default();
-    policies.iter().filter(meets).for_each(|written| wanted.add(&written.form));
+    policies.iter().for_each(|written| wanted.add(&written.form));
     let (permits, forbids): (Vec<&Written>, Vec<&Written>) =
-        policies.iter().filter(meets).partition(|written| written.policy.effect() == Clause::Permit);
+        policies.into_iter().partition(|written| written.policy.effect() == Clause::Permit);
     Sets { permits: set(&permits), forbids: Forbids::new(&forbids), wanted }
 }
 

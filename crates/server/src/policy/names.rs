@@ -3,6 +3,8 @@
 
 use serde_json::Value;
 
+use super::wanted::attributes;
+
 pub const PERSON: &str = "Person";
 pub const MACHINE: &str = "Machine";
 pub const WORKER: &str = "Worker";
@@ -59,12 +61,16 @@ fn entity_type(name: &str) -> Result<(), String> {
 }
 
 fn attribute(access: &Value) -> Result<(), String> {
-    let Some(path) = path(&access["left"]) else { return Ok(()) };
-    let (Some(known), Some(name)) = (below(&path), access["attr"].as_str()) else { return Ok(()) };
-    if known.contains(&name) {
-        return Ok(());
+    let (Some(mut path), Some(names)) = (path(&access["left"]), attributes(access)) else { return Ok(()) };
+    for name in names {
+        match below(&path) {
+            Some(known) if !known.contains(&name) => {
+                return Err(format!("`{path}` has no `{name}`{}", near(name, known)));
+            }
+            _ => path = format!("{path}.{name}"),
+        }
     }
-    Err(format!("`{path}` has no `{name}`{}", near(name, known)))
+    Ok(())
 }
 
 /// `context.work` and the like; none where it is no plain path.

@@ -49,10 +49,7 @@ impl Question {
             ActorKind::System => &SYSTEM,
         };
         let target = uid(&TARGET, ask.target);
-        let entities = match wanted.of("resource") {
-            Some(_) => Entities::from_entities([resource(ask, &target)?], None).map_err(|e| e.to_string())?,
-            None => Entities::empty(),
-        };
+        let entities = Entities::from_entities([resource(ask, &target)?], None).map_err(|e| e.to_string())?;
         let context = match wanted.of("context") {
             Some(wanted) => context(ask, wanted)?,
             None => Context::empty(),
@@ -61,8 +58,8 @@ impl Question {
         Ok(Self { request: request.map_err(|e| e.to_string())?, entities })
     }
 
-    /// The policies of a set that are met, and those that cannot be evaluated, with why. Of permits and forbids in one set,
-    /// the permits would not be told where a forbid is met.
+    /// The policies of a set that are met, and those that cannot be evaluated, with why. A set has permits or forbids,
+    /// never both: Cedar tells no permit where a forbid is met.
     pub fn put(&self, policies: &PolicySet) -> Vec<(PolicyId, Option<String>)> {
         let response = AUTHORIZER.is_authorized(&self.request, policies, &self.entities);
         let met = response.diagnostics().reason().map(|id| (id.clone(), None));

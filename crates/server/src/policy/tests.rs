@@ -1,5 +1,7 @@
 //! What policies say, and the mistakes that are found before they say anything.
 
+use std::str::FromStr;
+
 use serde_json::json;
 use tenure_core::Actor;
 
@@ -167,6 +169,16 @@ fn every_mistake_names_its_file_its_line_and_its_fix() {
             "`context.work` has no `stat`",
         ),
         (
+            "permit (principal, action, resource) when { context has argument.amount };",
+            Some(1),
+            "did you mean `arguments`?",
+        ),
+        (
+            "permit (principal, action, resource) when { context has work.stat };",
+            Some(1),
+            "`context.work` has no `stat`",
+        ),
+        (
             "permit (principal, action, resource) when { resource.owner == \"x\" };",
             Some(1),
             "there are `tool`, `risk`",
@@ -236,46 +248,128 @@ fn the_examples_of_the_guide_say_what_it_says() {
     assert_eq!(ask(&pay, "rename", Risk::High, "x", json!({}), sunday).effect, Effect::Deny);
 }
 
-/// Forbids are asked all at once first; the answers are those of each by itself.
+/// What Cedar says of each policy by itself, as it was written, over a command that is told whole.
+fn one_by_one(policies: &PolicySet, ask: &Ask<'_>) -> (Effect, Vec<String>) {
+    let question = Question::new(ask, &wanted::WHOLE).unwrap();
+    let (mut hard, mut soft) = (Vec::new(), Vec::new());
+    for policy in policies.policies() {
+        let alone = PolicySet::from_policies([policy.clone()]).unwrap();
+        if policy.effect() == Clause::Forbid && !question.put(&alone).is_empty() {
+            let label = policy.annotation("id").unwrap();
+            match policy.annotation("unless") {
+                None => hard.push(format!("forbidden by {label}")),
+                Some(_) => soft.push(format!("needs an approval by {label}")),
+            }
+        }
+    }
+    let (effect, mut reasons) = match (hard.is_empty(), soft.is_empty()) {
+        (false, _) => (Effect::Deny, hard),
+        (true, false) => (Effect::NeedsApproval, soft),
+        (true, true) => (Effect::Allow, vec!["permitted by anything".to_owned()]),
+    };
+    reasons.sort();
+    (effect, reasons)
+}
+
 #[test]
 fn joined_forbids_say_what_each_of_them_says() {
-    let forbids = [
-        "forbid (principal, action, resource) when { context.arguments.a > 1 };",
-        "forbid (principal, action, resource) unless { context.arguments has b } when { context.arguments.c };",
-        "@unless(\"approved\")\nforbid (principal is Worker, action == Action::\"pay\", resource) when { context.arguments.d };",
-        "forbid (principal, action, resource == Target::\"bob@example.com\") when { context.arguments.e };",
-        "@unless(\"approved\")\nforbid (principal, action, resource) when { context.arguments.f } when { context.arguments.a == 0 };",
-    ];
-    let permit = "permit (principal, action, resource);";
-    let together = load(&format!("{}\n{permit}", forbids.join("\n")));
-    let each = forbids.map(|forbid| load(&format!("{permit}\n{forbid}")));
-    let mut seen = std::collections::HashSet::new();
-    for n in 0..3_u32.pow(6) {
-        let value = |at: u32| [json!(false), json!(true), json!(0)][(n / 3_u32.pow(at) % 3) as usize].clone();
-        let a = [json!(0), json!(2), json!("none")][(n % 3) as usize].clone();
-        let mut arguments = json!({ "a": a, "c": value(1), "d": value(2), "e": value(3), "f": value(4) });
-        if value(5) == json!(true) {
-            arguments["b"] = json!(1);
-        }
-        let alone = each.each_ref().map(|one| asked(one, "pay", Risk::Low, &arguments));
-        let hard = alone.iter().any(|verdict| verdict.effect == Effect::Deny);
-        let soft = alone.iter().any(|verdict| verdict.effect == Effect::NeedsApproval);
-        let expected = match (hard, soft) {
-            (true, _) => Effect::Deny,
-            (false, true) => Effect::NeedsApproval,
-            (false, false) => Effect::Allow,
-        };
-        let verdict = asked(&together, "pay", Risk::Low, &arguments);
-        assert_eq!(verdict.effect, expected, "{arguments}");
-        let deciding = alone.iter().filter(|alone| alone.effect == expected).count();
-        assert_eq!(
-            verdict.reasons.len(),
-            if expected == Effect::Allow { 1 } else { deciding },
-            "{arguments}"
-        );
-        seen.insert(format!("{expected:?}"));
+    let soft = "@unless(\"approved\") forbid";
+    let mut text = "@id(\"anything\") permit (principal, action, resource);\n".to_owned();
+    for (n, (clause, scope, condition)) in [
+        ("forbid", "principal, action, resource", "when { context.arguments.a }"),
+        (
+            soft,
+            "principal, action, resource",
+            "unless { context.arguments has b } when { context.arguments.c }",
+        ),
+        (soft, "principal is Worker, action == Action::\"pay\", resource", "when { context.arguments.d }"),
+        (
+            "forbid",
+            "principal, action, resource == Target::\"bob@example.com\"",
+            "when { context.arguments.e }",
+        ),
+        (
+            soft,
+            "principal, action in [Action::\"pay\"], resource",
+            "when { context.arguments.f } when { context.arguments.g }",
+        ),
+        (soft, "principal, action, resource", "unless { context.arguments.g || context.arguments.h == 0 }"),
+        (
+            soft,
+            "principal, action, resource",
+            "when { context.arguments has h.i && context.tenant == \"acme\" }",
+        ),
+        (
+            "forbid",
+            "principal, action, resource",
+            "when { Target::\"bob@example.com\" has risk && context.arguments.b == 0 }",
+        ),
+        (
+            soft,
+            "principal, action, resource",
+            "when { if context.arguments.a then context.arguments.b else false }",
+        ),
+        (soft, "principal, action, resource", "when { context.time.hour == 11 }"),
+        ("forbid", "principal, action == Action::\"mail\", resource", ""),
+        (soft, "principal, action, resource", "when { context.arguments has c && context.arguments.c }"),
+        (soft, "principal, action, resource", "unless { context.arguments has d && !context.arguments.d }"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        text.push_str(&format!("@id(\"rule-{n:02}\") {clause} ({scope}) {condition};\n"));
     }
-    assert_eq!(seen.len(), 3);
+    let (policies, written) = (load(&text), PolicySet::from_str(&text).unwrap());
+    let (actor, estimate) = (Actor::worker("agent-7"), Cost::default());
+    let mut seen = std::collections::BTreeMap::new();
+    for n in 0..4_usize.pow(6) {
+        let mut arguments = json!({});
+        for (at, name) in ["a", "b", "c", "d", "f", "g"].into_iter().enumerate() {
+            match n / 4_usize.pow(at as u32) % 4 {
+                0 => arguments[name] = json!(false),
+                1 => arguments[name] = json!(true),
+                2 => arguments[name] = json!(0),
+                _ => {}
+            }
+        }
+        arguments["e"] = json!(n % 7 == 0);
+        arguments["h"] = [json!({}), json!({ "i": 1 }), json!({}), json!(0)][n / 7 % 4].clone();
+        let ask = Ask {
+            actor: &actor,
+            tool: "pay",
+            risk: Risk::Low,
+            target: "bob@example.com",
+            arguments: &arguments,
+            tenant: "acme",
+            work: WorkFacts { id: "w_1", kind: "reply", source: "conversation", attempt: 1 },
+            now: MONDAY_AT_TEN,
+            estimate: &estimate,
+        };
+        let verdict = policies.ask(&ask);
+        // The label comes before the reason, or why it cannot be evaluated.
+        let told = verdict.reasons.iter().map(|reason| reason.split([':', ',']).next().unwrap().to_owned());
+        let told: Vec<String> = told.collect();
+        assert_eq!((verdict.effect, told), one_by_one(&written, &ask), "{arguments}");
+        *seen.entry(format!("{:?}", verdict.effect)).or_insert(0) += 1;
+    }
+    assert!(seen.len() == 3 && seen.values().all(|times| *times > 1), "{seen:?}");
+}
+
+/// Evaluated on the stack at hand: where that does not suffice, it is a forbid that cannot be evaluated.
+#[test]
+fn long_chains_of_conditions_can_be_read() {
+    let chain = |terms: i64| {
+        let terms: Vec<String> = (0..terms).map(|n| format!("context.arguments.n == {n}")).collect();
+        format!("forbid (principal, action, resource) when {{ {} }};\n", terms.join(" || "))
+    };
+    let permit = "permit (principal, action, resource);";
+    let short = load(&format!("{permit}\n{}", chain(20).repeat(8)));
+    let ask = |policies: &Policies, n: i64| asked(policies, "pay", Risk::Low, &json!({ "n": n })).effect;
+    assert_eq!([ask(&short, 19), ask(&short, 20)], [Effect::Deny, Effect::Allow]);
+    assert_eq!(short.files.unwrap().every_tool.forbids.first.policies().count(), 1);
+    let long = load(&format!("{permit}\n{}", chain(1_000).repeat(2)));
+    assert_eq!(ask(&long, 0), Effect::Deny);
+    assert_eq!(long.files.unwrap().every_tool.forbids.first.policies().count(), 2);
 }
 
 #[test]
@@ -286,6 +380,8 @@ fn many_forbids_are_few_questions() {
     let ask = |n: i64| asked(&policies, "pay", Risk::Low, &json!({ "n": n }));
     assert_eq!(ask(-1).effect, Effect::Allow);
     assert_eq!(ask(999).reasons, ["forbidden by acme.cedar:1000"]);
+    let nameless = asked(&policies, "pay", Risk::Low, &json!({}));
+    assert_eq!((nameless.effect, nameless.reasons.len()), (Effect::Deny, TOLD));
     assert_eq!(policies.files.as_ref().unwrap().every_tool.forbids.first.policies().count(), 125);
 }
 

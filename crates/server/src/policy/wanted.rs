@@ -1,5 +1,5 @@
-//! What policies look at. Nothing else of a command is put into Cedar's terms: its arguments may be long, and few of them
-//! are ever asked for.
+//! What policies look at. Nothing else of a command's context is put into Cedar's terms: its arguments may be long, and few
+//! of them are ever asked for.
 
 use std::collections::BTreeMap;
 
@@ -47,8 +47,16 @@ fn path(expression: &Value) -> Option<Vec<&str>> {
     }
     let access = expression.get(".").or_else(|| expression.get("has"))?;
     let mut path = path(access.get("left")?)?;
-    path.push(access.get("attr")?.as_str()?);
+    path.extend(attributes(access)?);
     Some(path)
+}
+
+/// The names of an access: one, or all of `has arguments.amount`.
+pub(super) fn attributes(access: &Value) -> Option<Vec<&str>> {
+    match access.get("attr")? {
+        Value::Array(names) => names.iter().map(Value::as_str).collect(),
+        name => Some(vec![name.as_str()?]),
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Writes the net result of a group: set-based, and no more of a row than was touched. Columns come as arrays, unnested in
-//! the select list: named in FROM, each would be written into a store of its own first, and read back from there.
+//! Writes the net result of a group: set-based, and no more of a row than was touched. Columns come as arrays. Where they
+//! are many, the select list unnests them: in FROM, each would be stored by itself first and read back from there.
 
 use tenure_core::{
     State, Work, WorkId,
