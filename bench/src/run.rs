@@ -17,7 +17,7 @@ use crate::{
     plan::{self, Case, Commit, Plan},
     raw::Raw,
     report::Row,
-    site::Site,
+    site::{Site, settle},
     stats::{median, percentile, ratio},
     subject::Subject,
 };
@@ -55,13 +55,6 @@ pub async fn store(store: Store, args: &Common, plan: &Plan) -> Result<Vec<Row>>
     rows.push(row);
     say("done");
     Ok(rows)
-}
-
-/// Has the disk at rest: what earlier cases left in memory would be written in the slices of later ones, and slow down
-/// those most that wait for single commits.
-fn settle() -> Result<()> {
-    let synced = std::process::Command::new("sync").status()?;
-    if synced.success() { Ok(()) } else { Err(format!("`sync` ended with {synced}").into()) }
 }
 
 /// Everything that a round needs, open at once. Tables grow dearer with the events that they hold. So each size of

@@ -1,6 +1,9 @@
 //! Where databases are made: SQLite files in a folder of the disk, databases of a private PostgreSQL.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use tempfile::TempDir;
 use tenure_store::{Ledger, Options};
@@ -61,6 +64,13 @@ impl Place {
             Place::Postgres(url) => Ledger::open_postgres(url, options).await?,
         })
     }
+}
+
+/// Has the disk at rest: what earlier cases left in memory would be written in the slices of later ones, and slow down
+/// those most that wait for single commits.
+pub fn settle() -> Result<()> {
+    let synced = Command::new("sync").status().map_err(|error| format!("`sync` cannot be run: {error}"))?;
+    if synced.success() { Ok(()) } else { Err(format!("`sync` ended with {synced}").into()) }
 }
 
 /// Refuses folders in memory: nothing is synced there, and every figure would be a lie.

@@ -16,7 +16,7 @@ use crate::{
     plan::{Commit, Plan},
     raw::Raw,
     report::Row,
-    site::Site,
+    site::{Site, settle},
     stats::{Rate, median, ratio},
     subject::Subject,
 };
@@ -50,6 +50,7 @@ async fn measure(store: Store, args: &Common, plan: &Plan) -> Result<Vec<Row>> {
     let mut rates: [Vec<f64>; 5] = Default::default();
     // The first round warms up.
     for round in 0..=plan.rounds {
+        settle()?;
         let taken = [
             bare.run(GROUP, plan.slice).await?,
             raw.run(GROUP, plan.slice).await?,

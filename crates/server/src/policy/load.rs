@@ -35,7 +35,7 @@ pub(super) struct Written {
     pub policy: Policy,
     /// The same as JSON.
     pub form: Value,
-    /// Not so deep that to evaluate it together with others might take too much stack.
+    /// Deeper ones stay as they are: to make them anew, or to join them, takes stack and time for every level.
     pub flat: bool,
     tools: ActionConstraint,
 }

@@ -3,8 +3,6 @@
 
 use serde_json::Value;
 
-use super::wanted::attributes;
-
 pub const PERSON: &str = "Person";
 pub const MACHINE: &str = "Machine";
 pub const WORKER: &str = "Worker";
@@ -29,12 +27,14 @@ fn below(path: &str) -> Option<&'static [&'static str]> {
 
 /// Looks for names that do not exist in a policy's JSON form.
 pub fn check(policy: &Value) -> Result<(), String> {
+    if let Some(path) = path(policy) {
+        return names_of(&path);
+    }
     match policy {
         Value::Array(items) => items.iter().try_for_each(check),
         Value::Object(fields) => {
             for (key, value) in fields {
                 match key.as_str() {
-                    "." | "has" => attribute(value)?,
                     "entity_type" => value.as_str().map_or(Ok(()), entity_type)?,
                     "entity" | "__entity" => value["type"].as_str().map_or(Ok(()), entity_type)?,
                     "entities" => entities(value)?,
@@ -60,26 +60,31 @@ fn entity_type(name: &str) -> Result<(), String> {
     Err(format!("there is no entity type `{name}`{}", near(name, &TYPES)))
 }
 
-fn attribute(access: &Value) -> Result<(), String> {
-    let (Some(mut path), Some(names)) = (path(&access["left"]), attributes(access)) else { return Ok(()) };
-    for name in names {
-        match below(&path) {
-            Some(known) if !known.contains(&name) => {
-                return Err(format!("`{path}` has no `{name}`{}", near(name, known)));
-            }
-            _ => path = format!("{path}.{name}"),
+fn names_of(path: &[&str]) -> Result<(), String> {
+    for (at, name) in path.iter().enumerate().skip(1) {
+        let above = path[..at].join(".");
+        if let Some(known) = below(&above)
+            && !known.contains(name)
+        {
+            return Err(format!("`{above}` has no `{name}`{}", near(name, known)));
         }
     }
     Ok(())
 }
 
-/// `context.work` and the like; none where it is no plain path.
-fn path(expression: &Value) -> Option<String> {
-    if let Some(variable) = expression["Var"].as_str() {
-        return Some(variable.to_owned());
+/// A variable and the names below it that an expression follows, as in `context.work.id`; none where it is no plain path.
+/// Whether something is there (`has`) is asked of it, too, and may name several at once.
+pub fn path(expression: &Value) -> Option<Vec<&str>> {
+    if let Some(variable) = expression.get("Var").and_then(Value::as_str) {
+        return Some(vec![variable]);
     }
-    let access = expression.get(".")?;
-    Some(format!("{}.{}", path(&access["left"])?, access["attr"].as_str()?))
+    let access = expression.get(".").or_else(|| expression.get("has"))?;
+    let mut path = path(access.get("left")?)?;
+    match access.get("attr")? {
+        Value::Array(names) => path.extend(names.iter().map(Value::as_str).collect::<Option<Vec<_>>>()?),
+        name => path.push(name.as_str()?),
+    }
+    Some(path)
 }
 
 fn near(name: &str, known: &[&str]) -> String {

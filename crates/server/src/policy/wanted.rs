@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use super::names::path;
+
 /// Paths from a policy's variables, as in `context.arguments.amount`. Whatever is at the end of one is wanted whole.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq)]
 pub(super) struct Wanted {
     whole: bool,
     below: BTreeMap<String, Wanted>,
@@ -37,25 +39,6 @@ impl Wanted {
     /// The names that are wanted; none where it is all of them.
     pub fn names(&self) -> Option<impl Iterator<Item = (&str, &Wanted)>> {
         (!self.whole).then(|| self.below.iter().map(|(name, wanted)| (name.as_str(), wanted)))
-    }
-}
-
-/// A variable, and the names below it that an expression follows. Whether something is there is asked of it, too.
-fn path(expression: &Value) -> Option<Vec<&str>> {
-    if let Some(variable) = expression.get("Var").and_then(Value::as_str) {
-        return Some(vec![variable]);
-    }
-    let access = expression.get(".").or_else(|| expression.get("has"))?;
-    let mut path = path(access.get("left")?)?;
-    path.extend(attributes(access)?);
-    Some(path)
-}
-
-/// The names of an access: one, or all of `has arguments.amount`.
-pub(super) fn attributes(access: &Value) -> Option<Vec<&str>> {
-    match access.get("attr")? {
-        Value::Array(names) => names.iter().map(Value::as_str).collect(),
-        name => Some(vec![name.as_str()?]),
     }
 }
 
