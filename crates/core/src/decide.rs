@@ -1,5 +1,7 @@
 //! The one door: an action in, a decision or a refusal out.
 
+use std::sync::Arc;
+
 use crate::{
     Millis,
     action::{Action, Submission, check_evidence},
@@ -49,7 +51,7 @@ impl<'a> Context<'a> {
             .records
             .works
             .get(&id)
-            .map(Box::as_ref)
+            .map(Arc::as_ref)
             .filter(|work| self.submission.tenants.allow(&work.spec.tenant))
             .ok_or_else(|| {
                 Refusal::new(Code::NotFound, format!("There is no work {id} here. Check the id."))

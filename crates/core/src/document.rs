@@ -1,6 +1,7 @@
 //! A part of a record that stores keep as one JSON text.
 
 use std::{
+    fmt::{self, Debug, Formatter},
     ops::{Deref, DerefMut},
     sync::{Arc, OnceLock},
 };
@@ -10,10 +11,10 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::json;
 
 /// Most changes of a record leave it alone: clones share it and its text, and the first to write gets its own.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Document<T>(Arc<Inner<T>>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Inner<T> {
     part: T,
     text: OnceLock<String>,
@@ -53,6 +54,12 @@ impl<T: Clone> Clone for Inner<T> {
             text: OnceLock::new(),
             was: self.text.get().map_or(self.was, String::len),
         }
+    }
+}
+
+impl<T: Debug> Debug for Document<T> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        self.0.part.fmt(f)
     }
 }
 

@@ -35,7 +35,8 @@ pub struct SessionView {
 /// Records by id. An entry that holds nothing was looked for and is not there.
 #[derive(Clone, Debug, Default)]
 pub struct Records {
-    pub works: ByWork<Box<Work>>,
+    /// Whatever changes a work puts another in its place: the very same one is an unchanged one.
+    pub works: ByWork<Arc<Work>>,
     /// Works that are only looked at: parents, and works that others wait for.
     pub peers: ByWork<Option<Work>>,
     /// The newest generation of an identity.
@@ -114,7 +115,7 @@ pub enum Touch {
 #[derive(Clone, Debug)]
 pub enum Change {
     Work {
-        work: Box<Work>,
+        work: Arc<Work>,
         touch: Touch,
     },
     BeginAttempt(Arc<Attempt>),
@@ -127,7 +128,7 @@ pub enum Change {
     Wait(Box<Wait>),
     Command {
         command: Box<Command>,
-        /// Whether it is new, and whether an event changed it or only its due date did.
+        /// Whether it is new, and whether an event changed it or only its due date did, and nothing else.
         touch: Touch,
     },
     Budget {
@@ -151,7 +152,7 @@ pub enum Change {
 impl Records {
     /// A work to look at, whether or not it may be changed.
     pub fn peer(&self, id: WorkId) -> Option<&Work> {
-        self.works.get(&id).map(Box::as_ref).or_else(|| self.peers.get(&id)?.as_ref())
+        self.works.get(&id).map(Arc::as_ref).or_else(|| self.peers.get(&id)?.as_ref())
     }
 
     /// Makes a change visible to the decisions after it.
@@ -232,7 +233,7 @@ impl Records {
         self.commands_of(*work).iter().find(|command| command.id == id)
     }
 
-    fn absorb_work(&mut self, work: Box<Work>, touch: Touch) {
+    fn absorb_work(&mut self, work: Arc<Work>, touch: Touch) {
         if touch == Touch::Insert {
             self.identities.insert(work.spec.identity(), Some(work.id));
         }
@@ -274,7 +275,8 @@ impl Records {
             let open = |wait: &Wait| wait.state == WaitState::Open && wait.reference == reference;
             let waits = waiters && self.waits.get(&work.id).is_some_and(|waits| waits.iter().any(open));
             if (child || waits) && !work.state.is_terminal() {
-                work.due_at = Some(work.due_at.map_or(at, |due| due.min(at)));
+                let due_at = work.due_at.map_or(at, |due| due.min(at));
+                Arc::make_mut(work).due_at = Some(due_at);
             }
         }
     }

@@ -7,8 +7,8 @@ use std::{
 };
 
 use tenure_core::{
-    Attempt, ByWork, Change, Command, CommandId, Event, Millis, Records, Reply, Step, Submission, Wait,
-    WaitId, Work, WorkId, claim_order,
+    Attempt, ByWork, Change, Command, CommandId, Decision, Event, Millis, Records, Reply, Step, Submission,
+    Wait, WaitId, Work, WorkId, claim_order,
     command::budget::{Budget, BudgetKey},
     decide, invariant,
     model::{AttemptEnd, Kept},
@@ -16,6 +16,8 @@ use tenure_core::{
     state::State,
 };
 
+#[cfg(feature = "sqlite")]
+use crate::ahead::Ahead;
 use crate::{
     Error,
     job::{Payloads, payloads_of},
@@ -147,6 +149,24 @@ impl Batch {
     /// Decides one submission. A refusal leaves no trace and costs nobody else anything.
     pub fn decide(&mut self, submission: &Submission, now: Millis) -> Result<Reply, Error> {
         let decision = decide(&self.records, submission, now)?;
+        self.accept(submission, decision)
+    }
+
+    /// Goes by what its caller has decided, if that stands; decides where not.
+    #[cfg(feature = "sqlite")]
+    pub fn decide_unless(
+        &mut self,
+        ahead: Option<Ahead>,
+        submission: &Submission,
+        now: Millis,
+    ) -> Result<Reply, Error> {
+        match ahead.filter(|ahead| ahead.stands(&self.records, now)) {
+            Some(ahead) => self.accept(submission, ahead.decision(&self.records, submission)),
+            None => self.decide(submission, now),
+        }
+    }
+
+    fn accept(&mut self, submission: &Submission, decision: Decision) -> Result<Reply, Error> {
         for change in &decision.changes {
             if let Change::Work { work, .. } = change
                 && let Some(fault) = invariant::fault(work)

@@ -8,6 +8,8 @@ use tenure_core::{
 };
 use tokio::{sync::oneshot, time::Instant};
 
+#[cfg(feature = "sqlite")]
+use crate::ahead::Ahead;
 use crate::{Error, ledger::Outcome};
 
 /// Payloads by work and event.
@@ -18,14 +20,30 @@ pub(crate) fn payloads_of(events: Vec<Event>) -> impl Iterator<Item = ((WorkId, 
     events.into_iter().filter_map(|event| Some(((event.work, event.seq), event.payload?)))
 }
 
+/// Where its caller waits.
+type Replies = oneshot::Sender<Result<Outcome, Error>>;
+
 pub(crate) struct Job {
     pub submission: Submission,
     /// A claim that finds nothing waits until then.
     pub park_until: Option<Instant>,
-    pub reply: oneshot::Sender<Result<Outcome, Error>>,
+    /// What its caller has decided already.
+    #[cfg(feature = "sqlite")]
+    pub ahead: Option<Ahead>,
+    pub reply: Replies,
 }
 
 impl Job {
+    pub fn new(submission: Submission, park_until: Option<Instant>, reply: Replies) -> Self {
+        Self {
+            submission,
+            park_until,
+            #[cfg(feature = "sqlite")]
+            ahead: None,
+            reply,
+        }
+    }
+
     /// The filter of a claim by filter; such claims are decided after everything else in a batch.
     pub fn claim_filter(&self) -> Option<&ClaimFilter> {
         match &self.submission.action {

@@ -1,5 +1,7 @@
 //! What was used lately, by work. Two generations: when the younger is full, the older is forgotten.
 
+use std::sync::Arc;
+
 use tenure_core::{ByWork, Command, CommandId, Records, State, Work, WorkId, records::Sought};
 
 pub(crate) struct Recent<T> {
@@ -25,6 +27,10 @@ impl<T> Recent<T> {
         self.young.get(&id)
     }
 
+    pub fn look(&self, id: WorkId) -> Option<&T> {
+        self.young.get(&id).or_else(|| self.old.get(&id))
+    }
+
     pub fn take(&mut self, id: WorkId) -> Option<T> {
         self.young.remove(&id).or_else(|| self.old.remove(&id))
     }
@@ -45,10 +51,11 @@ impl<T> Recent<T> {
 
 /// A work as it was written last, and with it the commands that its worker has yet to see through. They change only
 /// by events of their work: whatever proves the work unchanged proves them unchanged.
+#[derive(Clone)]
 pub(crate) struct Remembered {
-    pub work: Box<Work>,
+    pub work: Arc<Work>,
     /// None: some of them are not at hand.
-    open: Option<Vec<Command>>,
+    open: Option<Arc<Vec<Command>>>,
 }
 
 impl Remembered {
@@ -58,10 +65,11 @@ impl Remembered {
         works.extract_if(|_, work| !work.state.is_terminal()).map(move |(id, work)| {
             let mut open = None;
             if !work.body.commands.any_open() {
-                open = Some(Vec::new());
+                open = Some(Arc::default());
             } else if looked_for.contains(&Sought::Open(id)) {
                 let all = commands.remove(&id).unwrap_or_default();
-                open = Some(all.into_iter().filter(|one| one.is_worker() && one.state.is_open()).collect());
+                let all = all.into_iter().filter(|one| one.is_worker() && one.state.is_open());
+                open = Some(Arc::new(all.collect()));
             }
             (id, Self { work, open })
         })
@@ -81,15 +89,20 @@ impl Remembered {
         self.open.is_some()
     }
 
+    /// Those at hand.
+    pub fn open(&self) -> &[Command] {
+        self.open.as_ref().map_or(&[], |open| open.as_slice())
+    }
+
     pub fn open_ids(&self) -> impl Iterator<Item = CommandId> {
-        self.open.iter().flatten().map(|command| command.id)
+        self.open().iter().map(|command| command.id)
     }
 
     /// Puts it where a store would have put what it read.
     pub fn recall(self, records: &mut Records) {
         let id = self.work.id;
         records.works.insert(id, self.work);
-        for command in self.open.into_iter().flatten() {
+        for command in self.open.map(Arc::unwrap_or_clone).into_iter().flatten() {
             records.looked_for.extend([Sought::Open(id), Sought::Id(command.id)]);
             records.take_in(command);
         }
@@ -118,6 +131,10 @@ impl<T> Default for RecentWorks<T> {
 impl<T> RecentWorks<T> {
     pub fn contains(&self, id: WorkId) -> bool {
         self.held.contains(id) || self.others.contains(id)
+    }
+
+    pub fn look(&self, id: WorkId) -> Option<&T> {
+        self.held.look(id).or_else(|| self.others.look(id))
     }
 
     /// Whoever takes a work puts it back as it is then.

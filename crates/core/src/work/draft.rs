@@ -345,7 +345,7 @@ impl Draft {
             self.changes.push(Change::Command { command, touch });
         }
         let reply = reply(&self);
-        self.changes.insert(0, Change::Work { work: self.work, touch: self.touch });
+        self.changes.insert(0, Change::Work { work: self.work.into(), touch: self.touch });
         Ok(Decision { changes: self.changes, events: self.events, reply })
     }
 }

@@ -61,7 +61,7 @@ pub(crate) fn prepare<'a>(cx: Context<'a>, ingest: &Ingest) -> Result<Prepared<'
     let mut draft = birth(cx, ingest, hash);
     if let Some(parent) = parent.filter(|parent| !parent.children && !parent.state.is_terminal()) {
         let parent = Work { children: true, ..parent.clone() };
-        draft.change(Change::Work { work: Box::new(parent), touch: Touch::Flags });
+        draft.change(Change::Work { work: Arc::new(parent), touch: Touch::Flags });
     }
     let mut granted = false;
     if let Some(claimant) = &ingest.claim

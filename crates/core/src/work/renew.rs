@@ -1,5 +1,7 @@
 //! Renew: the holder is alive. Updates the row, appends nothing, and tells of a cancel.
 
+use std::sync::Arc;
+
 use crate::{
     Millis,
     action::Renew,
@@ -42,9 +44,10 @@ fn one(cx: Context<'_>, renewal: &Renew, decision: &mut Decision) -> Result<Rene
     let current = work.held_lease().is_some_and(|lease| lease.fence == renewal.holder.fence);
     let quiet = renewal.holder.genuine && current && work.state == State::Running;
     if quiet {
-        let work = extended(cx, Box::new(work.clone()), renewal);
+        let mut work = work.clone();
+        extend(cx, &mut work, renewal);
         let expires_at = expiry(&work);
-        decision.changes.push(Change::Work { work, touch: Touch::Renewal });
+        decision.changes.push(Change::Work { work: Arc::new(work), touch: Touch::Renewal });
         return Ok(Renewed { expires_at, cancel_requested: false });
     }
     let Held::Current(mut draft) = hold(cx, &renewal.holder, IfLapsed::Revive)? else {
@@ -62,7 +65,7 @@ fn one(cx: Context<'_>, renewal: &Renew, decision: &mut Decision) -> Result<Rene
             draft.emit(State::CancelRequested, Fact::CancelAcknowledged(Plain {}));
         }
     }
-    draft.work = extended(cx, draft.work, renewal);
+    extend(cx, &mut draft.work, renewal);
     let expires_at = expiry(&draft.work);
     let one = draft.finish(|draft| Reply::Ack(draft.ack()))?;
     decision.changes.extend(one.changes);
@@ -70,7 +73,7 @@ fn one(cx: Context<'_>, renewal: &Renew, decision: &mut Decision) -> Result<Rene
     Ok(Renewed { expires_at, cancel_requested: cancel.is_some() })
 }
 
-fn extended(cx: Context<'_>, mut work: Box<Work>, renewal: &Renew) -> Box<Work> {
+fn extend(cx: Context<'_>, work: &mut Work, renewal: &Renew) {
     let actor = &cx.submission.actor;
     let delegated = work.body.holder.as_ref().is_some_and(|holder| *holder.id != *actor.id)
         || actor.kind != ActorKind::Worker;
@@ -82,7 +85,6 @@ fn extended(cx: Context<'_>, mut work: Box<Work>, renewal: &Renew) -> Box<Work> 
     if let Some(progress) = &renewal.progress {
         work.progress = Some(progress.clone());
     }
-    work
 }
 
 fn expiry(work: &Work) -> Millis {

@@ -1,5 +1,7 @@
 //! Resolve: a wait is answered, once. An answer that comes first is kept for its wait.
 
+use std::sync::Arc;
+
 use crate::{
     Millis,
     action::{Claimant, Resolve, Target},
@@ -72,7 +74,7 @@ fn by_reference(
     let works = cx.records.references.get(&key).map_or(&[][..], Vec::as_slice);
     let mut waits: Vec<(&Work, &Wait)> = works
         .iter()
-        .filter_map(|id| cx.records.works.get(id).map(Box::as_ref))
+        .filter_map(|id| cx.records.works.get(id).map(Arc::as_ref))
         .flat_map(|work| waits_of(cx, work).iter().map(move |wait| (work, wait)))
         .filter(|(_, wait)| wait.reference == reference)
         .collect();

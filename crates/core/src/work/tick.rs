@@ -1,5 +1,7 @@
 //! Tick: something may be due. The sweeper knows no rules; they are all here.
 
+use std::sync::Arc;
+
 use crate::{
     Millis, WorkId, command,
     decide::{Context, Decision},
@@ -100,7 +102,7 @@ fn rearm(cx: Context<'_>, work: &Work) -> Decision {
     let mut decision = Decision::unchanged(Reply::Ticked(Ticked::Nothing));
     if next != work.due_at || touch == Touch::Renewal {
         work.due_at = next;
-        decision.changes.push(Change::Work { work: Box::new(work), touch });
+        decision.changes.push(Change::Work { work: Arc::new(work), touch });
     }
     decision
 }

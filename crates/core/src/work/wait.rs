@@ -1,5 +1,7 @@
 //! Wait: a durable pause that holds no worker. Several may be open; all must end before work goes on.
 
+use std::sync::Arc;
+
 use crate::{
     Millis,
     action::{Judged, WaitAction, WaitSpec},
@@ -234,7 +236,7 @@ fn answer_of_work(
     }
     if !work.waiters {
         let work = Work { waiters: true, ..work.clone() };
-        draft.change(Change::Work { work: Box::new(work), touch: Touch::Flags });
+        draft.change(Change::Work { work: Arc::new(work), touch: Touch::Flags });
     }
     Ok(None)
 }

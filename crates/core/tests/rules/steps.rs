@@ -98,7 +98,8 @@ fn steps_are_bounded() {
             voided: true,
         })
         .collect();
-    w.records.works.get_mut(&lease.work).unwrap().body.steps = 1_000;
+    let work = w.records.works.get_mut(&lease.work).unwrap();
+    std::sync::Arc::make_mut(work).body.steps = 1_000;
     assert_eq!(w.begin(&lease, "one more", "x", false).unwrap_err().code, Code::LimitReached);
 }
 

@@ -229,7 +229,7 @@ impl Ledger {
     ) -> impl Future<Output = Result<Outcome, Error>> + use<> {
         let (reply, answer) = oneshot::channel();
         let park_until = wait.map(|wait| Instant::now() + wait.min(PARK_MAX));
-        let job = Job { submission, park_until, reply };
+        let job = Job::new(submission, park_until, reply);
         match self.turned_away(&job.submission) {
             Some(error) => job.answer(Err(error)),
             None => self.0.store.send(job),

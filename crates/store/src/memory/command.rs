@@ -1,6 +1,6 @@
 //! Commands in memory: what a database would read anew, and the lists.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use tenure_core::{
     Command, CommandId, CommandState, Millis, Scope, Submission, Work,
@@ -60,7 +60,7 @@ impl Inner {
             .records
             .works
             .values()
-            .map(Box::as_ref)
+            .map(Arc::as_ref)
             .filter(|run| run.spec.identity() == identity && run.spec.generation < work.spec.generation)
             .collect();
         runs.sort_by_key(|run| std::cmp::Reverse(run.spec.generation));

@@ -1,5 +1,7 @@
 //! What is looked up in memory: sessions and payloads.
 
+use std::sync::Arc;
+
 use tenure_core::{
     Payload, State, Work, WorkId,
     records::{SessionView, TenantKey},
@@ -14,7 +16,7 @@ impl Inner {
             .records
             .works
             .values()
-            .map(Box::as_ref)
+            .map(Arc::as_ref)
             .filter(|work| work.spec.session_key().as_ref() == Some(key))
             .collect();
         let pending = |work: &&&Work| matches!(work.state, State::Queued | State::RetryScheduled);

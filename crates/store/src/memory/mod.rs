@@ -185,7 +185,7 @@ impl Inner {
             .records
             .works
             .values()
-            .map(Box::as_ref)
+            .map(Arc::as_ref)
             .filter(|work| work.state == State::Queued && filter.matches(work))
             .filter(|work| tenants.allow(&work.spec.tenant))
             .filter(|work| {
@@ -313,7 +313,7 @@ impl Store for Memory {
     ) -> Answer<'a, Vec<WorkId>> {
         self.ready(|inner| {
             let here = |work: &&Work| (first..=last).contains(&work.id) && tenants.allow(&work.spec.tenant);
-            let works = inner.records.works.values().map(Box::as_ref);
+            let works = inner.records.works.values().map(Arc::as_ref);
             works.filter(here).map(|work| work.id).take(limit).collect()
         })
     }
@@ -336,7 +336,7 @@ impl Store for Memory {
                 .records
                 .works
                 .values()
-                .map(Box::as_ref)
+                .map(Arc::as_ref)
                 .filter(|work| before.is_none_or(|id| work.id < id) && filter.matches(work))
                 .collect();
             works.sort_by_key(|work| std::cmp::Reverse(work.id));

@@ -1,6 +1,6 @@
 //! Pruning in memory.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
 use tenure_core::{Identity, Millis, Work, WorkId, model::WaitState, records::reference_to};
 
@@ -12,7 +12,7 @@ use crate::{
 
 impl Inner {
     pub fn prunable(&self, before: Before, limit: usize) -> Vec<WorkId> {
-        let works = || self.records.works.values().map(Box::as_ref);
+        let works = || self.records.works.values().map(Arc::as_ref);
         let kept: HashSet<Identity> =
             works().filter(|work| self.is_needed(work, before)).map(|work| work.spec.identity()).collect();
         let mut ids: Vec<WorkId> =

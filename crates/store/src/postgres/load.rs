@@ -244,7 +244,7 @@ pub(super) async fn first(
 fn take_works(rows: &[Row], records: &mut Records) -> Result<(), Error> {
     for row in rows {
         let work = row::work(row)?;
-        records.works.insert(work.id, Box::new(work));
+        records.works.insert(work.id, Arc::new(work));
     }
     Ok(())
 }
@@ -394,7 +394,7 @@ pub(super) async fn candidates(
     for row in results.take(works) {
         match row::work(&row) {
             Ok(work) => {
-                records.works.insert(work.id, Box::new(work));
+                records.works.insert(work.id, Arc::new(work));
             }
             Err(error) => shared.unreadable.put(row::id(&row, 0)?, &error),
         }
@@ -428,7 +428,7 @@ pub(super) async fn given_before(session: &Session, records: &mut Records) -> Re
     }
     for row in session.query(PEERS, params![uuids(&missing)]).await? {
         let work = row::work(&row)?;
-        records.works.insert(work.id, Box::new(work));
+        records.works.insert(work.id, Arc::new(work));
     }
     Ok(())
 }

@@ -56,7 +56,7 @@ pub(super) struct Committed {
 
 /// The jobs of a group. Claims by filter are decided after everything else.
 pub(super) struct Group<'j> {
-    pub submits: &'j [Box<Job>],
+    pub submits: &'j mut [Box<Job>],
     /// Waiting since an earlier group, oldest first.
     pub parked: &'j [Box<Job>],
     pub claims: &'j [Box<Job>],
@@ -66,7 +66,7 @@ pub(super) struct Group<'j> {
 
 impl Group<'_> {
     /// Runs it. A failure has been rolled back.
-    pub fn run(&self, tables: &mut Tables<'_>, clock: &dyn Clock) -> Result<Committed, Failure> {
+    pub fn run(&mut self, tables: &mut Tables<'_>, clock: &dyn Clock) -> Result<Committed, Failure> {
         tables.begin()?;
         let decided = self.decide(tables, clock.wall());
         let answers = match decided {
@@ -85,11 +85,12 @@ impl Group<'_> {
         }
     }
 
-    fn decide(&self, tables: &mut Tables<'_>, now: Millis) -> Read<Committed> {
+    fn decide(&mut self, tables: &mut Tables<'_>, now: Millis) -> Read<Committed> {
         let mut batch = Batch::under(&tables.terms);
         tables.gather(self.submits.iter().map(|job| &job.submission), &mut batch.records)?;
+        let submits = self.submits.iter_mut();
         let submitted: Vec<Result<Reply, Error>> =
-            self.submits.iter().map(|job| batch.decide(&job.submission, now)).collect();
+            submits.map(|job| batch.decide_unless(job.ahead.take(), &job.submission, now)).collect();
         let mut parked = self.offer(tables, &mut batch, now)?;
         let new_heads = tables.save(&batch)?;
         tables.remember(&mut batch);
@@ -270,7 +271,7 @@ impl Tables<'_> {
         let version = self.version()?;
         if version != self.seen {
             self.seen = version;
-            self.works.clear();
+            self.works.all().clear();
             self.lanes.forget();
         }
         Ok(())
@@ -279,12 +280,13 @@ impl Tables<'_> {
     /// Keeps the works of a saved batch for the next one. Waking others changes rows that it never saw.
     fn remember(&mut self, batch: &mut Batch) {
         if !batch.writes.wakes.is_empty() {
-            self.works.clear();
+            self.works.all().clear();
             return;
         }
+        let mut works = self.works.all();
         for (id, remembered) in Remembered::all(&mut batch.records) {
             if let Some(place) = self.places.get(&id) {
-                self.works.put(id, remembered.work.state, (*place, remembered));
+                works.put(id, remembered.work.state, (*place, remembered));
             }
         }
     }
@@ -292,7 +294,7 @@ impl Tables<'_> {
     /// Takes a group back. SQLite has often done so already.
     fn undo(&mut self) {
         self.lanes.forget();
-        self.works.clear();
+        self.works.all().clear();
         if !self.conn.is_autocommit()
             && let Err(error) = self.conn.execute_batch("ROLLBACK")
         {

@@ -62,6 +62,8 @@ impl<'c> Tables<'c> {
 
     fn load(&mut self, scope: &Scope, records: &mut Records) -> Read<()> {
         records.works.reserve(scope.works.len());
+        records.looked_for.reserve(scope.commands.len());
+        records.command_ids.reserve(scope.commands.len());
         for id in &scope.works {
             self.load_work(*id, records)?;
         }
@@ -141,11 +143,12 @@ impl<'c> Tables<'c> {
         if records.works.contains_key(&id) {
             return Ok(());
         }
-        if let Some((place, remembered)) = self.works.take(id) {
+        let known = self.works.all().take(id);
+        if let Some((place, remembered)) = known {
             self.places.insert(id, place);
             remembered.recall(records);
         } else if let Some(work) = self.work(id)? {
-            records.works.insert(id, Box::new(work));
+            records.works.insert(id, Arc::new(work));
         }
         Ok(())
     }

@@ -30,6 +30,7 @@ mod writer;
 
 use std::{
     collections::{BTreeMap, HashMap},
+    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
@@ -41,8 +42,8 @@ use std::{
 
 use rusqlite::Connection;
 use tenure_core::{
-    Attempt, Command, CommandId, CommandState, CredentialId, Evidence, Millis, State, Step, Wait, Work,
-    WorkId,
+    Attempt, Command, CommandId, CommandState, CredentialId, Evidence, Millis, State, Step, Submission, Wait,
+    Work, WorkId,
     action::Tenants,
     command::{
         Duty,
@@ -58,6 +59,7 @@ use tokio::sync::oneshot;
 use crate::{
     Anchor, Clock, CommandFilter, Credential, Diagnosis, Error, Facts, IntakeChange, Options, Position,
     Pruned, ScheduleChange, StoredEvent, SystemClock, WaitFilter, WorkFilter,
+    ahead::Ahead,
     job::{Job, Payloads},
     retention::{Before, Tombstone},
     schedule::Key as ScheduleKey,
@@ -70,6 +72,7 @@ use answers::Answers;
 use checkpoint::{Checkpoints, LastCheckpoint};
 use read::Reader;
 use row::Read;
+use tables::Works;
 use writer::{Desk, Message};
 
 /// Connections for reads; more would only compete for the two or three cores of a small machine.
@@ -77,6 +80,9 @@ const READERS: usize = 2;
 
 /// Jobs that may wait for the writer. Beyond that, something is wrong and callers should know.
 const QUEUE: usize = 1_000_000;
+
+/// Jobs before one that will have its turn soon: what is decided for it now should stand then.
+const SOON: usize = 2_048;
 
 const FORGET_KEPT: &str = "DELETE FROM kept WHERE kept_at <= ?1";
 
@@ -88,6 +94,7 @@ struct SqliteStore {
     queued: Arc<AtomicUsize>,
     counters: Arc<Counters>,
     terms: Arc<Terms>,
+    works: Arc<Works>,
     stopped: Arc<OnceLock<String>>,
     readers: [Arc<Mutex<Reader>>; READERS],
     next_reader: AtomicUsize,
@@ -110,12 +117,14 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Arc<dyn Store>, Err
     let counters = Arc::new(Counters::default());
     let stopped = Arc::new(OnceLock::new());
     let terms = Arc::new(Terms::default());
+    let works = Arc::new(Works::default());
     let desk = Desk {
         clock: clock.clone(),
         inbox: received,
         queued: queued.clone(),
         counters: counters.clone(),
         terms: terms.clone(),
+        works: works.clone(),
         stopped: stopped.clone(),
         checkpoints,
         answers,
@@ -131,6 +140,7 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Arc<dyn Store>, Err
         queued,
         counters,
         terms,
+        works,
         stopped,
         readers,
         next_reader,
@@ -190,6 +200,12 @@ impl SqliteStore {
         })
     }
 
+    /// What this submission comes to, as far as memory knows. Whatever makes the core panic is the writer's to find.
+    fn ahead(&self, submission: &Submission) -> Option<Ahead> {
+        let decide = || Ahead::decide(submission, |id| self.works.guess(id), &self.terms, &*self.clock);
+        catch_unwind(AssertUnwindSafe(decide)).ok().flatten()
+    }
+
     /// Why there is no writer any more.
     fn gone(&self) -> Error {
         self.stopped().map_or_else(writer::closed, Error::Stopped)
@@ -213,7 +229,10 @@ impl Store for SqliteStore {
         self.queued.load(Ordering::Relaxed)
     }
 
-    fn send(&self, job: Job) {
+    fn send(&self, mut job: Job) {
+        if self.queued() < SOON {
+            job.ahead = self.ahead(&job.submission);
+        }
         if self.queued.fetch_add(1, Ordering::Relaxed) >= QUEUE {
             self.queued.fetch_sub(1, Ordering::Relaxed);
             return job.answer(Err(Error::Unavailable(format!("{QUEUE} submissions are queued already"))));

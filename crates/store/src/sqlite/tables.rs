@@ -1,10 +1,10 @@
 //! The writer's hands: its connection, the statements of the hot path prepared once, and what it may
 //! remember between groups.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, PrepFlags, Statement};
-use tenure_core::ByWork;
+use tenure_core::{ByWork, WorkId};
 
 use super::{
     claim::Lanes,
@@ -86,6 +86,23 @@ pub(super) struct Hot<'c> {
     pub command_update: Statement<'c>,
 }
 
+/// Works as this process last saved or saw them, with where they lie. They count for the writer alone, which sees under the
+/// lock whether anybody else has written since; for all others they are a guess, and may be of a group that comes to nothing.
+#[derive(Default)]
+pub(super) struct Works(Mutex<RecentWorks<(Place, Remembered)>>);
+
+impl Works {
+    pub fn all(&self) -> MutexGuard<'_, RecentWorks<(Place, Remembered)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// None also while somebody else is at them.
+    pub fn guess(&self, id: WorkId) -> Option<Remembered> {
+        let works = self.0.try_lock().ok()?;
+        works.look(id).map(|(_, remembered)| remembered.clone())
+    }
+}
+
 pub(super) struct Tables<'c> {
     pub conn: &'c Connection,
     pub hot: Hot<'c>,
@@ -93,16 +110,14 @@ pub(super) struct Tables<'c> {
     pub lanes: Lanes,
     /// Where the works of the group at hand lie.
     pub places: ByWork<Place>,
-    /// Works as this process last saved or saw them, with where they lie. Valid while nobody else has
-    /// written since, which every group checks under the lock.
-    pub works: RecentWorks<(Place, Remembered)>,
+    pub works: Arc<Works>,
     /// The file's version at the last look: it moves when another connection has committed.
     pub seen: i64,
     pub terms: Arc<Terms>,
 }
 
 impl<'c> Tables<'c> {
-    pub fn new(conn: &'c Connection, terms: Arc<Terms>) -> Read<Self> {
+    pub fn new(conn: &'c Connection, terms: Arc<Terms>, works: Arc<Works>) -> Read<Self> {
         // Kept for good, and so not in the small memory that SQLite has for passing needs.
         let prepare = |sql: &str| conn.prepare_with_flags(sql, PrepFlags::SQLITE_PREPARE_PERSISTENT);
         let hot = Hot {
@@ -132,7 +147,7 @@ impl<'c> Tables<'c> {
             specs: specs(),
             lanes: Lanes::default(),
             places: ByWork::default(),
-            works: RecentWorks::default(),
+            works,
             seen: 0,
             terms,
         })

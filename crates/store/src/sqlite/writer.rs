@@ -20,7 +20,7 @@ use super::{
     checkpoint::Checkpoints,
     fault::Fault,
     group::{Answer, Claimed, Committed, Failure, Group},
-    tables::Tables,
+    tables::{Tables, Works},
 };
 use crate::{
     Clock, Error, awake::Awake, job::Job, job::Payloads, ledger::Outcome, stats::Counters, terms::Terms,
@@ -54,6 +54,7 @@ pub(super) struct Desk {
     pub queued: Arc<AtomicUsize>,
     pub counters: Arc<Counters>,
     pub terms: Arc<Terms>,
+    pub works: Arc<Works>,
     /// Why nothing is written any more.
     pub stopped: Arc<OnceLock<String>>,
     pub checkpoints: Checkpoints,
@@ -82,7 +83,7 @@ struct Writer<'c> {
 
 /// The writer's thread. It ends when the store closes or is dropped.
 pub(super) fn run(conn: &Connection, desk: Desk) -> Result<(), Error> {
-    let tables = Tables::new(conn, desk.terms.clone()).map_err(Fault::into_error)?;
+    let tables = Tables::new(conn, desk.terms.clone(), desk.works.clone()).map_err(Fault::into_error)?;
     let (parked, looked) = (Vec::new(), Instant::now());
     let mut writer = Writer { tables, desk, parked, looked, look: false, awake: Awake::default() };
     let closed = writer.serve();
@@ -224,8 +225,9 @@ impl Writer<'_> {
         }
     }
 
-    fn group(&mut self, submits: Jobs, claims: Jobs) {
-        let group = Group { submits: &submits, parked: &self.parked, claims: &claims, look: self.look };
+    fn group(&mut self, mut submits: Jobs, claims: Jobs) {
+        let mut group =
+            Group { submits: &mut submits, parked: &self.parked, claims: &claims, look: self.look };
         let began = Instant::now();
         match group.run(&mut self.tables, &*self.desk.clock) {
             Ok(answers) => {
@@ -336,7 +338,7 @@ pub(super) fn closed() -> Error {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::channel;
+    use std::{path::Path, sync::mpsc::channel};
 
     use serde_json::json;
     use tenure_core::{Action, Actor, Submission, action::Tenants, model::Disposition, policy::Settings};
@@ -352,34 +354,58 @@ mod tests {
         let action = Action::Ingest(Box::new(new.settle(&Settings::default()).unwrap()));
         let submission = Submission::new(Actor::machine("test"), Tenants::All, action, [0; 16]);
         let (reply, answer) = oneshot::channel();
-        (Message::Job(Box::new(Job { submission, park_until: None, reply })), answer)
+        (Message::Job(Box::new(Job::new(submission, None, reply))), answer)
+    }
+
+    fn new_file(path: &Path) -> Connection {
+        let mut conn = settings::writer(path, false).unwrap();
+        migrate::run(&mut conn, migrate::MIGRATIONS, 0).unwrap();
+        conn
+    }
+
+    /// A desk with these messages, and nothing after them.
+    fn desk(path: &Path, messages: Vec<Message>) -> Desk {
+        let (inbox, received) = channel();
+        let queued = Arc::new(AtomicUsize::new(messages.len()));
+        messages.into_iter().for_each(|message| inbox.send(message).unwrap());
+        let (closed, _) = oneshot::channel();
+        inbox.send(Message::Close(closed)).unwrap();
+        Desk {
+            terms: Arc::default(),
+            works: Arc::default(),
+            clock: Arc::new(SystemClock::default()),
+            inbox: received,
+            queued,
+            counters: Arc::default(),
+            stopped: Arc::default(),
+            checkpoints: Checkpoints::start(path, Arc::new(SystemClock::default())).unwrap(),
+            answers: Answers::start().unwrap(),
+        }
+    }
+
+    #[test]
+    fn what_was_written_is_at_hand_for_what_comes_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.db");
+        let conn = new_file(&path);
+        let (message, answer) = ingest(1);
+        let desk = desk(&path, vec![message]);
+        let works = desk.works.clone();
+        run(&conn, desk).unwrap();
+        let Reply::Ingested { work, .. } = answer.blocking_recv().unwrap().unwrap().reply else { panic!() };
+        assert_eq!(*works.guess(work.id).unwrap().work, *work);
     }
 
     #[test]
     fn a_full_disk_stops_all_writing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ledger.db");
-        let mut conn = settings::writer(&path, false).unwrap();
-        migrate::run(&mut conn, migrate::MIGRATIONS, 0).unwrap();
+        let conn = new_file(&path);
         let pages: i64 = conn.pragma_query_value(None, "page_count", |row| row.get(0)).unwrap();
         conn.pragma_update(None, "max_page_count", pages + 20).unwrap();
 
-        let (inbox, received) = channel();
         let (messages, answers): (Vec<_>, Vec<_>) = (0..200).map(ingest).unzip();
-        messages.into_iter().for_each(|message| inbox.send(message).unwrap());
-        let (closed, _) = oneshot::channel();
-        inbox.send(Message::Close(closed)).unwrap();
-        let desk = Desk {
-            terms: Arc::default(),
-            clock: Arc::new(SystemClock::default()),
-            inbox: received,
-            queued: Arc::new(AtomicUsize::new(200)),
-            counters: Arc::default(),
-            stopped: Arc::default(),
-            checkpoints: Checkpoints::start(&path, Arc::new(SystemClock::default())).unwrap(),
-            answers: Answers::start().unwrap(),
-        };
-        run(&conn, desk).unwrap();
+        run(&conn, desk(&path, messages)).unwrap();
         let stored: i64 = conn.query_row("SELECT count(*) FROM work", [], |row| row.get(0)).unwrap();
         assert_eq!(stored, 0, "the group did not fit, so none of it stands");
         for answer in answers {

@@ -162,7 +162,7 @@ impl World {
         let keys: BTreeSet<_> = self.records.works.values().filter_map(|w| w.spec.session_key()).collect();
         for key in keys {
             let of_session = |work: &&Work| work.spec.session_key().as_ref() == Some(&key);
-            let works = || self.records.works.values().map(Box::as_ref).filter(of_session);
+            let works = || self.records.works.values().map(std::sync::Arc::as_ref).filter(of_session);
             let holder = works().find(|work| work.state.holds_session()).map(|work| work.id);
             let head = works()
                 .filter(|work| work.state.awaits_session())
