@@ -25,6 +25,10 @@ const AGAIN: Duration = Duration::from_millis(5);
 /// Pages in the WAL at which the writer moves them itself: only if the thread for it falls far behind.
 const LARGE_WAL: i64 = 8_000;
 
+/// The writer's pages, in KiB and negative as SQLite wants it. More are no faster: a commit that has balanced a tree goes
+/// through all of them.
+const CACHE: i64 = -8_192;
+
 /// Statements kept prepared besides those of the hot path.
 const STATEMENTS: usize = 64;
 
@@ -95,7 +99,7 @@ pub(super) fn set(conn: &Connection) -> rusqlite::Result<()> {
     conn.pragma_update(None, "checkpoint_fullfsync", true)?;
     conn.pragma_update(None, "foreign_keys", false)?;
     conn.pragma_update(None, "temp_store", "MEMORY")?;
-    conn.pragma_update(None, "cache_size", -16_384)?;
+    conn.pragma_update(None, "cache_size", CACHE)?;
     conn.pragma_update(None, "wal_autocheckpoint", LARGE_WAL)?;
     planned_once(conn)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS);
