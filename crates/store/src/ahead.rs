@@ -43,7 +43,7 @@ impl Ahead {
             return None;
         }
         let last = last(id)?;
-        if last.open().len() > FEW || last.open().iter().any(|command| command.due_at.is_some()) {
+        if last.open().len() > FEW || last.has_dated() {
             return None;
         }
         let work = last.work.clone();

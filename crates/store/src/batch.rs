@@ -16,8 +16,6 @@ use tenure_core::{
     state::State,
 };
 
-#[cfg(feature = "sqlite")]
-use crate::ahead::Ahead;
 use crate::{
     Error,
     job::{Payloads, payloads_of},
@@ -152,21 +150,8 @@ impl Batch {
         self.accept(submission, decision)
     }
 
-    /// Goes by what its caller has decided, if that stands; decides where not.
-    #[cfg(feature = "sqlite")]
-    pub fn decide_unless(
-        &mut self,
-        ahead: Option<Ahead>,
-        submission: &Submission,
-        now: Millis,
-    ) -> Result<Reply, Error> {
-        match ahead.filter(|ahead| ahead.stands(&self.records, now)) {
-            Some(ahead) => self.accept(submission, ahead.decision(&self.records, submission)),
-            None => self.decide(submission, now),
-        }
-    }
-
-    fn accept(&mut self, submission: &Submission, decision: Decision) -> Result<Reply, Error> {
+    /// Takes in what was decided from these very records.
+    pub fn accept(&mut self, submission: &Submission, decision: Decision) -> Result<Reply, Error> {
         for change in &decision.changes {
             if let Change::Work { work, .. } = change
                 && let Some(fault) = invariant::fault(work)

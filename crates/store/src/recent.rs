@@ -75,9 +75,16 @@ impl Remembered {
         })
     }
 
-    /// Forgets the commands where one of them has a date: that moves without an event.
+    /// Whether a command at hand has a date: that moves without an event.
+    pub fn has_dated(&self) -> bool {
+        self.open().iter().any(|command| command.due_at.is_some())
+    }
+
+    /// Forgets the commands where one of them has a date.
     pub fn without_dated(mut self) -> Self {
-        self.open = self.open.filter(|open| open.iter().all(|command| command.due_at.is_none()));
+        if self.has_dated() {
+            self.open = None;
+        }
         self
     }
 

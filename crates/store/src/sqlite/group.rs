@@ -88,9 +88,8 @@ impl Group<'_> {
     fn decide(&mut self, tables: &mut Tables<'_>, now: Millis) -> Read<Committed> {
         let mut batch = Batch::under(&tables.terms);
         tables.gather(self.submits.iter().map(|job| &job.submission), &mut batch.records)?;
-        let submits = self.submits.iter_mut();
         let submitted: Vec<Result<Reply, Error>> =
-            submits.map(|job| batch.decide_unless(job.ahead.take(), &job.submission, now)).collect();
+            self.submits.iter_mut().map(|job| decide(&mut batch, job, now)).collect();
         let mut parked = self.offer(tables, &mut batch, now)?;
         let new_heads = tables.save(&batch)?;
         tables.remember(&mut batch);
@@ -160,6 +159,17 @@ impl Group<'_> {
             *answer = Some(reply);
         }
         Ok(answers)
+    }
+}
+
+/// Goes by what the caller has decided, if that stands; decides where not.
+fn decide(batch: &mut Batch, job: &mut Job, now: Millis) -> Result<Reply, Error> {
+    match job.ahead.take().filter(|ahead| ahead.stands(&batch.records, now)) {
+        Some(ahead) => {
+            let decision = ahead.decision(&batch.records, &job.submission);
+            batch.accept(&job.submission, decision)
+        }
+        None => batch.decide(&job.submission, now),
     }
 }
 
