@@ -86,6 +86,8 @@ async fn the_database_refuses_what_the_rules_forbid() {
         ("UPDATE event SET to_state = 2", "only by erasure"),
         ("UPDATE event SET payload = '{}' WHERE payload IS NOT NULL", "only by erasure"),
         ("UPDATE event SET at = at + 1", "only by erasure"),
+        ("UPDATE event SET request = 7", "only by erasure"),
+        ("INSERT INTO attempt_end SELECT * FROM attempt_end", "attempt_end_pkey"),
         ("DELETE FROM event", "never deleted"),
         ("TRUNCATE event", "never deleted"),
         ("UPDATE work SET state = 0, seq = seq + 1 WHERE state = 11", "last event says"),

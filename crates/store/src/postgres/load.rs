@@ -96,8 +96,8 @@ const REFERENCES: &str = "SELECT DISTINCT t.tenant, t.reference, t.work \
      FROM unnest($1::text[], $2::text[]) AS k(tenant, reference) \
      JOIN wait t ON t.tenant = k.tenant AND t.reference = k.reference ORDER BY t.work";
 const WAIT_IDS: &str = "SELECT id, work FROM wait WHERE id = ANY($1::uuid[])";
-pub(super) const REQUESTS: &str =
-    "SELECT request, work, fence FROM attempt WHERE request = ANY($1::bigint[]) ORDER BY work, fence";
+pub(super) const REQUESTS: &str = "SELECT request, work, fence FROM event WHERE request = ANY($1::bigint[]) AND request IS NOT NULL \
+     ORDER BY work, fence";
 pub(super) const KEPT: &str = "SELECT t.tenant, t.reference, t.payload, t.actor, t.evidence, t.kept_at, t.approves \
      FROM unnest($1::text[], $2::text[]) AS k(tenant, reference) \
      JOIN kept t ON t.tenant = k.tenant AND t.reference = k.reference";
@@ -116,7 +116,7 @@ const NEWEST: &str = "SELECT k.number, (SELECT w.id FROM work w WHERE w.tenant =
      AS k(tenant, system, source_id, run_id, number)";
 const ENDS: &str = "SELECT a.work, a.fence, a.ended_at, a.outcome, a.body_hash, a.ack, a.error, a.usage \
      FROM unnest($1::uuid[], $2::bigint[]) AS k(work, fence) \
-     JOIN attempt a ON a.work = k.work AND a.fence = k.fence";
+     JOIN attempt_end a ON a.work = k.work AND a.fence = k.fence";
 const STEPS: &str = "SELECT work, ordinal, name, input_hash, begun_at, completed_at, result_work, result_seq, \
      voided FROM step WHERE work = ANY($1::uuid[]) ORDER BY work, ordinal";
 const WAITS: &str = "SELECT id, work, tenant, reference, kind, state, opened_at, deadline_at, ended_at, \

@@ -78,6 +78,12 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         breaking: false,
         sql: include_str!("migrations/0014_linked_log.sql"),
     },
+    Migration {
+        number: 15,
+        name: "attempt_ends",
+        breaking: true,
+        sql: include_str!("migrations/0015_attempt_ends.sql"),
+    },
 ];
 
 /// Any number that nobody else is likely to lock.

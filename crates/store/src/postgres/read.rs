@@ -54,8 +54,10 @@ const STEPS: &str = "SELECT work, ordinal, name, input_hash, begun_at, completed
      voided FROM step WHERE work = $1::uuid ORDER BY ordinal";
 const EVIDENCE: &str = "SELECT evidence FROM event WHERE work = $1::uuid AND seq > $2::bigint \
      AND evidence IS NOT NULL ORDER BY seq";
-const ATTEMPTS: &str = "SELECT work, fence, number, worker, incarnation, request, claimed_at, ended_at, \
-     outcome, body_hash, ack, error, usage FROM attempt WHERE work = $1::uuid ORDER BY fence";
+const ATTEMPTS: &str = "SELECT e.work, e.fence, e.attempt, e.at, e.type, e.data, a.ended_at, a.outcome, \
+     a.body_hash, a.ack, a.error, a.usage FROM event e \
+     LEFT JOIN attempt_end a ON a.work = e.work AND a.fence = e.fence \
+     WHERE e.work = $1::uuid AND e.request IS NOT NULL ORDER BY e.seq";
 const COUNTS: &str = "SELECT state, count(*) FROM status WHERE $1::text[] IS NULL OR tenant = ANY($1) \
      GROUP BY state";
 const DUE: &str = "SELECT due_at, work FROM status WHERE due_at IS NOT NULL AND due_at <= $1::bigint \

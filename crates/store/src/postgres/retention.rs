@@ -65,7 +65,7 @@ const LINK: &str = "INSERT INTO link (epoch, txn, number, hash) SELECT e.epoch, 
      FROM event e WHERE e.work = ANY($1::uuid[])";
 const DELETE_EVENTS: &str = "DELETE FROM event WHERE work = ANY($1::uuid[])";
 const DELETE_REST: [&str; 7] = [
-    "DELETE FROM attempt WHERE work = ANY($1::uuid[])",
+    "DELETE FROM attempt_end WHERE work = ANY($1::uuid[])",
     "DELETE FROM step WHERE work = ANY($1::uuid[])",
     "DELETE FROM wait WHERE work = ANY($1::uuid[])",
     "DELETE FROM command_status WHERE work = ANY($1::uuid[])",

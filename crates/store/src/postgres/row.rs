@@ -7,7 +7,7 @@ use tenure_core::{
     Actor, Attempt, Event, Fact, Payload, Spec, State, Step, Wait, WaitId, Work, WorkId,
     document::Document,
     event::Content,
-    model::{AttemptEnd, Kept, Lease, RequestKey},
+    model::{AttemptEnd, Kept, Lease},
     payload::Digest,
     records::SessionView,
 };
@@ -172,16 +172,20 @@ pub(super) fn wait(row: &Row) -> Result<Wait, Error> {
     })
 }
 
+/// work, fence, attempt, at, type, data of the claim; then how it ended.
 pub(super) fn attempt(row: &Row) -> Result<Attempt, Error> {
+    let Fact::Claimed(claimed) = Fact::parse(get(row, 4)?, get(row, 5)?).map_err(corrupt)? else {
+        return Err(corrupt("an event that is no claim answers a claim request"));
+    };
     Ok(Attempt {
         work: id(row, 0)?,
         fence: get::<i64>(row, 1)? as u64,
         number: get::<i32>(row, 2)? as u32,
-        worker: get(row, 3)?,
-        incarnation: get(row, 4)?,
-        request: RequestKey(get(row, 5)?),
-        claimed_at: get(row, 6)?,
-        end: attempt_end(row, 7)?,
+        worker: claimed.worker.id,
+        incarnation: claimed.worker.incarnation,
+        request: claimed.request,
+        claimed_at: get(row, 3)?,
+        end: attempt_end(row, 6)?,
     })
 }
 

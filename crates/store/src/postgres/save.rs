@@ -2,7 +2,7 @@
 //! are many, the select list unnests them: in FROM, each would be stored by itself first and read back from there.
 
 use tenure_core::{
-    State, Work, WorkId,
+    Event, Fact, State, Work, WorkId,
     records::{Touch, reference_to},
 };
 use uuid::Uuid;
@@ -82,14 +82,9 @@ const READY_SESSIONS: &str = concat!(
     heads!(),
     ") ON CONFLICT DO NOTHING"
 );
-const INSERT_ATTEMPT: &str = "INSERT INTO attempt (work, fence, number, worker, incarnation, request, \
-     claimed_at) SELECT unnest($1::uuid[]), unnest($2::bigint[]), unnest($3::int[]), unnest($4::text[]), \
-     unnest($5::text[]), unnest($6::bigint[]), unnest($7::bigint[])";
-const END_ATTEMPT: &str = "UPDATE attempt a SET ended_at = v.ended_at, outcome = v.outcome, \
-     body_hash = v.body_hash, ack = v.ack, error = v.error, usage = v.usage FROM (SELECT unnest($1::uuid[]), \
-     unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::text[]), unnest($5::bytea[]), unnest($6::text[]), \
-     unnest($7::text[]), unnest($8::text[])) AS v(work, fence, ended_at, outcome, body_hash, ack, error, \
-     usage) WHERE a.work = v.work AND a.fence = v.fence";
+const INSERT_END: &str = "INSERT INTO attempt_end (work, fence, ended_at, outcome, body_hash, ack, error, \
+     usage) SELECT unnest($1::uuid[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::text[]), \
+     unnest($5::bytea[]), unnest($6::text[]), unnest($7::text[]), unnest($8::text[])";
 const SAVE_STEP: &str = "INSERT INTO step (work, ordinal, name, input_hash, begun_at, completed_at, \
      result_work, result_seq, voided) SELECT unnest($1::uuid[]), unnest($2::int[]), unnest($3::text[]), \
      unnest($4::bytea[]), unnest($5::bigint[]), unnest($6::bigint[]), unnest($7::uuid[]), \
@@ -230,7 +225,7 @@ pub(super) fn rest<'a>(
     arm_works(pipeline, &touched(&|touch| touch == Touch::Due || touch == Touch::Flags));
     statuses(pipeline, rows);
     ready(pipeline, rows);
-    attempts(pipeline, batch);
+    attempt_ends(pipeline, batch);
     steps(pipeline, batch);
     waits(pipeline, batch);
     kept(pipeline, batch);
@@ -263,8 +258,17 @@ fn events<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch, epoch: i32, mark: M
             each(events, |e| e.content.as_ref().and_then(|content| content.salt.as_ref().map(|s| &s[..]))),
             each(events, |e| &e.prev_hash.0[..]),
             each(events, |e| &e.hash.0[..]),
+            each(events, request),
         ]
     });
+}
+
+/// The claim request that an event answers: by it, a repeat finds what it was given.
+fn request(event: &Event) -> Option<i64> {
+    match &event.fact {
+        Fact::Claimed(claimed) => Some(claimed.request.0),
+        _ => None,
+    }
 }
 
 fn update_works<'a>(pipeline: &mut Pipeline<'a>, works: &[&'a Work]) {
@@ -381,21 +385,10 @@ fn ready<'a>(pipeline: &mut Pipeline<'a>, rows: &[Row<'a>]) {
     });
 }
 
-fn attempts<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch) {
-    let begun = &batch.writes.begun[..];
-    pipeline.add_if(!begun.is_empty(), INSERT_ATTEMPT, || {
-        params![
-            each(begun, |a| a.work.0),
-            each(begun, |a| a.fence as i64),
-            each(begun, |a| a.number as i32),
-            each(begun, |a| a.worker.as_str()),
-            each(begun, |a| a.incarnation.as_str()),
-            each(begun, |a| a.request.0),
-            each(begun, |a| a.claimed_at),
-        ]
-    });
+/// What an attempt begins with, the event of its claim says.
+fn attempt_ends<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch) {
     let ended = &batch.writes.ended[..];
-    pipeline.add_if(!ended.is_empty(), END_ATTEMPT, || {
+    pipeline.add_if(!ended.is_empty(), INSERT_END, || {
         params![
             each(ended, |(work, _, _)| work.0),
             each(ended, |(_, fence, _)| *fence as i64),

@@ -80,6 +80,12 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         breaking: true,
         sql: include_str!("migrations/0014_linked_log.sql"),
     },
+    Migration {
+        number: 15,
+        name: "attempt_ends",
+        breaking: false,
+        sql: include_str!("migrations/0015_attempt_ends.sql"),
+    },
 ];
 
 const MIGRATION_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (
