@@ -4,7 +4,7 @@
 //! free, and the core judges the locked rows. So these lanes never wait for a work.
 
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{BTreeSet, HashMap, HashSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -24,7 +24,7 @@ use super::{
     fault::Fault,
     group::{self, complete, is_nothing, outcome},
     lane::Line,
-    load::{self, Lessons},
+    load::{self, Lessons, session_slot},
     queue::nothing,
     row::get,
     session::{Pipeline, Session, params},
@@ -60,8 +60,8 @@ macro_rules! owner_of {
 const SELECT: &str = concat!(
     "SELECT r.work, CASE WHEN r.bound IS NOT NULL THEN ",
     owner_of!("r"),
-    " END FROM lane l CROSS JOIN LATERAL ( \
-     SELECT q.priority, q.created_at, q.work, q.bound FROM ready q WHERE q.lane = l.id \
+    " END, CASE WHEN r.session IS NOT NULL THEN r.tenant END, r.session FROM lane l CROSS JOIN LATERAL ( \
+     SELECT q.priority, q.created_at, q.work, q.bound, q.tenant, q.session FROM ready q WHERE q.lane = l.id \
      AND ($3::text[] IS NULL OR q.tenant = ANY($3)) AND (q.bound IS NULL OR (q.bound = ANY($6::text[]) AND ",
     owner_of!("q"),
     " = ANY($4::text[]))) \
@@ -216,7 +216,7 @@ async fn attempt(line: &mut Line, jobs: &[Job]) -> Result<Vec<Given>, Fault> {
     let turn = shared.in_hand.turn().await;
     let mut avoided = turn.others();
     avoided.extend(shared.unreadable.known());
-    let Selected { dealt, more, repeats } = select(session, jobs, avoided).await?;
+    let Selected { dealt, more, repeats, sessions } = select(session, jobs, avoided).await?;
     let held = turn.hold(dealt.iter().flatten().copied().collect());
     let active = |at: &usize| !dealt[*at].is_empty() || repeats.contains(&key(&jobs[*at]));
     let active: Vec<usize> = (0..jobs.len()).filter(active).collect();
@@ -228,7 +228,8 @@ async fn attempt(line: &mut Line, jobs: &[Job]) -> Result<Vec<Given>, Fault> {
 
     let mut batch = Batch::default();
     let requests: Vec<RequestKey> = active.iter().map(|at| key(&jobs[*at])).collect();
-    let mark = load::candidates(session, &shared, &requests, held.works(), &mut batch.records).await?;
+    let mark =
+        load::candidates(session, &shared, &requests, &sessions, held.works(), &mut batch.records).await?;
     // A claim is decided over what was locked for it; what a repeat was given before is only read.
     let locked: HashSet<WorkId> = batch.records.works.keys().copied().collect();
     let chosen: Vec<(usize, Submission)> = active
@@ -298,6 +299,8 @@ struct Selected {
     more: Vec<bool>,
     /// The requests that were given something before.
     repeats: HashSet<RequestKey>,
+    /// The sessions of what was dealt, as they are locked.
+    sessions: BTreeSet<i32>,
 }
 
 /// What is to be avoided is selected besides what is wanted, and dealt to nobody.
@@ -324,44 +327,67 @@ async fn select(session: &Session, jobs: &[Job], avoided: HashSet<WorkId>) -> Re
         selections.push((pipeline.add(SELECT, params), askers, limit));
     }
     let mut results = pipeline.run(session).await?;
-    let mut repeats = HashSet::new();
+    let mut selected = Selected {
+        dealt: jobs.iter().map(|_| Vec::new()).collect(),
+        more: vec![false; jobs.len()],
+        repeats: HashSet::new(),
+        sessions: BTreeSet::new(),
+    };
     for row in results.take(requests) {
-        repeats.insert(RequestKey(get(&row, 0)?));
+        selected.repeats.insert(RequestKey(get(&row, 0)?));
     }
-    let mut dealt: Vec<Vec<WorkId>> = jobs.iter().map(|_| Vec::new()).collect();
-    let mut more = vec![false; jobs.len()];
     let mut taken = avoided;
     for (at, askers, limit) in selections {
         let rows = results.take(at);
-        askers.jobs.iter().for_each(|at| more[*at] = rows.len() == limit);
-        deal(&rows, askers, jobs, &mut taken, &mut dealt)?;
+        askers.jobs.iter().for_each(|at| selected.more[*at] = rows.len() == limit);
+        selected.deal(&rows, askers, jobs, &mut taken)?;
     }
-    Ok(Selected { dealt, more, repeats })
+    Ok(selected)
 }
 
-/// Deals the candidates of one filter out by arrival.
-fn deal(
-    rows: &[Row],
-    askers: &Askers,
-    jobs: &[Job],
-    taken: &mut HashSet<WorkId>,
-    dealt: &mut [Vec<WorkId>],
-) -> Result<(), Error> {
-    let mut offers = Vec::with_capacity(rows.len());
-    for row in rows {
-        offers.push((WorkId(get::<Uuid>(row, 0)?), get::<Option<&str>>(row, 1)?));
+/// One that is selected.
+struct Offer<'a> {
+    work: WorkId,
+    /// For whom alone it is.
+    owner: Option<&'a str>,
+    /// Its session, as it is locked.
+    session: Option<i32>,
+}
+
+impl<'a> Offer<'a> {
+    fn new(row: &'a Row) -> Result<Self, Error> {
+        let session = get::<Option<&str>>(row, 2)?.zip(get::<Option<&str>>(row, 3)?);
+        Ok(Self {
+            work: WorkId(get::<Uuid>(row, 0)?),
+            owner: get(row, 1)?,
+            session: session.map(|(tenant, session)| session_slot(tenant, session)),
+        })
     }
-    for at in &askers.jobs {
-        let max = jobs[*at].claim_filter().map_or(0, |filter| filter.max);
-        let asks = owner(&jobs[*at]);
-        for (id, bound) in &offers {
-            if dealt[*at].len() >= max {
-                break;
-            }
-            if bound.is_none_or(|bound| bound == asks) && taken.insert(*id) {
-                dealt[*at].push(*id);
+}
+
+impl Selected {
+    /// Deals the candidates of one filter out by arrival.
+    fn deal(
+        &mut self,
+        rows: &[Row],
+        askers: &Askers,
+        jobs: &[Job],
+        taken: &mut HashSet<WorkId>,
+    ) -> Result<(), Error> {
+        let offers = rows.iter().map(Offer::new).collect::<Result<Vec<_>, _>>()?;
+        for at in &askers.jobs {
+            let max = jobs[*at].claim_filter().map_or(0, |filter| filter.max);
+            let asks = owner(&jobs[*at]);
+            for offer in &offers {
+                if self.dealt[*at].len() >= max {
+                    break;
+                }
+                if offer.owner.is_none_or(|owner| owner == asks) && taken.insert(offer.work) {
+                    self.dealt[*at].push(offer.work);
+                    self.sessions.extend(offer.session);
+                }
             }
         }
+        Ok(())
     }
-    Ok(())
 }

@@ -371,12 +371,13 @@ pub(super) fn take_requests(rows: &[Row], keys: &[RequestKey], records: &mut Rec
     Ok(())
 }
 
-/// For claims: locks the requests, the sessions of the candidates, and those candidates that are free.
+/// For claims: locks the requests, the sessions of the candidates, by their slots, and those candidates that are free.
 /// One that cannot be read is told of and passed over: it costs the others nothing.
 pub(super) async fn candidates(
     session: &Session,
     shared: &Shared,
     requests: &[RequestKey],
+    sessions: &BTreeSet<i32>,
     ids: &[WorkId],
     records: &mut Records,
 ) -> Result<Mark, Fault> {
@@ -384,10 +385,9 @@ pub(super) async fn candidates(
     pipeline.add("BEGIN", params![]);
     let slots = sorted(requests.iter().map(|key| request_slot(*key)));
     pipeline.add(LOCK_REQUESTS, params![slots]);
-    let ids = uuids(ids);
-    let nobody: Vec<i32> = Vec::new();
-    pipeline.add(LOCK_SESSIONS_OF, params![nobody, ids.clone()]);
-    let works = pipeline.add(WORKS_FREE, params![ids]);
+    pipeline
+        .add_if(!sessions.is_empty(), LOCK_SESSIONS, || params![Vec::from_iter(sessions.iter().copied())]);
+    let works = pipeline.add(WORKS_FREE, params![uuids(ids)]);
     let given = pipeline.add(REQUESTS, params![requests.iter().map(|key| key.0).collect::<Vec<i64>>()]);
     let mark = pipeline.add(MARK, params![]);
     let mut results = pipeline.run(session).await?;
