@@ -16,7 +16,13 @@ use crate::{
 
 /// The server's own settings, but for room: a checkpoint, forced by a full log or by the clock, would land in one slice
 /// and not in the next, and after it every page is logged whole once more. `fsync` and `synchronous_commit` stay on.
-const SERVER: [&str; 3] = ["shared_buffers=256MB", "max_wal_size=16GB", "checkpoint_timeout=1h"];
+const SERVER: [&str; 4] =
+    ["shared_buffers=256MB", "max_wal_size=16GB", "min_wal_size=8GB", "checkpoint_timeout=1h"];
+
+/// Files of its log that a server has before anything is measured, more than a run fills. One that has been in service writes
+/// over those that it has; a new one makes each when it is needed, 16 MB of zeros within somebody's commit.
+const LOG_FILES: usize = 400;
+const LOG_FILES_QUICK: usize = 100;
 
 pub enum Site {
     Sqlite(TempDir),
@@ -42,7 +48,9 @@ impl Site {
             }
             Store::Postgres => {
                 on_disk(&std::env::temp_dir())?;
-                Ok(Site::Postgres(Cluster::start_with(&SERVER)))
+                let cluster = Cluster::start_with(&SERVER);
+                make_log_files(&cluster, if args.quick { LOG_FILES_QUICK } else { LOG_FILES });
+                Ok(Site::Postgres(cluster))
             }
         }
     }
@@ -64,6 +72,13 @@ impl Place {
             Place::Postgres(url) => Ledger::open_postgres(url, options).await?,
         })
     }
+}
+
+/// Goes through so many files, and leaves them to be written over.
+fn make_log_files(cluster: &Cluster, count: usize) {
+    let each = "PERFORM pg_logical_emit_message(false, 'bench', ''); PERFORM pg_switch_wal();";
+    cluster.psql("postgres", &format!("DO $$ BEGIN FOR i IN 1..{count} LOOP {each} END LOOP; END $$"));
+    cluster.psql("postgres", "CHECKPOINT");
 }
 
 /// Has the disk at rest: what earlier cases left in memory would be written in the slices of later ones, and slow down
