@@ -34,7 +34,7 @@ pub async fn store(store: Store, args: &Common, plan: &Plan) -> Result<Vec<Row>>
     let mut tallies = vec![Tally::default(); cases.len()];
     // A short round first, not counted: nobody pays for cold caches and unprepared statements.
     for case in &cases {
-        bench.measure(*case, plan.slice / 4, plan.slice / 4).await?;
+        bench.measure(*case, case.warm_up(plan), plan.slice / 4).await?;
     }
     for round in 1..=plan.rounds {
         settle()?;

@@ -22,7 +22,7 @@ const SERVER: [&str; 4] =
 /// Files of its log that a server has before anything is measured, more than a run fills. One that has been in service writes
 /// over those that it has; a new one makes each when it is needed, 16 MB of zeros within somebody's commit.
 const LOG_FILES: usize = 400;
-const LOG_FILES_QUICK: usize = 100;
+const LOG_FILES_QUICK: usize = 64;
 
 pub enum Site {
     Sqlite(TempDir),
