@@ -52,11 +52,12 @@ pub(super) const CHECKS: &[&str] = &[
      c.said ->> 'key', c.said ->> 'input_hash') LIMIT 100",
     "SELECT 'c_' || replace(s.command::text, '-', '') || ' has a status row and no command' \
      FROM command_status s WHERE NOT EXISTS (SELECT 1 FROM command c WHERE c.id = s.command) LIMIT 100",
-    "SELECT 'an attempt of w_' || replace(a.work::text, '-', '') || ' belongs to no work' \
-     FROM attempt_end a WHERE NOT EXISTS (SELECT 1 FROM work w WHERE w.id = a.work) LIMIT 100",
+    "SELECT 'w_' || replace(a.work::text, '-', '') || ' has the end of an attempt that nobody claimed' \
+     FROM attempt_end a WHERE NOT EXISTS (SELECT 1 FROM event e WHERE e.work = a.work AND e.fence = a.fence \
+     AND e.request IS NOT NULL) LIMIT 100",
     "SELECT 'event ' || e.seq || ' of w_' || replace(e.work::text, '-', '') || ' is not found by its claim' \
-     FROM event e WHERE (e.type = 'claimed' OR e.request IS NOT NULL) \
-     AND e.request::text IS DISTINCT FROM e.data::json ->> 'request' LIMIT 100",
+     FROM event e WHERE (e.type = 'claimed') <> (e.request IS NOT NULL) \
+     OR e.data !~ ('\"request\":' || e.request || '[,}]') LIMIT 100",
     "SELECT 'event ' || e.seq || ' of w_' || replace(e.work::text, '-', '') || ' belongs to no work' \
      FROM event e WHERE NOT EXISTS (SELECT 1 FROM work w WHERE w.id = e.work) LIMIT 100",
 ];

@@ -89,6 +89,10 @@ pub(super) const MIGRATIONS: &[Migration] = &[
 /// Any number that nobody else is likely to lock.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(7311450182)";
 
+/// A large table takes as long as it takes, by whatever plan is best.
+const UNHURRIED: &str = "SET LOCAL statement_timeout = 0; SET LOCAL enable_seqscan = on; \
+     SET LOCAL enable_bitmapscan = on; SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on";
+
 const TABLE: &str = "CREATE TABLE migration (number integer PRIMARY KEY, name text NOT NULL, \
      breaking boolean NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())";
 
@@ -101,8 +105,7 @@ pub(super) async fn migrate(client: &mut Client) -> Result<Key, Error> {
 pub(super) async fn up_to(client: &mut Client, migrations: &[Migration]) -> Result<Key, Error> {
     let failed = |e: PgError| Error::Unavailable(describe(&e));
     let transaction = client.transaction().await.map_err(failed)?;
-    // A large table takes as long as it takes.
-    transaction.batch_execute("SET LOCAL statement_timeout = 0").await.map_err(failed)?;
+    transaction.batch_execute(UNHURRIED).await.map_err(failed)?;
     transaction.batch_execute(LOCK).await.map_err(failed)?;
     let row = transaction
         .query_one(

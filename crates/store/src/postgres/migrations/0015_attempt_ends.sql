@@ -1,9 +1,14 @@
 -- The event of a claim says all that an attempt begins with. It is found by its request, so nothing else is written for it:
 -- what is left of the table are the ends, each written once.
+
+-- Both at once: whoever still writes to them as before is waited for now, and not after all the work.
+LOCK TABLE attempt, event IN ACCESS EXCLUSIVE MODE;
+
+-- The index comes first: one that is made over rows just changed is of no use as long as an older transaction runs.
 ALTER TABLE event ADD COLUMN request bigint;
+CREATE INDEX event_request ON event (request) WHERE request IS NOT NULL;
 UPDATE event e SET request = a.request FROM attempt a
     WHERE e.work = a.work AND e.fence = a.fence AND e.type = 'claimed';
-CREATE INDEX event_request ON event (request) WHERE request IS NOT NULL;
 
 DROP TRIGGER event_unchanged ON event;
 CREATE TRIGGER event_unchanged BEFORE UPDATE ON event
