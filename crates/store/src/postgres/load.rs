@@ -96,8 +96,8 @@ const REFERENCES: &str = "SELECT DISTINCT t.tenant, t.reference, t.work \
      FROM unnest($1::text[], $2::text[]) AS k(tenant, reference) \
      JOIN wait t ON t.tenant = k.tenant AND t.reference = k.reference ORDER BY t.work";
 const WAIT_IDS: &str = "SELECT id, work FROM wait WHERE id = ANY($1::uuid[])";
-pub(super) const REQUESTS: &str = "SELECT request, work, fence FROM event WHERE request = ANY($1::bigint[]) AND request IS NOT NULL \
-     ORDER BY work, fence";
+pub(super) const REQUESTS: &str = "SELECT request, work, fence FROM event \
+     WHERE request = ANY($1::bigint[]) AND request IS NOT NULL ORDER BY work, fence";
 pub(super) const KEPT: &str = "SELECT t.tenant, t.reference, t.payload, t.actor, t.evidence, t.kept_at, t.approves \
      FROM unnest($1::text[], $2::text[]) AS k(tenant, reference) \
      JOIN kept t ON t.tenant = k.tenant AND t.reference = k.reference";
