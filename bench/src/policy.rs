@@ -69,7 +69,7 @@ fn set(action: impl Fn(usize) -> String) -> String {
             3 => format!(
                 "@unless(\"approved\")\nforbid ({scope}) when {{ context.time.hour > 22 && context.work.attempt > {n} }};\n"
             ),
-            _ => format!("forbid ({scope}) when {{ principal == Worker::\"stranger-{n}\" }};\n"),
+            _ => format!("forbid ({scope}) when {{ principal == Worker::\"p_{n:032x}\" }};\n"),
         }
     };
     (0..POLICIES).map(rule).collect()

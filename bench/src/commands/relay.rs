@@ -65,10 +65,13 @@ impl Outbox {
     async fn fill(&self, sends: usize) -> Result<()> {
         let leases = self.subject.hold("outbox", sends.div_ceil(LEFT)).await?;
         let worker = self.ledger.caller(Actor::worker("bench"));
-        let closing = leases.iter().enumerate().map(|(n, lease)| {
-            let commands = (n * LEFT..sends.min((n + 1) * LEFT)).map(|number| self.hook(number).settle());
-            let close = CloseOut { no_output: true, ..CloseOut::new(State::Succeeded) };
-            worker.close_out(lease, CloseOut { commands: commands.collect(), ..close })
+        let worker = &worker;
+        let closing = leases.iter().enumerate().map(|(n, lease)| async move {
+            let mut close = CloseOut { no_output: true, ..CloseOut::new(State::Succeeded) };
+            for number in n * LEFT..sends.min((n + 1) * LEFT) {
+                close.commands.push(worker.intent(lease.work, self.hook(number)).await?);
+            }
+            worker.close_out(lease, close).await
         });
         try_join_all(closing).await?;
         Ok(())

@@ -1,5 +1,7 @@
 //! The inputs of the core: everything that anybody can ask of the ledger.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use crate::{
@@ -10,8 +12,8 @@ use crate::{
     limits,
     liveness::Sighting,
     model::{
-        AcceptStrength, Disposition, ErrorClass, OnParentClose, OnTimeout, RequestKey, Source, WaitKind,
-        Worker, Workflow,
+        AcceptStrength, Disposition, ErrorClass, OnParentClose, OnTimeout, RequestKey, Source, Spec,
+        WaitKind, Worker, Workflow,
     },
     payload::{Digest, Payload},
     policy::Policy,
@@ -25,6 +27,9 @@ use crate::{
 pub struct Submission {
     pub actor: Actor,
     pub tenants: Tenants,
+    pub kinds: Kinds,
+    /// The only worker for which the actor may claim, if it is bound to one.
+    pub worker: Option<Arc<str>>,
     pub action: Action,
     /// Salts and jitter are derived from it.
     pub seed: [u8; 16],
@@ -35,10 +40,14 @@ pub struct Submission {
     pub evidence: Vec<Evidence>,
     /// Whether the actor may approve, if it is a person: what its credential says.
     pub approves: bool,
+    /// Whether the actor may say that a command happened, if it is a person: what its credential says.
+    pub replays: bool,
     /// The last event that the caller has seen of the work: if it moved on since, nothing is done.
     pub if_seq: Option<u64>,
     /// Only what would happen is asked for: nothing is written.
     pub dry_run: bool,
+    /// Why it may not add a work. What is there already is answered all the same.
+    pub no_room: Option<Refusal>,
 }
 
 impl Submission {
@@ -50,14 +59,23 @@ impl Submission {
         Self {
             actor,
             tenants,
+            kinds: Kinds::All,
+            worker: None,
             action,
             seed,
             body_hash,
             evidence: Vec::new(),
             approves: true,
+            replays: true,
             if_seq: None,
             dry_run: false,
+            no_room: None,
         }
+    }
+
+    /// Whether it may add a work.
+    pub(crate) fn room(&self) -> Result<(), Refusal> {
+        self.no_room.clone().map_or(Ok(()), Err)
     }
 
     /// Whether it can be decided at all, whatever is stored. A token or a licence to act that was never recorded
@@ -68,7 +86,19 @@ impl Submission {
                           Leave the claim out, or do it and release it.";
             return Err(Refusal::new(Code::Unsupported, detail));
         }
-        limits::name("actor.id", &self.actor.id)
+        if let (Some(bound), Some(claimant)) = (self.worker.as_deref(), self.action.claimant())
+            && claimant.worker.id != bound
+        {
+            let detail = format!("This credential claims for worker {bound} only. Give that as `worker.id`.");
+            return Err(Refusal::new(Code::Forbidden, detail));
+        }
+        limits::name("actor.id", &self.actor.id)?;
+        self.actor.name.as_deref().map_or(Ok(()), |name| limits::name("actor.name", name))
+    }
+
+    /// Whether the actor may touch a work. One that it may not does not exist for it.
+    pub fn reaches(&self, spec: &Spec) -> bool {
+        self.tenants.allow(&spec.tenant) && self.kinds.allow(&spec.kind)
     }
 
     /// An agent must never approve its own doing, so only people do.
@@ -77,26 +107,42 @@ impl Submission {
     }
 }
 
-/// The tenants that a caller may touch. What lies outside does not exist for it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Tenants {
+/// Every name, or only these.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Names {
+    #[default]
     All,
     Only(Vec<String>),
 }
 
-impl Tenants {
-    pub fn allow(&self, tenant: &str) -> bool {
+/// The tenants that a caller may touch. What lies outside does not exist for it.
+pub type Tenants = Names;
+
+/// The kinds of work that a caller may touch. What lies outside does not exist for it.
+pub type Kinds = Names;
+
+impl Names {
+    pub fn allow(&self, name: &str) -> bool {
         match self {
-            Tenants::All => true,
-            Tenants::Only(list) => list.iter().any(|t| t == tenant),
+            Names::All => true,
+            Names::Only(list) => list.iter().any(|own| own == name),
         }
     }
 
-    /// The same text for the same tenants, in whatever order they are listed.
+    /// Whether all of the others are among these.
+    pub fn cover(&self, others: &Names) -> bool {
+        match (self, others) {
+            (Names::All, _) => true,
+            (Names::Only(_), Names::All) => false,
+            (own, Names::Only(list)) => list.iter().all(|name| own.allow(name)),
+        }
+    }
+
+    /// The same text for the same names, in whatever order they are listed.
     fn text(&self) -> String {
         match self {
-            Tenants::All => String::new(),
-            Tenants::Only(list) => {
+            Names::All => String::new(),
+            Names::Only(list) => {
                 let mut names: Vec<&str> = list.iter().map(String::as_str).collect();
                 names.sort_unstable();
                 format!("{}\u{1}", names.join("\u{1}"))
@@ -105,11 +151,11 @@ impl Tenants {
     }
 
     /// Those asked for, as far as they are among these; all of these where nothing is asked for.
-    pub fn narrowed(&self, asked: Option<&Tenants>) -> Tenants {
+    pub fn narrowed(&self, asked: Option<&Names>) -> Names {
         match asked {
-            None | Some(Tenants::All) => self.clone(),
-            Some(Tenants::Only(list)) => {
-                Tenants::Only(list.iter().filter(|tenant| self.allow(tenant)).cloned().collect())
+            None | Some(Names::All) => self.clone(),
+            Some(Names::Only(list)) => {
+                Names::Only(list.iter().filter(|name| self.allow(name)).cloned().collect())
             }
         }
     }
@@ -139,6 +185,8 @@ pub struct Ingest {
     pub on_parent_close: OnParentClose,
     pub policy: Policy,
     pub evidence: Vec<Evidence>,
+    /// The people who asked for it before, besides the actor: those behind a schedule.
+    pub asked_by: Vec<Arc<str>>,
     pub claim: Option<Claimant>,
     /// Detached work that is over: recorded, never running. Only for externally owned work.
     pub born: Option<CloseOut>,
@@ -158,10 +206,12 @@ impl Claimant {
         Self { worker, request_id: request_id.to_owned(), defer_start: false }
     }
 
-    /// The key under which a repeat of this request is found. Workers bound to other tenants may well have the
-    /// same names: their requests are others.
-    pub fn key(&self, tenants: &Tenants) -> RequestKey {
-        RequestKey::new(&tenants.text(), &self.worker.id, &self.worker.incarnation, &self.request_id)
+    /// The key under which a repeat of this request is found. A repeat returns leases with their tokens, so it must
+    /// come from the same actor within the same tenants: anybody may send another's worker and request ids.
+    pub fn key(&self, submission: &Submission) -> RequestKey {
+        let Submission { actor, tenants, .. } = submission;
+        let Worker { id, incarnation, .. } = &self.worker;
+        RequestKey::new(&[&tenants.text(), &actor.id, id, incarnation, &self.request_id])
     }
 
     pub fn check(&self) -> Result<(), Refusal> {
@@ -268,8 +318,16 @@ pub struct WaitAction {
 pub enum Target {
     /// Every open wait of this tenant with this reference.
     Reference { tenant: String, reference: String },
-    /// One wait, by a person or by its token.
-    Wait { id: WaitId, genuine: bool },
+    /// One wait, by a person or by its token. An approval needs the seal of what was shown.
+    Wait { id: WaitId, token: TokenCheck, seal: Option<Digest> },
+}
+
+/// What the store found of the token that came with an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum TokenCheck {
+    Absent,
+    Genuine,
+    Wrong,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -369,6 +427,11 @@ pub enum Action {
         reason: String,
         deadline_ms: Option<u64>,
     },
+    /// Asks the holder to hand the work back, so that another worker goes on with it.
+    RequestRelease {
+        work: WorkId,
+        reason: String,
+    },
     RequestAbandon {
         work: WorkId,
         reason: String,
@@ -423,6 +486,17 @@ impl Action {
         }
     }
 
+    /// Who is given a lease by it.
+    fn claimant(&self) -> Option<&Claimant> {
+        match self {
+            Action::Claim(claim) => Some(&claim.claimant),
+            Action::Ingest(ingest) => ingest.claim.as_ref(),
+            Action::Resolve(resolve) => resolve.claim.as_ref(),
+            Action::Command(action) => action.claimant(),
+            _ => None,
+        }
+    }
+
     /// The waits that it is about to open: the door looks at what is kept for them.
     pub fn opens_mut(&mut self) -> &mut [WaitSpec] {
         match self {
@@ -450,6 +524,7 @@ impl Action {
             | Action::Complete { .. }
             | Action::Cancel { .. }
             | Action::RequestAbandon { .. }
+            | Action::RequestRelease { .. }
             | Action::RetryNow { .. }
             | Action::Quarantine { .. }
             | Action::Decide { .. }
@@ -536,6 +611,12 @@ impl CloseOut {
         self.warnings.iter().try_for_each(|w| limits::text("warnings", w))?;
         if let Some((_, message)) = &self.error {
             limits::text("error.message", message)?;
+        }
+        if self.state == State::Cancelled && !self.commands.is_empty() {
+            return Err(Refusal::new(
+                Code::Invalid,
+                "A cancelled work sends nothing. Leave `commands` out, or close out with the state that it has reached.",
+            ));
         }
         limits::count("commands", self.commands.len(), limits::OUTBOX)?;
         self.commands.iter().try_for_each(Intent::check)?;

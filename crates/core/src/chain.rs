@@ -67,6 +67,13 @@ pub fn hash(event: &Event) -> Digest {
     );
     let mut text = Vec::with_capacity(USUAL_BYTES);
     serde_json::to_writer(&mut text, &fields).expect("strings and integers always serialise");
+    // A name comes last, where there is one: events of actors without names hash as they did before names were kept.
+    if let Some(name) = &event.actor.name {
+        text.pop();
+        text.push(b',');
+        serde_json::to_writer(&mut text, name).expect("strings always serialise");
+        text.push(b']');
+    }
     Digest::of(text)
 }
 

@@ -15,7 +15,7 @@ use crate::{
     work::{self, tick::Look},
 };
 
-pub use crate::work::claim::{claim_order, claimable};
+pub use crate::work::claim::{claim_order, claimable, in_turns, place_in_turn};
 
 /// What an accepted action does.
 #[derive(Clone, Debug)]
@@ -45,14 +45,14 @@ pub(crate) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// A work that the caller may see. Foreign tenants' works do not exist for it.
+    /// A work that the caller may see. Works of other tenants and kinds do not exist for it.
     pub fn work(&self, id: WorkId) -> Result<&'a Work, Refusal> {
         let work = self
             .records
             .works
             .get(&id)
             .map(Arc::as_ref)
-            .filter(|work| self.submission.tenants.allow(&work.spec.tenant))
+            .filter(|work| self.submission.reaches(&work.spec))
             .ok_or_else(|| {
                 Refusal::new(Code::NotFound, format!("There is no work {id} here. Check the id."))
             })?;
@@ -100,6 +100,7 @@ pub fn decide(records: &Records, submission: &Submission, now: Millis) -> Result
         Action::Complete { work, genuine, close } => work::complete::decide(cx, *work, *genuine, close),
         Action::Cancel { work, reason, deadline_ms } => work::cancel::decide(cx, *work, reason, *deadline_ms),
         Action::RequestAbandon { work, reason } => work::abandon::request(cx, *work, reason),
+        Action::RequestRelease { work, reason } => work::release::request(cx, *work, reason),
         Action::RetryNow { work, reason } => work::retry_now::decide(cx, *work, reason),
         Action::Quarantine { work, reason } => work::quarantine::decide(cx, *work, reason),
         Action::Decide { work, reason, decision } => work::quarantine::person(cx, *work, reason, decision),

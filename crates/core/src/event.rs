@@ -38,18 +38,28 @@ impl ActorKind {
     }
 }
 
-/// Who did it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// Who did it: known by its id. The name is a label for people, and two actors may share one.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Actor {
     #[serde(rename = "type")]
     pub kind: ActorKind,
     pub id: Arc<str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<Arc<str>>,
 }
+
+impl PartialEq for Actor {
+    fn eq(&self, other: &Self) -> bool {
+        (self.kind, &self.id) == (other.kind, &other.id)
+    }
+}
+
+impl Eq for Actor {}
 
 impl Actor {
     pub fn new(kind: ActorKind, id: impl AsRef<str>) -> Self {
-        Self { kind, id: id.as_ref().into() }
+        Self { kind, id: id.as_ref().into(), name: None }
     }
     pub fn person(id: impl AsRef<str>) -> Self {
         Self::new(ActorKind::Person, id)
@@ -63,6 +73,20 @@ impl Actor {
     pub fn system(id: impl AsRef<str>) -> Self {
         Self::new(ActorKind::System, id)
     }
+
+    /// The same actor, with a name for people to read.
+    pub fn named(self, name: &str) -> Self {
+        Self { name: Some(name.into()), ..self }
+    }
+
+    /// What people read: its name, or else its id.
+    pub fn label(&self) -> &str {
+        self.name.as_deref().unwrap_or(&self.id)
+    }
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 /// A pointer to something outside that supports an event: a trace, a log line, a ticket.
@@ -92,6 +116,9 @@ pub struct Created {
     /// How many checkpoints it took over.
     #[serde(default)]
     pub steps: u32,
+    /// The bytes of their results, counted towards `limits::WORK_BYTES`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub bytes: u32,
     /// Work that was over when it was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Output>,
@@ -126,6 +153,9 @@ pub struct Accepted {
 pub struct Progressed {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
+    /// The beginning of the content's hash, where there is a request id: a repeat has the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -139,6 +169,9 @@ pub struct StepBegun {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepCompleted {
     pub input_hash: Digest,
+    /// Of the result.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub bytes: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -158,6 +191,9 @@ pub struct WaitingSet {
     pub open: u32,
     /// Rows that the work has now, answered ones included.
     pub total: u32,
+    /// Of the schemas and defaults of `waits`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub bytes: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_due: Option<Millis>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -177,6 +213,9 @@ pub struct WaitResolved {
     /// An answer that came before the wait.
     #[serde(default)]
     pub early: bool,
+    /// Of the answer.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub bytes: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound_until: Option<Millis>,
 }
@@ -197,8 +236,12 @@ pub struct EarlyAnswerRefused {
 pub enum Unfit {
     /// It is not what the wait's schema asks for.
     Schema,
-    /// An approval is asked for, and whoever answered may not approve.
+    /// An approval is asked for, and no answer that was kept approves.
     NotApproved,
+    /// It is older than the dispatch of the command that is handed to the wait.
+    BeforeDispatch,
+    /// A command is handed to the wait, and a person's word, kept before anybody asked, is no receipt.
+    NotEvidence,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -412,6 +455,7 @@ facts! {
     CancelRequested(CancelRequested) = "cancel_requested": "Somebody asked for it to stop.",
     CancelAcknowledged(Plain) = "cancel_acknowledged": "The holder was told of the cancel.",
     Cancelled(Cancelled) = "cancelled": "It was cancelled, with how that is known.",
+    ReleaseRequested(Plain) = "release_requested": "An operator asked its holder to hand it back.",
     AbandonRequested(Plain) = "abandon_requested": "Somebody asked to give it up once its lease lapses.",
     Quarantined(Quarantined) = "quarantined": "It was set aside for a person.",
     Requeued(Requeued) = "requeued": "A person decided to run it again.",
@@ -427,6 +471,7 @@ facts! {
     CommandUnsent(command::Unsent) = "command_unsent": "A call is proven not to have been made; it is tried again.",
     CommandUncertain(command::Uncertain) = "command_uncertain": "Nobody knows whether a command took effect.",
     CommandLookedUp(command::LookedUp) = "command_looked_up": "A lookup found no effect, or could not tell.",
+    CommandReservedAgain(command::ReservedAgain) = "command_reserved_again": "Another person reserved a command that was reserved before.",
     CommandResent(command::Resent) = "command_resent": "A command in doubt is sent again with the same provider key.",
     CommandReplayed(command::Replayed) = "command_replayed": "A person had a failed command done again.",
 }

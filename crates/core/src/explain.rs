@@ -234,7 +234,7 @@ impl View<'_> {
         let next = match &work.body.abandon_request {
             Some(request) => format!(
                 "nothing: {} asked to abandon it, which acts only if its lease lapses",
-                request.requested_by.id
+                request.requested_by.label()
             ),
             None => format!("nothing: it is being worked on; to stop it, {}", self.command("cancel")),
         };
@@ -261,7 +261,7 @@ impl View<'_> {
         let work = self.work;
         let body = &work.body;
         if let Some(request) = &body.abandon_request {
-            return format!("recovery abandons it, as {} asked", request.requested_by.id);
+            return format!("recovery abandons it, as {} asked", request.requested_by.label());
         }
         if work.owner_bound_started() {
             return match work.spec.policy.on_expiry {
@@ -397,10 +397,10 @@ impl View<'_> {
     fn stalled_plan(&self) -> String {
         let body = &self.work.body;
         match (&body.abandon_request, &body.cancel) {
-            (Some(request), _) => format!("recovery abandons it, as {} asked", request.requested_by.id),
+            (Some(request), _) => format!("recovery abandons it, as {} asked", request.requested_by.label()),
             (None, Some(cancel)) => format!(
                 "{} asked {} to cancel it, and its owner will be told if it returns",
-                cancel.requested_by.id,
+                cancel.requested_by.label(),
                 self.ago(cancel.requested_at)
             ),
             (None, None) if self.work.body.commands.unsettled() > 0 && !self.work.owner_bound_started() => {
@@ -430,7 +430,7 @@ impl View<'_> {
         let sentence = format!(
             "Cancel requested {} by {} ({}): {} {told} and {limit}; if its lease lapses it is {end} {}.",
             self.ago(cancel.requested_at),
-            cancel.requested_by.id,
+            cancel.requested_by.label(),
             cancel.reason.as_deref().unwrap_or("no reason kept"),
             self.holder(),
             self.until(at)

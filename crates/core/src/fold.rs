@@ -5,10 +5,11 @@
 use crate::{
     Millis,
     event::{Event, Fact},
+    limits,
     liveness::Grade,
     model::{
-        AbandonRequest, Body, Cancel, ErrorClass, ErrorInfo, Fingerprint, FirstStarted, Lease, OnTimeout,
-        Reason, ReasonCode, Work,
+        AbandonRequest, Body, Cancel, Disposition, ErrorClass, ErrorInfo, Fingerprint, FirstStarted, Lease,
+        OnTimeout, ProgressRequest, Reason, ReasonCode, Work,
     },
     payload::Digest,
     recovery::Verdict,
@@ -49,6 +50,7 @@ pub fn born(event: &Event) -> Option<Work> {
     let mut body = Body {
         state_since: Some(event.at),
         steps: created.steps,
+        payload_bytes: created.bytes,
         output: created.output.clone(),
         warnings: created.warnings.clone(),
         usage: usage::sum(&created.usage),
@@ -96,13 +98,18 @@ pub fn apply(work: &mut Work, event: &Event) {
                 lapsed_at: None,
             });
             work.body.holder = Some(claimed.worker.clone());
+            let bound = work.spec.disposition == Disposition::OwnerBound;
+            work.body.held_by = bound.then(|| event.actor.id.clone());
             work.body.lapsed_as = None;
             work.body.execution_at = claimed.execution_at;
             work.body.dispatched_at.get_or_insert(event.at);
             work.body.reason = None;
             work.body.bound_until = None;
             work.body.accept_strength = None;
-            work.body.progress_request = None;
+            // Written only where it changes: the body stays shared otherwise.
+            if !work.body.progress_requests.is_empty() {
+                work.body.progress_requests.clear();
+            }
             if claimed.starts {
                 start(work, event.at);
             }
@@ -115,8 +122,10 @@ pub fn apply(work: &mut Work, event: &Event) {
         Fact::Progressed(progressed) => {
             work.progress.clone_from(&event.payload);
             // Most progress has none: then the body stays shared.
-            if work.body.progress_request != progressed.request_id {
-                work.body.progress_request.clone_from(&progressed.request_id);
+            if let (Some(id), Some(content)) = (&progressed.request_id, &progressed.content) {
+                let known = &mut work.body.progress_requests;
+                known.push(ProgressRequest::new(id, content.clone()));
+                known.drain(..known.len().saturating_sub(limits::PROGRESS_REQUESTS));
             }
             start(work, event.at);
         }
@@ -125,11 +134,15 @@ pub fn apply(work: &mut Work, event: &Event) {
             work.body.steps += 1;
             start(work, event.at);
         }
-        Fact::StepCompleted(_) => start(work, event.at),
+        Fact::StepCompleted(completed) => {
+            weigh(work, completed.bytes);
+            start(work, event.at);
+        }
         Fact::WaitingSet(set) => {
             start(work, event.at);
             work.open_waits = set.open;
             work.body.waits = set.total;
+            weigh(work, set.bytes);
             work.body.wait_due = set.wait_due;
             if event.to.is_waiting() {
                 work.body.lapses = 0;
@@ -139,6 +152,7 @@ pub fn apply(work: &mut Work, event: &Event) {
             }
         }
         Fact::WaitResolved(resolved) => {
+            weigh(work, resolved.bytes);
             waits_left(work, event, resolved.open, resolved.wait_due, resolved.bound_until);
         }
         Fact::WaitTimedOut(timed) => {
@@ -237,6 +251,7 @@ pub fn apply(work: &mut Work, event: &Event) {
             }
         }
         Fact::Cancelled(_) | Fact::EarlyAnswerRefused(_) => {}
+        Fact::ReleaseRequested(_) => work.body.release_requested = true,
         Fact::AbandonRequested(_) => {
             work.body.abandon_request = Some(AbandonRequest {
                 requested_at: event.at,
@@ -275,6 +290,7 @@ pub fn apply(work: &mut Work, event: &Event) {
         | Fact::CommandUnsent(_)
         | Fact::CommandUncertain(_)
         | Fact::CommandLookedUp(_)
+        | Fact::CommandReservedAgain(_)
         | Fact::CommandResent(_)
         | Fact::CommandReplayed(_) => count_command(work, event),
     }
@@ -309,6 +325,9 @@ fn count_command(work: &mut Work, event: &Event) {
 
 /// What every row in such a state has in common.
 fn settle(work: &mut Work, at: Millis) {
+    if work.body.release_requested && work.state != State::Running {
+        work.body.release_requested = false;
+    }
     if work.state.is_terminal() {
         // Commands of an ended work may still append their events.
         if work.body.completed_at.is_some() {
@@ -334,16 +353,28 @@ fn settle(work: &mut Work, at: Millis) {
 fn end_lease(work: &mut Work) {
     work.lease = None;
     work.body.holder = None;
+    work.body.held_by = None;
     work.body.lapsed_as = None;
     work.body.execution_at = None;
+}
+
+/// Written only where it changes: the body stays shared otherwise.
+fn weigh(work: &mut Work, bytes: u32) {
+    if bytes > 0 {
+        work.body.payload_bytes += bytes;
+    }
 }
 
 fn start(work: &mut Work, at: Millis) {
     if work.body.first_started.is_none()
         && let Some(holder) = &work.body.holder
     {
-        work.body.first_started =
-            Some(FirstStarted { worker: holder.id.clone(), incarnation: holder.incarnation.clone(), at });
+        work.body.first_started = Some(FirstStarted {
+            worker: holder.id.clone(),
+            incarnation: holder.incarnation.clone(),
+            at,
+            by: work.body.held_by.clone(),
+        });
     }
 }
 

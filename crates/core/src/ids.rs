@@ -81,6 +81,11 @@ id!(
     CredentialId,
     "cr_"
 );
+id!(
+    /// A principal's id.
+    PrincipalId,
+    "p_"
+);
 
 impl WorkId {
     /// The first and the last id that begin so: `w_` and at least one hex digit.

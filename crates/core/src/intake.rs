@@ -29,7 +29,12 @@ impl Pause {
             Some(tenant) => format!("tenant {tenant}"),
             None => "every tenant".to_owned(),
         };
-        format!("Intake of {whose} was paused by {} at {}: {}", self.by.id, rfc3339(self.at), self.reason)
+        format!(
+            "Intake of {whose} was paused by {} at {}: {}",
+            self.by.label(),
+            rfc3339(self.at),
+            self.reason
+        )
     }
 
     /// What ends it.

@@ -13,8 +13,11 @@ pub const REFERENCE_CHARS: usize = 500;
 /// Free text: reasons, prompts, error messages, warnings.
 pub const TEXT_CHARS: usize = 4_000;
 pub const CLAIM_MAX: usize = 1_000;
-/// Bytes of payloads after which a page of events, or the works of a claim, end early.
+/// Bytes after which a page of a list, or the works of a claim, end early.
 pub const PAGE_BYTES: usize = 8 * 1024 * 1024;
+/// Bytes of the payloads that one work item keeps for its holder: step results, answers, and the schemas and defaults of
+/// its waits. All waits of one work item fit a page, however long their prompts are.
+pub const WORK_BYTES: usize = 4 * 1024 * 1024;
 /// Inputs up to this size are too light to count.
 pub const LIGHT_BYTES: usize = 4 * 1024;
 pub const RENEW_MAX: usize = 1_000;
@@ -26,10 +29,14 @@ pub const COMMANDS_PER_WORK: usize = 10_000;
 pub const OUTBOX: usize = 100;
 /// Dispatches before the last one whose fence is remembered.
 pub const EARLIER_DISPATCHES: usize = 16;
+/// Requests for progress of one attempt that are remembered.
+pub const PROGRESS_REQUESTS: usize = 32;
 /// Budgets that one dispatch is held against.
 pub const LIMITS: usize = 20;
 /// How often the relay asks again about a command that policy or a budget stops.
 pub const ASK_AGAIN_MS: i64 = 60_000;
+/// When the relay asks again about a command whose work is asked to cancel and has not ended.
+pub const CANCEL_ASK_AGAIN_MS: i64 = 5_000;
 pub const WARNINGS: usize = 50;
 pub const EVIDENCE: usize = 50;
 /// Entries of usage in one call, and summed on one work.

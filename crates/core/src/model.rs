@@ -10,9 +10,12 @@ use crate::{
     document::Document,
     event::{Actor, Evidence},
     ids::{CommandId, WaitId, WorkId},
+    limits,
     liveness::{Grade, Liveness},
-    payload::{Digest, Payload},
+    payload::{self, Digest, Payload},
     policy::Policy,
+    records::is_reserved,
+    refusal::{Code, Refusal},
     state::State,
     usage::Usage,
 };
@@ -91,6 +94,12 @@ pub struct Spec {
     /// The keys of commands that somebody decided to execute again in this rerun.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub execute: Vec<Digest>,
+    /// The step from which a rerun goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from_step: Option<String>,
+    /// The people who submitted or reran it, its ancestors or an earlier run: four eyes are not theirs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub submitters: Vec<Arc<str>>,
 }
 
 impl Spec {
@@ -217,12 +226,18 @@ pub struct FirstStarted {
     pub worker: String,
     pub incarnation: String,
     pub at: Millis,
+    /// The id of the actor that claimed it, of owner-bound work. None where it started before this was recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Arc<str>>,
 }
 
 impl FirstStarted {
-    /// The same worker in the same incarnation: after a restart it is another owner.
-    pub fn is(&self, worker: &Worker) -> bool {
-        self.worker == worker.id && self.incarnation == worker.incarnation
+    /// The same worker in the same incarnation, under the same actor: after a restart it is another owner, and
+    /// another actor may well use its names.
+    pub fn is(&self, worker: &Worker, actor: &str) -> bool {
+        self.worker == worker.id
+            && self.incarnation == worker.incarnation
+            && self.by.as_deref().is_none_or(|by| by == actor)
     }
 }
 
@@ -254,11 +269,27 @@ pub struct Fingerprint {
     pub count: u32,
 }
 
+/// A request for progress, as it is remembered: what was sent under which id, both as the beginning of a hash.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgressRequest {
+    pub id: String,
+    pub content: String,
+}
+
+impl ProgressRequest {
+    pub fn new(request_id: &str, content: String) -> Self {
+        Self { id: Digest::of(request_id).hex()[..16].to_owned(), content }
+    }
+}
+
 /// The rest of the row, kept by stores as one JSON document. All of it comes from events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Body {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub abandon_request: Option<AbandonRequest>,
+    /// Its holder is asked to hand it back. Gone with that holder's lease.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub release_requested: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accept_strength: Option<AcceptStrength>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -287,6 +318,9 @@ pub struct Body {
     /// Who holds, or last held and was not superseded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<Worker>,
+    /// The id of the actor that claimed for the holder. Only of owner-bound work: it alone may claim that again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_by: Option<Arc<str>>,
     /// What was seen of the holder's process when its lease lapsed, if that was more than silence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lapsed_as: Option<Grade>,
@@ -295,9 +329,12 @@ pub struct Body {
     pub lapses: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Output>,
-    /// The request id of the last progress event: its repeat writes nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub progress_request: Option<String>,
+    /// Bytes of its step results and answers, and of its waits' schemas and defaults.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub payload_bytes: u32,
+    /// The last requests for progress in this attempt, the latest last: a repeat writes nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub progress_requests: Vec<ProgressRequest>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
     /// When it came into its present state. None on rows that have not moved since this is kept.
@@ -359,6 +396,29 @@ impl Work {
         self.spec.disposition == Disposition::OwnerBound && self.started()
     }
 
+    /// Bytes of the payloads that come with its lease.
+    pub fn weight(&self) -> usize {
+        let progress = self.progress.as_ref().map_or(0, |progress| progress.text().len());
+        self.spec.input_bytes as usize + self.body.payload_bytes as usize + progress
+    }
+
+    /// Refuses what would make the payloads that it keeps too many to be handed out with its lease.
+    pub(crate) fn check_room(&self, what: &str, bytes: u32) -> Result<(), Refusal> {
+        let there = self.body.payload_bytes;
+        if there as usize + bytes as usize <= limits::WORK_BYTES {
+            return Ok(());
+        }
+        Err(Refusal::new(
+            Code::LimitReached,
+            format!(
+                "{what} has {bytes} bytes, and the step results and answers of {} have {there} already; one work \
+                 keeps at most {}. Store it elsewhere and send a reference.",
+                self.id,
+                limits::WORK_BYTES
+            ),
+        ))
+    }
+
     /// A lease that nobody has found lapsed.
     pub fn held_lease(&self) -> Option<&Lease> {
         self.lease.as_ref().filter(|lease| lease.lapsed_at.is_none())
@@ -389,14 +449,13 @@ pub struct Attempt {
     pub end: Option<AttemptEnd>,
 }
 
-/// A claim request's key: (tenants, worker, incarnation, request id) in 64 bits.
+/// A claim request's key: (tenants, actor, worker, incarnation, request id) in 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RequestKey(pub i64);
 
 impl RequestKey {
-    pub fn new(tenants: &str, worker: &str, incarnation: &str, request_id: &str) -> Self {
-        let text = format!("{tenants}\u{0}{worker}\u{0}{incarnation}\u{0}{request_id}");
-        let digest = Digest::of(text).0;
+    pub fn new(parts: &[&str]) -> Self {
+        let digest = Digest::of(parts.join("\u{0}")).0;
         let mut eight = [0; 8];
         eight.copy_from_slice(&digest[..8]);
         Self(i64::from_be_bytes(eight))
@@ -513,6 +572,19 @@ pub struct Wait {
     pub detail: WaitDetail,
 }
 
+impl Wait {
+    /// Whether it asks for an approval of its own. One on a command or a work is answered by that record.
+    pub fn asks_approval(&self) -> bool {
+        self.kind == WaitKind::Approval && !is_reserved(&self.reference)
+    }
+
+    /// The seal of an approval: over the work, the reference and the prompt. One changed byte is another seal.
+    pub fn seal(&self) -> Digest {
+        let parts = ("wait", self.work, &self.reference, &self.detail.prompt);
+        Digest::of(serde_json::to_vec(&parts).expect("strings and ids always serialise"))
+    }
+}
+
 /// What a wait says to whoever must answer, and what it does by itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitDetail {
@@ -523,9 +595,9 @@ pub struct WaitDetail {
     pub prompt: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assignee: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "payload::present", skip_serializing_if = "Option::is_none")]
     pub schema: Option<Payload>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "payload::present", skip_serializing_if = "Option::is_none")]
     pub default: Option<Payload>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered_by: Option<Actor>,
@@ -536,6 +608,13 @@ pub struct WaitDetail {
     pub command: Option<CommandId>,
 }
 
+impl WaitDetail {
+    /// Bytes of the payloads that are stored with the wait.
+    pub fn bytes(&self) -> usize {
+        self.schema.iter().chain(&self.default).map(|payload| payload.text().len()).sum()
+    }
+}
+
 /// An answer that came before its wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
@@ -543,8 +622,6 @@ pub struct Kept {
     pub reference: String,
     pub payload: Payload,
     pub actor: Actor,
-    /// Whether it counts for an approval too.
-    pub approves: bool,
     pub evidence: Vec<Evidence>,
     pub kept_at: Millis,
 }

@@ -65,7 +65,8 @@ impl<'de> Deserialize<'de> for Digest {
     }
 }
 
-/// JSON in canonical form, cheap to clone. Making one is the only place where a caller's JSON is checked.
+/// JSON in canonical form, cheap to clone. [`Payload::new`] is the only place where a caller's JSON is checked;
+/// reading a stored one back checks nothing again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payload {
     text: Arc<str>,
@@ -88,7 +89,8 @@ impl Payload {
         Ok(Self::stored(text))
     }
 
-    /// A text that was read back from a store, which holds canonical forms only.
+    /// A text that was read back from a store, which holds canonical forms only. It is not checked again: a rule
+    /// that came later must not make a stored row unreadable.
     pub fn stored(text: String) -> Self {
         let hash = Digest::of(&text);
         Self { text: text.into(), hash }
@@ -96,6 +98,11 @@ impl Payload {
 
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The size of its text, for bounds on bytes.
+    pub fn bytes(&self) -> u32 {
+        self.text.len() as u32
     }
 
     pub fn hash(&self) -> Digest {
@@ -113,10 +120,17 @@ impl Serialize for Payload {
     }
 }
 
+/// Part of a stored record, and like [`Payload::stored`] not checked again.
 impl<'de> Deserialize<'de> for Payload {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        Self::new(&Value::deserialize(from)?).map_err(serde::de::Error::custom)
+        let text = serde_json_canonicalizer::to_string(&Value::deserialize(from)?);
+        text.map(Self::stored).map_err(serde::de::Error::custom)
     }
+}
+
+/// A field that is there, though its value be null: serde alone would take a null for an absent field.
+pub(crate) fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Payload>, D::Error> {
+    Payload::deserialize(from).map(Some)
 }
 
 fn refused(detail: String) -> Refusal {
@@ -136,11 +150,9 @@ fn check(value: &Value, depth: usize) -> Result<bool, Refusal> {
     match value {
         Value::Null | Value::Bool(_) => Ok(true),
         Value::Number(number) => {
-            let unsafe_integer = number.as_u64().is_some_and(|n| n > limits::SAFE_INTEGER)
-                || number.as_i64().is_some_and(|n| n.unsigned_abs() > limits::SAFE_INTEGER);
-            if unsafe_integer {
+            if is_unsafe_integer(number) {
                 return Err(refused(format!(
-                    "The integer {number} is beyond 2^53, and JSON readers would round it. Send it as a string."
+                    "The number {number} is an integer beyond 2^53, and JSON readers would round it. Send it as a string."
                 )));
             }
             Ok(!number.is_f64())
@@ -156,6 +168,17 @@ fn check(value: &Value, depth: usize) -> Result<bool, Refusal> {
                 Ok(check(item, depth + 1)? && plain && key.is_ascii())
             })
         }
+    }
+}
+
+/// Judged by the canonical text: RFC 8785 writes a float below 1e21 that has no fraction as an integer.
+fn is_unsafe_integer(number: &serde_json::Number) -> bool {
+    const WRITTEN_AS_INTEGER: f64 = 1e21;
+    match (number.as_u64(), number.as_i64(), number.as_f64()) {
+        (Some(n), _, _) => n > limits::SAFE_INTEGER,
+        (_, Some(n), _) => n.unsigned_abs() > limits::SAFE_INTEGER,
+        (_, _, Some(n)) => n.abs() > limits::SAFE_INTEGER as f64 && n.abs() < WRITTEN_AS_INTEGER,
+        (None, None, None) => false,
     }
 }
 
@@ -219,13 +242,30 @@ mod tests {
         for value in [
             json!(9_007_199_254_740_993_u64),
             json!(-9_007_199_254_740_993_i64),
+            json!(1e17),
+            json!({ "maximum": -1e20 }),
+            json!(9_007_199_254_740_994.0),
             deep,
             json!("x".repeat(1 << 20)),
         ] {
             assert_eq!(Payload::new(&value).unwrap_err().code, Code::PayloadRefused);
         }
         assert!(Payload::new(&json!(9_007_199_254_740_992_u64)).is_ok());
+        assert!(Payload::new(&json!([9_007_199_254_740_992.0, 1e21, -1e300])).is_ok());
         assert!(Payload::new(&json!("a\u{0}b")).is_err());
+    }
+
+    /// As a file has it that was written before such values were refused.
+    #[test]
+    fn stored_data_is_not_judged_again() {
+        let mut deep = "1".to_owned();
+        for _ in 0..100 {
+            deep = format!("[{deep}]");
+        }
+        for text in ["100000000000000000", r#"{"maximum":100000000000000000}"#, r#""a\u0000b""#, &deep] {
+            let payload: Payload = serde_json::from_str(text).unwrap();
+            assert_eq!((payload.text(), payload.hash()), (text, Digest::of(text)));
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     limits,
+    quota::Quota,
     refusal::{Code, Refusal},
 };
 
@@ -160,10 +161,11 @@ pub struct PolicyOverrides {
     pub timeouts: Option<Timeouts>,
 }
 
-/// The sources that this ledger accepts, each with its default policy.
+/// The sources that this ledger accepts, each with its default policy, and what each tenant may have.
 #[derive(Clone, Debug)]
 pub struct Settings {
     sources: BTreeMap<String, Policy>,
+    quota: Quota,
 }
 
 /// The sources that every ledger knows.
@@ -171,7 +173,8 @@ pub const BUILT_IN_SOURCES: [&str; 4] = ["control", "conversation", "manual", "s
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { sources: BUILT_IN_SOURCES.map(|name| (name.to_owned(), Policy::default())).into() }
+        let sources = BUILT_IN_SOURCES.map(|name| (name.to_owned(), Policy::default())).into();
+        Self { sources, quota: Quota::default() }
     }
 }
 
@@ -182,6 +185,16 @@ impl Settings {
         policy.check()?;
         self.sources.insert(system.to_owned(), policy);
         Ok(self)
+    }
+
+    /// The same settings, with this quota for each tenant.
+    #[must_use]
+    pub fn with_quota(self, quota: Quota) -> Self {
+        Self { quota, ..self }
+    }
+
+    pub fn quota(&self) -> &Quota {
+        &self.quota
     }
 
     /// The settled policy of a work of this source.

@@ -71,6 +71,16 @@ pub struct Records {
     pub policy_version: Option<Arc<str>>,
     /// Whose intake this process knows to be paused; None: nobody's.
     pub paused: Option<Arc<[Pause]>>,
+    /// No fence is granted below this: another server may have granted all of them, and lost the records.
+    pub fence_floor: u64,
+}
+
+impl Records {
+    /// The fence of a new lease or dispatch: strictly increasing, and not repeated by a restored backup or after a
+    /// failover, because time leads it and the floor bounds what was lost.
+    pub fn next_fence(&self, last: u64, now: Millis) -> u64 {
+        (last + 1).max(now.max(0) as u64 * 1024).max(self.fence_floor)
+    }
 }
 
 /// A tenant's tool and target.
@@ -84,6 +94,8 @@ pub enum Sought {
     Key(WorkId, Digest),
     /// Those of the worker that something may still happen to.
     Open(WorkId),
+    /// Those of the relay that are not sent yet: they are cancelled with their work.
+    Outgoing(WorkId),
 }
 
 impl Sought {
@@ -92,7 +104,9 @@ impl Sought {
         let counts = |work| records.works.get(&work).map(|work| &work.body.commands);
         match self {
             Sought::Id(_) => true,
-            Sought::Key(work, _) => counts(work).is_some_and(|counts| counts.total > 0),
+            Sought::Key(work, _) | Sought::Outgoing(work) => {
+                counts(work).is_some_and(|counts| counts.total > 0)
+            }
             Sought::Open(work) => counts(work).is_some_and(|counts| counts.any_open()),
         }
     }
@@ -308,6 +322,11 @@ pub fn reference_to_command(command: CommandId) -> String {
 /// The command that a reserved reference names.
 pub fn referenced_command(reference: &str) -> Option<CommandId> {
     reference.strip_prefix("command:")?.parse().ok()
+}
+
+/// Whether a reference names a record, which answers it by itself.
+pub fn is_reserved(reference: &str) -> bool {
+    referenced_command(reference).is_some() || referenced_work(reference).is_some()
 }
 
 /// The work that a reserved reference names.

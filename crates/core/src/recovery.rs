@@ -68,8 +68,8 @@ pub fn verdict(facts: &Facts) -> Verdict {
         Disposition::OwnerBound | Disposition::Rerunnable => {}
     }
     match facts.doubt {
-        Doubt::None => {}
-        Doubt::AllNative => return Verdict::Retry,
+        // Sent again with the same key, but no more often than any other work is tried.
+        Doubt::None | Doubt::AllNative => {}
         Doubt::AllLookup => return Verdict::Reconcile,
         Doubt::Some => return Verdict::Quarantine,
     }
@@ -131,7 +131,17 @@ mod tests {
             ("third lapse", Facts { lapses: 3, ..RERUNNABLE }, Verdict::Quarantine),
             ("poison before exhaustion", Facts { lapses: 3, failures: 3, ..RERUNNABLE }, Verdict::Quarantine),
             ("exhausted", Facts { failures: 3, ..RERUNNABLE }, Verdict::Fail),
-            ("native doubt", Facts { doubt: Doubt::AllNative, failures: 9, ..RERUNNABLE }, Verdict::Retry),
+            ("native doubt", Facts { doubt: Doubt::AllNative, ..RERUNNABLE }, Verdict::Retry),
+            (
+                "native doubt, third lapse",
+                Facts { doubt: Doubt::AllNative, lapses: 3, failures: 3, ..RERUNNABLE },
+                Verdict::Quarantine,
+            ),
+            (
+                "native doubt, exhausted",
+                Facts { doubt: Doubt::AllNative, lapses: 2, failures: 3, ..RERUNNABLE },
+                Verdict::Fail,
+            ),
             ("lookup doubt", Facts { doubt: Doubt::AllLookup, ..RERUNNABLE }, Verdict::Reconcile),
             ("other doubt", Facts { doubt: Doubt::Some, ..RERUNNABLE }, Verdict::Quarantine),
             ("owner silent", OWNER_BOUND, Verdict::Leave),

@@ -10,8 +10,10 @@ use crate::{
         budget::{Budget, BudgetKey},
     },
     event::{ClosedBy, Event, Fact},
+    fold,
     ids::WaitId,
-    model::{Attempt, OnTimeout, Step, Wait, WaitState, Work},
+    model::{Attempt, AttemptEnd, AttemptOutcome, ErrorInfo, OnTimeout, Step, Wait, WaitState, Work},
+    reply::Ack,
     usage::Usage,
 };
 
@@ -94,14 +96,80 @@ fn attempts_fault(work: &Work, events: &[Event], attempts: &[Attempt]) -> Option
         };
         let current = work.lease.as_ref().is_some_and(|lease| lease.fence == attempt.fence);
         let ended = attempt.end.as_ref().map(|end| end.at);
-        let told = |at: Millis| events.iter().any(|later| later.seq > event.seq && later.at == at);
         let usage = attempt.end.as_ref().map_or(&[][..], |end| &end.usage);
         let same = said == *attempt && usage == used(event, events);
-        if !same || current == ended.is_some() || !ended.is_none_or(told) {
-            return Some(format!("attempt {} is not what its log says", attempt.number));
-        }
-        None
+        let right = attempt.end.as_ref().is_none_or(|end| is_told(end, work, event, events));
+        (!same || current == ended.is_some() || !right)
+            .then(|| format!("attempt {} is not what its log says", attempt.number))
     })
+}
+
+/// Whether a log tells of this end of the attempt that a claim began. The hash of the ending verb's body is in no log.
+fn is_told(end: &AttemptEnd, work: &Work, claim: &Event, events: &[Event]) -> bool {
+    let then: Vec<&Event> =
+        events.iter().filter(|event| event.seq > claim.seq && event.at == end.at).collect();
+    let own = |fits: &dyn Fn(&Fact) -> bool| {
+        then.iter().rev().find(|event| event.attempt == claim.attempt && fits(&event.fact)).copied()
+    };
+    let closed = |fact: &Fact| match fact {
+        Fact::ClosedOut(closed) => closed.by == ClosedBy::Holder,
+        Fact::Cancelled(_) => true,
+        _ => false,
+    };
+    let failed = |fact: &Fact| matches!(fact, Fact::AttemptFailed(_));
+    let released = |fact: &Fact| matches!(fact, Fact::Released(_) | Fact::Cancelled(_));
+    let by_holder = |fact: &Fact| closed(fact) && !matches!(fact, Fact::Cancelled(_));
+    let (cause, by_verb) = match end.outcome {
+        AttemptOutcome::ClosedOut => (own(&closed), true),
+        AttemptOutcome::Failed => (own(&failed), true),
+        AttemptOutcome::Waited => (own(&|fact| matches!(fact, Fact::WaitingSet(_))), true),
+        AttemptOutcome::Released => (own(&released), true),
+        AttemptOutcome::TimedOut => (own(&|fact| matches!(fact, Fact::TimeoutMarked(_))), false),
+        AttemptOutcome::Superseded => {
+            let waited = |fact: &Fact| matches!(fact, Fact::WaitingSet(_));
+            let otherwise = own(&|fact| by_holder(fact) || failed(fact) || waited(fact));
+            (then.first().copied().filter(|_| otherwise.is_none()), false)
+        }
+    };
+    let Some(cause) = cause else { return false };
+    let last = match &end.ack {
+        Some(ack) => ack.seq,
+        None => cause.seq,
+    };
+    if end.ack.is_some() != by_verb || (end.body_hash.is_some() && !by_verb) {
+        return false;
+    }
+    let Some(after) = fold::fold(events.iter().take_while(|event| event.seq <= last)) else { return false };
+    let error = match end.outcome {
+        AttemptOutcome::Failed | AttemptOutcome::TimedOut => after.body.error.as_ref(),
+        _ => None,
+    };
+    is_error(end.error.as_ref(), error)
+        && end.ack.as_ref().is_none_or(|ack| is_ack(ack, work, &after, events))
+}
+
+/// Its words are the log's: where they were erased there, nothing can be said of them.
+fn is_error(stored: Option<&ErrorInfo>, told: Option<&ErrorInfo>) -> bool {
+    match (stored, told) {
+        (None, None) => true,
+        (Some(stored), Some(told)) => {
+            stored.class == told.class && (told.message.is_none() || stored.message == told.message)
+        }
+        _ => false,
+    }
+}
+
+/// Whether a kept reply is what its verb replied. `after`: the work when it did.
+fn is_ack(ack: &Ack, work: &Work, after: &Work, events: &[Event]) -> bool {
+    let opened = |wait: &WaitId| {
+        events.iter().any(|event| match &event.fact {
+            Fact::WaitingSet(set) => set.waits.iter().any(|opened| opened.id == *wait),
+            _ => false,
+        })
+    };
+    ack.work == work.id
+        && (ack.seq, ack.state, ack.next_retry_at) == (after.seq, after.state, after.next_retry_at)
+        && ack.waits.iter().all(opened)
 }
 
 /// What the verb that ended a claim's attempt says was used.

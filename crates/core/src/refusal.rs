@@ -32,12 +32,16 @@ pub enum Code {
     Terminal,
     /// The cancel deadline passed: renewals are refused.
     CancelDeadline,
+    /// The work is asked to cancel: it dispatches nothing new.
+    CancelRequested,
     /// A success needs a result, a reference to one, or `no_output`.
     ResultMissing,
     /// The step exists with another input.
     StepMismatch,
     /// Only a person may do this.
     PersonRequired,
+    /// The caller's credential is bound to less than this.
+    Forbidden,
     /// An operator's verb needs a reason.
     ReasonMissing,
     /// Started owner-bound work cannot be handed back.
@@ -82,6 +86,8 @@ pub enum Code {
     Unsupported,
     /// An operator lets nothing new in for now.
     IntakePaused,
+    /// The tenant has all that it may have of what all tenants share.
+    QuotaReached,
 }
 
 /// Whether sending the very same action again can help.
@@ -94,7 +100,7 @@ pub enum Retryable {
 }
 
 impl Code {
-    pub const ALL: [Code; 38] = [
+    pub const ALL: [Code; 41] = [
         Code::Invalid,
         Code::PayloadRefused,
         Code::UnknownSource,
@@ -108,9 +114,11 @@ impl Code {
         Code::IllegalState,
         Code::Terminal,
         Code::CancelDeadline,
+        Code::CancelRequested,
         Code::ResultMissing,
         Code::StepMismatch,
         Code::PersonRequired,
+        Code::Forbidden,
         Code::ReasonMissing,
         Code::OwnerBound,
         Code::ReferenceReserved,
@@ -133,6 +141,7 @@ impl Code {
         Code::FourEyes,
         Code::Unsupported,
         Code::IntakePaused,
+        Code::QuotaReached,
     ];
 
     pub fn retryable(self) -> Retryable {
@@ -142,7 +151,8 @@ impl Code {
             | Code::LeaseLapsed
             | Code::PolicyStale
             | Code::NotDue
-            | Code::IntakePaused => Retryable::Yes,
+            | Code::IntakePaused
+            | Code::QuotaReached => Retryable::Yes,
             Code::IllegalState | Code::LimitReached | Code::CommandsOpen | Code::InDoubt => {
                 Retryable::Unknown
             }
@@ -155,6 +165,7 @@ impl Code {
             | Code::LeaseLost
             | Code::Terminal
             | Code::CancelDeadline
+            | Code::CancelRequested
             | Code::ResultMissing
             | Code::StepMismatch
             | Code::PersonRequired
@@ -173,6 +184,7 @@ impl Code {
             | Code::EvidenceMissing
             | Code::SealBroken
             | Code::FourEyes
+            | Code::Forbidden
             | Code::Unsupported => Retryable::No,
         }
     }
@@ -193,6 +205,7 @@ impl Code {
             Code::IllegalState => "illegal_state",
             Code::Terminal => "terminal",
             Code::CancelDeadline => "cancel_deadline",
+            Code::CancelRequested => "cancel_requested",
             Code::ResultMissing => "result_missing",
             Code::StepMismatch => "step_mismatch",
             Code::PersonRequired => "person_required",
@@ -216,8 +229,10 @@ impl Code {
             Code::EvidenceMissing => "evidence_missing",
             Code::SealBroken => "seal_broken",
             Code::FourEyes => "four_eyes",
+            Code::Forbidden => "forbidden",
             Code::Unsupported => "unsupported",
             Code::IntakePaused => "intake_paused",
+            Code::QuotaReached => "quota_reached",
         }
     }
 }

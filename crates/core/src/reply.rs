@@ -43,6 +43,8 @@ pub struct Renewal {
 pub struct Renewed {
     pub expires_at: Millis,
     pub cancel_requested: bool,
+    /// The holder is asked to stop and to hand the work back.
+    pub release_requested: bool,
 }
 
 /// A wait that was already answered, or that this call answered.

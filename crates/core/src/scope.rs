@@ -1,5 +1,7 @@
 //! What a store must load before a decision: first what the action names, then what those rows name.
 
+use std::sync::Arc;
+
 use crate::{
     action::{Action, ClaimBy, Holder, Ingest, Submission, Target, WaitSpec},
     command::budget::BudgetKey,
@@ -72,7 +74,7 @@ impl Scope {
             Action::Ingest(ingest) => self.ingested(ingest, submission),
             Action::Command(action) => self.first_of_command(action, submission),
             Action::Claim(claim) => {
-                self.requests.push(claim.claimant.key(&submission.tenants));
+                self.requests.push(claim.claimant.key(submission));
                 match &claim.by {
                     ClaimBy::Filter(_) => {}
                     ClaimBy::Ids(ids) | ClaimBy::Chosen(ids) => self.works.extend(ids),
@@ -87,12 +89,13 @@ impl Scope {
                     Target::Wait { id, .. } => self.wait_ids.push(*id),
                 }
                 if let Some(claim) = &resolve.claim {
-                    self.requests.push(claim.key(&submission.tenants));
+                    self.requests.push(claim.key(submission));
                 }
             }
             Action::Complete { work, .. }
             | Action::Cancel { work, .. }
             | Action::RequestAbandon { work, .. }
+            | Action::RequestRelease { work, .. }
             | Action::RetryNow { work, .. }
             | Action::Quarantine { work, .. }
             | Action::Decide { work, .. }
@@ -109,7 +112,7 @@ impl Scope {
             self.sessions.push((ingest.tenant.clone(), session.clone()));
         }
         if let Some(claim) = &ingest.claim {
-            self.requests.push(claim.key(&submission.tenants));
+            self.requests.push(claim.key(submission));
         }
     }
 
@@ -129,13 +132,20 @@ impl Scope {
                 renewals.iter().for_each(|renewal| self.held(&renewal.holder, records));
             }
             Action::Accept { holder, .. } | Action::Progress { holder, .. } => self.held(holder, records),
-            Action::Release { holder, .. } | Action::AbandonOwn { holder, .. } => {
+            Action::Release { holder, .. } => {
                 self.held(holder, records);
                 self.open_commands_of(holder.work, records);
+                self.outgoing_if_cancelling(holder.work, records);
+            }
+            Action::AbandonOwn { holder, .. } => {
+                self.held(holder, records);
+                self.open_commands_of(holder.work, records);
+                self.outgoing_if_cancelling(holder.work, records);
             }
             Action::CloseOut { holder, close } => {
                 self.held(holder, records);
                 self.open_commands_of(holder.work, records);
+                self.outgoing_if_cancelling(holder.work, records);
                 close.commands.iter().for_each(|intent| self.intent(holder.work, intent, records));
             }
             Action::Step(step) => {
@@ -143,11 +153,14 @@ impl Scope {
                 self.steps_of(step.holder.work, records);
             }
             Action::Wait(wait) => self.waiting(&wait.holder, wait.waits.iter(), records),
-            Action::Fail(fail) => self.waiting(&fail.holder, fail.wait.iter(), records),
+            Action::Fail(fail) => {
+                self.waiting(&fail.holder, fail.wait.iter(), records);
+                self.outgoing_if_cancelling(fail.holder.work, records);
+            }
             Action::Ingest(ingest) => self.ingested_then(ingest, submission, records),
             Action::Command(action) => self.then_of_command(action, submission, records),
             Action::Claim(claim) => {
-                self.granted(claim.claimant.key(&submission.tenants), records);
+                self.granted(claim.claimant.key(submission), records);
                 match &claim.by {
                     ClaimBy::Filter(_) => {}
                     ClaimBy::Ids(ids) | ClaimBy::Chosen(ids) => {
@@ -168,23 +181,30 @@ impl Scope {
                 };
                 for id in works {
                     self.waits_of(*id, records);
-                    self.handed_of(*id, records);
+                    self.handed_of(*id, records, |wait| match &resolve.target {
+                        Target::Reference { reference, .. } => wait.reference == *reference,
+                        Target::Wait { id, .. } => wait.id == *id,
+                    });
+                    self.session_if_in_doubt(*id, records);
                     if let Some(claim) = &resolve.claim {
                         self.session_of(*id, records);
                         self.steps_of(*id, records);
-                        self.granted(claim.key(&submission.tenants), records);
+                        self.granted(claim.key(submission), records);
                     }
                 }
             }
             Action::Complete { work, .. }
             | Action::Cancel { work, .. }
             | Action::RequestAbandon { work, .. }
+            | Action::RequestRelease { work, .. }
             | Action::RetryNow { work, .. }
             | Action::Quarantine { work, .. }
             | Action::Decide { work, .. }
             | Action::RevokeWaits { work, .. } => {
                 self.open_waits_of(*work, records);
                 self.open_commands_of(*work, records);
+                self.session_if_in_doubt(*work, records);
+                self.outgoing_of(*work, records);
             }
             Action::Tick { work, .. } => self.ticked(*work, records),
             Action::Rerun { of, .. } => {
@@ -209,7 +229,7 @@ impl Scope {
             self.peer(*id, records);
         }
         if let Some(claim) = &ingest.claim {
-            self.granted(claim.key(&submission.tenants), records);
+            self.granted(claim.key(submission), records);
         }
     }
 
@@ -260,8 +280,10 @@ impl Scope {
         if work.body.bound_until.is_some() {
             self.session_of(id, records);
         }
+        self.session_if_in_doubt(id, records);
         self.open_waits_of(id, records);
         self.open_commands_of(id, records);
+        self.outgoing_of(id, records);
         let waits = records.waits.get(&id).map_or(&[][..], Vec::as_slice);
         for wait in waits.iter().filter(|wait| wait.state == WaitState::Open) {
             if let Some(target) = referenced_work(&wait.reference) {
@@ -302,6 +324,14 @@ impl Scope {
     fn waits_if(&mut self, id: WorkId, records: &Records, has: impl Fn(&Work) -> bool) {
         if records.works.get(&id).is_some_and(|work| has(work)) && !records.waits.contains_key(&id) {
             self.waits.push(id);
+        }
+    }
+
+    /// A waiting work that cannot go on for a command in doubt may come to hold its session.
+    pub(crate) fn session_if_in_doubt(&mut self, id: WorkId, records: &Records) {
+        let waits = |work: &Arc<Work>| work.open_waits > 0 && work.body.commands.unsettled() > 0;
+        if records.works.get(&id).is_some_and(waits) {
+            self.session_of(id, records);
         }
     }
 

@@ -102,7 +102,11 @@ pub const TABLE: &[Moves] = &[
     moves(&[Queued, RetryScheduled], &[Cancelled], "cancel"),
     moves(&[Queued, RetryScheduled], &[TimedOut], "start or overall deadline"),
     moves(&[Queued, RetryScheduled], &[Quarantined], "operator"),
-    moves(&[Queued], &[Stalled], "started owner-bound work whose owner did not come back"),
+    moves(
+        &[Queued],
+        &[Stalled],
+        "started owner-bound work whose owner did not come back, or a command in doubt when its waits ended",
+    ),
     moves(&[Running], &WAITING, "wait"),
     moves(&[Running], &[RetryScheduled], "failure with retries left"),
     moves(

@@ -4,12 +4,12 @@
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use tenure_api::wire::{Alert, Timestamp};
 use tenure_core::{Millis, State};
-use tenure_store::{Error, Facts, Ledger};
+use tenure_store::{Error, Facts, Health, Ledger, SourceFacts, Stats};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -18,6 +18,16 @@ use crate::{
     feed::{Feed, News},
     metrics::Metrics,
 };
+
+/// Damaged works that an alert names; `tenure doctor` has them all.
+const NAMED: usize = 3;
+
+/// Sources that have an alert of their own, those that wait longest first; the others share one. Whoever may submit can
+/// make up as many kinds as they like.
+const SOURCES: usize = 20;
+
+/// How long a change of the database server is told: somebody looks at least once a day.
+const TOLD_FOR: Duration = Duration::from_secs(24 * 3_600);
 
 /// What an alert is about: a threshold, and the source where it is one source's.
 type Key = (&'static str, Option<String>);
@@ -69,13 +79,18 @@ impl Watcher {
 
     /// One look. The number of alerts that stand.
     pub async fn run_once(&self) -> Result<usize, Error> {
-        let facts = self.ledger.facts().await?;
-        let crossed = crossed(&self.live.borrow().alerts, &facts);
+        let health = self.ledger.health().await;
+        let facts = self.ledger.facts().await;
+        let mut crossed = match &facts {
+            Ok(facts) => crossed(&self.live.borrow().alerts, facts),
+            Err(_) => Vec::new(),
+        };
+        crossed.extend(faults(&health, &facts, &self.ledger.stats()));
         let standing = crossed.len();
         self.metrics.set_alerts(crossed.iter().map(|((name, _), _)| (*name).to_owned()));
         let fresh = self.alerts.update(crossed);
         self.feed.tell(fresh.into_iter().map(News::Alert).collect());
-        Ok(standing)
+        facts.map(|_| standing)
     }
 
     /// Runs until told to stop.
@@ -91,6 +106,65 @@ impl Watcher {
             }
         }
     }
+}
+
+/// What is wrong with the ledger itself: an alert whatever the configuration says.
+fn faults(health: &Health, facts: &Result<Facts, Error>, stats: &Stats) -> Vec<(Key, Alert)> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as Millis);
+    let mut faults = Vec::new();
+    let mut tell = |name: &'static str, value: u64, since: Millis, message: String| {
+        let (tenant, source) = (None, None);
+        let alert = Alert {
+            name: String::from(name),
+            message,
+            value,
+            threshold: 0,
+            since: Timestamp(since),
+            tenant,
+            source,
+        };
+        faults.push(((name, None), alert));
+    };
+    let damaged = &health.damaged;
+    if let Some(since) = damaged.iter().map(|one| one.since).min() {
+        let names: Vec<&str> = damaged.iter().take(NAMED).map(|one| one.id.as_str()).collect();
+        let message = format!(
+            "{} cannot be read and are passed over: {}. Look at them: `tenure doctor`, `tenure verify`.",
+            damaged.len(),
+            names.join(", ")
+        );
+        tell("damaged", damaged.len() as u64, since, message);
+    }
+    if let Some(why) = health.closed() {
+        tell("ledger", 1, now, format!("{why}. Look at the disk and at the database: `tenure doctor`."));
+    }
+    if let Some(ago) = stats.server_changed.filter(|ago| *ago < TOLD_FOR) {
+        let message = "Another database server answers than before: what had not reached it is lost. Look for gaps: \
+                       `tenure verify`. After a day this alert ends by itself.";
+        tell("server_changed", stats.server_changes, now - ms(ago) as Millis, message.to_owned());
+    }
+    if let Some(failed) = &health.checkpoints {
+        let message = format!(
+            "{} checkpoints have failed, and the log beside the ledger's file grows: {}. Look at the disk: `tenure doctor`.",
+            failed.count, failed.why
+        );
+        tell("checkpoints", failed.count, failed.since, message);
+    }
+    let offset_s = stats.clock_offset_ms / 1_000;
+    if offset_s != 0 {
+        let side = if offset_s > 0 { "ahead of" } else { "behind" };
+        let message = format!(
+            "The clock jumped: the ledger's time is {} s {side} it, and comes back by a sixteenth of the time that \
+             passes. Let one time service slew the clock; to follow a jump of more than a day, stop every daemon of the \
+             ledger for a minute.",
+            offset_s.abs()
+        );
+        tell("clock", offset_s.unsigned_abs(), now, message);
+    }
+    if let Err(error) = facts {
+        tell("figures", 1, now, format!("The thresholds cannot be looked at: {error}"));
+    }
+    faults
 }
 
 fn crossed(thresholds: &Thresholds, facts: &Facts) -> Vec<(Key, Alert)> {
@@ -116,18 +190,7 @@ fn crossed(thresholds: &Thresholds, facts: &Facts) -> Vec<(Key, Alert)> {
         }
     }
     if let Some(limit) = thresholds.pending_age.map(ms) {
-        for source in &facts.sources {
-            let age = source.oldest_ready.map_or(0, |oldest| age(facts, oldest));
-            if age > limit {
-                let name = format!("{}/{}", source.system, source.kind);
-                let message = format!(
-                    "{} works of {name} wait to be claimed, the oldest for {} s. Is a worker up that claims them?",
-                    source.ready,
-                    age / 1_000
-                );
-                cross("pending_age", Some(name), age, limit, message);
-            }
-        }
+        pending_crossed(limit, facts, &mut cross);
     }
     if let Some(limit) = thresholds.expired_leases
         && facts.expired_leases() > limit
@@ -159,6 +222,37 @@ fn crossed(thresholds: &Thresholds, facts: &Facts) -> Vec<(Key, Alert)> {
     }
     commands_crossed(thresholds, facts, &mut cross);
     crossed
+}
+
+/// Sources whose works wait to be claimed for too long, longest first.
+fn pending_crossed(
+    limit: u64,
+    facts: &Facts,
+    cross: &mut impl FnMut(&'static str, Option<String>, u64, u64, String),
+) {
+    let waits = |source: &SourceFacts| source.oldest_ready.map_or(0, |oldest| age(facts, oldest));
+    let mut late: Vec<&SourceFacts> = facts.sources.iter().filter(|source| waits(source) > limit).collect();
+    late.sort_by_key(|source| std::cmp::Reverse(waits(source)));
+    let rest = late.split_off(late.len().min(SOURCES));
+    for source in late {
+        let (name, age) = (format!("{}/{}", source.system, source.kind), waits(source));
+        let message = format!(
+            "{} works of {name} wait to be claimed, the oldest for {} s. Is a worker up that claims them?",
+            source.ready,
+            age / 1_000
+        );
+        cross("pending_age", Some(name), age, limit, message);
+    }
+    if let Some(oldest) = rest.first() {
+        let (works, age) = (rest.iter().map(|source| source.ready).sum::<u64>(), waits(oldest));
+        let message = format!(
+            "{works} works of {} more sources and kinds wait to be claimed, the oldest for {} s. Look at them: `tenure \
+             list --state queued`.",
+            rest.len(),
+            age / 1_000
+        );
+        cross("pending_age", Some("more".to_owned()), age, limit, message);
+    }
 }
 
 /// Commands that nobody ends: in doubt, left to a person, waiting for an approval, or not sent.
@@ -220,7 +314,7 @@ fn ms(duration: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use tenure_core::{CommandState, command::BlockCode, model::WaitKind};
-    use tenure_store::{CommandFacts, PlaceFacts, SourceFacts, StateFacts, WaitFacts};
+    use tenure_store::{CheckpointFailure, CommandFacts, PlaceFacts, SourceFacts, StateFacts, WaitFacts};
 
     use super::*;
 
@@ -304,6 +398,67 @@ mod tests {
             ..none
         };
         assert!(names(&off).is_empty());
+    }
+
+    #[test]
+    fn made_up_kinds_make_no_flood_of_alerts_and_hide_nobodys_queue() {
+        let source = |kind: String, ready, oldest| SourceFacts {
+            system: "manual".into(),
+            kind,
+            ready,
+            oldest_ready: Some(oldest),
+            ..SourceFacts::default()
+        };
+        let mut sources: Vec<_> = (0..1_000).map(|n| source(format!("made-up-{n}"), 2, 500_000)).collect();
+        sources.push(source("quiet".into(), 1, 400_000));
+        sources.push(source("late".into(), 1, 600_000));
+        let facts = Facts { sources, ..facts() };
+        let thresholds = Thresholds { pending_age: Some(Duration::from_secs(60)), ..Thresholds::default() };
+        let told = crossed(&thresholds, &facts);
+        let told: Vec<&Alert> =
+            told.iter().map(|(_, alert)| alert).filter(|alert| alert.name == "pending_age").collect();
+        assert_eq!(told.len(), SOURCES + 1);
+        assert_eq!(told[0].source.as_deref(), Some("manual/quiet"), "the one that waits longest comes first");
+        let named: u64 = 2 * (SOURCES as u64 - 1) + 1;
+        let rest = told[SOURCES];
+        assert!(
+            rest.message.starts_with(&format!("{} works of 982 more", 2_002 - named)),
+            "{}",
+            rest.message
+        );
+        assert_eq!(rest.value, 500_000);
+    }
+
+    #[test]
+    fn a_change_of_the_database_server_is_told_for_a_day() {
+        let health =
+            Health { unreachable: None, stopped: None, checkpoints: None, damaged: Vec::new(), swept: None };
+        let told = |server_changed| {
+            let stats = Stats { server_changes: 1, server_changed, ..Stats::default() };
+            faults(&health, &Ok(facts()), &stats).into_iter().map(|((name, _), _)| name).collect::<Vec<_>>()
+        };
+        assert!(told(None).is_empty());
+        assert_eq!(told(Some(Duration::from_secs(23 * 3_600))), ["server_changed"]);
+        assert!(told(Some(TOLD_FOR)).is_empty());
+    }
+
+    #[test]
+    fn a_log_that_only_grows_and_a_clock_that_jumped_are_alerts() {
+        let mut health =
+            Health { unreachable: None, stopped: None, checkpoints: None, damaged: Vec::new(), swept: None };
+        let told = |health: &Health, clock_offset_ms| -> Vec<Alert> {
+            let stats = Stats { clock_offset_ms, ..Stats::default() };
+            faults(health, &Ok(facts()), &stats).into_iter().map(|(_, alert)| alert).collect()
+        };
+        assert!(told(&health, 999).is_empty());
+        let why = "disk I/O error".to_owned();
+        health.checkpoints = Some(CheckpointFailure { count: 3, since: 7, why });
+        let alerts = told(&health, -7_200_000);
+        let names: Vec<&str> = alerts.iter().map(|alert| alert.name.as_str()).collect();
+        assert_eq!(names, ["checkpoints", "clock"]);
+        assert_eq!((alerts[0].value, alerts[0].since), (3, Timestamp(7)));
+        assert!(alerts[0].message.contains("disk I/O error"), "{}", alerts[0].message);
+        assert!(alerts[1].message.contains("7200 s behind"), "{}", alerts[1].message);
     }
 
     #[test]

@@ -12,13 +12,14 @@ use tenure_core::{
     Actor, Code, Command, Millis, Refusal, Work, WorkId,
     command::{Gate, budget::Cost},
 };
-use tenure_store::{Caller, Error, Ledger, NewCommand, NewWork};
+use tenure_store::{Caller, Error, Ledger, NewCommand, NewWork, schema::aside};
 use tokio::sync::watch;
 
 use crate::{
     config::{Live, limits_of},
     policy::{Ask, WorkFacts},
     rate::Rates,
+    tools::Checked,
 };
 
 /// How often a verdict that a reload overtook is asked for again before the caller is told.
@@ -136,10 +137,11 @@ impl Door {
     }
 
     /// Checks the arguments against the tool's schema and asks the policies: ready to be reserved.
-    pub fn reserve(&self, asked: Asked<'_>, wanted: Wanted) -> Result<NewCommand, Refusal> {
+    pub async fn reserve(&self, asked: Asked<'_>, mut wanted: Wanted) -> Result<NewCommand, Refusal> {
         let live = asked.live.cloned().unwrap_or_else(|| self.live());
+        let checked = checked(&live, &wanted).await?;
         let tool = live.tools.get(&wanted.tool);
-        let checked = tool.arguments(&wanted.arguments)?;
+        wanted.estimate = wanted.estimate.at_least(&tool.estimate);
         let ask = Ask {
             actor: asked.actor,
             tool: &wanted.tool,
@@ -165,7 +167,8 @@ impl Door {
     }
 
     /// What is said of a recorded command now: before it is dispatched or replayed. Policies are asked about whoever
-    /// reserved it. `arguments` is what was kept of them; without `estimate` the one of its reservation counts.
+    /// reserved it. `arguments` is what was kept of them; without `estimate` the one of its reservation counts, and always at
+    /// least the tool's own.
     pub fn gate(
         &self,
         asked: Asked<'_>,
@@ -175,8 +178,9 @@ impl Door {
     ) -> Gate {
         let live = asked.live.cloned().unwrap_or_else(|| self.live());
         let spec = &command.spec;
-        let facts = &live.tools.get(&spec.tool).facts;
-        let estimate = estimate.unwrap_or_else(|| command.body.estimate.clone());
+        let tool = live.tools.get(&spec.tool);
+        let facts = &tool.facts;
+        let estimate = estimate.unwrap_or_else(|| command.body.estimate.clone()).at_least(&tool.estimate);
         let ask = Ask {
             actor: &command.body.submitter,
             tool: &spec.tool,
@@ -224,6 +228,16 @@ impl Door {
     }
 }
 
+/// The arguments in their canonical form, checked against the tool's schema: on another thread where that takes time.
+async fn checked(live: &Arc<Live>, wanted: &Wanted) -> Result<Checked, Refusal> {
+    let tool = live.tools.get(&wanted.tool);
+    if tool.schema.as_ref().is_none_or(|schema| schema.is_light(&wanted.arguments)) {
+        return tool.arguments(&wanted.arguments);
+    }
+    let (live, name, arguments) = (live.clone(), wanted.tool.clone(), wanted.arguments.clone());
+    aside(move || live.tools.get(&name).arguments(&arguments)).await?
+}
+
 /// The default policy asks for nothing but the tool, and no budget for no period.
 fn asks_for_facts(live: &Live) -> bool {
     live.policy.has_files() || !live.budgets.is_empty()
@@ -260,8 +274,8 @@ mod tests {
         assert_eq!(asked.load(Ordering::Relaxed), ASKED_AGAIN);
     }
 
-    #[test]
-    fn facts_are_put_to_the_policies_that_they_were_read_for() {
+    #[tokio::test]
+    async fn facts_are_put_to_the_policies_that_they_were_read_for() {
         let (live, seen) = watch::channel(Arc::new(Live::default()));
         let door = Door::new(seen);
         let facts = Facts { live: door.live(), ..Facts::default() };
@@ -276,7 +290,7 @@ mod tests {
             arguments: json!({}),
             estimate: Cost::default(),
         };
-        let judged = door.reserve(facts.asked(&actor), wanted).unwrap().gate.verdict;
+        let judged = door.reserve(facts.asked(&actor), wanted).await.unwrap().gate.verdict;
         assert_ne!(
             judged.policy_version,
             strict.version(),

@@ -8,7 +8,7 @@ use std::{
 };
 
 use axum::body::Bytes;
-use tenure_api::wire::Alert;
+use tenure_api::wire::{self as w, Alert};
 use tenure_core::{CommandState, WorkId, action::Tenants};
 use tenure_store::{Error, Ledger, Position, StoredEvent};
 use tokio::sync::{Notify, watch};
@@ -21,7 +21,7 @@ pub const BUFFER: usize = 2_048;
 /// The same in bytes: payloads are up to a mebibyte each, and two thousand of them would fill the machine.
 const BUFFER_BYTES: usize = 64 * 1024 * 1024;
 /// What is handed to a stream at once: many streams may each have so much on its way.
-const CHUNK_BYTES: usize = 1024 * 1024;
+const CHUNK_BYTES: usize = 64 * 1024;
 /// Events that are read at once.
 const PAGE: usize = 1_000;
 /// Between two looks where nobody said that there is something new: other replicas' events, and the sweeper's.
@@ -32,6 +32,8 @@ const BUSY: Duration = Duration::from_millis(20);
 /// Something that streams tell.
 pub(crate) enum News {
     Event(Box<EventNews>),
+    /// A tenant's event that is stored and cannot be read.
+    Unreadable(String, w::Unreadable),
     Alert(Alert),
 }
 
@@ -43,7 +45,7 @@ impl News {
                 let payload = news.stored.event.payload.as_ref();
                 size_of::<EventNews>() + 2 * payload.map_or(0, |payload| payload.text().len())
             }
-            News::Alert(_) => size_of::<News>(),
+            News::Unreadable(..) | News::Alert(_) => size_of::<News>(),
         }
     }
 }
@@ -75,6 +77,8 @@ impl EventNews {
 /// A page of the log, with where to go on from.
 pub(crate) struct NewsPage {
     pub events: Vec<EventNews>,
+    /// Each with its tenant.
+    pub unreadable: Vec<(String, w::Unreadable)>,
     pub next: Position,
     /// More may follow at once.
     pub full: bool,
@@ -162,16 +166,18 @@ impl Feed {
         limit: usize,
         tenants: &Tenants,
     ) -> Result<NewsPage, Error> {
-        let page = self.ledger.feed(after, limit).await?;
-        let mut works: Vec<WorkId> = page.events.iter().map(|stored| stored.event.work).collect();
-        works.sort_unstable();
-        works.dedup();
-        let owners = self.ledger.tenants_of(&works).await?;
-        let news = page.events.into_iter().filter_map(|stored| {
-            let tenant = owners.get(&stored.event.work)?;
-            tenants.allow(tenant).then(|| EventNews::new(tenant.clone(), stored))
+        let page = self.ledger.feed_of(tenants, after, limit).await?;
+        let owners = self.ledger.tenants_of(&page.works()).await?;
+        let news = page
+            .events
+            .into_iter()
+            .filter_map(|stored| Some(EventNews::new(owners.get(&stored.event.work)?.clone(), stored)));
+        let unreadable = page.unreadable.iter().filter_map(|event| {
+            let shown = w::Unreadable { id: event.id.clone(), why: event.why.clone() };
+            Some((owners.get(&event.work?)?.clone(), shown))
         });
-        Ok(NewsPage { events: news.collect(), next: page.next, full: page.full })
+        let unreadable = unreadable.collect();
+        Ok(NewsPage { events: news.collect(), unreadable, next: page.next, full: page.full })
     }
 
     /// Where a stream that wants only what comes begins.
@@ -293,8 +299,8 @@ impl FeedReader {
             self.cursor = Some(tail);
             return Ok(Look::Nothing);
         };
-        let NewsPage { events, next, full } = self.feed.page(cursor, PAGE, &Tenants::All).await?;
-        let look = match (events.is_empty(), full) {
+        let NewsPage { events, unreadable, next, full } = self.feed.page(cursor, PAGE, &Tenants::All).await?;
+        let look = match (next == cursor, full) {
             (true, _) => Look::Nothing,
             (false, false) => Look::Some,
             (false, true) => Look::Full,
@@ -307,7 +313,9 @@ impl FeedReader {
             .map(|news| news.stored.event.work)
             .collect();
         self.feed.recent().position = next;
-        self.feed.tell(events.into_iter().map(|event| News::Event(Box::new(event))).collect());
+        let events = events.into_iter().map(|event| News::Event(Box::new(event)));
+        let unreadable = unreadable.into_iter().map(|(tenant, event)| News::Unreadable(tenant, event));
+        self.feed.tell(events.chain(unreadable).collect());
         ended.into_iter().for_each(|work| self.feed.wake(work));
         self.cursor = Some(next);
         Ok(look)

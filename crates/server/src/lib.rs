@@ -4,15 +4,18 @@
 mod alerts;
 pub mod auth;
 pub mod config;
+mod connections;
 mod door;
 pub mod executor;
 mod feed;
 mod http;
+mod idle;
 mod listen;
 pub mod lookup;
 mod metrics;
 mod patience;
 pub mod policy;
+mod quotas;
 pub mod rate;
 mod reconciler;
 mod relay;

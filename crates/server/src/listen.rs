@@ -4,34 +4,48 @@ use std::{
     future::Future,
     io,
     net::{SocketAddr, TcpListener},
+    sync::Arc,
     time::Duration,
 };
 
-use axum::Router;
+use axum::{Router, middleware};
 use axum_server::{
     Handle,
-    accept::NoDelayAcceptor,
+    accept::DefaultAcceptor,
     tls_rustls::{RustlsAcceptor, RustlsConfig},
 };
 use hyper_util::rt::TokioTimer;
+use rustix::net::sockopt;
 
-use crate::{config::Tls, http::HEADERS_COUNT};
+use crate::{
+    config::Tls,
+    connections::{Bounds, Connections},
+    http::{HEADERS_COUNT, check_framing},
+    idle::{self, FIRST_CALL, WatchingAcceptor},
+};
 
-/// Whoever takes longer to say what it wants is sent away.
-const HEADERS: Duration = Duration::from_secs(30);
+/// Bytes of a request line and its headers that are read at all. As many may wait to be written to a connection whose
+/// peer does not read: with a thousand such readers it counts.
+const READ_MAX: usize = 128 * 1024;
 
-/// Bytes of a request line and its headers that are read at all.
-const READ_MAX: usize = 512 * 1024;
+/// A peer that takes in nothing of what was sent for so long is gone, or never meant to read it.
+const UNREAD: Duration = Duration::from_secs(300);
+
+/// Calls at once on one connection of HTTP/2.
+const STREAMS_OF_A_CONNECTION: u32 = 200;
 
 /// A listener with the keys that it needs.
 pub(crate) struct Listener {
     socket: TcpListener,
     keys: Option<RustlsConfig>,
+    connections: Arc<Connections>,
 }
 
 impl Listener {
-    pub async fn new(socket: TcpListener, tls: Option<&Tls>) -> io::Result<Self> {
+    pub async fn new(socket: TcpListener, tls: Option<&Tls>, bounds: Bounds) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
+        // Accepted connections inherit it.
+        sockopt::set_tcp_user_timeout(&socket, UNREAD.as_millis() as u32)?;
         let keys = match tls {
             None => None,
             Some(tls) => {
@@ -40,7 +54,7 @@ impl Listener {
                 Some(RustlsConfig::from_pem_file(&tls.cert, &tls.key).await?)
             }
         };
-        Ok(Self { socket, keys })
+        Ok(Self { socket, keys, connections: Connections::new(bounds) })
     }
 
     /// Serves until `stop` resolves; what is under way then has `drain` to finish.
@@ -58,21 +72,33 @@ impl Listener {
                 handle.graceful_shutdown(Some(drain));
             }
         });
-        let service = router.into_make_service();
+        let service = router
+            .layer(middleware::from_fn(check_framing))
+            .layer(middleware::from_fn(idle::note))
+            .into_make_service_with_connect_info::<SocketAddr>();
         let mut server = axum_server::from_tcp(self.socket)?.handle(handle);
         let http1 = &mut server.http_builder().http1();
         // Beyond what the guard refuses: whoever sends too much is told so, and not just cut off.
         http1.max_headers(2 * HEADERS_COUNT).max_buf_size(READ_MAX);
-        http1.timer(TokioTimer::new()).header_read_timeout(HEADERS);
-        server.http_builder().http2().max_header_list_size(READ_MAX as u32);
+        http1.timer(TokioTimer::new()).header_read_timeout(FIRST_CALL);
+        let http2 = &mut server.http_builder().http2();
+        http2.max_header_list_size(READ_MAX as u32).max_concurrent_streams(STREAMS_OF_A_CONNECTION);
+        http2.max_send_buf_size(READ_MAX);
+        let connections = self.connections;
         let served = match self.keys {
-            None => server.acceptor(NoDelayAcceptor::new()).serve(service).await,
+            None => {
+                let inner = DefaultAcceptor::new();
+                server.acceptor(WatchingAcceptor { inner, connections }).serve(service).await
+            }
             Some(keys) => {
-                let acceptor = RustlsAcceptor::new(keys).acceptor(NoDelayAcceptor::new());
-                server.acceptor(acceptor).serve(service).await
+                let inner = RustlsAcceptor::new(keys);
+                server.acceptor(WatchingAcceptor { inner, connections }).serve(service).await
             }
         };
         stopper.abort();
         served
     }
 }
+
+#[cfg(test)]
+mod tests;

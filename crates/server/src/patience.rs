@@ -63,8 +63,9 @@ async fn wait_and_serve(
     opened: impl FnOnce(&Server),
     why: Error,
 ) -> Result<(), StartError> {
-    tracing::warn!(error = %why, "the database is away; listening, and trying again");
-    let listener = Listener::new(socket, config.tls.as_ref()).await.map_err(StartError::Socket)?;
+    tracing::warn!(error = %why, "the database is away; trying again, and /readyz says so meanwhile");
+    let (tls, connections) = (config.tls.as_ref(), config.live.quotas.connections);
+    let listener = Listener::new(socket, tls, connections).await.map_err(StartError::Socket)?;
     let stop = CancellationToken::new();
     tokio::spawn({
         let stop = stop.clone();

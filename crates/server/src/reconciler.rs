@@ -13,7 +13,7 @@ use tenure_core::{
     Actor, Code, CommandId, Millis,
     command::{Duty, Finding},
 };
-use tenure_store::{Due, Error, Ledger};
+use tenure_store::{Due, Error, Ledger, fair};
 use tokio::{
     sync::{Notify, watch},
     task::JoinSet,
@@ -27,8 +27,9 @@ use crate::{
     relay::told,
 };
 
-/// Lookups that are under way at once.
+/// Lookups that are under way at once: of everybody, and of one tenant.
 const LOOKUPS: usize = 32;
+const LOOKUPS_OF_A_TENANT: usize = LOOKUPS / 2;
 const PAGE: usize = 100;
 /// Between two looks where nobody said that there is something new.
 const IDLE: Duration = Duration::from_secs(1);
@@ -44,17 +45,27 @@ struct Shared {
     askers: Mutex<HashMap<String, (Lookup, Asker)>>,
 }
 
+/// A lookup that has ended.
+struct Ended {
+    command: CommandId,
+    tenant: String,
+    told: Result<(), Error>,
+}
+
 /// The reconciler of one process. Any number may run on one ledger.
 pub struct Reconciler {
     shared: Arc<Shared>,
-    lookups: JoinSet<(CommandId, Result<(), Error>)>,
+    lookups: JoinSet<Ended>,
+    /// Lookups under way of each tenant.
+    of_tenants: HashMap<String, usize>,
     passed_over: HashMap<CommandId, Instant>,
 }
 
 impl Reconciler {
     pub fn new(ledger: Ledger, live: watch::Receiver<Arc<Live>>, outbound: Outbound) -> Self {
         let shared = Shared { ledger, live, outbound, askers: Mutex::default() };
-        Self { shared: Arc::new(shared), lookups: JoinSet::new(), passed_over: HashMap::new() }
+        let (of_tenants, passed_over) = Default::default();
+        Self { shared: Arc::new(shared), lookups: JoinSet::new(), of_tenants, passed_over }
     }
 
     /// Looks up what is due now and waits for what is found. How many were asked about.
@@ -98,11 +109,16 @@ impl Reconciler {
         self.passed_over.retain(|_, until| *until > now);
         let (mut after, mut asked) = (None, 0);
         loop {
-            let (ledger, known) = (&self.shared.ledger, &self.passed_over);
-            let page = ledger.due_page(Duty::Lookup, after, PAGE, |id| known.contains_key(&id)).await?;
+            let (ledger, known, full) = (&self.shared.ledger, &self.passed_over, self.full_tenants());
+            let page =
+                ledger.due_page(Duty::Lookup, after, &full, PAGE, |id| known.contains_key(&id)).await?;
             for due in page.items {
                 if self.lookups.len() >= LOOKUPS {
                     return Ok(asked);
+                }
+                let tenant = due.command.spec.tenant.clone();
+                if self.is_full(&tenant) {
+                    continue;
                 }
                 self.passed_over.insert(due.command.id, now + PASSED_OVER);
                 let lookup = self.shared.lookup(&due);
@@ -110,12 +126,17 @@ impl Reconciler {
                     continue;
                 }
                 asked += 1;
+                *self.of_tenants.entry(tenant.clone()).or_default() += 1;
                 let shared = self.shared.clone();
-                self.lookups.spawn(async move {
-                    let id = due.command.id;
+                let whose = tenant.as_str().into();
+                let asking = async move {
+                    let command = due.command.id;
                     let asked = AssertUnwindSafe(shared.reconcile(due, lookup)).catch_unwind().await;
-                    (id, asked.unwrap_or_else(|_| Err(Error::Corrupt("the lookup broke off".to_owned()))))
-                });
+                    let told =
+                        asked.unwrap_or_else(|_| Err(Error::Corrupt("the lookup broke off".to_owned())));
+                    Ended { command, tenant, told }
+                };
+                self.lookups.spawn(fair::on_behalf_of(whose, asking));
             }
             after = page.next;
             if after.is_none() {
@@ -124,13 +145,26 @@ impl Reconciler {
         }
     }
 
-    fn ended(&mut self, ended: Option<(CommandId, Result<(), Error>)>) {
-        match ended {
-            Some((id, Ok(()))) => _ = self.passed_over.remove(&id),
-            Some((command, Err(error))) => {
-                tracing::warn!(%command, %error, "a lookup could not be told; passed over");
+    fn is_full(&self, tenant: &str) -> bool {
+        self.of_tenants.get(tenant).is_some_and(|lookups| *lookups >= LOOKUPS_OF_A_TENANT)
+    }
+
+    /// Tenants that have their share: what else is due of them need not be read now.
+    fn full_tenants(&self) -> Vec<String> {
+        self.of_tenants.keys().filter(|tenant| self.is_full(tenant)).cloned().collect()
+    }
+
+    fn ended(&mut self, ended: Option<Ended>) {
+        let Some(Ended { command, tenant, told }) = ended else { return };
+        if let Some(lookups) = self.of_tenants.get_mut(&tenant) {
+            *lookups -= 1;
+            if *lookups == 0 {
+                self.of_tenants.remove(&tenant);
             }
-            None => {}
+        }
+        match told {
+            Ok(()) => _ = self.passed_over.remove(&command),
+            Err(error) => tracing::warn!(%command, %error, "a lookup could not be told; passed over"),
         }
     }
 }

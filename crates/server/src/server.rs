@@ -3,14 +3,14 @@
 use std::{future::Future, io, net::TcpListener, sync::Arc};
 
 use axum::Router;
-use tenure_store::{Error, Ledger, Options, Scheduler, Sweeper, SystemClock};
+use tenure_store::{Error, Ledger, Options, Scheduler, Sweeper, SystemClock, fair::Fair};
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     alerts::{Alerts, Watcher},
     auth::{AdminToken, Auth, FirstStart, FirstStartError},
-    config::{Config, Database, Live},
+    config::{Config, Database, Live, is_readable_by_all},
     door::Door,
     executor::Outbound,
     feed::{Feed, FeedReader},
@@ -21,6 +21,10 @@ use crate::{
     relay::Relay,
 };
 
+/// Claims that look at the queue at once, and those of one tenant: a tenant that claims without end waits for itself.
+const CLAIMS: usize = 256;
+const CLAIMS_OF_A_TENANT: usize = CLAIMS / 2;
+
 /// Why the daemon did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -28,6 +32,11 @@ pub enum StartError {
     Ledger(#[from] Error),
     #[error(transparent)]
     FirstStart(#[from] FirstStartError),
+    #[error(
+        "{0} holds the key of every token, and every user of this machine can read it: `chmod 600` it and the files beside \
+         it that begin with its name, or set allow_readable_secrets"
+    )]
+    Readable(String),
     #[error("the socket cannot be served: {0}. With TLS, check tls.cert and tls.key: both are PEM files")]
     Socket(io::Error),
 }
@@ -47,6 +56,7 @@ impl Server {
         let options = Options {
             settings: config.live.settings(),
             allow_weak_settings: config.allow_weak_settings,
+            accept_loss: config.accept_loss,
             ..Options::default()
         };
         let ledger = match &config.db {
@@ -54,6 +64,14 @@ impl Server {
             Database::Postgres(url) => Ledger::open_postgres(url, options).await?,
             Database::Memory => Ledger::open_memory(options).await?,
         };
+        // Known to be a ledger only now.
+        if let Database::Sqlite(path) = &config.db
+            && !config.allow_readable_secrets
+            && is_readable_by_all(path)
+        {
+            ledger.close().await?;
+            return Err(StartError::Readable(path.display().to_string()));
+        }
         Self::over(ledger, config, admin).await
     }
 
@@ -74,11 +92,16 @@ impl Server {
             Watcher::new(ledger.clone(), seen.clone(), alerts.clone(), feed.clone(), metrics.clone());
         beside.spawn(watcher.run(stopping.clone()));
         ledger.set_policy_version(Some(config.live.policy.version()));
+        let auth = Auth::new(ledger.clone());
+        beside.spawn(auth.open_calls().clone().run(ledger.clone(), stopping.clone()));
         let app = Arc::new(App {
-            auth: Auth::new(ledger.clone()),
+            auth,
             door: Arc::new(Door::new(seen.clone())),
             doors: Doors::new(Some(config.listen), config.live.rate),
             live: seen,
+            backups: config.backups.clone(),
+            usage: Arc::default(),
+            claims: Fair::new(CLAIMS, CLAIMS_OF_A_TENANT),
             ledger,
             feed,
             metrics,
@@ -96,7 +119,7 @@ impl Server {
     /// Does once what is due, for a process that is gone before its sweeper would have looked. It has watched no
     /// lease, and so judges none.
     pub async fn sweep_once(&self) -> Result<(), Error> {
-        Sweeper::new(Arc::new(SystemClock::default())).run_once(self.ledger()).await?;
+        Sweeper::new(Arc::new(SystemClock)).run_once(self.ledger()).await?;
         Scheduler.run_once(self.ledger()).await.map(drop)
     }
 
@@ -132,7 +155,8 @@ impl Server {
         socket: TcpListener,
         shutdown: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), StartError> {
-        let listener = Listener::new(socket, self.config.tls.as_ref()).await.map_err(StartError::Socket)?;
+        let (tls, connections) = (self.config.tls.as_ref(), self.config.live.quotas.connections);
+        let listener = Listener::new(socket, tls, connections).await.map_err(StartError::Socket)?;
         self.relay(Outbound::of_this_machine());
         let drain = self.config.drain;
         let stopping = self.app.stopping.clone();

@@ -11,7 +11,7 @@ use tenure_core::{
     Wait, WaitId, Work, WorkId, claim_order,
     command::budget::{Budget, BudgetKey},
     decide, invariant,
-    model::{AttemptEnd, Kept},
+    model::{AttemptEnd, Kept, Spec},
     records::{TenantKey, Touch},
     state::State,
 };
@@ -205,5 +205,14 @@ impl Batch {
             rows.iter().filter(|row| row.is_ready() && !row.was_ready()).map(|row| row.work).collect();
         works.sort_by_key(|work| claim_order(work));
         works.into_iter().map(|work| work.id).collect()
+    }
+
+    /// One work of each lane that these are in.
+    #[cfg(feature = "sqlite")]
+    pub fn lanes(&self, works: &[WorkId]) -> Vec<Arc<Spec>> {
+        let specs = works.iter().filter_map(|id| self.records.works.get(id)).map(|work| &work.spec);
+        let lanes: BTreeMap<_, _> =
+            specs.map(|spec| ((&spec.tenant, &spec.kind, &spec.source.system), spec)).collect();
+        lanes.into_values().cloned().collect()
     }
 }

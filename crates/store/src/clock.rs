@@ -2,8 +2,10 @@
 
 use std::{
     sync::atomic::{AtomicI64, Ordering},
-    time::{Instant, SystemTime, UNIX_EPOCH},
+    time::{SystemTime, UNIX_EPOCH},
 };
+
+use rustix::time::{ClockId, clock_gettime};
 
 use tenure_core::Millis;
 
@@ -16,14 +18,14 @@ pub trait Clock: Send + Sync + 'static {
 }
 
 /// The machine's clocks.
-#[derive(Debug)]
-pub struct SystemClock(Instant);
+#[derive(Debug, Default)]
+pub struct SystemClock;
 
-impl Default for SystemClock {
-    fn default() -> Self {
-        Self(Instant::now())
-    }
-}
+/// The monotonic clock that goes on while the machine sleeps: otherwise waking up would look like a jump of the wall.
+#[cfg(target_os = "linux")]
+const MONOTONIC: ClockId = ClockId::Boottime;
+#[cfg(not(target_os = "linux"))]
+const MONOTONIC: ClockId = ClockId::Monotonic;
 
 impl Clock for SystemClock {
     fn wall(&self) -> Millis {
@@ -32,7 +34,8 @@ impl Clock for SystemClock {
     }
 
     fn monotonic(&self) -> Millis {
-        self.0.elapsed().as_millis() as Millis
+        let time = clock_gettime(MONOTONIC);
+        time.tv_sec * 1_000 + time.tv_nsec / 1_000_000
     }
 }
 

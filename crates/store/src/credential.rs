@@ -1,71 +1,120 @@
-//! Credentials: who may talk to a ledger, about which tenants, and for what.
+//! Credentials: who may talk to a ledger, about which tenants and kinds of work, and for what.
 //!
-//! They are no part of the event-sourced state: no decision reads them, no event tells of them, and `verify`
-//! does not refold them. They lie beside it because whoever serves a ledger must find them wherever it is
+//! They are no part of the event-sourced state: no decision reads them and no event tells of them. Each row has a MAC, by which
+//! `verify` finds those that somebody else added or changed. They lie beside it because whoever serves a ledger must find them wherever it is
 //! served. What a scope permits, the server knows; here it is a name.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
-use tenure_core::{Code, CredentialId, Millis, Refusal, action::Tenants, limits, payload::Digest};
+use tenure_core::{
+    Actor, Code, CredentialId, Millis, PrincipalId, Refusal,
+    action::{Kinds, Names, Tenants},
+    limits,
+    payload::Digest,
+};
 use uuid::Uuid;
 
 /// Credentials that are not revoked; nobody needs more.
-pub(crate) const CREDENTIALS_MAX: usize = 10_000;
+pub const CREDENTIALS_MAX: usize = 10_000;
 const SCOPES_MAX: usize = 50;
 const TENANTS_MAX: usize = 1_000;
 
-/// Whose it is. Some decisions are a person's alone.
+/// Some decisions are a person's alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum CredentialKind {
+pub enum PrincipalKind {
     Person,
     Machine,
+}
+
+/// Who a credential belongs to. Known by its id; the name is a label, and two principals may share one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Principal {
+    pub id: PrincipalId,
+    pub kind: PrincipalKind,
+    pub name: String,
+}
+
+impl Principal {
+    /// One that nobody has met before.
+    pub fn new(kind: PrincipalKind, name: &str) -> Self {
+        Self { id: PrincipalId(Uuid::now_v7()), kind, name: name.to_owned() }
+    }
+
+    /// As events know it.
+    pub fn actor(&self) -> Actor {
+        let id = self.id.to_string();
+        let actor = match self.kind {
+            PrincipalKind::Person => Actor::person(id),
+            PrincipalKind::Machine => Actor::worker(id),
+        };
+        actor.named(&self.name)
+    }
 }
 
 /// A credential to be kept.
 #[derive(Clone, Debug)]
 pub struct NewCredential {
+    /// Tells the credentials of a principal apart.
     pub name: String,
-    pub kind: CredentialKind,
+    pub principal: Principal,
     /// SHA-256 of the secret. The secret itself is shown once, by whoever made it, and kept nowhere.
     pub hash: Digest,
     pub scopes: Vec<String>,
     pub tenants: Tenants,
+    pub kinds: Kinds,
+    /// The only worker for which it claims.
+    pub worker: Option<String>,
     pub expires_at: Option<Millis>,
-    pub created_by: String,
+    pub created_by: Actor,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credential {
     pub id: CredentialId,
     pub name: String,
-    pub kind: CredentialKind,
+    pub principal: Principal,
     pub hash: Digest,
     pub scopes: Vec<String>,
     pub tenants: Tenants,
+    pub kinds: Kinds,
+    pub worker: Option<String>,
     pub created_at: Millis,
+    pub created_by: Actor,
     pub expires_at: Option<Millis>,
-    pub revoked_at: Option<Millis>,
-    pub created_by: String,
+    pub revoked: Option<Revocation>,
+}
+
+/// The end of a credential before its time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Revocation {
+    pub at: Millis,
+    pub by: Actor,
+    pub reason: String,
 }
 
 impl Credential {
     /// Neither revoked nor expired.
     pub fn is_valid(&self, now: Millis) -> bool {
-        self.revoked_at.is_none() && self.expires_at.is_none_or(|at| now < at)
+        self.revoked.is_none() && self.expires_at.is_none_or(|at| now < at)
     }
 
-    /// A person's, in all tenants, with this scope, and valid.
-    pub(crate) fn opens_everything(&self, scope: &str, now: Millis) -> bool {
-        self.kind == CredentialKind::Person
-            && self.tenants == Tenants::All
-            && self.scopes.iter().any(|own| own == scope)
+    /// A person's, bound to nothing, with all of these scopes, and valid.
+    pub(crate) fn opens_everything(&self, scopes: &[String], now: Millis) -> bool {
+        self.principal.kind == PrincipalKind::Person
+            && (&self.tenants, &self.kinds, &self.worker) == (&Tenants::All, &Kinds::All, &None)
+            && scopes.iter().all(|scope| self.scopes.contains(scope))
             && self.is_valid(now)
     }
 
-    /// Whether it is what was asked for: the same secret may not come to mean something else.
+    /// Whether it is what was asked for: the same secret may not come to mean something else. A principal that both
+    /// would have made anew has another id in each.
     pub(crate) fn is(&self, new: &NewCredential) -> bool {
-        (&self.name, self.kind, &self.scopes, &self.tenants, self.expires_at)
-            == (&new.name, new.kind, &new.scopes, &new.tenants, new.expires_at)
+        (&self.name, &self.principal.name, self.principal.kind, &self.scopes)
+            == (&new.name, &new.principal.name, new.principal.kind, &new.scopes)
+            && (&self.tenants, &self.kinds, &self.worker, self.expires_at)
+                == (&new.tenants, &new.kinds, &new.worker, new.expires_at)
     }
 }
 
@@ -75,30 +124,48 @@ impl NewCredential {
         Ok(Credential {
             id: CredentialId(Uuid::now_v7()),
             name: self.name.clone(),
-            kind: self.kind,
+            principal: self.principal.clone(),
             hash: self.hash,
             scopes: self.scopes.clone(),
             tenants: self.tenants.clone(),
+            kinds: self.kinds.clone(),
+            worker: self.worker.clone(),
             created_at: now,
-            expires_at: self.expires_at,
-            revoked_at: None,
             created_by: self.created_by.clone(),
+            expires_at: self.expires_at,
+            revoked: None,
         })
     }
 
     fn check(&self, now: Millis) -> Result<(), Refusal> {
         limits::name("name", &self.name)?;
-        limits::name("created_by", &self.created_by)?;
+        limits::name("principal.name", &self.principal.name)?;
+        limits::name("created_by", &self.created_by.id)?;
         limits::count("scopes", self.scopes.len(), SCOPES_MAX)?;
         self.scopes.iter().try_for_each(|scope| limits::name("scopes", scope))?;
-        if let Tenants::Only(list) = &self.tenants {
-            limits::count("tenants", list.len(), TENANTS_MAX)?;
-            list.iter().try_for_each(|tenant| limits::name("tenants", tenant))?;
+        check_names("tenants", &self.tenants, TENANTS_MAX)?;
+        // As many as a claim may name.
+        check_names("kinds", &self.kinds, limits::CLAIM_MAX)?;
+        if let Some(worker) = &self.worker {
+            limits::name("worker", worker)?;
         }
         if self.expires_at.is_some_and(|at| at <= now) {
             let detail = "`expires_at` is past. Give a later moment, or leave it out for none.";
             return Err(Refusal::new(Code::Invalid, detail));
         }
         Ok(())
+    }
+}
+
+fn check_names(field: &str, names: &Names, max: usize) -> Result<(), Refusal> {
+    let Names::Only(list) = names else { return Ok(()) };
+    limits::count(field, list.len(), max)?;
+    list.iter().try_for_each(|name| limits::name(field, name))?;
+    let mut named = BTreeSet::new();
+    match list.iter().find(|name| !named.insert(*name)) {
+        Some(twice) => {
+            Err(Refusal::new(Code::Invalid, format!("`{field}` names `{twice}` twice. Name each once.")))
+        }
+        None => Ok(()),
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use tenure_core::Millis;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Diagnosis {
     /// `sqlite`, `postgres` or `memory`.
     pub engine: &'static str,
@@ -17,6 +17,16 @@ pub struct Diagnosis {
     pub wal: Option<Wal>,
     /// Absent where the ledger is no file.
     pub file: Option<PathBuf>,
+    /// The backup that is being made.
+    pub backup: Option<Copied>,
+}
+
+/// How far a backup is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copied {
+    pub bytes: u64,
+    /// Zero until the first pages are copied.
+    pub total: u64,
 }
 
 /// The newest migration that this program knows, and the newest that the ledger has.
@@ -53,9 +63,20 @@ impl Setting {
 }
 
 /// The log of commits that are not in the file yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wal {
     pub bytes: u64,
     /// When all of it was last moved into the file, by this process. None: not since it was opened.
     pub checkpointed_at: Option<Millis>,
+    /// Since when a checkpoint has left some of it behind: it failed, or a reader still needs that.
+    pub behind_since: Option<Millis>,
+    pub failure: Option<CheckpointFailure>,
+}
+
+/// Checkpoints that failed since the last that did not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckpointFailure {
+    pub count: u64,
+    pub since: Millis,
+    pub why: String,
 }

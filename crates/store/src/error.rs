@@ -1,6 +1,12 @@
 //! What can go wrong besides a refusal, and whether sending the same thing again can help.
 
+use std::time::Duration;
+
 use tenure_core::{Refusal, Retryable};
+
+/// What a read on behalf of a tenant may take, its turn included: far above any that is answered by an index, and short
+/// enough that whoever waits behind it is not given up.
+pub(crate) const READ_WITHIN: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
@@ -12,11 +18,18 @@ pub enum Error {
         "the database is not available: {0}. Nothing was written: send the same again; if it stays so, check that the database runs and that the daemon has its address"
     )]
     Unavailable(String),
+    /// A read on behalf of a tenant did not end in time, and was stopped.
+    #[error(
+        "the read took longer than {} s and was stopped. Ask for less at a time: a narrower filter, or a smaller limit", READ_WITHIN.as_secs()
+    )]
+    ReadTimeout,
     /// The commit was sent and its answer was lost: it may or may not stand.
     #[error("the outcome is unknown: {0}. Send the same action again: it is idempotent")]
     OutcomeUnknown(String),
-    /// A write or sync failed. Nothing more is written until the ledger is opened again.
-    #[error("writing has stopped: {0}. Look at the disk, then open the ledger again")]
+    /// A write or sync failed before. Nothing is written until the disk can be trusted again; nothing of this was.
+    #[error(
+        "writing has stopped: {0}. Nothing of this was written. Look at the disk; once writing goes on, send the same again"
+    )]
     Stopped(String),
     /// Start-up found settings under which a commit is not durable.
     #[error("the database is not durable enough: {0}")]
@@ -33,11 +46,9 @@ impl Error {
     pub fn retryable(&self) -> Retryable {
         match self {
             Error::Refused(refusal) => refusal.retryable(),
-            Error::Unavailable(_) => Retryable::Yes,
+            Error::Unavailable(_) | Error::ReadTimeout | Error::Stopped(_) => Retryable::Yes,
             Error::OutcomeUnknown(_) => Retryable::Unknown,
-            Error::Stopped(_) | Error::WeakSettings(_) | Error::Unusable(_) | Error::Corrupt(_) => {
-                Retryable::No
-            }
+            Error::WeakSettings(_) | Error::Unusable(_) | Error::Corrupt(_) => Retryable::No,
         }
     }
 }

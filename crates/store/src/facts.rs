@@ -1,12 +1,16 @@
 //! What an operator's dials show of a ledger: figures of everything that is open, cheap enough to be read
 //! every few seconds however much has ended.
 
-use std::collections::BTreeMap;
+use std::{cmp::Reverse, collections::BTreeMap};
 
 use tenure_core::{CommandState, Millis, State, command::BlockCode, model::WaitKind};
 
-/// Sources and kinds that are told at most; those with most works come first.
+/// Sources and kinds, and tools, that are named at most: those with most works or commands, and of sources also those that
+/// wait longest. The others are added up under [`OTHER`]: every sum stays whole, however many names somebody makes up.
 pub(crate) const SOURCES_MAX: usize = 1_000;
+
+/// The name of everything that is not named by itself.
+const OTHER: &str = "other";
 
 /// The open part of a ledger at one moment. What has ended is not counted here: the feed tells of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,7 +60,8 @@ impl CommandFacts {
             };
             other.commands.cmp(&one.commands).then_with(|| of(one).cmp(&of(other)))
         });
-        places.truncate(SOURCES_MAX);
+        let rest = places.split_off(places.len().min(SOURCES_MAX));
+        rest.into_iter().for_each(|place| add_to_other(&mut places, place));
         Self { states, places, unsent_since: due.filter(|due| *due <= at) }
     }
 
@@ -78,6 +83,23 @@ impl CommandFacts {
     /// Stopped until a person approves.
     pub fn approvals(&self) -> (u64, Option<Millis>) {
         self.count(|place| place.blocked == Some(BlockCode::ApprovalRequired))
+    }
+}
+
+/// Counts a place that is not named under that of the other tools in the same state.
+fn add_to_other(places: &mut Vec<PlaceFacts>, mut place: PlaceFacts) {
+    place.tool = OTHER.to_owned();
+    let same = |known: &&mut PlaceFacts| {
+        known.tool == OTHER
+            && (known.state, known.blocked, known.needs_person)
+                == (place.state, place.blocked, place.needs_person)
+    };
+    match places.iter_mut().find(same) {
+        Some(other) => {
+            other.commands += place.commands;
+            other.since = other.since.min(place.since);
+        }
+        None => places.push(place),
     }
 }
 
@@ -154,8 +176,72 @@ impl Sources {
     pub fn most(self) -> Vec<SourceFacts> {
         let mut sources: Vec<SourceFacts> = self.0.into_values().collect();
         let works = |s: &SourceFacts| s.ready + s.running + s.cancel_requested + s.stalled;
-        sources.sort_by_key(|source| std::cmp::Reverse(works(source)));
-        sources.truncate(SOURCES_MAX);
+        sources.sort_by_key(|source| Reverse(works(source)));
+        let mut late = sources.split_off(sources.len().min(SOURCES_MAX / 2));
+        late.sort_by_key(|source| source.oldest_ready.unwrap_or(Millis::MAX));
+        let rest = late.split_off(late.len().min(SOURCES_MAX / 2));
+        sources.extend(late);
+        sources.sort_by_key(|source| Reverse(works(source)));
+        if !rest.is_empty() {
+            sources.push(rest.into_iter().fold(SourceFacts::other(), SourceFacts::and));
+        }
         sources
+    }
+}
+
+impl SourceFacts {
+    fn other() -> Self {
+        Self { system: OTHER.to_owned(), kind: OTHER.to_owned(), ..Self::default() }
+    }
+
+    /// Together with another's figures, under this one's name.
+    fn and(self, more: Self) -> Self {
+        Self {
+            ready: self.ready + more.ready,
+            oldest_ready: self.oldest_ready.into_iter().chain(more.oldest_ready).min(),
+            running: self.running + more.running,
+            cancel_requested: self.cancel_requested + more.cancel_requested,
+            stalled: self.stalled + more.stalled,
+            expired: self.expired + more.expired,
+            ..self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn uncertain(tool: &str, commands: u64, since: Millis) -> PlaceFacts {
+        let state = CommandState::Uncertain;
+        PlaceFacts { tool: tool.to_owned(), state, blocked: None, needs_person: true, commands, since }
+    }
+
+    #[test]
+    fn made_up_tools_do_not_hide_anothers_doubts() {
+        let mut places: Vec<_> =
+            (0..=SOURCES_MAX).map(|n| uncertain(&format!("made-up-{n}"), 2, 500)).collect();
+        places.push(uncertain("mail", 1, 100));
+        let facts = CommandFacts::new(BTreeMap::new(), places, None, 1_000);
+        let all = 2 * (SOURCES_MAX as u64 + 1) + 1;
+        assert_eq!(facts.uncertain(), (all, Some(100)));
+        assert_eq!(facts.needs_person(), (all, Some(100)));
+        assert_eq!(facts.places.len(), SOURCES_MAX + 1, "names are bounded");
+        assert_eq!(facts.places.last().map(|place| place.tool.as_str()), Some(OTHER));
+    }
+
+    #[test]
+    fn made_up_kinds_do_not_hide_anothers_queue_or_expired_leases() {
+        let mut sources = Sources::default();
+        for n in 0..=SOURCES_MAX {
+            sources.ready("manual".into(), format!("made-up-{n}"), 2, Some(500));
+        }
+        sources.ready("manual".into(), "job".into(), 1, Some(100));
+        sources.held("manual".into(), "job".into(), State::Stalled, 0, 1);
+        let facts = Facts { sources: sources.most(), ..Facts::default() };
+        assert_eq!(facts.expired_leases(), 1);
+        let job = facts.sources.iter().find(|source| source.kind == "job").unwrap();
+        assert_eq!(job.oldest_ready, Some(100), "the one that waits longest is named");
+        assert_eq!(facts.sources.len(), SOURCES_MAX + 1);
     }
 }

@@ -3,14 +3,19 @@
 use std::collections::HashMap;
 
 use tenure_core::{
-    CommandState, Event, Payload, Reply, Submission, WorkId,
+    CommandState, Event, Grant, Payload, Reply, Submission, WorkId,
     action::{Action, ClaimBy, ClaimFilter},
+    model::Spec,
 };
 use tokio::{sync::oneshot, time::Instant};
 
 #[cfg(feature = "sqlite")]
 use crate::ahead::Ahead;
-use crate::{Error, ledger::Outcome};
+use crate::{Error, fair::Turn, ledger::Outcome};
+
+/// Lanes of one tenant that a claim looks at: a lane is what is ready of one tenant, kind and source system. One that
+/// has more of them names the kinds that it wants.
+pub(crate) const LANES_MAX: usize = 1_000;
 
 /// Payloads by work and event.
 pub(crate) type Payloads = HashMap<(WorkId, u64), Payload>;
@@ -31,6 +36,8 @@ pub(crate) struct Job {
     #[cfg(feature = "sqlite")]
     pub ahead: Option<Ahead>,
     pub reply: Replies,
+    /// Its place among those of its tenant, until it is answered.
+    pub turn: Option<Turn>,
 }
 
 impl Job {
@@ -38,6 +45,7 @@ impl Job {
         Self {
             submission,
             park_until,
+            turn: None,
             #[cfg(feature = "sqlite")]
             ahead: None,
             reply,
@@ -53,6 +61,11 @@ impl Job {
             },
             _ => None,
         }
+    }
+
+    /// Whether it is a claim by filter that such a work could serve.
+    pub fn asks_for(&self, spec: &Spec) -> bool {
+        self.claim_filter().is_some_and(|filter| filter.matches(spec)) && self.submission.reaches(spec)
     }
 
     /// The same claim for what was selected.
@@ -75,27 +88,21 @@ impl Job {
     }
 }
 
-/// The payloads that a reply shows: inputs, step results, answers.
+/// Leases that come with more bytes of payloads are heavy.
+const LIGHT: usize = 64 * 1024;
+
+/// The payloads that a reply shows, and that the store loads with it: what this very call wrote, inputs and arguments.
 pub(crate) fn wanted(reply: &Reply) -> Vec<(WorkId, u64)> {
     let mut keys = Vec::new();
-    let mut grant = |grant: &tenure_core::Grant| {
-        keys.push((grant.work.id, 1));
-        keys.extend(grant.steps.iter().filter_map(|step| step.result));
-        keys.extend(grant.answers.iter().filter_map(|wait| Some((wait.work, wait.answer_seq?))));
-    };
+    if !is_heavy(reply) {
+        keys.extend(grants(reply).iter().flat_map(of_grant));
+    }
     match reply {
-        Reply::Ingested { grant: Some(one), .. } => grant(one),
-        Reply::Claimed(grants) => grants.iter().for_each(grant),
-        Reply::Step { step, reused: true } => keys.extend(step.result),
-        Reply::Waiting { answers, .. } => {
-            keys.extend(answers.iter().filter_map(|wait| Some((wait.work, wait.answer_seq?))));
+        Reply::Resolved { answers, .. } => {
+            let first = answers.iter().filter(|answer| answer.first);
+            keys.extend(first.filter_map(|answer| Some((answer.work, answer.seq?))));
         }
-        Reply::Resolved { answers, grant: granted, .. } => {
-            granted.iter().for_each(|one| grant(one));
-            keys.extend(answers.iter().filter_map(|answer| Some((answer.work, answer.seq?))));
-        }
-        Reply::Command { command, fresh, grant: granted } => {
-            granted.iter().for_each(|one| grant(one));
+        Reply::Command { command, fresh, .. } => {
             // What was there before is shown with its receipt; the relay gets what it is to send.
             if *fresh && !command.is_worker() && command.state == CommandState::Dispatched {
                 keys.push((command.work, command.body.arguments));
@@ -105,10 +112,66 @@ pub(crate) fn wanted(reply: &Reply) -> Vec<(WorkId, u64)> {
             keys.extend(receipt.and_then(|receipt| receipt.response));
         }
         Reply::Ack(_)
-        | Reply::Ingested { grant: None, .. }
+        | Reply::Ingested { .. }
+        | Reply::Claimed(_)
         | Reply::Renewed(_)
-        | Reply::Step { reused: false, .. }
+        | Reply::Step { .. }
+        | Reply::Waiting { .. }
         | Reply::Ticked(_) => {}
     }
     keys
+}
+
+/// The payloads that a reply shows, and that its caller reads in its turn: what was stored before, and heavy leases. A
+/// store would load them for all calls of a group at once.
+pub(crate) fn left(reply: &Reply) -> Vec<(WorkId, u64)> {
+    let mut keys = Vec::new();
+    if is_heavy(reply) {
+        keys.extend(grants(reply).iter().flat_map(of_grant));
+    }
+    match reply {
+        Reply::Step { step, reused: true } => keys.extend(step.result),
+        Reply::Waiting { answers, .. } => {
+            keys.extend(answers.iter().filter_map(|wait| Some((wait.work, wait.answer_seq?))));
+        }
+        Reply::Resolved { answers, .. } => {
+            let before = answers.iter().filter(|answer| !answer.first);
+            keys.extend(before.filter_map(|answer| Some((answer.work, answer.seq?))));
+        }
+        Reply::Ack(_)
+        | Reply::Ingested { .. }
+        | Reply::Claimed(_)
+        | Reply::Renewed(_)
+        | Reply::Step { reused: false, .. }
+        | Reply::Command { .. }
+        | Reply::Ticked(_) => {}
+    }
+    keys
+}
+
+/// How heavy the leases of a reply are.
+pub(crate) fn weight(reply: &Reply) -> usize {
+    grants(reply).iter().map(|grant| grant.work.weight()).sum()
+}
+
+fn is_heavy(reply: &Reply) -> bool {
+    weight(reply) > LIGHT
+}
+
+fn grants(reply: &Reply) -> &[Grant] {
+    match reply {
+        Reply::Claimed(grants) => grants,
+        Reply::Ingested { grant, .. } | Reply::Resolved { grant, .. } | Reply::Command { grant, .. } => {
+            grant.as_deref().map_or(&[], std::slice::from_ref)
+        }
+        Reply::Ack(_) | Reply::Renewed(_) | Reply::Step { .. } | Reply::Waiting { .. } | Reply::Ticked(_) => {
+            &[]
+        }
+    }
+}
+
+fn of_grant(grant: &Grant) -> impl Iterator<Item = (WorkId, u64)> {
+    let results = grant.steps.iter().filter_map(|step| step.result);
+    let answers = grant.answers.iter().filter_map(|wait| Some((wait.work, wait.answer_seq?)));
+    std::iter::once((grant.work.id, 1)).chain(results).chain(answers)
 }

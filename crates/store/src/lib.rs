@@ -5,21 +5,26 @@
 
 #[cfg(feature = "sqlite")]
 mod ahead;
+mod aside;
 mod awake;
 mod batch;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod check;
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod credential;
+mod damaged;
 mod diagnosis;
 mod error;
 mod facts;
+pub mod fair;
 mod intake;
 mod job;
-mod lane_id;
 mod ledger;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod line;
+mod listed;
 mod memory;
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -35,16 +40,23 @@ mod spending;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod stats;
+mod steady;
 mod store;
 mod sweeper;
 mod terms;
 mod token;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod unlogged;
 mod verify;
+#[cfg_attr(not(any(feature = "sqlite", feature = "postgres")), allow(dead_code))]
+mod writing;
 mod zone;
 
+pub use aside::aside;
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use credential::{Credential, CredentialKind, NewCredential};
-pub use diagnosis::{Diagnosis, Schema, Setting, Wal};
+pub use credential::{CREDENTIALS_MAX, Credential, NewCredential, Principal, PrincipalKind, Revocation};
+pub use damaged::Damaged;
+pub use diagnosis::{CheckpointFailure, Copied, Diagnosis, Schema, Setting, Wal};
 pub use error::Error;
 pub use facts::{CommandFacts, Facts, PlaceFacts, SourceFacts, StateFacts, WaitFacts};
 pub use intake::IntakeChange;
@@ -53,14 +65,16 @@ pub use ledger::{
     NewWait, NewWork, Options, Outcome, Reserved, Resolved, Sending, Waiting, WorkerView, Workers,
     new_worker,
 };
+pub use listed::{EventKey, Listed, Unreadable};
 pub use process::here as local_process;
-pub use query::{CommandFilter, EventPage, Position, StoredEvent, WaitFilter, WorkFilter, is_full};
-pub use retention::Pruned;
+pub use query::{CommandFilter, EventPage, Position, StoredEvent, WaitFilter, WorkFilter};
+pub use retention::{Pruned, Pruning};
 pub use schedule::{NewSchedule, ScheduleChange};
 pub use scheduler::{Fired, Scheduler};
 pub use stats::Stats;
 pub use sweeper::{Sweep, Sweeper};
 pub use verify::{Anchor, Fault, Report};
+pub use writing::{Cure, Stop};
 
 pub use tenure_core as core;
 

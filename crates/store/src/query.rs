@@ -2,10 +2,11 @@
 
 use std::{fmt, str::FromStr};
 
+use crate::listed::{EventKey, Unreadable};
 use serde::{Deserialize, Serialize};
 use tenure_core::{
     Code, Command, CommandState, Event, Millis, Phase, Refusal, State, WaitId, Work, WorkId,
-    action::Tenants,
+    action::{Kinds, Tenants},
     command::BlockCode,
     limits,
     model::{WaitKind, WaitState},
@@ -20,6 +21,8 @@ pub struct WorkFilter {
     pub system: Option<String>,
     pub source_id: Option<String>,
     pub kind: Option<String>,
+    /// The kinds that the reader may see.
+    pub kinds: Kinds,
     pub workflow: Option<String>,
     pub session: Option<String>,
     /// The worker that holds it.
@@ -70,6 +73,7 @@ impl WorkFilter {
             && same(&self.system, &spec.source.system)
             && same(&self.source_id, &spec.source.id)
             && same(&self.kind, &spec.kind)
+            && self.kinds.allow(&spec.kind)
             && same(&self.correlation_id, &spec.correlation_id)
             && self.workflow.as_ref().is_none_or(|w| spec.workflow.as_ref().is_some_and(|f| f.id == *w))
             && self.session.as_ref().is_none_or(|s| spec.session.as_ref() == Some(s))
@@ -207,31 +211,9 @@ impl<'de> Deserialize<'de> for Position {
     }
 }
 
-fn weight(event: &StoredEvent) -> usize {
+/// What an event counts towards [`limits::PAGE_BYTES`].
+pub(crate) fn weight(event: &StoredEvent) -> usize {
     event.event.payload.as_ref().map_or(0, |payload| payload.text().len())
-}
-
-/// As many of these events as a page may weigh; the one that makes it too heavy is the last. Fails with the first
-/// that cannot be read.
-pub(crate) fn page<E>(
-    events: impl IntoIterator<Item = Result<StoredEvent, E>>,
-) -> Result<Vec<StoredEvent>, E> {
-    let mut page = Vec::new();
-    let mut bytes = 0;
-    for event in events {
-        let event = event?;
-        bytes += weight(&event);
-        page.push(event);
-        if bytes >= limits::PAGE_BYTES {
-            break;
-        }
-    }
-    Ok(page)
-}
-
-/// Whether a page of events ended because it is full: then more may follow.
-pub fn is_full(page: &[StoredEvent], limit: usize) -> bool {
-    page.len() >= limit || page.iter().map(weight).sum::<usize>() >= limits::PAGE_BYTES
 }
 
 /// An event with its place in the feed.
@@ -241,11 +223,35 @@ pub struct StoredEvent {
     pub event: Event,
 }
 
+impl StoredEvent {
+    pub(crate) fn key(&self) -> EventKey {
+        EventKey { position: self.position, work: self.event.work, seq: self.event.seq }
+    }
+}
+
+/// Events of whoever it may be that are passed for one page of some tenants' feed. Of others' no more is read than whose
+/// they are.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) const FEED_SCAN: usize = 10_000;
+
 /// A page of the feed, with where to go on from.
 #[derive(Clone, Debug)]
 pub struct EventPage {
     pub events: Vec<StoredEvent>,
+    pub unreadable: Vec<Unreadable>,
     pub next: Position,
     /// The page is full: more may follow at once.
     pub full: bool,
+}
+
+impl EventPage {
+    /// The works that its events belong to, each once.
+    pub fn works(&self) -> Vec<WorkId> {
+        let unreadable = self.unreadable.iter().filter_map(|event| event.work);
+        let mut works: Vec<WorkId> =
+            self.events.iter().map(|stored| stored.event.work).chain(unreadable).collect();
+        works.sort_unstable();
+        works.dedup();
+        works
+    }
 }

@@ -4,7 +4,7 @@
 //! in the feed: an anchor made before still holds. An identity is pruned whole, with all its generations, and
 //! not while an open work has one of them as its parent or waits for it.
 
-use tenure_core::Millis;
+use tenure_core::{Actor, Identity, Millis, WorkId};
 
 /// What ended later cannot be pruned: whoever repeats a call still finds its first answer.
 pub(crate) const FLOOR_MS: Millis = 3_600_000;
@@ -32,9 +32,22 @@ pub struct Pruned {
     pub more: bool,
 }
 
+/// That somebody pruned, and why. What it took has the same moment in its tombstones.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pruning {
+    pub at: Millis,
+    pub actor: Actor,
+    pub reason: String,
+    pub ended_before: Millis,
+    /// How many works were chosen.
+    pub works: u64,
+}
+
 /// A work that was pruned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tombstone {
-    pub tenant: String,
+    pub work: WorkId,
+    pub identity: Identity,
+    pub generation: u32,
     pub pruned_at: Millis,
 }

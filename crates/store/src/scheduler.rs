@@ -7,18 +7,19 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    sync::Arc,
     time::Duration,
 };
 
 use tenure_core::{
-    Action, Actor, Millis, Refusal, Reply, WorkId,
-    action::Tenants,
-    schedule::{SYSTEM, Schedule},
+    Action, Actor, ActorKind, Millis, Refusal, Reply, Submission, WorkId,
+    action::{Ingest, Tenants},
+    schedule::{Act, SYSTEM, Schedule},
 };
 
 use crate::{
     Error, Ledger,
-    ledger::WeakLedger,
+    ledger::{WeakLedger, seed},
     schedule::{Key, key, new_run},
     zone::Named,
 };
@@ -27,6 +28,8 @@ use crate::{
 const PAGE: usize = 100;
 /// Pages a look; more wait for the next.
 const PAGES: usize = 10;
+/// How far back it is looked for who set a schedule.
+const CHANGES: usize = 1_000;
 /// Between two looks, unless something is due earlier.
 const REST_MS: Millis = 1_000;
 
@@ -140,22 +143,10 @@ pub(crate) async fn open_works(ledger: &Ledger, works: &[WorkId]) -> Result<Vec<
     if works.is_empty() {
         return Ok(Vec::new());
     }
-    let mut open = Vec::new();
-    match ledger.works(works).await {
-        Ok(found) => open.extend(found.iter().filter(|work| !work.state.is_terminal()).map(|work| work.id)),
-        // One of them cannot be read: nobody knows that it has ended.
-        Err(Error::Corrupt(_)) => {
-            for id in works {
-                match ledger.works(std::slice::from_ref(id)).await {
-                    Ok(found) if found.iter().all(|work| work.state.is_terminal()) => {}
-                    Ok(_) | Err(Error::Corrupt(_)) => open.push(*id),
-                    Err(error) => return Err(error),
-                }
-            }
-        }
-        Err(error) => return Err(error),
-    }
-    Ok(open)
+    let found = ledger.readable_works(works).await?;
+    let open = found.iter().filter(|work| !work.state.is_terminal()).map(|work| work.id);
+    // A work that cannot be read is not known to have ended.
+    Ok(open.chain(found.unreadable.iter().filter_map(|one| one.work)).collect())
 }
 
 /// Ingests what is pending, and saves what became of it.
@@ -167,15 +158,11 @@ pub(crate) async fn fire(
 ) -> Result<(), Error> {
     let mut sent = Vec::with_capacity(schedules.len());
     for schedule in schedules {
-        let runs: Vec<_> = schedule
-            .pending
-            .iter()
-            .map(|run| {
-                let new = new_run(&schedule.tenant, &schedule.name, &schedule.plan.template, &run.run_id);
-                let action = Action::Ingest(Box::new(new.settle(&ledger.settings())?));
-                ledger.send(actor.clone(), Tenants::All, action)
-            })
-            .collect();
+        let asked_by = asked_by(ledger, &schedule).await?;
+        let mut runs = Vec::with_capacity(schedule.pending.len());
+        for run in &schedule.pending {
+            runs.push(begin(ledger, actor, &schedule, &run.run_id, &asked_by).await);
+        }
         sent.push((schedule, runs));
     }
     let now = ledger.now().await?;
@@ -206,6 +193,34 @@ pub(crate) async fn fire(
         fired.refused += refused;
     }
     Ok(())
+}
+
+/// Sends the work of a run. Quotas hold for it, whoever made the schedule.
+async fn begin(
+    ledger: &Ledger,
+    actor: &Actor,
+    schedule: &Schedule,
+    run_id: &str,
+    asked_by: &[Arc<str>],
+) -> Result<impl Future<Output = Result<crate::Outcome, Error>> + use<>, Error> {
+    let new = new_run(&schedule.tenant, &schedule.name, &schedule.plan.template, run_id);
+    let ingest = Ingest { asked_by: asked_by.to_vec(), ..new.settle(&ledger.settings())? };
+    let action = Action::Ingest(Box::new(ingest));
+    let own = Tenants::Only(vec![schedule.tenant.clone()]);
+    // Without a turn: the scheduler must not wait for what a tenant has queued.
+    ledger.begin(Submission::new(actor.clone(), own, action, seed()?), None).await
+}
+
+/// The people behind a run: those who set the plan as it is now, and whoever had it run last. They submit its work as much
+/// as if they had sent it themselves.
+async fn asked_by(ledger: &Ledger, schedule: &Schedule) -> Result<Vec<Arc<str>>, Error> {
+    let changes = ledger.store().schedule_changes(&schedule.tenant, &schedule.name, CHANGES).await?;
+    let ran = changes.iter().find(|change| change.act == Act::Run);
+    let sets = changes.iter().filter(|change| change.act == Act::Set);
+    // Setting the same plan again makes nobody else's of it.
+    let set = sets.take_while(|change| change.plan.as_ref() == Some(&schedule.plan));
+    let people = set.chain(ran).map(|change| &change.actor).filter(|actor| actor.kind == ActorKind::Person);
+    Ok(people.map(|actor| actor.id.clone()).collect())
 }
 
 /// A refusal is an outcome; anything else leaves the run pending.

@@ -85,8 +85,13 @@ impl Ledger {
         }
         let mut keys = BTreeSet::new();
         for id in works {
-            let Some(work) = self.works(&[id]).await?.pop() else { continue };
-            for event in self.log(&work).await? {
+            // One that cannot be read is a fault of its own.
+            let Some(work) = self.readable_works(&[id]).await?.rows.pop() else { continue };
+            let events = match self.log(&work).await {
+                Err(Error::Corrupt(_)) => continue,
+                events => events?,
+            };
+            for event in events {
                 if let Fact::CommandDispatched(dispatched) = event.fact {
                     keys.extend(dispatched.reserved.into_iter().map(|one| one.key));
                 }

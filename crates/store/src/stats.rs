@@ -1,8 +1,11 @@
 //! What this process's ledger has done since it was opened: counters that cost the hot path an addition.
 
 use std::{
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
-    time::Duration,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
 };
 
 use crate::Fired;
@@ -14,6 +17,8 @@ pub(crate) struct Counters {
     micros: AtomicU64,
     last_micros: AtomicU64,
     renewals_refused: AtomicU64,
+    server_changes: AtomicU64,
+    server_changed: Mutex<Option<Instant>>,
     runs_fired: AtomicU64,
     runs_skipped: AtomicU64,
     runs_refused: AtomicU64,
@@ -31,6 +36,13 @@ pub struct Stats {
     /// Submissions that wait for a group.
     pub queued: u64,
     pub renewals_refused: u64,
+    /// How often another database server answered than before: after a failover, for example.
+    pub server_changes: u64,
+    /// How long ago this process noticed the last of these changes.
+    pub server_changed: Option<Duration>,
+    /// Jumps of the clock that were noticed, and how far ahead of the clock the ledger's time is now.
+    pub clock_jumps: u64,
+    pub clock_offset_ms: i64,
     /// Runs of schedules that this process ingested, skipped, or had refused.
     pub runs_fired: u64,
     pub runs_skipped: u64,
@@ -50,20 +62,35 @@ impl Counters {
         self.renewals_refused.fetch_add(count as u64, Relaxed);
     }
 
+    #[cfg(feature = "postgres")]
+    pub fn server_changes(&self, count: u64) {
+        if self.server_changes.fetch_max(count, Relaxed) < count {
+            *self.server_changed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        }
+    }
+
     pub fn scheduled(&self, fired: &Fired) {
         self.runs_fired.fetch_add(fired.fired as u64, Relaxed);
         self.runs_skipped.fetch_add(fired.skipped as u64, Relaxed);
         self.runs_refused.fetch_add(fired.refused as u64, Relaxed);
     }
 
-    pub fn stats(&self, queued: usize) -> Stats {
+    pub fn stats(&self, queued: usize, (clock_jumps, clock_offset_ms): (u64, i64)) -> Stats {
         Stats {
             groups: self.groups.load(Relaxed),
             submissions: self.submissions.load(Relaxed),
             group_time: Duration::from_micros(self.micros.load(Relaxed)),
             last_group: Duration::from_micros(self.last_micros.load(Relaxed)),
             queued: queued as u64,
+            clock_jumps,
+            clock_offset_ms,
             renewals_refused: self.renewals_refused.load(Relaxed),
+            server_changes: self.server_changes.load(Relaxed),
+            server_changed: self
+                .server_changed
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .map(|at| at.elapsed()),
             runs_fired: self.runs_fired.load(Relaxed),
             runs_skipped: self.runs_skipped.load(Relaxed),
             runs_refused: self.runs_refused.load(Relaxed),

@@ -8,8 +8,8 @@ use std::{
 };
 
 use tenure_core::{
-    Attempt, Command, CommandId, CommandState, CredentialId, Evidence, Millis, State, Step, Wait, Work,
-    WorkId,
+    Attempt, Command, CommandId, CommandState, CredentialId, Evidence, Millis, PrincipalId, State, Step,
+    Wait, WaitId, Work, WorkId,
     action::Tenants,
     command::{
         Duty,
@@ -22,14 +22,16 @@ use tenure_core::{
 };
 
 use crate::{
-    Anchor, CommandFilter, Credential, Diagnosis, Error, Facts, IntakeChange, Position, Pruned,
-    ScheduleChange, StoredEvent, WaitFilter, WorkFilter,
+    Anchor, CheckpointFailure, CommandFilter, Credential, Diagnosis, Error, EventKey, Facts, IntakeChange,
+    Listed, Position, Pruned, Pruning, Revocation, ScheduleChange, StoredEvent, WaitFilter, WorkFilter,
+    damaged::DamagedSet,
     job::{Job, Payloads},
     retention::{Before, Tombstone},
     schedule,
     stats::Counters,
     terms::Terms,
     token::Key,
+    writing::Stop,
 };
 
 pub(crate) type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
@@ -40,11 +42,23 @@ pub(crate) trait Store: Send + Sync + 'static {
 
     fn counters(&self) -> &Counters;
 
-    /// Why nothing is written any more.
-    fn stopped(&self) -> Option<String>;
+    /// What cannot be read, and is passed over.
+    fn damaged(&self) -> &DamagedSet;
+
+    /// Why nothing is written now.
+    fn stopped(&self) -> Option<Stop> {
+        None
+    }
+
+    /// Why the write-ahead log is no longer moved into the file, if this process moves it.
+    fn checkpoint_failure(&self) -> Option<CheckpointFailure> {
+        None
+    }
 
     /// How many submissions wait for a group.
     fn queued(&self) -> usize;
+    /// Jumps of the clock that were noticed, and how far ahead of the clock the ledger's time is.
+    fn clock(&self) -> (u64, Millis);
 
     /// Queues a submission; it is answered when its group has committed.
     fn send(&self, job: Job);
@@ -53,7 +67,7 @@ pub(crate) trait Store: Send + Sync + 'static {
     fn now(&self) -> Answer<'_, Millis>;
 
     /// Works by id; those that do not exist are left out.
-    fn works<'a>(&'a self, ids: &'a [WorkId]) -> Answer<'a, Vec<Work>>;
+    fn works<'a>(&'a self, ids: &'a [WorkId]) -> Answer<'a, Listed<Work, WorkId>>;
 
     /// The ids of all works, newest first, below `before`: also of those that cannot be read.
     fn ids(&self, before: Option<WorkId>, limit: usize) -> Answer<'_, Vec<WorkId>>;
@@ -76,7 +90,7 @@ pub(crate) trait Store: Send + Sync + 'static {
         filter: &'a WorkFilter,
         before: Option<WorkId>,
         limit: usize,
-    ) -> Answer<'a, Vec<Work>>;
+    ) -> Answer<'a, Listed<Work, WorkId>>;
 
     fn counts<'a>(&'a self, tenants: &'a Tenants) -> Answer<'a, BTreeMap<State, u64>>;
 
@@ -84,13 +98,22 @@ pub(crate) trait Store: Send + Sync + 'static {
     fn facts(&self, at: Millis) -> Answer<'_, Facts>;
 
     /// A work's events after `seq`, in order.
-    fn events(&self, work: WorkId, after: u64, limit: usize) -> Answer<'_, Vec<StoredEvent>>;
+    fn events(&self, work: WorkId, after: u64, limit: usize) -> Answer<'_, Listed<StoredEvent, EventKey>>;
 
     /// What supports a work's events after `seq`, in order.
     fn evidence(&self, work: WorkId, after: u64) -> Answer<'_, Vec<Evidence>>;
 
     /// All events after a position, in an order in which none is ever skipped.
-    fn feed(&self, after: Position, limit: usize) -> Answer<'_, Vec<StoredEvent>>;
+    fn feed(&self, after: Position, limit: usize) -> Answer<'_, Listed<StoredEvent, EventKey>>;
+
+    /// The events of these tenants alone, with how far the feed was looked at. A page may be short while more follow: then
+    /// it is `full` all the same.
+    fn feed_of<'a>(
+        &'a self,
+        tenants: &'a [String],
+        after: Position,
+        limit: usize,
+    ) -> Answer<'a, (Listed<StoredEvent, EventKey>, Position)>;
 
     /// Where the feed ends now: after it come only events that no reader has been shown yet.
     fn tail(&self) -> Answer<'_, Position>;
@@ -103,7 +126,11 @@ pub(crate) trait Store: Send + Sync + 'static {
     fn attempts(&self, work: WorkId) -> Answer<'_, Vec<Attempt>>;
 
     /// Matching waits by (opened_at, id).
-    fn waits<'a>(&'a self, filter: &'a WaitFilter, limit: usize) -> Answer<'a, Vec<Wait>>;
+    fn waits<'a>(
+        &'a self,
+        filter: &'a WaitFilter,
+        limit: usize,
+    ) -> Answer<'a, Listed<Wait, (Millis, WaitId)>>;
 
     /// Who occupies a tenant's session, and who is next.
     fn session<'a>(&'a self, tenant: &'a str, session: &'a str) -> Answer<'a, SessionView>;
@@ -134,16 +161,29 @@ pub(crate) trait Store: Send + Sync + 'static {
     fn credential(&self, hash: Digest) -> Answer<'_, Option<Credential>>;
 
     /// Newest id first, below `before`.
-    fn credentials(&self, before: Option<CredentialId>, limit: usize) -> Answer<'_, Vec<Credential>>;
+    fn credentials(
+        &self,
+        before: Option<CredentialId>,
+        limit: usize,
+    ) -> Answer<'_, Listed<Credential, CredentialId>>;
 
-    /// Revokes at `at`, unless it was revoked before. None: there is no such credential, or it is the last that
-    /// opens everything ([`Credential::opens_everything`]) by the scope `keeping`. Whoever else revokes at the same
+    /// Those of a principal, newest id first, revoked ones too.
+    fn credentials_of(&self, principal: PrincipalId, limit: usize) -> Answer<'_, Vec<Credential>>;
+
+    /// How many are not revoked: of all, or of those that are bound to some tenants and reach this one.
+    fn count_credentials<'a>(&'a self, tenant: Option<&'a str>) -> Answer<'a, u64>;
+
+    /// Those of these that were revoked.
+    fn revoked_among<'a>(&'a self, ids: &'a [CredentialId]) -> Answer<'a, Vec<CredentialId>>;
+
+    /// Revokes, unless it was revoked before. None: there is no such credential, or it is the last that opens
+    /// everything ([`Credential::opens_everything`]) by the scopes `keeping`. Whoever else revokes at the same
     /// moment, in whatever process, is judged after this one, or before it.
     fn revoke_credential<'a>(
         &'a self,
         id: CredentialId,
-        at: Millis,
-        keeping: Option<&'a str>,
+        revocation: &'a Revocation,
+        keeping: Option<&'a [String]>,
     ) -> Answer<'a, Option<Credential>>;
 
     fn schedule<'a>(&'a self, tenant: &'a str, name: &'a str) -> Answer<'a, Option<Schedule>>;
@@ -154,7 +194,7 @@ pub(crate) trait Store: Send + Sync + 'static {
         tenants: &'a Tenants,
         after: (&'a str, &'a str),
         limit: usize,
-    ) -> Answer<'a, Vec<Schedule>>;
+    ) -> Answer<'a, Listed<Schedule, schedule::Key>>;
 
     /// Those that somebody must look at by then, earliest first, but for those of some tenants.
     fn schedules_due<'a>(
@@ -191,6 +231,11 @@ pub(crate) trait Store: Send + Sync + 'static {
     fn prunable(&self, before: Before, limit: usize) -> Answer<'_, Vec<WorkId>>;
 
     /// Deletes those of them that still may be, leaving tombstones.
+    fn add_pruning<'a>(&'a self, pruning: &'a Pruning) -> Answer<'a, ()>;
+
+    /// Newest first.
+    fn prunings(&self, limit: usize) -> Answer<'_, Vec<Pruning>>;
+
     fn prune<'a>(&'a self, works: &'a [WorkId], before: Before, at: Millis) -> Answer<'a, Pruned>;
 
     fn tombstone(&self, work: WorkId) -> Answer<'_, Option<Tombstone>>;
@@ -198,7 +243,8 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// The places and hashes of all events after a position, pruned ones too, in the order of the feed.
     fn links(&self, after: Position, limit: usize) -> Answer<'_, Vec<(Position, Digest)>>;
 
-    fn anchor(&self) -> Answer<'_, Option<Anchor>>;
+    /// A ledger has one from its beginning: one that is gone, or was written by somebody else, is corrupt.
+    fn anchor(&self) -> Answer<'_, Anchor>;
 
     /// Keeps an anchor, unless one that covers more is kept already.
     fn set_anchor(&self, anchor: Anchor) -> Answer<'_, ()>;
@@ -214,7 +260,7 @@ pub(crate) trait Store: Send + Sync + 'static {
     fn terms(&self) -> &Terms;
 
     /// Commands by id; those that do not exist are left out.
-    fn commands<'a>(&'a self, ids: &'a [CommandId]) -> Answer<'a, Vec<Command>>;
+    fn commands<'a>(&'a self, ids: &'a [CommandId]) -> Answer<'a, Listed<Command, CommandId>>;
 
     /// The first open command of each of these lines, in their order.
     fn heads<'a>(&'a self, lines: &'a [TargetKey]) -> Answer<'a, Vec<Option<CommandId>>>;
@@ -225,19 +271,29 @@ pub(crate) trait Store: Send + Sync + 'static {
         filter: &'a CommandFilter,
         before: Option<CommandId>,
         limit: usize,
-    ) -> Answer<'a, Vec<Command>>;
+    ) -> Answer<'a, Listed<Command, CommandId>>;
 
     fn command_counts<'a>(&'a self, tenants: &'a Tenants) -> Answer<'a, BTreeMap<CommandState, u64>>;
 
-    /// Commands whose turn of this kind has come, earliest first, after the given (due, id). Of what is to be sent in
-    /// order, only what nothing comes before.
+    /// Commands whose turn of this kind has come, but for those of some tenants, earliest first, after the given (due,
+    /// id). Of what is to be sent in order, only what nothing comes before.
     fn due_commands(
         &self,
         duty: Duty,
         at: Millis,
         after: Option<(Millis, CommandId)>,
+        except: &[String],
         limit: usize,
     ) -> Answer<'_, Vec<(Millis, CommandId)>>;
+
+    /// The same of these tenants' lookups alone.
+    fn due_lookups<'a>(
+        &'a self,
+        tenants: &'a [String],
+        at: Millis,
+        after: Option<(Millis, CommandId)>,
+        limit: usize,
+    ) -> Answer<'a, Vec<(Millis, CommandId)>>;
 
     /// The earliest turn of this kind.
     fn next_due_command(&self, duty: Duty) -> Answer<'_, Option<Millis>>;

@@ -3,7 +3,7 @@
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
-use tenure_core::{CommandId, WaitId, WorkId, payload::Digest};
+use tenure_core::{CommandId, Identity, Millis, WaitId, WorkId, model::Source, payload::Digest};
 
 /// The ledger's key: 32 random bytes, made by the first migration. Kept as a MAC that has taken it in.
 #[derive(Clone)]
@@ -29,18 +29,36 @@ impl Key {
         self.mac(&[b"wait", wait.0.as_bytes()])
     }
 
+    /// Says what one claimed lookup found.
+    pub fn lookup(&self, command: CommandId, until: Millis) -> String {
+        self.mac(&[b"lookup", command.0.as_bytes(), &until.to_be_bytes()])
+    }
+
     /// Completes one externally owned work.
     pub fn complete(&self, work: WorkId) -> String {
         self.mac(&[b"complete", work.0.as_bytes()])
     }
 
+    /// Stored instead of the hash of arguments that are not stored: the same for the same arguments of a tool in one work
+    /// and its reruns. In any other work it is another, so that nobody's own commands tell what was in theirs.
+    pub fn redacted(&self, identity: &Identity, tool: &str, arguments: Digest) -> Digest {
+        let Identity { tenant, source: Source { system, id, run_id } } = identity;
+        let [tenant, system, id, run_id, tool] =
+            [tenant, system, id, run_id, tool].map(|name: &str| name.as_bytes());
+        self.digest(&[b"redacted", tenant, system, id, run_id, tool, &arguments.0])
+    }
+
     fn mac(&self, parts: &[&[u8]]) -> String {
+        self.digest(parts).hex()
+    }
+
+    pub(crate) fn digest(&self, parts: &[&[u8]]) -> Digest {
         let mut mac = self.0.clone();
         parts.iter().for_each(|part| {
             mac.update(&(part.len() as u64).to_be_bytes());
             mac.update(part);
         });
-        Digest(mac.finalize().into_bytes().into()).hex()
+        Digest(mac.finalize().into_bytes().into())
     }
 }
 

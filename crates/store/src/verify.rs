@@ -20,6 +20,9 @@ const TRIES: usize = 5;
 /// nobody feels it.
 const ADVANCE: u64 = 10_000;
 
+const UNANCHORED: &str =
+    "the feed does not begin with what the anchor covers: events were deleted or changed";
+
 /// Something stored that cannot be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
@@ -67,10 +70,11 @@ impl Ledger {
         }
         let wrong = self.budget_faults(spending).await?;
         report.faults.extend(wrong.into_iter().map(|what| Fault { work: None, what }));
-        if !self.verify_anchor(&self.anchor().await?).await? {
-            let what = "the feed does not begin with what the anchor covers: events were deleted or changed";
-            report.faults.push(Fault { work: None, what: what.to_owned() });
-        }
+        let anchored = match self.anchor().await {
+            Err(Error::Corrupt(what)) => Some(what),
+            anchor => (!self.verify_anchor(&anchor?).await?).then(|| UNANCHORED.to_owned()),
+        };
+        report.faults.extend(anchored.map(|what| Fault { work: None, what }));
         let own = match self.store().self_check().await {
             Err(Error::Corrupt(what)) => vec![what],
             own => own?,
@@ -104,7 +108,7 @@ impl Ledger {
             let mut waits = Vec::new();
             if work.body.waits > 0 {
                 let filter = WaitFilter { work: Some(work.id), ..WaitFilter::default() };
-                waits = self.waits(&filter, PAGE).await?;
+                waits = self.waits(&filter, PAGE).await?.whole()?;
             }
             let commands =
                 if work.body.commands.total > 0 { self.commands_of(work.id).await? } else { Vec::new() };
@@ -123,7 +127,7 @@ impl Ledger {
         let mut events: Vec<Event> = Vec::new();
         loop {
             let after = events.last().map_or(0, |event| event.seq);
-            let page = self.events(work.id, after, PAGE).await?;
+            let page = self.events(work.id, after, PAGE).await?.whole()?;
             let end = page.is_empty();
             events.extend(page.into_iter().map(|stored| stored.event).filter(|event| event.seq <= work.seq));
             if end || events.last().is_some_and(|event| event.seq == work.seq) {
@@ -134,7 +138,7 @@ impl Ledger {
 
     /// The ledger's own anchor, as far as the sweepers have advanced it.
     pub async fn anchor(&self) -> Result<Anchor, Error> {
-        Ok(self.store().anchor().await?.unwrap_or_default())
+        self.store().anchor().await
     }
 
     /// Advances the ledger's own anchor over some of what has settled since.

@@ -2,19 +2,29 @@
 #![cfg(all(feature = "sqlite", feature = "postgres"))]
 
 use tenure_store::{
-    CredentialKind, Error, Ledger, NewCredential, Options,
-    core::{Code, action::Tenants, payload::Digest},
+    Error, Ledger, NewCredential, Options, Principal, PrincipalKind,
+    core::{
+        Actor, Code,
+        action::{Kinds, Tenants},
+        payload::Digest,
+    },
 };
+
+fn ada() -> Actor {
+    Actor::person("ada")
+}
 
 fn admin(name: &str) -> NewCredential {
     NewCredential {
         name: name.to_owned(),
-        kind: CredentialKind::Person,
+        principal: Principal::new(PrincipalKind::Person, name),
         hash: Digest::of(name),
         scopes: vec!["admin".to_owned()],
         tenants: Tenants::All,
+        kinds: Kinds::All,
+        worker: None,
         expires_at: None,
-        created_by: "ada".to_owned(),
+        created_by: ada(),
     }
 }
 
@@ -38,12 +48,13 @@ async fn on_postgres() {
 }
 
 async fn end_each_other(here: &Ledger, there: &Ledger) {
+    let (ada, every) = (ada(), ["admin".to_owned()]);
     for round in 0..30 {
         let one = here.add_credential(&admin(&format!("one-{round}"))).await.unwrap().id;
         let two = here.add_credential(&admin(&format!("two-{round}"))).await.unwrap().id;
         let ended = tokio::join!(
-            here.revoke_credential(two, Some("admin")),
-            there.revoke_credential(one, Some("admin"))
+            here.revoke_credential(two, &ada, "no longer needed", Some(&every)),
+            there.revoke_credential(one, &ada, "no longer needed", Some(&every))
         );
         let (left, refused) = match ended {
             (Ok(_), Err(refused)) => (one, refused),
@@ -51,6 +62,6 @@ async fn end_each_other(here: &Ledger, there: &Ledger) {
             other => panic!("one of them stays: {other:?}"),
         };
         assert!(matches!(&refused, Error::Refused(why) if why.code == Code::IllegalState), "{refused}");
-        here.revoke_credential(left, None).await.unwrap();
+        here.revoke_credential(left, &ada, "no longer needed", None).await.unwrap();
     }
 }

@@ -24,8 +24,26 @@ const OLDER: &str = "
         WHERE e.type = 'claimed';
     DROP TABLE attempt_end;
     ALTER TABLE event DROP COLUMN request CASCADE;
+    DROP INDEX status_tenant, wait_tenant, command_tenant;
+    DROP TABLE pruning;
+    DROP TRIGGER tombstone_stays ON tombstone;
+    DROP TRIGGER tombstone_kept ON tombstone;
+    CREATE TRIGGER tombstone_stays BEFORE UPDATE ON tombstone FOR EACH ROW EXECUTE FUNCTION refuse('older');
+    ALTER TABLE tombstone DROP COLUMN mac;
+    ALTER TABLE kept DROP COLUMN mac;
+    ALTER TABLE link DROP COLUMN mac, DROP COLUMN work;
+    DELETE FROM meta WHERE key = 'anchor';
+    ALTER TABLE credential DROP COLUMN principal, DROP COLUMN principal_name, DROP COLUMN kinds, DROP COLUMN worker,
+        DROP COLUMN revoked_by, DROP COLUMN revoked_reason, DROP COLUMN mac;
+    ALTER TABLE event DROP COLUMN actor_name CASCADE;
     CREATE TRIGGER event_unchanged BEFORE UPDATE ON event FOR EACH ROW WHEN (NEW.hash <> OLD.hash)
         EXECUTE FUNCTION refuse('an event changes only by erasure');
+    CREATE TABLE lane (id bigserial PRIMARY KEY, system text NOT NULL, kind text NOT NULL, UNIQUE (system, kind));
+    INSERT INTO lane (system, kind) SELECT DISTINCT system, kind FROM ready;
+    ALTER TABLE ready ADD COLUMN lane bigint;
+    UPDATE ready r SET lane = l.id FROM lane l WHERE l.system = r.system AND l.kind = r.kind;
+    ALTER TABLE ready DROP COLUMN kind, DROP COLUMN system;
+    DROP INDEX command_lookup;
     DELETE FROM migration WHERE number >= 15";
 
 async fn open(url: &str) -> Ledger {

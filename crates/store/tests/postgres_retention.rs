@@ -64,7 +64,8 @@ async fn an_identity_is_never_free_in_between() {
     let prune = async {
         let mut pruned = 0;
         while pruned < WORKS as u64 {
-            pruned += ledger.prune(clock.wall() - HOUR, 40).await.unwrap().works;
+            pruned +=
+                ledger.prune(&Actor::person("ada"), "too old", clock.wall() - HOUR, 40).await.unwrap().works;
         }
         pruned
     };

@@ -1,7 +1,16 @@
 //! A copy of a ledger that is in use is a ledger.
 #![cfg(feature = "sqlite")]
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    future::Future,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::Poll,
+};
 
 use serde_json::json;
 use tenure_store::{Error, Ledger, NewWork, Options, core::Actor, core::Code, core::model::Disposition};
@@ -56,6 +65,41 @@ async fn a_copy_has_everything_that_was_answered_before() {
     ledger.close().await.unwrap();
 }
 
+/// A reader goes on from its cursor, whichever copy of the ledger is served next.
+#[tokio::test]
+async fn a_cursor_from_before_a_restore_skips_no_event() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let ingest = async |ledger: &Ledger, number| {
+        ledger.caller(Actor::machine("m")).ingest(new(number)).await.unwrap().work.id
+    };
+    let ledger = open(&at("ledger.db")).await;
+    ingest(&ledger, 0).await;
+    ledger.backup(&at("backup.db")).await.unwrap();
+    for lost in 1..50 {
+        ingest(&ledger, lost).await;
+    }
+    let mut cursor = ledger.tail().await.unwrap();
+    ledger.close().await.unwrap();
+
+    // Twice from one backup: a reader of the first restored ledger goes on at the second.
+    for restored in ["once.db", "again.db"] {
+        fs::copy(at("backup.db"), at(restored)).unwrap();
+        let ledger = open(&at(restored)).await;
+        let after = [ingest(&ledger, 100).await, ingest(&ledger, 101).await];
+        let seen = ledger.feed(cursor, 100).await.unwrap().events;
+        assert_eq!(seen.iter().map(|event| event.event.work).collect::<Vec<_>>(), after, "{restored}");
+        cursor = ledger.tail().await.unwrap();
+        assert_eq!(ledger.verify().await.unwrap().faults, []);
+        ledger.close().await.unwrap();
+
+        let ledger = open(&at(restored)).await;
+        ingest(&ledger, 102).await;
+        assert_eq!(ledger.feed(cursor, 100).await.unwrap().events.len(), 1, "it counts on where it is");
+        ledger.close().await.unwrap();
+    }
+}
+
 fn named(file: &std::io::Result<fs::DirEntry>, name: &str) -> bool {
     file.as_ref().unwrap().file_name().to_string_lossy().starts_with(name)
 }
@@ -72,5 +116,69 @@ async fn postgresql_has_its_own_tools() {
         }
         other => panic!("{other:?}"),
     }
+    ledger.close().await.unwrap();
+}
+
+/// A ledger of some 12 MiB: many steps of a copy.
+async fn large(folder: &Path) -> Ledger {
+    let ledger = open(&folder.join("ledger.db")).await;
+    for number in 0..24 {
+        let input = json!("x".repeat(500_000));
+        let new = NewWork::new("manual", &format!("large {number}"), "job", Disposition::Rerunnable, input);
+        ledger.caller(Actor::machine("m")).ingest(new).await.unwrap();
+    }
+    ledger
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_under_load_ends() {
+    const ENOUGH: usize = 3_000;
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = large(folder.path()).await;
+    let copy = folder.path().join("copy.db");
+    let done = Arc::new(AtomicBool::new(false));
+    let writer = {
+        let (caller, done) = (ledger.caller(Actor::machine("m")), done.clone());
+        tokio::spawn(async move {
+            let mut written = 0;
+            while !done.load(Ordering::Relaxed) && written < ENOUGH {
+                caller.ingest(new(written)).await.unwrap();
+                written += 1;
+            }
+            written
+        })
+    };
+    ledger.backup(&copy).await.unwrap();
+    done.store(true, Ordering::Relaxed);
+    let written = writer.await.unwrap();
+    assert!(written < ENOUGH, "the backup ended only when nothing was written any more");
+    assert_eq!(ledger.diagnosis().await.unwrap().backup, None);
+    ledger.close().await.unwrap();
+    let restored = open(&copy).await;
+    let report = restored.verify().await.unwrap();
+    assert_eq!(report.faults, []);
+    assert!(report.works >= 24 && report.works <= 24 + written as u64, "{}", report.works);
+    restored.close().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_whose_caller_has_left_ends_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = large(folder.path()).await;
+    let (left, copy) = (folder.path().join("left.db"), folder.path().join("copy.db"));
+    let mut caller = Box::pin(ledger.backup(&left));
+    assert!(std::future::poll_fn(|cx| Poll::Ready(caller.as_mut().poll(cx))).await.is_pending());
+    // One at a time: a second would only read the same disk.
+    let second = ledger.backup(&copy).await;
+    assert!(
+        matches!(&second, Err(Error::Unavailable(told)) if told.contains("another backup")),
+        "{second:?}"
+    );
+    drop(caller);
+    while let Err(error) = ledger.backup(&copy).await {
+        assert!(matches!(error, Error::Unavailable(_)), "{error}");
+        tokio::task::yield_now().await;
+    }
+    assert!(!left.exists(), "a piece of a copy is no backup");
     ledger.close().await.unwrap();
 }

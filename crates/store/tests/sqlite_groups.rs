@@ -53,6 +53,7 @@ async fn what_cannot_be_stored_fails_alone() {
         }
     }
     assert_eq!(claimer.claim(claimant, filter, None).await.unwrap().len(), 48);
+    other.execute_batch("DROP TRIGGER poison").unwrap();
     let report = ledger.verify().await.unwrap();
     assert!(report.faults.is_empty(), "{:?}", report.faults);
     assert_eq!((report.works, report.events), (48, 96));

@@ -18,7 +18,7 @@ use tenure_store::{
 };
 
 /// The tables of commands as migration 9 made them, filled from those of today, and events that an index leads to.
-const OLDER: [&str; 4] = [
+const OLDER: [&str; 6] = [
     "CREATE TEMP TABLE today AS SELECT * FROM command; CREATE TEMP TABLE counter AS SELECT * FROM budget; \
      DROP TABLE command; DROP TABLE budget",
     include_str!("../src/sqlite/migrations/0009_commands.sql"),
@@ -30,11 +30,23 @@ const OLDER: [&str; 4] = [
      INSERT INTO command_status SELECT id, work, tenant, state, duty, due_at, line FROM today; \
      DELETE FROM migration WHERE number >= 12",
     "DROP TRIGGER event_follows; DROP TRIGGER event_stays; DROP TRIGGER work_born; DROP TRIGGER work_moved; \
-     DROP INDEX event_next; DROP INDEX event_mark; \
-     ALTER TABLE event DROP COLUMN previous; ALTER TABLE work DROP COLUMN last_event; \
+     DROP INDEX event_next; DROP INDEX event_mark; DROP INDEX status_tenant; DROP INDEX wait_tenant; \
+     DROP TABLE pruning; DROP TABLE credential; DROP TRIGGER tombstone_stays; DELETE FROM meta WHERE key = 'anchor'; \
+     ALTER TABLE tombstone DROP COLUMN mac; ALTER TABLE kept DROP COLUMN mac; \
+     ALTER TABLE link DROP COLUMN mac; ALTER TABLE link DROP COLUMN work; \
+     CREATE TRIGGER tombstone_stays BEFORE UPDATE ON tombstone BEGIN SELECT raise(ROLLBACK, 'older'); END; \
+     ALTER TABLE event DROP COLUMN actor_name; ALTER TABLE event DROP COLUMN previous; \
+     ALTER TABLE work DROP COLUMN last_event; \
      CREATE UNIQUE INDEX event_log ON event (work, seq, to_state); \
      CREATE TRIGGER event_follows BEFORE INSERT ON event BEGIN SELECT raise(ROLLBACK, 'older'); END; \
      CREATE TRIGGER event_stays BEFORE UPDATE ON event BEGIN SELECT raise(ROLLBACK, 'older'); END",
+    include_str!("../src/sqlite/migrations/0002_credentials.sql"),
+    "CREATE TABLE lane (id INTEGER PRIMARY KEY, system TEXT NOT NULL, kind TEXT NOT NULL, UNIQUE (system, kind)) STRICT; \
+     INSERT INTO lane (system, kind) SELECT DISTINCT system, kind FROM ready; ALTER TABLE ready RENAME TO queue; \
+     CREATE TABLE ready (lane INTEGER NOT NULL, priority INTEGER NOT NULL, created_at INTEGER NOT NULL, work BLOB NOT NULL, \
+     tenant TEXT NOT NULL, bound TEXT, PRIMARY KEY (lane, priority, created_at, work)) STRICT, WITHOUT ROWID; \
+     INSERT INTO ready SELECT l.id, r.priority, r.created_at, r.work, r.tenant, r.bound FROM queue r \
+     JOIN lane l ON l.system = r.system AND l.kind = r.kind; DROP TABLE queue",
 ];
 
 fn gate(effect: Effect, tool: ToolFacts) -> Gate {
@@ -77,8 +89,8 @@ async fn populate(ledger: &Ledger) -> (LeaseRef, CommandId) {
     worker.reserve(lease, mail("reworded", "Hi", allow())).await.unwrap();
     let ask = || gate(Effect::NeedsApproval, lookup());
     worker.reserve(lease, mail("blocked", "Hi", ask())).await.unwrap();
-    let approved = worker.reserve(lease, mail("approved", "Hi", ask())).await.unwrap().command.id;
-    person.approve(approved, None, "yes").await.unwrap();
+    let approved = worker.reserve(lease, mail("approved", "Hi", ask())).await.unwrap().command;
+    person.approve(approved.id, approved.seal(), false, "yes").await.unwrap();
     let mut sent = Vec::new();
     for slot in ["dispatched", "uncertain", "succeeded", "failed"] {
         let id = worker.reserve(lease, mail(slot, "Hi", allow())).await.unwrap().command.id;
@@ -102,7 +114,8 @@ async fn outbox(ledger: &Ledger, id: &str) {
     new.claim = Some(Claimant::new(Worker::new("w", "1"), id));
     let held = worker.ingest(new).await.unwrap().lease.unwrap();
     let mut close = CloseOut::succeeded(Payload::new(&json!("done")).unwrap());
-    close.commands = vec![mail("out", "Hi", gate(Effect::Allow, ordered())).settle()];
+    let out = mail("out", "Hi", gate(Effect::Allow, ordered()));
+    close.commands = vec![worker.intent(held.lease.work, out).await.unwrap()];
     worker.close_out(&held.lease, close).await.unwrap();
 }
 

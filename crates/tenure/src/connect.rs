@@ -19,6 +19,9 @@ use crate::{
 /// What is said of a token that was named.
 const GIVEN: &str = "The token came from --token or TENURE_TOKEN. Correct or unset it.";
 
+/// Lets a token be read from a file that everybody can read.
+const ALLOW_READABLE: &str = "TENURE_ALLOW_READABLE_SECRETS";
+
 /// A client, and the ledger behind it where that is in this process.
 pub struct Connection {
     pub client: Client,
@@ -28,14 +31,15 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// `create`: whether a ledger may be made where there is none.
-    pub async fn open(global: &Global, create: bool) -> Result<Self, Failure> {
+    /// `create`: whether a ledger may be made where there is none. `backups`: the folder that a ledger opened here may
+    /// be copied into.
+    pub async fn open(global: &Global, create: bool, backups: Option<PathBuf>) -> Result<Self, Failure> {
         match &global.db {
             Some(db) if !create && is_missing(db) => {
                 let detail = format!("there is no ledger at {db}. `ingest` and `serve` make one");
                 Err(Failure::new(Exit::NotFound, detail))
             }
-            Some(db) => Self::embed(db, global).await,
+            Some(db) => Self::embed(db, global, backups).await,
             None => Self::daemon(global),
         }
     }
@@ -45,12 +49,16 @@ impl Connection {
             Some(token) => (Some(token.clone()), GIVEN.to_owned()),
             None => token_of(&beside_daemon(settings(None)?.token_file)),
         };
-        Ok(Self { client: Client::http(&global.url, token.as_deref())?, token_hint, embedded: None })
+        let client = match is_allowed("TENURE_ALLOW_PLAIN_HTTP") {
+            true => Client::plain_http(&global.url, token.as_deref())?,
+            false => Client::http(&global.url, token.as_deref())?,
+        };
+        Ok(Self { client, token_hint, embedded: None })
     }
 
     /// Opens the ledger here. What is due is done first, as a daemon would have done it.
-    async fn embed(db: &str, global: &Global) -> Result<Self, Failure> {
-        let config = settings(Some(db.to_owned()))?;
+    async fn embed(db: &str, global: &Global, backups: Option<PathBuf>) -> Result<Self, Failure> {
+        let config = Config { accept_loss: global.accept_loss, backups, ..settings(Some(db.to_owned()))? };
         let file = config.token_file.clone();
         let server = Server::open(config, admin_token(global.token.as_deref(), &file))
             .await
@@ -106,8 +114,14 @@ pub fn admin_token(given: Option<&str>, file: &Path) -> AdminToken {
 fn settings(db: Option<String>) -> Result<Config, Failure> {
     let token_file = std::env::var_os("TENURE_TOKEN_FILE").map(Into::into);
     let db = db.or_else(|| std::env::var("TENURE_DB").ok());
-    let overlay = Overlay { db, token_file, ..Overlay::default() };
+    let allow_readable_secrets = is_allowed(ALLOW_READABLE);
+    let overlay = Overlay { db, token_file, allow_readable_secrets, ..Overlay::default() };
     Ok(Config::load(None, overlay)?)
+}
+
+/// Whether the environment allows it.
+fn is_allowed(name: &str) -> bool {
+    std::env::var_os(name).is_some_and(|set| set == "true")
 }
 
 /// A mistyped path is told, and not made into an empty ledger.

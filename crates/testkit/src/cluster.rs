@@ -36,10 +36,20 @@ impl Cluster {
 
     /// As [`Cluster::start`], with more lines of configuration, as in `&["shared_buffers=256MB"]`.
     pub fn start_with(settings: &[&str]) -> Cluster {
+        Cluster::run(settings, None)
+    }
+
+    /// Starts a streaming standby of this server, which keeps it up to date asynchronously unless
+    /// `synchronous_standby_names` says otherwise.
+    pub fn standby(&self) -> Cluster {
+        Cluster::run(&[], Some(self.port()))
+    }
+
+    fn run(settings: &[&str], primary: Option<u16>) -> Cluster {
         let mut log = String::new();
         for _ in 0..PORT_TRIES {
             let port = free_port();
-            match Keeper::start(port, &conf(settings)) {
+            match Keeper::start(port, &conf(settings), primary) {
                 Ok(keeper) => {
                     let base = format!("postgres://tenure@127.0.0.1:{port}");
                     return Cluster { base, keeper: Some(Mutex::new(keeper)) };
@@ -97,6 +107,27 @@ impl Cluster {
     /// Crashes the server, if it runs, and starts it on the same port; returns when it has recovered.
     pub fn restart(&self) {
         self.order("restart");
+    }
+
+    /// Makes a standby a server of its own; returns when it accepts writes.
+    pub fn promote(&self) {
+        self.order("promote");
+    }
+
+    /// Cuts a standby off from its primary: it hears nothing more of what is written there.
+    pub fn cut_off(&self) {
+        self.psql("postgres", "alter system set primary_conninfo = ''");
+        self.psql("postgres", "select pg_reload_conf()");
+        while self.psql("postgres", "select count(*) from pg_stat_wal_receiver") != "0" {}
+    }
+
+    /// Where the server listens on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.base
+            .rsplit(':')
+            .next()
+            .and_then(|port| port.parse().ok())
+            .expect("a cluster's URL ends with its port")
     }
 
     /// The folder of a cluster started here: the server's `data`, `log` and socket.
@@ -172,7 +203,8 @@ fn conf(settings: &[&str]) -> String {
     lines
 }
 
-fn free_port() -> u16 {
+/// A loopback port that nobody listens on now, outside the range that the kernel gives to clients.
+pub fn free_port() -> u16 {
     let span = u64::from(PORTS.end - PORTS.start);
     let candidates = std::iter::repeat_with(|| PORTS.start + (random() % span) as u16).take(1_000);
     let mut free = candidates.filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());

@@ -22,14 +22,16 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Starts a cluster whose postgresql.conf ends with the lines of `conf`. The error is the server's log.
-    pub fn start(port: u16, conf: &str) -> Result<Keeper, String> {
+    /// Starts a cluster whose postgresql.conf ends with the lines of `conf`: a new one, or a standby of the cluster at
+    /// the port `primary`. The error is the server's log.
+    pub fn start(port: u16, conf: &str, primary: Option<u16>) -> Result<Keeper, String> {
         let mut process = programs::unprivileged("/bin/sh")
             .args(["-c", include_str!("keeper.sh"), "tenure-pg-keeper"])
             .arg(programs::server())
             .arg(std::env::temp_dir())
             .arg(port.to_string())
             .arg(conf)
+            .args(primary.map(|port| port.to_string()))
             .env_clear() // PGPORT, PGOPTIONS and the like belong to the user's own server
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("LC_ALL", "C.UTF-8")
@@ -55,7 +57,7 @@ impl Keeper {
         Ok(keeper)
     }
 
-    /// `stop` or `restart`.
+    /// `stop`, `restart` or `promote`.
     pub fn order(&mut self, verb: &str) -> Result<(), String> {
         let orders = self.orders.as_mut().expect("orders stay open until the drop");
         writeln!(orders, "{verb}").map_err(|error| format!("the keeper is gone: {error}"))?;

@@ -56,6 +56,17 @@ fn comes_back_after_a_crash_with_what_was_committed() {
 }
 
 #[test]
+fn a_standby_has_what_was_committed_and_is_promoted() {
+    let cluster = Cluster::start();
+    cluster.psql("postgres", "create table kept as select 7 as n");
+    let standby = cluster.standby();
+    assert_eq!(standby.psql("postgres", "select n, pg_is_in_recovery() from kept"), "7|t");
+    cluster.stop();
+    standby.promote();
+    assert_eq!(standby.psql("postgres", "insert into kept values (8) returning pg_is_in_recovery()"), "f");
+}
+
+#[test]
 fn drop_leaves_no_process_and_no_folder() {
     let cluster = Cluster::start();
     let (pid, folder) = (cluster.pid(), cluster.folder());

@@ -105,6 +105,7 @@ fn the_rules_see_what_they_look_for() {
     for (file, module) in [
         ("crates/a/src/b.rs", true),
         ("bench/src/b.rs", true),
+        ("faults/src/b/c.rs", true),
         ("crates/a/src/lib.rs", false),
         ("bench/src/bin/x.rs", false),
         ("bench/src/bin/x/main.rs", false),
@@ -137,7 +138,7 @@ fn lines_with(file: &Path, text: &str, patterns: &[&str]) -> Vec<String> {
 fn is_module(file: &Path) -> bool {
     let parts: Vec<_> = file.iter().filter_map(|part| part.to_str()).collect();
     let inside = match parts[..] {
-        ["crates", _, "src", ref inside @ ..] | ["bench", "src", ref inside @ ..] => inside,
+        ["crates", _, "src", ref inside @ ..] | ["bench" | "faults", "src", ref inside @ ..] => inside,
         _ => return false,
     };
     !matches!(inside, ["lib.rs" | "main.rs"] | ["bin", _] | ["bin", _, "main.rs"])

@@ -5,8 +5,8 @@ use super::{
     call::{Call, segment},
 };
 use crate::wire::{
-    Backup, BackupReport, Database, Health, Intake, NewToken, Page, PageQuery, Prune, PruneReport, Readiness,
-    RevokeToken, SetIntake, Token, TokenId, TokenMade, VerifyReport,
+    Backup, BackupReport, Database, Health, Intake, LimitQuery, NewToken, Page, PageQuery, Prune,
+    PruneReport, Pruning, Readiness, RevokeToken, SetIntake, Token, TokenId, TokenMade, VerifyReport,
 };
 
 impl Client {
@@ -17,6 +17,11 @@ impl Client {
     /// Reads everything back and tells what contradicts itself.
     pub async fn verify(&self) -> Result<VerifyReport, Error> {
         self.call(Call::post_empty("/v1/admin/verify").patient()).await
+    }
+
+    /// Who pruned, when and why, newest first.
+    pub async fn prunings(&self, query: &LimitQuery) -> Result<Page<Pruning>, Error> {
+        self.call(Call::get("/v1/admin/prune").query(query)).await
     }
 
     pub async fn backup(&self, backup: &Backup) -> Result<BackupReport, Error> {

@@ -6,8 +6,8 @@ use super::{
     work::path,
 };
 use crate::wire::{
-    Accept, Ack, CloseOut, Complete, Fail, Progress, PutStep, Release, Renew, Renewals, SetWait, StepReply,
-    Waiting, WorkId,
+    Accept, Ack, CloseOut, Complete, Fail, Failed, Progress, PutStep, Release, Renew, Renewals, SetWait,
+    StepReply, Waiting, WorkId,
 };
 
 impl Client {
@@ -36,7 +36,7 @@ impl Client {
         self.call(Call::post(path(id, "/wait"), wait)).await
     }
 
-    pub async fn fail(&self, id: &WorkId, fail: &Fail) -> Result<Ack, Error> {
+    pub async fn fail(&self, id: &WorkId, fail: &Fail) -> Result<Failed, Error> {
         self.call(Call::post(path(id, "/fail"), fail)).await
     }
 

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, time::Duration};
 use futures_util::StreamExt;
 
 use super::{Client, Error, call::Call, sse::Frame, sse::Parser, transport::Body};
-use crate::wire::{Alert, Event, EventQuery, Gap};
+use crate::wire::{Alert, Event, EventQuery, Gap, Unreadable};
 
 /// The server sends a comment more often than this; a connection that is silent for longer is dead.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -17,6 +17,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 pub enum Streamed {
     Event(Box<Event>),
     Alert(Alert),
+    /// An event that is stored and cannot be read.
+    Unreadable(Unreadable),
     /// This reader was too slow: the stream goes on from the gap's cursor, so that nothing is missed.
     Gap(Gap),
 }
@@ -72,6 +74,7 @@ impl EventStream {
         let streamed = match frame.event.as_str() {
             "event" | "" => Streamed::Event(serde_json::from_str(&frame.data).map_err(read)?),
             "alert" => Streamed::Alert(serde_json::from_str(&frame.data).map_err(read)?),
+            "unreadable" => Streamed::Unreadable(serde_json::from_str(&frame.data).map_err(read)?),
             "gap" => {
                 let gap: Gap = serde_json::from_str(&frame.data).map_err(read)?;
                 self.last = Some(gap.after.clone());

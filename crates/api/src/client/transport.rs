@@ -1,6 +1,6 @@
 //! How a request reaches the server: over a socket, or by a call into a router in this process.
 
-use std::{fmt::Display, future::Future, pin::Pin, time::Duration};
+use std::{fmt::Display, future::Future, net::IpAddr, pin::Pin, time::Duration};
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
@@ -36,15 +36,24 @@ pub(super) struct Http<C> {
     client: legacy::Client<C, Full<Bytes>>,
 }
 
-/// A transport to `http://…` or `https://…`.
-pub(super) fn over_socket(base: &str) -> Result<Box<dyn Transport>, Error> {
+/// A transport to `http://…` or `https://…`. `plain`: the token may leave this machine unencrypted.
+pub(super) fn over_socket(base: &str, plain: bool) -> Result<Box<dyn Transport>, Error> {
     let base = base.trim_end_matches('/').to_owned();
     let uri: Uri = base.parse().map_err(|e| bad_url(&base, &e))?;
     match (uri.scheme_str(), uri.host()) {
+        (Some("http"), Some(host)) if !plain && !is_here(host) => Err(Error::Setup(format!(
+            "`{base}` is not encrypted: the token and all that is sent would cross the network readable. Use https, or \
+             allow it: TENURE_ALLOW_PLAIN_HTTP=true, `Client::plain_http`."
+        ))),
         (Some("http"), Some(_)) => Ok(Box::new(Http { base, client: pool(tcp()) })),
         (Some("https"), Some(_)) => Ok(Box::new(Http { client: pool(tls()?), base })),
         _ => Err(bad_url(&base, &"it names no scheme and host")),
     }
+}
+
+fn is_here(host: &str) -> bool {
+    let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host.eq_ignore_ascii_case("localhost") || ip.is_ok_and(|ip| ip.is_loopback())
 }
 
 fn bad_url(base: &str, why: &dyn Display) -> Error {

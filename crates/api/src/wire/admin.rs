@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Timestamp, WorkId};
+use super::{Actor, Timestamp, WorkId};
 
 /// Forgets works that ended before a time. Their identities stay, so that nothing runs again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -17,9 +17,21 @@ pub struct Prune {
     /// Counts and touches nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
-    /// Why, for the daemon's log.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
+    /// Kept in the ledger.
+    pub reason: String,
+}
+
+/// That somebody pruned.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Pruning {
+    pub at: Timestamp,
+    pub by: Actor,
+    pub reason: String,
+    /// Only works that ended earlier.
+    pub before: Timestamp,
+    /// How many were chosen.
+    pub works: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,17 +61,20 @@ pub struct VerifyReport {
     pub faults: Vec<Fault>,
 }
 
-/// Copies the ledger, while it is in use, to a new file on the server's machine.
+/// Copies the ledger, while it is in use, to a new file in the daemon's folder of backups.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Backup {
-    pub path: String,
+    /// A plain file name that is not taken: letters, digits, spaces and `-_.:+`.
+    #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 200))]
+    pub name: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BackupReport {
+    /// On the daemon's machine.
     pub path: String,
     pub bytes: u64,
 }
@@ -82,9 +97,38 @@ pub struct Database {
     /// Absent where the ledger is no file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<DatabaseFile>,
+    /// Absent where an older daemon does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<LedgerClock>,
     /// What commits of this daemon took. Absent until there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commits: Option<Commits>,
+    /// The backup that is being made now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backup: Option<BackupProgress>,
+    /// Works and commands that cannot be read. Everything else goes on without them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub damaged: Vec<Damaged>,
+}
+
+/// How far a backup is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct BackupProgress {
+    pub bytes: u64,
+    /// Zero until the first pages are copied.
+    pub total_bytes: u64,
+}
+
+/// What is stored of it cannot be read, so it is passed over.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Damaged {
+    /// The id of a work or of a command, or the name of a list that could not be read to its end.
+    pub id: String,
+    pub why: String,
+    /// When the daemon first found it so.
+    pub since: Timestamp,
 }
 
 /// A ledger's file, on the daemon's machine.
@@ -125,11 +169,35 @@ pub struct Setting {
 }
 
 /// The log of commits that are not in the file yet.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Wal {
     pub bytes: u64,
     /// When the daemon last moved all of it into the file; absent until it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpointed_at: Option<Timestamp>,
+    /// Since when checkpoints have left some of it behind: they failed, or a reader still needs that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub behind_since: Option<Timestamp>,
+    /// Checkpoints that failed since the last that did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<CheckpointFailure>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct CheckpointFailure {
+    pub count: u64,
+    pub since: Timestamp,
+    pub why: String,
+}
+
+/// The ledger's time: its clock without the jumps that the daemon noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct LedgerClock {
+    /// Jumps that the daemon noticed since it was started.
+    pub jumps: u64,
+    /// How far the ledger's time is ahead of the clock. It comes back slowly.
+    pub offset_ms: i64,
 }

@@ -82,8 +82,7 @@ pub struct ReserveAlone {
 pub struct ApproveCommand {
     pub reason: String,
     /// The `seal` of what was looked at: one changed byte, and it is refused.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub seal: Option<String>,
+    pub seal: String,
 }
 
 /// A person says no.
@@ -195,11 +194,14 @@ words! {
     }
 }
 
-/// What a lookup says of a command in doubt.
+/// What a lookup says of a command in doubt: by whoever claimed it, or by a person.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Reconcile {
+    /// The `lookup_token` of the claimed lookup. A person with the scope `replay` needs none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
     pub outcome: LookupOutcome,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_id: Option<String>,
@@ -278,5 +280,15 @@ pub struct ClaimLookups {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Lookups {
-    pub items: Vec<Command>,
+    pub items: Vec<Lookup>,
+}
+
+/// A lookup that was claimed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Lookup {
+    #[serde(flatten)]
+    pub command: Command,
+    /// Goes as `token` with what was found, to `reconcile`. It is good until somebody else claims the lookup.
+    pub lookup_token: String,
 }

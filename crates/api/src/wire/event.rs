@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{State, Timestamp, Word, WorkId, word::words};
+use super::{State, Timestamp, Unreadable, Word, WorkId, word::words};
 
 words! {
     ActorKind {
@@ -15,14 +15,24 @@ words! {
     }
 }
 
-/// Who did it.
+/// Who did it, known by its id. The name is a label for people.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Actor {
     #[serde(rename = "type")]
     #[cfg_attr(feature = "openapi", schema(value_type = ActorKind))]
     pub kind: Word<ActorKind>,
+    /// With a token, the id of its principal.
     pub id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+impl Actor {
+    /// What people read: its name, or else its id.
+    pub fn label(&self) -> &str {
+        self.name.as_deref().unwrap_or(&self.id)
+    }
 }
 
 /// A pointer to something outside that supports an event: a trace, a log line, a ticket.
@@ -82,6 +92,9 @@ pub struct Event {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EventPage {
     pub items: Vec<Event>,
+    /// Events of this page that are stored but cannot be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<Unreadable>,
     pub next: String,
 }
 

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    ErrorClass, Evidence, NewWait, Outgoing, Problem, State, Timestamp, Usage, WaitId, Word, WorkId,
-    word::words,
+    ErrorClass, Evidence, NewWait, OpenedWait, Outgoing, Problem, State, Timestamp, Usage, WaitId, Word,
+    WorkId, word::words,
 };
 
 words! {
@@ -32,6 +32,17 @@ pub struct Ack {
     /// The waits that are open because of this call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<WaitId>,
+}
+
+/// Where a work stands after a failure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Failed {
+    #[serde(flatten)]
+    pub work: Ack,
+    /// The wait that was asked for, with the token that answers it. The token is shown here only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait: Option<OpenedWait>,
 }
 
 /// Renews many leases at once; each is answered on its own.
@@ -64,8 +75,19 @@ pub struct Renewals {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]
 pub enum Renewal {
-    Renewed { id: WorkId, expires_at: Timestamp, cancel_requested: bool },
-    Refused { id: WorkId, problem: Problem },
+    Renewed {
+        id: WorkId,
+        expires_at: Timestamp,
+        /// Stop: close it out as cancelled, or release it.
+        cancel_requested: bool,
+        /// Stop, and release it: another worker goes on.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        release_requested: bool,
+    },
+    Refused {
+        id: WorkId,
+        problem: Problem,
+    },
 }
 
 impl Renewal {

@@ -56,6 +56,11 @@ id!(
     "c_"
 );
 id!(
+    /// A principal's id: `p_` and 32 hex digits.
+    PrincipalId,
+    "p_"
+);
+id!(
     /// An access token's id: `cr_` and 32 hex digits. Not the secret.
     TokenId,
     "cr_"

@@ -9,9 +9,21 @@ use super::{Phase, State, Timestamp, WaitKind, WaitState, WorkId, word::words};
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Page<T> {
     pub items: Vec<T>,
+    /// Rows of this page that are stored but cannot be read. `tenure verify` says more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unreadable: Vec<Unreadable>,
     /// The cursor of the next page; absent on the last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
+}
+
+/// A stored row that cannot be read. It never keeps a list from being shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Unreadable {
+    /// Its id; of an event its work and number, of a schedule its tenant and name.
+    pub id: String,
+    pub why: String,
 }
 
 /// Which works to list, newest first. What is left out does not restrict.
@@ -124,6 +136,18 @@ pub struct PageQuery {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
     /// From 1 to 1,000; 50 unless told otherwise.
+    #[cfg_attr(feature = "openapi", param(minimum = 1, maximum = 1000))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
+}
+
+/// How much of a list that has no pages.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
+#[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
+#[serde(deny_unknown_fields)]
+pub struct LimitQuery {
+    /// From 1 to 1,000; 100 unless told otherwise.
     #[cfg_attr(feature = "openapi", param(minimum = 1, maximum = 1000))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,

@@ -32,8 +32,8 @@ mod work;
 mod worker;
 
 pub use admin::{
-    Backup, BackupReport, Commits, Database, DatabaseFile, Fault, Prune, PruneReport, Schema, Setting,
-    VerifyReport, Wal,
+    Backup, BackupProgress, BackupReport, CheckpointFailure, Commits, Damaged, Database, DatabaseFile, Fault,
+    LedgerClock, Prune, PruneReport, Pruning, Schema, Setting, VerifyReport, Wal,
 };
 pub use alert::Alert;
 pub use batch::{BATCH_MAX, Batch, BatchAnswer, BatchItem, BatchMethod, BatchReply};
@@ -45,21 +45,21 @@ pub use command::{
 };
 pub use command_verbs::{
     ApproveCommand, CallFailure, CancelCommand, ClaimLookups, DeliverReceipt, DispatchCommand, FailCommand,
-    LookupOutcome, Lookups, Outgoing, Reconcile, RecordCommand, RecordOutcome, RejectCommand, ReplayCommand,
-    Reserve, ReserveAlone, UncertainCommand,
+    Lookup, LookupOutcome, Lookups, Outgoing, Reconcile, RecordCommand, RecordOutcome, RejectCommand,
+    ReplayCommand, Reserve, ReserveAlone, UncertainCommand,
 };
 pub use event::{Actor, ActorKind, Event, EventPage, EventQuery, Evidence, Gap, StreamQuery, WorkEventQuery};
 pub use health::{Check, Health, Readiness};
 pub use holder::{
-    Accept, AcceptStrength, Ack, CloseOut, Complete, End, Fail, Failure, Progress, Release, Renew,
+    Accept, AcceptStrength, Ack, CloseOut, Complete, End, Fail, Failed, Failure, Progress, Release, Renew,
     RenewLease, Renewal, Renewals,
 };
-pub use id::{CommandId, TokenId, WaitId, WorkId};
+pub use id::{CommandId, PrincipalId, TokenId, WaitId, WorkId};
 pub use ingest::{
     Ingest, Ingested, Jitter, LeaseTimings, OnExpiry, OnParentClose, Policy, RetryPolicy, Timeouts,
 };
 pub use intake::{Intake, IntakeChange, IntakePause, SetIntake};
-pub use list::{Page, PageQuery, Until, WaitQuery, WorkGet, WorkQuery};
+pub use list::{LimitQuery, Page, PageQuery, Unreadable, Until, WaitQuery, WorkGet, WorkQuery};
 pub use operate::{Abandon, Cancel, Decide, Decision, Quarantine, Rerun, RetryNow};
 pub use problem::{Code, Problem};
 pub use schedule::{
@@ -69,7 +69,7 @@ pub use schedule::{
 };
 pub use step::{PutStep, Step, StepReply, StepVerb};
 pub use time::Timestamp;
-pub use token::{NewToken, RevokeToken, Scope, Token, TokenKind, TokenMade};
+pub use token::{NewToken, Principal, Revocation, RevokeToken, Scope, Token, TokenKind, TokenMade};
 pub use usage::{USAGE_MAX, Usage};
 pub use wait::{
     Answer, Approve, NewWait, OnTimeout, OpenedWait, Reconnect, Resolve, ResolveWait, Resolved, RevokeWaits,

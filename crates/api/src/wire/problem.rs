@@ -68,6 +68,8 @@ words! {
         Terminal = "terminal",
         /// The cancel deadline passed: renewals are refused.
         CancelDeadline = "cancel_deadline",
+        /// The work is asked to cancel: it dispatches nothing new.
+        CancelRequested = "cancel_requested",
         /// A success needs a result, a reference to one, or `no_output`.
         ResultMissing = "result_missing",
         /// The step exists with another input.
@@ -114,6 +116,8 @@ words! {
         IntakePaused = "intake_paused",
         /// The database cannot be reached or the daemon is stopping; nothing was written.
         Unavailable = "unavailable",
+        /// A read took too long and was stopped, or waited too long for its tenant's turn.
+        ReadTimeout = "read_timeout",
         /// The answer to a commit was lost: it may or may not stand. Sending the same again is safe.
         OutcomeUnknown = "outcome_unknown",
         /// A write or sync failed; nothing more is written until the ledger is opened again.

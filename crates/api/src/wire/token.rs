@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Timestamp, TokenId, Word, word::words};
+use super::{Actor, PrincipalId, Timestamp, TokenId, Word, word::words};
 
 words! {
     /// What a token may do.
@@ -35,13 +35,41 @@ words! {
 #[serde(deny_unknown_fields)]
 pub struct NewToken {
     pub name: String,
-    pub kind: TokenKind,
+    /// For a new principal of this kind, called as the token is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<TokenKind>,
+    /// For a principal that has tokens already, instead of `kind`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub principal: Option<PrincipalId>,
     pub scopes: Vec<Scope>,
     /// Left out: every tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenants: Option<Vec<String>>,
+    /// Left out: every kind of work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kinds: Option<Vec<String>>,
+    /// The only worker for which it claims. Left out: any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
+}
+
+/// Who a token belongs to. Two tokens of one principal are the same person or machine; two principals may have the same name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Principal {
+    pub id: PrincipalId,
+    pub name: String,
+}
+
+/// The end of a token before its time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct Revocation {
+    pub at: Timestamp,
+    pub by: Actor,
+    pub reason: String,
 }
 
 /// A token without its secret.
@@ -50,6 +78,7 @@ pub struct NewToken {
 pub struct Token {
     pub id: TokenId,
     pub name: String,
+    pub principal: Principal,
     #[cfg_attr(feature = "openapi", schema(value_type = TokenKind))]
     pub kind: Word<TokenKind>,
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<Scope>))]
@@ -57,24 +86,28 @@ pub struct Token {
     /// Absent: every tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenants: Option<Vec<String>>,
-    pub created_at: Timestamp,
+    /// Absent: every kind of work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub created_by: Option<String>,
+    pub kinds: Option<Vec<String>>,
+    /// Absent: any worker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<String>,
+    pub created_at: Timestamp,
+    pub created_by: Actor,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub revoked_at: Option<Timestamp>,
+    pub revoked: Option<Revocation>,
 }
 
 /// Why a token is ended.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
 #[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct RevokeToken {
-    /// For the daemon's log.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
+    /// Kept with the token.
+    pub reason: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -164,6 +164,9 @@ pub struct Wait {
     pub schema: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Value>,
+    /// Of an approval: over its work, reference and prompt. Whoever answers sends it along.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seal: Option<String>,
     /// The command that was handed to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandId>,
@@ -187,13 +190,16 @@ pub struct Resolve {
     pub claim: Option<Claimant>,
 }
 
-/// An answer to one wait: by its token, or by a person without one.
+/// An answer to one wait: by its token, or by a person without one. A token that is wrong is refused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ResolveWait {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
+    /// For an approval: the wait's `seal`, as it was looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seal: Option<String>,
     pub payload: Value,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<Claimant>,
@@ -205,6 +211,8 @@ pub struct ResolveWait {
 #[serde(deny_unknown_fields)]
 pub struct Approve {
     pub approved: bool,
+    /// The `seal` of the wait that was looked at: it says which one is answered.
+    pub seal: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }

@@ -52,7 +52,9 @@ pub struct Drain {
     /// Only this incarnation; left out, all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<String>,
-    /// `request_cancel` and `abandon` can be pulled from outside; the rest are the worker's own.
+    /// From outside, `request_cancel` and `release` ask the holders to stop and hand back, and started owner-bound
+    /// work to be cancelled; `abandon` gives up started owner-bound work once its lease lapsed. The rest are the
+    /// worker's own.
     pub levers: Vec<Lever>,
 }
 

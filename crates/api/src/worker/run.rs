@@ -282,10 +282,11 @@ impl Loop {
                 continue;
             }
             match renewal {
-                Renewal::Renewed { cancel_requested, .. } => {
+                Renewal::Renewed { cancel_requested, release_requested, .. } => {
                     held.renewed(sent);
                     held.cancel_requested |= cancel_requested;
-                    if cancel_requested {
+                    // A handler that stops without a cancel has its work released.
+                    if cancel_requested || release_requested {
                         held.job.cancel.cancel();
                     }
                     if matches!(held.stage, Stage::Unconfirmed) {

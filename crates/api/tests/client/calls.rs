@@ -149,3 +149,20 @@ async fn an_empty_port_is_unreachable_and_a_bad_url_is_told() {
         assert!(Client::http(url, None).err().unwrap().is_terminal(), "{url}");
     }
 }
+
+#[test]
+fn a_token_leaves_this_machine_encrypted_unless_somebody_allows_otherwise() {
+    for beyond in [
+        "http://ledger.example:7171",
+        "http://192.0.2.1",
+        "http://[2001:db8::1]:7171",
+        "http://localhost.example",
+    ] {
+        let error = Client::http(beyond, Some("secret")).err().unwrap();
+        assert!(error.is_terminal() && error.to_string().contains("TENURE_ALLOW_PLAIN_HTTP"), "{error}");
+        assert!(Client::plain_http(beyond, Some("secret")).is_ok());
+    }
+    for fine in ["https://ledger.example", "http://localhost:7171", "http://127.0.0.1", "http://[::1]:7171"] {
+        assert!(Client::http(fine, Some("secret")).is_ok(), "{fine}");
+    }
+}

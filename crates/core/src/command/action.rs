@@ -9,7 +9,8 @@ use super::{
     model::{Arguments, CallError, CommandKind, EvidenceKind, ToolFacts, Verdict},
 };
 use crate::{
-    action::{Holder, Ingest},
+    Millis,
+    action::{Claimant, Holder, Ingest},
     event::Evidence,
     ids::{CommandId, WorkId},
     limits,
@@ -129,7 +130,7 @@ pub struct Proof {
     pub external_id: Option<String>,
     pub reference: Option<String>,
     pub response: Option<Payload>,
-    /// What it cost in truth. Where it is not said, what `usage` says counts, and else the estimate.
+    /// The real cost. In a unit that it does not name, `usage` counts; without usage, the estimate.
     pub cost: Option<Cost>,
     /// What the call used, by source and model.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -173,8 +174,16 @@ impl Proof {
 
     /// What it cost in a unit, as far as anybody says.
     pub(crate) fn cost_in(&self, unit: &Unit) -> Option<u64> {
-        self.cost.as_ref().map(|cost| cost.of(unit)).or_else(|| usage::amount(&self.usage, unit))
+        self.cost.as_ref().and_then(|cost| cost.named(unit)).or_else(|| usage::amount(&self.usage, unit))
     }
+}
+
+/// Somebody took the lookup of a command. The store has checked the token; the core gets the outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct LookupClaim {
+    /// Until when others pass it over: another claim has another end.
+    pub until: Millis,
+    pub genuine: bool,
 }
 
 /// What a lookup says.
@@ -213,10 +222,11 @@ pub enum CommandAction {
         place: Place,
         intent: Box<Intent>,
     },
-    /// Only by a person. `seal`: what that person was shown.
+    /// Only by a person. `seal`: what that person was shown. `four_eyes`: what is configured for its tool now.
     Approve {
         command: CommandId,
-        seal: Option<Digest>,
+        seal: Digest,
+        four_eyes: bool,
         reason: String,
     },
     Reject {
@@ -242,8 +252,10 @@ pub enum CommandAction {
         sender: Sender,
         error: CallError,
     },
+    /// By a person, by the reconciler, or by whoever claimed the lookup.
     Reconcile {
         command: CommandId,
+        claim: Option<LookupClaim>,
         finding: Box<Finding>,
         message: Option<String>,
     },
@@ -311,6 +323,14 @@ impl CommandAction {
             | CommandAction::Cancel { holder: None, .. }
             | CommandAction::Tick { .. }
             | CommandAction::TakeLookup { .. } => None,
+        }
+    }
+
+    /// Who is given a lease by it.
+    pub(crate) fn claimant(&self) -> Option<&Claimant> {
+        match self {
+            CommandAction::Reserve { place: Place::Alone(work), .. } => work.claim.as_ref(),
+            _ => None,
         }
     }
 

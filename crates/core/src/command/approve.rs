@@ -1,16 +1,17 @@
 //! Approve and reject: a person's decision, sealed to one content. The first decision wins.
 
 use super::{
-    BlockCode, CancelCode, CommandState, again, approver, draft,
+    BlockCode, CancelCode, Command, CommandState, again, approver, draft,
     event::{Approved, CommandCancelled},
     finish, found, wrong_state,
 };
 use crate::{
     Millis,
     decide::{Context, Decision},
-    event::Fact,
+    event::{Actor, Fact},
     ids::CommandId,
     limits,
+    model::Work,
     payload::Digest,
     refusal::{Code, Refusal},
     work::draft::Said,
@@ -19,14 +20,15 @@ use crate::{
 pub(super) fn approve(
     cx: Context<'_>,
     id: CommandId,
-    seal: Option<Digest>,
+    seal: Digest,
+    four_eyes: bool,
     reason: &str,
 ) -> Result<Decision, Refusal> {
     limits::reason(reason)?;
     approver(cx, "approve")?;
     let (work, command) = found(cx, id)?;
     let sealed = command.seal();
-    if seal.is_some_and(|shown| shown != sealed) {
+    if seal != sealed {
         return Err(Refusal::new(
             Code::SealBroken,
             "This is not what you were shown: its work, tool, target or arguments differ. Look again.",
@@ -43,10 +45,10 @@ pub(super) fn approve(
         }
         (state, _) => return Err(wrong_state(state, "approving")),
     }
-    if command.body.tool.four_eyes && command.body.submitter.id == cx.submission.actor.id {
+    if four_eyes && asked_for(work, command, &cx.submission.actor) {
         return Err(Refusal::new(
             Code::FourEyes,
-            format!("{} asked for this one: another person must approve it.", cx.submission.actor.id),
+            format!("{} asked for this one: another person must approve it.", cx.submission.actor.label()),
         ));
     }
     let mut draft = draft(cx, work, command);
@@ -55,6 +57,15 @@ pub(super) fn approve(
         Fact::CommandApproved(Approved { moved, seal: sealed, expires_at })
     });
     finish(cx, draft, id)
+}
+
+/// Whether somebody had a part in the wish for it: submitted or reran the work or one that it comes from, reserved the
+/// command, or replayed it.
+fn asked_for(work: &Work, command: &Command, actor: &Actor) -> bool {
+    let body = &command.body;
+    body.submitter.id == actor.id
+        || body.replayers.contains(&actor.id)
+        || work.spec.submitters.contains(&actor.id)
 }
 
 pub(super) fn reject(cx: Context<'_>, id: CommandId, reason: &str) -> Result<Decision, Refusal> {

@@ -16,6 +16,14 @@ pub enum Unit {
 }
 
 impl Unit {
+    /// Currencies are compared without case: one counter for `USD` and `usd`.
+    fn normal(&self) -> Self {
+        match self {
+            Unit::Micros(currency) => Unit::Micros(currency.to_ascii_lowercase()),
+            Unit::Calls | Unit::Tokens => self.clone(),
+        }
+    }
+
     /// An amount as people say it.
     pub fn amount(&self, amount: u64) -> String {
         match self {
@@ -127,7 +135,7 @@ impl Limit {
         };
         // A tool's own counter counts nothing else anyway: one counter, with the filter and without.
         let only = self.only.clone().filter(|_| self.per != Per::Tool);
-        let (unit, period) = (self.unit.clone(), self.period.clone());
+        let (unit, period) = (self.unit.normal(), self.period.clone());
         BudgetKey { tenant: tenant.to_owned(), account, unit, period, only }
     }
 }
@@ -152,12 +160,33 @@ impl Cost {
         self.micros.iter().try_for_each(|(currency, _)| limits::name("cost.micros", currency))
     }
 
+    /// The larger of the two in each unit: a caller's estimate does not undercut the tool's.
+    pub fn at_least(mut self, other: &Cost) -> Self {
+        self.tokens = self.tokens.max(other.tokens);
+        for (currency, _) in &other.micros {
+            let unit = Unit::Micros(currency.clone());
+            let missing = other.of(&unit).saturating_sub(self.of(&unit));
+            if missing > 0 {
+                self.micros.push((currency.clone(), missing));
+            }
+        }
+        self
+    }
+
+    /// Its amount in a unit; 0 if it does not name the unit.
     pub fn of(&self, unit: &Unit) -> u64 {
+        self.named(unit).unwrap_or(0)
+    }
+
+    /// The same; None where it says nothing of the unit. No tokens are nothing said of them.
+    pub fn named(&self, unit: &Unit) -> Option<u64> {
         match unit {
-            Unit::Calls => 1,
-            Unit::Tokens => self.tokens,
+            Unit::Calls => Some(1),
+            Unit::Tokens => Some(self.tokens).filter(|tokens| *tokens > 0),
             Unit::Micros(currency) => {
-                self.micros.iter().filter(|(name, _)| name == currency).map(|(_, amount)| amount).sum()
+                let same = |name: &str| name.eq_ignore_ascii_case(currency);
+                let amounts = self.micros.iter().filter(|(name, _)| same(name)).map(|(_, amount)| *amount);
+                amounts.reduce(u64::saturating_add)
             }
         }
     }
@@ -222,6 +251,16 @@ mod tests {
     }
 
     #[test]
+    fn capitals_make_no_second_counter() {
+        let key = |currency: &str| {
+            let unit = Unit::Micros(currency.to_owned());
+            let limit = Limit { per: Per::Tenant, unit, period: String::new(), max: 1, only: None };
+            limit.key("acme", WorkId(uuid::Uuid::nil()), "x")
+        };
+        assert_eq!(key("USD"), key("usd"));
+    }
+
+    #[test]
     fn a_budget_is_said_in_words() {
         let key = BudgetKey {
             tenant: "acme".into(),
@@ -246,6 +285,7 @@ mod tests {
             (Unit::Calls, 1),
             (Unit::Tokens, 7),
             (Unit::Micros("USD".into()), 9),
+            (Unit::Micros("usd".into()), 9),
             (Unit::Micros("X".into()), 0),
         ] {
             assert_eq!(cost.of(&unit), amount, "{unit:?}");

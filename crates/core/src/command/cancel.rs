@@ -1,7 +1,8 @@
 //! Cancel: only before dispatch. After it only evidence or a person ends a command.
 
 use super::{
-    CancelCode, CommandState, again, draft, event::CommandCancelled, finish, found, held, wrong_state,
+    CancelCode, Command, CommandState, again, draft, event::CommandCancelled, finish, found, held,
+    wrong_state,
 };
 use crate::{
     action::Holder,
@@ -9,6 +10,7 @@ use crate::{
     event::Fact,
     ids::CommandId,
     limits,
+    model::Work,
     refusal::Refusal,
     state::State,
     work::draft::{Draft, Said},
@@ -35,16 +37,25 @@ pub(super) fn decide(
     finish(cx, draft, id)
 }
 
-/// A work ended: what its holder was still to do is not done.
+/// A work ended: its holder dispatches nothing more. The relay goes on sending, unless the work was called off; then
+/// it sends only commands that a person replayed after the end.
 pub(crate) fn ended(draft: &mut Draft, to: State) {
+    let called_off = called_off(&draft.work, to);
+    let goes_on =
+        |command: &Command| !command.is_worker() && (!called_off || command.body.replayed_after_end);
     let idle: Vec<CommandId> = draft
         .commands
         .iter()
-        .filter(|command| command.is_worker() && command.state.is_idle())
+        .filter(|command| command.state.is_idle() && !goes_on(command))
         .map(|command| command.id)
         .collect();
     let message = format!("its work ended as {to}");
     idle.into_iter().for_each(|id| cancel(draft, id, CancelCode::WorkEnded, &message));
+}
+
+/// Whether somebody asked for a cancel and the work ends, or ended, as `to` without having finished first.
+pub(crate) fn called_off(work: &Work, to: State) -> bool {
+    to == State::Cancelled || (to.is_terminal() && !to.is_success() && work.body.cancel.is_some())
 }
 
 fn cancel(draft: &mut Draft, id: CommandId, code: CancelCode, message: &str) {

@@ -4,7 +4,7 @@ use super::{
     BlockCode, Command, CommandState, DispatchAction, Dispatcher, Effect, Gate, Idempotency, ToolFacts,
     again,
     budget::Reservation,
-    current_policy,
+    cancel, current_policy,
     event::{Blocked, Dispatched, Resent, Unblocked},
     finish, found, settle, tick, wrong_state,
 };
@@ -13,6 +13,7 @@ use crate::{
     decide::{Context, Decision},
     event::Fact,
     limits,
+    model::Work,
     records::{Change, Touch, target_key},
     refusal::{Code, Refusal},
     span::span,
@@ -37,12 +38,15 @@ pub(super) fn decide(cx: Context<'_>, action: &DispatchAction) -> Result<Decisio
             return Err(wrong_state(command.state, "dispatching"));
         }
     }
+    if asked_to_cancel(&draft.work) {
+        return until_it_ends(cx, &draft.work, command, action);
+    }
     due(cx, command)?;
     first_of_its_target(cx, command)?;
     let stop = gate(cx, command, &action.gate).err().or_else(|| over_budget(cx, command, &action.gate));
     if let Some((code, message)) = stop {
         if command.state == CommandState::Blocked && command.body.blocked == Some(code) {
-            return Ok(still_blocked(cx, command));
+            return Ok(put_off(command, cx.now + limits::ASK_AGAIN_MS));
         }
         let verdict =
             Some(&action.gate.verdict).filter(|given| **given != command.body.verdict).cloned().map(Box::new);
@@ -61,11 +65,41 @@ pub(super) fn decide(cx: Context<'_>, action: &DispatchAction) -> Result<Decisio
     go(cx, draft, command, action, under)
 }
 
-/// Nothing to tell. Of the relay's, the next question is put off.
-fn still_blocked(cx: Context<'_>, command: &Command) -> Decision {
+/// Whether somebody asked for a cancel and the work has not ended yet.
+fn asked_to_cancel(work: &Work) -> bool {
+    !work.state.is_terminal() && work.body.cancel.is_some()
+}
+
+/// The holder is told to stop. The relay asks again: the command is cancelled with its work, or sent if the work succeeds
+/// all the same.
+fn until_it_ends(
+    cx: Context<'_>,
+    work: &Work,
+    command: &Command,
+    action: &DispatchAction,
+) -> Result<Decision, Refusal> {
+    match action.by {
+        Dispatcher::Holder(_) => Err(cancelling(work)),
+        Dispatcher::Relay => Ok(put_off(command, cx.now + limits::CANCEL_ASK_AGAIN_MS)),
+    }
+}
+
+fn cancelling(work: &Work) -> Refusal {
+    let why = work.body.cancel.as_ref().and_then(|cancel| cancel.reason.as_deref());
+    Refusal::new(
+        Code::CancelRequested,
+        format!(
+            "The work is asked to cancel{}: it dispatches nothing new. Stop, and release it or close it out.",
+            why.map_or_else(String::new, |reason| format!(" ({reason})"))
+        ),
+    )
+}
+
+/// Nothing to tell. The relay asks again at `at`.
+fn put_off(command: &Command, at: Millis) -> Decision {
     let mut decision = again(command);
     if command.due_at.is_some() {
-        let due_at = Some(cx.now + limits::ASK_AGAIN_MS);
+        let due_at = Some(at);
         let command = Box::new(Command { due_at, ..command.clone() });
         decision.changes.push(Change::Command { command, touch: Touch::Due });
     }
@@ -82,7 +116,7 @@ fn sender(cx: Context<'_>, action: &DispatchAction, command: &Command) -> Result
         }
         Dispatcher::Relay if !command.is_worker() => {
             let last = command.body.dispatch.as_ref().map_or(0, |dispatch| dispatch.fence);
-            let under = (last + 1).max(cx.now.max(0) as u64 * 1024);
+            let under = cx.records.next_fence(last, cx.now);
             let work = cx.work(command.work)?;
             Ok((super::draft(cx, work, command), under))
         }
@@ -167,6 +201,16 @@ fn over_budget(cx: Context<'_>, command: &Command, gate: &Gate) -> Option<(Block
         let key = limit.key(&spec.tenant, command.work, &spec.tool);
         let budget = cx.records.budgets.get(&key).copied().unwrap_or_default();
         let amount = gate.estimate.of(&limit.unit);
+        // Nothing could be set aside for it, and any number of calls would fit at the same time.
+        if amount == 0 {
+            let message = format!(
+                "a budget of {} {} applies, and nothing says what this call costs: give an `estimate`, or declare \
+                 one for the tool",
+                limit.unit.amount(limit.max),
+                key.words()
+            );
+            return Some((BlockCode::Budget, message));
+        }
         (!budget.fits(amount, limit.max)).then(|| {
             let said = |amount| limit.unit.amount(amount);
             let message = format!(
@@ -191,7 +235,14 @@ fn resend(
     under: u64,
 ) -> Result<Decision, Refusal> {
     if command.body.tool.idempotency == Idempotency::Native && !command.may_resend(cx.now) {
-        return tick::window_over(cx, draft, command);
+        return tick::given_up(cx, draft, command, tick::FORGOTTEN);
+    }
+    // The same call again is a call all the same. Its doubt is ended by a lookup or a person.
+    if asked_to_cancel(&draft.work) {
+        return until_it_ends(cx, &draft.work, command, action);
+    }
+    if cancel::called_off(&draft.work, draft.work.state) && !command.body.replayed_after_end {
+        return tick::given_up(cx, draft, command, "its work was cancelled, and nothing of it is sent again");
     }
     if !command.may_resend(cx.now) || command.body.needs_person {
         return Err(Refusal::new(

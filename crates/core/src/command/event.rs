@@ -154,6 +154,12 @@ pub struct LookedUp {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReservedAgain {
+    #[serde(flatten)]
+    pub moved: Moved,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resent {
     #[serde(flatten)]
     pub moved: Moved,

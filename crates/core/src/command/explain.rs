@@ -53,14 +53,14 @@ pub fn explain(command: &Command, handed: Option<&Wait>, now: Millis) -> Explana
             ),
         },
         CommandState::Approved => {
-            let by = body.approval.as_ref().map_or("a person", |approval| &*approval.by.id);
+            let by = body.approval.as_ref().map_or("a person", |approval| approval.by.label());
             let until = body.approval.as_ref().map_or(now, |approval| approval.expires_at);
             let next = "nothing: it is dispatched next".to_owned();
             (format!("{what} was approved by {by}, for {} more.", span(until - now)), next)
         }
         CommandState::Dispatched => {
             let at = body.dispatch.as_ref().map_or(command.updated_at, |dispatch| dispatch.at);
-            let by = body.dispatch.as_ref().map_or("its worker", |dispatch| &*dispatch.by.id);
+            let by = body.dispatch.as_ref().map_or("its worker", |dispatch| dispatch.by.label());
             let sent = format!("{what} was dispatched {} by {by}", ago(at));
             match handed {
                 Some(wait) => answered(&sent, wait, now),

@@ -1,9 +1,9 @@
 //! Fail: it did not happen, and that is known. What is not known is `uncertain`; so is what was in doubt before the call
-//! that failed.
+//! that failed. A worker says so before there is doubt; the relay, whose calls nobody can feign, also after.
 
 use super::{
-    CallError, Command, CommandState, Sender, again, cancel, dispatch_of, draft,
-    event::{CommandFailed, Unsent},
+    BlockCode, CallError, Command, CommandState, Sender, again, cancel, dispatch_of, draft,
+    event::{Blocked, CommandFailed, Unsent},
     finish, found, of_the_last, settle, uncertain, wrong_state,
 };
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
     model::ErrorClass,
     refusal::{Code, Refusal},
     retry,
-    work::draft::Said,
+    work::draft::{Draft, Said},
 };
 
 pub(super) fn decide(
@@ -36,7 +36,6 @@ pub(super) fn decide(
     let (work, command) = found(cx, id)?;
     let number = dispatch_of(command, sender)?;
     match command.state {
-        // Whoever dispatched knows, also after a lapse made it doubtful to everybody else.
         CommandState::Dispatched | CommandState::Uncertain => {}
         // The ledger knows already that it did not happen: by this very call, its reply lost, or by a lookup.
         CommandState::Failed
@@ -50,6 +49,15 @@ pub(super) fn decide(
     if !news || (command.body.resent && command.state == CommandState::Uncertain) {
         return Ok(again(command));
     }
+    if command.is_in_doubt() {
+        return Err(Refusal::new(
+            Code::InDoubt,
+            format!(
+                "It is in doubt, and a worker's word does not end that: it would be done a second time. Reconcile it, or \
+                 have a person record how it went: `tenure commands record {id}`."
+            ),
+        ));
+    }
     let mut draft = draft(cx, work, command);
     if command.body.resent {
         // Only the last call is known to have done nothing: the one before it is as doubtful as ever.
@@ -60,9 +68,14 @@ pub(super) fn decide(
     let failures = command.body.failures + 1;
     let (class, said) = (error.class, Said { message: Some(&error.message), ..Said::default() });
     match next_try(cx, command, error, failures) {
-        Some(next_at) => draft.tell(id, CommandState::Pending, said, |moved| {
-            Fact::CommandUnsent(Unsent { moved, class, failures, next_at })
-        }),
+        Some(next_at) => {
+            draft.tell(id, CommandState::Pending, said, |moved| {
+                Fact::CommandUnsent(Unsent { moved, class, failures, next_at })
+            });
+            if command.is_worker() && command.body.approval.is_some() {
+                approve_again(&mut draft, id);
+            }
+        }
         None => draft.tell(id, CommandState::Failed, said, |moved| {
             Fact::CommandFailed(CommandFailed { moved, class, failures })
         }),
@@ -71,6 +84,15 @@ pub(super) fn decide(
         cancel::ended(&mut draft, work.state);
     }
     finish(cx, draft, id)
+}
+
+/// A worker's word that nothing was sent gives no approval back: it would be good for a second call.
+fn approve_again(draft: &mut Draft, id: CommandId) {
+    let said = Said { message: Some("its approval was used: approve it again"), ..Said::default() };
+    draft.tell(id, CommandState::Blocked, said, |moved| {
+        let code = BlockCode::ApprovalRequired;
+        Fact::CommandBlocked(Blocked { moved, code, verdict: None })
+    });
 }
 
 pub(super) fn check(error: &CallError) -> Result<(), Refusal> {

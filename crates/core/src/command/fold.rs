@@ -37,6 +37,7 @@ pub fn matches(row: &Command, folded: &Command) -> bool {
     if folded.body.earlier.ends_with(&row.body.earlier) {
         expected.body.earlier.clone_from(&row.body.earlier);
     }
+    expected.body.replayed_after_end &= row.body.replayed_after_end;
     *row == expected
 }
 
@@ -71,6 +72,8 @@ pub fn born(event: &Event) -> Option<Command> {
         unknowns: 0,
         needs_person: false,
         replays: 0,
+        replayers: Vec::new(),
+        replayed_after_end: false,
         receipt: receipt.as_deref().cloned(),
         cancelled: None,
         superseded_by: None,
@@ -141,6 +144,7 @@ pub fn apply(command: &mut Command, event: &Event) {
                 request_id: dispatched.request_id.clone(),
                 deadline_at: dispatched.deadline_at,
                 reserved: dispatched.reserved.clone(),
+                given_back: Vec::new(),
             });
             body.earlier.extend(before.map(|before| before.fence));
             let forgotten = body.earlier.len().saturating_sub(limits::EARLIER_DISPATCHES);
@@ -149,6 +153,9 @@ pub fn apply(command: &mut Command, event: &Event) {
         Fact::CommandSucceeded(succeeded) => {
             body.receipt = Some((*succeeded.receipt).clone());
             settled(body);
+            if let Some(dispatch) = &mut body.dispatch {
+                dispatch.given_back.clear();
+            }
         }
         Fact::CommandFailed(failed) => {
             body.failures = failed.failures;
@@ -160,9 +167,14 @@ pub fn apply(command: &mut Command, event: &Event) {
             body.error = Some(ErrorInfo { class: unsent.class, message: event.message.clone() });
             settled(body);
             body.next_at = Some(unsent.next_at);
-            // Nothing was sent: what a person approved is still to be done.
-            if let Some(approval) = &mut body.approval {
-                approval.used_at = None;
+            if command.spec.executor.is_relay() {
+                // Nothing was sent: what a person approved is still to be done.
+                if let Some(approval) = &mut body.approval {
+                    approval.used_at = None;
+                }
+            } else if body.approval.take().is_some() {
+                // Only the worker says that nothing was sent: a person looks again.
+                body.review = true;
             }
         }
         Fact::CommandUncertain(uncertain) => {
@@ -181,7 +193,10 @@ pub fn apply(command: &mut Command, event: &Event) {
             body.next_at = None;
             body.resent = true;
         }
+        Fact::CommandReservedAgain(_) => wanted_by(body, event),
         Fact::CommandReplayed(replayed) => {
+            wanted_by(body, event);
+            body.replayed_after_end = event.to.is_terminal();
             body.tool = (*replayed.tool).clone();
             body.verdict = (*replayed.verdict).clone();
             body.replays += 1;
@@ -198,6 +213,13 @@ pub fn apply(command: &mut Command, event: &Event) {
     command.state = now;
     command.seq = event.seq;
     command.updated_at = event.at;
+}
+
+/// Remembers an actor who replayed the command, or reserved it again: that actor cannot approve it.
+fn wanted_by(body: &mut CommandBody, event: &Event) {
+    if !body.replayers.contains(&event.actor.id) {
+        body.replayers.push(event.actor.id.clone());
+    }
 }
 
 fn looked_up(body: &mut CommandBody, looked: &LookedUp, now: CommandState) {
@@ -227,7 +249,10 @@ fn settled(body: &mut CommandBody) {
     body.needs_person = false;
     body.next_at = None;
     if let Some(dispatch) = &mut body.dispatch {
-        dispatch.reserved.clear();
+        let reserved = std::mem::take(&mut dispatch.reserved);
+        if !reserved.is_empty() {
+            dispatch.given_back = reserved;
+        }
         dispatch.deadline_at = None;
     }
 }
@@ -249,6 +274,7 @@ impl Fact {
             Fact::CommandLookedUp(data) => Some(&data.moved),
             Fact::CommandResent(data) => Some(&data.moved),
             Fact::CommandReplayed(data) => Some(&data.moved),
+            Fact::CommandReservedAgain(data) => Some(&data.moved),
             _ => None,
         }
     }

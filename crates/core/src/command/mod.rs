@@ -14,7 +14,7 @@ pub mod fold;
 pub mod identity;
 pub mod model;
 pub mod plan;
-mod receipt;
+pub(crate) mod receipt;
 mod reconcile;
 mod record;
 mod replay;
@@ -27,8 +27,8 @@ pub(crate) mod uncertain;
 pub(crate) mod waits;
 
 pub use action::{
-    CommandAction, DispatchAction, Dispatcher, Finding, Gate, Intent, Place, Proof, Recorded, ReplayLimits,
-    Sender,
+    CommandAction, DispatchAction, Dispatcher, Finding, Gate, Intent, LookupClaim, Place, Proof, Recorded,
+    ReplayLimits, Sender,
 };
 pub use due::Duty;
 pub use explain::{explain, explain_behind};
@@ -62,7 +62,9 @@ pub(crate) fn decide(cx: Context<'_>, action: &CommandAction) -> Result<Decision
     }
     match action {
         CommandAction::Reserve { place, intent } => reserve::decide(cx, place, intent),
-        CommandAction::Approve { command, seal, reason } => approve::approve(cx, *command, *seal, reason),
+        CommandAction::Approve { command, seal, four_eyes, reason } => {
+            approve::approve(cx, *command, *seal, *four_eyes, reason)
+        }
         CommandAction::Reject { command, reason } => approve::reject(cx, *command, reason),
         CommandAction::Dispatch(dispatch) => dispatch::decide(cx, dispatch),
         CommandAction::Receipt { command, sender, proof } => receipt::decide(cx, *command, *sender, proof),
@@ -72,8 +74,8 @@ pub(crate) fn decide(cx: Context<'_>, action: &CommandAction) -> Result<Decision
         CommandAction::Uncertain { command, sender, error } => {
             uncertain::decide(cx, *command, *sender, error)
         }
-        CommandAction::Reconcile { command, finding, message } => {
-            reconcile::decide(cx, *command, finding, message.as_deref())
+        CommandAction::Reconcile { command, claim, finding, message } => {
+            reconcile::decide(cx, *command, *claim, finding, message.as_deref())
         }
         CommandAction::Replay { command, gate, limits, minute, reason } => {
             replay::decide(cx, *command, gate, *limits, *minute, reason)
@@ -117,6 +119,7 @@ fn again(command: &Command) -> Decision {
 fn finish(cx: Context<'_>, mut draft: Draft, id: CommandId) -> Result<Decision, Refusal> {
     waits::answer(cx, &mut draft, id);
     uncertain::set_aside(cx, &mut draft);
+    crate::work::resolve::set_aside(cx, &mut draft);
     // A command that leaves doubt may be what its work was stalled for.
     if draft.work.state == State::Stalled {
         draft.work.due_at = Some(cx.now);

@@ -86,7 +86,7 @@ pub struct ToolFacts {
     pub executor: Executor,
     /// A lookup that finds nothing counts only so long after the doubt began.
     pub consistency_delay_ms: u64,
-    /// Whoever reserved it cannot approve it.
+    /// Whoever asked for it cannot approve it.
     pub four_eyes: bool,
     /// The relay keeps the order of commands to the same target.
     pub ordered: bool,
@@ -182,15 +182,19 @@ impl Verdict {
 pub struct Arguments {
     pub kept: Payload,
     pub hash: Digest,
+    /// The hash covers what is not kept. A ledger keys such a hash before it stores it: from a plain one, a short secret
+    /// could be found by trying.
+    #[serde(skip)]
+    pub redacted: bool,
 }
 
 impl Arguments {
     pub fn whole(arguments: Payload) -> Self {
-        Self { hash: arguments.hash(), kept: arguments }
+        Self { hash: arguments.hash(), kept: arguments, redacted: false }
     }
 
     pub fn redacted(arguments: &Payload, kept: Payload) -> Self {
-        Self { hash: arguments.hash(), kept }
+        Self { hash: arguments.hash(), kept, redacted: true }
     }
 }
 
@@ -257,6 +261,9 @@ pub struct Dispatch {
     /// What was set aside for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reserved: Vec<Reservation>,
+    /// What was given back because it did not happen. A receipt that comes all the same is charged to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub given_back: Vec<Reservation>,
 }
 
 /// On what a success rests.
@@ -340,6 +347,12 @@ pub struct CommandBody {
     pub needs_person: bool,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub replays: u32,
+    /// Who had it done again, and the people who reserved it after its submitter.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replayers: Vec<Arc<str>>,
+    /// A person replayed it after its work had ended: a cancel of that work no longer stops it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub replayed_after_end: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Receipt>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

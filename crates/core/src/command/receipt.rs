@@ -9,6 +9,8 @@ use crate::{
     decide::{Context, Decision},
     event::Fact,
     ids::CommandId,
+    model::{Wait, WaitState, Work},
+    payload::Payload,
     refusal::{Code, Refusal},
     work::draft::{Draft, Said},
 };
@@ -33,20 +35,75 @@ pub(super) fn decide(
     let number = dispatch_of(command, sender)?;
     let earlier = number < command.body.dispatches;
     match command.state {
-        CommandState::Succeeded => return Ok(again(command)),
-        // A lookup said absent, and was wrong: better late than twice.
-        CommandState::Pending | CommandState::Blocked | CommandState::Approved => {}
-        CommandState::Dispatched | CommandState::Uncertain => {}
+        CommandState::Succeeded => return known(command, proof),
+        _ if takes_evidence(command) => {}
         // Of the last call it is known that it did nothing; of the one before, now, that it did.
         CommandState::Failed if earlier => {}
-        CommandState::Failed | CommandState::Cancelled => {
-            return Err(wrong_state(command.state, "a receipt"));
-        }
+        state => return Err(wrong_state(state, "a receipt")),
     }
     let mut draft = draft(cx, work, command);
     let message = earlier.then(|| format!("by dispatch {number} of {}", command.body.dispatches));
     succeed(cx, &mut draft, command, proof, message.as_deref());
     finish(cx, draft, id)
+}
+
+/// The same receipt again. One that names another effect is not taken, and that is said.
+fn known(command: &Command, proof: &Proof) -> Result<Decision, Refusal> {
+    let first = command.body.receipt.as_ref().and_then(|receipt| receipt.external_id.as_ref());
+    match (first, &proof.external_id) {
+        (Some(first), Some(other)) if first != other => Err(Refusal::new(
+            Code::IdempotencyMismatch,
+            format!(
+                "It succeeded with the receipt `{first}`, and this one names `{other}`. If both are true, it happened \
+                 twice: tell a person, and keep both ids."
+            ),
+        )),
+        _ => Ok(again(command)),
+    }
+}
+
+/// Whether evidence that it happened still settles it. Where a lookup said absent, and was wrong: better late than twice,
+/// and better charged than lost where nobody would have done it again.
+fn takes_evidence(command: &Command) -> bool {
+    match command.state {
+        CommandState::Dispatched | CommandState::Uncertain => true,
+        CommandState::Pending | CommandState::Blocked | CommandState::Approved | CommandState::Cancelled => {
+            command.body.dispatches > 0
+        }
+        CommandState::Succeeded | CommandState::Failed => false,
+    }
+}
+
+/// The command that an answer after the end of its wait settles, or has settled.
+pub(crate) fn of_ended_wait<'a>(cx: Context<'a>, wait: &Wait) -> Option<&'a Command> {
+    let ended = matches!(wait.state, WaitState::TimedOut | WaitState::Cancelled);
+    let command = cx.records.command(wait.detail.command.filter(|_| ended)?)?;
+    (takes_evidence(command) || late_receipt(command, wait).is_some()).then_some(command)
+}
+
+/// The receipt that an answer after the end of this wait gave.
+pub(crate) fn late_receipt<'a>(command: &'a Command, wait: &Wait) -> Option<&'a Receipt> {
+    let of_it = |receipt: &&Receipt| receipt.reference.as_deref() == Some(wait.id.to_string().as_str());
+    command.body.receipt.as_ref().filter(of_it)
+}
+
+/// An answer that comes after its wait has ended is the receipt of the command that was handed to the wait.
+pub(crate) fn late(
+    cx: Context<'_>,
+    work: &Work,
+    wait: &Wait,
+    command: &Command,
+    answer: &Payload,
+    evidence: EvidenceKind,
+) -> Result<Decision, Refusal> {
+    let mut draft = draft(cx, work, command);
+    let proof = Proof {
+        reference: Some(wait.id.to_string()),
+        response: Some(answer.clone()),
+        ..Proof::new(evidence)
+    };
+    succeed(cx, &mut draft, command, &proof, Some("its wait was answered after it had ended"));
+    finish(cx, draft, command.id)
 }
 
 /// Writes the success with its evidence.

@@ -1,14 +1,14 @@
 //! Reconcile: what a lookup says of a command in doubt.
 
 use super::{
-    CommandState, EvidenceKind, Finding, Proof, Risk, again, cancel, draft,
+    Command, CommandState, EvidenceKind, Finding, LookupClaim, Proof, Risk, again, cancel, draft,
     event::{LookedUp, Miss},
     finish, found, receipt, settle, wrong_state,
 };
 use crate::{
     Millis,
     decide::{Context, Decision},
-    event::Fact,
+    event::{ActorKind, Fact},
     ids::CommandId,
     limits,
     refusal::{Code, Refusal},
@@ -17,9 +17,21 @@ use crate::{
     work::draft::Said,
 };
 
+/// A claim counts until somebody else has made one, or anything else became of the command.
+fn claimed(command: &Command, claim: Option<LookupClaim>) -> Result<(), Refusal> {
+    match claim {
+        Some(claim) if !claim.genuine || command.due_at != Some(claim.until) => Err(Refusal::new(
+            Code::TokenRefused,
+            "This lookup is not yours, or no longer. Claim it again: `POST /v1/commands/claim`.",
+        )),
+        Some(_) | None => Ok(()),
+    }
+}
+
 pub(super) fn decide(
     cx: Context<'_>,
     id: CommandId,
+    claim: Option<LookupClaim>,
     finding: &Finding,
     message: Option<&str>,
 ) -> Result<Decision, Refusal> {
@@ -33,9 +45,19 @@ pub(super) fn decide(
         )?;
     }
     let (work, command) = found(cx, id)?;
+    if claim.is_none() && matches!(cx.submission.actor.kind, ActorKind::Machine | ActorKind::Worker) {
+        return Err(Refusal::new(
+            Code::PersonRequired,
+            format!(
+                "A worker says what it found only of a lookup that it has claimed: `POST /v1/commands/claim`, for tools \
+                 with `lookup = {{ by = \"worker\" }}`. Otherwise a person says what is known: `tenure commands record {id}`."
+            ),
+        ));
+    }
     match command.state {
-        CommandState::Uncertain => {}
-        CommandState::Succeeded => return Ok(again(command)),
+        CommandState::Uncertain => claimed(command, claim)?,
+        // Absent is another outcome than the recorded one; anything else says nothing new.
+        CommandState::Succeeded if *finding != Finding::Absent => return Ok(again(command)),
         state => return Err(wrong_state(state, "reconciling")),
     }
     let mut draft = draft(cx, work, command);

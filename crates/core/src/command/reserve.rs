@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use super::{
     CancelCode, Command, CommandSpec, CommandState, Effect, Intent, Place, Receipt, current_policy,
-    event::{CommandCancelled, Moved, Reserved},
+    event::{CommandCancelled, Moved, Reserved, ReservedAgain},
     model::BlockCode,
 };
 use crate::{
     action::{Holder, Ingest},
     decide::{Context, Decision},
-    event::Fact,
+    event::{ActorKind, Fact},
     ids::CommandId,
     limits,
     refusal::{Code, Refusal},
@@ -38,10 +38,11 @@ fn held(
     grant: Option<Box<Grant>>,
 ) -> Result<Decision, Refusal> {
     let mut draft = super::held(cx, holder)?;
+    let before = draft.work.body.commands.total;
     let id = record(cx, &mut draft, intent)?;
-    let fresh = !draft.is_untouched();
+    let fresh = draft.work.body.commands.total > before;
     let command = Box::new(draft.command(id).clone());
-    if !fresh {
+    if draft.is_untouched() {
         return Ok(Decision::unchanged(Reply::Command { command, fresh, grant }));
     }
     draft.finish(|_| Reply::Command { command, fresh, grant })
@@ -104,6 +105,7 @@ pub(crate) fn record(cx: Context<'_>, draft: &mut Draft, intent: &Intent) -> Res
     if let Some(existing) = existing {
         draft.with(&existing);
         if existing.spec.input_hash == intent.arguments.hash {
+            again(cx, draft, &existing);
             return Ok(existing.id);
         }
         supersede(draft, &existing, intent)?;
@@ -145,6 +147,20 @@ pub(crate) fn record(cx: Context<'_>, draft: &mut Draft, intent: &Intent) -> Res
     };
     draft.reserve(Fact::CommandReserved(fact), said);
     Ok(intent.id)
+}
+
+/// A person who reserves what somebody else reserved wants it as well, and cannot approve it.
+fn again(cx: Context<'_>, draft: &mut Draft, command: &Command) {
+    let actor = &cx.submission.actor;
+    let known = command.body.submitter.id == actor.id || command.body.replayers.contains(&actor.id);
+    let over = matches!(command.state, CommandState::Succeeded | CommandState::Cancelled);
+    if actor.kind == ActorKind::Person && !known && !over {
+        // A command says why it stands where it stands: that has not changed.
+        let said = Said { message: command.body.message.as_deref(), ..Said::default() };
+        draft.tell(command.id, command.state, said, |moved| {
+            Fact::CommandReservedAgain(ReservedAgain { moved })
+        });
+    }
 }
 
 /// Models word things differently on a retry: what an earlier attempt reserved and nobody sent makes room.

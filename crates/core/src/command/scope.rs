@@ -4,7 +4,7 @@ use super::{Command, CommandAction, Intent, Place, replay, settle};
 use crate::{
     Scope, Submission,
     ids::{CommandId, WorkId},
-    model::WaitState,
+    model::{Wait, WaitState},
     records::{Records, Sought, target_key},
 };
 
@@ -42,10 +42,8 @@ impl Scope {
             CommandAction::Reserve { place: Place::Alone(work), intent } => {
                 self.ingested_then(work, submission, records);
                 // Only the very same request gets the work again: that one is at hand.
-                let given = work
-                    .claim
-                    .as_ref()
-                    .and_then(|claimant| records.requests.get(&claimant.key(&submission.tenants)));
+                let given =
+                    work.claim.as_ref().and_then(|claimant| records.requests.get(&claimant.key(submission)));
                 for (id, _) in given.into_iter().flatten() {
                     self.intent(*id, intent, records);
                 }
@@ -55,6 +53,7 @@ impl Scope {
                 let Some(work) = records.command_ids.get(&id) else { return };
                 self.open_waits_of(*work, records);
                 self.open_commands_of(*work, records);
+                self.session_if_in_doubt(*work, records);
                 if let Some(holder) = other.holder() {
                     self.held(holder, records);
                 }
@@ -85,12 +84,31 @@ impl Scope {
         self.sought(Sought::Open(work), records);
     }
 
-    /// The commands that a work's open waits were handed, and what was set aside for them.
-    pub(crate) fn handed_of(&mut self, work: WorkId, records: &Records) {
+    /// For decisions that may cancel the work.
+    pub(crate) fn outgoing_of(&mut self, work: WorkId, records: &Records) {
+        self.sought(Sought::Outgoing(work), records);
+    }
+
+    /// For verbs of the holder: after a request to cancel, they may end the work.
+    pub(crate) fn outgoing_if_cancelling(&mut self, work: WorkId, records: &Records) {
+        if records.works.get(&work).is_some_and(|work| work.body.cancel.is_some()) {
+            self.outgoing_of(work, records);
+        }
+    }
+
+    /// The commands that were handed to a work's open waits, and to ended ones that are `named`, with what was set
+    /// aside for them.
+    pub(crate) fn handed_of(&mut self, work: WorkId, records: &Records, named: impl Fn(&Wait) -> bool) {
         self.open_commands_of(work, records);
-        let waits = records.waits.get(&work).map_or(&[][..], Vec::as_slice);
-        let open = waits.iter().filter(|wait| wait.state == WaitState::Open);
-        open.filter_map(|wait| wait.detail.command).for_each(|id| self.set_aside_for(id, records));
+        for wait in records.waits.get(&work).map_or(&[][..], Vec::as_slice) {
+            let Some(id) = wait.detail.command else { continue };
+            if wait.state == WaitState::Open {
+                self.set_aside_for(id, records);
+            } else if named(wait) {
+                self.sought(Sought::Id(id), records);
+                self.set_aside_for(id, records);
+            }
+        }
     }
 
     pub(crate) fn set_aside_for(&mut self, id: CommandId, records: &Records) {
@@ -120,7 +138,7 @@ impl Scope {
     }
 
     fn reserved(&mut self, command: &Command, records: &Records) {
-        for reservation in settle::reservations(command) {
+        for reservation in settle::charged(command) {
             self.budget(reservation.key.clone(), records);
         }
     }

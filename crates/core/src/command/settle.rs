@@ -24,11 +24,14 @@ pub(super) fn reserve(draft: &mut Draft, command: &Command, gate: &Gate) -> Vec<
 }
 
 /// It happened: what was set aside is spent, or as much as it cost in truth. What that was is told with the success.
+/// What was given back before is spent as well: the call was made all the same.
 pub(super) fn spend(draft: &mut Draft, command: &Command, proof: &Proof) -> Vec<Reservation> {
+    let set_aside = !reservations(command).is_empty();
     let mut all = Vec::new();
-    for Reservation { key, amount } in reservations(command) {
+    for Reservation { key, amount } in charged(command) {
         let spent = proof.cost_in(&key.unit).unwrap_or(*amount);
-        shift(draft, key, Shift { given_back: *amount, spent, ..Shift::default() });
+        let given_back = if set_aside { *amount } else { 0 };
+        shift(draft, key, Shift { given_back, spent, ..Shift::default() });
         all.push(Reservation { key: key.clone(), amount: spent });
     }
     all
@@ -43,6 +46,14 @@ pub(super) fn release(draft: &mut Draft, command: &Command) {
 
 pub(super) fn reservations(command: &Command) -> &[Reservation] {
     command.body.dispatch.as_ref().map_or(&[], |dispatch| &dispatch.reserved)
+}
+
+/// What a receipt is charged to.
+pub(super) fn charged(command: &Command) -> &[Reservation] {
+    match reservations(command) {
+        [] => command.body.dispatch.as_ref().map_or(&[], |dispatch| &dispatch.given_back),
+        reserved => reserved,
+    }
 }
 
 pub(super) fn shift(draft: &mut Draft, key: &BudgetKey, by: Shift) {

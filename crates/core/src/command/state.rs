@@ -21,7 +21,7 @@ pub enum CommandState {
     Succeeded = 5,
     /// It did not happen.
     Failed = 6,
-    /// It will not be done, and never was.
+    /// It will not be done, and never was, as far as anybody knows.
     Cancelled = 7,
 }
 
@@ -53,7 +53,11 @@ pub const TABLE: &[Moves] = &[
     moves(&[Blocked], &[Pending], "policy and budget now allow it"),
     moves(&[Pending, Blocked, Approved], &[Cancelled], "cancelled, rejected, superseded, or its work ended"),
     moves(&[Dispatched, Uncertain], &[Succeeded], "receipt, lookup, or a person's record"),
-    moves(&[Pending, Blocked, Approved, Failed], &[Succeeded], "late receipt of an earlier dispatch"),
+    moves(
+        &[Pending, Blocked, Approved, Failed, Cancelled],
+        &[Succeeded],
+        "late receipt of an earlier dispatch",
+    ),
     moves(&[Dispatched], &[Failed], "refused by the provider, or its retries are exhausted"),
     moves(&[Dispatched], &[Pending], "proven unsent"),
     moves(&[Dispatched], &[Uncertain], "ambiguous error, lapse, deadline, or its work ended"),
@@ -63,7 +67,7 @@ pub const TABLE: &[Moves] = &[
         "lookup says absent, proven unsent, or sent again with the same provider key",
     ),
     moves(&[Uncertain], &[Blocked], "lookup says absent at high risk: fresh approval"),
-    moves(&[Uncertain], &[Failed], "a person, or whoever dispatched, says that it did not happen"),
+    moves(&[Uncertain], &[Failed], "a person, or the relay that dispatched it, says that it did not happen"),
     moves(&[Failed], &[Pending], "replay"),
     moves(&[Failed], &[Blocked], "replay that needs a fresh approval"),
 ];
@@ -135,11 +139,10 @@ mod tests {
     }
 
     #[test]
-    fn what_happened_and_what_never_will_stay_so() {
-        for from in [Succeeded, Cancelled] {
-            for to in CommandState::ALL {
-                assert_eq!(from.may_become(to), from == to, "{from} -> {to}");
-            }
+    fn what_happened_stays_so_and_what_was_cancelled_can_only_have_happened() {
+        for to in CommandState::ALL {
+            assert_eq!(Succeeded.may_become(to), to == Succeeded, "succeeded -> {to}");
+            assert_eq!(Cancelled.may_become(to), matches!(to, Cancelled | Succeeded), "cancelled -> {to}");
         }
     }
 

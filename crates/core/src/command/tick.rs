@@ -39,7 +39,13 @@ pub(super) fn decide(cx: Context<'_>, id: CommandId) -> Result<Decision, Refusal
             let message = "nobody said how the call went before its deadline";
             uncertain::doubtful(&mut draft, id, None, message, cx.dice());
         }
-        CommandState::Uncertain => person_needed(&mut draft, command),
+        CommandState::Uncertain => {
+            let message = match command.body.tool.idempotency {
+                Idempotency::Native => FORGOTTEN,
+                Idempotency::Lookup | Idempotency::None => "nothing but a person can tell",
+            };
+            person_needed(&mut draft, command, message);
+        }
         CommandState::Pending
         | CommandState::Blocked
         | CommandState::Succeeded
@@ -51,23 +57,27 @@ pub(super) fn decide(cx: Context<'_>, id: CommandId) -> Result<Decision, Refusal
     draft.finish(|_| Reply::Ticked(Ticked::Acted))
 }
 
-/// The provider has forgotten our key: nobody but a person can tell now.
-fn person_needed(draft: &mut Draft, command: &Command) {
-    let message = match command.body.tool.idempotency {
-        Idempotency::Native => "the provider no longer knows its key",
-        Idempotency::Lookup | Idempotency::None => "nothing but a person can tell",
-    };
+pub(super) const FORGOTTEN: &str = "the provider no longer knows its key";
+
+/// Nobody but a person can tell now.
+fn person_needed(draft: &mut Draft, command: &Command, message: &str) {
     let said = Said { message: Some(message), ..Said::default() };
     draft.tell(command.id, CommandState::Uncertain, said, |moved| {
         Fact::CommandUncertain(Uncertain { moved, class: None, needs_person: true, next_at: None })
     });
 }
 
-pub(super) fn window_over(cx: Context<'_>, mut draft: Draft, command: &Command) -> Result<Decision, Refusal> {
+/// A command in doubt that is not sent again: from here on a person is asked.
+pub(super) fn given_up(
+    cx: Context<'_>,
+    mut draft: Draft,
+    command: &Command,
+    message: &str,
+) -> Result<Decision, Refusal> {
     if command.body.needs_person {
         return Ok(super::again(command));
     }
-    person_needed(&mut draft, command);
+    person_needed(&mut draft, command, message);
     finish(cx, draft, command.id)
 }
 

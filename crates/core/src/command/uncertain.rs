@@ -48,6 +48,22 @@ pub(crate) fn lost(draft: &mut Draft, message: &str) {
     dispatched.into_iter().for_each(|id| doubtful(draft, id, None, message, 0));
 }
 
+/// A native command in doubt is sent again by its work's holder. Where none will come, a person finds out.
+pub(crate) fn left_to_a_person(draft: &mut Draft) {
+    let native = |command: &&Command| {
+        command.is_in_doubt()
+            && command.body.tool.idempotency == Idempotency::Native
+            && !command.body.needs_person
+    };
+    let left: Vec<CommandId> = draft.commands.iter().filter(native).map(|command| command.id).collect();
+    let said = || Said { message: Some("nobody is left to send it again"), ..Said::default() };
+    for id in left {
+        draft.tell(id, CommandState::Uncertain, said(), |moved| {
+            Fact::CommandUncertain(Uncertain { moved, class: None, needs_person: true, next_at: None })
+        });
+    }
+}
+
 /// Writes the doubt, and who will end it: a lookup, the same key sent again, or a person.
 pub(super) fn doubtful(
     draft: &mut Draft,

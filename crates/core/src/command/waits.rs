@@ -52,6 +52,7 @@ pub(super) fn answer(cx: Context<'_>, draft: &mut Draft, id: CommandId) {
         open: left.open,
         wait_due: left.wait_due,
         early: false,
+        bytes: answer.bytes(),
         bound_until: left.bound_until,
     };
     draft.say(left.to, Fact::WaitResolved(fact), Said { payload: Some(&answer), ..Said::default() });
@@ -109,13 +110,13 @@ pub(crate) fn check(cx: Context<'_>, draft: &mut Draft, specs: &[&WaitSpec]) -> 
 }
 
 /// A handed command's wait is answered: the answer is its receipt. The answer's own event comes next.
-pub(crate) fn received(cx: Context<'_>, draft: &mut Draft, wait: &Wait) {
+pub(crate) fn received(cx: Context<'_>, draft: &mut Draft, wait: &Wait, evidence: EvidenceKind) {
     let Some(command) = handed(cx, draft, wait) else { return };
-    let proof = Proof::new(EvidenceKind::Provider);
+    let proof = Proof::new(evidence);
     let spent = settle::spend(draft, &command, &proof);
     let receipt = Receipt {
         at: cx.now,
-        evidence: EvidenceKind::Provider,
+        evidence,
         external_id: None,
         reference: Some(wait.id.to_string()),
         response: Some((draft.work.id, draft.next_seq() + 1)),

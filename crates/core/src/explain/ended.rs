@@ -36,8 +36,8 @@ impl View<'_> {
 
     pub(super) fn cancelled(&self) -> (String, String) {
         let (who, why) = match (&self.work.body.cancel, self.arrival()) {
-            (Some(cancel), _) => (&*cancel.requested_by.id, cancel.reason.as_deref()),
-            (None, Some(event)) => (&*event.actor.id, event.message.as_deref()),
+            (Some(cancel), _) => (cancel.requested_by.label(), cancel.reason.as_deref()),
+            (None, Some(event)) => (event.actor.label(), event.message.as_deref()),
             (None, None) => ("somebody", None),
         };
         let why = why.unwrap_or("no reason kept");

@@ -45,7 +45,7 @@ pub enum Timing {
 impl Timing {
     pub fn check(&self) -> Result<(), Refusal> {
         match self {
-            Timing::Cron { .. } => Ok(()),
+            Timing::Cron { cron, .. } => limits::name("cron", cron.text()),
             Timing::EveryMs(ms) if *ms < EVERY_MIN_MS => Err(Refusal::new(
                 Code::ImpossibleTimings,
                 format!(

@@ -1,6 +1,6 @@
 //! Claim: one worker takes one work, atomically, under a fence that only ever grows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     Millis,
@@ -8,7 +8,8 @@ use crate::{
     decide::{Context, Decision},
     event::{CancelRequested, Claimed, Fact},
     limits,
-    model::{Attempt, Disposition, WaitState, Work, Worker},
+    model::{Attempt, Disposition, Spec, WaitState, Work, Worker},
+    payload::Digest,
     records::SessionView,
     refusal::{Code, Refusal},
     reply::{Grant, Reply},
@@ -23,7 +24,7 @@ use crate::{
 pub(crate) fn decide(cx: Context<'_>, claim: &Claim) -> Result<Decision, Refusal> {
     claim.claimant.check()?;
     if let Some(given) =
-        cx.records.requests.get(&claim.claimant.key(&cx.submission.tenants)).filter(|given| !given.is_empty())
+        cx.records.requests.get(&claim.claimant.key(cx.submission)).filter(|given| !given.is_empty())
     {
         return Ok(again(cx, given));
     }
@@ -54,9 +55,9 @@ impl ClaimFilter {
         Ok(())
     }
 
-    /// Whether the filter asks for this work.
-    pub fn matches(&self, work: &Work) -> bool {
-        self.wants_lane(&work.spec.source.system, &work.spec.kind) && self.wants_tenant(&work.spec.tenant)
+    /// Whether the filter asks for such a work.
+    pub fn matches(&self, spec: &Spec) -> bool {
+        self.wants_lane(&spec.source.system, &spec.kind) && self.wants_tenant(&spec.tenant)
     }
 
     pub fn wants_lane(&self, system: &str, kind: &str) -> bool {
@@ -73,16 +74,22 @@ fn admits(list: &[String], name: &str) -> bool {
     list.is_empty() || list.iter().any(|admitted| admitted == name)
 }
 
-/// The same request again: what it still holds, nothing new.
+/// The repeat of a claim returns the leases that it still holds, and nothing new. Where its works have grown too heavy for
+/// one reply, the last are left out: the worker that made them grow has their leases.
 fn again(cx: Context<'_>, given: &[(crate::WorkId, u64)]) -> Decision {
-    let mut grants: Vec<Grant> = given
-        .iter()
-        .filter_map(|(id, fence)| {
-            let work = cx.work(*id).ok()?;
-            (work.held_lease()?.fence == *fence).then(|| grant(cx, work.clone()))
-        })
-        .collect();
-    grants.sort_by_key(|grant| claim_order(&grant.work));
+    let still_held = |(id, fence): &(crate::WorkId, u64)| {
+        let work = cx.work(*id).ok()?;
+        (work.held_lease()?.fence == *fence).then_some(work)
+    };
+    let mut works: Vec<&Work> = given.iter().filter_map(still_held).collect();
+    works.sort_by_key(|work| claim_order(work));
+    let mut weight = 0;
+    let light = |work: &&Work| {
+        let fits = weight < limits::PAGE_BYTES;
+        weight += work.weight();
+        fits
+    };
+    let grants = works.into_iter().take_while(light).map(|work| grant(cx, work.clone())).collect();
     Decision::unchanged(Reply::Claimed(grants))
 }
 
@@ -96,7 +103,7 @@ fn all(cx: Context<'_>, claimant: &Claimant, ids: &[crate::WorkId]) -> Result<De
     let mut weight = 0;
     for (i, id) in ids.iter().enumerate() {
         let work = cx.work(*id)?;
-        claimable(work, &claimant.worker, session(cx, work))?;
+        claimable(work, &claimant.worker, &cx.submission.actor.id, session(cx, work))?;
         if ids[..i].contains(id) || work.spec.session_key().is_some_and(|key| sessions.contains(&key)) {
             return Err(Refusal::new(
                 Code::Invalid,
@@ -105,12 +112,12 @@ fn all(cx: Context<'_>, claimant: &Claimant, ids: &[crate::WorkId]) -> Result<De
         }
         sessions.extend(work.spec.session_key());
         // One may be as heavy as it likes.
-        weight += work.spec.input_bytes as usize;
+        weight += work.weight();
         if i > 0 && weight > limits::PAGE_BYTES {
             return Err(Refusal::new(
                 Code::Invalid,
                 format!(
-                    "The inputs of these works have more than {} bytes. Claim the first {i} of them, then the rest.",
+                    "The inputs, step results and answers of these works have more than {} bytes. Claim the first {i} of them, then the rest.",
                     limits::PAGE_BYTES
                 ),
             ));
@@ -136,12 +143,12 @@ fn chosen(cx: Context<'_>, claimant: &Claimant, ids: &[crate::WorkId]) -> Result
         let Ok(work) = cx.work(*id) else { continue };
         let key = work.spec.session_key();
         if key.as_ref().is_some_and(|key| sessions.contains(key))
-            || claimable(work, &claimant.worker, session(cx, work)).is_err()
+            || claimable(work, &claimant.worker, &cx.submission.actor.id, session(cx, work)).is_err()
         {
             continue;
         }
         sessions.extend(key);
-        weight += work.spec.input_bytes as usize;
+        weight += work.weight();
         let mut draft = Draft::new(cx, work);
         take(cx, &mut draft, claimant);
         let one = draft.finish(|draft| Reply::Claimed(vec![grant(cx, (*draft.work).clone())]))?;
@@ -160,9 +167,32 @@ pub fn claim_order(work: &Work) -> (i16, Millis, crate::WorkId) {
     (work.spec.priority, work.spec.created_at, work.id)
 }
 
-/// Whether `worker` may claim this work now. The stores' selections are held against it.
-pub fn claimable(work: &Work, worker: &Worker, session: SessionView) -> Result<(), Refusal> {
-    let returns = work.state == State::Stalled && work.starter().is_some_and(|starter| starter.is(worker));
+/// The order in which one claim is given works: by priority, and within one priority in turns, a work of each tenant a
+/// turn. A tenant's own works keep their order.
+pub fn in_turns<'w>(mut works: Vec<&'w Work>, seed: &[u8; 16]) -> Vec<&'w Work> {
+    works.sort_by_key(|work| claim_order(work));
+    let mut given: BTreeMap<(&str, i16), u32> = BTreeMap::new();
+    let mut order = Vec::with_capacity(works.len());
+    for work in works {
+        let (tenant, priority) = (work.spec.tenant.as_str(), work.spec.priority);
+        let rank = given.entry((tenant, priority)).or_default();
+        *rank += 1;
+        order.push(((priority, *rank, place_in_turn(seed, tenant)), work));
+    }
+    order.sort_by_key(|(place, _)| *place);
+    order.into_iter().map(|(_, work)| work).collect()
+}
+
+/// A tenant's place in each turn of a claim. Each claim draws its own order, so that a worker that claims one work at a
+/// time serves all tenants equally often. The stores' SQL computes the same order.
+pub fn place_in_turn(seed: &[u8; 16], tenant: &str) -> Digest {
+    Digest::of([&seed[..], tenant.as_bytes()].concat())
+}
+
+/// Whether `worker` may claim this work now for this actor. The stores' selections are checked against it.
+pub fn claimable(work: &Work, worker: &Worker, actor: &str, session: SessionView) -> Result<(), Refusal> {
+    let owner = work.starter().map(|starter| starter.is(worker, actor));
+    let returns = work.state == State::Stalled && owner == Some(true);
     match work.state {
         State::Queued => {}
         State::Stalled if returns => return Ok(()),
@@ -187,10 +217,14 @@ pub fn claimable(work: &Work, worker: &Worker, session: SessionView) -> Result<(
             ));
         }
     }
-    if work.starter().is_some_and(|starter| !starter.is(worker)) {
+    if owner == Some(false) {
         return Err(Refusal::new(
             Code::OwnerBound,
-            format!("{} was started by another incarnation, and only that one may go on with it.", work.id),
+            format!(
+                "{} was started by another incarnation or under another credential, and only that owner may go on \
+                 with it.",
+                work.id
+            ),
         ));
     }
     if work.spec.session.is_some() {
@@ -256,9 +290,9 @@ pub(super) fn session(cx: Context<'_>, work: &Work) -> SessionView {
 pub(super) fn take(cx: Context<'_>, draft: &mut Draft, claimant: &Claimant) {
     let now = draft.now;
     let policy = draft.work.spec.policy;
-    let fence = next_fence(draft.work.fence, now);
+    let fence = cx.records.next_fence(draft.work.fence, now);
     let starts = draft.work.spec.disposition == Disposition::OwnerBound && !claimant.defer_start;
-    let request = claimant.key(&cx.submission.tenants);
+    let request = claimant.key(cx.submission);
     let claimed = Claimed {
         worker: claimant.worker.clone(),
         request,
@@ -285,11 +319,6 @@ pub(super) fn take(cx: Context<'_>, draft: &mut Draft, claimant: &Claimant) {
         let fact = Fact::CancelRequested(CancelRequested { deadline_at });
         draft.say(State::CancelRequested, fact, said);
     }
-}
-
-/// Strictly increasing per work, and not repeated by a restored backup: time leads it.
-fn next_fence(last: u64, now: Millis) -> u64 {
-    (last + 1).max(now.max(0) as u64 * 1024)
 }
 
 /// A lease with what its holder needs to go on.

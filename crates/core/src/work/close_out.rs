@@ -25,6 +25,12 @@ pub(crate) fn decide(cx: Context<'_>, holder: &Holder, close: &CloseOut) -> Resu
     if close.state.is_success() && draft.work.body.commands.unsettled() > 0 {
         return Err(command::open(&draft.commands));
     }
+    if !close.commands.is_empty() && command::cancel::called_off(&draft.work, close.state) {
+        return Err(Refusal::new(
+            Code::CancelRequested,
+            "The work is asked to cancel: only a success sends anything. Leave `commands` out.",
+        ));
+    }
     for intent in &close.commands {
         command::reserve::outgoing(cx, &mut draft, intent)?;
     }

@@ -44,7 +44,7 @@ pub(crate) struct Draft {
     illegal: Option<Refusal>,
     changes: Vec<Change>,
     events: Vec<Event>,
-    /// The worker's open commands, and whatever others this decision is about.
+    /// The worker's open commands, the relay's unsent ones that were loaded, and others that this decision is about.
     pub commands: Vec<Command>,
     /// Those that were told of, in that order, and whether they are new.
     told: Vec<(CommandId, Touch)>,
@@ -146,7 +146,7 @@ impl Draft {
     /// ends was still to do is not done. Here, so that no way out can forget it.
     fn let_go(&mut self, to: State) {
         let tally = self.work.body.commands;
-        if !tally.any_open() || to == self.work.state {
+        if tally.total == 0 || to == self.work.state {
             return;
         }
         if to.is_success() && tally.unsettled() > 0 {
@@ -157,7 +157,10 @@ impl Draft {
         if !kept && tally.dispatched > 0 {
             command::uncertain::lost(self, "its holder let go of the work before a receipt came");
         }
-        if to.is_terminal() && tally.idle > 0 {
+        if to.is_terminal() || to == State::Quarantined {
+            command::uncertain::left_to_a_person(self);
+        }
+        if to.is_terminal() {
             command::cancel::ended(self, to);
         }
     }
@@ -351,10 +354,9 @@ impl Draft {
 }
 
 fn open_commands(cx: Context<'_>, work: &Work) -> Vec<Command> {
-    if !work.body.commands.any_open() {
-        return Vec::new();
-    }
-    let open = |command: &&Command| command.is_worker() && command.state.is_open();
+    let open = |command: &&Command| {
+        if command.is_worker() { command.state.is_open() } else { command.state.is_idle() }
+    };
     let mut commands: Vec<Command> = cx.records.commands_of(work.id).iter().filter(open).cloned().collect();
     // In one order, wherever they were read from: several may be told of in a row.
     commands.sort_unstable_by_key(|command| command.id);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     action::{CloseOut, Ingest, check_evidence},
     decide::{Context, Decision},
-    event::{Created, Fact},
+    event::{ActorKind, Created, Fact},
     intake, limits,
     model::{Disposition, Identity, OnParentClose, Output, Spec, Work},
     payload::{Digest, Payload},
@@ -57,15 +57,17 @@ pub(crate) fn prepare<'a>(cx: Context<'a>, ingest: &Ingest) -> Result<Prepared<'
     }
     // What is here already is answered all the same.
     intake::open(cx.records.paused.as_deref().unwrap_or_default(), &ingest.tenant)?;
+    cx.submission.room()?;
     let parent = parent(cx, ingest)?;
-    let mut draft = birth(cx, ingest, hash);
+    let mut draft = birth(cx, ingest, hash, parent);
     if let Some(parent) = parent.filter(|parent| !parent.children && !parent.state.is_terminal()) {
         let parent = Work { children: true, ..parent.clone() };
         draft.change(Change::Work { work: Arc::new(parent), touch: Touch::Flags });
     }
     let mut granted = false;
     if let Some(claimant) = &ingest.claim
-        && claim::claimable(&draft.work, &claimant.worker, session(cx, &draft.work)).is_ok()
+        && claim::claimable(&draft.work, &claimant.worker, &cx.submission.actor.id, session(cx, &draft.work))
+            .is_ok()
     {
         claim::take(cx, &mut draft, claimant);
         granted = true;
@@ -82,7 +84,20 @@ fn session(cx: Context<'_>, work: &Work) -> crate::records::SessionView {
     view
 }
 
-fn birth(cx: Context<'_>, ingest: &Ingest, input_hash: Digest) -> Draft {
+/// The people who are behind a work that is made of another one, or of nothing.
+pub(super) fn submitters(cx: Context<'_>, of: Option<&Work>, asked_by: &[Arc<str>]) -> Vec<Arc<str>> {
+    let mut people = of.map_or_else(Vec::new, |work| work.spec.submitters.clone());
+    let actor = &cx.submission.actor;
+    let own = (actor.kind == ActorKind::Person).then_some(&actor.id);
+    for person in asked_by.iter().chain(own) {
+        if !people.contains(person) {
+            people.push(person.clone());
+        }
+    }
+    people
+}
+
+fn birth(cx: Context<'_>, ingest: &Ingest, input_hash: Digest, parent: Option<&Work>) -> Draft {
     let spec = Spec {
         tenant: ingest.tenant.clone(),
         source: ingest.source.clone(),
@@ -101,6 +116,8 @@ fn birth(cx: Context<'_>, ingest: &Ingest, input_hash: Digest) -> Draft {
         on_parent_close: ingest.on_parent_close,
         rerun_of: None,
         execute: Vec::new(),
+        from_step: None,
+        submitters: submitters(cx, parent, &ingest.asked_by),
     };
     let to = match (&ingest.born, ingest.disposition) {
         (Some(close), _) => close.state,
@@ -112,6 +129,7 @@ fn birth(cx: Context<'_>, ingest: &Ingest, input_hash: Digest) -> Draft {
         spec: Arc::new(spec),
         from_step: None,
         steps: 0,
+        bytes: 0,
         output: ingest.born.as_ref().and_then(outside_output),
         error: error.map(|(class, _)| *class),
         warnings: ingest.born.as_ref().map_or_else(Vec::new, |close| close.warnings.clone()),
@@ -159,7 +177,7 @@ fn again<'a>(
         ));
     }
     let grant = ingest.claim.as_ref().and_then(|claimant| {
-        let given = cx.records.requests.get(&claimant.key(&cx.submission.tenants))?;
+        let given = cx.records.requests.get(&claimant.key(cx.submission))?;
         let held = work.held_lease()?.fence;
         given.contains(&(work.id, held)).then(|| Box::new(grant(cx, work.clone())))
     });
@@ -200,6 +218,10 @@ fn check(cx: Context<'_>, ingest: &Ingest) -> Result<(), Refusal> {
             Code::NotFound,
             format!("Tenant {} is not one of yours. Use a tenant of your credential.", ingest.tenant),
         ));
+    }
+    if !cx.submission.kinds.allow(&ingest.kind) {
+        let detail = format!("Kind `{}` is not one of yours. Use a kind of your credential.", ingest.kind);
+        return Err(Refusal::new(Code::Forbidden, detail));
     }
     well_formed(ingest)
 }

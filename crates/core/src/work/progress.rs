@@ -5,6 +5,7 @@ use crate::{
     decide::{Context, Decision},
     event::{Fact, Progressed},
     limits,
+    model::ProgressRequest,
     payload::Payload,
     refusal::{Code, Refusal},
     work::{Held, IfLapsed, draft::Said, hold},
@@ -26,15 +27,32 @@ pub(crate) fn decide(
     match hold(cx, holder, IfLapsed::Refuse)? {
         Held::Repeat(ack) => Ok(Decision::again(ack)),
         Held::Current(mut draft) => {
-            if request_id.is_some() && draft.work.body.progress_request.as_deref() == request_id {
-                return Ok(Decision::again(draft.ack()));
+            let asked = request_id.map(|id| ProgressRequest::new(id, content(progress)));
+            if let Some(asked) = &asked
+                && let Some(known) =
+                    draft.work.body.progress_requests.iter().find(|known| known.id == asked.id)
+            {
+                if known.content == asked.content {
+                    return Ok(Decision::again(draft.ack()));
+                }
+                return Err(Refusal::new(
+                    Code::IdempotencyMismatch,
+                    "This `request_id` reported other progress before. Send new progress under a new one.",
+                ));
             }
             let state = draft.work.state;
-            let fact = Fact::Progressed(Progressed { request_id: request_id.map(str::to_owned) });
+            let fact = Fact::Progressed(Progressed {
+                request_id: request_id.map(str::to_owned),
+                content: asked.map(|asked| asked.content),
+            });
             draft.say(state, fact, Said { payload: Some(progress), ..Said::default() });
             draft.done()
         }
     }
+}
+
+fn content(progress: &Payload) -> String {
+    progress.hash().hex()[..16].to_owned()
 }
 
 pub(super) fn check(progress: &Payload) -> Result<(), Refusal> {

@@ -1,10 +1,11 @@
-//! Release: the holder hands the work back, and it counts as no failure.
+//! Release: the holder hands the work back, and it counts as no failure. An operator may ask for it.
 
 use crate::{
+    WorkId,
     action::Holder,
     command,
     decide::{Context, Decision},
-    event::{CancelProof, Cancelled, Fact, Released},
+    event::{CancelProof, Cancelled, Fact, Plain, Released},
     limits,
     liveness::Grade,
     model::AttemptOutcome,
@@ -12,7 +13,13 @@ use crate::{
     reply::Reply,
     state::State,
     usage::{self, Usage},
-    work::{Held, IfLapsed, draft::Said, hold, tick::recover},
+    work::{
+        Held, IfLapsed,
+        draft::{Draft, Said},
+        hold,
+        tick::recover,
+        wrong_state,
+    },
 };
 
 pub(crate) fn decide(
@@ -47,4 +54,26 @@ pub(crate) fn decide(
     }
     let ack = draft.ack();
     draft.ended(AttemptOutcome::Released, ack.clone()).finish(|_| Reply::Ack(ack))
+}
+
+/// The holder learns of it by its next renewal; if it does not release, the work goes on as it is, and a lapse leads
+/// to recovery as always.
+pub(crate) fn request(cx: Context<'_>, id: WorkId, reason: &str) -> Result<Decision, Refusal> {
+    limits::reason(reason)?;
+    let work = cx.work(id)?;
+    if work.state != State::Running {
+        return Err(wrong_state(work, "a request to release", "Only running work has a holder to ask."));
+    }
+    if work.owner_bound_started() {
+        return Err(Refusal::new(
+            Code::OwnerBound,
+            "Started owner-bound work cannot be handed back: nobody else may go on. Cancel or abandon it.",
+        ));
+    }
+    let mut draft = Draft::new(cx, work);
+    if !work.body.release_requested {
+        let said = Said { message: Some(reason), ..Said::default() };
+        draft.say(State::Running, Fact::ReleaseRequested(Plain {}), said);
+    }
+    draft.done()
 }

@@ -46,9 +46,9 @@ fn one(cx: Context<'_>, renewal: &Renew, decision: &mut Decision) -> Result<Rene
     if quiet {
         let mut work = work.clone();
         extend(cx, &mut work, renewal);
-        let expires_at = expiry(&work);
+        let (expires_at, release_requested) = (expiry(&work), work.body.release_requested);
         decision.changes.push(Change::Work { work: Arc::new(work), touch: Touch::Renewal });
-        return Ok(Renewed { expires_at, cancel_requested: false });
+        return Ok(Renewed { expires_at, cancel_requested: false, release_requested });
     }
     let Held::Current(mut draft) = hold(cx, &renewal.holder, IfLapsed::Revive)? else {
         return Err(Refusal::new(Code::LeaseLost, "This attempt has ended. Claim again to go on."));
@@ -70,12 +70,12 @@ fn one(cx: Context<'_>, renewal: &Renew, decision: &mut Decision) -> Result<Rene
     let one = draft.finish(|draft| Reply::Ack(draft.ack()))?;
     decision.changes.extend(one.changes);
     decision.events.extend(one.events);
-    Ok(Renewed { expires_at, cancel_requested: cancel.is_some() })
+    Ok(Renewed { expires_at, cancel_requested: cancel.is_some(), release_requested: false })
 }
 
 fn extend(cx: Context<'_>, work: &mut Work, renewal: &Renew) {
     let actor = &cx.submission.actor;
-    let delegated = work.body.holder.as_ref().is_some_and(|holder| *holder.id != *actor.id)
+    let delegated = work.body.holder.as_ref().is_some_and(|holder| holder.id != actor.label())
         || actor.kind != ActorKind::Worker;
     if let Some(lease) = &mut work.lease {
         lease.expires_at = cx.now + work.spec.policy.lease.ttl_ms as Millis;

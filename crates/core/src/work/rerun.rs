@@ -1,6 +1,6 @@
 //! Rerun: ends never change, so running again is a new work, linked to the old one.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
     WorkId,
@@ -14,6 +14,7 @@ use crate::{
     state::State,
     work::{
         draft::{Draft, Said},
+        ingest::submitters,
         wrong_state,
     },
 };
@@ -31,6 +32,7 @@ pub(crate) fn decide(
     let old = cx.work(of)?;
     if let Some(newer) = newest(cx, old).filter(|newest| newest.id != old.id) {
         if newer.spec.rerun_of == Some(old.id) {
+            same_rerun(newer, from_step, execute)?;
             return Ok(Decision::unchanged(reply(newer, false)));
         }
         return Err(Refusal::new(
@@ -53,19 +55,24 @@ pub(crate) fn decide(
             format!("The input of {of} was erased. Ingest it again under a new source id."),
         ));
     };
+    cx.submission.room()?;
     let steps = taken_over(cx, old, id, from_step)?;
     let spec = Spec {
         generation: old.spec.generation + 1,
         rerun_of: Some(old.id),
         execute: execute.to_vec(),
+        from_step: from_step.map(str::to_owned),
         created_at: cx.now,
         on_parent_close: on_parent_close(cx, old),
+        submitters: submitters(cx, Some(old), &[]),
         ..(*old.spec).clone()
     };
     let created = Created {
         spec: Arc::new(spec),
         from_step: from_step.map(str::to_owned),
         steps: steps.len() as u32,
+        // How much of it belongs to the steps that are taken over is not recorded.
+        bytes: if steps.is_empty() { 0 } else { old.body.payload_bytes },
         output: None,
         error: None,
         warnings: Vec::new(),
@@ -75,6 +82,29 @@ pub(crate) fn decide(
     let mut draft = Draft::birth(cx, id, State::Queued, Fact::WorkCreated(created), said);
     steps.into_iter().for_each(|step| draft.put_step(step));
     draft.finish(|draft| reply(&draft.work, true))
+}
+
+/// The rerun that is there must be the one that is asked for.
+fn same_rerun(newer: &Work, from_step: Option<&str>, execute: &[Digest]) -> Result<(), Refusal> {
+    let set = |keys: &[Digest]| keys.iter().copied().collect::<BTreeSet<Digest>>();
+    if newer.spec.from_step.as_deref() == from_step && set(&newer.spec.execute) == set(execute) {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        Code::IdempotencyMismatch,
+        format!(
+            "It was rerun before as {}, {} and with {} commands to execute again. Send the same `from_step` and \
+             `execute`, or rerun {} once it has ended.",
+            newer.id,
+            newer
+                .spec
+                .from_step
+                .as_ref()
+                .map_or_else(|| "from the start".to_owned(), |step| format!("from step `{step}`")),
+            newer.spec.execute.len(),
+            newer.id
+        ),
+    ))
 }
 
 /// A parent that has ended cannot take the rerun along: somebody asked for it knowing that.

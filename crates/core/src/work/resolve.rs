@@ -4,20 +4,23 @@ use std::sync::Arc;
 
 use crate::{
     Millis,
-    action::{Claimant, Resolve, Target},
-    command,
+    action::{Claimant, Kinds, Resolve, Target, TokenCheck},
+    command::{self, Command, EvidenceKind, receipt},
     decide::{Context, Decision},
-    event::{ActorKind, Fact, WaitResolved, WaitsRevoked},
+    event::{ActorKind, Fact, Quarantined, Recovered, WaitResolved, WaitsRevoked},
     limits,
-    model::{Kept, Wait, WaitKind, WaitState, Work},
-    payload::Payload,
+    liveness::Grade,
+    model::{Kept, ReasonCode, Wait, WaitState, Work},
+    payload::Digest,
     records::{Change, referenced_command, referenced_work},
+    recovery::Verdict,
     refusal::{Code, Refusal},
     reply::{Answer, Reply},
     state::State,
     work::{
         claim::{self, grant},
         draft::{Draft, Said},
+        tick::recover,
         wait::{earliest, expired, shown},
         wrong_state,
     },
@@ -29,16 +32,26 @@ pub(crate) fn decide(cx: Context<'_>, resolve: &Resolve) -> Result<Decision, Ref
     }
     match &resolve.target {
         Target::Reference { tenant, reference } => by_reference(cx, resolve, tenant, reference),
-        Target::Wait { id, genuine } => by_id(cx, resolve, *id, *genuine),
+        Target::Wait { id, token, seal } => by_id(cx, resolve, *id, *token, *seal),
     }
 }
 
-fn by_id(cx: Context<'_>, resolve: &Resolve, id: crate::WaitId, genuine: bool) -> Result<Decision, Refusal> {
-    if !genuine && cx.submission.actor.kind != ActorKind::Person {
-        return Err(Refusal::new(
-            Code::TokenRefused,
-            "The token does not open this wait. Use the one given when the wait was opened.",
-        ));
+fn by_id(
+    cx: Context<'_>,
+    resolve: &Resolve,
+    id: crate::WaitId,
+    token: TokenCheck,
+    seal: Option<Digest>,
+) -> Result<Decision, Refusal> {
+    match token {
+        TokenCheck::Genuine => {}
+        TokenCheck::Absent if cx.submission.actor.kind == ActorKind::Person => {}
+        TokenCheck::Absent | TokenCheck::Wrong => {
+            return Err(Refusal::new(
+                Code::TokenRefused,
+                "The token does not open this wait. Use the one given when the wait was opened.",
+            ));
+        }
     }
     let unknown = || Refusal::new(Code::NotFound, format!("There is no wait {id} here. Check the id."));
     let work = cx.work(*cx.records.wait_ids.get(&id).ok_or_else(unknown)?).map_err(|_| unknown())?;
@@ -46,7 +59,43 @@ fn by_id(cx: Context<'_>, resolve: &Resolve, id: crate::WaitId, genuine: bool) -
     if referenced_work(&wait.reference).is_some() || referenced_command(&wait.reference).is_some() {
         return Err(reserved(&wait.reference));
     }
+    if wait.asks_approval() {
+        approves(cx, wait, seal)?;
+    }
     answer_all(cx, resolve, &[(work, wait)])
+}
+
+/// An approval is a person's, and of what that person was shown.
+fn approves(cx: Context<'_>, wait: &Wait, seal: Option<Digest>) -> Result<(), Refusal> {
+    // Whoever opened it has its token: an agent must not approve its own doing.
+    if !cx.submission.may_approve() {
+        return Err(Refusal::new(
+            Code::PersonRequired,
+            "Only a person approves. Answer with a person's credential that may.",
+        ));
+    }
+    match seal {
+        Some(shown) if shown == wait.seal() => Ok(()),
+        Some(_) => Err(Refusal::new(
+            Code::SealBroken,
+            "This is not what you were shown: its work, reference or prompt differs. Look at the wait again.",
+        )),
+        None => Err(Refusal::new(
+            Code::SealBroken,
+            "An approval is given to what was shown: look at the wait, and send its `seal` with the answer.",
+        )),
+    }
+}
+
+fn approval_by_reference(reference: &str, wait: &Wait) -> Refusal {
+    Refusal::new(
+        Code::SealBroken,
+        format!(
+            "`{reference}` asks for an approval, and those are never given by reference. Look at {}, and answer it \
+             by its id with its `seal`.",
+            wait.id
+        ),
+    )
 }
 
 fn reserved(reference: &str) -> Refusal {
@@ -75,22 +124,40 @@ fn by_reference(
     let mut waits: Vec<(&Work, &Wait)> = works
         .iter()
         .filter_map(|id| cx.records.works.get(id).map(Arc::as_ref))
+        .filter(|work| cx.submission.reaches(&work.spec))
         .flat_map(|work| waits_of(cx, work).iter().map(move |wait| (work, wait)))
         .filter(|(_, wait)| wait.reference == reference)
         .collect();
     waits.sort_by_key(|(_, wait)| (wait.opened_at, wait.id));
+    let approval = waits.iter().find(|(_, wait)| wait.asks_approval() && wait.state == WaitState::Open);
+    let approval = approval.map(|(_, wait)| *wait);
+    waits.retain(|(_, wait)| !wait.asks_approval());
     if waits.iter().any(|(_, wait)| wait.state == WaitState::Open) {
         waits.retain(|(_, wait)| wait.state == WaitState::Open);
         return answer_all(cx, resolve, &waits);
     }
+    // None is open, but the callback of a call in doubt is evidence for it.
+    let late = |wait: &Wait| receipt::of_ended_wait(cx, wait).is_some();
+    if waits.iter().any(|(_, wait)| late(wait)) {
+        waits.retain(|(_, wait)| late(wait));
+        return answer_all(cx, resolve, &waits);
+    }
     match waits.iter().rev().find(|(_, wait)| wait.answer_seq.is_some()) {
         Some(answered) => answer_all(cx, resolve, std::slice::from_ref(answered)),
-        None => keep(cx, resolve, key),
+        None => match approval {
+            Some(wait) => Err(approval_by_reference(reference, wait)),
+            None => keep(cx, resolve, key),
+        },
     }
 }
 
 /// No wait yet: the answer is kept for it, once and not forever.
 fn keep(cx: Context<'_>, resolve: &Resolve, key: (String, String)) -> Result<Decision, Refusal> {
+    if cx.submission.kinds != Kinds::All {
+        let detail = "No wait of your kinds is on this reference, and an answer that is kept could become another \
+                      kind's. Answer when the wait is open.";
+        return Err(Refusal::new(Code::NotFound, detail));
+    }
     let reply = Reply::Resolved { answers: Vec::new(), kept: true, grant: None };
     let before = cx.records.kept.get(&key).and_then(Option::as_ref);
     if before.is_some_and(|kept| !expired(kept, cx.now)) {
@@ -111,7 +178,6 @@ fn keep(cx: Context<'_>, resolve: &Resolve, key: (String, String)) -> Result<Dec
         reference: key.1,
         payload: resolve.payload.clone(),
         actor: cx.submission.actor.clone(),
-        approves: cx.submission.may_approve(),
         evidence: cx.submission.evidence.clone(),
         kept_at: cx.now,
     };
@@ -127,14 +193,11 @@ fn answer_all(cx: Context<'_>, resolve: &Resolve, waits: &[(&Work, &Wait)]) -> R
     let mut answers = Vec::with_capacity(waits.len());
     let mut granted = None;
     for (work, wait) in waits {
+        if let Some(command) = receipt::of_ended_wait(cx, wait) {
+            answers.push(late(cx, &mut decision, resolve, (work, wait), command)?);
+            continue;
+        }
         match wait.state {
-            // Whoever opened it has its token: an agent must not approve its own doing.
-            WaitState::Open if wait.kind == WaitKind::Approval && !cx.submission.may_approve() => {
-                return Err(Refusal::new(
-                    Code::PersonRequired,
-                    "Only a person approves. Answer with a person's credential that may.",
-                ));
-            }
             WaitState::Open => {}
             // By somebody before, or by its default.
             _ if wait.answer_seq.is_some() => {
@@ -147,7 +210,7 @@ fn answer_all(cx: Context<'_>, resolve: &Resolve, waits: &[(&Work, &Wait)]) -> R
             WaitState::Cancelled => return Err(over(work, wait, "it was called off")),
         }
         let claim = resolve.claim.as_ref().filter(|_| granted.is_none());
-        let (one, grant) = answer(cx, work, wait, &resolve.payload, claim)?;
+        let (one, grant) = answer(cx, resolve, work, wait, claim)?;
         let seq = one.changes.iter().find_map(|change| match change {
             Change::Wait(ended) if ended.id == wait.id => ended.answer_seq,
             _ => None,
@@ -159,6 +222,46 @@ fn answer_all(cx: Context<'_>, resolve: &Resolve, waits: &[(&Work, &Wait)]) -> R
     }
     decision.reply = Reply::Resolved { answers, kept: false, grant: granted };
     Ok(decision)
+}
+
+/// The wait has ended, and its command takes the answer as its receipt: once, as any answer counts.
+fn late(
+    cx: Context<'_>,
+    decision: &mut Decision,
+    resolve: &Resolve,
+    (work, wait): (&Work, &Wait),
+    command: &Command,
+) -> Result<Answer, Refusal> {
+    let answer = |seq, first| Answer { wait: wait.id, work: work.id, seq, first };
+    if let Some(known) = receipt::late_receipt(command, wait) {
+        return Ok(answer(known.response.map(|(_, seq)| seq), false));
+    }
+    let one = receipt::late(cx, work, wait, command, &resolve.payload, evidence(cx, resolve, wait)?)?;
+    let told = one.events.iter().find(|event| matches!(event.fact, Fact::CommandSucceeded(_)));
+    let seq = told.map(|event| event.seq);
+    decision.changes.extend(one.changes);
+    decision.events.extend(one.events);
+    Ok(answer(seq, true))
+}
+
+/// On what the receipt rests that an answer is to its wait's command: the tool's callback has the wait's token, or knows
+/// its reference. Anything else that a person says is that person's word.
+fn evidence(cx: Context<'_>, resolve: &Resolve, wait: &Wait) -> Result<EvidenceKind, Refusal> {
+    let token = matches!(resolve.target, Target::Wait { token: TokenCheck::Genuine, .. });
+    if token || wait.detail.command.is_none() || cx.submission.actor.kind != ActorKind::Person {
+        return Ok(EvidenceKind::Provider);
+    }
+    if cx.submission.replays {
+        return Ok(EvidenceKind::Person);
+    }
+    Err(Refusal::new(
+        Code::Forbidden,
+        format!(
+            "The answer to `{}` is the receipt of its command, and you say without the wait's token that it happened. \
+             Send the token, or use a credential with `replay`.",
+            wait.reference
+        ),
+    ))
 }
 
 fn over(work: &Work, wait: &Wait, how: &str) -> Refusal {
@@ -177,7 +280,7 @@ fn granted_before(
     claimant: Option<&Claimant>,
     work: &Work,
 ) -> Option<Box<crate::reply::Grant>> {
-    let given = cx.records.requests.get(&claimant?.key(&cx.submission.tenants))?;
+    let given = cx.records.requests.get(&claimant?.key(cx.submission))?;
     let fence = work.held_lease()?.fence;
     given.contains(&(work.id, fence)).then(|| Box::new(grant(cx, work.clone())))
 }
@@ -185,21 +288,28 @@ fn granted_before(
 /// Answers one open wait, and lets the work go on when it was the last.
 fn answer(
     cx: Context<'_>,
+    resolve: &Resolve,
     work: &Work,
     wait: &Wait,
-    payload: &Payload,
     claim: Option<&Claimant>,
 ) -> Result<(Decision, Option<Box<crate::reply::Grant>>), Refusal> {
+    // A light one always counts: otherwise nobody could answer a work that is full.
+    if resolve.payload.text().len() > limits::LIGHT_BYTES {
+        work.check_room("The answer", resolve.payload.bytes())?;
+    }
     let mut draft = Draft::new(cx, work);
-    command::waits::received(cx, &mut draft, wait);
+    command::waits::received(cx, &mut draft, wait, evidence(cx, resolve, wait)?);
     let left = end_wait(cx, &mut draft, wait, WaitState::Answered, true);
+    let doubtful = command::doubt(&draft.commands, cx.now).stands_in_the_way();
     let claimant = claim.filter(|claimant| {
         let queued = Work { state: State::Queued, ..work.clone() };
         let mut view = claim::session(cx, work);
         if view.head.is_none() && !view.unsure {
             view.head = Some(work.id);
         }
-        left.open == 0 && claim::claimable(&queued, &claimant.worker, view).is_ok()
+        left.open == 0
+            && !doubtful
+            && claim::claimable(&queued, &claimant.worker, &cx.submission.actor.id, view).is_ok()
     });
     // Claimed in the same act, the work goes from waiting to running with the claim's own event.
     let to = if claimant.is_some() { work.state } else { left.to };
@@ -209,11 +319,13 @@ fn answer(
         open: left.open,
         wait_due: left.wait_due,
         early: false,
+        bytes: resolve.payload.bytes(),
         bound_until: left.bound_until.filter(|_| claimant.is_none()),
     };
-    draft.say(to, Fact::WaitResolved(fact), Said { payload: Some(payload), ..Said::default() });
-    if let Some(claimant) = claimant {
-        claim::take(cx, &mut draft, claimant);
+    draft.say(to, Fact::WaitResolved(fact), Said { payload: Some(&resolve.payload), ..Said::default() });
+    match claimant {
+        Some(claimant) => claim::take(cx, &mut draft, claimant),
+        None => set_aside(cx, &mut draft),
     }
     let decision = draft.finish(|draft| Reply::Ack(draft.ack()))?;
     let grant = claimant.and_then(|_| match &decision.changes[0] {
@@ -283,5 +395,25 @@ pub(crate) fn revoke(cx: Context<'_>, id: crate::WorkId, reason: &str) -> Result
         waits_of(cx, work).iter().filter(|wait| wait.state == WaitState::Open).map(|wait| wait.id).collect();
     let fact = Fact::WaitsRevoked(WaitsRevoked { waits, bound_until: bound_until(&draft) });
     draft.say(State::Queued, fact, Said { message: Some(reason), ..Said::default() });
+    set_aside(cx, &mut draft);
     draft.done()
+}
+
+/// The waits of a work are over. With a command in doubt nobody is given the work: it is set aside as after a lapse.
+pub(crate) fn set_aside(cx: Context<'_>, draft: &mut Draft) {
+    if draft.work.state != State::Queued || !command::doubt(&draft.commands, cx.now).stands_in_the_way() {
+        return;
+    }
+    let report = command::report(&draft.commands);
+    let said = Said { message: Some(&report), ..Said::default() };
+    let reason = ReasonCode::InDoubt;
+    if claim::session(cx, &draft.work).holder.is_some_and(|holder| holder != draft.work.id) {
+        // A stalled work holds its session, and another one does.
+        draft.say(State::Quarantined, Fact::Quarantined(Quarantined { reason }), said);
+        return;
+    }
+    let fact =
+        Recovered { verdict: Verdict::Leave, grade: Grade::Silent, from_step: None, reason: Some(reason) };
+    draft.say(State::Stalled, Fact::Recovered(fact), said);
+    recover(cx, draft, Grade::Silent, &[]);
 }

@@ -45,6 +45,20 @@ fn mismatch(step: &Step) -> Refusal {
     )
 }
 
+/// A step keeps its first result. Stores that were asked to complete it again compare what they have stored.
+pub fn same_result(step: &str, stored: &Payload, sent: &Payload) -> Result<(), Refusal> {
+    if stored.hash() == sent.hash() {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        Code::IdempotencyMismatch,
+        format!(
+            "Step `{step}` was completed with another result, which stays. Go on with that one, or begin the step \
+             with `restart: true`, which voids it and every later step."
+        ),
+    ))
+}
+
 fn begin(mut draft: Draft, action: &StepAction, steps: &[Step], restart: bool) -> Result<Decision, Refusal> {
     let existing = live(steps, &action.step);
     let last = steps.iter().filter(|step| !step.voided).map(|step| step.ordinal).max();
@@ -109,12 +123,13 @@ fn complete(
     if step.completed_at.is_some() {
         return Ok(Decision::unchanged(Reply::Step { step: step.clone(), reused: true }));
     }
+    draft.work.check_room(&format!("The result of step `{}`", action.step), result.bytes())?;
     let done = Step {
         completed_at: Some(draft.now),
         result: Some((draft.work.id, draft.next_seq())),
         ..step.clone()
     };
-    let fact = Fact::StepCompleted(StepCompleted { input_hash: action.input_hash });
+    let fact = Fact::StepCompleted(StepCompleted { input_hash: action.input_hash, bytes: result.bytes() });
     let state = draft.work.state;
     draft.say(state, fact, Said { step: Some(&action.step), payload: Some(result), ..Said::default() });
     draft.put_step(done.clone());

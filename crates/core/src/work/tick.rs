@@ -22,7 +22,7 @@ use crate::{
     work::{
         cancel, claim,
         draft::{Draft, Said},
-        resolve::end_wait,
+        resolve::{end_wait, set_aside},
         wait::{earliest, end_of},
     },
 };
@@ -315,7 +315,7 @@ fn abandoned(work: &Work) -> String {
     match &work.body.abandon_request {
         Some(request) => format!(
             "{} asked to abandon it: {}",
-            request.requested_by.id,
+            request.requested_by.label(),
             request.reason.as_deref().unwrap_or("(erased)")
         ),
         None => "its owner is gone, and only that one could know how it ended".to_owned(),
@@ -394,9 +394,11 @@ fn answered(cx: Context<'_>, work: &Work, wait: &Wait, answer: &Payload) -> Draf
         open: left.open,
         wait_due: left.wait_due,
         early: false,
+        bytes: answer.bytes(),
         bound_until: left.bound_until,
     };
     draft.say(left.to, Fact::WaitResolved(fact), Said { payload: Some(answer), ..Said::default() });
+    set_aside(cx, &mut draft);
     draft
 }
 
@@ -404,18 +406,23 @@ fn answered(cx: Context<'_>, work: &Work, wait: &Wait, answer: &Payload) -> Draf
 fn unanswered(cx: Context<'_>, work: &Work, wait: &Wait) -> Draft {
     let mut draft = Draft::new(cx, work);
     let said = Said { message: wait.detail.prompt.as_deref(), ..Said::default() };
+    let on_timeout = match wait.detail.on_timeout {
+        // Stored before defaults were refused for approvals: nothing but a person's answer approves.
+        OnTimeout::Default if wait.asks_approval() => OnTimeout::Escalate,
+        on_timeout => on_timeout,
+    };
     let mut fact = WaitTimedOut {
         wait: wait.id,
         reference: wait.reference.clone(),
-        on_timeout: wait.detail.on_timeout,
+        on_timeout,
         open: 0,
         wait_due: None,
         bound_until: None,
     };
-    if wait.detail.on_timeout != OnTimeout::Escalate {
+    if on_timeout != OnTimeout::Escalate {
         command::waits::unanswered(cx, &mut draft, wait);
     }
-    let end = match wait.detail.on_timeout {
+    let end = match on_timeout {
         // Nothing ends well while a command is in doubt.
         OnTimeout::Warn if draft.work.body.commands.unsettled() > 0 => State::TimedOut,
         OnTimeout::TimeOut => State::TimedOut,
@@ -430,6 +437,7 @@ fn unanswered(cx: Context<'_>, work: &Work, wait: &Wait) -> Draft {
             fact.bound_until = left.bound_until;
             let said = Said { payload: wait.detail.default.as_ref(), ..Said::default() };
             draft.say(left.to, Fact::WaitTimedOut(fact), said);
+            set_aside(cx, &mut draft);
             return draft;
         }
     };

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use crate::{
     Millis,
     action::{Judged, WaitAction, WaitSpec},
-    command,
+    command::{self, Command, EvidenceKind},
     decide::{Context, Decision},
-    event::{EarlyAnswerRefused, Fact, Unfit, WaitOpened, WaitResolved, WaitingSet},
+    event::{ActorKind, EarlyAnswerRefused, Fact, Unfit, WaitOpened, WaitResolved, WaitingSet},
     limits,
     model::{AttemptOutcome, Kept, OnTimeout, Wait, WaitDetail, WaitKind, WaitState, Work},
     payload::Payload,
-    records::{Change, Touch, referenced_command, referenced_work},
+    records::{Change, Touch, is_reserved, referenced_command, referenced_work},
     refusal::{Code, Refusal},
     reply::{Ack, Reply},
     state::{State, WAITING},
@@ -49,20 +49,28 @@ pub(super) fn open(cx: Context<'_>, mut draft: Draft, action: &WaitAction) -> Re
         ));
     }
     let mut waits = cx.records.waits.get(&draft.work.id).cloned().unwrap_or_default();
-    let known = |spec: &&WaitSpec| waits.iter().any(|wait| wait.reference == spec.reference);
-    let new: Vec<&WaitSpec> = action.waits.iter().filter(|spec| !known(spec)).collect();
+    let mut new: Vec<&WaitSpec> = Vec::with_capacity(action.waits.len());
+    for spec in &action.waits {
+        match known(cx, &waits, spec) {
+            Some(known) => same_question(known, spec)?,
+            None => new.push(spec),
+        }
+    }
     command::waits::check(cx, &mut draft, &new)?;
     let mut named = Vec::with_capacity(action.waits.len());
     // By name, not by id: the very same action may come a second time.
     let mut opened = Vec::new();
     let mut early = Vec::new();
+    let (mut bytes, mut of_answers) = (0, 0);
     for spec in &action.waits {
-        if let Some(known) = waits.iter().find(|wait| wait.reference == spec.reference) {
+        if let Some(known) = known(cx, &waits, spec) {
             named.push(known.id);
             continue;
         }
         let wait = new_wait(&draft, spec)?;
+        bytes += brought_along(spec);
         if let Some(answer) = answer_at_hand(cx, &mut draft, &wait, spec.judged.as_ref())? {
+            of_answers += answer.payload.bytes();
             early.push((wait.id, answer));
         }
         named.push(wait.id);
@@ -75,8 +83,9 @@ pub(super) fn open(cx: Context<'_>, mut draft: Draft, action: &WaitAction) -> Re
             format!("A work keeps at most {} waits. Reuse a reference.", limits::WAITS_PER_WORK),
         ));
     }
+    draft.work.check_room("What these waits bring along, early answers included,", bytes + of_answers)?;
     if !opened.is_empty() {
-        set(cx, &mut draft, action, &mut waits, &opened, &early);
+        set(cx, &mut draft, action, &mut waits, &opened, &early, bytes);
     }
     let state = draft.work.state;
     let answers: Vec<Wait> = waits
@@ -96,6 +105,34 @@ pub(super) fn open(cx: Context<'_>, mut draft: Draft, action: &WaitAction) -> Re
     draft.finish(|_| Reply::Waiting { ack, answers })
 }
 
+/// The wait that stands for a reference. One on a command was answered when that could go on: if it no longer can, a new
+/// one is opened.
+fn known<'a>(cx: Context<'_>, waits: &'a [Wait], spec: &WaitSpec) -> Option<&'a Wait> {
+    let last = waits.iter().rfind(|wait| wait.reference == spec.reference)?;
+    let command = referenced_command(&spec.reference).and_then(|id| cx.records.command(id));
+    let told = command.is_none_or(|command| command::waits::outcome(command).is_some());
+    (told || last.state == WaitState::Open).then_some(last)
+}
+
+/// An approval is of what was shown: it is returned to the same question only, and no other answer approves.
+fn same_question(known: &Wait, spec: &WaitSpec) -> Result<(), Refusal> {
+    let detail = &known.detail;
+    let same = (known.kind, &detail.prompt, &detail.schema, detail.command)
+        == (spec.kind, &spec.prompt, &spec.schema, spec.command);
+    let approval = [known.kind, spec.kind].contains(&WaitKind::Approval) && !is_reserved(&spec.reference);
+    if same || !approval {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        Code::IdempotencyMismatch,
+        format!(
+            "`{}` was asked before as {}, with another kind, prompt or schema: what was answered then approves nothing \
+             else. Ask the same, or give this question a `ref` of its own.",
+            known.reference, known.id
+        ),
+    ))
+}
+
 /// The events: the waits are set, then whatever was answered before is resolved.
 fn set(
     cx: Context<'_>,
@@ -104,6 +141,7 @@ fn set(
     waits: &mut [Wait],
     opened: &[crate::WaitId],
     early: &[(crate::WaitId, Early)],
+    bytes: u32,
 ) {
     let is_open = |wait: &Wait| wait.state == WaitState::Open && !early.iter().any(|(id, _)| *id == wait.id);
     let still_open: Vec<&Wait> = waits.iter().filter(|wait| is_open(wait)).collect();
@@ -122,6 +160,7 @@ fn set(
             .collect(),
         open: still_open.len() as u32,
         total: waits.len() as u32,
+        bytes,
         wait_due: earliest(still_open.iter().copied()),
         tool: action.tool.clone(),
         // A lease that goes on tells it at its end.
@@ -131,7 +170,7 @@ fn set(
     let held = draft.work.state;
     for (id, answer) in early {
         let wait = waits.iter_mut().find(|wait| wait.id == *id).expect("an early answer is for a new wait");
-        command::waits::received(cx, draft, wait);
+        command::waits::received(cx, draft, wait, EvidenceKind::Provider);
         wait.state = WaitState::Answered;
         wait.ended_at = Some(draft.now);
         wait.answer_seq = Some(draft.next_seq());
@@ -142,12 +181,19 @@ fn set(
             open: draft.work.open_waits,
             wait_due: draft.work.body.wait_due,
             early: true,
+            bytes: answer.payload.bytes(),
             bound_until: None,
         };
         let said = Said { payload: Some(&answer.payload), evidence: &answer.evidence, ..Said::default() };
         draft.say(held, Fact::WaitResolved(resolved), said);
     }
     draft.say(to, Fact::WaitingSet(fact), Said { message: action.message.as_deref(), ..Said::default() });
+}
+
+/// What a wait counts towards the bytes of its work. A default becomes an answer beside what is stored with the wait.
+fn brought_along(spec: &WaitSpec) -> u32 {
+    let of = |payload: &Option<Payload>| payload.as_ref().map_or(0, Payload::bytes);
+    of(&spec.schema) + 2 * of(&spec.default)
 }
 
 /// An answer that exists when the wait opens.
@@ -174,7 +220,8 @@ fn answer_at_hand(
     let key = (wait.tenant.clone(), wait.reference.clone());
     let kept = cx.records.kept.get(&key).and_then(Option::as_ref);
     let Some(kept) = kept.filter(|kept| !expired(kept, cx.now)) else { return Ok(None) };
-    let unfit = unfit(wait, kept, judged)?;
+    let handed = wait.detail.command.map(|id| draft.command(id));
+    let unfit = unfit(wait, kept, handed, judged)?;
     draft.change(Change::Unkeep { tenant: key.0, reference: key.1 });
     if let Some((why, detail)) = unfit {
         let fact = EarlyAnswerRefused {
@@ -196,10 +243,28 @@ fn answer_at_hand(
     Ok(Some(Early { payload, by, evidence: kept.evidence.clone() }))
 }
 
-/// Why a kept answer is none to this wait.
-fn unfit(wait: &Wait, kept: &Kept, judged: Option<&Judged>) -> Result<Option<(Unfit, String)>, Refusal> {
-    if wait.kind == WaitKind::Approval && !kept.approves {
-        let detail = format!("{} answered before it was asked, and may not approve", kept.actor.id);
+/// Why a kept answer does not answer this wait. `handed` is the command that is handed to it.
+fn unfit(
+    wait: &Wait,
+    kept: &Kept,
+    handed: Option<&Command>,
+    judged: Option<&Judged>,
+) -> Result<Option<(Unfit, String)>, Refusal> {
+    if let Some(command) = handed
+        // Within one millisecond the order is unknown: only a later answer is certain to speak of the call.
+        && command.body.first_dispatched_at.is_none_or(|at| kept.kept_at <= at)
+    {
+        let detail = format!("it was kept before {} was dispatched, and is not its receipt", command.id);
+        return Ok(Some((Unfit::BeforeDispatch, detail)));
+    }
+    if handed.is_some() && kept.actor.kind == ActorKind::Person {
+        let detail =
+            format!("{} answered before it was asked, and a person's word is no receipt", kept.actor.label());
+        return Ok(Some((Unfit::NotEvidence, detail)));
+    }
+    if wait.asks_approval() {
+        let detail =
+            format!("{} answered before it was asked, and nobody approves unseen", kept.actor.label());
         return Ok(Some((Unfit::NotApproved, detail)));
     }
     if wait.detail.schema.is_none() {
@@ -334,6 +399,13 @@ pub(super) fn check_spec(spec: &WaitSpec) -> Result<(), Refusal> {
                 "Give `timeout_ms` of at least 1, or `endless: true`, not both.",
             ));
         }
+    }
+    if spec.kind == WaitKind::Approval && (spec.on_timeout == OnTimeout::Default || spec.command.is_some()) {
+        return Err(Refusal::new(
+            Code::Invalid,
+            "Only a person's answer approves: a wait of kind `approval` has no `on_timeout: default`, and its answer \
+             is no receipt of a `command`. Use another `on_timeout`, or another kind.",
+        ));
     }
     if (spec.on_timeout == OnTimeout::Default) != spec.default.is_some() {
         return Err(Refusal::new(

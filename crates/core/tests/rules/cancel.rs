@@ -242,6 +242,7 @@ fn operators_say_why() {
         let actions = [
             Action::Cancel { work, reason: reason.clone(), deadline_ms: None },
             Action::RequestAbandon { work, reason: reason.clone() },
+            Action::RequestRelease { work, reason: reason.clone() },
             Action::RetryNow { work, reason: reason.clone() },
             Action::Quarantine { work, reason: reason.clone() },
             Action::RevokeWaits { work, reason: reason.clone() },

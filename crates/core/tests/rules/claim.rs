@@ -1,8 +1,11 @@
 //! Claim: who may take what, when, and what a repeated claim gets.
 
+use std::collections::BTreeSet;
+
 use tenure_core::{
-    Action, Actor, Code, State,
+    Action, Actor, Code, Reply, State,
     action::{Claim, ClaimBy, ClaimFilter, Decide, Tenants},
+    in_turns,
     model::{Disposition, ErrorClass, WaitKind},
     reply::Ticked,
 };
@@ -132,6 +135,32 @@ fn a_selection_takes_what_is_still_claimable() {
 }
 
 #[test]
+fn a_flood_of_one_tenant_leaves_the_others_their_turns() {
+    let mut w = World::default();
+    let mut ingest = |tenant: &str, number: usize, priority| {
+        w.ingest_with(&number.to_string(), |ingest| {
+            ingest.tenant = tenant.to_owned();
+            ingest.priority = priority;
+        })
+    };
+    let flood: Vec<_> = (0..5).map(|n| ingest("flood", n, 3)).collect();
+    let [quiet, later, other] = [("quiet", 5), ("quiet", 6), ("other", 7)].map(|(t, n)| ingest(t, n, 3));
+    let urgent = ingest("flood", 8, 1);
+    let works = || [&flood[..], &[quiet, later, other, urgent]].concat();
+    let mut first = BTreeSet::new();
+    for seed in 0..50 {
+        let works = works().into_iter().map(|id| w.row(id)).collect();
+        let order: Vec<_> = in_turns(works, &[seed; 16]).into_iter().map(|work| work.id).collect();
+        assert_eq!(order[0], urgent, "priority comes first");
+        assert_eq!(BTreeSet::from_iter(&order[1..4]), BTreeSet::from([&flood[0], &quiet, &other]));
+        assert_eq!(BTreeSet::from_iter(&order[4..6]), BTreeSet::from([&flood[1], &later]));
+        assert_eq!(order[6..], flood[2..], "each tenant's works keep their order");
+        first.insert(order[1]);
+    }
+    assert_eq!(first.len(), 3, "none is always first");
+}
+
+#[test]
 fn a_repeated_claim_returns_what_is_still_held() {
     let mut w = World::default();
     let (a, b, c) = (w.ingest("a"), w.ingest("b"), w.ingest("c"));
@@ -189,7 +218,7 @@ fn filters_are_bounded_and_match_by_name() {
     let named = |sources: &[&str], kinds: &[&str], tenants: &[&str]| {
         let list = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect();
         ClaimFilter { sources: list(sources), kinds: list(kinds), tenants: list(tenants), max: 1 }
-            .matches(row)
+            .matches(&row.spec)
     };
     assert!(named(&[], &[], &[]));
     assert!(named(&["control", "conversation"], &["reply"], &[TENANT]));
@@ -317,6 +346,36 @@ fn started_owner_bound_work_is_for_the_incarnation_that_started_it() {
     for stranger in &strangers {
         assert_eq!(w.try_claim(lease.work, stranger).unwrap_err().code, Code::Busy);
     }
+    w.claim(lease.work, &w1());
+}
+
+#[test]
+fn a_repeat_belongs_to_the_actor_that_claimed() {
+    let mut w = World::default();
+    let (first, second) = (w.ingest("a"), w.ingest("b"));
+    let mut claim = |actor: &str, id| {
+        let by = ClaimBy::Chosen(vec![id]);
+        let action = Action::Claim(Claim { claimant: claimant(&w1(), "the same request"), by });
+        match w.submit(Actor::worker(actor).named("ana"), action).unwrap() {
+            Reply::Claimed(grants) => grants.iter().map(|grant| grant.work.id).collect::<Vec<_>>(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(claim("p_1", first), [first]);
+    assert_eq!(claim("p_1", second), [first], "its repeat is given the same again");
+    assert_eq!(claim("p_2", second), [second], "a colleague of the same name asks for itself");
+}
+
+#[test]
+fn owner_bound_work_belongs_to_the_actor_that_claimed_it() {
+    let mut w = World::default();
+    let lease = w.held_with("a", owner_bound);
+    w.wait(&lease, "ref");
+    w.resolve("ref", "yes").unwrap();
+    let by = ClaimBy::Ids(vec![lease.work]);
+    let action = Action::Claim(Claim { claimant: claimant(&w1(), "other"), by });
+    let colleague = w.submit(Actor::worker("another"), action);
+    assert_eq!(colleague.unwrap_err().code, Code::OwnerBound, "the names of its worker are not enough");
     w.claim(lease.work, &w1());
 }
 

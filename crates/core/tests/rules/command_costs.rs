@@ -1,12 +1,13 @@
 //! What commands use and cost, and what stops them for it.
 
 use tenure_core::{
-    Actor, CommandState, State, Usage,
+    Actor, CommandId, CommandState, State, Usage,
     command::{
-        CommandAction, Effect, Gate, Proof,
-        budget::{Cost, Limit, Per, Unit},
+        BlockCode, CommandAction, Effect, Finding, Gate, Proof,
+        budget::{BudgetKey, Cost, Limit, Per, Unit},
     },
     limits,
+    model::ErrorClass,
 };
 
 use crate::common::*;
@@ -94,5 +95,148 @@ fn budgets_of_different_tools_are_counted_apart() {
         // The fifth of them all was the last.
         let stopped = send("z", 1).0 == CommandState::Blocked;
         assert_eq!(stopped, per != Per::Tool, "{per:?}");
+    }
+}
+
+fn money(max: u64) -> Limit {
+    Limit { per: Per::Tenant, unit: Unit::Micros("usd".into()), period: String::new(), max, only: None }
+}
+
+fn costs(currency: &str, micros: u64) -> Cost {
+    Cost { tokens: 0, micros: vec![(currency.into(), micros)] }
+}
+
+#[test]
+fn capitals_do_not_pass_a_money_budget() {
+    let mut w = World::default();
+    let lease = w.held("one");
+    let id = w.reserve(&lease, allow(lookup()));
+    let gate = |micros| Gate { limits: vec![money(100)], estimate: costs("USD", micros), ..allow(lookup()) };
+    let blocked = w.try_dispatch(&lease, id, gate(101)).unwrap();
+    assert_eq!((blocked.state, blocked.body.blocked), (CommandState::Blocked, Some(BlockCode::Budget)));
+    assert_eq!(w.try_dispatch(&lease, id, gate(100)).unwrap().state, CommandState::Dispatched);
+}
+
+#[test]
+fn a_call_that_says_no_cost_is_not_dispatched_under_a_money_budget() {
+    let mut w = World::default();
+    let lease = w.held("one");
+    let id = w.reserve(&lease, allow(lookup()));
+    for estimate in [Cost::default(), costs("eur", 5), Cost { tokens: 7, micros: Vec::new() }] {
+        let blocked = w
+            .try_dispatch(&lease, id, Gate { limits: vec![money(100)], estimate, ..allow(lookup()) })
+            .unwrap();
+        assert_eq!((blocked.state, blocked.body.blocked), (CommandState::Blocked, Some(BlockCode::Budget)));
+    }
+    let why = w.command(id).body.message.clone().unwrap();
+    assert!(why.contains("`estimate`"), "{why}");
+}
+
+#[test]
+fn a_receipt_after_absent_is_charged() {
+    let mut w = World::default();
+    let lease = w.held("one");
+    let limit = money(100);
+    let key = limit.key(TENANT, lease.work, "mail");
+    let id = w.reserve(&lease, allow(lookup()));
+    let gate = Gate { limits: vec![limit], estimate: costs("usd", 40), ..allow(lookup()) };
+    w.try_dispatch(&lease, id, gate).unwrap();
+    let sender = w.sender(id);
+    w.uncertain(id).unwrap();
+    w.pass(10 * SECOND);
+    w.reconcile(id, Finding::Absent).unwrap();
+    let budget = w.records.budgets[&key];
+    assert_eq!((budget.spent, budget.reserved), (0, 0), "it did not happen, as far as anybody knew");
+    w.receipt_by(id, sender).unwrap();
+    let budget = w.records.budgets[&key];
+    assert_eq!((budget.spent, budget.reserved), (40, 0), "it happened, and is charged once");
+}
+
+/// A dispatched command under a budget of a hundred, and the counter's key.
+fn paid(w: &mut World, lease: &Lease, micros: u64) -> (CommandId, BudgetKey) {
+    let limit = money(100);
+    let key = limit.key(TENANT, lease.work, "mail");
+    let id = w.reserve(lease, allow(lookup()));
+    let gate = Gate { limits: vec![limit], estimate: costs("usd", micros), ..allow(lookup()) };
+    w.try_dispatch(lease, id, gate).unwrap();
+    (id, key)
+}
+
+#[test]
+fn a_receipt_that_is_silent_about_a_currency_is_charged_the_estimate() {
+    let silent = [Cost::default(), Cost { tokens: 5, micros: Vec::new() }, costs("eur", 1)];
+    for cost in silent {
+        let mut w = World::default();
+        let lease = w.held("one");
+        let (id, key) = paid(&mut w, &lease, 40);
+        let used = Usage { currency: Some("USD".into()), cost_micros: 7, ..Usage::default() };
+        for (usage, charged) in [(vec![], 40), (vec![used], 7)] {
+            let mut w = w.clone();
+            let (sender, cost) = (w.sender(id), Some(cost.clone()));
+            let proof = Box::new(Proof { cost: cost.clone(), usage, ..Proof::provider("x") });
+            w.on_command(Actor::worker("w1"), CommandAction::Receipt { command: id, sender, proof }).unwrap();
+            let budget = w.records.budgets[&key];
+            assert_eq!((budget.spent, budget.reserved), (charged, 0), "{cost:?}");
+        }
+    }
+    let mut w = World::default();
+    let lease = w.held("one");
+    let (id, key) = paid(&mut w, &lease, 40);
+    let (sender, cost) = (w.sender(id), Some(costs("USD", 0)));
+    let proof = Box::new(Proof { cost, ..Proof::provider("x") });
+    w.on_command(Actor::worker("w1"), CommandAction::Receipt { command: id, sender, proof }).unwrap();
+    assert_eq!(w.records.budgets[&key].spent, 0, "it says that it cost nothing");
+}
+
+#[test]
+fn a_receipt_after_the_end_of_its_work_is_charged() {
+    let absent: fn(&mut World, CommandId) = |w, id| {
+        w.pass(10 * SECOND);
+        w.reconcile(id, Finding::Absent).unwrap();
+    };
+    let unsent: fn(&mut World, CommandId) = |w, id| {
+        w.call_failed(id, ErrorClass::Unavailable, true).unwrap();
+    };
+    for (relayed, not_happened) in [(false, absent), (true, absent), (true, unsent)] {
+        let mut w = World::default();
+        let lease = w.held("one");
+        let facts = if relayed { relay(lookup()) } else { lookup() };
+        let limit = money(100);
+        let key = limit.key(TENANT, lease.work, "mail");
+        let id = w.reserve(&lease, allow(facts.clone()));
+        let gate = Gate { limits: vec![limit], estimate: costs("usd", 40), ..allow(facts) };
+        match relayed {
+            true => w.relay_dispatch(id, gate).unwrap(),
+            false => w.try_dispatch(&lease, id, gate).unwrap(),
+        };
+        let sender = w.sender(id);
+        w.uncertain(id).unwrap();
+        w.cancel(lease.work).unwrap();
+        w.close(&lease, State::Failed).unwrap();
+        not_happened(&mut w, id);
+        assert_eq!(w.command_state(id), CommandState::Cancelled, "nobody is left to do it");
+        assert_eq!(w.records.budgets[&key].spent, 0);
+        assert_eq!(w.receipt_by(id, sender).unwrap().state, CommandState::Succeeded);
+        let budget = w.records.budgets[&key];
+        assert_eq!((budget.spent, budget.reserved), (40, 0), "relayed: {relayed}");
+        w.receipt_by(id, sender).unwrap();
+        assert_eq!(w.records.budgets[&key].spent, 40, "once");
+    }
+}
+
+#[test]
+fn an_estimate_does_not_undercut_the_tools() {
+    let tool = Cost { tokens: 100, micros: vec![("USD".into(), 40)] };
+    let usd = Unit::Micros("usd".into());
+    for (estimate, tokens, micros) in [
+        (Cost::default(), 100, 40),
+        (costs("usd", 1), 100, 40),
+        (costs("usd", 41), 100, 41),
+        (Cost { tokens: 1, ..costs("eur", 9) }, 100, 40),
+        (Cost { tokens: 101, ..Cost::default() }, 101, 40),
+    ] {
+        let counted = estimate.clone().at_least(&tool);
+        assert_eq!((counted.tokens, counted.of(&usd)), (tokens, micros), "{estimate:?}");
+        assert_eq!(counted.of(&Unit::Micros("eur".into())), estimate.of(&Unit::Micros("eur".into())));
     }
 }

@@ -3,8 +3,8 @@
 use tenure_core::{
     Actor, Code, CommandId, CommandState, Refusal,
     command::{
-        BlockCode, CancelCode, CommandAction, DispatchAction, Dispatcher, Effect, Finding, Gate, Idempotency,
-        Proof, Recorded, Risk, Sender, ToolFacts,
+        BlockCode, CancelCode, CommandAction, DispatchAction, Dispatcher, Effect, EvidenceKind, Finding,
+        Gate, Idempotency, Proof, Recorded, Risk, Sender, ToolFacts,
         budget::{Account, BudgetKey, Cost, Limit, Per, Unit},
     },
     model::ErrorClass,
@@ -116,12 +116,12 @@ fn every_verb_from_every_state() {
         (
             "fail",
             |w, _, id| w.call_failed(id, ErrorClass::Validation, false),
-            [lost, lost, lost, Ok(Failed), Ok(Failed), illegal, Ok(Failed), lost],
+            [lost, lost, lost, Ok(Failed), Err(Code::InDoubt), illegal, Ok(Failed), lost],
         ),
         (
             "fail, unsent",
             |w, _, id| w.call_failed(id, ErrorClass::Transport, true),
-            [lost, lost, lost, Ok(Pending), Ok(Pending), illegal, Ok(Failed), lost],
+            [lost, lost, lost, Ok(Pending), Err(Code::InDoubt), illegal, Ok(Failed), lost],
         ),
         (
             "uncertain",
@@ -253,11 +253,10 @@ fn only_a_person_approves_and_the_seal_holds_the_content() {
         assert_eq!(w.approve_as(actor, id).unwrap_err().code, Code::PersonRequired);
     }
     assert_eq!(w.approve_as(Actor::person("w1"), id).unwrap_err().code, Code::FourEyes);
-    let wrong = CommandAction::Approve { command: id, seal: Some(Digest::of("x")), reason: "ok".into() };
+    let (seal, reason) = (Digest::of("x"), "ok".to_owned());
+    let wrong = CommandAction::Approve { command: id, seal, four_eyes: true, reason };
     assert_eq!(w.on_command(Actor::person("ana"), wrong).unwrap_err().code, Code::SealBroken);
-    let seal = Some(w.command(id).seal());
-    let right = CommandAction::Approve { command: id, seal, reason: "ok".into() };
-    let approved = w.on_command(Actor::person("ana"), right).unwrap();
+    let approved = w.approve(id).unwrap();
     assert_eq!(approved.state, CommandState::Approved);
     assert_eq!(w.reject(id).unwrap_err().code, Code::IllegalState, "the first decision wins");
     // Single use.
@@ -293,18 +292,16 @@ fn approvals_expire_and_policy_is_asked_again() {
 }
 
 #[test]
-fn a_proven_unsent_call_is_tried_again_later_with_its_approval() {
+fn a_proven_unsent_call_is_tried_again_later() {
     let mut w = World::default();
     let lease = w.held("m");
-    let id = w.reserve(&lease, ask(lookup()));
-    w.approve(id).unwrap();
-    w.try_dispatch(&lease, id, ask(lookup())).unwrap();
+    let id = w.dispatched(&lease, lookup());
     assert_eq!(w.call_failed(id, ErrorClass::Transport, false).unwrap_err().code, Code::Invalid);
     for failure in 1..=2 {
         w.call_failed(id, ErrorClass::Transport, true).unwrap();
-        assert_eq!(w.try_dispatch(&lease, id, ask(lookup())).unwrap_err().code, Code::NotDue);
+        assert_eq!(w.try_dispatch(&lease, id, allow(lookup())).unwrap_err().code, Code::NotDue);
         w.pass(1_000 << (failure - 1));
-        assert_eq!(w.try_dispatch(&lease, id, ask(lookup())).unwrap().state, CommandState::Dispatched);
+        assert_eq!(w.try_dispatch(&lease, id, allow(lookup())).unwrap().state, CommandState::Dispatched);
     }
     assert_eq!(w.call_failed(id, ErrorClass::Transport, true).unwrap().state, CommandState::Failed);
     let other = w.held("n");
@@ -444,7 +441,7 @@ fn budgets_are_set_aside_settled_and_given_back() {
     let key = BudgetKey {
         tenant: TENANT.into(),
         account: Account::Tenant,
-        unit: money(),
+        unit: Unit::Micros("eur".into()),
         period: "2026-11".into(),
         only: None,
     };
@@ -498,4 +495,25 @@ fn a_resend_that_did_nothing_proves_nothing_of_the_first_call() {
         w.try_dispatch(&lease, id, allow(native())).unwrap();
         assert_eq!(w.receipt(id).unwrap().state, CommandState::Succeeded);
     }
+}
+
+#[test]
+fn another_outcome_than_the_recorded_one_is_not_answered_as_if_it_were_that() {
+    let mut w = World::default();
+    let lease = w.held("m");
+    let id = w.dispatched(&lease, lookup());
+    let receipt = |w: &mut World, proof: Proof| {
+        let (sender, proof) = (w.sender(id), Box::new(proof));
+        w.on_command(Actor::worker("w1"), CommandAction::Receipt { command: id, sender, proof })
+    };
+    receipt(&mut w, Proof::provider("m-1")).unwrap();
+    receipt(&mut w, Proof::provider("m-1")).unwrap();
+    let seen = Proof { reference: Some("their list".into()), ..Proof::new(EvidenceKind::Provider) };
+    receipt(&mut w, seen).unwrap();
+    let refused = receipt(&mut w, Proof::provider("m-2")).unwrap_err();
+    assert_eq!(refused.code, Code::IdempotencyMismatch);
+    assert!(refused.detail.contains("`m-1`") && refused.detail.contains("`m-2`"), "{}", refused.detail);
+    assert_eq!(w.reconcile(id, Finding::Absent).unwrap_err().code, Code::IllegalState);
+    w.reconcile(id, Finding::Unknown).unwrap();
+    w.reconcile(id, Finding::Found(Proof::provider("m-1"))).unwrap();
 }

@@ -37,6 +37,23 @@ fn a_lapse_puts_what_was_dispatched_in_doubt_and_recovery_goes_by_it() {
 }
 
 #[test]
+fn a_native_command_in_doubt_is_not_retried_for_ever() {
+    let mut w = World::default();
+    let mut lease = w.held("m");
+    let id = w.dispatched(&lease, native());
+    for lapse in 1..=3 {
+        w.after(LAPSE, lease.work);
+        if lapse < 3 {
+            assert_eq!(w.state(lease.work), State::Queued, "lapse {lapse}");
+            lease = w.claim(lease.work, &w2());
+        }
+    }
+    assert_eq!((w.state(lease.work), w.why(lease.work)), (State::Quarantined, Some(ReasonCode::InDoubt)));
+    assert_eq!(w.command_state(id), CommandState::Uncertain);
+    assert!(w.command(id).body.needs_person, "nobody is left to send it again");
+}
+
+#[test]
 fn a_stalled_work_goes_on_when_the_lookup_has_settled_its_doubt() {
     let mut w = World::default();
     let lease = w.held("m");
@@ -223,6 +240,7 @@ fn an_early_answer_is_a_receipt_as_well() {
     let mut w = World::default();
     let lease = w.held("m");
     let id = w.dispatched(&lease, lookup());
+    w.pass(1);
     w.resolve("job-7", "done").unwrap();
     let mut handed = w.spec("job-7", WaitKind::Tool);
     handed.command = Some(id);
@@ -238,7 +256,7 @@ fn a_handed_command_is_in_doubt_when_its_wait_ends_without_an_answer() {
     for (on_timeout, state) in [
         (OnTimeout::TimeOut, State::TimedOut),
         (OnTimeout::Warn, State::TimedOut),
-        (OnTimeout::Default, State::Queued),
+        (OnTimeout::Default, State::Stalled),
         (OnTimeout::Escalate, State::WaitingTool),
     ] {
         let mut w = World::default();
@@ -442,7 +460,8 @@ fn tenants_do_not_see_each_others_commands() {
     let lease = w.held("m");
     let id = w.reserve(&lease, gate(Effect::NeedsApproval, lookup()));
     let foreign = tenure_core::action::Tenants::Only(vec!["other".into()]);
-    let approve = CommandAction::Approve { command: id, seal: None, reason: "mine".into() };
+    let (seal, reason) = (w.command(id).seal(), "mine".into());
+    let approve = CommandAction::Approve { command: id, seal, four_eyes: false, reason };
     let refused =
         w.submit_for(Actor::person("eve"), foreign, Action::Command(Box::new(approve))).unwrap_err();
     assert_eq!(refused.code, Code::NotFound);

@@ -2,7 +2,7 @@
 
 use tenure_core::{
     Actor, Code, CommandState, Refusal, State, WorkId,
-    action::{Decide, Target},
+    action::{Decide, Target, TokenCheck},
     command::{self, Effect, Gate, Idempotency, Proof, Recorded, Risk},
     model::{ErrorClass, WaitKind},
 };
@@ -229,7 +229,7 @@ fn refusals_say_what_to_do_next_in_words() {
     w.cancel(lease.work).unwrap();
     let late = w.resolve_as(
         Actor::person("ana"),
-        Target::Wait { id: w.records.waits[&lease.work][0].id, genuine: true },
+        Target::Wait { id: w.records.waits[&lease.work][0].id, token: TokenCheck::Genuine, seal: None },
         "x",
         None,
     );

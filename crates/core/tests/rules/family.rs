@@ -2,7 +2,7 @@
 
 use tenure_core::{
     Code, Reply, State, WorkId,
-    action::{Ingest, Target},
+    action::{Ingest, Target, TokenCheck},
     model::{OnParentClose, WaitState},
     records::reference_to,
     reply::Ticked,
@@ -87,7 +87,7 @@ fn a_wait_for_a_work_is_answered_by_its_end() {
     let wait = w.wait(&waiter, &reference);
     assert_eq!(w.state(waiter.work), State::WaitingUser);
     assert_eq!(w.resolve(&reference, "x").unwrap_err().code, Code::ReferenceReserved);
-    let by_id = Target::Wait { id: wait, genuine: true };
+    let by_id = Target::Wait { id: wait, token: TokenCheck::Genuine, seal: None };
     let refused = w.resolve_as(tenure_core::Actor::person("ana"), by_id, "x", None).unwrap_err();
     assert_eq!(refused.code, Code::ReferenceReserved, "only the record itself answers");
 

@@ -3,6 +3,7 @@
 use tenure_core::{
     Action, Actor, Code, Fact, Reply, State,
     action::{Holder, Renew, Tenants},
+    limits,
     liveness::{Grade, grade},
     model::{AcceptStrength, ErrorClass},
     reply::Ticked,
@@ -63,6 +64,31 @@ fn until_a_tick_records_the_lapse_every_write_counts() {
     w.progress(&lease, None).unwrap();
     w.renew(&lease).unwrap();
     assert_eq!(w.story(lease.work), ["work_created", "claimed", "progressed"]);
+}
+
+#[test]
+fn a_late_copy_of_a_report_writes_nothing_and_takes_nothing_back() {
+    let mut w = World::default();
+    let lease = w.held("a");
+    let report = |w: &mut World, id: &str, text: &str| {
+        let (holder, request_id) = (lease.holder(), Some(id.to_owned()));
+        w.by(&lease, Action::Progress { holder, progress: payload(text), request_id })
+    };
+    report(&mut w, "r1", "one").unwrap();
+    report(&mut w, "r2", "two").unwrap();
+    let events = w.events();
+    report(&mut w, "r1", "one").unwrap();
+    assert_eq!((w.events(), &w.row(lease.work).progress), (events, &Some(payload("two"))));
+    assert_eq!(report(&mut w, "r1", "three").unwrap_err().code, Code::IdempotencyMismatch);
+    // Bounded: the oldest are forgotten first.
+    for n in 0..limits::PROGRESS_REQUESTS {
+        report(&mut w, &format!("more-{n}"), "more").unwrap();
+    }
+    assert_eq!(w.row(lease.work).body.progress_requests.len(), limits::PROGRESS_REQUESTS);
+    // The next attempt has a fence of its own and remembers nothing.
+    w.release(&lease).unwrap();
+    w.claim(lease.work, &w2());
+    assert!(w.row(lease.work).body.progress_requests.is_empty());
 }
 
 type Late = (&'static str, fn(&mut World, &Lease) -> Result<State, Code>, Result<State, Code>);

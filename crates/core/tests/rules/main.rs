@@ -2,13 +2,16 @@
 
 mod common;
 
+mod approvals;
 mod cancel;
+mod cancelled_commands;
 mod chain;
 mod claim;
 mod command_costs;
 mod commands;
 mod commands_and_works;
 mod dispatches;
+mod doubtful_waits;
 mod exhaustive;
 mod explain;
 mod explain_around;
@@ -17,7 +20,9 @@ mod family;
 mod ingest;
 mod lease;
 mod operator;
+mod payloads;
 mod random;
 mod recovery;
 mod steps;
 mod waits;
+mod weights;

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 
 use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
 use tenure_core::{
-    Action, Actor, Code, Fact, Millis, Refusal, Reply, State, Usage, WorkId,
+    Action, Actor, Code, Fact, Millis, Refusal, Reply, State, Submission, Usage, WorkId,
     action::{
         Claim, ClaimBy, CloseOut, Decide, Holder, Ingest, Renew, Resolve, StepAction, StepVerb, Target,
-        WaitAction, WaitSpec,
+        Tenants, TokenCheck, WaitAction, WaitSpec,
     },
     liveness::{Grade, Liveness, Seen, Sighting},
     model::{AcceptStrength, Disposition, ErrorClass, OnParentClose, OnTimeout, WaitKind, Worker},
@@ -163,17 +163,19 @@ impl Actors {
         me.defer_start = c.is_multiple_of(5);
         let ids = [Some(first), second].into_iter().flatten();
         let by = if c.is_multiple_of(2) { ClaimBy::Ids(vec![first]) } else { ClaimBy::Chosen(ids.collect()) };
-        let repeated = self.world.records.requests.contains_key(&me.key(&tenure_core::action::Tenants::All));
         let fences: Vec<(WorkId, u64)> = self.world.records.works.values().map(|w| (w.id, w.fence)).collect();
         let action = Action::Claim(Claim { claimant: me.clone(), by });
-        let Ok(Reply::Claimed(grants)) = self.world.submit(Actor::worker(&me.worker.id), action) else {
+        let actor = Actor::worker(&me.worker.id);
+        let asked = Submission::new(actor.clone(), Tenants::All, action.clone(), [0; 16]);
+        let repeated = self.world.records.requests.contains_key(&me.key(&asked));
+        let Ok(Reply::Claimed(grants)) = self.world.submit(actor, action) else {
             return;
         };
         for grant in &grants {
             let before = fences.iter().find(|(id, _)| *id == grant.work.id).map_or(0, |(_, fence)| *fence);
             assert_eq!(grant.work.fence > before, !repeated, "19: a repeat grants nothing new");
             if let Some(starter) = grant.work.starter() {
-                assert!(starter.is(&me.worker), "10: another owner");
+                assert!(starter.is(&me.worker, &me.worker.id), "10: another owner");
             }
             let lease = lease(grant);
             if !self.leases.contains(&lease) {
@@ -304,7 +306,10 @@ impl Actors {
         let claim = (c.is_multiple_of(3)).then(|| claimant(&workers()[usize::from(b) % 4], &format!("x{c}")));
         let waits: Vec<_> = self.world.records.wait_ids.keys().copied().collect();
         let target = match waits.iter().max().filter(|_| a.is_multiple_of(4)) {
-            Some(id) => Target::Wait { id: *id, genuine: !b.is_multiple_of(3) },
+            Some(id) => {
+                let token = if b.is_multiple_of(3) { TokenCheck::Wrong } else { TokenCheck::Genuine };
+                Target::Wait { id: *id, token, seal: None }
+            }
             None => reference_target(&format!("ref{}", a % 3)),
         };
         let resolve = Resolve { target, payload: payload(&format!("answer {b}")), claim };
@@ -340,6 +345,7 @@ impl Actors {
             3 => Action::Quarantine { work, reason: reason() },
             4 => Action::RevokeWaits { work, reason: reason() },
             5 => Action::Complete { work, genuine: !c.is_multiple_of(4), close: close(State::Succeeded) },
+            6 => Action::RequestRelease { work, reason: reason() },
             _ => Action::Rerun {
                 execute: Vec::new(),
                 of: work,

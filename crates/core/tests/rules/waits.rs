@@ -2,7 +2,7 @@
 
 use tenure_core::{
     Action, Actor, Code, Reply, State, WaitId,
-    action::{Target, Tenants, WaitAction, WaitSpec},
+    action::{Target, Tenants, TokenCheck, WaitAction, WaitSpec},
     limits,
     model::{ErrorClass, OnTimeout, Output, WaitKind, WaitState},
     reply::{Answer, Ticked},
@@ -63,7 +63,10 @@ fn with_several_waits_the_first_kind_shows_and_all_must_be_answered() {
     for (reference, state) in [("p", State::WaitingUser), ("u", State::WaitingExternal), ("x", State::Queued)]
     {
         assert!(w.state(lease.work).is_waiting());
-        w.resolve_as(Actor::person("ana"), reference_target(reference), "ok", None).unwrap();
+        match reference {
+            "p" => w.approve_wait(reference).unwrap(),
+            _ => w.resolve(reference, "ok").unwrap(),
+        };
         assert_eq!(w.state(lease.work), state, "after {reference}");
     }
 }
@@ -77,12 +80,11 @@ fn only_a_person_approves_whatever_token_the_agent_has() {
     let id = specs[1].id;
     w.wait_for(&lease, specs.into()).unwrap();
     assert_eq!(w.row(lease.work).open_waits, 2, "what a machine said before approves nothing");
-    for target in [reference_target("p"), Target::Wait { id, genuine: true }] {
-        let refused = w.resolve_as(Actor::worker("w1"), target, "yes", None).unwrap_err();
-        assert_eq!(refused.code, Code::PersonRequired);
-    }
+    let target = Target::Wait { id, token: TokenCheck::Genuine, seal: None };
+    let refused = w.resolve_as(Actor::worker("w1"), target, "yes", None).unwrap_err();
+    assert_eq!(refused.code, Code::PersonRequired);
     for reference in ["p", "early"] {
-        w.resolve_as(Actor::person("ana"), reference_target(reference), "yes", None).unwrap();
+        w.approve_wait(reference).unwrap();
     }
     assert_eq!(w.state(lease.work), State::Queued);
 }
@@ -263,17 +265,20 @@ fn an_answer_goes_to_what_is_open_and_not_to_what_was() {
 
 #[test]
 fn a_wait_is_answered_by_its_token_or_by_a_person() {
-    let by_id = |id: WaitId, genuine| Target::Wait { id, genuine };
+    let by_id = |id: WaitId, token| Target::Wait { id, token, seal: None };
+    let (absent, genuine, wrong) = (TokenCheck::Absent, TokenCheck::Genuine, TokenCheck::Wrong);
     let mut w = World::default();
     let lease = w.held("a");
     let wait = w.wait(&lease, "ref");
     let machine = || Actor::machine("mail");
-    let refused = w.resolve_as(machine(), by_id(wait, false), "x", None).unwrap_err();
-    assert_eq!(refused.code, Code::TokenRefused);
+    for (actor, token) in [(machine(), absent), (machine(), wrong), (Actor::person("ana"), wrong)] {
+        let refused = w.resolve_as(actor, by_id(wait, token), "x", None).unwrap_err();
+        assert_eq!(refused.code, Code::TokenRefused, "{token:?}");
+    }
     let unknown = w.wait_id();
-    assert_eq!(w.resolve_as(machine(), by_id(unknown, true), "x", None).unwrap_err().code, Code::NotFound);
-    w.resolve_as(Actor::person("ana"), by_id(wait, false), "x", None).unwrap();
-    let (again, _) = answers(w.resolve_as(machine(), by_id(wait, true), "y", None).unwrap());
+    assert_eq!(w.resolve_as(machine(), by_id(unknown, genuine), "x", None).unwrap_err().code, Code::NotFound);
+    w.resolve_as(Actor::person("ana"), by_id(wait, absent), "x", None).unwrap();
+    let (again, _) = answers(w.resolve_as(machine(), by_id(wait, genuine), "y", None).unwrap());
     assert!(!again[0].first);
 
     let action = Action::Resolve(tenure_core::action::Resolve {
@@ -291,7 +296,7 @@ fn exactly_one_of_answer_timeout_and_cancel_wins() {
     let lease = w.held("a");
     let wait = w.wait(&lease, "ref");
     w.cancel(lease.work).unwrap();
-    let target = Target::Wait { id: wait, genuine: true };
+    let target = Target::Wait { id: wait, token: TokenCheck::Genuine, seal: None };
     assert_eq!(w.resolve_as(Actor::machine("m"), target, "x", None).unwrap_err().code, Code::IllegalState);
     assert_eq!(w.state(lease.work), State::Cancelled);
     assert!(answers(w.resolve("ref", "x").unwrap()).1, "by reference it is kept for whoever waits next");

@@ -7,8 +7,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tenure_core::action::Tenants;
-use tenure_store::{CredentialKind, Error, Ledger, NewCredential};
+use tenure_core::{
+    Actor,
+    action::{Kinds, Tenants},
+};
+use tenure_store::{Error, Ledger, NewCredential, Principal, PrincipalKind};
 
 use super::{Scopes, Secret};
 
@@ -49,7 +52,8 @@ impl AdminToken {
     /// Makes the admin credential where there is none yet. The file comes first: a crash between the two
     /// leaves a file to be overwritten, and never a ledger that nobody can enter.
     pub async fn ensure(self, ledger: &Ledger) -> Result<FirstStart, FirstStartError> {
-        if !ledger.credentials(None, 1).await?.is_empty() {
+        // One that cannot be read is there too.
+        if ledger.credentials(None, 1).await?.count() > 0 {
             return Ok(FirstStart::No);
         }
         let (secret, outcome) = match self {
@@ -67,12 +71,14 @@ impl AdminToken {
         ledger
             .add_credential(&NewCredential {
                 name: "admin".to_owned(),
-                kind: CredentialKind::Person,
+                principal: Principal::new(PrincipalKind::Person, "admin"),
                 hash: secret.hash(),
                 scopes: Scopes::all().names(),
                 tenants: Tenants::All,
+                kinds: Kinds::All,
+                worker: None,
                 expires_at: None,
-                created_by: "first start".to_owned(),
+                created_by: Actor::system("first start"),
             })
             .await?;
         Ok(outcome)
@@ -81,8 +87,12 @@ impl AdminToken {
 
 /// Readable by its owner from the first byte on.
 fn write_private(path: &Path, secret: &Secret) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    // A link in its place is not followed: it would choose another file to be overwritten.
+    let no_link = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600).custom_flags(no_link);
+    let mut file = options.open(path)?;
+    file.set_permissions(fs::Permissions::from_mode(0o600))?;
     writeln!(file, "{}", secret.reveal())?;
     file.sync_all()
 }

@@ -1,30 +1,42 @@
 //! Who is asking, and what they may do. Everything is denied that a credential does not allow.
 //!
-//! A credential is a random secret of 256 bits; the ledger keeps its SHA-256 only. Its scopes say which routes
-//! it opens, its tenants what exists for it, and its kind whether it is a person.
+//! A credential is a random secret of 256 bits; the ledger keeps its SHA-256 only. It belongs to a principal, a person
+//! or a machine. Its scopes say which routes it opens; its tenants and kinds what exists for it.
 
 mod first_start;
+mod mint;
+mod open_calls;
 mod scope;
 mod secret;
+mod strangers;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant, SystemTime},
 };
 
 use subtle::ConstantTimeEq;
-use tenure_core::{Actor, Code, CredentialId, Millis, Refusal, action::Tenants, payload::Digest};
-use tenure_store::{Caller, Credential, CredentialKind, Error, Ledger, NewCredential};
+use tenure_core::{
+    Code, CredentialId, Millis, Refusal,
+    action::{Kinds, Tenants},
+    payload::Digest,
+};
+use tenure_store::{Caller, Credential, Error, Ledger, Listed, NewCredential, Principal};
 
 pub use first_start::{AdminToken, FirstStart, FirstStartError};
+pub use mint::{NewToken, Owner};
+pub(crate) use open_calls::{OpenCall, OpenCalls};
 pub use scope::Scopes;
 pub use secret::Secret;
+use strangers::Strangers;
+pub(crate) use strangers::network;
 use tenure_api::wire::Scope;
 
 /// A verified token is believed for so long; in this process a revocation counts at once.
 const BELIEVED: Duration = Duration::from_secs(1);
-/// Tokens that are remembered; strangers cannot make it grow.
+/// Genuine tokens that are remembered. Wrong ones are not: they could drive the others out.
 const REMEMBERED: usize = 10_000;
 
 /// Why somebody was turned away before anything was looked at.
@@ -32,40 +44,47 @@ const REMEMBERED: usize = 10_000;
 pub enum Denied {
     NoToken,
     UnknownToken,
+    /// It came from an address that sent too many wrong ones.
+    TooManyWrong,
     Expired,
     Revoked,
     /// The credential is genuine and lacks this scope.
     Scope(Scope),
     /// It is bound to some tenants, and what was asked for is about all.
     Tenants,
+    /// It is bound to some kinds of work, and what was asked for is not told apart by kind.
+    Kinds,
 }
 
 /// A request's credential, with the ledger as its holder may use it.
 #[derive(Clone)]
 pub struct Session {
     pub id: CredentialId,
-    pub name: String,
-    pub kind: CredentialKind,
+    pub principal: Principal,
     pub scopes: Scopes,
     pub tenants: Tenants,
+    pub kinds: Kinds,
+    worker: Option<String>,
     expires_at: Option<Millis>,
     caller: Caller,
 }
 
 impl Session {
     fn new(ledger: &Ledger, credential: &Credential) -> Self {
-        let actor = match credential.kind {
-            CredentialKind::Person => Actor::person(&credential.name),
-            CredentialKind::Machine => Actor::worker(&credential.name),
-        };
         let scopes: Scopes = credential.scopes.iter().filter_map(|scope| scope.parse().ok()).collect();
-        let caller = ledger.caller(actor).who_approves(scopes.has(Scope::Approve));
+        let caller = ledger
+            .caller(credential.principal.actor())
+            .who_approves(scopes.has(Scope::Approve))
+            .who_replays(scopes.has(Scope::Replay))
+            .of_kinds(credential.kinds.clone())
+            .only_for(credential.worker.as_deref());
         Self {
             id: credential.id,
-            name: credential.name.clone(),
-            kind: credential.kind,
+            principal: credential.principal.clone(),
             scopes,
             tenants: credential.tenants.clone(),
+            kinds: credential.kinds.clone(),
+            worker: credential.worker.clone(),
             expires_at: credential.expires_at,
             caller: match &credential.tenants {
                 Tenants::All => caller,
@@ -91,13 +110,9 @@ impl Session {
         if self.tenants == Tenants::All { Ok(()) } else { Err(Denied::Tenants) }
     }
 
-    /// Whether all of these tenants are this credential's too.
-    pub fn covers(&self, tenants: &Tenants) -> bool {
-        match (tenants, &self.tenants) {
-            (_, Tenants::All) => true,
-            (Tenants::All, Tenants::Only(_)) => false,
-            (Tenants::Only(asked), own) => asked.iter().all(|tenant| own.allow(tenant)),
-        }
+    /// Whether everything that exists for the other credential exists for this one too.
+    pub fn covers(&self, other: &Credential) -> bool {
+        self.tenants.cover(&other.tenants) && self.kinds.cover(&other.kinds)
     }
 
     /// The tenant of a request: one of the credential's.
@@ -121,8 +136,10 @@ impl Session {
 /// The door: tokens in, sessions out.
 pub struct Auth {
     ledger: Ledger,
-    /// What was found for a hash, and when; None for strangers.
-    known: Mutex<HashMap<Digest, (Option<Known>, Instant)>>,
+    /// What was found for a hash, and when.
+    known: Mutex<HashMap<Digest, (Known, Instant)>>,
+    strangers: Arc<Strangers>,
+    open_calls: Arc<OpenCalls>,
 }
 
 #[derive(Clone)]
@@ -133,18 +150,28 @@ struct Known {
 
 impl Auth {
     pub fn new(ledger: Ledger) -> Self {
-        Self { ledger, known: Mutex::default() }
+        Self { ledger, known: Mutex::default(), strangers: Arc::default(), open_calls: Arc::default() }
     }
 
-    /// The session of a bearer token.
-    pub async fn identify(&self, token: &str) -> Result<Result<Arc<Session>, Denied>, Error> {
+    /// The session of a bearer token. Wrong ones of the same peer are refused ever more slowly.
+    pub async fn identify(
+        &self,
+        token: &str,
+        peer: Option<IpAddr>,
+    ) -> Result<Result<Arc<Session>, Denied>, Error> {
         let hash = Secret::hash_of(token);
         let known = match self.recall(&hash) {
-            Some(known) => known,
+            Some(known) => Some(known),
             None => self.look_up(hash).await?,
         };
         Ok(match known {
-            None => Err(Denied::UnknownToken),
+            None => {
+                let slowed = match peer {
+                    Some(peer) => self.strangers.slow(peer).await,
+                    None => Ok(()),
+                };
+                Err(slowed.map_or(Denied::TooManyWrong, |()| Denied::UnknownToken))
+            }
             Some(known) if known.revoked => Err(Denied::Revoked),
             Some(known) if known.session.expires_at.is_some_and(|at| at <= wall_clock()) => {
                 Err(Denied::Expired)
@@ -153,123 +180,90 @@ impl Auth {
         })
     }
 
-    fn recall(&self, hash: &Digest) -> Option<Option<Known>> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+    /// A call that ends with its credential.
+    pub(crate) fn open_call(&self, session: &Session) -> OpenCall {
+        self.open_calls.open(session)
+    }
+
+    pub(crate) fn open_calls(&self) -> &Arc<OpenCalls> {
+        &self.open_calls
+    }
+
+    fn memory(&self) -> MutexGuard<'_, HashMap<Digest, (Known, Instant)>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn recall(&self, hash: &Digest) -> Option<Known> {
+        let known = self.memory();
         known.get(hash).filter(|(_, at)| at.elapsed() < BELIEVED).map(|(known, _)| known.clone())
     }
 
     async fn look_up(&self, hash: Digest) -> Result<Option<Known>, Error> {
         let found = self.ledger.credential(hash).await?;
-        let genuine = found.filter(|found| bool::from(found.hash.0.ct_eq(&hash.0)));
-        let known = genuine.map(|credential| Known {
+        let Some(credential) = found.filter(|found| bool::from(found.hash.0.ct_eq(&hash.0))) else {
+            return Ok(None);
+        };
+        let known = Known {
             session: Arc::new(Session::new(&self.ledger, &credential)),
-            revoked: credential.revoked_at.is_some(),
-        });
-        let mut memory = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            revoked: credential.revoked.is_some(),
+        };
+        let mut memory = self.memory();
         if memory.len() >= REMEMBERED {
             memory.clear();
         }
         memory.insert(hash, (known.clone(), Instant::now()));
-        Ok(known)
+        Ok(Some(known))
     }
 
     /// Makes a credential. The secret is in the answer and nowhere else.
     pub async fn create(&self, by: &Session, new: NewToken) -> Result<(Credential, Secret), Error> {
-        new.check(by)?;
+        let principal = new.principal(&self.ledger, by).await?;
+        new.check(by, &principal)?;
         let secret = Secret::generate()?;
         let credential = self
             .ledger
             .add_credential(&NewCredential {
                 name: new.name,
-                kind: new.kind,
+                principal,
                 hash: secret.hash(),
                 scopes: new.scopes.names(),
                 tenants: new.tenants,
+                kinds: new.kinds,
+                worker: new.worker,
                 expires_at: new.expires_at,
-                created_by: by.name.clone(),
+                created_by: by.principal.actor(),
             })
             .await?;
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(&secret.hash());
         Ok((credential, secret))
     }
 
-    /// The credentials that reach no further than this one, newest first, and where to go on.
+    /// The credentials that reach no further than this one, newest first.
     pub async fn list(
         &self,
         by: &Session,
         before: Option<CredentialId>,
         limit: usize,
-    ) -> Result<(Vec<Credential>, Option<CredentialId>), Error> {
+    ) -> Result<Listed<Credential, CredentialId>, Error> {
         let mut page = self.ledger.credentials(before, limit).await?;
-        let next = page.last().filter(|_| page.len() == limit).map(|last| last.id);
-        page.retain(|credential| by.covers(&credential.tenants));
-        Ok((page, next))
+        page.rows.retain(|credential| by.covers(credential));
+        // Nobody knows how far one reaches that cannot be read.
+        page.unreadable.retain(|_| by.tenants == Tenants::All && by.kinds == Kinds::All);
+        Ok(page)
     }
 
-    /// Ends a credential that reaches no further than this one; in this process at once.
-    pub async fn revoke(&self, by: &Session, id: CredentialId) -> Result<Credential, Error> {
+    /// Ends a credential that reaches no further than this one, and the calls that it opened; in this process at once.
+    pub async fn revoke(&self, by: &Session, id: CredentialId, reason: &str) -> Result<Credential, Error> {
         let known = self.ledger.credential_by_id(id).await?;
-        if !by.covers(&known.tenants) {
+        if !by.covers(&known) {
             let detail = format!("There is no credential {id} here. Check the id.");
             return Err(Refusal::new(Code::NotFound, detail).into());
         }
-        let credential = self.ledger.revoke_credential(id, Some(Scope::Admin.as_str())).await?;
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(&credential.hash);
+        let every = Scopes::all().names();
+        let actor = by.principal.actor();
+        let credential = self.ledger.revoke_credential(id, &actor, reason, Some(&every)).await?;
+        self.memory().remove(&credential.hash);
+        self.open_calls.end(id);
         Ok(credential)
-    }
-}
-
-/// A credential that somebody asks for.
-#[derive(Clone, Debug)]
-pub struct NewToken {
-    pub name: String,
-    pub kind: CredentialKind,
-    pub scopes: Scopes,
-    pub tenants: Tenants,
-    pub expires_at: Option<Millis>,
-}
-
-impl NewToken {
-    /// Nobody gives what only people may have to a machine, nor more tenants than its own, nor makes itself
-    /// a person.
-    fn check(&self, by: &Session) -> Result<(), Refusal> {
-        let refuse = |code, detail: String| Err(Refusal::new(code, detail));
-        if self.kind == CredentialKind::Person && by.kind == CredentialKind::Machine {
-            return refuse(
-                Code::PersonRequired,
-                "Only a person's credential makes a person's credential. Use one of yours.".into(),
-            );
-        }
-        if let Some(scope) = self.scopes.persons_only()
-            && self.kind == CredentialKind::Machine
-        {
-            return refuse(
-                Code::PersonRequired,
-                format!(
-                    "A machine can never hold the scope `{}`. Leave it out, or make it a person's.",
-                    scope.as_str()
-                ),
-            );
-        }
-        if self.scopes.is_empty() {
-            return refuse(
-                Code::Invalid,
-                "A credential without scopes opens nothing: name at least one.".into(),
-            );
-        }
-        if !by.covers(&self.tenants) {
-            return refuse(
-                Code::Invalid,
-                "A credential reaches no further than the one that makes it: name tenants of yours.".into(),
-            );
-        }
-        if self.tenants == Tenants::Only(Vec::new()) {
-            return refuse(
-                Code::Invalid,
-                "A credential without tenants reaches nothing: name at least one.".into(),
-            );
-        }
-        Ok(())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
-use tenure_store::Options;
+use tenure_store::{Options, PrincipalKind};
 
 use super::*;
 
@@ -14,13 +14,21 @@ async fn admin(ledger: &Ledger) -> (Auth, Arc<Session>) {
     let secret = Secret::generate().unwrap();
     assert_eq!(AdminToken::Given(secret.clone()).ensure(ledger).await.unwrap(), FirstStart::Given);
     let auth = Auth::new(ledger.clone());
-    let session = auth.identify(secret.reveal()).await.unwrap().unwrap();
+    let session = auth.identify(secret.reveal(), None).await.unwrap().unwrap();
     (auth, session)
 }
 
-fn token(kind: CredentialKind, scopes: &[Scope]) -> NewToken {
+fn token(kind: PrincipalKind, scopes: &[Scope]) -> NewToken {
     let scopes = scopes.iter().copied().collect();
-    NewToken { name: "t".into(), kind, scopes, tenants: Tenants::All, expires_at: None }
+    NewToken {
+        name: "t".into(),
+        owner: Owner::New(kind),
+        scopes,
+        tenants: Tenants::All,
+        kinds: Kinds::All,
+        worker: None,
+        expires_at: None,
+    }
 }
 
 #[tokio::test]
@@ -33,8 +41,8 @@ async fn the_first_start_leaves_a_private_file_and_only_the_first() {
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let secret = fs::read_to_string(&path).unwrap();
     let auth = Auth::new(ledger.clone());
-    let session = auth.identify(secret.trim()).await.unwrap().unwrap();
-    assert_eq!((session.kind, session.scopes), (CredentialKind::Person, Scopes::all()));
+    let session = auth.identify(secret.trim(), None).await.unwrap().unwrap();
+    assert_eq!((session.principal.kind, session.scopes), (PrincipalKind::Person, Scopes::all()));
     assert_eq!(AdminToken::File(path.clone()).ensure(&ledger).await.unwrap(), FirstStart::No);
     assert_eq!(fs::read_to_string(&path).unwrap(), secret);
 }
@@ -49,25 +57,25 @@ async fn a_token_that_is_easy_to_guess_is_refused() {
 async fn strangers_revoked_and_expired_ones_are_told_apart() {
     let ledger = ledger().await;
     let (auth, admin) = admin(&ledger).await;
-    assert_eq!(auth.identify("tn_nobody").await.unwrap().err(), Some(Denied::UnknownToken));
+    assert_eq!(auth.identify("tn_nobody", None).await.unwrap().err(), Some(Denied::UnknownToken));
     let (credential, secret) =
-        auth.create(&admin, token(CredentialKind::Machine, &[Scope::View])).await.unwrap();
-    let session = auth.identify(secret.reveal()).await.unwrap().unwrap();
+        auth.create(&admin, token(PrincipalKind::Machine, &[Scope::View])).await.unwrap();
+    let session = auth.identify(secret.reveal(), None).await.unwrap().unwrap();
     assert_eq!(session.require(Scope::View), Ok(()));
     assert_eq!(session.require(Scope::Work), Err(Denied::Scope(Scope::Work)));
-    auth.revoke(&admin, credential.id).await.unwrap();
-    assert_eq!(auth.identify(secret.reveal()).await.unwrap().err(), Some(Denied::Revoked));
+    auth.revoke(&admin, credential.id, "lost").await.unwrap();
+    assert_eq!(auth.identify(secret.reveal(), None).await.unwrap().err(), Some(Denied::Revoked));
 
     let soon = NewToken {
         expires_at: Some(wall_clock() + 3_600_000),
-        ..token(CredentialKind::Machine, &[Scope::View])
+        ..token(PrincipalKind::Machine, &[Scope::View])
     };
     let (_, secret) = auth.create(&admin, soon).await.unwrap();
-    let session = auth.identify(secret.reveal()).await.unwrap().unwrap();
+    let session = auth.identify(secret.reveal(), None).await.unwrap().unwrap();
     let past = Session { expires_at: Some(wall_clock()), ..Session::clone(&session) };
-    let entry = (Some(Known { session: Arc::new(past), revoked: false }), Instant::now());
+    let entry = (Known { session: Arc::new(past), revoked: false }, Instant::now());
     auth.known.lock().unwrap().insert(secret.hash(), entry);
-    assert_eq!(auth.identify(secret.reveal()).await.unwrap().err(), Some(Denied::Expired));
+    assert_eq!(auth.identify(secret.reveal(), None).await.unwrap().err(), Some(Denied::Expired));
 }
 
 #[tokio::test]
@@ -75,12 +83,12 @@ async fn machines_never_hold_what_only_people_may() {
     let ledger = ledger().await;
     let (auth, admin) = admin(&ledger).await;
     for scope in [Scope::Approve, Scope::Replay] {
-        let refused = auth.create(&admin, token(CredentialKind::Machine, &[scope])).await.unwrap_err();
+        let refused = auth.create(&admin, token(PrincipalKind::Machine, &[scope])).await.unwrap_err();
         assert!(matches!(refused, Error::Refused(Refusal { code: Code::PersonRequired, .. })));
     }
-    let (_, secret) = auth.create(&admin, token(CredentialKind::Machine, &[Scope::Admin])).await.unwrap();
-    let machine = auth.identify(secret.reveal()).await.unwrap().unwrap();
-    let promoted = auth.create(&machine, token(CredentialKind::Person, &[Scope::Approve])).await.unwrap_err();
+    let (_, secret) = auth.create(&admin, token(PrincipalKind::Machine, &[Scope::Admin])).await.unwrap();
+    let machine = auth.identify(secret.reveal(), None).await.unwrap().unwrap();
+    let promoted = auth.create(&machine, token(PrincipalKind::Person, &[Scope::Approve])).await.unwrap_err();
     assert!(matches!(promoted, Error::Refused(Refusal { code: Code::PersonRequired, .. })));
 }
 
@@ -89,16 +97,16 @@ async fn a_credential_reaches_no_further_than_its_maker() {
     let ledger = ledger().await;
     let (auth, admin) = admin(&ledger).await;
     let only = |tenants: &[&str]| Tenants::Only(tenants.iter().map(|t| (*t).to_owned()).collect());
-    let of = |tenants| NewToken { tenants, ..token(CredentialKind::Machine, &[Scope::Admin]) };
+    let of = |tenants| NewToken { tenants, ..token(PrincipalKind::Machine, &[Scope::Admin]) };
     let (_, secret) = auth.create(&admin, of(only(&["a", "b"]))).await.unwrap();
-    let local = auth.identify(secret.reveal()).await.unwrap().unwrap();
+    let local = auth.identify(secret.reveal(), None).await.unwrap().unwrap();
     assert!(auth.create(&local, of(only(&["a"]))).await.is_ok());
     for wider in [Tenants::All, only(&["a", "c"]), only(&[])] {
         assert!(auth.create(&local, of(wider)).await.is_err());
     }
     let (foreign, _) = auth.create(&admin, of(only(&["c"]))).await.unwrap();
-    assert!(auth.revoke(&local, foreign.id).await.is_err());
-    assert_eq!(auth.list(&local, None, 100).await.unwrap().0.len(), 2);
+    assert!(auth.revoke(&local, foreign.id, "lost").await.is_err());
+    assert_eq!(auth.list(&local, None, 100).await.unwrap().len(), 2);
     assert_eq!(local.tenant(Some("a")).unwrap(), "a");
     assert_eq!(local.tenant(Some("c")).unwrap_err().code, Code::NotFound);
     assert_eq!(local.tenant(None).unwrap_err().code, Code::Invalid);

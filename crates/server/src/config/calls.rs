@@ -1,12 +1,17 @@
 //! How a tool or its lookup is called, as it is written: over HTTP, or by a program.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::IpAddr, path::PathBuf};
 
 use axum::http::{HeaderName, HeaderValue, Method, Uri};
 use ipnet::IpNet;
 use serde::Deserialize;
 
-use super::{ConfigError, file::Host, period::Period, place::Place};
+use super::{
+    ConfigError,
+    file::Host,
+    period::Period,
+    place::{Place, Secret},
+};
 use crate::executor::{HttpTarget, IdPlace, Program};
 
 #[derive(Debug, Deserialize)]
@@ -17,7 +22,12 @@ pub(super) struct HttpSection {
     method: Verb,
     #[serde(default)]
     headers: BTreeMap<Name, String>,
+    #[serde(default)]
+    headers_env: BTreeMap<Name, String>,
+    #[serde(default)]
+    headers_file: BTreeMap<Name, PathBuf>,
     secret_env: Option<String>,
+    secret_file: Option<PathBuf>,
     timeout: Option<Timeout>,
     #[serde(default)]
     hosts: Vec<Host>,
@@ -184,26 +194,53 @@ impl ExecSection {
     }
 }
 
+/// Whether a call there leaves this machine unencrypted.
+fn is_readable_on_the_way(url: &Uri) -> bool {
+    let host = url.host().unwrap_or_default();
+    let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    let here = host.eq_ignore_ascii_case("localhost") || ip.is_ok_and(|ip| ip.is_loopback());
+    url.scheme_str() == Some("http") && !here
+}
+
 impl HttpSection {
     pub fn settle(self, at: &Place<'_>, line: Option<usize>) -> Result<HttpTarget, ConfigError> {
         let default = HttpTarget::default();
-        let secret = self.secret_env.map(|name| {
-            let secret = at.env(&name).ok_or_else(|| {
-                at.error(
-                    line,
-                    format!("the environment has no `{name}`: set it to the webhook's secret, whsec_…"),
-                )
-            })?;
-            secret.parse().map_err(|why| at.error(line, format!("`{name}` in the environment: {why}")))
+        let from = match (&self.secret_env, &self.secret_file) {
+            (None, None) => None,
+            (Some(name), None) => Some(Secret::Env(name)),
+            (None, Some(path)) => Some(Secret::File(path)),
+            (Some(_), Some(_)) => {
+                return Err(at.error(line, "keep one of `secret_env` and `secret_file`"));
+            }
+        };
+        let secret = from.map(|from| {
+            let secret = at.secret(&from, "", line)?;
+            secret.parse().map_err(|why| at.error(line, format!("{from}: {why}")))
         });
-        let mut headers = Vec::new();
-        for (name, value) in self.headers {
-            let mut value = HeaderValue::from_str(&value).map_err(|_| {
-                at.error(line, format!("the value of header `{}` is no printable text", name.0))
-            })?;
+        let written = self.headers.iter().map(|(name, value)| (name, Secret::Written, value.as_str()));
+        let in_env = self.headers_env.iter().map(|(name, env)| (name, Secret::Env(env), ""));
+        let in_files = self.headers_file.iter().map(|(name, path)| (name, Secret::File(path), ""));
+        let mut headers: Vec<(HeaderName, HeaderValue)> = Vec::new();
+        for (Name(name), from, value) in written.chain(in_env).chain(in_files) {
+            let mut value = HeaderValue::from_str(&at.secret(&from, value, line)?)
+                .map_err(|_| at.error(line, format!("the value of header `{name}` is no printable text")))?;
             value.set_sensitive(true);
-            headers
-                .push((HeaderName::from_bytes(name.0.as_bytes()).expect("checked when it was read"), value));
+            let known = HeaderName::from_bytes(name.as_bytes()).expect("checked when it was read");
+            if headers.iter().any(|(other, _)| *other == known) {
+                return Err(at.error(line, format!("header `{name}` is given twice: keep one")));
+            }
+            headers.push((known, value));
+        }
+        let secret = secret.transpose()?;
+        if let Some(Url(url)) = self.url.as_ref().filter(|Url(url)| is_readable_on_the_way(url))
+            && (!headers.is_empty() || secret.is_some())
+            && !at.allow_plain_http
+        {
+            let why = format!(
+                "`{url}` is not encrypted, and `headers` and signatures would cross the network with the call: use \
+                 https, or set allow_plain_http"
+            );
+            return Err(at.error(line, why));
         }
         Ok(HttpTarget {
             url: self.url.map(|url| url.0),
@@ -213,7 +250,7 @@ impl HttpSection {
                 Verb::Patch => Method::PATCH,
             },
             headers,
-            secret: secret.transpose()?,
+            secret,
             timeout: self.timeout.map_or(default.timeout, |timeout| timeout.0.0),
             hosts: self.hosts.into_iter().map(|host| host.0).collect(),
             networks: self.networks.into_iter().map(|network| network.0).collect(),

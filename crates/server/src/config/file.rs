@@ -7,13 +7,14 @@ use tenure_core::{
     Refusal, limits,
     model::WaitKind,
     policy::{Jitter, LeaseTimings, OnExpiry, Policy, RetryPolicy, Timeouts},
+    quota::Quota,
 };
 use toml::Spanned;
 
 use super::{
-    Config, ConfigError, Database, Live, Overlay, Rate, Source, Thresholds, Tls,
+    Bounds, Config, ConfigError, Database, Live, Overlay, Quotas, Rate, Source, Thresholds, Tls,
     period::Period,
-    place::Place,
+    place::{Place, Secret},
     tools::{self, BudgetSection, CommandSection, PolicySection, ToolName, ToolSection},
 };
 
@@ -24,14 +25,20 @@ const DEFAULT_DRAIN: Duration = Duration::from_secs(20);
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct File {
-    db: Option<String>,
+    db: Option<Spanned<String>>,
+    db_env: Option<Spanned<String>>,
+    db_file: Option<Spanned<PathBuf>>,
     listen: Option<Listen>,
     token_file: Option<PathBuf>,
+    backups: Option<PathBuf>,
     allow_weak_settings: bool,
+    pub allow_plain_http: bool,
+    pub allow_readable_secrets: bool,
     drain: Option<Period>,
     hosts: Vec<Host>,
     origins: Vec<Origin>,
     rate: RateSection,
+    quotas: QuotaSection,
     tls: Option<TlsSection>,
     otlp: OtlpSection,
     alerts: AlertSection,
@@ -125,6 +132,60 @@ impl TryFrom<String> for SourceName {
 struct RateSection {
     per_second: Option<Positive>,
     burst: Option<Positive>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct QuotaSection {
+    open_works: Option<u64>,
+    input_bytes: Option<InputBytes>,
+    schedules: Option<u64>,
+    credentials: Option<u64>,
+    calls: Option<u64>,
+    streams: Option<u64>,
+    connections: Option<Positive>,
+    connections_of_an_address: Option<Positive>,
+    priority: Option<i16>,
+}
+
+impl QuotaSection {
+    fn settle(self) -> Quotas {
+        let usual = Quotas::default();
+        Quotas {
+            ledger: Quota {
+                open_works: self.open_works.unwrap_or(usual.ledger.open_works),
+                input_bytes: self.input_bytes.map_or(usual.ledger.input_bytes, |bytes| bytes.0),
+                priority: self.priority.unwrap_or(usual.ledger.priority),
+            },
+            schedules: self.schedules.unwrap_or(usual.schedules),
+            credentials: self.credentials.unwrap_or(usual.credentials),
+            calls: self.calls.unwrap_or(usual.calls),
+            streams: self.streams.unwrap_or(usual.streams),
+            connections: Bounds {
+                in_all: self.connections.map_or(usual.connections.in_all, |n| n.0 as usize),
+                of_an_address: self
+                    .connections_of_an_address
+                    .map_or(usual.connections.of_an_address, |n| n.0 as usize),
+            },
+        }
+    }
+}
+
+/// Bytes of input that a tenant may send in a minute: room for the largest one at least.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "u64")]
+struct InputBytes(u64);
+
+impl TryFrom<u64> for InputBytes {
+    type Error = String;
+
+    fn try_from(bytes: u64) -> Result<Self, String> {
+        let least = limits::PAYLOAD_BYTES as u64;
+        if bytes >= least {
+            return Ok(InputBytes(bytes));
+        }
+        Err(format!("one input may have {least} bytes: give that or more"))
+    }
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
@@ -363,25 +424,44 @@ impl File {
         };
         let flag_hosts = overlay.hosts.into_iter().map(Host::try_from).collect::<Result<Vec<_>, _>>();
         let flag_hosts = flag_hosts.map_err(|e| ConfigError::flag("--host", e))?;
-        let db = Database::parse(&overlay.db.or(self.db).unwrap_or_else(|| DEFAULT_DB.to_owned()));
+        if !listen.ip().is_loopback() && tls.is_none() && !at.allow_plain_http {
+            let why = format!(
+                "{listen} is reachable from other machines, and tokens would cross the network unencrypted: serve TLS \
+                 (--tls-cert, --tls-key), or set --allow-plain-http where a proxy does"
+            );
+            return Err(ConfigError::flag("--listen", why));
+        }
+        let written = match overlay.db {
+            Some(db) => Some(db),
+            None => database(self.db, self.db_env, self.db_file, at)?,
+        };
+        let db = Database::parse(&written.unwrap_or_else(|| DEFAULT_DB.to_owned()));
         let base = self.defaults.over(&Source::default());
         let mut sources: BTreeMap<String, Source> =
             tenure_core::policy::BUILT_IN_SOURCES.map(|name| (name.to_owned(), base.clone())).into();
         sources.extend(self.sources.into_iter().map(|(name, section)| (name.0, section.over(&base))));
         let rate = Rate::default();
         let per_second = self.rate.per_second.map_or(rate.per_second, |n| n.0);
+        let token_file = overlay.token_file.or(self.token_file).unwrap_or_else(|| db.token_file());
+        for secret in [Some(&token_file), tls.as_ref().map(|tls| &tls.key)].into_iter().flatten() {
+            at.private(secret, None)?;
+        }
         Ok(Config {
-            token_file: overlay.token_file.or(self.token_file).unwrap_or_else(|| db.token_file()),
+            token_file,
+            backups: overlay.backups.or_else(|| self.backups.map(|folder| at.folder.join(folder))),
             db,
             listen,
             tls,
             allow_weak_settings: overlay.allow_weak_settings || self.allow_weak_settings,
+            accept_loss: overlay.accept_loss,
+            allow_readable_secrets: at.allow_readable_secrets,
             drain: self.drain.map_or(DEFAULT_DRAIN, |period| period.0),
             otlp_endpoint: overlay.otlp_endpoint.or(self.otlp.endpoint),
             live: Live {
                 hosts: flag_hosts.into_iter().chain(self.hosts).map(|host| host.0).collect(),
                 origins: self.origins.into_iter().map(|origin| origin.0).collect(),
                 rate: Rate { per_second, burst: self.rate.burst.map_or(per_second, |n| n.0) },
+                quotas: self.quotas.settle(),
                 alerts: self.alerts.settle(),
                 sources,
                 tools: tools::settle(self.tools, at)?,
@@ -392,4 +472,27 @@ impl File {
             },
         })
     }
+}
+
+/// Where the ledger is, as the file says it. A URL may hold a password.
+fn database(
+    written: Option<Spanned<String>>,
+    env: Option<Spanned<String>>,
+    file: Option<Spanned<PathBuf>>,
+    at: &Place<'_>,
+) -> Result<Option<String>, ConfigError> {
+    match (written, env, file) {
+        (None, None, None) => Ok(None),
+        (Some(db), None, None) if !has_password(db.get_ref()) => Ok(Some(db.into_inner())),
+        (Some(db), None, None) => at.secret(&Secret::Written, db.get_ref(), at.line(&db)).map(Some),
+        (None, Some(name), None) => at.secret(&Secret::Env(name.get_ref()), "", at.line(&name)).map(Some),
+        (None, None, Some(path)) => at.secret(&Secret::File(path.get_ref()), "", at.line(&path)).map(Some),
+        _ => Err(at.error(None, "the ledger is in one place: keep one of `db`, `db_env` and `db_file`")),
+    }
+}
+
+fn has_password(url: &str) -> bool {
+    let authority = url.split_once("://").map(|(_, rest)| rest.split(['/', '?']).next().unwrap_or_default());
+    let user = authority.and_then(|authority| authority.rsplit_once('@')).map(|(user, _)| user);
+    user.is_some_and(|user| user.contains(':')) || url.contains("password=")
 }

@@ -22,13 +22,16 @@ use tenure_core::{
     command::ReplayLimits,
     model::WaitKind,
     policy::{Policy, Settings},
+    quota::Quota,
 };
 
 pub use budget::{Budget, BudgetPeriod, limits_of};
 pub use error::ConfigError;
 use file::File;
 use place::Place;
+pub(crate) use place::is_readable_by_all;
 
+pub use crate::connections::Bounds;
 use crate::{
     policy::Policies,
     tools::{RateLimit, Tools},
@@ -42,8 +45,14 @@ pub struct Config {
     pub tls: Option<Tls>,
     /// Where the first start leaves the admin token.
     pub token_file: PathBuf,
+    /// The folder that backups over HTTP are written into; none: there are no such backups.
+    pub backups: Option<PathBuf>,
     /// Opens databases whose settings would let a commit be lost.
     pub allow_weak_settings: bool,
+    /// Opens an SQLite ledger that has lost commits with its log. A flag only: it is meant for one start.
+    pub accept_loss: bool,
+    /// Serves a ledger file that every user of the machine can read.
+    pub allow_readable_secrets: bool,
     /// How long a shutdown may take.
     pub drain: Duration,
     pub otlp_endpoint: Option<String>,
@@ -74,6 +83,7 @@ pub struct Live {
     /// Pages that browsers may call from, besides the daemon's own.
     pub origins: Vec<String>,
     pub rate: Rate,
+    pub quotas: Quotas,
     pub alerts: Thresholds,
     pub sources: BTreeMap<String, Source>,
     pub tools: Tools,
@@ -94,6 +104,35 @@ pub struct Rate {
 impl Default for Rate {
     fn default() -> Self {
         Self { per_second: 20_000, burst: 20_000 }
+    }
+}
+
+/// What one tenant may have, for credentials that are bound to tenants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quotas {
+    /// What the ledger itself holds to.
+    pub ledger: Quota,
+    pub schedules: u64,
+    /// Credentials that are not revoked.
+    pub credentials: u64,
+    /// Calls that are being answered, parked ones included, of this process.
+    pub calls: u64,
+    /// Open event streams of this process.
+    pub streams: u64,
+    /// Connections of this process, whoever opens them.
+    pub connections: Bounds,
+}
+
+impl Default for Quotas {
+    fn default() -> Self {
+        Self {
+            ledger: Quota { open_works: 1_000_000, input_bytes: 1 << 30, priority: i16::MIN },
+            schedules: 1_000,
+            credentials: 1_000,
+            calls: 2_000,
+            streams: 500,
+            connections: Bounds::default(),
+        }
     }
 }
 
@@ -154,9 +193,13 @@ pub struct Overlay {
     pub tls_cert: Option<PathBuf>,
     pub tls_key: Option<PathBuf>,
     pub token_file: Option<PathBuf>,
+    pub backups: Option<PathBuf>,
     pub otlp_endpoint: Option<String>,
     pub hosts: Vec<String>,
     pub allow_weak_settings: bool,
+    pub accept_loss: bool,
+    pub allow_plain_http: bool,
+    pub allow_readable_secrets: bool,
 }
 
 impl Config {
@@ -183,8 +226,11 @@ impl Config {
         env: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, ConfigError> {
         let folder = Path::new(name).parent().unwrap_or(Path::new(""));
-        let at = Place { name, text, folder, env };
-        File::parse(&at)?.settle(overlay, &at)
+        let at = Place { name, text, folder, env, allow_readable_secrets: false, allow_plain_http: false };
+        let file = File::parse(&at)?;
+        let allow_readable_secrets = overlay.allow_readable_secrets || file.allow_readable_secrets;
+        let allow_plain_http = overlay.allow_plain_http || file.allow_plain_http;
+        file.settle(overlay, &Place { allow_readable_secrets, allow_plain_http, ..at })
     }
 
     /// The keys that differ and that a reload cannot change.
@@ -194,8 +240,10 @@ impl Config {
             ("listen", self.listen != new.listen),
             ("tls", self.tls != new.tls),
             ("token_file", self.token_file != new.token_file),
+            ("backups", self.backups != new.backups),
             ("allow_weak_settings", self.allow_weak_settings != new.allow_weak_settings),
             ("drain", self.drain != new.drain),
+            ("quotas.connections", self.live.quotas.connections != new.live.quotas.connections),
             ("otlp.endpoint", self.otlp_endpoint != new.otlp_endpoint),
         ];
         differs.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect()
@@ -205,7 +253,8 @@ impl Config {
 impl Live {
     /// The sources as the ledger wants them.
     pub fn settings(&self) -> Settings {
-        self.sources.iter().fold(Settings::default(), |settings, (name, source)| {
+        let settings = Settings::default().with_quota(self.quotas.ledger);
+        self.sources.iter().fold(settings, |settings, (name, source)| {
             settings.with_source(name, source.policy).expect("checked when the file was read")
         })
     }

@@ -77,6 +77,7 @@ fn flags_win_over_the_file() {
     let flags = Overlay {
         db: Some("postgres://localhost/x".into()),
         listen: Some("0.0.0.0:80".into()),
+        allow_plain_http: true,
         hosts: vec!["Tenure.Example.Com".into()],
         ..Overlay::default()
     };
@@ -88,6 +89,82 @@ fn flags_win_over_the_file() {
     assert!(Config::parse("f", "", bad).unwrap_err().to_string().starts_with("--listen: "));
     let half = Overlay { tls_cert: Some("c.pem".into()), ..Overlay::default() };
     assert!(Config::parse("f", "", half).unwrap_err().to_string().contains("give both"));
+}
+
+#[test]
+fn tokens_do_not_cross_the_network_unencrypted_unless_a_flag_says_so() {
+    for beyond in ["0.0.0.0:7171", "[::]:7171", "192.168.1.7:7171"] {
+        let listen = format!("listen = \"{beyond}\"");
+        let error = parse(&listen).unwrap_err().to_string();
+        assert!(error.contains("--allow-plain-http") && error.contains("TLS"), "{error}");
+        assert!(parse(&format!("{listen}\nallow_plain_http = true")).is_ok());
+        assert!(parse(&format!("{listen}\n[tls]\ncert = \"c\"\nkey = \"k\"")).is_ok());
+    }
+    for here in ["127.0.0.1:7171", "127.8.8.8:1", "[::1]:7171"] {
+        assert!(parse(&format!("listen = \"{here}\"")).is_ok(), "{here}");
+    }
+}
+
+#[test]
+fn secrets_that_everybody_can_read_are_refused_unless_a_flag_says_so() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str, mode: u32| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        path
+    };
+    let load = |path: &Path, allow_readable_secrets| {
+        Config::load(Some(path), Overlay { allow_readable_secrets, ..Overlay::default() })
+    };
+    let tool = "[tools.x]\nexecutor = \"http\"\n[tools.x.http]\nurl = \"https://a.example\"\n";
+    write("wide", "hunter2\n", 0o644);
+    write("narrow", "hunter2\n", 0o640);
+    for (text, mode, fine) in [
+        ("db = \"x.db\"".to_owned(), 0o644, true),
+        ("db = \"postgres://u@h/d\"".to_owned(), 0o644, true),
+        ("db = \"postgres://u:hunter2@h/d\"".to_owned(), 0o644, false),
+        ("db = \"postgres://u:hunter2@h/d\"".to_owned(), 0o600, true),
+        ("db_file = \"wide\"".to_owned(), 0o644, false),
+        ("db_file = \"narrow\"".to_owned(), 0o644, true),
+        (format!("{tool}headers = {{ authorization = \"hunter2\" }}"), 0o644, false),
+        (format!("{tool}headers = {{ authorization = \"hunter2\" }}"), 0o600, true),
+        (format!("{tool}headers_file = {{ authorization = \"wide\" }}"), 0o600, false),
+        (format!("{tool}headers_file = {{ authorization = \"narrow\" }}"), 0o644, true),
+        (format!("token_file = {:?}", folder.path().join("wide")), 0o600, false),
+        (format!("token_file = {:?}", folder.path().join("narrow")), 0o600, true),
+        (format!("[tls]\ncert = \"c\"\nkey = {:?}", folder.path().join("wide")), 0o600, false),
+        (format!("[tls]\ncert = \"c\"\nkey = {:?}", folder.path().join("narrow")), 0o600, true),
+    ] {
+        let path = write("tenure.toml", &text, mode);
+        let read = load(&path, false);
+        assert_eq!(read.is_ok(), fine, "{text} {mode:o}: {read:?}");
+        if let Err(error) = read {
+            let error = error.to_string();
+            assert!(error.contains("chmod 600") && !error.contains("hunter2"), "{error}");
+        }
+        assert!(load(&path, true).is_ok(), "{text}");
+        assert!(
+            load(&write("tenure.toml", &format!("allow_readable_secrets = true\n{text}"), mode), false)
+                .is_ok()
+        );
+    }
+}
+
+#[test]
+fn a_secret_is_named_by_its_place_once() {
+    let env = |name: &str| (name == "DB").then(|| "postgres://u:p@h/d".to_owned());
+    let parse = |text: &str| Config::parse_in("t", text, Overlay::default(), &env);
+    assert!(matches!(parse("db_env = \"DB\"").unwrap().db, Database::Postgres(_)));
+    assert!(parse("db_env = \"NONE\"").unwrap_err().to_string().contains("has no `NONE`"));
+    assert!(parse("db_env = \"DB\"\ndb = \"x.db\"").unwrap_err().to_string().contains("in one place"));
+    let tool = "[tools.x]\nexecutor = \"http\"\n[tools.x.http]\nurl = \"https://a.example\"\n";
+    assert!(parse(&format!("{tool}headers_env = {{ authorization = \"DB\" }}")).is_ok());
+    let twice = format!("{tool}headers_env = {{ x-key = \"DB\" }}\nheaders = {{ X-Key = \"v\" }}");
+    assert!(parse(&twice).unwrap_err().to_string().contains("given twice"));
+    let both = format!("{tool}secret_env = \"DB\"\nsecret_file = \"f\"");
+    assert!(parse(&both).unwrap_err().to_string().contains("keep one of"));
 }
 
 #[test]

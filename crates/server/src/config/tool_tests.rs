@@ -209,3 +209,26 @@ fn every_mistake_names_its_line_and_its_fix() {
         assert!(!error.to_string().contains("hunter2"), "{error}");
     }
 }
+
+#[test]
+fn credentials_of_a_tool_do_not_cross_the_network_unencrypted_unless_a_flag_says_so() {
+    let tool = |url: &str, more: &str| {
+        format!("[tools.x]\nexecutor = \"http\"\n[tools.x.http]\nurl = \"{url}\"\n{more}\n")
+    };
+    let lookup = |url: &str, more: &str| {
+        format!("[tools.x]\n[tools.x.lookup]\nby = \"http\"\nhttp = {{ url = \"{url}\", {more} }}\n")
+    };
+    let credentials = ["headers = { authorization = \"t0ps3cret\" }", "secret_env = \"HOOK_SECRET\""];
+    for more in credentials {
+        for text in [tool("http://hooks.example/", more), lookup("http://192.0.2.7:8080/find", more)] {
+            let error = parse(&text).unwrap_err().to_string();
+            assert!(error.contains("allow_plain_http") && !error.contains("t0ps3cret"), "{error}");
+            assert!(parse(&format!("allow_plain_http = true\n{text}")).is_ok(), "{text}");
+        }
+        for url in ["https://hooks.example/", "http://localhost:9/", "http://127.0.0.1:9/", "http://[::1]/"] {
+            parse(&tool(url, more)).unwrap();
+            parse(&lookup(url, more)).unwrap();
+        }
+    }
+    parse(&tool("http://hooks.example/", "")).unwrap();
+}

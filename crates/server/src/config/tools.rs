@@ -6,7 +6,10 @@ use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use serde::Deserialize;
 use tenure_core::{
-    command::{CommandKind, Executor, Idempotency, ReplayLimits, Risk, ToolFacts, budget::Per},
+    command::{
+        CommandKind, Executor, Idempotency, ReplayLimits, Risk, ToolFacts,
+        budget::{Cost, Per},
+    },
     limits,
 };
 use toml::Spanned;
@@ -86,6 +89,23 @@ impl Limit {
     }
 }
 
+/// What one call of a tool costs where nobody says it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct EstimateSection {
+    tokens: u64,
+    /// Millionths, by currency.
+    micros: BTreeMap<String, u64>,
+}
+
+impl EstimateSection {
+    fn settle(self) -> Cost {
+        let micros =
+            self.micros.into_iter().map(|(currency, amount)| (currency.to_ascii_lowercase(), amount));
+        Cost { tokens: self.tokens, micros: micros.collect() }
+    }
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BudgetSection {
@@ -123,6 +143,7 @@ pub(super) struct ToolSection {
     exec: Option<Spanned<ExecSection>>,
     lookup: Option<Spanned<LookupSection>>,
     rate_limit: Option<Limit>,
+    estimate: EstimateSection,
     four_eyes: bool,
     ordered: bool,
     approval: Option<Period>,
@@ -256,6 +277,7 @@ impl ToolSection {
             schema: self.schema.map(|schema| read_schema(schema, at)).transpose()?,
             redact,
             rate_limit: self.rate_limit.map(Limit::settle),
+            estimate: self.estimate.settle(),
             relay,
             lookup,
         })

@@ -18,6 +18,9 @@ use tokio::{
 const OUTPUT_BYTES: usize = 256 * 1024;
 const COMPLAINT_BYTES: usize = 4 * 1024;
 
+/// How long the outputs of a program that has ended are read to their end.
+const LEFT_OPEN: Duration = Duration::from_secs(1);
+
 /// A program and its surroundings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
@@ -126,22 +129,27 @@ impl Program {
             );
             *cut = longer;
         };
-        let ended = tokio::time::timeout(self.timeout, async {
+        let ended = {
             tokio::pin!(streams);
-            let status = tokio::select! {
-                biased;
-                status = child.wait() => status,
-                () = &mut streams => return child.wait().await,
-            };
-            // Whoever it left behind ends with it, and with them the last holders of its outputs.
+            let ended = tokio::time::timeout(self.timeout, async {
+                tokio::select! {
+                    biased;
+                    status = child.wait() => (status, true),
+                    () = &mut streams => (child.wait().await, false),
+                }
+            })
+            .await;
+            // Whoever it left behind ends with it, and with them the last holders of its outputs. One that left its
+            // process group keeps them open: what the program itself wrote is there already, and its own time is over.
             drop(group);
-            streams.await;
-            status
-        })
-        .await;
+            if let Ok((_, true)) = ended {
+                let _left_open = tokio::time::timeout(LEFT_OPEN, streams).await;
+            }
+            ended
+        };
         match ended {
             Err(_) => Ended::TimedOut(output),
-            Ok(status) => Ended::of(program, status, output),
+            Ok((status, _)) => Ended::of(program, status, output),
         }
     }
 }
@@ -251,5 +259,21 @@ mod tests {
     #[tokio::test]
     async fn what_a_program_leaves_behind_ends_with_it() {
         assert_eq!(out(shell("tail -f /dev/null & echo started").run(b"").await), "started\n");
+    }
+
+    #[tokio::test]
+    async fn a_child_that_keeps_its_output_open_does_not_hide_how_it_ended() {
+        // Out of its process group, so that nobody ends it; it ends by itself.
+        let script = "setsid sleep 20 & echo started";
+        assert_eq!(out(shell(script).run(b"").await), "started\n");
+    }
+
+    /// Its outputs are read for longer than it may take: it ended in time all the same.
+    #[tokio::test]
+    async fn a_program_that_ended_in_time_is_not_timed_out_by_its_outputs() {
+        let short =
+            Program { timeout: Duration::from_millis(500), ..shell("setsid sleep 20 & echo started") };
+        assert!(LEFT_OPEN > short.timeout);
+        assert_eq!(out(short.run(b"").await), "started\n");
     }
 }

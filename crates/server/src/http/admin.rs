@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use tenure_api::wire as w;
-use tenure_store::Error;
 
-use super::{Answer, App, Body, Json, Problem, Who, error::Problems, work::page_size};
+use super::{Answer, App, Body, Json, Params, Who, error::Problems, work::page_size};
 use crate::wire;
 
 const PRUNED: u32 = 1_000;
+const PRUNINGS: u32 = 100;
 
 /// Forgets works that ended before a time. Their identities stay, so that nothing runs again.
 #[utoipa::path(post, path = "/v1/admin/prune", tag = "admin", request_body = w::Prune,
@@ -24,35 +24,29 @@ pub(crate) async fn prune(
     let limit = page_size(body.limit, PRUNED)?;
     if body.dry_run || who.dry_run {
         let ids = app.ledger.prunable(body.before.0, limit).await?;
-        let events = app.ledger.works(&ids).await?.iter().map(|work| work.seq).sum();
+        let events = app.ledger.readable_works(&ids).await?.iter().map(|work| work.seq).sum();
         return Ok(Json(w::PruneReport { works: ids.len() as u64, events, more: ids.len() >= limit }));
     }
-    let pruned = app.ledger.prune(body.before.0, limit).await?;
-    let by = &who.session.name;
-    tracing::info!(%by, reason = body.reason, before = %body.before, works = pruned.works, "works were pruned");
+    let by = who.session.principal.actor();
+    let pruned = app.ledger.prune(&by, &body.reason, body.before.0, limit).await?;
     Ok(Json(w::PruneReport { works: pruned.works, events: pruned.events, more: pruned.more }))
 }
 
-/// Copies the ledger, while it is in use, to a new file on the daemon's machine.
-#[utoipa::path(post, path = "/v1/admin/backup", tag = "admin", request_body = w::Backup,
-    extensions(("x-no-dry-run" = json!(true))), security(("token" = ["admin"])),
-    responses((status = 200, description = "The copy.", body = w::BackupReport), Problems))]
-pub(crate) async fn backup(
+/// Tells who pruned, when and why, newest first.
+#[utoipa::path(get, path = "/v1/admin/prune", tag = "admin", params(w::LimitQuery), security(("token" = ["admin"])),
+    responses((status = 200, description = "Each call that pruned something.", body = w::Page<w::Pruning>), Problems))]
+pub(crate) async fn prunings(
     State(app): State<Arc<App>>,
     who: Who,
-    Body(body): Body<w::Backup>,
-) -> Answer<w::BackupReport> {
+    Params(query): Params<w::LimitQuery>,
+) -> Answer<w::Page<w::Pruning>> {
     who.session.require_everywhere()?;
-    app.ledger.backup(&body.path).await.map_err(|error| match error {
-        // It is the target that cannot be used: the caller named it.
-        Error::Unusable(detail) => {
-            Problem::invalid(format!("No backup was made: {detail}. Name another file."))
-        }
-        other => other.into(),
-    })?;
-    let copy = tokio::fs::metadata(&body.path).await;
-    let copy = copy.map_err(|error| Problem::invalid(format!("The copy cannot be looked at: {error}.")))?;
-    Ok(Json(w::BackupReport { path: body.path, bytes: copy.len() }))
+    let prunings = app.ledger.prunings(page_size(query.limit, PRUNINGS)?).await?;
+    Ok(Json(w::Page {
+        items: prunings.iter().map(wire::pruning).collect(),
+        unreadable: Vec::new(),
+        next: None,
+    }))
 }
 
 /// Reads everything back and tells what contradicts itself.
@@ -77,5 +71,5 @@ pub(crate) async fn verify(State(app): State<Arc<App>>, who: Who) -> Answer<w::V
     responses((status = 200, description = "What the database says of itself.", body = w::Database), Problems))]
 pub(crate) async fn database(State(app): State<Arc<App>>, who: Who) -> Answer<w::Database> {
     who.session.require_everywhere()?;
-    Ok(Json(wire::database(app.ledger.diagnosis().await?, &app.ledger.stats())))
+    Ok(Json(wire::database(app.ledger.diagnosis().await?, &app.ledger.stats(), app.ledger.damaged())))
 }

@@ -1,17 +1,21 @@
-//! Batches: many calls in one request. Each goes through the same door on its own; together they fall into the
-//! same groups of the ledger.
+//! Batches: many calls in one request. Each goes through the same door on its own, in the order given. Calls that
+//! cannot see each other's effects run at the same time, so that they share commits.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::{
+    collections::HashMap,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
 
 use axum::{
     Router,
     body::{Body, to_bytes},
     extract::State,
-    http::{HeaderMap, Method, Request, header},
+    http::{HeaderMap, Method, Request, Uri, header},
 };
 use futures_util::future::join_all;
 use serde_json::Value;
 use tenure_api::wire::{self as w, Code};
+use tenure_core::WorkId;
 use tokio::sync::Semaphore;
 use tower::ServiceExt;
 
@@ -20,15 +24,19 @@ use super::{Answer, Json, LargeBody, Problem, error::Problems};
 /// What all answers may take together: a call whose answer no longer fits is for a request of its own, since many
 /// of them would fill the machine.
 const ANSWERS_MAX: usize = 32 * 1024 * 1024;
-/// Reads that are answered at once. Writes go together, so that they share commits; what they answer is small.
+/// Reads that are answered at the same time. Writes have no bound: their answers are small.
 const READS_AT_ONCE: usize = 4;
+
+/// Marks a call of a batch: the batch itself is counted against its tenant's quota.
+#[derive(Clone, Copy)]
+pub(super) struct InBatch;
 
 /// The routes that a batch can reach.
 #[derive(Clone)]
 pub(crate) struct Inner(pub Router);
 
-/// Sends up to 1,000 calls at once; each is answered on its own, in the order given. Claims, long polls, streams
-/// and batches cannot ride.
+/// Sends up to 1,000 calls. They run in the order given, and a read sees the writes before it; each is answered on its
+/// own. Claims, long polls, streams and batches are refused.
 #[utoipa::path(post, path = "/v1/batch", tag = "work", request_body = w::Batch, extensions(("x-no-dry-run" = json!(true))), security(("token" = [])),
     responses((status = 200, description = "Each call's answer.", body = w::BatchReply), Problems))]
 pub(crate) async fn batch(
@@ -45,8 +53,59 @@ pub(crate) async fn batch(
         return Err(Problem::invalid(detail));
     }
     let room = Room { bytes: AtomicUsize::new(ANSWERS_MAX), reads: Semaphore::new(READS_AT_ONCE) };
-    let calls = body.items.into_iter().map(|item| one(router.clone(), &headers, item, &room));
-    Ok(Json(w::BatchReply { items: join_all(calls).await }))
+    let mut items: Vec<Option<w::BatchItem>> = body.items.into_iter().map(Some).collect();
+    let mut answers: Vec<Option<w::BatchAnswer>> = items.iter().map(|_| None).collect();
+    for chains in stretches(items.iter().flatten()) {
+        let calls = chains.into_iter().map(|chain| {
+            let calls: Vec<_> = chain.into_iter().filter_map(|n| Some((n, items[n].take()?))).collect();
+            in_order(&router, &headers, calls, &room)
+        });
+        for (n, answer) in join_all(calls).await.into_iter().flatten() {
+            answers[n] = Some(answer);
+        }
+    }
+    Ok(Json(w::BatchReply { items: answers.into_iter().flatten().collect() }))
+}
+
+/// Calls of one batch that run one after another, by their places in the batch.
+type Chain = Vec<usize>;
+
+/// Calls of one kind may run at the same time unless they have the same key.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Kind {
+    Read(usize),
+    /// A new work that no other work of the batch depends on, by its source's id.
+    Ingest(String),
+    /// A verb that changes this work alone.
+    Work(WorkId),
+    /// A command reserved for this work. A rerun's reserve reads other works' commands.
+    Reserve(WorkId),
+    /// It may depend on any call before it.
+    Alone,
+}
+
+/// Splits a batch into stretches that run one after another. The chains of one stretch run at the same time.
+fn stretches<'a>(items: impl Iterator<Item = &'a w::BatchItem>) -> Vec<Vec<Chain>> {
+    let mut stretches: Vec<Vec<Chain>> = Vec::new();
+    let mut last = Kind::Alone;
+    let mut places: HashMap<Kind, usize> = HashMap::new();
+    for (n, item) in items.enumerate() {
+        let kind = kind(n, item);
+        if kind == Kind::Alone || std::mem::discriminant(&kind) != std::mem::discriminant(&last) {
+            stretches.push(Vec::new());
+            places.clear();
+        }
+        let Some(chains) = stretches.last_mut() else { continue };
+        match places.get(&kind) {
+            Some(place) => chains[*place].push(n),
+            None => {
+                places.insert(kind.clone(), chains.len());
+                chains.push(vec![n]);
+            }
+        }
+        last = kind;
+    }
+    stretches
 }
 
 /// What the calls of one batch share.
@@ -60,6 +119,19 @@ impl Room {
     fn take(&self, bytes: usize) -> bool {
         self.bytes.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(bytes)).is_ok()
     }
+}
+
+async fn in_order(
+    router: &Router,
+    headers: &HeaderMap,
+    calls: Vec<(usize, w::BatchItem)>,
+    room: &Room,
+) -> Vec<(usize, w::BatchAnswer)> {
+    let mut answers = Vec::with_capacity(calls.len());
+    for (n, item) in calls {
+        answers.push((n, one(router.clone(), headers, item, room).await));
+    }
+    answers
 }
 
 async fn one(router: Router, headers: &HeaderMap, item: w::BatchItem, room: &Room) -> w::BatchAnswer {
@@ -92,26 +164,72 @@ fn refused(problem: Problem) -> w::BatchAnswer {
     w::BatchAnswer { status, body: serde_json::to_value(problem).unwrap_or(Value::Null) }
 }
 
+/// Where a call goes, as the router will read it: without a fragment, and never to another host.
+fn target(path: &str) -> Result<Uri, Problem> {
+    let uri: Uri = path.parse().map_err(|_| not_a_path(path))?;
+    if uri.authority().is_some() || !uri.path().starts_with('/') { Err(not_a_path(path)) } else { Ok(uri) }
+}
+
+fn not_a_path(path: &str) -> Problem {
+    Problem::invalid(format!("`{path}` is not a path. Write it as in the request line: `/v1/work` for one."))
+}
+
+/// Refuses what does not answer at once, or hands out leases that a lost reply would lose.
+fn check(uri: &Uri) -> Result<(), Problem> {
+    let refused = ["/v1/work/claim", "/v1/commands/claim", "/v1/events/stream", "/v1/batch"];
+    // As the route itself will read them: a name can be written in many ways. It refuses queries that cannot be read.
+    let params: Vec<(String, String)> =
+        serde_urlencoded::from_str(uri.query().unwrap_or_default()).unwrap_or_default();
+    let waits = params.iter().any(|(name, _)| name == "wait");
+    if !uri.path().starts_with("/v1/") || refused.contains(&uri.path()) || waits {
+        return Err(Problem::invalid(
+            "A batch takes calls under /v1 that answer at once. Send claims, long polls, streams and batches on \
+             their own.",
+        ));
+    }
+    Ok(())
+}
+
+/// Which calls before it a call may depend on.
+fn kind(n: usize, item: &w::BatchItem) -> Kind {
+    let Ok(uri) = target(&item.path) else { return Kind::Alone };
+    let segments: Vec<&str> = uri.path().split('/').skip(2).collect();
+    let of_work = |id: &str, kind: fn(WorkId) -> Kind| id.parse().map_or(Kind::Alone, kind);
+    let has = |field: &str| item.body.as_ref().is_some_and(|body| body.get(field).is_some());
+    match (item.method.unwrap_or(w::BatchMethod::Post), &segments[..]) {
+        (w::BatchMethod::Get, _) => Kind::Read(n),
+        (w::BatchMethod::Put, ["work", id, "steps", _]) => of_work(id, Kind::Work),
+        (w::BatchMethod::Post, ["work"]) if !["session", "parent", "claim"].into_iter().any(has) => {
+            let source = item.body.as_ref().map_or(&Value::Null, |body| &body["source"]);
+            Kind::Ingest(source["id"].to_string())
+        }
+        (w::BatchMethod::Post, ["work", id, "commands"]) => of_work(id, Kind::Reserve),
+        (w::BatchMethod::Post, ["work", id, "fail"]) if !has("wait") => of_work(id, Kind::Work),
+        (
+            w::BatchMethod::Post,
+            [
+                "work",
+                id,
+                "accept" | "progress" | "release" | "close-out" | "complete" | "cancel" | "abandon"
+                | "retry-now" | "quarantine" | "decide",
+            ],
+        ) => of_work(id, Kind::Work),
+        (w::BatchMethod::Post | w::BatchMethod::Put, _) => Kind::Alone,
+    }
+}
+
 /// The call as if it had come alone, by the same caller.
 fn request(headers: &HeaderMap, item: w::BatchItem) -> Result<Request<Body>, Problem> {
-    let (path, query) = item.path.split_once('?').unwrap_or((&item.path, ""));
-    // As the route itself will read it: a name can be written in many ways. What it cannot read it refuses.
-    let params: Vec<(String, String)> = serde_urlencoded::from_str(query).unwrap_or_default();
-    let waits = params.iter().any(|(name, _)| name == "wait");
-    if !path.starts_with("/v1/") || path.ends_with("/claim") || path == "/v1/events/stream" || waits {
-        let detail =
-            "Only calls under /v1 that answer at once can ride: no claim, long poll, stream or batch.";
-        return Err(Problem::invalid(detail));
-    }
+    let uri = target(&item.path)?;
+    check(&uri)?;
     let method = match item.method.unwrap_or(w::BatchMethod::Post) {
         w::BatchMethod::Post => Method::POST,
         w::BatchMethod::Put => Method::PUT,
         w::BatchMethod::Get => Method::GET,
     };
     let body = item.body.map_or_else(Body::empty, |body| Body::from(body.to_string()));
-    let mut request = Request::builder().method(method).uri(&item.path).body(body).map_err(|_| {
-        Problem::invalid(format!("`{}` is no path. Write it as in the request line.", item.path))
-    })?;
+    let mut request = Request::new(body);
+    (*request.method_mut(), *request.uri_mut()) = (method, uri);
     for name in [
         header::AUTHORIZATION,
         header::HOST,
@@ -122,5 +240,6 @@ fn request(headers: &HeaderMap, item: w::BatchItem) -> Result<Request<Body>, Pro
             request.headers_mut().insert(name, value.clone());
         }
     }
+    request.extensions_mut().insert(InBatch);
     Ok(request)
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use axum::extract::State;
 use tenure_api::wire as w;
 use tenure_core::{Refusal, WorkId, action::ClaimFilter};
-use tenure_store::LeaseRef;
+use tenure_store::{LeaseRef, fair};
 
 use super::{Answer, App, Body, Json, Problem, Who, error::Problems};
 use crate::wire;
@@ -29,10 +29,20 @@ pub(crate) async fn claim(
         let max = body.max.unwrap_or(1) as usize;
         let filter = ClaimFilter { sources: body.sources, kinds: body.kinds, tenants: body.tenants, max };
         let wait = body.wait_ms.map(|ms| Duration::from_millis(ms).min(WAIT_MAX));
-        tokio::select! {
-            claimed = caller.claim(claimant, filter, wait) => claimed?,
+        // A turn is for looking: a claim that finds nothing is parked without one.
+        let turn = app.claims.turn(fair::key_of(&who.session.tenants)).await;
+        let found = caller.claim(claimant.clone(), filter.clone(), None).await?;
+        drop(turn);
+        if !found.is_empty() || wait.is_none() {
+            found
+        } else {
+            let open = app.auth.open_call(&who.session);
             // A parked claim whose asker has gone takes no lease.
-            () = app.stopping.cancelled(), if wait.is_some() => Vec::new(),
+            tokio::select! {
+                claimed = caller.claim(claimant, filter, wait) => claimed?,
+                denied = open.ended() => return Err(denied.into()),
+                () = app.stopping.cancelled() => Vec::new(),
+            }
         }
     } else {
         if !(body.sources.is_empty()

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use tenure_api::wire::{self as w, Code, Scope};
 use tenure_core::{Command, CommandId, CommandState};
-use tenure_store::{Caller, CredentialKind, DispatchRef, Error, LeaseRef};
+use tenure_store::{Caller, DispatchRef, Error, LeaseRef, PrincipalKind};
 
 use super::{Answer, App, Body, Json, Problem, Segments, Who, error::Problems};
 use crate::wire::{self, Shown};
@@ -32,12 +32,17 @@ async fn sender(
     request_body = w::ApproveCommand, security(("token" = ["approve"])),
     responses((status = 200, description = "Approved.", body = w::Command), Problems))]
 pub(crate) async fn approve(
+    State(app): State<Arc<App>>,
     who: Who,
     Segments([id]): Segments<1>,
     Body(body): Body<w::ApproveCommand>,
 ) -> Answer<w::Command> {
-    let seal = body.seal.map(|seal| wire::digest("seal", &seal)).transpose()?;
-    Ok(reply(&who.caller().approve(id.parse()?, seal, &body.reason).await?))
+    let seal = wire::digest("seal", &body.seal)?;
+    let caller = who.caller();
+    let command = caller.command(id.parse()?).await?;
+    // As it is configured now, not when it was reserved.
+    let four_eyes = app.door.live().tools.get(&command.spec.tool).facts.four_eyes;
+    Ok(reply(&caller.approve(command.id, seal, four_eyes, &body.reason).await?))
 }
 
 /// A person says no: it will not be done.
@@ -146,32 +151,30 @@ pub(crate) async fn uncertain(
     Ok(reply(&caller.uncertain(&proof, id, wire::call_error(body.error)).await?))
 }
 
-/// What a lookup says of a command in doubt: by a worker where its tool's lookups are left to workers, or by a person.
+/// What a lookup says of a command in doubt: by whoever claimed it, with its `lookup_token`, or by a person.
 #[utoipa::path(post, path = "/v1/commands/{id}/reconcile", tag = "command", params(("id" = String, Path)),
-    request_body = w::Reconcile, security(("token" = ["work"])),
+    request_body = w::Reconcile, security(("token" = [])),
     responses((status = 200, description = "The command as it stands now.", body = w::Command), Problems))]
 pub(crate) async fn reconcile(
-    State(app): State<Arc<App>>,
     who: Who,
     Segments([id]): Segments<1>,
     Body(mut body): Body<w::Reconcile>,
 ) -> Answer<w::Command> {
-    let caller = who.caller();
-    let command = caller.command(id.parse()?).await?;
-    let tool = &command.spec.tool;
-    // Whoever did it must not be the one who says that it did not happen.
-    if who.session.kind == CredentialKind::Machine
-        && !app.door.live().tools.get(tool).is_looked_up_by_workers()
-    {
-        let detail = format!(
-            "Lookups of `{tool}` are not left to workers. Declare `lookup = {{ by = \"worker\" }}`, or have a person say \
-             what is known: `tenure commands record {}`.",
-            command.id
-        );
-        return Err(Problem::new(Code::PersonRequired, detail));
-    }
-    let message = body.message.take();
-    Ok(reply(&caller.reconcile(command.id, wire::finding(body)?, message.as_deref()).await?))
+    let (caller, id) = (who.caller(), id.parse()?);
+    let (token, message) = (body.token.take(), body.message.take());
+    let message = message.as_deref();
+    Ok(reply(&match token {
+        Some(token) => {
+            who.session.require(Scope::Work)?;
+            caller.reconcile_claimed(id, &token, wire::finding(body)?, message).await?
+        }
+        None => {
+            // No machine has it: the ledger says that it is to claim the lookup.
+            let machine = who.session.principal.kind == PrincipalKind::Machine;
+            who.session.require(if machine { Scope::Work } else { Scope::Replay })?;
+            caller.reconcile(id, wire::finding(body)?, message).await?
+        }
+    }))
 }
 
 /// A person has a failed command done again. At high risk it needs a fresh approval first.

@@ -16,11 +16,11 @@ use tenure_core::{
     command::{Duty, Effect, plan::plan},
     model::{Disposition, Source},
 };
-use tenure_store::{Caller, CommandFilter, Error, LeaseRef, Ledger, NewWork};
+use tenure_store::{Caller, CommandFilter, Error, LeaseRef, Ledger, NewWork, fair};
 use tokio::time::Instant;
 
 use super::{
-    Answer, App, Body, Json, Nothing, Params, Problem, Segments, Who, claim::WAIT_MAX, error::Problems,
+    Answer, App, Body, Json, Params, Problem, Segments, Who, claim::WAIT_MAX, error::Problems,
     work::page_size,
 };
 use crate::wire::{self, Shown, ToCore, ToWire};
@@ -51,7 +51,7 @@ pub(crate) async fn reserve(
     let caller = who.caller();
     let act = || async {
         let facts = app.door.facts(&app.ledger, &caller, lease.work).await?;
-        let new = app.door.reserve(facts.asked(caller.actor()), wanted.clone())?;
+        let new = app.door.reserve(facts.asked(caller.actor()), wanted.clone()).await?;
         caller.reserve(&lease, new).await
     };
     let reserved = app.door.current(act).await.inspect_err(|error| count_reuse(&app, error))?;
@@ -92,7 +92,7 @@ pub(crate) async fn reserve_alone(
     let caller = who.caller();
     let act = || async {
         let facts = app.door.facts_of_new(&app.ledger, &work).await?;
-        let new = app.door.reserve(facts.asked(caller.actor()), wanted.clone())?;
+        let new = app.door.reserve(facts.asked(caller.actor()), wanted.clone()).await?;
         caller.reserve_alone(work.clone(), new).await
     };
     let reserved = app.door.current(act).await.inspect_err(|error| count_reuse(&app, error))?;
@@ -128,9 +128,9 @@ pub(crate) async fn list(who: Who, Params(query): Params<w::CommandQuery>) -> An
         created_before: query.created_before.map(|at| at.0),
     };
     let commands = who.caller().commands(&filter, before, limit).await?;
-    let next = commands.last().filter(|_| commands.len() == limit).map(|last| last.id.to_string());
+    let next = commands.next().map(CommandId::to_string);
     let items = commands.iter().map(|command| wire::command(command, &Shown::default())).collect();
-    Ok(Json(w::Page { items, next }))
+    Ok(Json(w::Page { items, unreadable: wire::unreadable(&commands.unreadable), next }))
 }
 
 /// A command by its id as written, or the only one that begins so.
@@ -149,7 +149,6 @@ pub(crate) async fn get(
     State(app): State<Arc<App>>,
     who: Who,
     Segments([id]): Segments<1>,
-    _: Params<Nothing>,
 ) -> Answer<w::Command> {
     let command = find(&who.caller(), &id).await?;
     let payloads = who.session.may(Scope::Payload);
@@ -169,11 +168,7 @@ pub(crate) async fn get(
 #[utoipa::path(get, path = "/v1/commands/{id}/explain", tag = "command", params(("id" = String, Path)),
     security(("token" = ["view"])),
     responses((status = 200, description = "One sentence, and the next step.", body = w::CommandExplanation), Problems))]
-pub(crate) async fn explain(
-    who: Who,
-    Segments([id]): Segments<1>,
-    _: Params<Nothing>,
-) -> Answer<w::CommandExplanation> {
+pub(crate) async fn explain(who: Who, Segments([id]): Segments<1>) -> Answer<w::CommandExplanation> {
     let caller = who.caller();
     let command = find(&caller, &id).await?;
     let explained = caller.explain_command(command.id).await?;
@@ -203,10 +198,14 @@ pub(crate) async fn claim(
     let (caller, for_ms) = (who.caller(), body.for_ms.unwrap_or(LOOKUP_MS));
     let patience = body.wait_ms.map(Duration::from_millis).unwrap_or_default().min(WAIT_MAX);
     let until = Instant::now() + patience;
+    let open = app.auth.open_call(&who.session);
     let taken = loop {
         // Whatever comes into doubt after this look wakes.
         let doubted = app.feed.doubted.notified();
+        // A turn is for looking, as with claims of works.
+        let turn = app.claims.turn(fair::key_of(&who.session.tenants)).await;
         let taken = caller.claim_lookups(by_worker, max, for_ms).await?;
+        drop(turn);
         if !taken.is_empty() || Instant::now() >= until {
             break taken;
         }
@@ -214,6 +213,7 @@ pub(crate) async fn claim(
         tokio::select! {
             () = doubted => {}
             () = tokio::time::sleep_until(pause.min(until)) => {}
+            denied = open.ended() => return Err(denied.into()),
             () = app.stopping.cancelled() => break taken,
         }
     };
@@ -221,7 +221,8 @@ pub(crate) async fn claim(
     for command in &taken {
         let arguments = app.ledger.payload(command.work, command.body.arguments).await?;
         let shown = Shown { arguments: arguments.as_ref(), ..Shown::default() };
-        items.push(wire::command(command, &shown));
+        let (command, lookup_token) = (wire::command(command, &shown), app.ledger.lookup_token(command));
+        items.push(w::Lookup { command, lookup_token });
     }
     Ok(Json(w::Lookups { items }))
 }

@@ -35,11 +35,15 @@ pub(crate) enum Access {
 }
 
 /// What the guard reads of a route.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Rule {
     pub access: Access,
     /// Whether it can be asked what it would do.
     pub dry_run: bool,
+    /// Whether it tells works of one kind from those of another: only then is it for tokens that are bound to kinds.
+    pub by_kind: bool,
+    /// The query parameters that it takes.
+    pub parameters: Vec<String>,
 }
 
 /// The contract as text, and as the guard's table.
@@ -58,7 +62,9 @@ impl Contract {
             for (method, operation) in item.as_object().expect("a path has methods") {
                 let Ok(method) = method.to_uppercase().parse() else { continue };
                 if let Some(access) = access_of(operation) {
-                    let rule = Rule { access, dry_run: has_parameter(operation, DRY_RUN) };
+                    let parameters = query_parameters(operation);
+                    let dry_run = parameters.iter().any(|name| name == DRY_RUN);
+                    let rule = Rule { access, dry_run, by_kind: tells_kinds(path), parameters };
                     rules.entry(path.clone()).or_default().insert(method, rule);
                 }
             }
@@ -67,9 +73,9 @@ impl Contract {
     }
 
     /// None: no route says so, and nobody gets in.
-    pub fn rule(&self, method: &Method, path: &str) -> Option<Rule> {
+    pub fn rule(&self, method: &Method, path: &str) -> Option<&Rule> {
         let method = if method == Method::HEAD { &Method::GET } else { method };
-        self.rules.get(path)?.get(method).copied()
+        self.rules.get(path)?.get(method)
     }
 }
 
@@ -96,9 +102,17 @@ fn offer_dry_runs(openapi: &mut openapi::OpenApi) {
     }
 }
 
-fn has_parameter(operation: &serde_json::Value, name: &str) -> bool {
-    let parameters = operation["parameters"].as_array();
-    parameters.is_some_and(|parameters| parameters.iter().any(|one| one["name"] == name))
+/// Lists of works, and everything about one work, one wait or one command. What is listed otherwise is of every kind.
+fn tells_kinds(path: &str) -> bool {
+    const EXACT: [&str; 4] = ["/v1/work", "/v1/resolve", "/v1/batch", "/v1/tokens"];
+    const BELOW: [&str; 4] = ["/v1/work/", "/v1/waits/{id}/", "/v1/commands/{id}", "/v1/tokens/"];
+    EXACT.contains(&path) || BELOW.iter().any(|one| path.starts_with(one))
+}
+
+fn query_parameters(operation: &serde_json::Value) -> Vec<String> {
+    let parameters = operation["parameters"].as_array().map_or(&[][..], Vec::as_slice);
+    let query = parameters.iter().filter(|one| one["in"] == "query");
+    query.filter_map(|one| one["name"].as_str().map(str::to_owned)).collect()
 }
 
 fn access_of(operation: &serde_json::Value) -> Option<Access> {

@@ -62,6 +62,7 @@ pub(crate) const fn status(code: Code) -> StatusCode {
         | Code::IllegalState
         | Code::Terminal
         | Code::CancelDeadline
+        | Code::CancelRequested
         | Code::StepMismatch
         | Code::OwnerBound
         | Code::ParentClosed
@@ -75,7 +76,9 @@ pub(crate) const fn status(code: Code) -> StatusCode {
         | Code::SealBroken
         | Code::IntakePaused => StatusCode::CONFLICT,
         Code::RateLimited => StatusCode::TOO_MANY_REQUESTS,
-        Code::Unavailable | Code::OutcomeUnknown | Code::Stopped => StatusCode::SERVICE_UNAVAILABLE,
+        Code::Unavailable | Code::ReadTimeout | Code::OutcomeUnknown | Code::Stopped => {
+            StatusCode::SERVICE_UNAVAILABLE
+        }
         Code::Corrupt | Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
@@ -95,6 +98,7 @@ const fn code_of(code: CoreCode) -> Code {
         CoreCode::IllegalState => Code::IllegalState,
         CoreCode::Terminal => Code::Terminal,
         CoreCode::CancelDeadline => Code::CancelDeadline,
+        CoreCode::CancelRequested => Code::CancelRequested,
         CoreCode::ResultMissing => Code::ResultMissing,
         CoreCode::StepMismatch => Code::StepMismatch,
         CoreCode::PersonRequired => Code::PersonRequired,
@@ -102,7 +106,7 @@ const fn code_of(code: CoreCode) -> Code {
         CoreCode::OwnerBound => Code::OwnerBound,
         CoreCode::ReferenceReserved => Code::ReferenceReserved,
         CoreCode::ParentClosed => Code::ParentClosed,
-        CoreCode::LimitReached => Code::LimitReached,
+        CoreCode::LimitReached | CoreCode::QuotaReached => Code::LimitReached,
         CoreCode::TokenRefused => Code::TokenRefused,
         CoreCode::Ambiguous => Code::Ambiguous,
         CoreCode::AnswerMismatch => Code::AnswerMismatch,
@@ -118,6 +122,7 @@ const fn code_of(code: CoreCode) -> Code {
         CoreCode::EvidenceMissing => Code::EvidenceMissing,
         CoreCode::SealBroken => Code::SealBroken,
         CoreCode::FourEyes => Code::FourEyes,
+        CoreCode::Forbidden => Code::Forbidden,
         CoreCode::Unsupported => Code::Unsupported,
         CoreCode::IntakePaused => Code::IntakePaused,
     }
@@ -147,6 +152,19 @@ impl Problem {
         Self::new(Code::Invalid, detail)
     }
 
+    /// A query parameter that the route does not take. Nothing was done.
+    pub fn unknown_parameter(name: &str, known: &[String]) -> Self {
+        let takes = match known {
+            [] => "This route takes none".to_owned(),
+            known => format!("This route takes `{}`", known.join("`, `")),
+        };
+        let detail = format!("`{name}` is not a query parameter here. {takes}. Nothing was done.");
+        let mut problem = Self::new(Code::UnknownField, detail);
+        problem.extensions.insert("parameter".to_owned(), json!(name));
+        problem.extensions.insert("known".to_owned(), json!(known));
+        problem
+    }
+
     /// Nothing was done; the same again can help, after so many seconds.
     pub fn later(code: Code, detail: impl Into<Cow<'static, str>>, seconds: u64) -> Self {
         Self { retryable: Some(true), retry_after_s: Some(seconds), ..Self::new(code, detail) }
@@ -170,7 +188,8 @@ impl Problem {
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         let retryable = known(refusal.retryable());
-        Self { retryable, ..Self::new(code_of(refusal.code), refusal.detail) }
+        let retry_after_s = (refusal.code == CoreCode::QuotaReached).then_some(5);
+        Self { retryable, retry_after_s, ..Self::new(code_of(refusal.code), refusal.detail) }
     }
 }
 
@@ -180,6 +199,7 @@ impl From<Error> for Problem {
         let code = match error {
             Error::Refused(refusal) => return refusal.into(),
             Error::Unavailable(_) => Code::Unavailable,
+            Error::ReadTimeout => Code::ReadTimeout,
             Error::OutcomeUnknown(_) => Code::OutcomeUnknown,
             Error::Stopped(_) | Error::WeakSettings(_) | Error::Unusable(_) => Code::Stopped,
             Error::Corrupt(_) => Code::Corrupt,
@@ -199,6 +219,15 @@ impl From<Denied> for Problem {
             Denied::UnknownToken => {
                 unauthorized("Nobody here has this token. Check it, or ask for a new one.")
             }
+            Denied::TooManyWrong => Self::later(
+                Code::RateLimited,
+                "Too many wrong tokens came from this address. Wait as `Retry-After` says, and check the token.",
+                1,
+            ),
+            Denied::Kinds => Self::new(
+                Code::Forbidden,
+                "This is about every kind of work, and this token is bound to some. List works, or ask for one by its id.",
+            ),
             Denied::Expired => unauthorized("This token has expired. Ask for a new one."),
             Denied::Revoked => unauthorized("This token was revoked. Ask for a new one."),
             Denied::Tenants => Self::new(

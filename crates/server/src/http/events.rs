@@ -25,7 +25,8 @@ pub(crate) async fn list(
     let page = app.feed.page(after, page_size(query.limit, PAGE)?, &tenants).await?;
     let payloads = who.session.may(Scope::Payload);
     let items = page.events.iter().map(|event| wire::event(&event.stored, &event.tenant, payloads)).collect();
-    Ok(Json(w::EventPage { items, next: page.next.to_string() }))
+    let unreadable = page.unreadable.iter().map(|(_, event)| event.clone()).collect();
+    Ok(Json(w::EventPage { items, unreadable, next: page.next.to_string() }))
 }
 
 /// The credential's tenants, or the one of them that is asked for.

@@ -1,6 +1,6 @@
 //! Reading requests: JSON bodies, query parameters, ids in paths. What cannot be read is a problem with a fix.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     body::{Bytes, to_bytes},
@@ -17,8 +17,11 @@ use super::{Problem, guard::DryRun};
 use crate::auth::Session;
 
 /// No body is larger; a batch carries many and may be eight times that.
-const BODY_MAX: usize = 1024 * 1024;
+pub(super) const BODY_MAX: usize = 1024 * 1024;
 const BATCH_MAX: usize = 8 * BODY_MAX;
+
+/// A body that takes longer to arrive only holds a connection and its memory.
+const BODY_WITHIN: Duration = Duration::from_secs(60);
 
 /// A JSON body.
 pub(crate) struct Body<T>(pub T);
@@ -55,7 +58,8 @@ async fn read<T: DeserializeOwned>(request: Request, max: usize) -> Result<T, Pr
             "Compressed bodies are not read. Send it as it is, without `Content-Encoding`.",
         ));
     }
-    let bytes = to_bytes(request.into_body(), max).await.map_err(|error| unreadable(&error, max))?;
+    let arriving = tokio::time::timeout(BODY_WITHIN, to_bytes(request.into_body(), max));
+    let bytes = arriving.await.map_err(|_| too_slow())?.map_err(|error| unreadable(&error, max))?;
     strict::from_slice(&bytes).map_err(|error| not_understood(&error))
 }
 
@@ -79,6 +83,11 @@ fn unreadable(error: &axum::Error, max: usize) -> Problem {
         cause = error.source();
     }
     Problem::new(Code::Malformed, "The body could not be read to its end. Send the request again.")
+}
+
+fn too_slow() -> Problem {
+    let seconds = BODY_WITHIN.as_secs();
+    Problem::new(Code::Malformed, format!("The body did not arrive within {seconds} s. Send it at once."))
 }
 
 fn not_understood(error: &serde_json::Error) -> Problem {
@@ -135,7 +144,7 @@ fn plain(text: &str) -> String {
     text
 }
 
-/// Query parameters. Unknown ones are refused: a misspelt filter would show too much.
+/// Query parameters. The guard has refused unknown ones.
 pub(crate) struct Params<T>(pub T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
@@ -151,19 +160,13 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
             if text.starts_with(NO_REASON) {
                 return reason_missing();
             }
-            let code = if text.starts_with("unknown field") { Code::UnknownField } else { Code::Invalid };
-            Problem::new(
-                code,
-                format!("The query does not fit: {}. See /openapi.json for the parameters.", plain(&text)),
-            )
+            Problem::invalid(format!(
+                "The query does not fit: {}. See /openapi.json for the parameters.",
+                plain(&text)
+            ))
         })
     }
 }
-
-/// The parameters of a route that takes none.
-#[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Nothing {}
 
 /// The variable parts of a path, in order.
 pub(crate) struct Segments<const N: usize>(pub [String; N]);

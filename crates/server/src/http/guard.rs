@@ -5,10 +5,12 @@ use std::{
     net::SocketAddr,
     num::NonZeroU32,
     sync::{Arc, PoisonError, RwLock},
+    time::Duration,
 };
 
 use axum::{
-    extract::{MatchedPath, Request, State},
+    body::HttpBody,
+    extract::{ConnectInfo, MatchedPath, Request, State},
     http::{HeaderMap, HeaderValue, Method, Uri, header},
     middleware::Next,
     response::{IntoResponse, Response},
@@ -18,16 +20,20 @@ use governor::{
     clock::{Clock, DefaultClock},
 };
 use tenure_api::wire::{self, Code};
-use tenure_core::CredentialId;
+use tenure_core::{CredentialId, action::Kinds};
+use tenure_store::fair::{self, Fair, Turn};
 use tracing::Instrument;
 
 use super::{
     App, Problem,
+    batch::InBatch,
     contract::{Access, Contract, DRY_RUN, Rule},
+    extract::BODY_MAX,
 };
 use crate::{
-    auth::Denied,
+    auth::{Denied, Session},
     config::{Live, Rate},
+    quotas::InUse,
     traces,
 };
 
@@ -42,11 +48,27 @@ pub struct Doors {
     /// Where the daemon listens; none where the router is used in process.
     listen: Option<SocketAddr>,
     limiter: RwLock<(Rate, Arc<DefaultKeyedRateLimiter<CredentialId>>)>,
+    bodies: Arc<Fair>,
+    reads: Arc<Fair>,
 }
+
+/// KiB of request bodies that are taken in at once, and of one tenant: a body is in memory, parsed, until it is answered.
+const BODIES_KIB: usize = 64 * 1024;
+const BODIES_OF_A_TENANT_KIB: usize = BODIES_KIB / 2;
+/// Reads that are answered at once, and of one tenant: to write a long list out takes as much of the machine as to find it.
+const READS: usize = 8;
+const READS_OF_A_TENANT: usize = READS / 2;
+/// How long a request waits for room or for its turn.
+const TURN_WITHIN: Duration = Duration::from_secs(5);
 
 impl Doors {
     pub fn new(listen: Option<SocketAddr>, rate: Rate) -> Self {
-        Self { listen, limiter: RwLock::new((rate, Arc::new(limiter(rate)))) }
+        Self {
+            listen,
+            limiter: RwLock::new((rate, Arc::new(limiter(rate)))),
+            bodies: Fair::new(BODIES_KIB, BODIES_OF_A_TENANT_KIB),
+            reads: Fair::new(READS, READS_OF_A_TENANT),
+        }
     }
 
     /// A new rate starts with full buckets.
@@ -64,6 +86,20 @@ impl Doors {
             let detail = "Too many requests with this token. Wait as `Retry-After` says, or send batches.";
             Problem::later(Code::RateLimited, detail, wait.as_secs() + 1)
         })
+    }
+
+    /// Waits for a request's turn among those of its tenant: for a read, or for room for a body of so many bytes.
+    async fn turn(&self, tenant: &Arc<str>, reads: bool, bytes: usize) -> Result<Option<Turn>, Problem> {
+        let (of, units) = match (reads, bytes) {
+            (true, _) => (&self.reads, 1),
+            (false, 0) => return Ok(None),
+            (false, bytes) => (&self.bodies, bytes.div_ceil(1024)),
+        };
+        let turn = tokio::time::timeout(TURN_WITHIN, of.turn_of(tenant.clone(), units)).await.map_err(|_| {
+            let detail = "Too many requests of this tenant are being answered. Wait as `Retry-After` says.";
+            Problem::later(Code::RateLimited, detail, 1)
+        });
+        turn.map(Some)
     }
 
     /// Only names that were allowed: a page elsewhere that points its own name here gets nothing.
@@ -98,6 +134,21 @@ impl Doors {
         let detail = format!("Pages from `{origin}` may not call. Add it to `origins` in the configuration.");
         Err(Problem::new(Code::OriginRefused, detail))
     }
+}
+
+/// What a request's body may take up; nothing where a batch that has room already made the request.
+fn body_bytes(request: &Request) -> usize {
+    let declared = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+    match declared.and_then(|length| length.parse().ok()) {
+        Some(bytes) => bytes,
+        None if request.body().size_hint().exact().is_some() => 0,
+        None => BODY_MAX,
+    }
+}
+
+/// Whether a request is answered from what is there; a long poll waits for something to happen.
+fn is_read(request: &Request) -> bool {
+    request.method().is_safe() && !request.uri().query().is_some_and(|query| query.contains("wait="))
 }
 
 fn limiter(rate: Rate) -> DefaultKeyedRateLimiter<CredentialId> {
@@ -146,7 +197,16 @@ pub(crate) async fn guard(State(guard): State<Guard>, mut request: Request, next
     let answering = async {
         match admit(&guard, &method, route, &mut request).await {
             Ok(DryRun(dry_run)) => {
-                let mut response = next.run(request).await;
+                let tenant = request.extensions().get::<Arc<Session>>().map(|who| fair::key_of(&who.tenants));
+                let (reads, bytes) = (is_read(&request), body_bytes(&request));
+                let _place = request.extensions_mut().remove::<Arc<InUse>>();
+                let mut response = match tenant {
+                    Some(tenant) => match guard.app.doors.turn(&tenant, reads, bytes).await {
+                        Ok(_turn) => fair::on_behalf_of(tenant, next.run(request)).await,
+                        Err(problem) => problem.into_response(),
+                    },
+                    None => next.run(request).await,
+                };
                 if dry_run {
                     let said = HeaderValue::from_static("true");
                     response.headers_mut().insert(wire::DRY_RUN_HEADER, said);
@@ -185,19 +245,54 @@ async fn admit(
     let Some(rule) = guard.contract.rule(method, route) else {
         return Err(Problem::new(Code::Forbidden, "This route says not whom it is for. Nobody may use it."));
     };
+    let parameters = Parameters::read(request.uri())?;
     let needed = match rule.access {
-        Access::Public => return Ok(DryRun(false)),
+        Access::Public => {
+            parameters.check(method, rule)?;
+            return Ok(DryRun(false));
+        }
         Access::Token => None,
         Access::Needs(scope) => Some(scope),
     };
     let token = bearer(request.headers()).ok_or(Denied::NoToken)?;
-    let session = app.auth.identify(token).await??;
+    // None where the router is called in process.
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
+    let session = app.auth.identify(token, peer).await??;
     app.doors.check_rate(session.id)?;
     needed.map_or(Ok(()), |scope| session.require(scope))?;
-    let dry_run = DryRun::asked(method, request.uri(), rule)?;
+    if session.kinds != Kinds::All && !rule.by_kind {
+        return Err(Denied::Kinds.into());
+    }
+    parameters.check(method, rule)?;
+    let dry_run = DryRun::asked(method, &parameters, rule)?;
+    if request.extensions().get::<InBatch>().is_none()
+        && let Some(place) = app.usage.call(&session.tenants, &app.live.borrow().quotas)?
+    {
+        request.extensions_mut().insert(Arc::new(place));
+    }
     request.extensions_mut().insert(session);
     request.extensions_mut().insert(dry_run);
     Ok(dry_run)
+}
+
+/// The query of a request. Read before a route is, so that a misspelt parameter has no effect.
+struct Parameters(Vec<(String, String)>);
+
+impl Parameters {
+    fn read(uri: &Uri) -> Result<Self, Problem> {
+        serde_urlencoded::from_str(uri.query().unwrap_or_default())
+            .map(Self)
+            .map_err(|error| Problem::invalid(format!("The query cannot be read: {error}. Encode it anew.")))
+    }
+
+    /// Refuses parameters that the route does not take. [`DryRun`] refuses its own where it is not offered.
+    fn check(&self, method: &Method, rule: &Rule) -> Result<(), Problem> {
+        let known = |name: &String| rule.parameters.contains(name) || (!method.is_safe() && name == DRY_RUN);
+        match self.0.iter().map(|(name, _)| name).find(|name| !known(name)) {
+            Some(name) => Err(Problem::unknown_parameter(name, &rule.parameters)),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Whether a request only asks what would happen.
@@ -206,15 +301,11 @@ pub(crate) struct DryRun(pub bool);
 
 impl DryRun {
     /// Read before a route is, so that one that cannot tell does nothing.
-    fn asked(method: &Method, uri: &Uri, rule: Rule) -> Result<Self, Problem> {
+    fn asked(method: &Method, Parameters(given): &Parameters, rule: &Rule) -> Result<Self, Problem> {
         if method.is_safe() {
             return Ok(Self(false));
         }
-        let query = uri.query().unwrap_or_default();
-        let params: Vec<(String, String)> = serde_urlencoded::from_str(query).map_err(|error| {
-            Problem::invalid(format!("The query cannot be read: {error}. Encode it anew."))
-        })?;
-        let mut asked = params.iter().filter(|(name, _)| name == DRY_RUN).map(|(_, value)| value.as_str());
+        let mut asked = given.iter().filter(|(name, _)| name == DRY_RUN).map(|(_, value)| value.as_str());
         match (asked.next(), asked.next()) {
             (None, _) | (Some("false"), None) => Ok(Self(false)),
             (Some("true"), None) if rule.dry_run => Ok(Self(true)),

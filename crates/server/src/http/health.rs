@@ -1,23 +1,37 @@
 //! Whether the daemon is up, whether it can serve, and its dials.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use axum::{
     extract::State,
     http::{StatusCode, header},
     response::{IntoResponse, Response},
 };
-use tenure_api::wire as w;
+use tenure_api::wire::{self as w, Code};
 use tenure_core::intake::Pause;
 use tenure_store::Error;
 
 use super::{App, Json, Problem, Who, error::Problems};
 
-/// The process answers. Nothing else is asked.
+/// After which a supervisor has started another process.
+const RESTART_TAKES_S: u64 = 5;
+
+/// The process answers.
+///
+/// 503 where only a restart can help: writing has stopped, and does not heal by itself.
 #[utoipa::path(get, path = "/healthz", tag = "health", security(()),
     responses((status = 200, description = "Up.", body = w::Health), Problems))]
-pub(crate) async fn healthz() -> Json<w::Health> {
-    healthy()
+pub(crate) async fn healthz(State(app): State<Arc<App>>) -> Result<Json<w::Health>, Problem> {
+    match app.ledger.stopped().filter(|stop| stop.needs_restart(Instant::now())) {
+        Some(stop) => {
+            let detail = format!("Writing has stopped, and does not heal by itself: {}. Restart.", stop.why);
+            Err(Problem::later(Code::Stopped, detail, RESTART_TAKES_S))
+        }
+        None => Ok(healthy()),
+    }
 }
 
 /// What every process that answers says.
@@ -39,6 +53,7 @@ pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Response {
     // Ready all the same: what is in goes on.
     let intake = w::Check { name: "intake".to_owned(), ok: true, detail: paused(&app.ledger.pauses()) };
     let mut checks = vec![check("ledger", ledger), check("serving", serving), intake];
+    checks.extend(damaged(health.damaged.len()));
     checks.extend(health.swept.map(|ago| sweeper(health.asleep(), ago)));
     let ready = checks.iter().all(|check| check.ok);
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
@@ -55,6 +70,12 @@ fn sweeper(asleep: Option<String>, ago: Duration) -> w::Check {
     let ok = asleep.is_none();
     let looked = || format!("looked {} ms ago", ago.as_millis());
     w::Check { name: "sweeper".to_owned(), ok, detail: Some(asleep.unwrap_or_else(looked)) }
+}
+
+/// Ready all the same: everything else goes on. `tenure doctor` has the names.
+fn damaged(count: usize) -> Option<w::Check> {
+    let detail = format!("{count} cannot be read and are passed over");
+    (count > 0).then(|| w::Check { name: "damaged".to_owned(), ok: true, detail: Some(detail) })
 }
 
 /// Anybody may ask: neither names nor reasons.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use tenure_api::wire as w;
-use tenure_core::{Refusal, WorkId, action::CloseOut};
+use tenure_core::{WorkId, action::CloseOut};
 use tenure_store::{LeaseRef, NewWait};
 
 use super::{Answer, App, Body, Json, Problem, Segments, Who, error::Problems};
@@ -61,24 +61,23 @@ pub(crate) async fn release(
 /// Reports a failure; the retry policy decides what becomes of the work.
 #[utoipa::path(post, path = "/v1/work/{id}/fail", tag = "worker", params(("id" = String, Path)),
     request_body = w::Fail, security(("token" = ["work"])),
-    responses((status = 200, description = "Recorded, with where the work stands now.", body = w::Ack), Problems))]
+    responses((status = 200, description = "Recorded, with where the work stands now.", body = w::Failed), Problems))]
 pub(crate) async fn fail(
     State(app): State<Arc<App>>,
     who: Who,
     Segments([id]): Segments<1>,
     Body(body): Body<w::Fail>,
-) -> Answer<w::Ack> {
+) -> Answer<w::Failed> {
     let lease = lease(&id, body.fence, body.token)?;
     let error = wire::failure(body.error);
     let caller = who.caller().having_used(wire::usage(body.usage));
-    let ack = match body.wait {
-        None => caller.fail(&lease, error).await?,
-        Some(wait) => {
-            let wait = with_deadlines(&app, &who, lease.work, vec![wait]).await?.remove(0);
-            caller.fail_until(&lease, error, wait).await?
-        }
+    let Some(wait) = body.wait else {
+        let work = wire::ack(&caller.fail(&lease, error).await?);
+        return Ok(Json(w::Failed { work, wait: None }));
     };
-    Ok(Json(wire::ack(&ack)))
+    let wait = with_deadlines(&app, &who, lease.work, vec![wait]).await?.remove(0);
+    let mut waiting = wire::waiting(caller.fail_until(&lease, error, wait).await?);
+    Ok(Json(w::Failed { work: waiting.work, wait: waiting.waits.pop() }))
 }
 
 /// Pauses the work durably. The lease ends, unless every answer is there already.
@@ -144,8 +143,11 @@ pub(crate) async fn close_out(
                 _ => app.door.facts(&app.ledger, &caller, lease.work).await?,
             };
             let asked = facts.asked(caller.actor());
-            let judged = outbox.iter().map(|wanted| app.door.reserve(asked, wanted.clone()));
-            let commands = judged.map(|new| Ok(new?.settle())).collect::<Result<_, Refusal>>()?;
+            let mut commands = Vec::with_capacity(outbox.len());
+            for wanted in &outbox {
+                let new = app.door.reserve(asked, wanted.clone()).await?;
+                commands.push(caller.intent(lease.work, new).await?);
+            }
             caller.close_out(&lease, CloseOut { commands, ..close.clone() }).await
         };
         app.door.current(act).await?

@@ -2,6 +2,7 @@
 
 mod admin;
 mod alerts;
+mod backup;
 mod batch;
 mod claim;
 mod command_verbs;
@@ -10,6 +11,7 @@ mod contract;
 mod error;
 mod events;
 mod extract;
+mod framing;
 mod guard;
 mod health;
 mod holder;
@@ -24,17 +26,20 @@ mod waits;
 mod work;
 mod workers;
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use axum::{Router, middleware};
-use tenure_store::Ledger;
+use tenure_store::{Ledger, fair::Fair};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::{alerts::Alerts, auth::Auth, config::Live, door::Door, feed::Feed, metrics::Metrics};
+use crate::{
+    alerts::Alerts, auth::Auth, config::Live, door::Door, feed::Feed, metrics::Metrics, quotas::Usage,
+};
 pub(crate) use error::Problem;
-use extract::{Body, Json, LargeBody, Nothing, Params, Segments, Who};
+use extract::{Body, Json, LargeBody, Params, Segments, Who};
+pub(crate) use framing::check as check_framing;
 pub use guard::Doors;
 pub(crate) use guard::HEADERS_COUNT;
 pub(crate) use health::{healthy, not_ready};
@@ -48,8 +53,14 @@ pub(crate) struct App {
     pub alerts: Arc<Alerts>,
     pub live: watch::Receiver<Arc<Live>>,
     pub doors: Doors,
+    /// The folder of backups.
+    pub backups: Option<PathBuf>,
     /// What is asked of a command before the ledger is.
     pub door: Arc<Door>,
+    /// What tenants have of what is bounded by quotas.
+    pub usage: Arc<Usage>,
+    /// Claims that look at the queue at once.
+    pub claims: Arc<Fair>,
     /// Long polls and streams end when it is cancelled.
     pub stopping: CancellationToken,
 }
@@ -115,9 +126,9 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(alerts::list))
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(tokens::revoke))
-        .routes(routes!(admin::prune))
+        .routes(routes!(admin::prune, admin::prunings))
         .routes(routes!(admin::verify))
-        .routes(routes!(admin::backup))
+        .routes(routes!(backup::backup))
         .routes(routes!(admin::database))
         .routes(routes!(health::healthz))
         .routes(routes!(health::readyz))

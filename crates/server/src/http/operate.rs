@@ -62,6 +62,10 @@ pub(crate) async fn rerun(
     Segments([id]): Segments<1>,
     Body(body): Body<w::Rerun>,
 ) -> Result<Response, Problem> {
+    // To do again what was done, or is in doubt, is a replay.
+    if !body.execute.is_empty() {
+        who.session.require(Scope::Replay)?;
+    }
     let execute = body.execute.iter().map(|key| wire::digest("execute", key)).collect::<Result<_, _>>()?;
     let from_step = body.from_step.as_deref();
     let rerun = who.caller().rerun_executing(id.parse()?, from_step, execute, &body.reason).await?;

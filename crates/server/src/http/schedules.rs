@@ -47,10 +47,9 @@ pub(crate) async fn list(
         None => None,
     };
     let schedules = who.caller().schedules(tenants.as_ref(), after, limit).await?;
-    let next = schedules.last().filter(|_| schedules.len() == limit);
-    let next = next.map(|last| format!("{}/{}", last.tenant, last.name));
+    let next = schedules.next().map(|(tenant, name)| format!("{tenant}/{name}"));
     let items = schedules.iter().map(|schedule| view(&app, &who, schedule)).collect();
-    Ok(Json(w::Page { items, next }))
+    Ok(Json(w::Page { items, unreadable: wire::unreadable(&schedules.unreadable), next }))
 }
 
 /// One schedule, with what was done to it.
@@ -88,6 +87,8 @@ pub(crate) async fn put(
     let policy = app.live.borrow().sources.get(SYSTEM).map(|source| source.policy).unwrap_or_default();
     let reason = body.reason.clone();
     let new = wire::new_schedule(name, tenant, body, &policy)?;
+    let quotas = app.live.borrow().quotas;
+    let _turn = app.usage.schedule(&who.session, &who.caller(), &new.tenant, &new.name, &quotas).await?;
     let (schedule, made) = who.caller().set_schedule(new, &reason).await?;
     let status = if made { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(view(&app, &who, &schedule))).into_response())

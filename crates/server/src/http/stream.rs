@@ -4,7 +4,7 @@
 //! the recent news in memory. If it then falls further behind than those reach, it is told from where to go on,
 //! and the stream ends.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, Bytes},
@@ -15,24 +15,32 @@ use axum::{
 use futures_util::{Stream, stream};
 use tenure_api::wire::{self as w, Scope};
 use tenure_core::action::Tenants;
-use tenure_store::Position;
+use tenure_store::{Position, fair};
 use tokio::sync::watch;
 
 use super::{App, Params, Problem, Who, error::Problems, events::tenants};
 use crate::{
+    auth::OpenCall,
     feed::{Behind, News, NewsPage, message},
     metrics::StreamGuard,
+    quotas::InUse,
 };
 
-/// Events that are sent at once.
-const CHUNK: usize = 256;
+/// Events that are taken at once, and how heavy they may be together: so much stays in memory for each reader that does
+/// not read.
+const CHUNK: usize = 64;
+const CHUNK_BYTES: usize = 64 * 1024;
+/// Small messages are sent together up to this size: the connection of a reader that does not read keeps up to sixteen
+/// such pieces.
+const PIECE: usize = 4 * 1024;
 /// A comment in between keeps proxies from closing a quiet stream.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 const BEAT: Bytes = Bytes::from_static(b": alive\n\n");
+const DENIED: Bytes = Bytes::from_static(b": this token was revoked or has expired\n\n");
 const STOPPING: Bytes = Bytes::from_static(b": the daemon is stopping; connect again\n\n");
 
 /// Streams events as they happen: from `Last-Event-ID` or `after` on, or from now. Messages are `event`, `alert`,
-/// and `gap` for a reader that fell behind.
+/// `unreadable` for an event that is stored and cannot be read, and `gap` for a reader that fell behind.
 #[utoipa::path(get, path = "/v1/events/stream", tag = "event", params(w::StreamQuery), security(("token" = ["view"])),
     responses((status = 200, description = "Server-sent events.", content_type = "text/event-stream", body = String), Problems))]
 pub(crate) async fn stream(
@@ -44,12 +52,17 @@ pub(crate) async fn stream(
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
     let after: Option<Position> = last.or(query.after).map(|after| after.parse()).transpose()?;
     let (told, now) = app.feed.now();
+    let tenants = tenants(&who.session, query.tenant)?;
+    let place = app.usage.stream(&who.session.tenants, &app.live.borrow().quotas)?;
     let reader = Reader {
         place: if after.is_some() { Place::Behind } else { Place::Live { next: told } },
         cursor: after.unwrap_or(now),
-        tenants: tenants(&who.session, query.tenant)?,
+        tenants,
+        _place: place,
         payloads: who.session.may(Scope::Payload),
         news: app.feed.follow(),
+        open: app.auth.open_call(&who.session),
+        pending: VecDeque::new(),
         _counted: app.metrics.stream_opened(),
         app,
     };
@@ -75,7 +88,12 @@ struct Reader {
     tenants: Tenants,
     payloads: bool,
     news: watch::Receiver<u64>,
+    /// The stream ends with its credential.
+    open: OpenCall,
+    /// Messages to be sent, as everybody who reads the same shares them.
+    pending: VecDeque<Bytes>,
     _counted: StreamGuard,
+    _place: Option<InUse>,
 }
 
 fn chunks(reader: Reader) -> impl Stream<Item = Result<Bytes, Infallible>> {
@@ -86,49 +104,76 @@ fn chunks(reader: Reader) -> impl Stream<Item = Result<Bytes, Infallible>> {
 }
 
 impl Reader {
+    /// Messages that are sent together: small ones copied into one piece, a large one as it is, shared with all readers.
+    fn piece(&mut self) -> Option<Bytes> {
+        let first = self.pending.pop_front()?;
+        if self.pending.front().is_none_or(|next| first.len() + next.len() > PIECE) {
+            return Some(first);
+        }
+        let mut piece = first.to_vec();
+        while let Some(next) = self.pending.front().filter(|next| piece.len() + next.len() <= PIECE) {
+            piece.extend_from_slice(next);
+            self.pending.pop_front();
+        }
+        Some(piece.into())
+    }
+
     /// The next piece of the stream; None at its end.
     async fn chunk(&mut self) -> Option<Bytes> {
         loop {
-            let chunk = match self.place {
+            if let Some(piece) = self.piece() {
+                return Some(piece);
+            }
+            match self.place {
                 Place::Over => return None,
-                _ if self.app.stopping.is_cancelled() => {
-                    self.place = Place::Over;
-                    STOPPING
-                }
+                _ if self.app.stopping.is_cancelled() => self.end(STOPPING),
+                _ if self.open.is_ended() => self.end(DENIED),
                 Place::Behind => self.catch_up().await,
                 Place::Live { next } => self.live(next).await,
-            };
-            if !chunk.is_empty() {
-                return Some(chunk);
             }
         }
     }
 
     /// A page of the ledger. What is told while it is read is among the news, and passed over there.
-    async fn catch_up(&mut self) -> Bytes {
+    async fn catch_up(&mut self) {
         let (told, _) = self.app.feed.now();
-        match self.app.feed.page(self.cursor, CHUNK, &self.tenants).await {
-            Ok(NewsPage { events, next, .. }) => {
-                if next == self.cursor {
+        let before = self.cursor;
+        let page = self.app.feed.page(self.cursor, CHUNK, &self.tenants);
+        match fair::on_behalf_of(fair::key_of(&self.tenants), page).await {
+            Ok(NewsPage { events, unreadable, next, .. }) => {
+                let mut weight = 0;
+                for event in &events {
+                    let message = event.message(self.payloads);
+                    weight += message.len();
+                    self.pending.push_back(message);
+                    self.cursor = event.stored.position;
+                    if weight >= CHUNK_BYTES && unreadable.is_empty() {
+                        // What is left of the page is read again.
+                        return;
+                    }
+                }
+                let unreadable = unreadable.iter().map(|(_, event)| message("unreadable", None, event));
+                self.pending.extend(unreadable);
+                if next == before {
                     self.place = Place::Live { next: told };
                 }
                 self.cursor = next;
-                joined(events.iter().map(|event| event.message(self.payloads)))
             }
             Err(error) => {
                 tracing::warn!(%error, "a stream could not read the ledger");
-                self.gap()
+                self.gap();
             }
         }
     }
 
     /// The news since, or a sign of life.
-    async fn live(&mut self, next: u64) -> Bytes {
+    async fn live(&mut self, next: u64) {
         if *self.news.borrow_and_update() <= next {
             tokio::select! {
                 _ = self.news.changed() => {}
-                () = self.app.stopping.cancelled() => return Bytes::new(),
-                () = tokio::time::sleep(HEARTBEAT) => return BEAT,
+                () = self.app.stopping.cancelled() => return,
+                _ = self.open.ended() => return,
+                () = tokio::time::sleep(HEARTBEAT) => return self.pending.push_back(BEAT),
             }
         }
         let news = match self.app.feed.since(next, CHUNK) {
@@ -136,39 +181,36 @@ impl Reader {
             Err(Behind) => return self.gap(),
         };
         self.place = Place::Live { next: next + news.len() as u64 };
-        let mut messages = Vec::with_capacity(news.len());
         for one in &news {
             match &**one {
                 News::Event(event) if event.stored.position > self.cursor => {
                     self.cursor = event.stored.position;
                     if self.tenants.allow(&event.tenant) {
-                        messages.push(event.message(self.payloads));
+                        self.pending.push_back(event.message(self.payloads));
                     }
                 }
                 News::Event(_) => {}
+                News::Unreadable(tenant, event) if self.tenants.allow(tenant) => {
+                    self.pending.push_back(message("unreadable", None, event));
+                }
+                News::Unreadable(..) => {}
                 // Alerts are about everybody.
                 News::Alert(alert) if self.tenants == Tenants::All => {
-                    messages.push(message("alert", None, alert))
+                    self.pending.push_back(message("alert", None, alert));
                 }
                 News::Alert(_) => {}
             }
         }
-        joined(messages.into_iter())
+    }
+
+    fn end(&mut self, last: Bytes) {
+        self.place = Place::Over;
+        self.pending.push_back(last);
     }
 
     /// Too slow: the last word is where to go on from.
-    fn gap(&mut self) -> Bytes {
-        self.place = Place::Over;
+    fn gap(&mut self) {
         let after = self.cursor.to_string();
-        message("gap", Some(&after), &w::Gap { after: after.clone() })
+        self.end(message("gap", Some(&after), &w::Gap { after: after.clone() }));
     }
-}
-
-fn joined(messages: impl Iterator<Item = Bytes>) -> Bytes {
-    messages
-        .fold(Vec::new(), |mut all, message| {
-            all.extend_from_slice(&message);
-            all
-        })
-        .into()
 }

@@ -23,9 +23,10 @@ pub(crate) async fn list(
     Params(query): Params<w::PageQuery>,
 ) -> Answer<w::Page<w::Token>> {
     let before = query.cursor.as_deref().map(str::parse).transpose()?;
-    let (page, next) = app.auth.list(&who.session, before, page_size(query.limit, PAGE)?).await?;
+    let page = app.auth.list(&who.session, before, page_size(query.limit, PAGE)?).await?;
     let items = page.iter().map(wire::token).collect();
-    Ok(Json(w::Page { items, next: next.map(|id| id.to_string()) }))
+    let next = page.next().map(ToString::to_string);
+    Ok(Json(w::Page { items, unreadable: wire::unreadable(&page.unreadable), next }))
 }
 
 /// Makes a credential. Its secret is in the answer, and nowhere else.
@@ -36,12 +37,14 @@ pub(crate) async fn create(
     who: Who,
     Body(body): Body<w::NewToken>,
 ) -> Result<Response, Problem> {
-    let (credential, secret) = app.auth.create(&who.session, wire::new_token(body)).await?;
+    let (new, quotas) = (wire::new_token(body)?, app.live.borrow().quotas);
+    let _turn = app.usage.credential(&who.session, &app.ledger, &new.tenants, &quotas).await?;
+    let (credential, secret) = app.auth.create(&who.session, new).await?;
     let made = w::TokenMade { token: wire::token(&credential), secret: secret.reveal().to_owned() };
     Ok((StatusCode::CREATED, Json(made)).into_response())
 }
 
-/// Ends a credential: here at once, on other replicas within a second.
+/// Ends a credential, with the streams and long polls that it opened: here at once, on other replicas within a second.
 #[utoipa::path(delete, path = "/v1/tokens/{id}", tag = "admin", params(("id" = String, Path), w::RevokeToken),
     extensions(("x-no-dry-run" = json!(true))), security(("token" = ["admin"])),
     responses((status = 200, description = "The credential, revoked.", body = w::Token), Problems))]
@@ -51,7 +54,6 @@ pub(crate) async fn revoke(
     Segments([id]): Segments<1>,
     Params(query): Params<w::RevokeToken>,
 ) -> Answer<w::Token> {
-    let revoked = app.auth.revoke(&who.session, id.parse()?).await?;
-    tracing::info!(by = %who.session.name, reason = query.reason, token = %revoked.id, "a token was revoked");
+    let revoked = app.auth.revoke(&who.session, id.parse()?, &query.reason).await?;
     Ok(Json(wire::token(&revoked)))
 }

@@ -3,9 +3,10 @@
 use serde_json::json;
 use tenure_api::wire::{self as w, Scope};
 use tenure_core::{
-    Code, Refusal, Wait, WaitId, WorkId,
+    Code, Refusal, State, Wait, WaitId, WorkId,
     action::Tenants,
     model::{WaitKind, WaitState},
+    payload::Digest,
 };
 use tenure_store::{Caller, Resolved, WaitFilter};
 
@@ -13,7 +14,7 @@ use super::{Answer, Body, Json, Params, Problem, Segments, Who, error::Problems,
 use crate::wire::{self, ToCore};
 
 const PAGE: u32 = 50;
-/// Open waits on one reference that are looked at before it is answered.
+/// Waits of one work that are looked at.
 const LOOKED_AT: usize = 1_000;
 
 /// Lists waits in the order in which they were opened.
@@ -35,21 +36,17 @@ pub(crate) async fn list(who: Who, Params(query): Params<w::WaitQuery>) -> Answe
     };
     let caller = who.caller();
     let waits = caller.waits(&filter, limit).await?;
-    let next = waits.last().filter(|_| waits.len() == limit && !filter.last_ended).map(cursor);
+    let next = waits.next().filter(|_| !filter.last_ended).map(|(at, id)| format!("{at}.{id}"));
     let payloads = who.session.may(Scope::Payload);
     let mut items = Vec::with_capacity(waits.len());
-    for wait in &waits {
+    for wait in waits.iter() {
         let answer = match wait.answer_seq.filter(|_| payloads) {
             Some(seq) => caller.payload(wait.work, seq).await?,
             None => None,
         };
         items.push(wire::wait(wait, payloads, answer.as_ref()));
     }
-    Ok(Json(w::Page { items, next }))
-}
-
-fn cursor(last: &Wait) -> String {
-    format!("{}.{}", last.opened_at, last.id)
+    Ok(Json(w::Page { items, unreadable: wire::unreadable(&waits.unreadable), next }))
 }
 
 fn parse_cursor(text: &str) -> Result<(i64, WaitId), Problem> {
@@ -58,7 +55,7 @@ fn parse_cursor(text: &str) -> Result<(i64, WaitId), Problem> {
         .ok_or_else(|| Problem::invalid(format!("`{text}` is no cursor. Use the `next` of the page before.")))
 }
 
-/// Answers one wait: by its token, or by a person without one.
+/// Answers one wait: by its token, or by a person without one. An approval needs its `seal`, and who may approve.
 #[utoipa::path(post, path = "/v1/waits/{id}/resolve", tag = "wait", params(("id" = String, Path)),
     request_body = w::ResolveWait, security(("token" = ["resolve"])),
     responses((status = 200, description = "The answer that counts: the first.", body = w::Resolved), Problems))]
@@ -67,14 +64,19 @@ pub(crate) async fn resolve_one(
     Segments([id]): Segments<1>,
     Body(body): Body<w::ResolveWait>,
 ) -> Answer<w::Resolved> {
-    let id: WaitId = id.parse()?;
-    let token = body.token.as_deref().unwrap_or_default();
-    let token = token.split_once('.').map_or(token, |(_, mac)| mac);
-    let resolved = answer_one(&who, id, token, &body.payload, body.claim).await?;
+    let wait = id.parse()?;
+    let seal = body.seal.map(|seal| wire::digest("seal", &seal)).transpose()?;
+    // A token of another wait is a wrong one.
+    let token = body.token.map(|token| match token.split_once('.') {
+        Some((of, mac)) if of == id => mac.to_owned(),
+        _ => token,
+    });
+    let proof = (token.as_deref(), seal);
+    let resolved = answer_one(&who, wait, proof, &body.payload, body.claim).await?;
     Ok(reply(&who, resolved))
 }
 
-/// Answers every open wait on a reference of a tenant, or one wait by its token. Kept where none is open yet.
+/// Answers every open wait on a reference, or one by its token; kept where none is open yet. Approvals are passed over.
 #[utoipa::path(post, path = "/v1/resolve", tag = "wait", request_body = w::Resolve,
     security(("token" = ["resolve"])),
     responses((status = 200, description = "Each wait's answer that counts: the first.", body = w::Resolved), Problems))]
@@ -82,14 +84,6 @@ pub(crate) async fn resolve(who: Who, Body(body): Body<w::Resolve>) -> Answer<w:
     let resolved = match (&body.reference, &body.token) {
         (Some(reference), None) => {
             let tenant = who.session.tenant(body.tenant.as_deref())?;
-            let filter = WaitFilter {
-                tenants: Some(Tenants::Only(vec![tenant.clone()])),
-                reference: Some(reference.clone()),
-                state: Some(WaitState::Open),
-                ..WaitFilter::default()
-            };
-            let waits = who.caller().waits(&filter, LOOKED_AT).await?;
-            may_answer(&who, &waits)?;
             let claim = claimant(&who, body.claim)?;
             who.caller().resolve(&tenant, reference, &body.payload, claim).await?
         }
@@ -100,7 +94,7 @@ pub(crate) async fn resolve(who: Who, Body(body): Body<w::Resolve>) -> Answer<w:
                     "This is no wait's token. Use the one that the wait was given.",
                 )
             })?;
-            answer_one(&who, id.parse()?, mac, &body.payload, body.claim).await?
+            answer_one(&who, id.parse()?, (Some(mac), None), &body.payload, body.claim).await?
         }
         _ => return Err(Problem::invalid("Give either `ref` or `token`.")),
     };
@@ -110,21 +104,16 @@ pub(crate) async fn resolve(who: Who, Body(body): Body<w::Resolve>) -> Answer<w:
 async fn answer_one(
     who: &Who,
     id: WaitId,
-    token: &str,
+    (token, seal): (Option<&str>, Option<Digest>),
     payload: &serde_json::Value,
     claim: Option<w::Claimant>,
 ) -> Result<Resolved, Problem> {
     let caller = who.caller();
     let filter = WaitFilter { id: Some(id), ..WaitFilter::default() };
-    may_answer(who, &caller.waits(&filter, 1).await?)?;
-    Ok(caller.resolve_wait(id, token, payload, claimant(who, claim)?).await?)
-}
-
-fn may_answer(who: &Who, waits: &[Wait]) -> Result<(), Problem> {
-    if waits.iter().any(|wait| wait.kind == WaitKind::Approval) {
+    if caller.waits(&filter, 1).await?.iter().any(Wait::asks_approval) {
         who.session.require(Scope::Approve)?;
     }
-    Ok(())
+    Ok(caller.resolve_wait(id, token, seal, payload, claimant(who, claim)?).await?)
 }
 
 /// Whoever claims with an answer needs the right to work.
@@ -149,7 +138,7 @@ pub(crate) async fn revoke(who: Who, Body(body): Body<w::RevokeWaits>) -> Answer
     Ok(Json(w::Revoked { works: acks.iter().map(wire::ack).collect() }))
 }
 
-/// A person answers what a work in `waiting_approval` asks.
+/// A person answers what a work in `waiting_approval` asks: the wait that has this seal.
 #[utoipa::path(post, path = "/v1/work/{id}/approve", tag = "wait", params(("id" = String, Path)),
     request_body = w::Approve, security(("token" = ["approve"])),
     responses((status = 200, description = "The answer that counts: the first.", body = w::Resolved), Problems))]
@@ -158,10 +147,10 @@ pub(crate) async fn approve(
     Segments([id]): Segments<1>,
     Body(body): Body<w::Approve>,
 ) -> Answer<w::Resolved> {
-    let caller = who.caller();
-    let wait = only(&caller, id.parse()?, WaitKind::Approval).await?;
+    let (caller, seal) = (who.caller(), wire::digest("seal", &body.seal)?);
+    let wait = sealed(&caller, id.parse()?, seal).await?;
     let answer = json!({ "approved": body.approved, "note": body.note });
-    Ok(reply(&who, caller.resolve_wait(wait, "", &answer, None).await?))
+    Ok(reply(&who, caller.resolve_wait(wait, None, Some(seal), &answer, None).await?))
 }
 
 /// A person says that the account that a work in `waiting_auth` needs is connected again.
@@ -174,32 +163,51 @@ pub(crate) async fn reconnect(
     Body(body): Body<w::Reconnect>,
 ) -> Answer<w::Resolved> {
     let caller = who.caller();
-    let wait = only(&caller, id.parse()?, WaitKind::Auth).await?;
+    let wait = reconnection(&caller, id.parse()?).await?;
     let answer = json!({ "reconnected": true, "note": body.note });
-    Ok(reply(&who, caller.resolve_wait(wait, "", &answer, None).await?))
+    Ok(reply(&who, caller.resolve_wait(wait, None, None, &answer, None).await?))
 }
 
-/// The one wait of a kind that a work has: the open one, or the last that was answered.
-async fn only(caller: &Caller, work: WorkId, kind: WaitKind) -> Result<WaitId, Problem> {
-    let state = caller.work(work).await?.state;
-    let filter = WaitFilter { work: Some(work), kind: Some(kind), ..WaitFilter::default() };
-    let waits = caller.waits(&filter, LOOKED_AT).await?;
+/// The wait that a person was shown. Where the work asks for several approvals, the seal tells them apart.
+async fn sealed(caller: &Caller, work: WorkId, seal: Digest) -> Result<WaitId, Problem> {
+    let (state, waits) = of_kind(caller, work, WaitKind::Approval).await?;
+    let shown = |wait: &&Wait| wait.asks_approval() && wait.seal() == seal;
+    match waits.iter().find(shown).or(waits.last()) {
+        // Of any other one the ledger says why it is not answered so.
+        Some(wait) => Ok(wait.id),
+        None => Err(never_asked(work, state, "an approval")),
+    }
+}
+
+/// The one reconnection that a work waits for: the open one, or the last that was answered.
+async fn reconnection(caller: &Caller, work: WorkId) -> Result<WaitId, Problem> {
+    let (state, waits) = of_kind(caller, work, WaitKind::Auth).await?;
     let open: Vec<&Wait> = waits.iter().filter(|wait| wait.state == WaitState::Open).collect();
     match open[..] {
         [only] => Ok(only.id),
-        [] => waits.last().map(|last| last.id).ok_or_else(|| {
-            let what = if kind == WaitKind::Approval { "an approval" } else { "a reconnection" };
-            let (code, next) = if state.is_terminal() {
-                (Code::Terminal, "Nothing is left to decide; to run it again, rerun it.".to_owned())
-            } else {
-                (Code::IllegalState, format!("`tenure explain {work}` says what it waits for."))
-            };
-            Refusal::new(code, format!("{work} is {state}, and never asked for {what}. {next}")).into()
-        }),
+        [] => match waits.last() {
+            Some(last) => Ok(last.id),
+            None => Err(never_asked(work, state, "a reconnection")),
+        },
         _ => Err(Refusal::new(
             Code::IllegalState,
             "Several are open. List them with /v1/waits?work= and answer each with /v1/waits/{id}/resolve.",
         )
         .into()),
     }
+}
+
+async fn of_kind(caller: &Caller, work: WorkId, kind: WaitKind) -> Result<(State, Vec<Wait>), Problem> {
+    let state = caller.work(work).await?.state;
+    let filter = WaitFilter { work: Some(work), kind: Some(kind), ..WaitFilter::default() };
+    Ok((state, caller.waits(&filter, LOOKED_AT).await?.whole()?))
+}
+
+fn never_asked(work: WorkId, state: State, what: &str) -> Problem {
+    let (code, next) = if state.is_terminal() {
+        (Code::Terminal, "Nothing is left to decide; to run it again, rerun it.".to_owned())
+    } else {
+        (Code::IllegalState, format!("`tenure explain {work}` says what it waits for."))
+    };
+    Refusal::new(code, format!("{work} is {state}, and never asked for {what}. {next}")).into()
 }

@@ -6,14 +6,17 @@ use axum::extract::State;
 use tenure_api::wire as w;
 use tenure_core::{
     State as WorkState, Wait, Work, WorkId,
-    action::Tenants,
+    action::{Kinds, Tenants},
     model::{Output, WaitState},
 };
-use tenure_store::{Caller, WaitFilter, WorkFilter, is_full};
+use tenure_store::{Caller, WaitFilter, WorkFilter};
 use tokio::time::Instant;
 
-use super::{Answer, App, Json, Nothing, Params, Problem, Segments, Who, error::Problems};
-use crate::wire::{self, ToCore, ToWire, View};
+use super::{Answer, App, Json, Params, Problem, Segments, Who, error::Problems};
+use crate::{
+    auth::OpenCall,
+    wire::{self, ToCore, ToWire, View},
+};
 
 const PAGE: u32 = 50;
 const EVENT_PAGE: u32 = 100;
@@ -49,10 +52,9 @@ async fn open_waits(caller: &Caller, works: &[Work]) -> Result<HashMap<WorkId, V
     let mut filter = WaitFilter { works, state: Some(WaitState::Open), ..WaitFilter::default() };
     loop {
         let page = caller.waits(&filter, PAGE_MAX as usize).await?;
-        filter.after = page.last().map(|last| (last.opened_at, last.id));
-        let last = page.len() < PAGE_MAX as usize;
+        filter.after = page.next().copied();
         page.into_iter().for_each(|wait| found.entry(wait.work).or_default().push(wait));
-        if last {
+        if filter.after.is_none() {
             return Ok(found);
         }
     }
@@ -70,7 +72,7 @@ pub(crate) async fn list(
     let limit = page_size(query.limit, PAGE)?;
     let before = query.cursor.as_deref().map(str::parse).transpose()?;
     let works = caller.list(&filter(query)?, before, limit).await?;
-    let next = works.last().filter(|_| works.len() == limit).map(|last| last.id.to_string());
+    let next = works.next().map(WorkId::to_string);
     let now = app.ledger.now().await?;
     let payloads = who.session.may(w::Scope::Payload);
     let waits = open_waits(&caller, &works).await?;
@@ -79,7 +81,7 @@ pub(crate) async fn list(
         wire::work(work, &View { now, waits, payloads, ..View::default() })
     });
     let items = items.collect();
-    Ok(Json(w::Page { items, next }))
+    Ok(Json(w::Page { items, unreadable: wire::unreadable(&works.unreadable), next }))
 }
 
 fn filter(query: w::WorkQuery) -> Result<WorkFilter, Problem> {
@@ -90,6 +92,7 @@ fn filter(query: w::WorkQuery) -> Result<WorkFilter, Problem> {
         system: query.system,
         source_id: query.source_id,
         kind: query.kind,
+        kinds: Kinds::All,
         workflow: query.workflow,
         session: query.session,
         owner: query.owner,
@@ -118,7 +121,8 @@ pub(crate) async fn get(
         None => caller.work(id).await?,
         Some(w::Until::Terminal) => {
             let patience = query.timeout_ms.map_or(POLL, Duration::from_millis).min(POLL_MAX);
-            ended(&app, &caller, id, Instant::now() + patience).await?
+            let open = app.auth.open_call(&who.session);
+            ended(&app, &caller, &open, id, Instant::now() + patience).await?
         }
     };
     let payloads = who.session.may(w::Scope::Payload);
@@ -148,7 +152,13 @@ pub(crate) async fn get(
 }
 
 /// The work once it has ended, or as it stands when the time is over. Woken by the feed.
-async fn ended(app: &App, caller: &Caller, id: WorkId, until: Instant) -> Result<Work, Problem> {
+async fn ended(
+    app: &App,
+    caller: &Caller,
+    open: &OpenCall,
+    id: WorkId,
+    until: Instant,
+) -> Result<Work, Problem> {
     let awaited = app.feed.ended(id);
     loop {
         // Whatever ends it after this look wakes.
@@ -160,6 +170,7 @@ async fn ended(app: &App, caller: &Caller, id: WorkId, until: Instant) -> Result
         tokio::select! {
             () = woken => {}
             () = tokio::time::sleep_until(until) => return Ok(work),
+            denied = open.ended() => return Err(denied.into()),
             () = app.stopping.cancelled() => return Ok(work),
         }
     }
@@ -179,20 +190,16 @@ pub(crate) async fn events(
     let limit = page_size(query.limit, EVENT_PAGE)?;
     let events = caller.events(work.id, query.after.unwrap_or(0), limit).await?;
     let payloads = who.session.may(w::Scope::Payload);
-    let next = events.last().filter(|_| is_full(&events, limit)).map(|last| last.event.seq.to_string());
+    let next = events.next().map(|last| last.seq.to_string());
     let items = events.iter().map(|event| wire::event(event, &work.spec.tenant, payloads)).collect();
-    Ok(Json(w::Page { items, next }))
+    Ok(Json(w::Page { items, unreadable: wire::unreadable(&events.unreadable), next }))
 }
 
 /// Why a work stands where it stands, and what to do.
 #[utoipa::path(get, path = "/v1/work/{id}/explain", tag = "work", params(("id" = String, Path)),
     security(("token" = ["view"])),
     responses((status = 200, description = "One sentence, and the next step.", body = w::Explanation), Problems))]
-pub(crate) async fn explain(
-    who: Who,
-    Segments([id]): Segments<1>,
-    _: Params<Nothing>,
-) -> Answer<w::Explanation> {
+pub(crate) async fn explain(who: Who, Segments([id]): Segments<1>) -> Answer<w::Explanation> {
     let caller = who.caller();
     let id = find(&caller, &id).await?;
     let state: WorkState = caller.work(id).await?.state;

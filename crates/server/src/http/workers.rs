@@ -1,10 +1,10 @@
 //! Workers, as their leases show them, and how one is drained from outside.
 
 use tenure_api::wire as w;
-use tenure_core::{Code, Refusal, State, Work, WorkId};
+use tenure_core::{Code, Refusal, State, Work};
 use tenure_store::{Caller, Error, WorkFilter};
 
-use super::{Answer, Body, Json, Nothing, Params, Problem, Segments, Who, error::Problems};
+use super::{Answer, Body, Json, Problem, Segments, Who, error::Problems};
 use crate::wire::{self, ToWire};
 
 const PAGE: usize = 1_000;
@@ -12,12 +12,17 @@ const PAGE: usize = 1_000;
 /// Lists the workers that hold something.
 #[utoipa::path(get, path = "/v1/workers", tag = "worker", security(("token" = ["view"])),
     responses((status = 200, description = "The workers.", body = w::Page<w::WorkerView>), Problems))]
-pub(crate) async fn list(who: Who, _: Params<Nothing>) -> Answer<w::Page<w::WorkerView>> {
+pub(crate) async fn list(who: Who) -> Answer<w::Page<w::WorkerView>> {
     let workers = who.caller().workers().await?.workers;
-    Ok(Json(w::Page { items: workers.into_iter().map(wire::worker).collect(), next: None }))
+    Ok(Json(w::Page {
+        items: workers.into_iter().map(wire::worker).collect(),
+        unreadable: Vec::new(),
+        next: None,
+    }))
 }
 
-/// Asks everything that a worker holds to stop, or to be given up.
+/// Asks everything that a worker holds to stop. Rerunnable work goes back to the queue; only started owner-bound work is
+/// cancelled or abandoned.
 #[utoipa::path(post, path = "/v1/workers/{id}/drain", tag = "operator", params(("id" = String, Path)),
     request_body = w::Drain, security(("token" = ["operate"])),
     responses((status = 200, description = "What was done, and what was not and why.", body = w::DrainReport), Problems))]
@@ -36,12 +41,12 @@ pub(crate) async fn drain(
     let mut report = w::DrainReport::default();
     for lever in body.levers {
         match lever {
-            w::Lever::RequestCancel | w::Lever::Abandon => {
+            w::Lever::RequestCancel | w::Lever::Release | w::Lever::Abandon => {
                 for work in &held {
-                    pull(&caller, lever, *work, &body.reason, &mut report).await?;
+                    pull(&caller, lever, work, &body.reason, &mut report).await?;
                 }
             }
-            w::Lever::StopClaiming | w::Lever::Release | w::Lever::RevokeWaits | w::Lever::Flush => {
+            w::Lever::StopClaiming | w::Lever::RevokeWaits | w::Lever::Flush => {
                 let because = "Only the worker itself can pull this one: tell it to drain.".to_owned();
                 report.deferred.push(w::Deferred { lever: lever.into(), work: None, because });
             }
@@ -51,7 +56,7 @@ pub(crate) async fn drain(
 }
 
 /// What the worker holds now, in this incarnation or any.
-async fn held(caller: &Caller, worker: &str, incarnation: Option<&str>) -> Result<Vec<WorkId>, Problem> {
+async fn held(caller: &Caller, worker: &str, incarnation: Option<&str>) -> Result<Vec<Work>, Problem> {
     let states = vec![State::Running, State::CancelRequested, State::Stalled];
     let filter = WorkFilter { states, owner: Some(worker.to_owned()), ..WorkFilter::default() };
     let theirs = |work: &Work| {
@@ -62,9 +67,9 @@ async fn held(caller: &Caller, worker: &str, incarnation: Option<&str>) -> Resul
     let mut before = None;
     loop {
         let page = caller.list(&filter, before, PAGE).await?;
-        held.extend(page.iter().filter(|work| theirs(work)).map(|work| work.id));
-        before = page.last().map(|last| last.id);
-        if page.len() < PAGE {
+        before = page.next().copied();
+        held.extend(page.rows.into_iter().filter(theirs));
+        if before.is_none() {
             return Ok(held);
         }
     }
@@ -74,15 +79,21 @@ async fn held(caller: &Caller, worker: &str, incarnation: Option<&str>) -> Resul
 async fn pull(
     caller: &Caller,
     lever: w::Lever,
-    work: WorkId,
+    work: &Work,
     reason: &str,
     report: &mut w::DrainReport,
 ) -> Result<(), Problem> {
-    let done = match lever {
-        w::Lever::Abandon => caller.request_abandon(work, reason).await,
-        _ => caller.cancel(work, reason, None).await,
+    let done = match (lever, work.owner_bound_started()) {
+        (w::Lever::Abandon, true) => caller.request_abandon(work.id, reason).await,
+        (w::Lever::Abandon, false) => Err(Error::Refused(Refusal::new(
+            Code::IllegalState,
+            "Only started owner-bound work is abandoned. This one goes back to the queue: when its holder releases \
+             it, or when its lease lapses.",
+        ))),
+        (w::Lever::RequestCancel, true) => caller.cancel(work.id, reason, None).await,
+        _ => caller.request_release(work.id, reason).await,
     };
-    let id = Some(work.to_string().into());
+    let id = Some(work.id.to_string().into());
     match done {
         Ok(ack) if ack.state.is_terminal() => {
             report.confirmed.push(w::Pulled { lever: lever.into(), work: id })

@@ -7,6 +7,10 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
+use rustix::{
+    fs::{Mode, OFlags},
+    io::Errno,
+};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use tenure_core::{
@@ -60,27 +64,13 @@ pub(super) fn look(root: &Path, arguments: &Payload) -> Found {
 
 /// The hash of the file's content; none where there is no file.
 fn hash(root: &Path, path: &Path) -> Result<Option<String>, String> {
-    if path.is_absolute() || path.components().any(|part| part == Component::ParentDir) {
-        return Err("write it as a path under the folder, without `..`".to_owned());
-    }
     let told = |error: io::Error| format!("it cannot be read: {error}");
-    let root = root
-        .canonicalize()
-        .map_err(|error| format!("the folder {} is not there: {error}", root.display()))?;
-    let found = match root.join(path).canonicalize() {
-        Ok(found) => found,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(told(error)),
-    };
-    if !found.starts_with(&root) {
-        return Err(format!("it is not under {}", root.display()));
-    }
-    // Before it is opened: a pipe would wait for a writer.
-    let about = found.metadata().map_err(told)?;
+    let Some(file) = open_beneath(root, path)? else { return Ok(None) };
+    let about = file.metadata().map_err(told)?;
     if !about.is_file() || about.len() > READ_MAX {
         return Err(format!("it is no file of at most {READ_MAX} bytes"));
     }
-    let mut file = File::open(&found).map_err(told)?;
+    let mut file = file.take(READ_MAX);
     let mut hasher = Sha256::new();
     let mut piece = vec![0; 64 * 1024];
     loop {
@@ -90,6 +80,39 @@ fn hash(root: &Path, path: &Path) -> Result<Option<String>, String> {
         }
     }
     Ok(Some(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()))
+}
+
+/// Opens a file beneath a folder, one path component at a time from the folder's own handle, and follows no symbolic
+/// link: a path that was checked before it is opened could be exchanged for a link in between. None where there is no file.
+fn open_beneath(root: &Path, path: &Path) -> Result<Option<File>, String> {
+    let mut parts = Vec::new();
+    for part in path.components() {
+        match part {
+            Component::Normal(name) => parts.push(name),
+            Component::CurDir => {}
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
+                return Err("write it as a path under the folder, without `..`".to_owned());
+            }
+        }
+    }
+    let folder = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let mut opened = rustix::fs::open(root, folder, Mode::empty())
+        .map_err(|error| format!("the folder {} cannot be opened: {error}", root.display()))?;
+    for (at, name) in parts.iter().enumerate() {
+        // Without NONBLOCK, a pipe would wait for a writer.
+        let file = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let flags = if at + 1 < parts.len() { folder } else { file };
+        opened = match rustix::fs::openat(&opened, *name, flags | OFlags::NOFOLLOW, Mode::empty()) {
+            Ok(next) => next,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(Errno::LOOP | Errno::NOTDIR) => {
+                let name = Path::new(name).display();
+                return Err(format!("`{name}` is a link or no folder, and links are not followed"));
+            }
+            Err(error) => return Err(format!("it cannot be opened: {error}")),
+        };
+    }
+    Ok(Some(opened.into()))
 }
 
 #[cfg(test)]
@@ -133,11 +156,17 @@ mod tests {
         std::fs::create_dir(&inner).unwrap();
         std::fs::write(root.path().join("secret"), "hello").unwrap();
         std::os::unix::fs::symlink(root.path().join("secret"), inner.join("link")).unwrap();
+        std::os::unix::fs::symlink(root.path(), inner.join("folder")).unwrap();
+        let fifo = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(rustix::fs::CWD, inner.join("pipe"), fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         for (path, why) in [
             ("../secret", "without `..`"),
             ("../nothing", "without `..`"),
-            ("link", "not under"),
+            ("link", "links are not followed"),
+            ("folder/secret", "links are not followed"),
+            ("link/secret", "links are not followed"),
             (".", "no file"),
+            ("pipe", "no file"),
         ] {
             let found = looked(&inner, json!({ "path": path, "sha256": HELLO }));
             assert_eq!(found.finding, Finding::Unknown, "{path}");

@@ -14,7 +14,11 @@
 
 mod file;
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use axum::http::StatusCode;
 use serde::Deserialize;
@@ -24,7 +28,14 @@ use tenure_core::{
     command::{EvidenceKind, Finding},
 };
 
+use tenure_store::fair::Fair;
+
 use crate::executor::{Call, Ended, Http, HttpTarget, Outbound, Program, Trouble, evidence, excerpt};
+
+/// Files that are looked at at once, and those of one tenant: a network's disk that no longer answers holds its threads.
+static FILES: LazyLock<Arc<Fair>> = LazyLock::new(|| Fair::new(16, 8));
+/// How long a look at a file may take, its turn included.
+const FILE_WITHIN: Duration = Duration::from_secs(60);
 
 /// What the configuration says of a tool's lookup.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,7 +54,8 @@ impl Lookup {
         match self {
             Lookup::Exec(program) => program.timeout,
             Lookup::Http(target) => target.timeout,
-            Lookup::File(_) | Lookup::Worker => Duration::ZERO,
+            Lookup::File(_) => FILE_WITHIN,
+            Lookup::Worker => Duration::ZERO,
         }
     }
 }
@@ -93,8 +105,7 @@ impl Asker {
         match self {
             Asker::File(root) => {
                 let (root, arguments) = (root.clone(), call.arguments.clone());
-                let looked = tokio::task::spawn_blocking(move || file::look(&root, &arguments)).await;
-                looked.unwrap_or_else(|broken| unknown(&broken.to_string()))
+                aside(&FILES, FILE_WITHIN, &call.tenant, move || file::look(&root, &arguments)).await
             }
             Asker::Exec(program) => match program.run(&call.body()).await {
                 Ended::Exited { code: 0, output } if output.cut => unknown("it wrote more than is read"),
@@ -122,6 +133,28 @@ impl Asker {
                 Err(Trouble::TimedOut(after)) => unknown(&format!("no answer came within {after:?}")),
             },
         }
+    }
+}
+
+/// Looks on a thread of its own, in the tenant's turn. A look that takes too long keeps its thread and its turn until it
+/// ends, and is unknown meanwhile.
+async fn aside(
+    turns: &Arc<Fair>,
+    within: Duration,
+    tenant: &str,
+    look: impl FnOnce() -> Found + Send + 'static,
+) -> Found {
+    let looking = async {
+        let turn = turns.turn(tenant.into()).await;
+        let look = move || {
+            let _turn = turn;
+            look()
+        };
+        tenure_store::aside("file-lookup", look).await
+    };
+    match tokio::time::timeout(within, looking).await {
+        Ok(looked) => looked.unwrap_or_else(|broken| unknown(&broken.to_string())),
+        Err(_) => unknown(&format!("the file could not be looked at within {within:?}")),
     }
 }
 
@@ -160,6 +193,39 @@ mod tests {
         let program =
             Program { command: ["sh", "-c", script].map(str::to_owned).to_vec(), env: Vec::new(), timeout };
         Asker::Exec(program).ask(&example(), 0).await
+    }
+
+    /// One tenant's files are on a disk that does not answer.
+    #[tokio::test]
+    async fn files_that_hang_keep_few_threads_and_no_other_tenant_waiting() {
+        let turns = Fair::new(4, 2);
+        let (release, hang) = std::sync::mpsc::channel::<()>();
+        let hang = Arc::new(std::sync::Mutex::new(hang));
+        let (entered, mut looking) = tokio::sync::mpsc::unbounded_channel();
+        let hostile = |within| {
+            let (hang, entered, turns) = (hang.clone(), entered.clone(), turns.clone());
+            async move {
+                let look = move || {
+                    entered.send(()).unwrap();
+                    let _released = hang.lock().unwrap().recv();
+                    unknown("at last")
+                };
+                aside(&turns, within, "hostile", look).await
+            }
+        };
+        let slow: Vec<_> = (0..2).map(|_| tokio::spawn(hostile(FILE_WITHIN))).collect();
+        for _ in &slow {
+            looking.recv().await.unwrap();
+        }
+        let late = hostile(Duration::from_millis(1)).await;
+        assert!(late.message.unwrap().contains("within"), "it had no turn");
+        assert!(looking.try_recv().is_err(), "and no thread");
+        let quiet = aside(&turns, FILE_WITHIN, "quiet", || read(br#"{"outcome":"absent"}"#)).await;
+        assert_eq!(quiet.finding, Finding::Absent);
+        drop(release);
+        for look in slow {
+            assert_eq!(look.await.unwrap().message.as_deref(), Some("at last"));
+        }
     }
 
     #[tokio::test]

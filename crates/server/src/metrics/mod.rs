@@ -17,7 +17,7 @@ use prometheus_client::{
 use tenure_core::{Event, Fact, Millis, State, Usage};
 use tenure_store::{Error, Ledger};
 
-use crate::{config::Live, feed::EventNews};
+use crate::{config::Live, connections, feed::EventNews};
 use commands::CommandDials;
 use memory::{Known, Memory};
 
@@ -122,12 +122,16 @@ pub struct Metrics {
     expired_leases: Gauge,
     waits: GaugeBy<OfKind>,
     renewals_refused: Counter,
+    server_changes: Counter,
+    clock_jumps: Counter,
+    clock_offset: Gauge,
     runs_fired: Counter,
     runs_skipped: Counter,
     runs_refused: Counter,
     groups: Counter,
     submissions: Counter,
     group_time: Counter<f64, AtomicU64>,
+    connections_refused: Counter,
     queued: Gauge,
     alerts: GaugeBy<OfName>,
     intake_paused: GaugeBy<OfTenant>,
@@ -162,11 +166,15 @@ impl Default for Metrics {
             expired_leases: Gauge::default(),
             waits: Family::default(),
             renewals_refused: Counter::default(),
+            server_changes: Counter::default(),
+            clock_jumps: Counter::default(),
+            clock_offset: Gauge::default(),
             runs_fired: Counter::default(),
             runs_skipped: Counter::default(),
             runs_refused: Counter::default(),
             groups: Counter::default(),
             submissions: Counter::default(),
+            connections_refused: Counter::default(),
             group_time: Counter::default(),
             queued: Gauge::default(),
             alerts: Family::default(),
@@ -232,6 +240,18 @@ impl Metrics {
         );
         r.register("waits", "Open waits by kind", self.waits.clone());
         r.register("renewals_refused", "Renewals that were refused", self.renewals_refused.clone());
+        r.register("clock_jumps", "Jumps of the clock that were noticed", self.clock_jumps.clone());
+        r.register_with_unit(
+            "clock_offset",
+            "How far the ledger's time is ahead of the clock",
+            Unit::Seconds,
+            self.clock_offset.clone(),
+        );
+        r.register(
+            "server_changes",
+            "Times that another database server answered",
+            self.server_changes.clone(),
+        );
         r.register("schedule_runs", "Runs of schedules that this process ingested", self.runs_fired.clone());
         r.register("schedule_runs_skipped", "Runs that it passed over", self.runs_skipped.clone());
         r.register("schedule_runs_refused", "Runs that were refused", self.runs_refused.clone());
@@ -243,6 +263,8 @@ impl Metrics {
             Unit::Seconds,
             self.group_time.clone(),
         );
+        let refused = self.connections_refused.clone();
+        r.register("connections_refused", "Connections that were closed because there are too many", refused);
         r.register("queued_submissions", "Submissions that wait for a group", self.queued.clone());
         r.register("alerts", "1 for each threshold that is crossed", self.alerts.clone());
         r.register(
@@ -264,7 +286,7 @@ impl Metrics {
     /// Counts what the feed told of commands.
     async fn observe_commands(&self, ledger: &Ledger, events: &[EventNews]) -> Result<(), Error> {
         let unknown = self.commands.unknown(&self.sent(), events);
-        let read = if unknown.is_empty() { Vec::new() } else { ledger.commands_by_id(&unknown).await? };
+        let read = if unknown.is_empty() { Vec::new() } else { ledger.commands_by_id(&unknown).await?.rows };
         let mut sent = self.sent();
         sent.learn_all(&read);
         events.iter().for_each(|news| self.commands.count(&mut sent, &news.stored.event));
@@ -275,7 +297,7 @@ impl Metrics {
     pub(crate) async fn observe(&self, ledger: &Ledger, events: &[EventNews]) -> Result<(), Error> {
         self.observe_commands(ledger, events).await?;
         let unknown = self.memory().unknown(events);
-        let works = if unknown.is_empty() { Vec::new() } else { ledger.works(&unknown).await? };
+        let works = if unknown.is_empty() { Vec::new() } else { ledger.readable_works(&unknown).await?.rows };
         let mut memory = self.memory();
         works.iter().for_each(|work| memory.learn(work));
         for news in events {
@@ -398,11 +420,15 @@ impl Metrics {
         }
         let stats = ledger.stats();
         self.renewals_refused.inner().store(stats.renewals_refused, Relaxed);
+        self.server_changes.inner().store(stats.server_changes, Relaxed);
+        self.clock_jumps.inner().store(stats.clock_jumps, Relaxed);
+        self.clock_offset.set(stats.clock_offset_ms / 1_000);
         self.runs_fired.inner().store(stats.runs_fired, Relaxed);
         self.runs_skipped.inner().store(stats.runs_skipped, Relaxed);
         self.runs_refused.inner().store(stats.runs_refused, Relaxed);
         self.groups.inner().store(stats.groups, Relaxed);
         self.submissions.inner().store(stats.submissions, Relaxed);
+        self.connections_refused.inner().store(connections::REFUSED.load(Relaxed), Relaxed);
         self.group_time.inner().store(stats.group_time.as_secs_f64().to_bits(), Relaxed);
         self.queued.set(stats.queued as i64);
         let mut text = String::new();

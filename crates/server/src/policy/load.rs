@@ -18,6 +18,9 @@ use super::{Known, Loaded, Sets, join::Forbids, names, wanted::Wanted};
 /// Levels of JSON in a flat policy: some thirty conditions in a row.
 const FLAT: usize = 64;
 
+/// All files together: the largest set in use is a hundredth of it.
+const POLICY_BYTES: usize = 4 << 20;
+
 /// What a file is read with: every level of a condition takes stack, and a file may have thousands. No more of it is taken
 /// from the machine than is used.
 const STACK: usize = 256 << 20;
@@ -70,6 +73,12 @@ pub(super) fn version(files: &[PolicyFile]) -> String {
 }
 
 pub(super) fn read(files: &[PolicyFile]) -> Result<Loaded, PolicyError> {
+    let bytes: usize = files.iter().map(|file| file.text.len()).sum();
+    if bytes > POLICY_BYTES {
+        let message =
+            format!("the policy files have {bytes} bytes together, and at most {POLICY_BYTES} are read");
+        return Err(files[0].error(None, message));
+    }
     thread::scope(|scope| {
         let reader = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, || read_all(files));
         let reader =

@@ -3,7 +3,8 @@
 //!
 //! Cedar knows two effects, and a command three verdicts. A `forbid` marked `@unless("approved")` forbids until a
 //! person approves; everything else is Cedar's own: a `forbid` beats every `permit`, and what nobody permits is denied.
-//! A `forbid` that cannot be evaluated counts as met: a mistake in a policy never opens a door.
+//! A `forbid` that cannot be evaluated counts as met: a mistake in a policy never opens a door. Where a policy looks at a
+//! value that Cedar cannot hold, the command is denied.
 
 mod join;
 mod load;

@@ -2,6 +2,7 @@
 //! when the file is read, whatever the arguments' shape, which the policies' author knows and this module does not.
 
 use serde_json::Value;
+use tenure_core::PrincipalId;
 
 pub const PERSON: &str = "Person";
 pub const MACHINE: &str = "Machine";
@@ -36,7 +37,7 @@ pub fn check(policy: &Value) -> Result<(), String> {
             for (key, value) in fields {
                 match key.as_str() {
                     "entity_type" => value.as_str().map_or(Ok(()), entity_type)?,
-                    "entity" | "__entity" => value["type"].as_str().map_or(Ok(()), entity_type)?,
+                    "entity" | "__entity" => entity(value)?,
                     "entities" => entities(value)?,
                     _ => {}
                 }
@@ -49,8 +50,20 @@ pub fn check(policy: &Value) -> Result<(), String> {
 }
 
 fn entities(list: &Value) -> Result<(), String> {
-    let types = list.as_array().into_iter().flatten().filter_map(|entity| entity["type"].as_str());
-    types.into_iter().try_for_each(entity_type)
+    list.as_array().into_iter().flatten().try_for_each(entity)
+}
+
+/// People and workers are known by the ids of their principals. A name would never be met.
+fn entity(entity: &Value) -> Result<(), String> {
+    let Some(kind) = entity["type"].as_str() else { return Ok(()) };
+    entity_type(kind)?;
+    match entity["id"].as_str() {
+        Some(id) if [PERSON, WORKER].contains(&kind) && id.parse::<PrincipalId>().is_err() => Err(format!(
+            "`{kind}::\"{id}\"` is never met: write the id of its principal, as in `{kind}::\"p_…\"`. \
+             `tenure token list` shows it"
+        )),
+        Some(_) | None => Ok(()),
+    }
 }
 
 fn entity_type(name: &str) -> Result<(), String> {

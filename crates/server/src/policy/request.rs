@@ -6,7 +6,7 @@ use cedar_policy::{
     AuthorizationError, Authorizer, Context, Entities, Entity, EntityId, EntityTypeName, EntityUid, PolicyId,
     PolicySet, Request, RestrictedExpression as Expr,
 };
-use serde_json::Value;
+use serde_json::{Number, Value};
 use tenure_core::{
     ActorKind, Millis,
     command::{Risk, budget::Cost},
@@ -84,7 +84,9 @@ fn context(ask: &Ask<'_>, wanted: &Wanted) -> Result<Context, String> {
     let mut pairs = Vec::new();
     let mut put = |name: &str, expr| pairs.push((name.to_owned(), expr));
     if let Some(wanted) = wanted.of("arguments") {
-        put("arguments", value(ask.arguments, wanted)?.unwrap_or_else(|| Expr::new_bool(false)));
+        let arguments = value(ask.arguments, wanted, &mut { VALUES })
+            .map_err(|Unfit { path, why }| format!("in `context.arguments{path}` {why}"))?;
+        put("arguments", arguments.unwrap_or_else(|| Expr::new_bool(false)));
     }
     if wanted.of("tenant").is_some() {
         put("tenant", text(ask.tenant));
@@ -124,28 +126,45 @@ fn time(now: Millis) -> Result<Expr, String> {
     record([("unix_ms", long(now)), ("hour", long(hour)), ("weekday", long(weekday))])
 }
 
-/// JSON as Cedar has it. What Cedar has no value for is left out, so that a policy that wants it is not met by
-/// something else: null, and numbers that no decimal with four places says exactly.
-fn value(json: &Value, wanted: &Wanted) -> Result<Option<Expr>, String> {
-    Ok(match json {
-        Value::Null => None,
-        Value::Bool(flag) => Some(Expr::new_bool(*flag)),
-        Value::String(string) => Some(text(string)),
-        Value::Number(number) => match (number.as_i64(), number.as_f64()) {
-            (Some(integer), _) => Some(Expr::new_long(integer)),
-            (None, Some(float)) => decimal(float),
-            (None, None) => None,
-        },
-        Value::Array(items) => {
-            let items = items.iter().map(|item| value(item, &WHOLE));
-            let items: Vec<Option<Expr>> = items.collect::<Result<_, _>>()?;
-            items.into_iter().collect::<Option<Vec<_>>>().map(Expr::new_set)
-        }
+/// A value that policies look at and Cedar cannot hold. Left out, it would slip past every `forbid` that asks for it
+/// with `has`, so it denies.
+struct Unfit {
+    /// Where it is, from the arguments on, each name with its dot.
+    path: String,
+    why: String,
+}
+
+impl Unfit {
+    fn new(why: impl Into<String>) -> Self {
+        Self { path: String::new(), why: why.into() }
+    }
+
+    fn below(self, name: &str) -> Self {
+        Self { path: format!(".{name}{}", self.path), ..self }
+    }
+}
+
+/// Values of the arguments that policies look at. Policies are evaluated where calls are answered: this is some tens of
+/// milliseconds of work at most.
+const VALUES: usize = 25_000;
+
+/// JSON in Cedar's terms; `left` is how many more values may come. A null field is an absent one: Cedar has no null, and `has` says the same of both.
+fn value(json: &Value, wanted: &Wanted, left: &mut usize) -> Result<Option<Expr>, Unfit> {
+    *left = left.checked_sub(1).ok_or_else(|| {
+        Unfit::new(format!("policies look at more than {VALUES} values: send fewer in one command"))
+    })?;
+    Ok(Some(match json {
+        Value::Null => return Ok(None),
+        Value::Bool(flag) => Expr::new_bool(*flag),
+        Value::String(string) => text(string),
+        Value::Number(number) => self::number(number)?,
+        Value::Array(items) => list(items, left)?,
         Value::Object(fields) => {
             let mut pairs = Vec::new();
             let mut put = |name, field, wanted| {
-                pairs.extend(value(field, wanted)?.map(|expr| (name, expr)));
-                Ok::<(), String>(())
+                let expr = value(field, wanted, left).map_err(|unfit| unfit.below(name))?;
+                pairs.extend(expr.map(|expr| (name, expr)));
+                Ok(())
             };
             match wanted.names() {
                 None => fields.iter().try_for_each(|(name, field)| put(name.as_str(), field, &WHOLE))?,
@@ -154,21 +173,56 @@ fn value(json: &Value, wanted: &Wanted) -> Result<Option<Expr>, String> {
                     None => Ok(()),
                 })?,
             }
-            Some(record(pairs)?)
+            record(pairs).map_err(Unfit::new)?
         }
-    })
+    }))
 }
 
-/// A number by its shortest decimal form, which is also its canonical one.
-fn decimal(float: f64) -> Option<Expr> {
-    let form = float.to_string();
+/// A list as a set. Its items are of one kind: `contains` and `==` are false for another kind rather than an error, so a
+/// `forbid` on a list of two kinds would be passed by writing an item the other way.
+fn list(items: &[Value], left: &mut usize) -> Result<Expr, Unfit> {
+    if items.iter().any(Value::is_null) {
+        return Err(Unfit::new("a list has a null, which Cedar cannot hold: leave it out"));
+    }
+    if let Some((first, other)) = items.first().zip(items.iter().find(|item| kind(item) != kind(&items[0]))) {
+        let (first, other) = (kind(first), kind(other));
+        return Err(Unfit::new(format!("a list has a {first} and a {other}: send items of one kind")));
+    }
+    let exprs: Vec<Option<Expr>> =
+        items.iter().map(|item| value(item, &WHOLE, left)).collect::<Result<_, Unfit>>()?;
+    Ok(Expr::new_set(exprs.into_iter().flatten()))
+}
+
+fn kind(json: &Value) -> &'static str {
+    match json {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if is_whole(number) => "whole number",
+        Value::Number(_) => "decimal number",
+        Value::String(_) => "string",
+        Value::Array(_) => "list",
+        Value::Object(_) => "record",
+    }
+}
+
+fn is_whole(number: &Number) -> bool {
+    number.as_f64().is_none_or(|float| float.fract() == 0.0)
+}
+
+/// A whole number is a long, another one a decimal with at most four places, by its shortest form.
+fn number(number: &Number) -> Result<Expr, Unfit> {
+    if let Some(integer) = number.as_i64() {
+        return Ok(Expr::new_long(integer));
+    }
+    let form = number.as_f64().map(|float| float.to_string()).unwrap_or_default();
+    let too_large = || Unfit::new(format!("the number {number} is too large for Cedar: send it as a string"));
     match form.split_once('.') {
-        // Larger ones were refused at the door: they would be rounded.
-        None => form.parse().ok().map(Expr::new_long),
-        Some((whole, places)) => {
-            let fits = places.len() <= 4 && whole.trim_start_matches('-').len() <= 14;
-            fits.then(|| Expr::new_decimal(&form))
-        }
+        None => form.parse().map(Expr::new_long).map_err(|_| too_large()),
+        Some((_, places)) if places.len() > 4 => Err(Unfit::new(format!(
+            "the number {number} has more than four decimal places: round it, or send it as a string"
+        ))),
+        Some((whole, _)) if whole.trim_start_matches('-').len() > 14 => Err(too_large()),
+        Some(_) => Ok(Expr::new_decimal(&form)),
     }
 }
 

@@ -14,6 +14,9 @@ fn file(text: &str) -> PolicyFile {
     PolicyFile { name: "acme.cedar".into(), text: text.into() }
 }
 
+/// The id of the principal that asks.
+const AGENT: &str = "p_00000000000000000000000000000007";
+
 fn load(text: &str) -> Policies {
     Policies::load(&[file(text)]).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -21,7 +24,7 @@ fn load(text: &str) -> Policies {
 fn asked(policies: &Policies, tool: &str, risk: Risk, arguments: &Value) -> Verdict {
     let estimate = Cost { tokens: 900, micros: vec![("usd".into(), 5_000)] };
     policies.ask(&Ask {
-        actor: &Actor::worker("agent-7"),
+        actor: &Actor::worker(AGENT),
         tool,
         risk,
         target: "bob@example.com",
@@ -85,7 +88,7 @@ fn an_approval_lifts_a_forbid_and_permits_nothing_by_itself() {
 #[test]
 fn what_policies_are_told() {
     for met in [
-        r#"principal == Worker::"agent-7""#,
+        r#"principal == Worker::"p_00000000000000000000000000000007""#,
         "principal is Worker",
         r#"action == Action::"pay""#,
         r#"resource == Target::"bob@example.com""#,
@@ -117,7 +120,7 @@ fn what_policies_are_told() {
 #[test]
 fn a_forbid_that_cannot_be_evaluated_counts_as_met() {
     let all = "permit (principal, action, resource);";
-    for arguments in [json!({}), json!({ "amount": "many" }), json!({ "amount": 0.000_01 }), json!(null)] {
+    for arguments in [json!({}), json!({ "amount": "many" }), json!({ "amount": null }), json!(null)] {
         let rule = "forbid (principal, action, resource) when { context.arguments.amount > 100 };";
         let verdict = asked(&load(&format!("{all}\n{rule}")), "pay", Risk::Low, &arguments);
         assert_eq!(verdict.effect, Effect::Deny, "{arguments}");
@@ -129,6 +132,42 @@ fn a_forbid_that_cannot_be_evaluated_counts_as_met() {
         assert_eq!(verdict.effect, Effect::Deny, "{arguments}");
         assert!(verdict.reasons[1].contains("permits nothing"), "{:?}", verdict.reasons);
     }
+}
+
+#[test]
+fn a_value_that_cedar_cannot_hold_does_not_slip_past_a_forbid() {
+    let text = r#"
+        permit (principal, action, resource);
+        @unless("approved")
+        forbid (principal, action, resource)
+        when { context.arguments has amount && context.arguments.amount > 5000 };
+        forbid (principal, action, resource)
+        when { context.arguments has to && context.arguments.to.contains("mallory") };
+        forbid (principal, action, resource)
+        when { context.arguments has deep && context.arguments.deep.sum == 7 };
+    "#;
+    let policies = load(text);
+    for (arguments, told) in [
+        (
+            json!({ "amount": 5000.00001 }),
+            "`context.arguments.amount` the number 5000.00001 has more than four",
+        ),
+        (json!({ "amount": 1e19 }), "`context.arguments.amount` the number 1e+19 is too large"),
+        (json!({ "amount": u64::MAX }), "is too large for Cedar"),
+        (json!({ "amount": 123_456_789_012_345.5 }), "is too large for Cedar"),
+        (json!({ "to": ["mallory", null] }), "`context.arguments.to` a list has a null"),
+        (json!({ "to": ["mallory", 1] }), "a list has a string and a whole number"),
+        (json!({ "to": [1, 1.5] }), "a list has a whole number and a decimal number"),
+        (json!({ "to": [["mallory"], [null]] }), "a list has a null"),
+        (json!({ "to": vec!["x"; 25_000] }), "look at more than 25000 values"),
+        (json!({ "deep": { "sum": [{ "a": 0.000_01 }] } }), "`context.arguments.deep.sum.a` the number"),
+    ] {
+        let verdict = asked(&policies, "pay", Risk::Low, &arguments);
+        assert_eq!(verdict.effect, Effect::Deny, "{arguments}");
+        assert!(verdict.reasons[0].contains(told), "{arguments}: {:?}", verdict.reasons);
+    }
+    let others = json!({ "amount": 5000, "to": ["bob", "eve"], "memo": 5000.00001, "cc": [null, 1, "x"] });
+    assert_eq!(asked(&policies, "pay", Risk::Low, &others).effect, Effect::Allow, "nobody looks at the rest");
 }
 
 #[test]
@@ -215,7 +254,7 @@ fn the_examples_of_the_guide_say_what_it_says() {
     let page = include_str!("../../../../docs/policy.md");
     let mut examples = page.split("```cedar\n").skip(1).filter_map(|rest| rest.split("```").next());
     let (mail, pay) = (load(examples.next().unwrap()), load(examples.next().unwrap()));
-    let (actor, estimate) = (Actor::worker("agent-7"), Cost::default());
+    let (actor, estimate) = (Actor::worker(AGENT), Cost::default());
     let ask = |policies: &Policies, tool: &str, risk, target: &str, arguments: Value, now| {
         policies.ask(&Ask {
             actor: &actor,
@@ -320,7 +359,7 @@ fn joined_forbids_say_what_each_of_them_says() {
         text.push_str(&format!("@id(\"rule-{n:02}\") {clause} ({scope}) {condition};\n"));
     }
     let (policies, written) = (load(&text), PolicySet::from_str(&text).unwrap());
-    let (actor, estimate) = (Actor::worker("agent-7"), Cost::default());
+    let (actor, estimate) = (Actor::worker(AGENT), Cost::default());
     let mut seen = std::collections::BTreeMap::new();
     for n in 0..4_usize.pow(6) {
         let mut arguments = json!({});
@@ -392,4 +431,24 @@ fn the_largest_arguments_that_pass_the_door_can_be_asked_about() {
     assert_eq!(effect(all, deep), Effect::Allow);
     let wide: Vec<Value> = (0..20_000).map(|n| json!(format!("item {n}"))).collect();
     assert_eq!(effect(all, json!({ "items": wide })), Effect::Allow);
+}
+
+#[test]
+fn a_policy_that_names_a_principal_by_its_name_is_refused() {
+    for scope in
+        [r#"principal == Person::"ana""#, r#"principal == Worker::"bot""#, r#"principal == Person::"p_0198""#]
+    {
+        let text = format!("forbid ({scope}, action, resource);");
+        let refused = Policies::load(&[file(&text)]).unwrap_err().to_string();
+        assert!(refused.contains("is never met") && refused.contains("tenure token list"), "{refused}");
+    }
+    for met in [r#"principal == Person::"ana""#, r#"[Worker::"bot"].contains(principal)"#] {
+        let text = format!("forbid (principal, action, resource) when {{ {met} }};");
+        assert!(Policies::load(&[file(&text)]).is_err(), "{met}");
+    }
+    for allowed in
+        [format!(r#"principal == Person::"{AGENT}""#), r#"principal == System::"relay""#.to_owned()]
+    {
+        load(&format!("forbid ({allowed}, action, resource);"));
+    }
 }

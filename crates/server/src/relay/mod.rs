@@ -17,7 +17,7 @@ use std::{
 
 use futures_util::FutureExt;
 use tenure_core::{CommandId, Millis, command::Duty};
-use tenure_store::{DueCursor, Error, Ledger};
+use tenure_store::{DueCursor, Error, Ledger, fair};
 use tokio::{
     sync::{Notify, watch},
     task::JoinSet,
@@ -52,6 +52,7 @@ struct Shared {
 /// One call that has ended.
 struct Ended {
     command: CommandId,
+    tenant: String,
     tool: String,
     ordered: bool,
     done: Done,
@@ -155,13 +156,14 @@ impl Relay {
         let mut added = 0;
         for _ in 0..WALK {
             let (ledger, queue) = (&self.shared.ledger, &self.queue);
-            let page = ledger.due_page(Duty::Send, self.after, PAGE, |id| queue.knows(id)).await?;
+            let full = queue.full_tenants();
+            let page = ledger.due_page(Duty::Send, self.after, &full, PAGE, |id| queue.knows(id)).await?;
             self.after = page.next;
             added += self.queue.add(page.items);
             let enough = added > 0 && !self.queue.is_low(Instant::now());
             if self.after.is_none() || enough {
                 // What is taken up leaves the page, so the next look begins at its beginning.
-                self.more = self.after.take().is_some();
+                self.more = self.after.take().is_some() || !full.is_empty();
                 return Ok(());
             }
         }
@@ -197,20 +199,23 @@ impl Relay {
             }
             started += 1;
             let shared = self.shared.clone();
-            self.calls.spawn(async move {
+            let tenant = due.command.spec.tenant.as_str().into();
+            let call = async move {
                 // One command that breaks its call must not cost the others their relay.
                 let sent = AssertUnwindSafe(shared.send(&due, gate, now)).catch_unwind().await;
                 let done = sent.unwrap_or_else(|_| Done::Refused("the call broke off".to_owned()));
                 let (command, spec) = (&due.command, &due.command.spec);
                 let ordered = command.body.tool.ordered;
-                Ended { command: command.id, tool: spec.tool.clone(), ordered, done }
-            });
+                let (tenant, tool) = (spec.tenant.clone(), spec.tool.clone());
+                Ended { command: command.id, tenant, tool, ordered, done }
+            };
+            self.calls.spawn(fair::on_behalf_of(tenant, call));
         }
         started
     }
 
     fn ended(&mut self, ended: Option<Ended>) {
-        let Some(Ended { command, tool, ordered, done }) = ended else { return };
+        let Some(Ended { command, tenant, tool, ordered, done }) = ended else { return };
         // The next of an ordered line is due now.
         self.look |= ordered;
         match done {
@@ -228,6 +233,6 @@ impl Relay {
                 self.queue.pass_over(command, Instant::now() + IDLE);
             }
         }
-        self.look |= self.queue.done(command, &tool);
+        self.look |= self.queue.done(command, &tenant, &tool);
     }
 }

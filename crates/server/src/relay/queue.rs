@@ -1,5 +1,5 @@
-//! What is due and not yet under way: in line by tool, so that a tool that is slow, or may not go faster, keeps no
-//! other one waiting. Time is given; it reads and calls nothing.
+//! What is due and not yet under way: in line by tenant and tool, so that a tenant that sends much, or a tool that is slow
+//! or may not go faster, keeps no other one waiting. Time is given; it reads and calls nothing.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
@@ -10,13 +10,21 @@ use std::{
 use tenure_core::{CommandId, command::Executor};
 use tenure_store::Due;
 
-/// Calls that are under way at once: of everybody, of one tool, and programs of one tool.
-pub(super) const CALLS: usize = 256;
-const CALLS_OF_A_TOOL: usize = 128;
-const PROGRAMS_OF_A_TOOL: usize = 16;
-/// What is at hand of one tool; the rest is read when these have gone.
+/// Calls that are under way at once: of everybody, and of one tenant.
+pub(super) const CALLS: usize = 512;
+const CALLS_OF_A_TENANT: usize = CALLS / 2;
+/// The same of one tool, and programs of one tool; one tenant has at most half of them.
+const CALLS_OF_A_TOOL: usize = 256;
+const PROGRAMS_OF_A_TOOL: usize = 32;
+/// With fewer at hand that may go, more are read.
+const LOW: usize = 128;
+/// What is at hand of one tenant's tool; the rest is read when these have gone.
 const AT_HAND: usize = 256;
 const AT_HAND_BYTES: usize = 4 * 1024 * 1024;
+/// What is at hand of one tenant, and of all: the relay's part of the daemon's memory.
+const AT_HAND_OF_A_TENANT: usize = 2 * AT_HAND;
+const AT_HAND_OF_A_TENANT_BYTES: usize = 2 * AT_HAND_BYTES;
+const AT_HAND_IN_ALL_BYTES: usize = 32 * 1024 * 1024;
 
 #[derive(Default)]
 struct Line {
@@ -28,23 +36,17 @@ struct Line {
 }
 
 impl Line {
-    fn is_full(&self) -> bool {
-        self.ready.len() >= AT_HAND || self.bytes >= AT_HAND_BYTES
-    }
-
-    fn may_go(&self, now: Instant) -> bool {
+    /// `of_tool`: calls of the same tool, of all tenants together.
+    fn may_go(&self, now: Instant, of_tool: usize) -> bool {
         let bound = match self.ready.front().map(|due| due.command.spec.executor) {
             Some(Executor::Exec) => PROGRAMS_OF_A_TOOL,
             Some(Executor::Http | Executor::Worker) => CALLS_OF_A_TOOL,
             None => 0,
         };
-        self.under_way < bound && self.not_before.is_none_or(|at| at <= now)
+        of_tool < bound && self.under_way < bound.div_ceil(2) && self.not_before.is_none_or(|at| at <= now)
     }
 
-    fn next(&mut self, now: Instant) -> Option<Due> {
-        if !self.may_go(now) {
-            return None;
-        }
+    fn take(&mut self) -> Option<Due> {
         self.not_before = None;
         let due = self.ready.pop_front()?;
         self.bytes -= weight(&due);
@@ -57,15 +59,59 @@ fn weight(due: &Due) -> usize {
     due.arguments.as_ref().map_or(0, |arguments| arguments.text().len())
 }
 
+/// The lines of one tenant, by tool.
+#[derive(Default)]
+struct Tenant {
+    lines: BTreeMap<String, Line>,
+    under_way: usize,
+    /// The tool whose turn was last.
+    last: String,
+}
+
+impl Tenant {
+    fn next(&mut self, now: Instant, of_tools: &HashMap<String, usize>) -> Option<Due> {
+        if self.under_way >= CALLS_OF_A_TENANT {
+            return None;
+        }
+        let may_go = |tool: &String, line: &Line| line.may_go(now, of_tools.get(tool).copied().unwrap_or(0));
+        let tool = in_turn(&self.lines, &self.last, may_go)?;
+        let due = self.lines.get_mut(&tool)?.take()?;
+        self.under_way += 1;
+        self.last = tool;
+        Some(due)
+    }
+
+    fn at_hand(&self) -> usize {
+        self.lines.values().map(|line| line.ready.len()).sum()
+    }
+
+    fn bytes(&self) -> usize {
+        self.lines.values().map(|line| line.bytes).sum()
+    }
+
+    fn is_full(&self) -> bool {
+        self.at_hand() >= AT_HAND_OF_A_TENANT || self.bytes() >= AT_HAND_OF_A_TENANT_BYTES
+    }
+}
+
+/// The first key after the last one's, and from the beginning again, that may go.
+fn in_turn<V>(all: &BTreeMap<String, V>, last: &str, may_go: impl Fn(&String, &V) -> bool) -> Option<String> {
+    let after = all.iter().skip_while(|(key, _)| key.as_str() <= last);
+    let found = after.chain(all).take(all.len()).find(|(key, value)| may_go(key, value));
+    found.map(|(key, _)| key.clone())
+}
+
 #[derive(Default)]
 pub(super) struct Queue {
-    lines: BTreeMap<String, Line>,
+    tenants: BTreeMap<String, Tenant>,
+    /// Calls under way of each tool.
+    of_tools: HashMap<String, usize>,
     /// At hand or under way.
     taken: HashSet<CommandId>,
-    /// Of full lines, with their tool.
-    beyond: HashMap<CommandId, String>,
+    /// Of full lines, with their tenant and tool.
+    beyond: HashMap<CommandId, (String, String)>,
     passed_over: HashMap<CommandId, Instant>,
-    /// The tool whose turn was last.
+    /// The tenant whose turn was last.
     last: String,
     /// Other relays on this ledger read the same page: each goes through it in an order of its own.
     order: RandomState,
@@ -76,16 +122,31 @@ impl Queue {
         self.taken.contains(&id) || self.beyond.contains_key(&id) || self.passed_over.contains_key(&id)
     }
 
+    /// Tenants of which enough is at hand: what else is due of them need not be read now.
+    pub fn full_tenants(&self) -> Vec<String> {
+        let full = self.tenants.iter().filter(|(_, tenant)| tenant.is_full());
+        full.map(|(name, _)| name.clone()).collect()
+    }
+
     /// Takes a page in; how many of it are at hand now.
     pub fn add(&mut self, mut page: Vec<Due>) -> usize {
         page.sort_by_cached_key(|due| self.order.hash_one(due.command.id));
         let mut added = 0;
+        let mut bytes: usize = self.tenants.values().map(Tenant::bytes).sum();
         for due in page {
-            let (id, tool) = (due.command.id, due.command.spec.tool.clone());
-            let line = self.lines.entry(tool.clone()).or_default();
-            if line.is_full() {
-                self.beyond.insert(id, tool);
+            let (id, spec) = (due.command.id, due.command.spec.clone());
+            let tenant = self.tenants.entry(spec.tenant.clone()).or_default();
+            let line_is_full = tenant
+                .lines
+                .get(&spec.tool)
+                .is_some_and(|line| line.ready.len() >= AT_HAND || line.bytes >= AT_HAND_BYTES);
+            // One of each tenant always has room: nobody waits for what others have at hand.
+            let no_room = bytes >= AT_HAND_IN_ALL_BYTES && tenant.at_hand() > 0;
+            if line_is_full || tenant.is_full() || no_room {
+                self.beyond.insert(id, (spec.tenant.clone(), spec.tool.clone()));
             } else if self.taken.insert(id) {
+                let line = tenant.lines.entry(spec.tool.clone()).or_default();
+                bytes += weight(&due);
                 line.bytes += weight(&due);
                 line.ready.push_back(due);
                 added += 1;
@@ -94,14 +155,17 @@ impl Queue {
         added
     }
 
-    /// The next that may go, tools in turns. Whoever takes it says when it is [`Queue::done`].
+    /// The next that may go: tenants in turns, and the tools of each. Whoever takes it says when it is [`Queue::done`].
     pub fn next(&mut self, now: Instant) -> Option<Due> {
-        let after: Vec<&String> = self.lines.keys().skip_while(|tool| **tool <= self.last).collect();
-        let turns: Vec<String> =
-            after.into_iter().chain(self.lines.keys()).take(self.lines.len()).cloned().collect();
-        for tool in turns {
-            if let Some(due) = self.lines.get_mut(&tool).and_then(|line| line.next(now)) {
-                self.last = tool;
+        let of_tools = &self.of_tools;
+        let mut turns: Vec<&String> = self.tenants.keys().collect();
+        let first = turns.partition_point(|tenant| **tenant <= self.last);
+        turns.rotate_left(first);
+        let turns: Vec<String> = turns.into_iter().cloned().collect();
+        for name in turns {
+            if let Some(due) = self.tenants.get_mut(&name).and_then(|tenant| tenant.next(now, of_tools)) {
+                *self.of_tools.entry(due.command.spec.tool.clone()).or_default() += 1;
+                self.last = name;
                 return Some(due);
             }
         }
@@ -110,26 +174,48 @@ impl Queue {
 
     /// It may not go yet: first again when the time has come.
     pub fn put_back(&mut self, due: Due, not_before: Instant) {
-        let Some(line) = self.lines.get_mut(&due.command.spec.tool) else { return };
-        line.under_way -= 1;
+        let spec = due.command.spec.clone();
+        self.ended(&spec.tenant, &spec.tool);
+        let line = self.tenants.get_mut(&spec.tenant).and_then(|tenant| tenant.lines.get_mut(&spec.tool));
+        let Some(line) = line else { return };
         line.bytes += weight(&due);
         line.ready.push_front(due);
         line.not_before = Some(not_before);
     }
 
+    fn ended(&mut self, tenant: &str, tool: &str) {
+        if let Some(calls) = self.of_tools.get_mut(tool) {
+            *calls -= 1;
+            if *calls == 0 {
+                self.of_tools.remove(tool);
+            }
+        }
+        if let Some(tenant) = self.tenants.get_mut(tenant) {
+            tenant.under_way -= 1;
+            if let Some(line) = tenant.lines.get_mut(tool) {
+                line.under_way -= 1;
+            }
+        }
+    }
+
     /// It is under way no longer. True where its line has run out and there was more of it.
-    pub fn done(&mut self, id: CommandId, tool: &str) -> bool {
+    pub fn done(&mut self, id: CommandId, tenant: &str, tool: &str) -> bool {
         self.taken.remove(&id);
-        let Some(line) = self.lines.get_mut(tool) else { return false };
-        line.under_way -= 1;
+        self.ended(tenant, tool);
+        let Some(of_tenant) = self.tenants.get_mut(tenant) else { return false };
+        let is_busy = of_tenant.under_way > 0 || of_tenant.at_hand() > 0;
+        let Some(line) = of_tenant.lines.get(tool) else { return false };
         if !line.ready.is_empty() {
             return false;
         }
         if line.under_way == 0 {
-            self.lines.remove(tool);
+            of_tenant.lines.remove(tool);
+        }
+        if !is_busy {
+            self.tenants.remove(tenant);
         }
         let known = self.beyond.len();
-        self.beyond.retain(|_, of| of != tool);
+        self.beyond.retain(|_, (of, line)| of != tenant || line != tool);
         known > self.beyond.len()
     }
 
@@ -144,25 +230,33 @@ impl Queue {
 
     /// Another relay is at the same page: what is not under way is read anew.
     pub fn forget_ready(&mut self) {
-        for line in self.lines.values_mut() {
-            for due in line.ready.drain(..) {
-                self.taken.remove(&due.command.id);
+        for tenant in self.tenants.values_mut() {
+            for line in tenant.lines.values_mut() {
+                for due in line.ready.drain(..) {
+                    self.taken.remove(&due.command.id);
+                }
+                line.bytes = 0;
             }
-            line.bytes = 0;
+            tenant.lines.retain(|_, line| line.under_way > 0 || line.not_before.is_some());
         }
-        self.lines.retain(|_, line| line.under_way > 0 || line.not_before.is_some());
+        self.tenants.retain(|_, tenant| !tenant.lines.is_empty());
         self.beyond.clear();
     }
 
     /// Whether little is at hand that may go.
     pub fn is_low(&self, now: Instant) -> bool {
-        let going = self.lines.values().filter(|line| line.may_go(now));
-        going.map(|line| line.ready.len()).sum::<usize>() < CALLS / 2
+        let going =
+            self.tenants.values().filter(|tenant| tenant.under_way < CALLS_OF_A_TENANT).flat_map(|tenant| {
+                let of_tool = |tool: &String| self.of_tools.get(tool).copied().unwrap_or(0);
+                tenant.lines.iter().filter(move |(tool, line)| line.may_go(now, of_tool(tool)))
+            });
+        going.map(|(_, line)| line.ready.len()).sum::<usize>() < LOW
     }
 
     /// How long until some rate allows the next one.
     pub fn wait(&self, now: Instant) -> Option<Duration> {
-        let waiting = self.lines.values().filter(|line| !line.ready.is_empty());
+        let lines = self.tenants.values().flat_map(|tenant| tenant.lines.values());
+        let waiting = lines.filter(|line| !line.ready.is_empty());
         waiting.filter_map(|line| line.not_before).min().map(|at| at.saturating_duration_since(now))
     }
 }

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use serde_json::Value;
 use tenure_core::{
     Payload, Refusal,
-    command::{Arguments, CommandKind, ToolFacts},
+    command::{Arguments, CommandKind, ToolFacts, budget::Cost},
 };
 
 pub use redact::{Pointer, REDACTED};
@@ -31,6 +31,8 @@ pub struct Tool {
     /// Paths whose values are never written down.
     pub redact: Vec<Pointer>,
     pub rate_limit: Option<RateLimit>,
+    /// What one call costs where nobody says it.
+    pub estimate: Cost,
     pub relay: Option<Relay>,
     pub lookup: Option<Lookup>,
 }

@@ -1,15 +1,14 @@
 //! A tool's JSON schema, compiled once. What it complains of names the place and never quotes the value, which may be
 //! a secret.
 
-use jsonschema::Validator;
 use serde_json::Value;
 use tenure_core::{Code, Refusal};
-use tenure_store::schema::{TOLD, compile, shortened};
+use tenure_store::schema::{Compiled, TOLD, compile, shortened};
 
 #[derive(Debug)]
 pub struct Schema {
     written: Value,
-    compiled: Validator,
+    compiled: Compiled,
 }
 
 impl PartialEq for Schema {
@@ -28,8 +27,13 @@ impl Schema {
         &self.written
     }
 
+    /// Whether so little is to be checked that nobody else would notice.
+    pub fn is_light(&self, arguments: &Value) -> bool {
+        self.compiled.is_light(arguments)
+    }
+
     pub fn check(&self, arguments: &Value) -> Result<(), Refusal> {
-        let complaints: Vec<String> = self.compiled.iter_errors(arguments).take(TOLD).map(told).collect();
+        let complaints: Vec<String> = self.compiled.errors(arguments)?.take(TOLD).map(told).collect();
         if complaints.is_empty() {
             return Ok(());
         }

@@ -106,7 +106,9 @@ pub struct Judged {
     pub declared: bool,
     /// As they would be kept.
     pub arguments: Value,
-    pub input_hash: Digest,
+    /// Absent where something is redacted: each ledger has its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input_hash: Option<Digest>,
     #[serde(flatten)]
     pub verdict: Verdict,
 }
@@ -142,7 +144,7 @@ pub fn try_out(live: &Live, trial: &Trial<'_>) -> Result<Judged, Refusal> {
         tool: trial.tool.to_owned(),
         declared: live.tools.is_declared(trial.tool),
         arguments: checked.arguments.kept.value(),
-        input_hash: checked.arguments.hash,
+        input_hash: (!checked.arguments.redacted).then_some(checked.arguments.hash),
         verdict,
     })
 }
@@ -188,6 +190,7 @@ mod tests {
         let note = judged("note", "worker:a", json!({ "text": "hi", "pin": "1234" })).unwrap();
         assert!(note.is_allowed() && note.declared);
         assert_eq!(note.arguments, json!({ "text": "hi", "pin": "[redacted]" }));
+        assert_eq!(note.input_hash, None, "four digits are found from their hash");
         let shown = serde_json::to_value(&note).unwrap();
         assert_eq!((&shown["effect"], &shown["policy_version"]), (&json!("allow"), &json!("default-1")));
         let unknown = judged("rm", "person:ana", json!({})).unwrap();

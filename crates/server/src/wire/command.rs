@@ -1,5 +1,7 @@
 //! Commands on the wire: as readers see them, and what callers say of them.
 
+use std::collections::BTreeMap;
+
 use tenure_api::wire as w;
 use tenure_core::{
     Code, Command, CommandState, Payload, Refusal,
@@ -127,8 +129,14 @@ pub(crate) fn wanted(outgoing: w::Outgoing) -> Wanted {
     Wanted { tool, target, step, slot, arguments, estimate: estimate.map(cost).unwrap_or_default() }
 }
 
+/// Currencies are compared without case.
 pub(crate) fn cost(cost: w::Cost) -> Cost {
-    Cost { tokens: cost.tokens, micros: cost.micros.into_iter().collect() }
+    let mut micros: BTreeMap<String, u64> = BTreeMap::new();
+    for (currency, amount) in cost.micros {
+        let sum = micros.entry(currency.to_ascii_lowercase()).or_default();
+        *sum = sum.saturating_add(amount);
+    }
+    Cost { tokens: cost.tokens, micros: micros.into_iter().collect() }
 }
 
 pub(crate) fn call_error(error: w::CallFailure) -> CallError {
@@ -150,7 +158,7 @@ pub(crate) fn proof(receipt: w::DeliverReceipt) -> Result<Proof, Refusal> {
 }
 
 pub(crate) fn finding(reconcile: w::Reconcile) -> Result<Finding, Refusal> {
-    let w::Reconcile { outcome, external_id, reference, response, message: _ } = reconcile;
+    let w::Reconcile { token: _, outcome, external_id, reference, response, message: _ } = reconcile;
     let response = response.as_ref().map(Payload::new).transpose()?;
     let said = external_id.is_some() || reference.is_some() || response.is_some();
     match outcome {

@@ -3,11 +3,12 @@
 use std::{os::unix::fs::PermissionsExt, path::Path};
 
 use tenure_api::wire as w;
-use tenure_store::{Diagnosis, Setting, Stats};
+use tenure_store::{CheckpointFailure, Damaged, Diagnosis, Setting, Stats, Wal};
 
 use super::at;
 
-pub(crate) fn database(told: Diagnosis, stats: &Stats) -> w::Database {
+pub(crate) fn database(told: Diagnosis, stats: &Stats, passed_over: Vec<Damaged>) -> w::Database {
+    let damaged = |one: Damaged| w::Damaged { id: one.id, why: one.why, since: at(one.since) };
     let setting = |setting: Setting| w::Setting {
         name: setting.name.to_owned(),
         value: setting.value,
@@ -19,12 +20,31 @@ pub(crate) fn database(told: Diagnosis, stats: &Stats) -> w::Database {
         version: told.version,
         schema: told.schema.map(|schema| w::Schema { known: schema.known, applied: schema.applied }),
         settings: told.settings.into_iter().map(setting).collect(),
-        wal: told.wal.map(|wal| w::Wal { bytes: wal.bytes, checkpointed_at: wal.checkpointed_at.map(at) }),
+        wal: told.wal.map(wal),
+        clock: Some(w::LedgerClock { jumps: stats.clock_jumps, offset_ms: stats.clock_offset_ms }),
         file: told.file.and_then(|path| file(&path)),
         commits: (stats.groups > 0).then(|| w::Commits {
             count: stats.groups,
             mean_ms: stats.group_time.as_millis() as u64 / stats.groups,
         }),
+        backup: told
+            .backup
+            .map(|copied| w::BackupProgress { bytes: copied.bytes, total_bytes: copied.total }),
+        damaged: passed_over.into_iter().map(damaged).collect(),
+    }
+}
+
+fn wal(wal: Wal) -> w::Wal {
+    let failure = |failed: CheckpointFailure| w::CheckpointFailure {
+        count: failed.count,
+        since: at(failed.since),
+        why: failed.why,
+    };
+    w::Wal {
+        bytes: wal.bytes,
+        checkpointed_at: wal.checkpointed_at.map(at),
+        behind_since: wal.behind_since.map(at),
+        failure: wal.failure.map(failure),
     }
 }
 

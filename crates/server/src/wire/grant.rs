@@ -55,6 +55,7 @@ pub(crate) fn renewal(renewal: Renewal) -> w::Renewal {
             id,
             expires_at: at(renewed.expires_at),
             cancel_requested: renewed.cancel_requested,
+            release_requested: renewed.release_requested,
         },
         Err(refusal) => w::Renewal::Refused { id, problem: Problem::from(refusal).into_wire() },
     }

@@ -22,7 +22,7 @@ pub(crate) use given::{claimant, close_out, decide, failure, new_wait, new_work,
 pub(crate) use grant::{ack, grant, renewal, resolved, step, waiting};
 pub(crate) use intake::{intake_change, intake_pause};
 pub(crate) use schedule::{new_schedule, schedule, schedule_change};
-pub(crate) use token::{new_token, token};
+pub(crate) use token::{new_token, pruning, token};
 pub(crate) use twins::{ToCore, ToWire};
 pub(crate) use wait::wait;
 pub(crate) use work::{View, work};
@@ -37,7 +37,11 @@ fn at(ms: Millis) -> Timestamp {
 }
 
 fn actor(actor: &Actor) -> tenure_api::wire::Actor {
-    tenure_api::wire::Actor { kind: actor.kind.to_wire().into(), id: actor.id.to_string() }
+    tenure_api::wire::Actor {
+        kind: actor.kind.to_wire().into(),
+        id: actor.id.to_string(),
+        name: actor.name.as_deref().map(str::to_owned),
+    }
 }
 
 fn evidence(link: &Evidence) -> tenure_api::wire::Evidence {
@@ -46,4 +50,12 @@ fn evidence(link: &Evidence) -> tenure_api::wire::Evidence {
 
 fn value(payload: Option<&Payload>) -> Option<Value> {
     payload.map(Payload::value)
+}
+
+pub(crate) fn unreadable(rows: &[tenure_store::Unreadable]) -> Vec<tenure_api::wire::Unreadable> {
+    let shown = |row: &tenure_store::Unreadable| tenure_api::wire::Unreadable {
+        id: row.id.clone(),
+        why: row.why.clone(),
+    };
+    rows.iter().map(shown).collect()
 }

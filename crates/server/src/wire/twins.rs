@@ -12,7 +12,7 @@ mod c {
         policy::{Jitter, OnExpiry},
         schedule::{Act, Overlap, SkipReason},
     };
-    pub use tenure_store::CredentialKind;
+    pub use tenure_store::PrincipalKind;
 }
 
 pub(crate) trait ToWire {
@@ -81,5 +81,5 @@ twins! {
     Overlap = Overlap { Allow, Skip }
     SkipReason = SkipReason { Overlap, Late }
     Act = ScheduleAct { Set, Pause, Resume, Run, Delete }
-    CredentialKind = TokenKind { Person, Machine }
+    PrincipalKind = TokenKind { Person, Machine }
 }

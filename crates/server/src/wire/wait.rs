@@ -26,6 +26,7 @@ pub(crate) fn wait(wait: &Wait, payloads: bool, answer: Option<&Payload>) -> w::
         // Whoever is to answer must see what is asked.
         schema: value(detail.schema.as_ref()),
         answer: value(answer.filter(|_| payloads)),
+        seal: wait.asks_approval().then(|| wait.seal().hex()),
         command: detail.command.map(|id| id.to_string().into()),
     }
 }

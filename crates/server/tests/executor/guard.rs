@@ -11,6 +11,8 @@ use crate::{
     names::Names,
 };
 
+const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
 fn refused(outcome: Outcome) -> String {
     match outcome {
         Outcome::Failed { error, unsent: true } if error.class == ErrorClass::Misconfigured => error.message,
@@ -100,12 +102,29 @@ async fn a_redirect_that_keeps_the_call_is_followed_and_credentials_stay_home() 
     });
     let mut target = at(&provider, "/");
     target.headers = vec![("authorization".parse().unwrap(), "Bearer t".parse().unwrap())];
+    target.secret = Some(SECRET.parse().unwrap());
     assert!(matches!(send(target).await, Outcome::Succeeded(_)));
     let (home, moved) = (provider.calls(), other.calls());
     assert_eq!(home.iter().map(|call| call.path.as_str()).collect::<Vec<_>>(), ["/", "/there"]);
-    assert!(home.iter().all(|call| call.header("authorization").is_some()));
-    assert_eq!((moved[0].method.as_str(), moved[0].header("authorization")), ("POST", None));
+    for name in ["authorization", "webhook-signature"] {
+        assert!(home.iter().all(|call| call.header(name).is_some()), "{name}");
+        assert_eq!(moved[0].header(name), None);
+    }
+    assert_eq!(moved[0].method, "POST");
     assert_eq!(moved[0].body, home[0].body);
+}
+
+#[tokio::test]
+async fn a_command_that_names_the_port_or_plain_http_is_sent_no_credentials() {
+    let provider = Provider::always(Reply::status(200));
+    let mut target = at(&provider, "/");
+    (target.url, target.hosts) = (None, vec!["127.0.0.1".into()]);
+    target.headers = vec![("authorization".parse().unwrap(), "Bearer t".parse().unwrap())];
+    target.secret = Some(SECRET.parse().unwrap());
+    let named = provider.url("/other-service");
+    http(target, Names::new(&[])).call(&call(&named), NOW).await;
+    let calls = provider.calls();
+    assert_eq!((calls[0].header("authorization"), calls[0].header("webhook-signature")), (None, None));
 }
 
 #[tokio::test]

@@ -37,15 +37,25 @@ impl Bed {
     }
 
     pub async fn sqlite() -> Self {
+        Self::sqlite_with("").await
+    }
+
+    /// On SQLite, with lines of `tenure.toml`.
+    pub async fn sqlite_with(toml: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ledger.db");
-        Self::with(path.to_str().unwrap(), "", Some(folder)).await
+        Self::with(path.to_str().unwrap(), toml, Some(folder)).await
     }
 
     pub async fn postgres() -> Self {
+        Self::postgres_with("").await
+    }
+
+    /// On PostgreSQL, with lines of `tenure.toml`.
+    pub async fn postgres_with(toml: &str) -> Self {
         // Made by a blocking `psql`; the first one also starts the server.
         let made = tokio::task::spawn_blocking(|| tenure_testkit::shared().create_database()).await;
-        Self::with(&made.unwrap(), "", None).await
+        Self::with(&made.unwrap(), toml, None).await
     }
 
     /// In memory, with lines of `tenure.toml` and a clock that moves when told to. Nobody sweeps.
@@ -70,7 +80,12 @@ impl Bed {
 
     /// Over a ledger that was opened with a clock of its own.
     pub async fn over(ledger: Ledger) -> Self {
-        let config = Config::parse("tenure.toml", "", Overlay::default()).unwrap();
+        Self::over_configured(ledger, "").await
+    }
+
+    /// The same, with lines of `tenure.toml`.
+    pub async fn over_configured(ledger: Ledger, toml: &str) -> Self {
+        let config = Config::parse("tenure.toml", toml, Overlay::default()).unwrap();
         let admin = AdminToken::Given(Secret::given(ADMIN.to_owned()));
         let server = Server::over(ledger, config, admin).await.unwrap();
         let router = server.router();
@@ -181,13 +196,35 @@ impl Reply {
 
 /// Runs each test on every store.
 macro_rules! on_every_store {
-    ($($name:ident),* $(,)?) => {
-        mod memory { $(#[tokio::test] async fn $name() { super::$name(super::Bed::memory().await).await; })* }
-        mod sqlite { $(#[tokio::test] async fn $name() { super::$name(super::Bed::sqlite().await).await; })* }
-        mod postgres { $(#[tokio::test] async fn $name() { super::$name(super::Bed::postgres().await).await; })* }
+    ($($name:ident),* $(,)?) => { crate::bed::on_every_store!(""; $($name),*); };
+    ($toml:expr; $($name:ident),* $(,)?) => {
+        mod memory {
+            use super::*;
+            $(#[tokio::test] async fn $name() { super::$name(Bed::configured($toml).await).await; })*
+        }
+        crate::bed::on_both_databases! { $($name: $toml),* }
     };
 }
 pub(crate) use on_every_store;
+
+/// The same without memory, which answers at once; each test with its own lines of `tenure.toml`, if it names some.
+macro_rules! on_both_databases {
+    ($($name:ident $(: $toml:expr)?),* $(,)?) => {
+        mod sqlite {
+            use super::*;
+            $(#[tokio::test] async fn $name() {
+                super::$name(Bed::sqlite_with(&<[&str]>::concat(&[$($toml)?])).await).await;
+            })*
+        }
+        mod postgres {
+            use super::*;
+            $(#[tokio::test] async fn $name() {
+                super::$name(Bed::postgres_with(&<[&str]>::concat(&[$($toml)?])).await).await;
+            })*
+        }
+    };
+}
+pub(crate) use on_both_databases;
 
 /// A small job.
 pub fn work(id: &str) -> Value {

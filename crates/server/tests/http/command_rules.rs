@@ -47,13 +47,14 @@ async fn only_a_person_approves_and_never_its_own() {
     let agent = bed.client("machine", &["view", "work", "submit", "operate", "resolve"], None).await;
     let job = Held::new(&boss, "a").await;
     let own = job.reserve("pay", json!({ "amount": 5, "card": "4111" })).await;
-    let say = json!({ "reason": "mine" });
+    let say = json!({ "reason": "mine", "seal": own["seal"] });
     boss.post(&path(&own, "approve"), say.clone()).await.problem(403, "four_eyes");
-    for verb in ["approve", "reject"] {
-        agent.post(&path(&own, verb), say.clone()).await.problem(403, "forbidden");
-    }
+    let no = json!({ "reason": "mine" });
+    agent.post(&path(&own, "approve"), say.clone()).await.problem(403, "forbidden");
+    agent.post(&path(&own, "reject"), no.clone()).await.problem(403, "forbidden");
+    bed.admin().post(&path(&own, "approve"), no.clone()).await.problem(400, "invalid");
     for (verb, body) in [
-        ("replay", say.clone()),
+        ("replay", no.clone()),
         ("record", json!({ "reason": "r", "outcome": "happened", "external_id": "x" })),
     ] {
         agent.post(&path(&own, verb), body.clone()).await.problem(403, "forbidden");
@@ -70,11 +71,12 @@ async fn only_a_person_approves_and_never_its_own() {
     bed.admin().post(&path(&own, "approve"), changed).await.problem(409, "seal_broken");
     let short = json!({ "reason": "r", "seal": "12" });
     bed.admin().post(&path(&own, "approve"), short).await.problem(400, "invalid");
-    bed.admin().post(&path(&own, "approve"), json!({ "reason": "" })).await.problem(422, "reason_missing");
+    let silent = json!({ "reason": "", "seal": shown_seal });
+    bed.admin().post(&path(&own, "approve"), silent).await.problem(422, "reason_missing");
     let sealed = json!({ "reason": "r", "seal": shown_seal });
     bed.admin().post(&path(&own, "approve"), sealed).await.expect(200);
     // The first decision wins.
-    bed.admin().post(&path(&own, "reject"), say).await.problem(409, "illegal_state");
+    bed.admin().post(&path(&own, "reject"), no).await.problem(409, "illegal_state");
 }
 
 #[tokio::test]
@@ -82,7 +84,10 @@ async fn one_changed_byte_is_not_what_was_approved() {
     let bed = tools().await;
     let job = Held::new(&bed.client("machine", &["work", "submit", "view"], None).await, "a").await;
     let asked = job.reserve("pay", json!({ "amount": 5 })).await;
-    bed.admin().post(&path(&asked, "approve"), json!({ "reason": "5 is fine" })).await.expect(200);
+    bed.admin()
+        .post(&path(&asked, "approve"), json!({ "reason": "5 is fine", "seal": asked["seal"] }))
+        .await
+        .expect(200);
     // Reworded in the same attempt it is refused; in the next one it is another command, and needs its own approval.
     job.try_reserve("pay", json!({ "amount": 6 })).await.problem(409, "idempotency_mismatch");
     job.client.post(&job.work("release"), job.proof(json!({}))).await.expect(200);
@@ -91,7 +96,10 @@ async fn one_changed_byte_is_not_what_was_approved() {
     assert_ne!(other["seal"], asked["seal"]);
     let told = next.verb(&other, "dispatch", json!({})).await.expect(200);
     assert_eq!((&told["state"], &told["reason"]["code"]), (&json!("blocked"), &json!("approval_required")));
-    bed.admin().post(&path(&asked, "approve"), json!({ "reason": "r" })).await.problem(409, "illegal_state");
+    bed.admin()
+        .post(&path(&asked, "approve"), json!({ "reason": "r", "seal": asked["seal"] }))
+        .await
+        .problem(409, "illegal_state");
 }
 
 #[tokio::test]
@@ -130,11 +138,15 @@ async fn a_work_waits_for_its_approval_and_goes_on() {
     // The command is what is approved; its wait has no answer of its own.
     let resolve = json!({ "ref": reference, "payload": { "approved": true } });
     bed.admin().post("/v1/resolve", resolve).await.problem(422, "reference_reserved");
-    let direct = bed.admin().post(&job.work("approve"), json!({ "approved": true })).await;
+    let direct =
+        bed.admin().post(&job.work("approve"), json!({ "approved": true, "seal": "0".repeat(64) })).await;
     direct.problem(422, "reference_reserved");
     let mine = bed.admin().get("/v1/commands?needs_approval=true").await.expect(200);
     assert_eq!(mine["items"][0]["id"], pay["id"]);
-    bed.admin().post(&path(&pay, "approve"), json!({ "reason": "ok" })).await.expect(200);
+    bed.admin()
+        .post(&path(&pay, "approve"), json!({ "reason": "ok", "seal": pay["seal"] }))
+        .await
+        .expect(200);
     let next = Held { client: agent.clone(), grant: agent.claim("c2").await };
     assert_eq!(next.grant["answers"][0]["answer"], json!({ "command": pay["id"], "state": "approved" }));
     let again = next.try_reserve("pay", json!({ "amount": 5 })).await.expect(200);
@@ -195,7 +207,10 @@ async fn a_budget_blocks_with_its_reason_and_a_receipt_settles_it() {
     let told = job.verb(&second, "dispatch", json!({})).await.expect(200);
     assert_eq!((&told["state"], &told["reason"]["code"]), (&json!("blocked"), &json!("budget")));
     assert!(told["reason"]["message"].as_str().unwrap().contains("100"), "{told}");
-    bed.admin().post(&path(&second, "approve"), json!({ "reason": "r" })).await.problem(409, "illegal_state");
+    bed.admin()
+        .post(&path(&second, "approve"), json!({ "reason": "r", "seal": second["seal"] }))
+        .await
+        .problem(409, "illegal_state");
     let cheap = json!({ "external_id": "1", "cost": { "tokens": 10 } });
     job.verb(&first, "receipt", cheap).await.expect(200);
     assert_eq!(job.verb(&second, "dispatch", json!({})).await.expect(200)["state"], "dispatched");
@@ -349,7 +364,14 @@ async fn a_lookup_is_taken_by_one_worker_and_ends_the_doubt() {
     assert_eq!((&taken[0]["id"], &taken[0]["arguments"]), (&mail["id"], &json!({ "text": "x" })));
     assert_eq!(claim(json!({})).await, json!([]), "one is at it");
     clock.advance(5_000);
-    assert_eq!(claim(json!({})).await[0]["id"], mail["id"], "it did not come back in time");
+    let again = claim(json!({})).await;
+    assert_eq!(again[0]["id"], mail["id"], "it did not come back in time");
+    for (token, code) in [(&taken[0]["lookup_token"], "token_refused"), (&json!("1.x"), "token_refused")] {
+        let lost = json!({ "token": token, "outcome": "unknown" });
+        finder.post(&path(&mail, "reconcile"), lost).await.problem(403, code);
+    }
+    let mine = json!({ "token": again[0]["lookup_token"], "outcome": "unknown" });
+    assert_eq!(finder.post(&path(&mail, "reconcile"), mine).await.expect(200)["unknowns"], 1);
     let stranger = bed.client("machine", &["work"], Some(&["theirs"])).await;
     clock.advance(3_600_000);
     assert_eq!(stranger.post("/v1/commands/claim", json!({})).await.expect(200)["items"], json!([]));
@@ -361,7 +383,7 @@ async fn a_lookup_is_taken_by_one_worker_and_ends_the_doubt() {
     bed.admin().post(&path(&mail, "reconcile"), both).await.problem(400, "invalid");
     let unknown = json!({ "outcome": "unknown", "message": "the index is behind" });
     let still = bed.admin().post(&path(&mail, "reconcile"), unknown).await.expect(200);
-    assert_eq!((&still["state"], &still["unknowns"]), (&json!("uncertain"), &json!(1)));
+    assert_eq!((&still["state"], &still["unknowns"]), (&json!("uncertain"), &json!(2)));
     let found = json!({ "outcome": "found", "external_id": "m-9" });
     let done = bed.admin().post(&path(&mail, "reconcile"), found).await.expect(200);
     assert_eq!(
@@ -459,7 +481,10 @@ async fn policies_are_asked_again_at_dispatch_and_a_reload_counts_at_once() {
     assert_eq!((&told["state"], &told["reason"]["code"]), (&json!("blocked"), &json!("policy_denied")));
     assert!(told["reason"]["message"].as_str().unwrap().contains("not that text"), "{told}");
     assert_ne!(told["decision"]["policy_version"], version);
-    bed.admin().post(&path(&note, "approve"), json!({ "reason": "r" })).await.problem(403, "policy_denied");
+    bed.admin()
+        .post(&path(&note, "approve"), json!({ "reason": "r", "seal": note["seal"] }))
+        .await
+        .problem(403, "policy_denied");
     let fresh = job.proof(json!({ "tool": "note", "target": "c", "arguments": { "text": "x" } }));
     assert_eq!(agent.post(&job.work("commands"), fresh).await.expect(201)["state"], "blocked");
     let asks = "permit (principal, action, resource);\n@unless(\"approved\") \
@@ -467,7 +492,10 @@ async fn policies_are_asked_again_at_dispatch_and_a_reload_counts_at_once() {
     bed.server.reloader().reload(&read(asks));
     let told = job.verb(&note, "dispatch", json!({})).await.expect(200);
     assert_eq!(told["reason"]["code"], "approval_required");
-    bed.admin().post(&path(&note, "approve"), json!({ "reason": "r" })).await.expect(200);
+    bed.admin()
+        .post(&path(&note, "approve"), json!({ "reason": "r", "seal": note["seal"] }))
+        .await
+        .expect(200);
     assert_eq!(job.verb(&note, "dispatch", json!({})).await.expect(200)["state"], "dispatched");
     job.verb(&note, "receipt", json!({ "external_id": "1" })).await.expect(200);
     bed.server.reloader().reload(&read("permit (principal, action, resource);"));

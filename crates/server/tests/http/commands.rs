@@ -191,7 +191,8 @@ async fn the_same_intent_is_the_same_command(bed: Bed) {
 async fn approved(bed: &Bed, job: &Held, target: &str) -> Value {
     let body = job.proof(json!({ "tool": "rm", "target": target, "arguments": {} }));
     let command = job.client.post(&job.work("commands"), body).await.expect(201);
-    bed.admin().post(&path(&command, "approve"), json!({ "reason": "ok" })).await.expect(200);
+    let approve = json!({ "reason": "ok", "seal": command["seal"] });
+    bed.admin().post(&path(&command, "approve"), approve).await.expect(200);
     job.verb(&command, "dispatch", json!({ "request_id": target })).await.expect(200)
 }
 
@@ -206,7 +207,11 @@ async fn a_failure_and_a_doubt_are_told_apart(bed: Bed) {
     let unsent = approved(&bed, &job, "unsent").await;
     let never = json!({ "error": { "class": "transport", "message": "no route" }, "unsent": true });
     let later = job.verb(&unsent, "fail", never.clone()).await.expect(200);
-    assert_eq!((&later["state"], later["next_at"].is_string()), (&json!("pending"), true));
+    assert_eq!(
+        (&later["state"], &later["reason"]["code"], later["next_at"].is_string()),
+        (&json!("blocked"), &json!("approval_required"), true),
+        "the word of a worker gives no approval back"
+    );
     assert_eq!(job.verb(&unsent, "fail", never).await.expect(200), later, "told once, however often");
     job.verb(&unsent, "dispatch", json!({})).await.problem(409, "not_due");
 
@@ -277,7 +282,8 @@ async fn a_command_without_a_work_brings_its_own(bed: Bed) {
     let wait = job.proof(json!({ "waits": [{ "kind": "approval", "ref": reference }] }));
     agent.post(&job.work("wait"), wait).await.expect(200);
     agent.post("/v1/commands", later.clone()).await.problem(409, "not_claimable");
-    bed.admin().post(&path(&made["command"], "approve"), json!({ "reason": "ok" })).await.expect(200);
+    let approve = json!({ "reason": "ok", "seal": made["command"]["seal"] });
+    bed.admin().post(&path(&made["command"], "approve"), approve).await.expect(200);
     let taken = agent.post("/v1/commands", later.clone()).await.expect(200);
     assert_eq!(
         (&taken["command"]["id"], &taken["command"]["state"]),
@@ -312,7 +318,7 @@ async fn what_belongs_to_others_does_not_exist(bed: Bed) {
     theirs.get(&job.work("replay-plan")).await.problem(404, "not_found");
     let error = json!({ "class": "validation" });
     for (verb, body) in [
-        ("approve", json!({ "reason": "r" })),
+        ("approve", json!({ "reason": "r", "seal": command["seal"] })),
         ("reject", json!({ "reason": "r" })),
         ("dispatch", job.proof(json!({}))),
         ("receipt", job.proof(json!({ "external_id": "x" }))),

@@ -1,14 +1,18 @@
 //! Metrics, alerts, and what a reload changes.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use serde_json::json;
 use tenure_server::{Config, Overlay};
+use tenure_store::{Ledger, ManualClock, Options, Sweeper};
 
 use crate::bed::{Bed, Client, held, id_of, work};
 
 /// Asks until the answer is right; what is asked for comes by itself, soon.
-async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+pub async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
         if let Some(answer) = ask().await {
@@ -139,5 +143,56 @@ async fn the_database_tells_of_itself_to_operators() {
         assert_eq!(told["wal"]["bytes"].is_u64(), engine == "sqlite", "{told}");
         let bound = bed.client("person", &["operate"], Some(&["acme"])).await;
         bound.get("/v1/admin/database").await.problem(403, "forbidden");
+    }
+}
+
+/// The work is named to those who may know, and counted for everybody else; the daemon stays ready.
+#[tokio::test]
+async fn a_damaged_work_is_told_and_the_daemon_stays_ready() {
+    for postgres in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ledger.db");
+        let clock = Arc::new(ManualClock::new(1_790_000_000_000));
+        let options = Options { clock: Some(clock.clone()), sweep: false, ..Options::default() };
+        let url =
+            tokio::task::spawn_blocking(move || postgres.then(|| tenure_testkit::shared().create_database()));
+        let url = url.await.unwrap();
+        let ledger = match &url {
+            Some(url) => Ledger::open_postgres(url, options).await.unwrap(),
+            None => Ledger::open_sqlite(&file, options).await.unwrap(),
+        };
+        let bed = Bed::over_configured(ledger, "[alerts]\nevery = \"100ms\"").await;
+        let client = bed.admin();
+        let mut due = work("damaged");
+        due["policy"] = json!({ "timeouts": { "start_ms": 1_000 } });
+        let made = client.post("/v1/work", due).await.expect(201);
+        let id = made["work"]["id"].as_str().unwrap_or_else(|| made["id"].as_str().unwrap());
+        match url {
+            Some(url) => {
+                let sql = "SET session_replication_role = replica; UPDATE work SET body = '{'";
+                let psql = move || tenure_testkit::shared().psql(url.rsplit('/').next().unwrap(), sql);
+                tokio::task::spawn_blocking(psql).await.unwrap();
+            }
+            None => {
+                let conn = rusqlite::Connection::open(&file).unwrap();
+                conn.execute("UPDATE work SET body = '{'", []).unwrap();
+            }
+        }
+        clock.advance(2_000);
+        Sweeper::new(clock.clone()).run_once(bed.server.ledger()).await.unwrap();
+        let alert = until("an alert", async || {
+            let alerts = client.get("/v1/alerts").await.expect(200)["items"].take();
+            alerts.as_array().unwrap().iter().find(|alert| alert["name"] == "damaged").cloned()
+        })
+        .await;
+        assert!(alert["message"].as_str().unwrap().contains(id), "{alert}");
+        let told = client.get("/v1/admin/database").await.expect(200);
+        assert_eq!(told["damaged"][0]["id"], json!(id));
+        let ready = client.get("/readyz").await.expect(200);
+        let checks = ready["checks"].as_array().unwrap();
+        let damaged = checks.iter().find(|check| check["name"] == "damaged").unwrap();
+        assert!(damaged["detail"].as_str().unwrap().starts_with("1 cannot be read"), "{damaged}");
+        assert!(!ready.to_string().contains(id), "{ready}");
+        bed.server.close().await.unwrap();
     }
 }

@@ -46,7 +46,7 @@ async fn verbs_tell_what_they_would_do(bed: Bed) {
     let plainly = admin.post("/v1/work?dry_run=false", work("two")).await;
     assert!(!plainly.headers.contains_key("tenure-dry-run"));
     plainly.expect(201);
-    let prune = json!({ "before": "2020-01-01T00:00:00Z" });
+    let prune = json!({ "before": "2020-01-01T00:00:00Z", "reason": "old" });
     admin.post("/v1/admin/prune?dry_run=true", prune).await.expect(200);
     assert_eq!(admin.get("/v1/work").await.expect(200)["items"].as_array().unwrap().len(), 2);
 }

@@ -109,11 +109,12 @@ async fn waits_of_a_session_are_called_off(bed: Bed) {
     let left = admin.get(&format!("/v1/work/{}", ids[1])).await.expect(200);
     assert_eq!(left["state"], "waiting_user", "another session's stays");
     assert_eq!(admin.post("/v1/waits/revoke", revoke).await.expect(200)["works"], json!([]));
-    let approve = admin.post(&format!("/v1/work/{}/approve", ids[1]), json!({ "approved": true })).await;
+    let yes = json!({ "approved": true, "seal": "0".repeat(64) });
+    let approve = admin.post(&format!("/v1/work/{}/approve", ids[1]), yes.clone()).await;
     approve.problem(409, "illegal_state");
     assert!(approve.body["detail"].as_str().unwrap().contains("tenure explain"), "{}", approve.body);
     admin.post(&format!("/v1/work/{}/cancel", ids[1]), json!({ "reason": "x" })).await.expect(200);
-    let late = admin.post(&format!("/v1/work/{}/approve", ids[1]), json!({ "approved": true })).await;
+    let late = admin.post(&format!("/v1/work/{}/approve", ids[1]), yes).await;
     late.problem(409, "terminal");
     bed.server.close().await.unwrap();
 }

@@ -122,10 +122,12 @@ async fn a_wait_and_its_answer(bed: Bed) {
     assert_eq!(resolved["answers"][0]["first"], true);
     assert_eq!(resolved["answers"][0].get("payload"), None, "not without the scope");
     let spend = json!({ "ref": "spend", "payload": true });
-    bot.post("/v1/resolve", spend).await.problem(403, "forbidden");
-    bot.post(&path("approve"), json!({ "approved": true })).await.problem(403, "forbidden");
-    client.post(&path("approve"), json!({ "approved": true })).await.expect(200);
-    let second = client.post(&path("approve"), json!({ "approved": false })).await.expect(200);
+    bot.post("/v1/resolve", spend).await.problem(409, "seal_broken");
+    let seal = client.get("/v1/waits?kind=approval").await.expect(200)["items"][0]["seal"].take();
+    let say = |approved: bool| json!({ "approved": approved, "seal": seal });
+    bot.post(&path("approve"), say(true)).await.problem(403, "forbidden");
+    client.post(&path("approve"), say(true)).await.expect(200);
+    let second = client.post(&path("approve"), say(false)).await.expect(200);
     assert_eq!(second["answers"][0]["first"], false);
     assert_eq!(second["answers"][0]["payload"]["approved"], true, "the first answer counts");
 
@@ -165,12 +167,12 @@ async fn an_operator_sets_things_right(bed: Bed) {
     assert_eq!(report["deferred"].as_array().unwrap().len(), 2, "{report}");
     let lease = json!({ "id": id, "fence": grant["fence"], "token": grant["token"] });
     let renewed = client.post("/v1/work/renew", json!({ "leases": [lease] })).await.expect(200);
-    assert_eq!(renewed["leases"][0]["cancel_requested"], true);
     assert_eq!(
-        client.post(&path("release"), held(&grant, json!({}))).await.expect(200)["state"],
-        "cancelled"
+        (&renewed["leases"][0]["release_requested"], &renewed["leases"][0]["cancel_requested"]),
+        (&json!(true), &json!(false))
     );
-    client.post(&path("retry-now"), json!({ "reason": "again" })).await.problem(409, "terminal");
+    let back = client.post(&path("release"), held(&grant, json!({}))).await.expect(200);
+    assert_eq!(back["state"], "queued", "a drain ends no rerunnable work");
     bed.server.close().await.unwrap();
 }
 
@@ -247,13 +249,13 @@ async fn only_what_is_old_is_forgotten(bed: Bed) {
     let close = json!({ "state": "succeeded", "no_output": true });
     let grant = client.claim("c1").await;
     client.post(&format!("/v1/work/{}/close-out", id_of(&grant)), held(&grant, close)).await.expect(200);
-    let long_ago = json!({ "before": "2020-01-01T00:00:00Z" });
-    let dry = json!({ "before": "2020-01-01T00:00:00Z", "dry_run": true });
+    let long_ago = json!({ "before": "2020-01-01T00:00:00Z", "reason": "old" });
+    let dry = json!({ "before": "2020-01-01T00:00:00Z", "dry_run": true, "reason": "old" });
     for body in [dry, long_ago] {
         let report = client.post("/v1/admin/prune", body).await.expect(200);
         assert_eq!(report, json!({ "works": 0, "events": 0, "more": false }));
     }
-    let now = json!({ "before": "2999-01-01T00:00:00Z" });
+    let now = json!({ "before": "2999-01-01T00:00:00Z", "reason": "old" });
     client.post("/v1/admin/prune", now).await.problem(400, "invalid");
     bed.server.close().await.unwrap();
 }
@@ -289,12 +291,12 @@ async fn pages_follow_one_another(bed: Bed) {
 
 #[tokio::test]
 async fn a_ledger_in_use_is_copied_into_a_new_file() {
-    let bed = Bed::sqlite().await;
+    let folder = tempfile::tempdir().unwrap();
+    let bed = Bed::sqlite_with(&format!("backups = {:?}", folder.path())).await;
     let client = bed.admin();
     client.ingest("a").await;
-    let folder = tempfile::tempdir().unwrap();
     let copy = folder.path().join("copy.db");
-    let body = json!({ "path": copy });
+    let body = json!({ "name": "copy.db" });
     let report = client.post("/v1/admin/backup", body.clone()).await.expect(200);
     assert_eq!(report["bytes"].as_u64().unwrap(), std::fs::metadata(&copy).unwrap().len());
     assert!(client.post("/v1/admin/backup", body).await.status.is_client_error(), "nothing is overwritten");

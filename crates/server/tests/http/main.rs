@@ -16,6 +16,7 @@ mod outage;
 mod rights;
 mod schedules;
 mod scopes;
+mod stopped;
 mod stream;
 mod tenants;
 mod tls;

@@ -42,7 +42,7 @@ async fn anothers_ids_are_as_if_they_did_not_exist() {
             ("rerun", json!({ "reason": "x" })),
             ("quarantine", json!({ "reason": "x" })),
             ("decide", json!({ "reason": "x", "decision": "requeue" })),
-            ("approve", json!({ "approved": true })),
+            ("approve", json!({ "approved": true, "seal": "0".repeat(64) })),
             ("reconnect", json!({})),
         ];
         for (verb, body) in verbs {

@@ -79,28 +79,31 @@ impl Bed {
         NewCommand::new(tool, target, Arguments::whole(Payload::new(arguments).unwrap()), gate)
     }
 
-    pub async fn held(&self, id: &str) -> Claimed {
+    pub async fn held_by(&self, tenant: &str, id: &str) -> Claimed {
         let worker = self.ledger.caller(Actor::worker("w"));
         let new = NewWork::new("manual", id, "job", Disposition::Rerunnable, json!({}));
+        let new = NewWork { tenant: tenant.to_owned(), ..new };
         let claim = Claimant::new(new_worker("w"), &format!("r-{id}"));
         worker.ingest(NewWork { claim: Some(claim), ..new }).await.unwrap().lease.unwrap()
     }
 
     /// Work that ends with something to send: one command to each target.
     pub async fn outbox(&self, id: &str, tool: &str, targets: &[&str]) -> Vec<CommandId> {
-        let held = self.held(id).await;
-        let intents: Vec<_> = targets
-            .iter()
-            .enumerate()
-            .map(|(n, target)| {
-                let mut new = self.new_command(tool, target, &json!({ "n": n }));
-                new.slot = Some(n.to_string());
-                new.settle()
-            })
-            .collect();
+        self.outbox_of("default", id, tool, targets).await
+    }
+
+    pub async fn outbox_of(&self, tenant: &str, id: &str, tool: &str, targets: &[&str]) -> Vec<CommandId> {
+        let held = self.held_by(tenant, id).await;
+        let worker = self.ledger.caller(Actor::worker("w"));
+        let mut intents = Vec::new();
+        for (n, target) in targets.iter().enumerate() {
+            let mut new = self.new_command(tool, target, &json!({ "n": n }));
+            new.slot = Some(n.to_string());
+            intents.push(worker.intent(held.lease.work, new).await.unwrap());
+        }
         let ids = intents.iter().map(|intent| intent.id).collect();
         let close = CloseOut { commands: intents, no_output: true, ..CloseOut::new(State::Succeeded) };
-        self.ledger.caller(Actor::worker("w")).close_out(&held.lease, close).await.unwrap();
+        worker.close_out(&held.lease, close).await.unwrap();
         ids
     }
 

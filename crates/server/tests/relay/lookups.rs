@@ -1,5 +1,7 @@
 //! What the reconciler asks, and how a doubt ends.
 
+use std::sync::Arc;
+
 use serde_json::json;
 use tenure_core::{
     Actor, CommandId, CommandState,
@@ -7,6 +9,7 @@ use tenure_core::{
     model::ErrorClass,
 };
 use tenure_testkit::{Provider, Reply};
+use tokio_util::sync::CancellationToken;
 
 use crate::bed::Bed;
 
@@ -22,9 +25,13 @@ fn by_program(script: &str) -> String {
 
 /// A command of a worker that was sent and lost its answer.
 async fn doubtful(bed: &Bed) -> CommandId {
+    doubtful_of(bed, "default", "one", "mail").await
+}
+
+async fn doubtful_of(bed: &Bed, tenant: &str, id: &str, tool: &str) -> CommandId {
     let worker = bed.ledger.caller(Actor::worker("w"));
-    let held = bed.held("one").await;
-    let new = bed.new_command("mail", "bob", &json!({ "text": "hi" }));
+    let held = bed.held_by(tenant, id).await;
+    let new = bed.new_command(tool, "bob", &json!({ "text": "hi" }));
     let gate = new.gate.clone();
     let id = worker.reserve(&held.lease, new).await.unwrap().command.id;
     worker.dispatch(&held.lease, id, gate, None).await.unwrap();
@@ -95,6 +102,31 @@ async fn a_tool_that_lost_its_lookup_ends_with_a_person_too() {
         assert!(command.body.needs_person, "{command:?}");
         assert!(command.body.message.as_ref().unwrap().contains(reason), "{:?}", command.body.message);
     }
+}
+
+#[tokio::test]
+async fn lookups_of_one_tenant_that_hang_keep_no_other_waiting() {
+    let hanging = Provider::always(Reply::Hang);
+    let toml = format!(
+        "{}[tools.slow]\nrisk = \"low\"\n[tools.slow.lookup]\nby = \"http\"\n\
+         http = {{ url = \"{}\", networks = [\"127.0.0.0/8\"], timeout = \"1h\" }}\n",
+        by_program(r#"echo '{"outcome":"found","external_id":"m-7"}'"#),
+        hanging.url("/find")
+    );
+    let mut bed = Bed::new(&toml).await;
+    for n in 0..40 {
+        doubtful_of(&bed, "hostile", &n.to_string(), "slow").await;
+    }
+    bed.pass(1_000).await;
+    let own = doubtful_of(&bed, "quiet", "own", "mail").await;
+    let Bed { ledger, reconciler, .. } = bed;
+    let stopping = CancellationToken::new();
+    let running = tokio::spawn(reconciler.run(Arc::default(), stopping.clone()));
+    while ledger.command(own).await.unwrap().state != CommandState::Succeeded {
+        tokio::task::yield_now().await;
+    }
+    stopping.cancel();
+    running.await.unwrap();
 }
 
 #[tokio::test]

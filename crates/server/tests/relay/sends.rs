@@ -242,7 +242,8 @@ async fn a_tool_that_is_no_longer_declared_is_not_called_and_says_so() {
     bed.relay.run_once().await.unwrap();
     let command = bed.command(id).await;
     assert_eq!(command.body.blocked, Some(BlockCode::ApprovalRequired), "an undeclared tool is high risk");
-    bed.ledger.caller(Actor::person("ada")).approve(id, None, "go").await.unwrap();
+    let ada = bed.ledger.caller(Actor::person("ada"));
+    ada.approve(id, command.seal(), false, "go").await.unwrap();
     bed.relay.run_once().await.unwrap();
     let command = bed.command(id).await;
     assert_eq!(command.state, CommandState::Failed);
@@ -372,4 +373,33 @@ async fn a_running_relay_is_woken_and_needs_no_second_look() {
     stopping.cancel();
     running.await.unwrap();
     drop(provider);
+}
+
+#[tokio::test]
+async fn a_tenant_whose_calls_hang_holds_up_no_others_commands() {
+    let provider = Provider::start(|call| {
+        let quick = String::from_utf8_lossy(&call.body).contains("\"target\":\"quick\"");
+        if quick { Reply::json(200, DONE) } else { Reply::Held(Box::new(Reply::json(200, DONE))) }
+    });
+    let toml = hook(&provider, "").replace("timeout = \"5s\"", "timeout = \"60s\"");
+    let bed = Bed::new(&toml).await;
+    let (stopping, woken) = (CancellationToken::new(), Arc::new(Notify::new()));
+    let ledger = bed.ledger.clone();
+    let other = Bed::over(ledger.clone(), bed.clock.clone(), &toml, Arc::default());
+    // Far more than one tenant may have under way, and at hand, of one tool.
+    for n in 0..10 {
+        other.outbox_of("hostile", &format!("h{n}"), "hook", &["slow"; 100]).await;
+    }
+    let quick = other.outbox_of("quiet", "q", "hook", &["quick"]).await[0];
+    let running = tokio::spawn(bed.relay.run(woken, stopping.clone(), std::time::Duration::ZERO));
+    let sent = async {
+        while ledger.command(quick).await.unwrap().state != CommandState::Succeeded {
+            tokio::task::yield_now().await;
+        }
+    };
+    let sent = tokio::time::timeout(std::time::Duration::from_secs(50), sent).await;
+    assert!(sent.is_ok(), "it waits for another tenant's calls");
+    stopping.cancel();
+    running.await.unwrap();
+    provider.release();
 }

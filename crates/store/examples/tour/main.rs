@@ -11,7 +11,7 @@ use std::{error::Error, path::Path, sync::Arc};
 
 use serde_json::{Value, json};
 use tenure_store::{
-    Claimed, Ledger, ManualClock, NewWait, NewWork, Options, Sweeper,
+    Claimed, Ledger, ManualClock, NewWait, NewWork, Options, Sweeper, WaitFilter,
     core::{
         Actor, Millis, Payload, WorkId,
         action::{Claimant, CloseOut, Failure},
@@ -114,7 +114,12 @@ async fn an_approval(tour: &mut Tour) -> Told {
     print::explanation("before the answer", &tour.ledger.explain(work).await?);
 
     let ada = tour.ledger.caller(Actor::person("ada"));
-    ada.resolve("default", "refund-1087", &json!({ "approved": true }), None).await?;
+    // She approves what she was shown, and nothing else.
+    let asked = WaitFilter { work: Some(work), ..WaitFilter::default() };
+    for shown in ada.waits(&asked, 1).await? {
+        let yes = json!({ "approved": true });
+        ada.resolve_wait(shown.id, None, Some(shown.seal()), &yes, None).await?;
+    }
     print::explanation("after the answer", &tour.ledger.explain(work).await?);
 
     tour.pass(1_000).await?;

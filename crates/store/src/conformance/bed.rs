@@ -11,8 +11,8 @@ use tenure_core::{
 };
 
 use crate::{
-    Caller, Claimed, Clock, Error, LeaseRef, Ledger, ManualClock, NewWork, Options, Position, StoredEvent,
-    Sweep, Sweeper, WaitFilter, WorkFilter,
+    Caller, Claimed, Clock, Error, LeaseRef, Ledger, Listed, ManualClock, NewWork, Options, Position,
+    StoredEvent, Sweep, Sweeper, WaitFilter, WorkFilter,
 };
 
 /// The tenant of every work that does not say otherwise.
@@ -154,12 +154,12 @@ impl Bed {
     }
 
     pub async fn events(&self, id: WorkId) -> Vec<StoredEvent> {
-        self.ledger.events(id, 0, 1_000).await.expect("events can be read")
+        self.ledger.events(id, 0, 1_000).await.and_then(Listed::whole).expect("events can be read")
     }
 
     pub async fn waits(&self, work: WorkId) -> Vec<Wait> {
         let filter = WaitFilter { work: Some(work), ..WaitFilter::default() };
-        self.ledger.waits(&filter, 1_000).await.expect("waits can be read")
+        self.ledger.waits(&filter, 1_000).await.and_then(Listed::whole).expect("waits can be read")
     }
 
     /// Every work, newest first.

@@ -292,13 +292,14 @@ pub async fn a_request_repeated_at_once_is_one_claim(bed: &mut Bed) {
     assert_eq!(queued, 37);
 }
 
-/// One order over all lanes: kinds, sources and tenants share the queue of whoever asks for all.
+/// One order over all lanes: kinds, sources and tenants share the queue of whoever asks for all. Tenants take turns where
+/// they are as urgent: here none are.
 pub async fn the_order_holds_across_kinds_and_sources(bed: &mut Bed) {
     let mut expected = Vec::new();
     for i in 0..24_i16 {
         let system = ["manual", "control", "conversation"][i as usize % 3].to_owned();
         let source = Source { system, id: i.to_string(), run_id: String::new() };
-        let (kind, tenant) = (format!("kind{}", i % 4), format!("tenant{}", i % 5));
+        let (kind, tenant) = (format!("kind{}", i % 4), format!("tenant{}", i % 7 % 5));
         let priority = 10 - i % 7;
         let work = bed.ingest(NewWork { source, kind, tenant, priority, ..job("x") }).await;
         bed.clock.advance(1);
@@ -311,6 +312,38 @@ pub async fn the_order_holds_across_kinds_and_sources(bed: &mut Bed) {
     claimed.extend(ids(&bed.claim("w", ClaimFilter { kinds, ..any(7) }).await));
     claimed.extend(ids(&bed.claim("w", any(100)).await));
     assert_eq!(claimed, expected);
+}
+
+/// A tenant that has queued much is not served before another, whoever came first; its own works keep their order.
+pub async fn tenants_take_turns_within_a_priority(bed: &mut Bed) {
+    let of = |tenant: &str, id: String| NewWork { tenant: tenant.to_owned(), ..job(&id) };
+    let mut flood = Vec::new();
+    for i in 0..40 {
+        let kind = format!("kind{}", i % 3);
+        flood.push(bed.ingest(NewWork { kind, ..of("flood", i.to_string()) }).await.id);
+        bed.clock.advance(1);
+    }
+    let mut quiet = Vec::new();
+    for i in 0..2 {
+        quiet.push(bed.ingest(of("quiet", i.to_string())).await.id);
+        bed.clock.advance(1);
+    }
+    let urgent = bed.ingest(NewWork { priority: 1, ..of("flood", "urgent".to_owned()) }).await.id;
+
+    let claimed = ids(&bed.claim("w", any(3)).await);
+    assert_eq!(claimed[0], urgent, "priority comes first");
+    assert_eq!(sorted(&claimed[1..]), sorted(&[flood[0], quiet[0]]));
+    let claimed = ids(&bed.claim("w", any(4)).await);
+    assert_eq!(sorted(&claimed[..2]), sorted(&[flood[1], quiet[1]]));
+    assert_eq!(claimed[2..], flood[2..4], "the others go on alone");
+    let tenants = vec!["flood".to_owned(), "quiet".to_owned(), "flood".to_owned()];
+    assert_eq!(ids(&bed.claim("w", ClaimFilter { tenants, ..any(100) }).await), flood[4..]);
+}
+
+fn sorted(ids: &[WorkId]) -> Vec<WorkId> {
+    let mut ids = ids.to_vec();
+    ids.sort_unstable();
+    ids
 }
 
 /// A thousand in one call, and a thousand renewed in one.

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use tenure_core::{
-    Code, Command, CommandId, CommandState, Payload, State, Usage,
+    Actor, Code, Command, CommandId, CommandState, Payload, State, Usage,
     action::{CloseOut, Failure},
     command::{
         Arguments, CallError, Duty, Effect, Executor, Finding, Gate, Idempotency, Planned, Proof, Recorded,
@@ -10,6 +10,7 @@ use tenure_core::{
         budget::{Account, BudgetKey, Cost, Limit, Per, Unit},
     },
     model::{ErrorClass, WaitKind},
+    payload::Digest,
     records::reference_to_command,
 };
 use tokio::task::JoinSet;
@@ -17,7 +18,7 @@ use tokio::task::JoinSet;
 use super::{Bed, LAPSE_MS, TENANT, claimant, job, refused, success};
 use crate::{Claimed, CommandFilter, DispatchRef, LeaseRef, NewCommand, NewWait};
 
-fn lookup() -> ToolFacts {
+pub(super) fn lookup() -> ToolFacts {
     ToolFacts {
         risk: Risk::Low,
         idempotency: Idempotency::Lookup,
@@ -28,19 +29,19 @@ fn lookup() -> ToolFacts {
     }
 }
 
-fn native() -> ToolFacts {
+pub(super) fn native() -> ToolFacts {
     ToolFacts { idempotency: Idempotency::Native, ..lookup() }
 }
 
-fn gate(effect: Effect, tool: ToolFacts) -> Gate {
+pub(super) fn gate(effect: Effect, tool: ToolFacts) -> Gate {
     Gate::new(Verdict::new(effect, "p1"), tool)
 }
 
-fn allow() -> Gate {
+pub(super) fn allow() -> Gate {
     gate(Effect::Allow, lookup())
 }
 
-fn mail(text: &str, gate: Gate) -> NewCommand {
+pub(super) fn mail(text: &str, gate: Gate) -> NewCommand {
     let arguments = Arguments::whole(Payload::new(&json!({ "text": text })).unwrap());
     NewCommand::new("mail", "bob", arguments, gate)
 }
@@ -50,7 +51,7 @@ fn timeout() -> CallError {
 }
 
 /// A held work with a dispatched command.
-async fn dispatched(bed: &Bed, id: &str, tool: ToolFacts) -> (Claimed, CommandId) {
+pub(super) async fn dispatched(bed: &Bed, id: &str, tool: ToolFacts) -> (Claimed, CommandId) {
     let held = bed.held(job(id), "w").await;
     let allowed = gate(Effect::Allow, tool);
     let command = bed.worker("w").reserve(&held.lease, mail("hi", allowed.clone())).await.unwrap().command;
@@ -59,7 +60,7 @@ async fn dispatched(bed: &Bed, id: &str, tool: ToolFacts) -> (Claimed, CommandId
     (held, command.id)
 }
 
-async fn state(bed: &Bed, id: CommandId) -> CommandState {
+pub(super) async fn state(bed: &Bed, id: CommandId) -> CommandState {
     bed.ledger.command(id).await.unwrap().state
 }
 
@@ -119,25 +120,25 @@ pub async fn approvals_are_sealed_used_once_and_expire(bed: &mut Bed) {
     let ask = gate(Effect::NeedsApproval, ToolFacts { risk: Risk::High, ..lookup() });
     let worker = bed.worker("w");
     let id = worker.reserve(&held.lease, mail("hi", ask.clone())).await.unwrap().command.id;
-    assert_eq!(refused(worker.approve(id, None, "mine").await), Code::PersonRequired);
-    assert_eq!(refused(bed.machine().approve(id, None, "mine").await), Code::PersonRequired);
-    let clerk = bed.person().who_approves(false);
-    assert_eq!(refused(clerk.approve(id, None, "mine").await), Code::PersonRequired);
-    assert_eq!(refused(clerk.reject(id, "not mine").await), Code::PersonRequired);
-    let wrong = tenure_core::payload::Digest::of("something else");
-    assert_eq!(refused(bed.person().approve(id, Some(wrong), "ok").await), Code::SealBroken);
     let seal = bed.ledger.command(id).await.unwrap().seal();
-    bed.person().approve(id, Some(seal), "ok").await.unwrap();
+    let clerk = bed.person().who_approves(false);
+    for nobody in [&worker, &bed.machine(), &clerk] {
+        assert_eq!(refused(nobody.approve(id, seal, false, "mine").await), Code::PersonRequired);
+    }
+    assert_eq!(refused(clerk.reject(id, "not mine").await), Code::PersonRequired);
+    let wrong = Digest::of("something else");
+    assert_eq!(refused(bed.person().approve(id, wrong, false, "ok").await), Code::SealBroken);
+    bed.person().approve(id, seal, false, "ok").await.unwrap();
     assert_eq!(refused(bed.person().reject(id, "no").await), Code::IllegalState, "the first decision wins");
     worker.renew(&[(held.lease.clone(), None)]).await.unwrap();
     bed.skip(60_000).await;
     assert_eq!(state(bed, id).await, CommandState::Blocked, "it expired");
-    bed.person().approve(id, None, "ok again").await.unwrap();
+    bed.person().approve(id, seal, false, "ok again").await.unwrap();
     let lease = held.lease;
     worker.dispatch(&lease, id, ask.clone(), None).await.unwrap();
     worker.uncertain(&lease, id, timeout()).await.unwrap();
     bed.skip(5_000).await;
-    bed.machine().reconcile(id, Finding::Absent, Some("not in their list")).await.unwrap();
+    bed.person().reconcile(id, Finding::Absent, Some("not in their list")).await.unwrap();
     let blocked = worker.dispatch(&lease, id, ask, None).await.unwrap().command;
     assert_eq!(blocked.state, CommandState::Blocked, "one approval, one dispatch");
 }
@@ -152,8 +153,9 @@ pub async fn a_worker_waits_for_the_approval(bed: &mut Bed) {
     worker.wait(&held.lease, vec![wait], None).await.unwrap();
     bed.expect(held.work.id, State::WaitingApproval).await;
     let filter = CommandFilter { needs_approval: true, ..CommandFilter::default() };
-    assert_eq!(bed.person().commands(&filter, None, 10).await.unwrap()[0].id, id);
-    bed.person().approve(id, None, "ok").await.unwrap();
+    let asked = bed.person().commands(&filter, None, 10).await.unwrap().rows.remove(0);
+    assert_eq!(asked.id, id);
+    bed.person().approve(id, asked.seal(), false, "ok").await.unwrap();
     bed.expect(held.work.id, State::Queued).await;
     let next = bed.take(held.work.id, "v").await;
     assert_eq!(next.answers[0].1.as_ref().unwrap().value()["state"], "approved");
@@ -171,6 +173,21 @@ pub async fn a_worker_waits_for_the_approval(bed: &mut Bed) {
     assert_eq!(answer.value(), json!({ "done": true }), "the answer is the receipt");
 }
 
+pub async fn lookups_are_claimed_of_the_own_tenants(bed: &mut Bed) {
+    let (_, id) = dispatched(bed, "one", lookup()).await;
+    bed.pass(LAPSE_MS).await;
+    bed.pass(5_000).await;
+    let within =
+        |tenants: &[&str]| bed.machine().within(tenants.iter().map(|tenant| (*tenant).to_owned()).collect());
+    let foreign = within(&["other"]).claim_lookups(|_| true, 10, 30_000).await.unwrap();
+    assert_eq!(foreign, [], "what is another's is not even looked at");
+    let named = within(&["other", TENANT]);
+    assert_eq!(named.claim_lookups(|_| false, 10, 30_000).await.unwrap(), []);
+    let taken = named.claim_lookups(|_| true, 10, 30_000).await.unwrap();
+    assert_eq!(taken.iter().map(|command| command.id).collect::<Vec<_>>(), [id]);
+    assert_eq!(within(&[TENANT]).claim_lookups(|_| true, 10, 30_000).await.unwrap(), [], "it is taken");
+}
+
 pub async fn a_lapse_puts_it_in_doubt_and_a_lookup_ends_it(bed: &mut Bed) {
     let (held, id) = dispatched(bed, "one", lookup()).await;
     bed.pass(LAPSE_MS).await;
@@ -180,10 +197,18 @@ pub async fn a_lapse_puts_it_in_doubt_and_a_lookup_ends_it(bed: &mut Bed) {
     bed.pass(5_000).await;
     let due = bed.ledger.due_commands(Duty::Lookup, 10).await.unwrap();
     assert_eq!(due.iter().map(|c| c.id).collect::<Vec<_>>(), [id]);
-    bed.machine().take_lookup(id, 30_000).await.unwrap();
+    let taken = bed.machine().take_lookup(id, 30_000).await.unwrap();
     assert_eq!(refused(bed.machine().take_lookup(id, 30_000).await), Code::NotDue);
     assert!(bed.ledger.due_commands(Duty::Lookup, 10).await.unwrap().is_empty());
-    bed.machine().reconcile(id, Finding::Found(Proof::provider("m-1")), None).await.unwrap();
+    let found = || Finding::Found(Proof::provider("m-1"));
+    assert_eq!(refused(bed.machine().reconcile(id, found(), None).await), Code::PersonRequired);
+    let token = bed.ledger.lookup_token(&taken);
+    let later = token.replacen('1', "2", 1);
+    for forged in ["", "x", &token[1..], &later, "0.00"] {
+        let told = bed.machine().reconcile_claimed(id, forged, found(), None).await;
+        assert_eq!(refused(told), Code::TokenRefused, "{forged}");
+    }
+    bed.machine().reconcile_claimed(id, &token, found(), None).await.unwrap();
     bed.sweep().await;
     bed.expect(held.work.id, State::Queued).await;
 
@@ -246,7 +271,7 @@ pub async fn what_nobody_can_tell_ends_with_a_person(bed: &mut Bed) {
     bed.pass(LAPSE_MS).await;
     for _ in 0..2 {
         bed.expect(held.work.id, State::Stalled).await;
-        bed.machine().reconcile(id, Finding::Unknown, None).await.unwrap();
+        bed.person().reconcile(id, Finding::Unknown, None).await.unwrap();
     }
     bed.expect(held.work.id, State::Quarantined).await;
 }
@@ -344,7 +369,7 @@ pub async fn budgets_hold_under_a_crowd(bed: &mut Bed) {
         let id = bed.worker("w").reserve(&held.lease, mail("hi", allow())).await.unwrap().command.id;
         works.push((held.lease, id));
     }
-    let unit = Unit::Micros("EUR".into());
+    let unit = Unit::Micros("eur".into());
     let limits =
         vec![Limit { per: Per::Tenant, unit: unit.clone(), period: "2026-11".into(), max: 100, only: None }];
     let estimate = Cost { tokens: 0, micros: vec![("EUR".into(), 20)] };
@@ -543,7 +568,7 @@ pub async fn commands_are_listed_within_their_tenants(bed: &mut Bed) {
     let foreign = bed.person().within(vec!["other".into()]);
     assert!(foreign.commands(&any_command(), None, 10).await.unwrap().is_empty());
     assert_eq!(refused(foreign.command(first).await), Code::NotFound);
-    assert_eq!(refused(foreign.approve(second, None, "mine").await), Code::NotFound);
+    assert_eq!(refused(foreign.approve(second, Digest::default(), false, "mine").await), Code::NotFound);
 
     let (text, person) = (first.to_string(), bed.person());
     let same = text.bytes().zip(second.to_string().bytes()).take_while(|(a, b)| a == b).count();
@@ -560,14 +585,17 @@ pub async fn works_with_open_commands_are_not_pruned(bed: &mut Bed) {
     bed.worker("w").close_out(&held.lease, CloseOut::failed(ErrorClass::Unknown, "x")).await.unwrap();
     bed.skip(7_200_000).await;
     let long_ago = bed.now() - 3_600_000;
-    let pruned = bed.ledger.prune(long_ago, 10).await.unwrap();
+    let pruned = bed.ledger.prune(&Actor::person("ada"), "too old", long_ago, 10).await.unwrap();
     assert_eq!(pruned.works, 0, "something may still come of it");
     bed.person().record_outcome(id, Recorded::DidNotHappen, "I asked").await.unwrap();
     bed.skip(7_200_000).await;
-    let pruned = bed.ledger.prune(bed.now() - 3_600_000, 10).await.unwrap();
+    let pruned = bed.ledger.prune(&Actor::person("ada"), "too old", bed.now() - 3_600_000, 10).await.unwrap();
     assert_eq!(pruned.works, 0, "somebody may still ask whether it happened");
     bed.skip(7 * 24 * 3_600_000).await;
-    assert_eq!(bed.ledger.prune(bed.now() - 3_600_000, 10).await.unwrap().works, 1);
+    assert_eq!(
+        bed.ledger.prune(&Actor::person("ada"), "too old", bed.now() - 3_600_000, 10).await.unwrap().works,
+        1
+    );
     assert_eq!(refused(bed.ledger.command(id).await), Code::NotFound);
 }
 
@@ -585,4 +613,51 @@ pub async fn usage_is_kept_where_commands_are_in_doubt(bed: &mut Bed) {
         let attempts = bed.ledger.attempts(id).await.unwrap();
         assert_eq!(attempts[0].end.as_ref().unwrap().usage, used);
     }
+}
+
+fn money(estimate: Cost, tool: ToolFacts) -> (Gate, BudgetKey) {
+    let unit = Unit::Micros("usd".into());
+    let limit = Limit { per: Per::Tenant, unit: unit.clone(), period: String::new(), max: 100, only: None };
+    let (tenant, period) = (TENANT.into(), String::new());
+    let key = BudgetKey { tenant, account: Account::Tenant, unit, period, only: None };
+    (Gate { limits: vec![limit], estimate, ..gate(Effect::Allow, tool) }, key)
+}
+
+fn usd(currency: &str, micros: u64) -> Cost {
+    Cost { tokens: 0, micros: vec![(currency.into(), micros)] }
+}
+
+pub async fn money_is_counted_whatever_is_left_unsaid(bed: &mut Bed) {
+    let stands = async |bed: &Bed, key: &BudgetKey| {
+        let budgets = bed.ledger.budgets(std::slice::from_ref(key)).await.unwrap();
+        budgets.first().map_or((0, 0), |(_, budget)| (budget.spent, budget.reserved))
+    };
+    let worker = bed.worker("w");
+    let send = async |bed: &Bed, name: &str, estimate: Cost| {
+        let held = bed.held(job(name), "w").await;
+        let (paid, _) = money(estimate, lookup());
+        let id = bed.worker("w").reserve(&held.lease, mail("hi", allow())).await.unwrap().command.id;
+        let sent = bed.worker("w").dispatch(&held.lease, id, paid, None).await.unwrap().command;
+        (held, id, sent.state)
+    };
+    let (_, key) = money(Cost::default(), lookup());
+    let blocked = CommandState::Blocked;
+    assert_eq!(send(bed, "nothing said", Cost::default()).await.2, blocked);
+    assert_eq!(send(bed, "another currency", usd("EUR", 5)).await.2, blocked);
+    assert_eq!(send(bed, "in capitals", usd("USD", 101)).await.2, blocked);
+
+    let (held, id, _) = send(bed, "silent", usd("USD", 40)).await;
+    let proof = Proof { cost: Some(usd("eur", 1)), ..Proof::provider("x") };
+    worker.receipt(&held.lease, id, proof).await.unwrap();
+    assert_eq!(stands(bed, &key).await, (40, 0), "a receipt that does not name it is charged the estimate");
+
+    let (held, id, _) = send(bed, "absent", usd("usd", 30)).await;
+    worker.uncertain(&held.lease, id, timeout()).await.unwrap();
+    worker.close_out(&held.lease, CloseOut::failed(ErrorClass::Unknown, "gave up")).await.unwrap();
+    bed.skip(5_000).await;
+    let absent = bed.person().reconcile(id, Finding::Absent, None).await.unwrap();
+    assert_eq!((absent.state, stands(bed, &key).await), (CommandState::Cancelled, (40, 0)));
+    let late = worker.receipt(&held.lease, id, Proof::provider("m-1")).await.unwrap();
+    assert_eq!((late.state, stands(bed, &key).await), (CommandState::Succeeded, (70, 0)), "it happened");
+    bed.verify().await;
 }

@@ -37,7 +37,7 @@ pub async fn each_policy_has_its_end(bed: &mut Bed) {
         let waits = bed.waits(id).await;
         assert_eq!((waits[0].state, waits[1].state), (WaitState::TimedOut, WaitState::Cancelled));
         let person = bed.person();
-        let late = person.resolve_wait(waits[0].id, "", &json!(1), None).await;
+        let late = person.resolve_wait(waits[0].id, None, None, &json!(1), None).await;
         assert_eq!(refused(late), Code::IllegalState, "exactly one of answer and timeout wins");
     }
 }
@@ -116,9 +116,10 @@ pub async fn answers_race_with_the_deadline(bed: &mut Bed) {
                 .waits(&crate::WaitFilter { work: Some(work), ..crate::WaitFilter::default() }, 1)
                 .await
                 .unwrap()
+                .rows
                 .remove(0);
             let token = ledger.wait_token(wait.id);
-            (work, machine.resolve_wait(wait.id, &token, &json!(i), None).await.is_ok())
+            (work, machine.resolve_wait(wait.id, Some(&token), None, &json!(i), None).await.is_ok())
         });
     }
     bed.sweep().await;

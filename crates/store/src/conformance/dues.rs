@@ -42,18 +42,18 @@ pub async fn a_page_of_what_is_due_has_all_that_a_call_needs(bed: &mut Bed) {
         sent.push(outbox(bed, &format!("w{n}"), &format!("t{n}"), tool(Executor::Http)).await);
         bed.clock.advance(1);
     }
-    let first = bed.ledger.due_page(Duty::Send, None, 2, |_| false).await.unwrap();
+    let first = bed.ledger.due_page(Duty::Send, None, &[], 2, |_| false).await.unwrap();
     let ids = |page: &crate::DuePage| page.items.iter().map(|due| due.command.id).collect::<Vec<_>>();
     assert_eq!(ids(&first), sent[..2]);
     let due = &first.items[1];
     assert_eq!(due.arguments.as_ref().unwrap().value(), json!({ "to": "t1" }));
     assert_eq!((due.work.id, due.work.spec.source.id.as_str()), (due.command.work, "w1"));
     let passed = sent[2];
-    let second = bed.ledger.due_page(Duty::Send, first.next, 2, |id| id == passed).await.unwrap();
+    let second = bed.ledger.due_page(Duty::Send, first.next, &[], 2, |id| id == passed).await.unwrap();
     assert_eq!(ids(&second), sent[3..4], "what is passed over is not read");
-    let third = bed.ledger.due_page(Duty::Send, second.next, 2, |_| false).await.unwrap();
+    let third = bed.ledger.due_page(Duty::Send, second.next, &[], 2, |_| false).await.unwrap();
     assert_eq!((ids(&third), third.next), (sent[4..].to_vec(), None));
-    assert!(bed.ledger.due_page(Duty::Lookup, None, 2, |_| false).await.unwrap().items.is_empty());
+    assert!(bed.ledger.due_page(Duty::Lookup, None, &[], 2, |_| false).await.unwrap().items.is_empty());
 }
 
 pub async fn only_the_first_of_a_line_is_due(bed: &mut Bed) {
@@ -62,7 +62,7 @@ pub async fn only_the_first_of_a_line_is_due(bed: &mut Bed) {
     let a2 = outbox(bed, "2", "a", ordered.clone()).await;
     let b1 = outbox(bed, "3", "b", ordered.clone()).await;
     let due = async |bed: &Bed| {
-        let page = bed.ledger.due_page(Duty::Send, None, 10, |_| false).await.unwrap();
+        let page = bed.ledger.due_page(Duty::Send, None, &[], 10, |_| false).await.unwrap();
         let mut ids: Vec<CommandId> = page.items.iter().map(|due| due.command.id).collect();
         ids.sort_unstable();
         ids

@@ -5,6 +5,7 @@ use tenure_core::{
     Code, Millis, State,
     action::{CloseOut, Failure},
     model::{AcceptStrength, ErrorClass, WaitKind},
+    policy::LeaseTimings,
 };
 
 use super::{Bed, LAPSE_MS, claimant, forged, job, payload, refused, success};
@@ -183,4 +184,24 @@ pub async fn clock_jumps_expire_no_living_holder(bed: &mut Bed) {
     // The silent one is found, even though its expiry once lay far ahead of the clock.
     bed.pass(LAPSE_MS + 6_000).await;
     assert!(bed.story(silent.work.id).await.contains(&"lease_lapsed"));
+}
+
+/// The daemon stands still for three seconds, and the renewals with it: longer than a short lease, and far less than a
+/// default one.
+pub async fn a_stall_expires_no_living_holder_of_a_short_lease(bed: &mut Bed) {
+    let mut new = job("short");
+    new.policy.lease = Some(LeaseTimings { ttl_ms: 1_500, renew_ms: 500, grace_ms: 500 });
+    let held = bed.held(new, "w").await;
+    for _ in 0..12 {
+        bed.pass(250).await;
+        let renewal = bed.worker("w").renew(&[(held.lease.clone(), None)]).await.unwrap().remove(0);
+        renewal.outcome.unwrap();
+    }
+    bed.skip(3_000).await;
+    for _ in 0..5 {
+        bed.pass(250).await;
+        bed.expect(held.work.id, State::Running).await;
+    }
+    bed.pass(250).await;
+    assert!(bed.story(held.work.id).await.contains(&"lease_lapsed"), "it never came back");
 }

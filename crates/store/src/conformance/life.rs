@@ -87,8 +87,10 @@ pub async fn steps_are_reused_and_restarted(bed: &mut Bed) {
     assert_eq!(result, Some(payload(json!("one"))));
     let before = bed.work(held.work.id).await;
     assert_eq!(before.seq, 6, "a reused step writes nothing");
-    let twice = w.complete_step(&held.lease, "one", &json!(1), &json!("other")).await.unwrap();
-    assert_eq!(twice.result, Some((held.work.id, 4)), "the first result stands");
+    let twice = w.complete_step(&held.lease, "one", &json!(1), &json!("one")).await.unwrap();
+    assert_eq!(twice.result, Some((held.work.id, 4)), "the same again is the same");
+    let other = w.complete_step(&held.lease, "one", &json!(1), &json!("other")).await;
+    assert_eq!(refused(other), Code::IdempotencyMismatch, "another result is not taken");
 
     assert_eq!(refused(w.begin_step(&held.lease, "one", &json!(2), false).await), Code::StepMismatch);
     let unknown = w.complete_step(&held.lease, "three", &json!(1), &json!(1)).await;
@@ -116,7 +118,11 @@ pub async fn progress_is_idempotent(bed: &mut Bed) {
     assert_eq!(first, again);
     let next = w.progress(&held.lease, &json!(2), Some("p2")).await.unwrap();
     assert_eq!(next.seq, first.seq + 1);
-    assert_eq!(bed.work(held.work.id).await.progress, Some(payload(json!(2))));
+    let late = w.progress(&held.lease, &json!(1), Some("p1")).await.unwrap();
+    assert_eq!(late.seq, next.seq, "a late copy writes nothing");
+    assert_eq!(bed.work(held.work.id).await.progress, Some(payload(json!(2))), "and takes nothing back");
+    let other = w.progress(&held.lease, &json!(3), Some("p1")).await;
+    assert_eq!(refused(other), Code::IdempotencyMismatch);
     assert_eq!(
         refused(w.progress(&held.lease, &json!("x".repeat(20_000)), None).await),
         Code::PayloadRefused

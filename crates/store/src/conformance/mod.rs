@@ -5,22 +5,27 @@
 //! fresh ledger in a [`Bed`] and ends with a verification of everything that is stored.
 
 mod bed;
+pub mod cancelled;
 pub mod claim;
 pub mod commands;
 pub mod credentials;
 pub mod crowd;
 pub mod deadlines;
+pub mod doubt;
 pub mod dry_run;
 pub mod dues;
 pub mod facts;
 pub mod family;
+pub mod identity;
 pub mod ingest;
 pub mod intake;
 pub mod lease;
 pub mod life;
 pub mod operate;
+pub mod quota;
 pub mod reads;
 pub mod recovery;
+pub mod redacted;
 pub mod refusal;
 pub mod retention;
 pub mod schedules;
@@ -28,6 +33,7 @@ pub mod session;
 pub mod tenancy;
 pub mod timers;
 pub mod waits;
+pub mod weights;
 
 pub use bed::*;
 
@@ -64,6 +70,13 @@ macro_rules! conformance_tests {
                 a_pause_is_tried_without_a_trace,
                 schedules_wait_while_intake_is_paused,
             }
+            quota {
+                no_door_passes_the_quota_of_open_works,
+                what_is_there_is_answered_at_the_quota,
+                a_schedule_cannot_pass_the_quota_by_itself,
+                urgency_is_bounded_for_schedules_too,
+                inputs_are_bounded_by_their_bytes,
+            }
             claim {
                 priority_then_age,
                 filters_restrict,
@@ -78,8 +91,15 @@ macro_rules! conformance_tests {
                 fences_only_grow,
                 a_request_repeated_at_once_is_one_claim,
                 the_order_holds_across_kinds_and_sources,
+                tenants_take_turns_within_a_priority,
                 a_thousand_at_once,
                 an_incarnation_is_its_workers_own,
+            }
+            weights {
+                a_work_keeps_so_many_bytes_and_gives_them_all,
+                heavy_works_come_a_few_at_a_time,
+                a_page_of_heavy_waits_ends_early,
+                a_page_of_heavy_works_ends_early,
             }
             commands {
                 intent_effect_evidence,
@@ -87,6 +107,7 @@ macro_rules! conformance_tests {
                 approvals_are_sealed_used_once_and_expire,
                 a_worker_waits_for_the_approval,
                 a_lapse_puts_it_in_doubt_and_a_lookup_ends_it,
+                lookups_are_claimed_of_the_own_tenants,
                 a_late_copy_speaks_of_its_own_dispatch_only,
                 what_nobody_can_tell_ends_with_a_person,
                 the_outbox_is_sent_once,
@@ -102,6 +123,28 @@ macro_rules! conformance_tests {
                 commands_are_listed_within_their_tenants,
                 works_with_open_commands_are_not_pruned,
                 usage_is_kept_where_commands_are_in_doubt,
+                money_is_counted_whatever_is_left_unsaid,
+            }
+            redacted {
+                the_same_arguments_are_known_again_in_a_work_and_its_reruns,
+                the_hash_differs_between_works_and_between_tenants,
+                a_dry_run_does_not_tell_the_hash,
+            }
+            doubt {
+                an_answer_kept_before_the_dispatch_is_no_receipt,
+                an_answer_after_the_deadline_settles_its_command,
+                a_wait_that_ends_in_doubt_queues_nothing,
+                an_answer_after_a_revoke_fits_the_schema_or_is_no_receipt,
+                a_workers_word_does_not_end_a_doubt,
+                a_person_without_replay_ends_no_doubt_by_an_answer,
+                a_native_command_in_doubt_stays_within_its_attempts,
+            }
+            cancelled {
+                its_unsent_commands_end_in_the_same_commit,
+                a_work_that_ends_otherwise_after_a_cancel_sends_nothing,
+                only_a_replay_after_the_end_outlives_a_cancel,
+                a_command_in_doubt_is_not_sent_again_after_a_cancel,
+                a_work_asked_to_cancel_dispatches_nothing_new,
             }
             session {
                 a_queued_work_names_who_keeps_it_waiting,
@@ -121,6 +164,7 @@ macro_rules! conformance_tests {
                 a_late_write_is_refused_after_a_takeover,
                 only_a_tick_finds_a_lapse,
                 clock_jumps_expire_no_living_holder,
+                a_stall_expires_no_living_holder_of_a_short_lease,
             }
             recovery {
                 rerunnable_work_goes_on,
@@ -141,6 +185,7 @@ macro_rules! conformance_tests {
                 a_start_deadline,
                 an_execution_deadline,
                 an_overall_deadline,
+                a_clock_jump_ends_nothing_early_and_delays_nothing,
             }
             waits {
                 answered_by_reference,
@@ -155,6 +200,8 @@ macro_rules! conformance_tests {
                 waits_are_listed,
                 an_answer_fits_its_schema,
                 an_early_answer_that_does_not_fit_is_refused,
+                an_approval_is_of_what_was_shown,
+                an_approval_is_not_reused_for_another_prompt,
                 an_answer_that_comes_meanwhile_is_looked_at,
             }
             deadlines {
@@ -174,6 +221,7 @@ macro_rules! conformance_tests {
             }
             operate {
                 cancel_what_nobody_holds,
+                a_holder_is_asked_to_hand_back,
                 cancel_asks_the_holder,
                 a_cancel_has_a_deadline,
                 cancel_while_stalled,
@@ -200,6 +248,7 @@ macro_rules! conformance_tests {
             tenancy {
                 a_foreign_work_does_not_exist,
                 lists_keep_to_the_callers_tenants,
+                what_tenants_share_a_name_for_stays_their_own,
                 the_feed_keeps_to_the_callers_tenants,
                 works_are_found_by_the_beginning_of_their_id,
                 text_that_nobody_can_have_is_refused,
@@ -222,9 +271,21 @@ macro_rules! conformance_tests {
                 a_call_is_bounded,
                 anchors_hold_over_what_was_pruned,
             }
+            identity {
+                a_colleague_is_not_given_the_leases_of_a_repeated_claim,
+                only_its_actor_claims_owner_bound_work_again,
+                events_keep_the_name_beside_the_id,
+                other_kinds_do_not_exist_for_who_is_bound_to_some,
+                who_is_bound_to_a_worker_claims_for_no_other,
+                who_set_or_ran_a_schedule_submitted_its_works,
+                four_eyes_know_submitters_reservers_and_replayers,
+                foreign_kinds_are_found_by_no_beginning,
+            }
             credentials {
                 a_secret_is_kept_once,
                 credentials_are_listed_and_revoked,
+                credentials_of_one_principal_are_found_together,
+                credentials_are_counted_by_the_tenants_they_reach,
                 malformed_credentials_are_refused,
                 the_last_that_opens_everything_stays,
             }

@@ -45,6 +45,30 @@ pub async fn cancel_what_nobody_holds(bed: &mut Bed) {
 }
 
 /// A holder is asked, told at its next renewal, and stops by itself.
+/// A drain never ends rerunnable work: its holder is asked, and it goes back to the queue.
+pub async fn a_holder_is_asked_to_hand_back(bed: &mut Bed) {
+    let w = bed.worker("w");
+    let held = bed.held(job("one"), "w").await;
+    for _ in 0..2 {
+        let ack = bed.machine().request_release(held.work.id, "the host goes").await.unwrap();
+        assert_eq!(ack.state, State::Running);
+    }
+    let renewed = w.renew(&[(held.lease.clone(), None)]).await.unwrap().remove(0).outcome.unwrap();
+    assert!(renewed.release_requested && !renewed.cancel_requested);
+    assert_eq!(w.release(&held.lease, None).await.unwrap().state, State::Queued);
+    assert_eq!(bed.story(held.work.id).await[2..], ["release_requested", "lease_released"]);
+    let next = bed.take(held.work.id, "v").await;
+    let renewed = bed.worker("v").renew(&[(next.lease.clone(), None)]).await.unwrap().remove(0).outcome;
+    assert!(!renewed.unwrap().release_requested, "the next holder is not asked");
+    // One that does not answer lapses, and the work is recovered as always.
+    bed.machine().request_release(held.work.id, "that host too").await.unwrap();
+    bed.pass(super::LAPSE_MS).await;
+    bed.expect(held.work.id, State::Queued).await;
+    let bound = bed.held(super::owner_bound("two"), "w").await;
+    assert_eq!(refused(bed.machine().request_release(bound.work.id, "x").await), Code::OwnerBound);
+    assert_eq!(refused(bed.machine().request_release(held.work.id, "x").await), Code::IllegalState);
+}
+
 pub async fn cancel_asks_the_holder(bed: &mut Bed) {
     let w = bed.worker("w");
     let held = bed.held(job("released"), "w").await;
@@ -189,7 +213,8 @@ pub async fn rerun_is_a_new_work(bed: &mut Bed) {
     let new = ada.rerun(id, Some("think"), "paid the bill").await.unwrap().work;
     assert_eq!((new.spec.generation, new.spec.rerun_of), (2, Some(id)));
     assert_eq!(new.state, State::Queued);
-    let again = ada.rerun(id, None, "asked twice").await.unwrap();
+    assert_eq!(refused(ada.rerun(id, None, "from the start").await), Code::IdempotencyMismatch);
+    let again = ada.rerun(id, Some("think"), "asked twice").await.unwrap();
     assert_eq!((again.work.id, again.created), (new.id, false));
     let next = bed.take(new.id, "v").await;
     assert_eq!(next.input, Some(payload(json!({ "ask": "one" }))));

@@ -116,7 +116,7 @@ pub async fn works_and_events_by_key(bed: &mut Bed) {
     let waiting = works.iter().find(|work| work.state == State::WaitingApproval).unwrap();
     let all = bed.events(waiting.id).await;
     assert_eq!(all.len(), 3);
-    assert_eq!(bed.ledger.events(waiting.id, 1, 1).await.unwrap(), all[1..2]);
+    assert_eq!(bed.ledger.events(waiting.id, 1, 1).await.unwrap().rows, all[1..2]);
     assert!(bed.ledger.events(waiting.id, 3, 10).await.unwrap().is_empty());
     assert!(bed.ledger.events(waiting.id, u64::MAX, 10).await.unwrap().is_empty());
     assert!(bed.ledger.events(ids[1], 0, 10).await.unwrap().is_empty());

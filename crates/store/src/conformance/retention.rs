@@ -1,10 +1,10 @@
 //! Pruning: what goes, what stays, and what is known of it afterwards.
 
 use serde_json::json;
-use tenure_core::{Code, Millis, State, WorkId, model::WaitKind, records::reference_to};
+use tenure_core::{Actor, Code, Millis, State, WorkId, model::WaitKind, records::reference_to};
 
 use super::{Bed, job, refused, success};
-use crate::{Anchor, NewWait, NewWork, Position, Pruned};
+use crate::{Anchor, NewWait, NewWork, Position, Pruned, Pruning};
 
 const HOUR: Millis = 3_600_000;
 
@@ -30,12 +30,30 @@ pub async fn what_ended_long_ago_is_pruned(bed: &mut Bed) {
     bed.skip(3 * HOUR).await;
     let young = ended(bed, job("young")).await;
     let cutoff = bed.now() - HOUR;
-    assert_eq!(refused(bed.ledger.prune(cutoff + 1, 100).await), Code::Invalid, "not what ended just now");
+    assert_eq!(
+        refused(bed.ledger.prune(&Actor::person("ada"), "too old", cutoff + 1, 100).await),
+        Code::Invalid,
+        "not what ended just now"
+    );
 
     assert_eq!(bed.ledger.prunable(cutoff, 100).await.unwrap(), [old, red]);
-    let pruned = bed.ledger.prune(cutoff, 100).await.unwrap();
+    let pruned = bed.ledger.prune(&Actor::person("ada"), "too old", cutoff, 100).await.unwrap();
     assert_eq!(pruned, Pruned { works: 2, events: events as u64, more: false });
-    assert_eq!(bed.ledger.prune(cutoff, 100).await.unwrap(), Pruned::default(), "nothing is left to do");
+    let recorded = Pruning {
+        at: bed.now(),
+        actor: Actor::person("ada"),
+        reason: "too old".to_owned(),
+        ended_before: cutoff,
+        works: 2,
+    };
+    let reasonless = bed.ledger.prune(&Actor::person("ada"), " ", cutoff, 100).await;
+    assert_eq!(refused(reasonless), Code::ReasonMissing);
+    assert_eq!(
+        bed.ledger.prune(&Actor::person("ada"), "too old", cutoff, 100).await.unwrap(),
+        Pruned::default(),
+        "nothing is left to do"
+    );
+    assert_eq!(bed.ledger.prunings(10).await.unwrap(), [recorded], "who did it and why stays");
 
     let left: Vec<WorkId> = bed.all().await.iter().map(|work| work.id).collect();
     assert_eq!(left, [young, open]);
@@ -65,7 +83,7 @@ pub async fn what_something_open_needs_stays(bed: &mut Bed) {
     bed.worker("w").close_out(&held.lease, success()).await.unwrap();
     bed.skip(3 * HOUR).await;
     let cutoff = bed.now() - HOUR;
-    let pruned = bed.ledger.prune(cutoff, 1).await.unwrap();
+    let pruned = bed.ledger.prune(&Actor::person("ada"), "too old", cutoff, 1).await.unwrap();
     assert_eq!((pruned.works, pruned.more), (2, true), "an identity goes whole");
     for gone in [third, fourth] {
         assert_eq!(refused(bed.ledger.work(gone).await), Code::NoLongerRetained);
@@ -77,7 +95,7 @@ pub async fn what_something_open_needs_stays(bed: &mut Bed) {
     bed.person().cancel(child, "no longer needed", None).await.unwrap();
     bed.person().cancel(second, "no longer needed", None).await.unwrap();
     bed.skip(3 * HOUR).await;
-    let pruned = bed.ledger.prune(bed.now() - HOUR, 100).await.unwrap();
+    let pruned = bed.ledger.prune(&Actor::person("ada"), "too old", bed.now() - HOUR, 100).await.unwrap();
     assert_eq!((pruned.works, pruned.more), (4, false));
     assert!(bed.all().await.is_empty());
     let waits = bed.held(job("waits"), "w").await;
@@ -94,7 +112,7 @@ pub async fn a_call_is_bounded(bed: &mut Bed) {
     let cutoff = bed.now() - HOUR;
     let mut calls = Vec::new();
     loop {
-        let pruned = bed.ledger.prune(cutoff, 2).await.unwrap();
+        let pruned = bed.ledger.prune(&Actor::person("ada"), "too old", cutoff, 2).await.unwrap();
         calls.push(pruned.works);
         if !pruned.more {
             break;
@@ -111,7 +129,10 @@ pub async fn anchors_hold_over_what_was_pruned(bed: &mut Bed) {
     assert_eq!(before.events, events as u64);
     bed.skip(3 * HOUR).await;
     let kept = ended(bed, job("kept")).await;
-    assert_eq!(bed.ledger.prune(bed.now() - HOUR, 100).await.unwrap().works, 1);
+    assert_eq!(
+        bed.ledger.prune(&Actor::person("ada"), "too old", bed.now() - HOUR, 100).await.unwrap().works,
+        1
+    );
     assert!(bed.ledger.verify_anchor(&before).await.unwrap(), "their places and hashes are kept");
     let feed = bed.settled(Position::default(), events).await;
     assert!(feed.iter().all(|stored| stored.event.work == kept), "the feed has what is left");

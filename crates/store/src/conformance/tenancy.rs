@@ -1,7 +1,11 @@
 //! What a caller sees who is bound to tenants: its own, and nothing that tells of others.
 
 use serde_json::json;
-use tenure_core::{Actor, Code, WorkId, action::Tenants, model::WaitKind};
+use tenure_core::{
+    Actor, Code, State, WorkId,
+    action::Tenants,
+    model::{WaitKind, Workflow},
+};
 
 use super::{Bed, any, claimant, job, refused, request};
 use crate::{Caller, NewWait, NewWork, Position, WaitFilter, WorkFilter};
@@ -28,7 +32,7 @@ pub async fn a_foreign_work_does_not_exist(bed: &mut Bed) {
     assert_eq!(red.steps(own).await.unwrap().len(), 1);
     assert_eq!(red.attempts(own).await.unwrap().len(), 1);
     assert!(red.payload(own, 1).await.unwrap().is_some());
-    assert_eq!(red.events(own, 0, 100).await.unwrap(), bed.events(own).await);
+    assert_eq!(red.events(own, 0, 100).await.unwrap().rows, bed.events(own).await);
     assert_eq!(red.explain(own).await.unwrap(), bed.ledger.explain(own).await.unwrap());
 
     let unknown = WorkId(uuid::Uuid::now_v7());
@@ -63,12 +67,49 @@ pub async fn lists_keep_to_the_callers_tenants(bed: &mut Bed) {
     let waits = red.waits(&WaitFilter::default(), 10).await.unwrap();
     assert_eq!(waits.iter().map(|wait| wait.work).collect::<Vec<_>>(), [own]);
     let by_id = WaitFilter { id: Some(waits[0].id), ..WaitFilter::default() };
-    assert_eq!(red.waits(&by_id, 10).await.unwrap(), waits);
+    assert_eq!(red.waits(&by_id, 10).await.unwrap().rows, waits.rows);
     assert!(blue.waits(&by_id, 10).await.unwrap().is_empty());
     let first = everybody.waits(&WaitFilter::default(), 1).await.unwrap();
     let after = WaitFilter { after: Some((first[0].opened_at, first[0].id)), ..WaitFilter::default() };
     let second = everybody.waits(&after, 10).await.unwrap();
     assert_eq!((second.len(), second[0].id == first[0].id), (1, false));
+}
+
+/// Anybody may name anything as a correlation or a workflow, also another's work.
+pub async fn what_tenants_share_a_name_for_stays_their_own(bed: &mut Bed) {
+    let mut works = Vec::new();
+    for (n, tenant) in ["red", "blue", "red"].into_iter().enumerate() {
+        let workflow = Some(Workflow { id: "flow".to_owned(), version: "1".to_owned() });
+        let correlation_id = works.first().map(|first: &WorkId| first.to_string());
+        let new = NewWork { tenant: tenant.to_owned(), workflow, correlation_id, ..job(&n.to_string()) };
+        works.push(bed.ingest(new).await.id);
+    }
+    let within =
+        |tenants: &[&str]| bed.machine().within(tenants.iter().map(|tenant| (*tenant).to_owned()).collect());
+    let (first, foreign, last) = (works[0], works[1], works[2]);
+    for (tenants, expected) in [
+        (&["red"][..], vec![last, first]),
+        (&["blue", "blue"], vec![foreign]),
+        (&["red", "blue"], vec![last, foreign, first]),
+        (&["green"], vec![]),
+    ] {
+        for states in [vec![], vec![State::Queued, State::Running]] {
+            let by_correlation = WorkFilter {
+                correlation_id: Some(first.to_string()),
+                states: states.clone(),
+                ..WorkFilter::default()
+            };
+            let by_workflow =
+                WorkFilter { workflow: Some("flow".to_owned()), states, ..WorkFilter::default() };
+            for filter in [by_correlation, by_workflow] {
+                let found = within(tenants).list(&filter, None, 10).await.unwrap();
+                let found: Vec<WorkId> = found.iter().map(|work| work.id).collect();
+                assert_eq!(found, expected, "{tenants:?} {filter:?}");
+                let second = within(tenants).list(&filter, expected.first().copied(), 1).await.unwrap();
+                assert_eq!(second.first().map(|work| work.id), expected.get(1).copied());
+            }
+        }
+    }
 }
 
 pub async fn the_feed_keeps_to_the_callers_tenants(bed: &mut Bed) {
@@ -87,6 +128,8 @@ pub async fn the_feed_keeps_to_the_callers_tenants(bed: &mut Bed) {
         after = page.next;
     }
     assert_eq!(seen, expected);
+    let one = red.feed(Position::default(), expected.len()).await.unwrap();
+    assert_eq!(one.events, expected, "what is foreign takes no place on a page");
     assert_eq!(Some(after), all.last().map(|stored| stored.position), "the cursor passes what is foreign");
 }
 

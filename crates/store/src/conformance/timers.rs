@@ -140,3 +140,34 @@ pub async fn an_overall_deadline(bed: &mut Bed) {
     assert_eq!(waits[0].state, tenure_core::model::WaitState::Cancelled);
     assert_eq!(bed.ledger.next_due().await.unwrap(), None, "nothing is armed any more");
 }
+
+/// Deadlines and delays are counted by the time that passed, whatever the clock shows.
+pub async fn a_clock_jump_ends_nothing_early_and_delays_nothing(bed: &mut Bed) {
+    const HOUR: i64 = 3_600_000;
+    let limits = Timeouts { execution_ms: Some(60_000), overall_ms: Some(90_000), ..only() };
+    let held = bed.held(timed("held", limits), "w").await;
+    let month = 720 * HOUR;
+    let hours = [2, -2, -2, 2, 10, 10, 10, -30].map(|hours| hours * HOUR);
+    let jumps = hours.into_iter().chain([month, -month, 9_000, -9_000]);
+    for (number, jump) in jumps.enumerate() {
+        bed.pass(1_000).await;
+        let before = bed.ledger.now().await.unwrap();
+        bed.clock.jump(jump);
+        assert_eq!(bed.ledger.now().await.unwrap(), before, "the ledger's time goes on");
+        let failed = bed.ingest(job(&number.to_string())).await.id;
+        let failure = Failure { retry_after_ms: Some(1_500), ..Failure::new(ErrorClass::Transport, "x") };
+        fail(bed, failed, failure).await;
+        for _ in 0..3 {
+            bed.pass(1_000).await;
+            let renewal = bed.worker("w").renew(&[(held.lease.clone(), None)]).await.unwrap().remove(0);
+            renewal.outcome.expect("its holder goes on");
+        }
+        bed.expect(failed, State::Queued).await;
+    }
+    assert_eq!(bed.ledger.stats().clock_jumps, 12);
+    for _ in 0..20 {
+        bed.pass(1_000).await;
+        bed.worker("w").renew(&[(held.lease.clone(), None)]).await.unwrap();
+    }
+    assert!(bed.story(held.work.id).await.contains(&"timeout_marked"), "its minute is over");
+}

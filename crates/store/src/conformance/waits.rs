@@ -68,16 +68,22 @@ pub async fn answered_by_token_or_person(bed: &mut Bed) {
     let (id, token) = first.waits[0].clone();
     let (other, other_token) = second.waits[0].clone();
     let machine = bed.machine();
-    assert_eq!(refused(machine.resolve_wait(id, &other_token, &json!(1), None).await), Code::TokenRefused);
-    assert_eq!(refused(machine.resolve_wait(id, "", &json!(1), None).await), Code::TokenRefused);
+    assert_eq!(
+        refused(machine.resolve_wait(id, Some(&other_token), None, &json!(1), None).await),
+        Code::TokenRefused
+    );
+    assert_eq!(refused(machine.resolve_wait(id, None, None, &json!(1), None).await), Code::TokenRefused);
     let unknown = WaitId(uuid::Uuid::now_v7());
-    assert_eq!(refused(bed.person().resolve_wait(unknown, "", &json!(1), None).await), Code::NotFound);
+    assert_eq!(
+        refused(bed.person().resolve_wait(unknown, None, None, &json!(1), None).await),
+        Code::NotFound
+    );
     bed.expect(one.work.id, State::WaitingUser).await;
-    machine.resolve_wait(id, &token, &json!("by token"), None).await.unwrap();
+    machine.resolve_wait(id, Some(&token), None, &json!("by token"), None).await.unwrap();
     bed.expect(one.work.id, State::Queued).await;
-    bed.person().resolve_wait(other, "", &json!("by hand"), None).await.unwrap();
+    bed.person().resolve_wait(other, None, None, &json!("by hand"), None).await.unwrap();
     let stranger = bed.person().within(vec!["acme".to_owned()]);
-    assert_eq!(refused(stranger.resolve_wait(other, "", &json!(1), None).await), Code::NotFound);
+    assert_eq!(refused(stranger.resolve_wait(other, None, None, &json!(1), None).await), Code::NotFound);
 }
 
 /// Invariant 18: the first answer counts, and everybody is told that one.
@@ -93,7 +99,7 @@ pub async fn the_first_answer_counts(bed: &mut Bed) {
     let told: Vec<_> = answers.iter().map(|one| one.answers[0].1.clone()).collect();
     assert!(told.iter().all(|one| one.is_some() && *one == told[0]), "all are told the first one");
     let (id, token) = &waits.waits[0];
-    let late = bed.machine().resolve_wait(*id, token, &json!("late"), None).await.unwrap();
+    let late = bed.machine().resolve_wait(*id, Some(token), None, &json!("late"), None).await.unwrap();
     assert_eq!(late.answers[0].1, told[0]);
     assert_eq!(bed.story(held.work.id).await.iter().filter(|kind| **kind == "wait_resolved").count(), 1);
 }
@@ -115,7 +121,13 @@ pub async fn several_waits(bed: &mut Bed) {
     {
         let before = if reference == "consent" { State::WaitingApproval } else { State::WaitingUser };
         bed.expect(id, before).await;
-        bed.person().resolve(TENANT, reference, &json!(reference), None).await.unwrap();
+        if reference == "consent" {
+            let shown = bed.waits(id).await.into_iter().find(|wait| wait.reference == reference).unwrap();
+            let (seal, yes) = (Some(shown.seal()), json!(reference));
+            bed.person().resolve_wait(shown.id, None, seal, &yes, None).await.unwrap();
+        } else {
+            bed.person().resolve(TENANT, reference, &json!(reference), None).await.unwrap();
+        }
         bed.expect(id, state).await;
     }
     let next = bed.take(id, "v").await;
@@ -314,14 +326,17 @@ pub async fn an_answer_fits_its_schema(bed: &mut Bed) {
     assert_eq!(refused(person.resolve("default", "q", &json!("yes"), None).await), Code::AnswerMismatch);
     let (id, token) = &waiting.waits[1];
     let machine = bed.machine();
-    assert_eq!(refused(machine.resolve_wait(*id, token, &json!([]), None).await), Code::AnswerMismatch);
-    let unknown = machine.resolve_wait(*id, "guess", &json!([]), None).await;
+    assert_eq!(
+        refused(machine.resolve_wait(*id, Some(token), None, &json!([]), None).await),
+        Code::AnswerMismatch
+    );
+    let unknown = machine.resolve_wait(*id, Some("guess"), None, &json!([]), None).await;
     assert_eq!(refused(unknown), Code::TokenRefused, "nothing is told to whoever may not answer");
     bed.expect(held.work.id, State::WaitingUser).await;
 
     let answer = json!({ "approved": true });
     person.resolve("default", "q", &answer, None).await.unwrap();
-    machine.resolve_wait(*id, token, &answer, None).await.unwrap();
+    machine.resolve_wait(*id, Some(token), None, &answer, None).await.unwrap();
     bed.expect(held.work.id, State::Queued).await;
     let again = person.resolve("default", "q", &json!("late"), None).await.unwrap();
     assert!(!again.answers[0].0.first, "the first answer counts, and this one is not used");
@@ -336,15 +351,13 @@ pub async fn an_early_answer_that_does_not_fit_is_refused(bed: &mut Bed) {
     let person = bed.person();
     person.resolve(TENANT, "number", &json!(7), None).await.unwrap();
     person.resolve(TENANT, "word", &json!("yes"), None).await.unwrap();
-    // Early, only who may approve answers an approval.
-    let clerk = bed.person().who_approves(false);
-    clerk.resolve(TENANT, "clerk", &json!(true), None).await.unwrap();
+    // Nobody approves before it was asked.
     bed.machine().resolve(TENANT, "machine", &json!(true), None).await.unwrap();
     person.resolve(TENANT, "boss", &json!(true), None).await.unwrap();
 
     let mut waits: Vec<NewWait> =
         ["number", "word"].map(|name| NewWait { schema: schema.clone(), ..user(name) }).into();
-    waits.extend(["clerk", "machine", "boss"].map(|name| NewWait::new(WaitKind::Approval, name)));
+    waits.extend(["machine", "boss"].map(|name| NewWait::new(WaitKind::Approval, name)));
     let waiting = worker.wait(&held.lease, waits, None).await.unwrap();
     assert_eq!(waiting.ack.state, State::WaitingApproval);
     let open: Vec<String> = bed
@@ -354,16 +367,32 @@ pub async fn an_early_answer_that_does_not_fit_is_refused(bed: &mut Bed) {
         .filter(|wait| wait.state == WaitState::Open)
         .map(|wait| wait.reference)
         .collect();
-    assert_eq!(open, ["number", "clerk", "machine"]);
+    assert_eq!(open, ["number", "machine", "boss"]);
     assert_eq!(refusals(&bed.story(held.work.id).await), 3);
     let told = bed.events(held.work.id).await;
     let first = &told.iter().find(|stored| stored.event.fact.kind() == "early_answer_refused").unwrap().event;
     assert_eq!(first.payload, Some(payload(json!(7))), "what was not used is there to be read");
 
-    assert_eq!(refused(clerk.resolve(TENANT, "clerk", &json!(true), None).await), Code::PersonRequired);
     person.resolve(TENANT, "number", &json!("seven"), None).await.unwrap();
-    person.resolve(TENANT, "clerk", &json!(true), None).await.unwrap();
-    person.resolve(TENANT, "machine", &json!(true), None).await.unwrap();
+    bed.expect(held.work.id, State::WaitingApproval).await;
+}
+
+/// By a person, by its id, with the seal of what was shown.
+pub async fn an_approval_is_of_what_was_shown(bed: &mut Bed) {
+    let ask = NewWait { prompt: Some("Ship it?".into()), ..NewWait::new(WaitKind::Approval, "ship") };
+    let (held, _) = waiting(bed, "asks", vec![ask]).await;
+    let shown = bed.waits(held.work.id).await.remove(0);
+    let (yes, seal) = (json!(true), Some(shown.seal()));
+    let (person, clerk) = (bed.person(), bed.person().who_approves(false));
+    assert_eq!(refused(person.resolve(TENANT, "ship", &yes, None).await), Code::SealBroken);
+    assert_eq!(refused(person.resolve_wait(shown.id, None, None, &yes, None).await), Code::SealBroken);
+    let wrong = Some(payload(json!("x")).hash());
+    assert_eq!(refused(person.resolve_wait(shown.id, None, wrong, &yes, None).await), Code::SealBroken);
+    assert_eq!(refused(clerk.resolve_wait(shown.id, None, seal, &yes, None).await), Code::PersonRequired);
+    let guess = person.resolve_wait(shown.id, Some("guess"), seal, &yes, None).await;
+    assert_eq!(refused(guess), Code::TokenRefused, "a wrong token is refused whoever sends it");
+    bed.expect(held.work.id, State::WaitingApproval).await;
+    person.resolve_wait(shown.id, None, seal, &yes, None).await.unwrap();
     bed.expect(held.work.id, State::Queued).await;
 }
 
@@ -388,4 +417,17 @@ pub async fn an_answer_that_comes_meanwhile_is_looked_at(bed: &mut Bed) {
         waited.unwrap();
         answered.unwrap();
     }
+}
+
+pub async fn an_approval_is_not_reused_for_another_prompt(bed: &mut Bed) {
+    let ask =
+        |prompt: &str| NewWait { prompt: Some(prompt.into()), ..NewWait::new(WaitKind::Approval, "ship") };
+    let (held, _) = waiting(bed, "asks", vec![ask("Ship staging?")]).await;
+    let shown = bed.waits(held.work.id).await.remove(0);
+    bed.person().resolve_wait(shown.id, None, Some(shown.seal()), &json!(true), None).await.unwrap();
+    let next = bed.take(held.work.id, "w").await;
+    let other = bed.worker("w").wait(&next.lease, vec![ask("Ship prod?")], None).await;
+    assert_eq!(refused(other), Code::IdempotencyMismatch);
+    let same = bed.worker("w").wait(&next.lease, vec![ask("Ship staging?")], None).await.unwrap();
+    assert_eq!(same.answers.len(), 1);
 }

@@ -1,20 +1,22 @@
 //! Somebody who uses the ledger: an actor, and the tenants it may touch. One method a verb.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use serde_json::Value;
 use tenure_core::{
     Ack, Action, Actor, ActorKind, Code, Evidence, Payload, Refusal, Reply, Step, Submission, Usage, Wait,
     WaitId, WorkId,
     action::{
-        Claim, ClaimBy, ClaimFilter, Claimant, CloseOut, Decide, Fail, Failure, Judged, Renew, Resolve,
-        StepAction, StepVerb, Target, Tenants, WaitAction, WaitSpec,
+        Claim, ClaimBy, ClaimFilter, Claimant, CloseOut, Decide, Fail, Failure, Judged, Kinds, Renew,
+        Resolve, StepAction, StepVerb, Target, Tenants, TokenCheck, WaitAction, WaitSpec,
     },
     limits,
-    model::AcceptStrength,
+    model::{AcceptStrength, WaitState},
     payload::Digest,
+    quota::Added,
     reply::{Answer, Renewal},
     state::State,
+    work::step::same_result,
 };
 use uuid::Uuid;
 
@@ -46,11 +48,14 @@ pub struct Caller {
     pub(super) ledger: Ledger,
     pub(super) actor: Actor,
     pub(super) tenants: Tenants,
+    pub(super) kinds: Kinds,
+    worker: Option<Arc<str>>,
     /// What its verbs used, where they end an attempt.
     usage: Vec<Usage>,
     /// What supports whatever it records: the trace of a request, for one.
     evidence: Vec<Evidence>,
     approves: bool,
+    replays: bool,
     if_seq: Option<u64>,
     pub(super) dry_run: bool,
 }
@@ -61,9 +66,12 @@ impl Caller {
             ledger,
             actor,
             tenants,
+            kinds: Kinds::All,
+            worker: None,
             usage: Vec::new(),
             evidence: Vec::new(),
             approves: true,
+            replays: true,
             if_seq: None,
             dry_run: false,
         }
@@ -72,6 +80,16 @@ impl Caller {
     /// The same caller, bound to these tenants. What lies outside does not exist for it.
     pub fn within(self, tenants: Vec<String>) -> Self {
         Self { tenants: Tenants::Only(tenants), ..self }
+    }
+
+    /// The same caller, bound to these kinds of work as well. What lies outside does not exist for it.
+    pub fn of_kinds(self, kinds: Kinds) -> Self {
+        Self { kinds, ..self }
+    }
+
+    /// The same caller; it claims for this worker only.
+    pub fn only_for(self, worker: Option<&str>) -> Self {
+        Self { worker: worker.map(Arc::from), ..self }
     }
 
     /// The same caller; every event that it leads to carries this evidence as well.
@@ -88,6 +106,11 @@ impl Caller {
     /// The same caller, with whether it may approve if it is a person.
     pub fn who_approves(self, approves: bool) -> Self {
         Self { approves, ..self }
+    }
+
+    /// The same caller, with whether its word that a command happened counts if it is a person.
+    pub fn who_replays(self, replays: bool) -> Self {
+        Self { replays, ..self }
     }
 
     /// The same caller; its verbs on a work do nothing if the work moved on since this event.
@@ -107,11 +130,25 @@ impl Caller {
 
     pub(super) fn submission(&self, action: Action) -> Result<Submission, Error> {
         let mut submission = Submission::new(self.actor.clone(), self.tenants.clone(), action, seed()?);
+        submission.kinds.clone_from(&self.kinds);
+        submission.worker.clone_from(&self.worker);
         submission.evidence.clone_from(&self.evidence);
         submission.approves = self.approves;
+        submission.replays = self.replays;
         submission.if_seq = self.if_seq;
         submission.dry_run = self.dry_run;
+        if let Some(Added::New { priority, .. }) = submission.action.adds() {
+            submission.no_room = self.urgency(priority).err();
+        }
         Ok(submission)
+    }
+
+    /// Whether it may give work this priority.
+    pub(super) fn urgency(&self, priority: i16) -> Result<(), Refusal> {
+        match self.tenants {
+            Tenants::All => Ok(()),
+            Tenants::Only(_) => self.ledger.settings().quota().urgency(priority),
+        }
     }
 
     pub fn actor(&self) -> &Actor {
@@ -165,11 +202,20 @@ impl Caller {
     pub async fn claim(
         &self,
         claimant: Claimant,
-        filter: ClaimFilter,
+        mut filter: ClaimFilter,
         wait: Option<Duration>,
     ) -> Result<Vec<Claimed>, Error> {
+        if let Kinds::Only(own) = &self.kinds {
+            if filter.kinds.is_empty() {
+                filter.kinds.clone_from(own);
+            } else if let Some(other) = filter.kinds.iter().find(|kind| !own.contains(kind)) {
+                let detail =
+                    format!("Kind `{other}` is not one of yours. Claim the kinds of your credential.");
+                return Err(Refusal::new(Code::Forbidden, detail).into());
+            }
+        }
         let submission = self.submission(Action::Claim(Claim { claimant, by: ClaimBy::Filter(filter) }))?;
-        self.claimed(self.ledger.queue(submission, wait).await?)
+        self.claimed(self.ledger.queue(submission, wait, None).await?)
     }
 
     /// Claims exactly these, or none.
@@ -242,8 +288,14 @@ impl Caller {
         input: &Value,
         result: &Value,
     ) -> Result<Step, Error> {
-        let verb = StepVerb::Complete { result: Payload::new(result)? };
-        Ok(self.step(lease, step, input, verb).await?.0)
+        let result = Payload::new(result)?;
+        let verb = StepVerb::Complete { result: result.clone() };
+        let (done, stored) = self.step(lease, step, input, verb).await?;
+        // Only a step that was complete before comes with its stored result.
+        if let Some(stored) = stored {
+            same_result(step, &stored, &result)?;
+        }
+        Ok(done)
     }
 
     async fn step(
@@ -284,12 +336,18 @@ impl Caller {
         message: Option<&str>,
         tool: Option<&str>,
     ) -> Result<Waiting, Error> {
+        schema::check_new(&waits).await?;
         let waits = waits.into_iter().map(NewWait::settle).collect::<Result<Vec<_>, _>>()?;
         let holder = self.ledger.holder(lease);
         let (message, tool) = (message.map(str::to_owned), tool.map(str::to_owned));
         let action = Action::Wait(WaitAction { holder, waits, message, tool, usage: self.usage.clone() });
-        let outcome = self.submit_judged(lease.work, action).await?;
+        self.waiting(self.submit_judged(lease.work, action).await?)
+    }
+
+    fn waiting(&self, outcome: Outcome) -> Result<Waiting, Error> {
         match &outcome.reply {
+            // A failure that is not to wait: its work was asked to cancel.
+            Reply::Ack(ack) => Ok(Waiting { ack: ack.clone(), waits: Vec::new(), answers: Vec::new() }),
             Reply::Waiting { ack, answers } => Ok(Waiting {
                 waits: ack.waits.iter().map(|id| (*id, self.ledger.wait_token(*id))).collect(),
                 answers: answers
@@ -330,7 +388,11 @@ impl Caller {
             let Some(schema) = &wait.schema else { continue };
             limits::reference("ref", &wait.reference)?;
             let Some(kept) = self.ledger.store().kept(&tenant, &wait.reference).await? else { continue };
-            let fault = schema::check(&schema.value(), &kept.payload.value()).err().map(|fault| fault.detail);
+            let fault = match schema::check_answer(std::iter::once(schema), || kept.payload.value()).await {
+                // That nobody could tell in time is no fault of the answer.
+                Err(refusal) if refusal.code == Code::LimitReached => return Err(refusal.into()),
+                checked => checked.err().map(|fault| fault.detail),
+            };
             wait.judged = Some(Judged { answer: kept.payload.hash(), fault });
         }
         Ok(())
@@ -354,28 +416,49 @@ impl Caller {
         self.resolved(target, payload, claim).await
     }
 
-    /// Answers one wait by its token. A person needs none.
+    /// Answers one wait by its token. A person needs none; for an approval, a person needs the seal of what was shown.
     pub async fn resolve_wait(
         &self,
         id: WaitId,
-        token: &str,
+        token: Option<&str>,
+        seal: Option<Digest>,
         payload: &Value,
         claim: Option<Claimant>,
     ) -> Result<Resolved, Error> {
-        let genuine = self.ledger.opens_wait(id, token);
+        let token = self.ledger.check_wait(id, token);
         // Whoever may not answer learns nothing of what the answer must be.
-        if genuine || self.actor.kind == ActorKind::Person {
+        let may = match token {
+            TokenCheck::Genuine => true,
+            TokenCheck::Absent => self.actor.kind == ActorKind::Person,
+            TokenCheck::Wrong => false,
+        };
+        if may {
             self.check_answer(WaitFilter { id: Some(id), ..WaitFilter::default() }, payload).await?;
         }
-        self.resolved(Target::Wait { id, genuine }, payload, claim).await
+        self.resolved(Target::Wait { id, token, seal }, payload, claim).await
     }
 
-    /// Holds an answer against the schemas of the open waits that it is for.
+    /// Checks an answer against the schemas of the waits that it is for: the open ones; if there are none, those that
+    /// ended without an answer to their command.
     async fn check_answer(&self, filter: WaitFilter, answer: &Value) -> Result<(), Error> {
-        let open = WaitFilter { state: Some(tenure_core::model::WaitState::Open), ..filter };
-        let waits = self.waits(&open, usize::MAX).await?;
-        schema::check_answer(waits.iter().filter_map(|wait| wait.detail.schema.as_ref()), answer)?;
-        Ok(())
+        let mut wanted = WaitFilter { state: Some(WaitState::Open), ..filter };
+        let mut any_open = false;
+        loop {
+            let page = self.waits(&wanted, usize::MAX).await?;
+            let next = page.next().copied();
+            any_open |= wanted.state == Some(WaitState::Open) && !page.is_empty();
+            let waits = page.iter().filter(|wait| any_open || wait.detail.command.is_some());
+            let schemas = waits.filter_map(|wait| wait.detail.schema.as_ref());
+            schema::check_answer(schemas, || answer.clone()).await?;
+            wanted.after = next;
+            if next.is_none() {
+                wanted.state = match wanted.state {
+                    Some(WaitState::Open) if !any_open => Some(WaitState::TimedOut),
+                    Some(WaitState::TimedOut) => Some(WaitState::Cancelled),
+                    _ => return Ok(()),
+                };
+            }
+        }
     }
 
     async fn resolved(
@@ -410,10 +493,16 @@ impl Caller {
     }
 
     /// An `auth` failure that waits for a reconnect instead of counting as a failure.
-    pub async fn fail_until(&self, lease: &LeaseRef, error: Failure, wait: NewWait) -> Result<Ack, Error> {
+    pub async fn fail_until(
+        &self,
+        lease: &LeaseRef,
+        error: Failure,
+        wait: NewWait,
+    ) -> Result<Waiting, Error> {
+        schema::check_new(std::slice::from_ref(&wait)).await?;
         let (holder, wait) = (self.ledger.holder(lease), Some(wait.settle()?));
         let action = Action::Fail(Fail { holder, error, wait, usage: self.usage.clone() });
-        ack_of(self.submit_judged(lease.work, action).await?)
+        self.waiting(self.submit_judged(lease.work, action).await?)
     }
 
     pub async fn release(&self, lease: &LeaseRef, message: Option<&str>) -> Result<Ack, Error> {
@@ -446,6 +535,11 @@ impl Caller {
         self.ack(Action::RequestAbandon { work, reason: reason.to_owned() }).await
     }
 
+    /// Asks the holder to hand the work back.
+    pub async fn request_release(&self, work: WorkId, reason: &str) -> Result<Ack, Error> {
+        self.ack(Action::RequestRelease { work, reason: reason.to_owned() }).await
+    }
+
     pub async fn retry_now(&self, work: WorkId, reason: &str) -> Result<Ack, Error> {
         self.ack(Action::RetryNow { work, reason: reason.to_owned() }).await
     }
@@ -473,7 +567,7 @@ impl Caller {
         let filter = WaitFilter {
             tenants: Some(Tenants::Only(vec![tenant.to_owned()])),
             session: Some(session.to_owned()),
-            state: Some(tenure_core::model::WaitState::Open),
+            state: Some(WaitState::Open),
             ..WaitFilter::default()
         };
         let mut seen = BTreeSet::new();
@@ -500,7 +594,6 @@ impl Caller {
 fn ack_of(outcome: Outcome) -> Result<Ack, Error> {
     match outcome.reply {
         Reply::Ack(ack) => Ok(ack),
-        Reply::Waiting { ack, .. } => Ok(ack),
         other => Err(unexpected(&other)),
     }
 }

@@ -1,13 +1,13 @@
 //! Commands as programs use them: one method a verb, and what can be asked.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use tenure_core::{
-    Action, Code, Command, CommandId, CommandState, Millis, Payload, Refusal, Reply, WorkId,
-    action::{Ingest, Tenants},
+    Action, Code, Command, CommandId, CommandState, Identity, Millis, Payload, Refusal, Reply, WorkId,
+    action::{Ingest, Kinds, Tenants},
     command::{
-        self, CallError, CommandAction, DispatchAction, Dispatcher, Duty, Effect, Finding, Gate, Place,
-        Planned, Proof, Recorded, ReplayLimits, Sender,
+        self, CallError, CommandAction, DispatchAction, Dispatcher, Duty, Effect, Finding, Gate, Intent,
+        LookupClaim, Place, Planned, Proof, Recorded, ReplayLimits, Sender,
         budget::{Budget, BudgetKey},
         plan::plan,
     },
@@ -19,7 +19,7 @@ use tenure_core::{
 use uuid::Uuid;
 
 use super::{Caller, Claimed, LeaseRef, Ledger, NewCommand, NewWork, caller::unexpected, reads::PAGE_MAX};
-use crate::{CommandFilter, Error, WaitFilter, WorkFilter, token};
+use crate::{CommandFilter, Error, Listed, WaitFilter, WorkFilter, token};
 
 /// A command as it stands after it was reserved.
 #[derive(Clone, Debug)]
@@ -78,21 +78,21 @@ impl Ledger {
     }
 
     pub async fn command(&self, id: CommandId) -> Result<Command, Error> {
-        self.store().commands(&[id]).await?.pop().ok_or_else(|| no_command(id))
+        self.store().commands(&[id]).await?.whole()?.pop().ok_or_else(|| no_command(id))
     }
 
     /// Commands by id; those that do not exist are left out.
-    pub async fn commands_by_id(&self, ids: &[CommandId]) -> Result<Vec<Command>, Error> {
+    pub async fn commands_by_id(&self, ids: &[CommandId]) -> Result<Listed<Command, CommandId>, Error> {
         self.store().commands(ids).await
     }
 
-    /// Matching commands, newest first. The next page goes on below the last id of this one.
+    /// Matching commands, newest first. The next page goes on below the key `next` of this one.
     pub async fn commands(
         &self,
         filter: &CommandFilter,
         before: Option<CommandId>,
         limit: usize,
-    ) -> Result<Vec<Command>, Error> {
+    ) -> Result<Listed<Command, CommandId>, Error> {
         filter.check()?;
         self.store().list_commands(filter, before, limit.min(PAGE_MAX)).await
     }
@@ -105,9 +105,9 @@ impl Ledger {
     /// Commands that are the relay's, or a lookup's, to act on now: earliest first.
     pub async fn due_commands(&self, duty: Duty, limit: usize) -> Result<Vec<Command>, Error> {
         let now = self.now().await?;
-        let due = self.store().due_commands(duty, now, None, limit.min(PAGE_MAX)).await?;
+        let due = self.store().due_commands(duty, now, None, &[], limit.min(PAGE_MAX)).await?;
         let ids: Vec<CommandId> = due.into_iter().map(|(_, id)| id).collect();
-        self.store().commands(&ids).await
+        Ok(self.store().commands(&ids).await?.rows)
     }
 
     /// When the next turn of this kind comes.
@@ -125,13 +125,12 @@ impl Ledger {
     /// All commands of a work, oldest first.
     pub(crate) async fn commands_of(&self, work: WorkId) -> Result<Vec<Command>, Error> {
         let filter = CommandFilter { work: Some(work), ..CommandFilter::default() };
-        let mut all: Vec<Command> = Vec::new();
+        let (mut all, mut before) = (Vec::new(), None);
         loop {
-            let before = all.last().map(|command| command.id);
             let page = self.commands(&filter, before, PAGE_MAX).await?;
-            let end = page.len() < PAGE_MAX;
-            all.extend(page);
-            if end {
+            before = page.next().copied();
+            all.extend(page.whole()?);
+            if before.is_none() {
                 all.reverse();
                 return Ok(all);
             }
@@ -157,7 +156,7 @@ impl Ledger {
         else {
             return Ok(None);
         };
-        let Some(first) = self.store().commands(&[first]).await?.pop() else { return Ok(None) };
+        let Some(first) = self.store().commands(&[first]).await?.rows.pop() else { return Ok(None) };
         let handed = self.handed(&first).await?;
         Ok(Some(command::explain_behind(command, &first, handed.as_ref(), now)))
     }
@@ -180,11 +179,26 @@ impl Ledger {
             token::same(&key.lease(work, fence), &token) || token::same(&key.command(command, fence), &token);
         Sender { work, fence, dispatch, genuine }
     }
+
+    /// The proof that a lookup was claimed, of a command as its claim returned it.
+    pub fn lookup_token(&self, command: &Command) -> String {
+        let until = command.due_at.unwrap_or_default();
+        format!("{until}.{}", self.store().key().lookup(command.id, until))
+    }
+
+    fn lookup_claim(&self, command: CommandId, token: &str) -> LookupClaim {
+        let (until, mac) = token.split_once('.').unwrap_or_default();
+        let until = until.parse().unwrap_or_default();
+        LookupClaim { until, genuine: token::same(&self.store().key().lookup(command, until), mac) }
+    }
 }
 
 fn no_command(id: impl std::fmt::Display) -> Error {
     Refusal::new(Code::NotFound, format!("There is no command {id} here. Check the id.")).into()
 }
+
+/// Due lookups that are read at once: their commands are read whole.
+const LOOK: usize = 100;
 
 impl Caller {
     async fn on_command(&self, action: CommandAction) -> Result<Reserved, Error> {
@@ -205,10 +219,30 @@ impl Caller {
         }
     }
 
+    /// A command of a work as it goes into an action: also into the outbox of a close-out. The hash of arguments that are
+    /// not stored whole is keyed here, before it is stored or shown anywhere.
+    pub async fn intent(&self, work: WorkId, mut new: NewCommand) -> Result<Intent, Error> {
+        if new.arguments.redacted {
+            self.key_hash(&self.work(work).await?.spec.identity(), &mut new);
+        }
+        Ok(new.settle())
+    }
+
+    fn key_hash(&self, identity: &Identity, new: &mut NewCommand) {
+        new.arguments.hash = self.ledger.store().key().redacted(identity, &new.tool, new.arguments.hash);
+    }
+
     /// Records an intended effect before it happens. The same intent again is the same command.
     pub async fn reserve(&self, lease: &LeaseRef, new: NewCommand) -> Result<Reserved, Error> {
         let place = Place::Held(self.ledger.holder(lease));
-        self.on_command(CommandAction::Reserve { place, intent: Box::new(new.settle()) }).await
+        let untold = self.dry_run && new.arguments.redacted;
+        let intent = Box::new(self.intent(lease.work, new).await?);
+        let mut reserved = self.on_command(CommandAction::Reserve { place, intent }).await?;
+        if untold && reserved.fresh {
+            // A dry run leaves no trace, however many arguments are tried.
+            Arc::make_mut(&mut reserved.command.spec).input_hash = Digest::default();
+        }
+        Ok(reserved)
     }
 
     /// The same without a work: one is recorded for it, and claimed, in the same act. `work` needs a `claim`. Where it
@@ -216,7 +250,12 @@ impl Caller {
     pub async fn reserve_alone(&self, work: NewWork, new: NewCommand) -> Result<Reserved, Error> {
         let work = work.settle(&self.ledger.settings())?;
         let place = Place::Alone(Box::new(work.clone()));
-        let intent = Box::new(new.clone().settle());
+        let mut wanted = new.clone();
+        if wanted.arguments.redacted {
+            let identity = Identity { tenant: work.tenant.clone(), source: work.source.clone() };
+            self.key_hash(&identity, &mut wanted);
+        }
+        let intent = Box::new(wanted.settle());
         match self.on_command(CommandAction::Reserve { place, intent }).await {
             Err(Error::Refused(refusal)) if refusal.code == Code::Busy => {
                 self.take_up(work, new, refusal).await
@@ -239,7 +278,7 @@ impl Caller {
             return Err(busy.into());
         };
         if known.state.is_terminal() {
-            return self.ended(known.id, &new).await;
+            return self.ended(known.id, &self.intent(known.id, new).await?).await;
         }
         let lease = self.claim_ids(claimant, vec![known.id]).await?.pop().ok_or(busy)?;
         let reserved = self.reserve(&lease.lease, new).await?;
@@ -247,7 +286,7 @@ impl Caller {
     }
 
     /// The same intent in a work that has ended.
-    async fn ended(&self, work: WorkId, new: &NewCommand) -> Result<Reserved, Error> {
+    async fn ended(&self, work: WorkId, new: &Intent) -> Result<Reserved, Error> {
         let same = |command: &Command| {
             let spec = &command.spec;
             let intent = (&spec.step, &spec.tool, &spec.target, &spec.slot);
@@ -266,10 +305,17 @@ impl Caller {
         Ok(Reserved { command, fresh: false, response, lease: None })
     }
 
-    /// Only a person. `seal`: what that person was shown; anything else is refused.
-    pub async fn approve(&self, id: CommandId, seal: Option<Digest>, reason: &str) -> Result<Command, Error> {
+    /// Only a person. `seal`: what that person was shown; anything else is refused. `four_eyes`: whether its tool asks
+    /// for them now; then nobody approves who asked for it.
+    pub async fn approve(
+        &self,
+        id: CommandId,
+        seal: Digest,
+        four_eyes: bool,
+        reason: &str,
+    ) -> Result<Command, Error> {
         let reason = reason.to_owned();
-        Ok(self.on_command(CommandAction::Approve { command: id, seal, reason }).await?.command)
+        Ok(self.on_command(CommandAction::Approve { command: id, seal, four_eyes, reason }).await?.command)
     }
 
     /// Only a person.
@@ -361,18 +407,39 @@ impl Caller {
         Ok(self.on_command(CommandAction::Uncertain { command: id, sender, error }).await?.command)
     }
 
-    /// What a lookup says of a command in doubt.
+    /// What a lookup says of a command in doubt: by a person or the reconciler.
     pub async fn reconcile(
         &self,
         id: CommandId,
         finding: Finding,
         message: Option<&str>,
     ) -> Result<Command, Error> {
-        let (finding, message) = (Box::new(finding), message.map(str::to_owned));
-        Ok(self.on_command(CommandAction::Reconcile { command: id, finding, message }).await?.command)
+        self.looked_up(id, None, finding, message).await
     }
 
-    /// Takes a due lookup for a while: `not_due` where somebody else is at it.
+    /// The same by whoever claimed the lookup, and was given this token.
+    pub async fn reconcile_claimed(
+        &self,
+        id: CommandId,
+        token: &str,
+        finding: Finding,
+        message: Option<&str>,
+    ) -> Result<Command, Error> {
+        self.looked_up(id, Some(self.ledger.lookup_claim(id, token)), finding, message).await
+    }
+
+    async fn looked_up(
+        &self,
+        command: CommandId,
+        claim: Option<LookupClaim>,
+        finding: Finding,
+        message: Option<&str>,
+    ) -> Result<Command, Error> {
+        let (finding, message) = (Box::new(finding), message.map(str::to_owned));
+        Ok(self.on_command(CommandAction::Reconcile { command, claim, finding, message }).await?.command)
+    }
+
+    /// Takes a due lookup for a while: `not_due` where somebody else is at it. [`Ledger::lookup_token`] is its proof.
     pub async fn take_lookup(&self, id: CommandId, for_ms: u64) -> Result<Command, Error> {
         Ok(self.on_command(CommandAction::TakeLookup { command: id, for_ms }).await?.command)
     }
@@ -388,24 +455,31 @@ impl Caller {
         let mut taken = Vec::new();
         let mut after = None;
         loop {
-            let due = self.ledger.store().due_commands(Duty::Lookup, now, after, PAGE_MAX).await?;
+            let store = self.ledger.store();
+            let due = match &self.tenants {
+                Tenants::Only(own) => store.due_lookups(own, now, after, LOOK).await?,
+                Tenants::All => store.due_commands(Duty::Lookup, now, after, &[], LOOK).await?,
+            };
             let ids: Vec<CommandId> = due.iter().map(|(_, id)| *id).collect();
             for command in self.ledger.store().commands(&ids).await? {
                 if taken.len() == max {
                     return Ok(taken);
                 }
-                if !self.tenants.allow(&command.spec.tenant) || !tools(&command.spec.tool) {
+                if !tools(&command.spec.tool) {
                     continue;
                 }
                 match self.take_lookup(command.id, for_ms).await {
                     Ok(command) => taken.push(command),
                     // Somebody else was quicker.
                     Err(Error::Refused(refusal)) if refusal.code == Code::NotDue => {}
+                    Err(Error::Corrupt(why)) => {
+                        tracing::warn!(command = %command.id, why, "a command cannot be taken; passed over");
+                    }
                     Err(error) => return Err(error),
                 }
             }
             after = due.last().copied();
-            if due.len() < PAGE_MAX {
+            if due.len() < LOOK {
                 return Ok(taken);
             }
         }
@@ -450,7 +524,13 @@ impl Caller {
 
     pub async fn command(&self, id: CommandId) -> Result<Command, Error> {
         let found = self.ledger.command(id).await?;
-        if self.tenants.allow(&found.spec.tenant) { Ok(found) } else { Err(no_command(id)) }
+        if !self.tenants.allow(&found.spec.tenant) {
+            return Err(no_command(id));
+        }
+        if self.kinds != Kinds::All {
+            self.work(found.work).await.map_err(|_| no_command(id))?;
+        }
+        Ok(found)
     }
 
     /// The one command whose id begins so; a whole id is its own beginning.
@@ -458,10 +538,19 @@ impl Caller {
         let (first, last) = CommandId::beginning_with(beginning)?;
         // Pages end below an id, so this one ends below the first that begins otherwise.
         let above = last.0.as_u128().checked_add(1).map(|id| CommandId(Uuid::from_u128(id)));
-        let mut found = self.commands(&CommandFilter::default(), above, 2).await?;
+        let mut found = self.commands(&CommandFilter::default(), above, 2).await?.whole()?;
         found.retain(|command| command.id >= first);
         match found.len() {
-            0 | 1 => found.pop().ok_or_else(|| no_command(beginning)),
+            0 | 1 => {
+                let found = found.pop().ok_or_else(|| no_command(beginning))?;
+                match self.command(found.id).await {
+                    // Of another kind: its whole id is not told either.
+                    Err(Error::Refused(refusal)) if refusal.code == Code::NotFound => {
+                        Err(no_command(beginning))
+                    }
+                    found => found,
+                }
+            }
             _ => Err(Refusal::new(
                 Code::Ambiguous,
                 format!("Several commands have ids that begin with `{beginning}`. Give more digits."),
@@ -470,13 +559,13 @@ impl Caller {
         }
     }
 
-    /// Matching commands, newest first. The next page goes on below the last id of this one.
+    /// Matching commands, newest first. The next page goes on below the key `next` of this one.
     pub async fn commands(
         &self,
         filter: &CommandFilter,
         before: Option<CommandId>,
         limit: usize,
-    ) -> Result<Vec<Command>, Error> {
+    ) -> Result<Listed<Command, CommandId>, Error> {
         let tenants = Some(self.tenants.narrowed(filter.tenants.as_ref()));
         self.ledger.commands(&CommandFilter { tenants, ..filter.clone() }, before, limit).await
     }

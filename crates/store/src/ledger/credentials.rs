@@ -1,10 +1,10 @@
 //! Credentials of the ledger: kept, listed, found by the hash of their secret, revoked.
 
-use tenure_core::{Code, CredentialId, Refusal, payload::Digest};
+use tenure_core::{Actor, Code, CredentialId, PrincipalId, Refusal, limits, payload::Digest};
 use uuid::Uuid;
 
 use super::{Ledger, reads::PAGE_MAX};
-use crate::{Credential, Error, NewCredential, credential::CREDENTIALS_MAX};
+use crate::{Credential, Error, Listed, NewCredential, Revocation, credential::CREDENTIALS_MAX};
 
 impl Ledger {
     /// Keeps a credential. The same secret with the same content again returns what is there.
@@ -31,40 +31,66 @@ impl Ledger {
         self.store().credential(hash).await
     }
 
-    /// Newest first. The next page goes on below the last id of this one.
+    /// How many are not revoked: of all, or of those that are bound to some tenants and reach this one.
+    pub async fn count_credentials(&self, tenant: Option<&str>) -> Result<u64, Error> {
+        self.store().count_credentials(tenant).await
+    }
+
+    /// Newest first. The next page goes on below the key `next` of this one.
     pub async fn credentials(
         &self,
         before: Option<CredentialId>,
         limit: usize,
-    ) -> Result<Vec<Credential>, Error> {
+    ) -> Result<Listed<Credential, CredentialId>, Error> {
         self.store().credentials(before, limit.min(PAGE_MAX)).await
     }
 
     pub async fn credential_by_id(&self, id: CredentialId) -> Result<Credential, Error> {
         // The newest id below the next one: this one, if it is there.
         let next = CredentialId(Uuid::from_u128(id.0.as_u128().saturating_add(1)));
-        let found = self.credentials(Some(next), 1).await?.pop().filter(|found| found.id == id);
+        let page = self.credentials(Some(next), 1).await?;
+        // Another one that cannot be read is not this one.
+        let found = match page.last == Some(id) {
+            true => page.whole()?.pop(),
+            false => None,
+        };
         found.ok_or_else(|| {
             Refusal::new(Code::NotFound, format!("There is no credential {id} here. Check the id.")).into()
         })
     }
 
-    /// Ends a credential. Done again, the first time counts. `keeping` names a scope that a person who is bound to no
-    /// tenant must hold afterwards as well: the last such credential stays, whoever revokes others meanwhile.
+    /// Ends a credential; who did it and why stays with it. Done again, the first time counts. `keeping` names scopes
+    /// that a person who is bound to nothing must hold afterwards as well: the last such credential stays, whoever
+    /// revokes others meanwhile.
     pub async fn revoke_credential(
         &self,
         id: CredentialId,
-        keeping: Option<&str>,
+        by: &Actor,
+        reason: &str,
+        keeping: Option<&[String]>,
     ) -> Result<Credential, Error> {
-        if let Some(revoked) = self.store().revoke_credential(id, self.now().await?, keeping).await? {
+        limits::reason(reason)?;
+        let revocation = Revocation { at: self.now().await?, by: by.clone(), reason: reason.to_owned() };
+        if let Some(revoked) = self.store().revoke_credential(id, &revocation, keeping).await? {
             return Ok(revoked);
         }
         self.credential_by_id(id).await?;
-        let scope = keeping.unwrap_or_default();
+        let scopes = keeping.unwrap_or_default();
         let detail = format!(
-            "This is the last valid `{scope}` credential of a person: without it nobody could make another. Make a \
-             new one first (`tenure token create NAME --kind person --scope {scope}`), then revoke this one."
+            "This is the last valid credential of a person with every scope and every tenant: without it nobody could \
+             make another. Make a new one first (`tenure token create NAME --kind person{}`), then revoke this one.",
+            scopes.iter().map(|scope| format!(" --scope {scope}")).collect::<String>()
         );
         Err(Refusal::new(Code::IllegalState, detail).into())
+    }
+
+    /// Those of these credentials that were revoked, by whatever process.
+    pub async fn revoked_among(&self, ids: &[CredentialId]) -> Result<Vec<CredentialId>, Error> {
+        self.store().revoked_among(ids).await
+    }
+
+    /// The credentials of a principal, newest first, revoked ones too. None where nobody knows it.
+    pub async fn credentials_of(&self, principal: PrincipalId) -> Result<Vec<Credential>, Error> {
+        self.store().credentials_of(principal, PAGE_MAX).await
     }
 }

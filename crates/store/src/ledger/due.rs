@@ -1,7 +1,7 @@
 //! Commands whose turn has come, with what whoever acts on them needs: read a page at a time, so that nobody reads
 //! the ledger once for each.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, slice};
 
 use tenure_core::{Command, CommandId, Millis, Payload, Work, WorkId, command::Duty, limits};
 
@@ -31,18 +31,19 @@ pub struct DuePage {
 }
 
 impl Ledger {
-    /// What is due now, earliest first, but for what the caller passes over. Of ordered tools, only the first of each
-    /// target. Ends early where arguments are large.
+    /// What is due now, earliest first, but for the commands of some tenants and those that the caller passes over. Of
+    /// ordered tools, only the first of each target. Ends early where arguments are large.
     pub async fn due_page(
         &self,
         duty: Duty,
         after: Option<DueCursor>,
+        except: &[String],
         limit: usize,
         pass_over: impl Fn(CommandId) -> bool,
     ) -> Result<DuePage, Error> {
         let limit = limit.min(PAGE_MAX);
         let now = self.now().await?;
-        let rows = self.store().due_commands(duty, now, after, limit).await?;
+        let rows = self.store().due_commands(duty, now, after, except, limit).await?;
         let last = rows.last().copied().filter(|_| rows.len() == limit);
         let wanted: Vec<DueCursor> = rows.into_iter().filter(|(_, id)| !pass_over(*id)).collect();
         let mut page = DuePage { items: Vec::with_capacity(wanted.len()), next: last };
@@ -53,34 +54,43 @@ impl Ledger {
                 break;
             }
             let ids: Vec<CommandId> = chunk.iter().map(|(_, id)| *id).collect();
-            let read = self.readable(&ids).await?;
+            let read = self.readable_items(&ids, now).await?;
             bytes += read.iter().filter_map(|due| Some(due.arguments.as_ref()?.text().len())).sum::<usize>();
             page.items.extend(read);
         }
         Ok(page)
     }
 
-    /// Where one cannot be read, each is read on its own: it costs the others nothing.
-    async fn readable(&self, ids: &[CommandId]) -> Result<Vec<Due>, Error> {
+    /// Those that can be read. The others are named as damaged, and delay nobody.
+    async fn readable_items(&self, ids: &[CommandId], now: Millis) -> Result<Vec<Due>, Error> {
+        let damaged = self.store().damaged();
         match self.due_items(ids).await {
-            Err(Error::Corrupt(_)) => {}
-            read => return read,
-        }
-        let mut all = Vec::with_capacity(ids.len());
-        for id in ids {
-            match self.due_items(std::slice::from_ref(id)).await {
-                Ok(found) => all.extend(found),
-                Err(Error::Corrupt(what)) => {
-                    tracing::warn!(command = %id, what, "a command cannot be read; passed over");
+            Ok(items) => {
+                if !damaged.is_empty() {
+                    ids.iter().for_each(|id| damaged.remove(&id.to_string()));
                 }
+                return Ok(items);
+            }
+            Err(Error::Corrupt(_)) => {}
+            Err(error) => return Err(error),
+        }
+        let mut items = Vec::with_capacity(ids.len());
+        for id in ids {
+            match self.due_items(slice::from_ref(id)).await {
+                Ok(item) => {
+                    damaged.remove(&id.to_string());
+                    items.extend(item);
+                }
+                Err(error @ Error::Corrupt(_)) => damaged.add(id.to_string(), &error.to_string(), now),
                 Err(error) => return Err(error),
             }
         }
-        Ok(all)
+        Ok(items)
     }
 
+    /// Commands with their works and arguments; fails where one cannot be read.
     async fn due_items(&self, ids: &[CommandId]) -> Result<Vec<Due>, Error> {
-        let commands = self.store().commands(ids).await?;
+        let commands = self.store().commands(ids).await?.whole()?;
         let mut works: Vec<WorkId> = commands.iter().map(|command| command.work).collect();
         works.sort_unstable();
         works.dedup();

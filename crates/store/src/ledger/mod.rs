@@ -10,6 +10,7 @@ mod new;
 mod patience;
 mod reads;
 mod retention;
+mod room;
 mod schedules;
 mod schema;
 mod scoped;
@@ -24,7 +25,8 @@ use std::{
 
 use tenure_core::{
     Action, Actor, Grant, Millis, Payload, Reply, Step, Submission, Wait, WaitId, Work, WorkId,
-    action::{Holder, Tenants},
+    action::{Holder, Tenants, TokenCheck},
+    limits,
     policy::Settings,
 };
 use tokio::{
@@ -34,7 +36,8 @@ use tokio::{
 
 use crate::{
     Clock, Error, SystemClock,
-    job::{Job, Payloads},
+    fair::{self, Fair, Turn},
+    job::{Job, Payloads, left, weight},
     memory,
     scheduler::Scheduler,
     stats::Stats,
@@ -50,8 +53,17 @@ pub use health::Health;
 pub use new::{NewCommand, NewWait, NewWork, new_worker};
 pub use workers::{WorkerView, Workers};
 
+/// KiB of the payloads of replies that are loaded at once, and of one tenant; and how long a call waits to load its own.
+const LOADS_KIB: usize = 32 * 1024;
+const LOADS_OF_A_TENANT_KIB: usize = LOADS_KIB / 2;
+const LOADED_WITHIN: Duration = Duration::from_secs(5);
+
 /// No claim stays parked for longer.
 const PARK_MAX: Duration = Duration::from_secs(24 * 3_600);
+
+/// Submissions that are queued at once, and those of one tenant: enough for large groups.
+const WRITES: usize = 2_048;
+const WRITES_OF_A_TENANT: usize = 256;
 
 /// How to open a ledger.
 #[derive(Clone)]
@@ -70,6 +82,8 @@ pub struct Options {
     pub answer_within: Duration,
     /// Opens databases whose settings would let a commit be lost. For throw-away data only.
     pub allow_weak_settings: bool,
+    /// Opens an SQLite ledger whose write-ahead log is missing or damaged, with what is left of it.
+    pub accept_loss: bool,
 }
 
 impl Default for Options {
@@ -83,6 +97,7 @@ impl Default for Options {
             sweep: true,
             answer_within: Duration::from_secs(30),
             allow_weak_settings: false,
+            accept_loss: false,
         }
     }
 }
@@ -154,8 +169,14 @@ struct Inner {
     closed: watch::Sender<bool>,
     /// Where a commit takes no longer than to fall asleep and be woken.
     callers: Option<patience::Callers>,
+    rooms: Arc<room::Rooms>,
+    /// What callers that are bound to tenants have queued. The writer takes it in the order in which it came: who queues
+    /// much would be first for long.
+    writes: Arc<Fair>,
     /// When the sweeper last finished a look, or was started.
     swept: Mutex<Option<Instant>>,
+    /// The bytes that callers load to complete their replies.
+    loads: Arc<Fair>,
 }
 
 impl Ledger {
@@ -191,10 +212,12 @@ impl Ledger {
         let (closed, _) = watch::channel(false);
         let swept = Mutex::new(options.sweep.then(Instant::now));
         let settings = RwLock::new(Arc::new(options.settings));
-        let ledger = Self(Arc::new(Inner { store, settings, closed, callers, swept }));
+        let (rooms, writes) = (Arc::default(), Fair::new(WRITES, WRITES_OF_A_TENANT));
+        let loads = Fair::new(LOADS_KIB, LOADS_OF_A_TENANT_KIB);
+        let ledger = Self(Arc::new(Inner { store, settings, closed, callers, rooms, writes, swept, loads }));
         ledger.look_at_intake().await?;
         if options.sweep {
-            let clock = options.clock.unwrap_or_else(|| Arc::new(SystemClock::default()));
+            let clock = options.clock.unwrap_or_else(|| Arc::new(SystemClock));
             tokio::spawn(Sweeper::new(clock).run(WeakLedger(Arc::downgrade(&ledger.0))));
             tokio::spawn(Scheduler.run(WeakLedger(Arc::downgrade(&ledger.0))));
         }
@@ -208,7 +231,32 @@ impl Ledger {
 
     /// Submits an action as it is. [`Caller`] has a method for each.
     pub async fn submit(&self, submission: Submission) -> Result<Outcome, Error> {
-        self.queue(submission, None).await
+        let turn = match &submission.tenants {
+            Tenants::All => None,
+            bound => Some(self.0.writes.turn(fair::key_of(bound)).await),
+        };
+        self.begin(submission, turn).await?.await
+    }
+
+    /// Takes room for what a submission adds, and queues it; the future that is returned ends when its group has committed.
+    pub(crate) async fn begin(
+        &self,
+        mut submission: Submission,
+        turn: Option<Turn>,
+    ) -> Result<impl Future<Output = Result<Outcome, Error>> + use<>, Error> {
+        let place = match submission.tenants {
+            Tenants::All => None,
+            Tenants::Only(_) => Box::pin(self.room(&mut submission)).await?,
+        };
+        let dry_run = submission.dry_run;
+        let answer = self.queue(submission, None, turn);
+        Ok(async move {
+            let outcome = answer.await;
+            if let Some(place) = place {
+                place.settle(&outcome, dry_run);
+            }
+            outcome
+        })
     }
 
     /// Queues an action; the future ends when its group has committed.
@@ -218,7 +266,7 @@ impl Ledger {
         tenants: Tenants,
         action: Action,
     ) -> Result<impl Future<Output = Result<Outcome, Error>> + use<>, Error> {
-        Ok(self.queue(Submission::new(actor, tenants, action, seed()?), None))
+        Ok(self.queue(Submission::new(actor, tenants, action, seed()?), None, None))
     }
 
     /// `wait`: how long a claim by filter that finds nothing stays parked.
@@ -226,24 +274,53 @@ impl Ledger {
         &self,
         submission: Submission,
         wait: Option<Duration>,
+        turn: Option<Turn>,
     ) -> impl Future<Output = Result<Outcome, Error>> + use<> {
         let (reply, answer) = oneshot::channel();
         let park_until = wait.map(|wait| Instant::now() + wait.min(PARK_MAX));
-        let job = Job::new(submission, park_until, reply);
+        let mut job = Job::new(submission, park_until, reply);
+        job.turn = turn;
         match self.turned_away(&job.submission) {
             Some(error) => job.answer(Err(error)),
             None => self.0.store.send(job),
         }
-        let callers = self.0.callers.clone();
+        let ledger = self.clone();
         async move {
-            let answer = match (callers, park_until) {
+            let answer = match (ledger.0.callers.clone(), park_until) {
                 (Some(callers), None) => patience::soon(answer, callers).await,
                 (None, _) | (_, Some(_)) => answer.await.ok(),
             };
-            answer.unwrap_or_else(|| {
-                Err(Error::OutcomeUnknown("the ledger stopped before it answered".to_owned()))
-            })
+            let unknown = || Err(Error::OutcomeUnknown("the ledger stopped before it answered".to_owned()));
+            let outcome = answer.unwrap_or_else(unknown)?;
+            match missing(&outcome) {
+                keys if keys.is_empty() => Ok(outcome),
+                // Apart: the future of every other call stays small.
+                keys => Box::pin(ledger.completed(outcome, keys)).await,
+            }
         }
+    }
+
+    /// A reply with the payloads that the store left to its caller. Their bytes are bounded by tenant and in all, and count
+    /// until the answer of the call has left.
+    async fn completed(&self, mut outcome: Outcome, keys: Vec<(WorkId, u64)>) -> Result<Outcome, Error> {
+        let kib = |bytes: usize| bytes.div_ceil(1024);
+        let most = match weight(&outcome.reply) {
+            0 => keys.len() * limits::PAYLOAD_BYTES,
+            bytes => bytes,
+        };
+        let tenant = fair::beneficiary().unwrap_or_default();
+        let turn = tokio::time::timeout(LOADED_WITHIN, self.0.loads.turn_of(tenant, kib(most))).await;
+        let mut turn = turn.map_err(|_| {
+            let what = "the call was made, and too many large answers of this tenant are on their way";
+            Error::OutcomeUnknown(what.to_owned())
+        })?;
+        let loaded = self.store().payloads(&keys).await.map_err(|error| {
+            Error::OutcomeUnknown(format!("the call was made, and its payloads could not be read: {error}"))
+        })?;
+        turn.shrink(kib(loaded.values().map(|payload| payload.text().len()).sum()));
+        fair::keep(turn);
+        outcome.payloads.extend(loaded);
+        Ok(outcome)
     }
 
     /// Why a submission does not reach the store. A store that is closing may drop what it did not take; here it
@@ -266,8 +343,12 @@ impl Ledger {
         self.0.store.key().wait(wait)
     }
 
-    pub(crate) fn opens_wait(&self, wait: WaitId, token: &str) -> bool {
-        token::same(&self.wait_token(wait), token)
+    pub(crate) fn check_wait(&self, wait: WaitId, token: Option<&str>) -> TokenCheck {
+        match token {
+            None => TokenCheck::Absent,
+            Some(token) if token::same(&self.wait_token(wait), token) => TokenCheck::Genuine,
+            Some(_) => TokenCheck::Wrong,
+        }
     }
 
     pub(crate) fn completes(&self, work: WorkId, token: &str) -> bool {
@@ -325,7 +406,7 @@ impl Ledger {
     /// What this process has done with the ledger since it opened it.
     pub fn stats(&self) -> Stats {
         let store = self.store();
-        store.counters().stats(store.queued())
+        store.counters().stats(store.queued(), store.clock())
     }
 
     /// The sweeper has finished a look.
@@ -351,6 +432,13 @@ impl Ledger {
         self.0.closed.send_replace(true);
         self.0.store.close().await
     }
+}
+
+/// The payloads that a reply lacks.
+fn missing(outcome: &Outcome) -> Vec<(WorkId, u64)> {
+    let mut keys = left(&outcome.reply);
+    keys.retain(|key| !outcome.payloads.contains_key(key));
+    keys
 }
 
 /// Randomness of a submission.

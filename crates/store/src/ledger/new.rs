@@ -10,8 +10,6 @@ use tenure_core::{
 };
 use uuid::Uuid;
 
-use super::schema;
-
 /// A worker as it boots: an id that stays, an incarnation that nobody had before.
 pub fn new_worker(id: &str) -> Worker {
     Worker::new(id, &Uuid::now_v7().simple().to_string())
@@ -78,6 +76,7 @@ impl NewWork {
             parent: self.parent,
             on_parent_close: self.on_parent_close,
             evidence: self.evidence,
+            asked_by: Vec::new(),
             claim: self.claim,
             born: self.born,
         })
@@ -120,10 +119,6 @@ impl NewWait {
 
     pub(crate) fn settle(self) -> Result<WaitSpec, Refusal> {
         let payload = |value: Option<Value>| value.as_ref().map(Payload::new).transpose();
-        if let Some(schema) = &self.schema {
-            schema::check_schema(schema)?;
-            self.default.iter().try_for_each(|default| schema::check(schema, default))?;
-        }
         Ok(WaitSpec {
             id: WaitId(Uuid::now_v7()),
             kind: self.kind,
@@ -168,8 +163,7 @@ impl NewCommand {
         }
     }
 
-    /// As it goes into an action: also into the outbox of a close-out.
-    pub fn settle(self) -> Intent {
+    pub(crate) fn settle(self) -> Intent {
         Intent {
             id: CommandId(Uuid::now_v7()),
             tool: self.tool,

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use tenure_core::{
-    Attempt, Command, CommandState, Evidence, Millis, Payload, Refusal, State, Step, Wait, Work, WorkId,
+    Attempt, Command, CommandState, Evidence, Millis, Payload, Refusal, State, Step, Wait, WaitId, Work,
+    WorkId,
     action::Tenants,
     explain::{Around, Explanation, explain},
     limits,
@@ -11,7 +12,8 @@ use tenure_core::{
 };
 
 use crate::{
-    CommandFilter, Error, EventPage, Facts, Ledger, Position, StoredEvent, WaitFilter, WorkFilter, is_full,
+    CommandFilter, Error, EventKey, EventPage, Facts, Ledger, Listed, Position, StoredEvent, WaitFilter,
+    WorkFilter,
 };
 
 /// No page is larger.
@@ -24,8 +26,7 @@ impl Ledger {
     }
 
     pub async fn work(&self, id: WorkId) -> Result<Work, Error> {
-        let mut works = self.store().works(&[id]).await?;
-        match works.pop() {
+        match self.works(&[id]).await?.pop() {
             Some(work) => Ok(work),
             None => Err(self.missing(id, &Tenants::All).await?),
         }
@@ -34,7 +35,7 @@ impl Ledger {
     /// Why there is no such work for these tenants.
     pub(super) async fn missing(&self, id: WorkId, tenants: &Tenants) -> Result<Error, Error> {
         let tombstone = self.store().tombstone(id).await?;
-        let refusal = match tombstone.filter(|tombstone| tenants.allow(&tombstone.tenant)) {
+        let refusal = match tombstone.filter(|tombstone| tenants.allow(&tombstone.identity.tenant)) {
             Some(_) => Refusal::new(
                 Code::NoLongerRetained,
                 format!("{id} has ended and was pruned. Look for it in a backup."),
@@ -44,17 +45,23 @@ impl Ledger {
         Ok(refusal.into())
     }
 
+    /// Works by id; those that do not exist are left out. Fails where one cannot be read.
     pub async fn works(&self, ids: &[WorkId]) -> Result<Vec<Work>, Error> {
+        self.store().works(ids).await?.whole()
+    }
+
+    /// Works by id, with those that cannot be read beside the others.
+    pub async fn readable_works(&self, ids: &[WorkId]) -> Result<Listed<Work, WorkId>, Error> {
         self.store().works(ids).await
     }
 
-    /// Matching works, newest first. The next page goes on below the last id of this one.
+    /// Matching works, newest first. The next page goes on below the key `next` of this one.
     pub async fn list(
         &self,
         filter: &WorkFilter,
         before: Option<WorkId>,
         limit: usize,
-    ) -> Result<Vec<Work>, Error> {
+    ) -> Result<Listed<Work, WorkId>, Error> {
         filter.check()?;
         self.store().list(filter, before, limit.min(PAGE_MAX)).await
     }
@@ -74,8 +81,13 @@ impl Ledger {
         self.store().facts(self.now().await?).await
     }
 
-    /// A work's events after `seq`, up to what a page may weigh ([`is_full`]).
-    pub async fn events(&self, work: WorkId, after: u64, limit: usize) -> Result<Vec<StoredEvent>, Error> {
+    /// A work's events after `seq`, up to what a page may weigh.
+    pub async fn events(
+        &self,
+        work: WorkId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Listed<StoredEvent, EventKey>, Error> {
         self.store().events(work, after, limit.min(PAGE_MAX)).await
     }
 
@@ -93,9 +105,24 @@ impl Ledger {
     /// Everybody's events after a position; none is ever skipped.
     pub async fn feed(&self, after: Position, limit: usize) -> Result<EventPage, Error> {
         let limit = limit.min(PAGE_MAX);
-        let events = self.store().feed(after, limit).await?;
-        let next = events.last().map_or(after, |event| event.position);
-        Ok(EventPage { next, full: is_full(&events, limit), events })
+        let Listed { rows: events, unreadable, last, full } = self.store().feed(after, limit).await?;
+        let next = last.map_or(after, |last| last.position);
+        Ok(EventPage { next, full, events, unreadable })
+    }
+
+    /// The events of these tenants after a position. A page of them may be short, or empty, while more follow: go on from
+    /// `next` until it stays where it is.
+    pub async fn feed_of(
+        &self,
+        tenants: &Tenants,
+        after: Position,
+        limit: usize,
+    ) -> Result<EventPage, Error> {
+        let Tenants::Only(own) = tenants else { return self.feed(after, limit).await };
+        let limit = limit.min(PAGE_MAX);
+        let (Listed { rows: events, unreadable, full, .. }, next) =
+            self.store().feed_of(own, after, limit).await?;
+        Ok(EventPage { next, full, events, unreadable })
     }
 
     /// Where the feed ends now: whoever wants only what is still to come starts here.
@@ -116,8 +143,12 @@ impl Ledger {
         self.store().attempts(work).await
     }
 
-    /// Matching waits by the time they were opened. The next page goes on after the last of this one.
-    pub async fn waits(&self, filter: &WaitFilter, limit: usize) -> Result<Vec<Wait>, Error> {
+    /// Matching waits by the time they were opened. The next page goes on after the key `next` of this one.
+    pub async fn waits(
+        &self,
+        filter: &WaitFilter,
+        limit: usize,
+    ) -> Result<Listed<Wait, (Millis, WaitId)>, Error> {
         filter.check()?;
         self.store().waits(filter, limit.min(PAGE_MAX)).await
     }
@@ -151,7 +182,7 @@ impl Ledger {
         }
         let states = CommandState::ALL.into_iter().filter(|state| state.is_open()).collect();
         let filter = CommandFilter { work: Some(work.id), states, ..CommandFilter::default() };
-        let mut commands = self.store().list_commands(&filter, None, PAGE_MAX).await?;
+        let mut commands = self.store().list_commands(&filter, None, PAGE_MAX).await?.rows;
         commands.reverse();
         Ok(commands)
     }

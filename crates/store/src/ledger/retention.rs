@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use tenure_core::{Code, Millis, Refusal, WorkId};
+use tenure_core::{Actor, Code, Millis, Refusal, WorkId, limits};
 
-use super::Ledger;
+use super::{Ledger, reads::PAGE_MAX};
 use crate::{
-    Error, Pruned,
+    Error, Pruned, Pruning,
     retention::{Before, FLOOR_MS, PRUNE_MAX, RECEIPTS_FLOOR_MS},
 };
 
@@ -27,12 +27,31 @@ impl Ledger {
         Ok(Before { any, with_commands: any.min(self.now().await? - RECEIPTS_FLOOR_MS) })
     }
 
-    /// Deletes works that ended before a moment, with everything of theirs but a tombstone.
-    pub async fn prune(&self, ended_before: Millis, limit: usize) -> Result<Pruned, Error> {
+    /// Deletes works that ended before a moment, with everything of theirs but a tombstone. Who did it and why is
+    /// recorded first.
+    pub async fn prune(
+        &self,
+        by: &Actor,
+        reason: &str,
+        ended_before: Millis,
+        limit: usize,
+    ) -> Result<Pruned, Error> {
+        limits::reason(reason)?;
         let works = self.prunable(ended_before, limit).await?;
-        let pruned = self.store().prune(&works, self.before(ended_before).await?, self.now().await?).await?;
+        if works.is_empty() {
+            return Ok(Pruned::default());
+        }
+        let at = self.now().await?;
+        let (actor, reason, count) = (by.clone(), reason.to_owned(), works.len() as u64);
+        self.store().add_pruning(&Pruning { at, actor, reason, ended_before, works: count }).await?;
+        let pruned = self.store().prune(&works, self.before(ended_before).await?, at).await?;
         tracing::info!(ended_before, works = pruned.works, events = pruned.events, "pruned");
-        Ok(Pruned { more: !works.is_empty() && works.len() >= limit.min(PRUNE_MAX), ..pruned })
+        Ok(Pruned { more: works.len() >= limit.min(PRUNE_MAX), ..pruned })
+    }
+
+    /// Who pruned and why, newest first.
+    pub async fn prunings(&self, limit: usize) -> Result<Vec<Pruning>, Error> {
+        self.store().prunings(limit.min(PAGE_MAX)).await
     }
 
     /// Copies the ledger into a new file while it is in use. The copy is a ledger of its own.

@@ -9,9 +9,9 @@ use tenure_core::{
 
 use super::{Caller, Ledger, reads::PAGE_MAX};
 use crate::{
-    Error, NewSchedule, ScheduleChange,
+    Error, Listed, NewSchedule, ScheduleChange,
     query::check_tenants,
-    schedule::SCHEDULES_MAX,
+    schedule::{Key, SCHEDULES_MAX},
     scheduler::{Fired, fire, open_works},
     zone::Named,
 };
@@ -51,13 +51,13 @@ impl Caller {
         named && self.tenants.allow(tenant)
     }
 
-    /// By tenant and name. The next page goes on after the last of this one.
+    /// By tenant and name. The next page goes on after the key `next` of this one.
     pub async fn schedules(
         &self,
         tenants: Option<&Tenants>,
         after: Option<(&str, &str)>,
         limit: usize,
-    ) -> Result<Vec<Schedule>, Error> {
+    ) -> Result<Listed<Schedule, Key>, Error> {
         check_tenants(tenants)?;
         let tenants = self.tenants.narrowed(tenants);
         let after = after.unwrap_or_default();
@@ -102,6 +102,7 @@ impl Caller {
             if there.as_ref() == Some(&wanted) {
                 return Ok((wanted, false));
             }
+            self.urgency(new.plan.template.priority)?;
             if self.changed(&wanted, Act::Set, reason, Some(&new.plan), now).await? {
                 return Ok((wanted, there.is_none()));
             }
@@ -165,6 +166,7 @@ impl Caller {
                 return Ok(there);
             }
             self.refuse_while_paused(tenant)?;
+            self.ledger.refuse_without_room(tenant).await?;
             self.refuse_overlap(&there).await?;
             let now = self.ledger.now().await?;
             let wanted = there.with_run(run_id.clone(), now);
@@ -233,7 +235,7 @@ impl Caller {
     async fn has_room(&self, schedule: &Schedule) -> Result<bool, Error> {
         let new = schedule.revision == 1;
         let all = || self.ledger.store().schedules(&Tenants::All, ("", ""), SCHEDULES_MAX);
-        Ok(!new || all().await?.len() < SCHEDULES_MAX)
+        Ok(!new || all().await?.count() < SCHEDULES_MAX)
     }
 
     /// False where somebody else was quicker, or there is no room. A dry run writes nothing.

@@ -1,22 +1,49 @@
 //! JSON schemas of answers, checked at the door: a wait that says what its answer must look like gets no other.
 //! It comes from a worker, and is used on what others send.
 
-use jsonschema::Validator;
+use std::collections::BTreeMap;
+
 use serde_json::Value;
-use tenure_core::{Code, Payload, Refusal};
+use tenure_core::{Code, Payload, Refusal, payload::Digest};
 
-use crate::schema::{TOLD, compile, shortened};
+use super::NewWait;
+use crate::schema::{Compiled, TOLD, aside, compile, shortened};
 
-/// Refuses what is no schema.
-pub(super) fn check_schema(schema: &Value) -> Result<(), Refusal> {
-    compiled(schema).map(drop)
+/// Refuses waits whose schema cannot be used, or whose default does not fit it.
+pub(super) async fn check_new(waits: &[NewWait]) -> Result<(), Refusal> {
+    let with_schema = waits.iter().filter_map(|wait| Some((wait.schema.clone()?, wait.default.clone())));
+    let asked: Vec<(Value, Option<Value>)> = with_schema.collect();
+    if asked.is_empty() {
+        return Ok(());
+    }
+    let check = |(schema, default): &(Value, Option<Value>)| {
+        let compiled = compiled(schema)?;
+        default.iter().try_for_each(|default| fits(&compiled, default))
+    };
+    aside(move || asked.iter().try_for_each(check)).await?
 }
 
-/// Refuses a value that does not fit.
-pub(super) fn check(schema: &Value, value: &Value) -> Result<(), Refusal> {
-    let validator = compiled(schema)?;
-    let complaints: Vec<String> = validator
-        .iter_errors(value)
+/// Refuses an answer that does not fit one of these schemas.
+pub(super) async fn check_answer(
+    schemas: impl Iterator<Item = &Payload>,
+    answer: impl FnOnce() -> Value,
+) -> Result<(), Refusal> {
+    // Many waits ask for the same.
+    let schemas: BTreeMap<Digest, Payload> = schemas.map(|schema| (schema.hash(), schema.clone())).collect();
+    if schemas.is_empty() {
+        return Ok(());
+    }
+    let answer = answer();
+    aside(move || schemas.values().try_for_each(|schema| check(&schema.value(), &answer))).await?
+}
+
+fn check(schema: &Value, value: &Value) -> Result<(), Refusal> {
+    fits(&compiled(schema)?, value)
+}
+
+fn fits(compiled: &Compiled, value: &Value) -> Result<(), Refusal> {
+    let complaints: Vec<String> = compiled
+        .errors(value)?
         .take(TOLD)
         .map(|error| match error.instance_path().to_string() {
             root if root.is_empty() => error.to_string(),
@@ -36,15 +63,7 @@ pub(super) fn check(schema: &Value, value: &Value) -> Result<(), Refusal> {
     ))
 }
 
-/// The answers to open waits are checked against what each of them asks for.
-pub(super) fn check_answer<'a>(
-    schemas: impl Iterator<Item = &'a Payload>,
-    value: &Value,
-) -> Result<(), Refusal> {
-    schemas.map(Payload::value).try_for_each(|schema| check(&schema, value))
-}
-
-fn compiled(schema: &Value) -> Result<Validator, Refusal> {
+fn compiled(schema: &Value) -> Result<Compiled, Refusal> {
     compile(schema).map_err(|told| {
         let detail = format!("`schema` is no JSON schema that can be used: {told}. Correct it.");
         Refusal::new(Code::Invalid, detail)
@@ -54,6 +73,7 @@ fn compiled(schema: &Value) -> Result<Validator, Refusal> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use tenure_core::model::WaitKind;
 
     use super::*;
 
@@ -72,8 +92,14 @@ mod tests {
         assert!(check(&schema, &json!(1)).unwrap_err().detail.contains("is not of type \"object\""));
     }
 
-    #[test]
-    fn what_is_no_schema_is_refused() {
-        assert_eq!(check_schema(&json!({ "type": "nonsense" })).unwrap_err().code, Code::Invalid);
+    #[tokio::test]
+    async fn a_schema_that_cannot_be_used_is_refused() {
+        let wait = |schema| NewWait { schema: Some(schema), ..NewWait::new(WaitKind::User, "r") };
+        for schema in [json!({ "type": "nonsense" }), json!({ "$ref": "#" })] {
+            let refusal = check_new(&[wait(json!({})), wait(schema)]).await.unwrap_err();
+            assert_eq!(refusal.code, Code::Invalid, "{}", refusal.detail);
+        }
+        let unfit = NewWait { default: Some(json!(1)), ..wait(json!({ "type": "string" })) };
+        assert_eq!(check_new(&[unfit]).await.unwrap_err().code, Code::AnswerMismatch);
     }
 }

@@ -3,16 +3,19 @@
 use std::collections::BTreeMap;
 
 use tenure_core::{
-    Attempt, Code, Payload, Refusal, State, Step, Wait, Work, WorkId, action::Tenants, explain::Explanation,
+    Attempt, Code, Millis, Payload, Refusal, State, Step, Wait, WaitId, Work, WorkId, explain::Explanation,
 };
 
 use super::Caller;
-use crate::{Error, EventPage, Position, StoredEvent, WaitFilter, WorkFilter};
+use crate::{Error, EventKey, EventPage, Listed, Position, StoredEvent, WaitFilter, WorkFilter};
 
 impl Caller {
     pub async fn work(&self, id: WorkId) -> Result<Work, Error> {
         let mut works = self.ledger.works(&[id]).await?;
-        match works.pop().filter(|work| self.tenants.allow(&work.spec.tenant)) {
+        match works
+            .pop()
+            .filter(|work| self.tenants.allow(&work.spec.tenant) && self.kinds.allow(&work.spec.kind))
+        {
             Some(work) => Ok(work),
             None => Err(self.ledger.missing(id, &self.tenants).await?),
         }
@@ -22,13 +25,18 @@ impl Caller {
     pub async fn find_work(&self, beginning: &str) -> Result<WorkId, Error> {
         let (first, last) = WorkId::beginning_with(beginning)?;
         let found = self.ledger.store().between(first, last, &self.tenants, 2).await?;
+        let none = || {
+            let detail = format!("There is no work here whose id begins with `{beginning}`. Check the id.");
+            Refusal::new(Code::NotFound, detail).into()
+        };
         match found[..] {
-            [only] => Ok(only),
-            [] => Err(Refusal::new(
-                Code::NotFound,
-                format!("There is no work here whose id begins with `{beginning}`. Check the id."),
-            )
-            .into()),
+            [only] => match self.work(only).await {
+                // Of another kind: its whole id is not told either.
+                Err(Error::Refused(refusal)) if refusal.code == Code::NotFound => Err(none()),
+                // One that cannot be read is there all the same.
+                _ => Ok(only),
+            },
+            [] => Err(none()),
             _ => Err(Refusal::new(
                 Code::Ambiguous,
                 format!("Several works have ids that begin with `{beginning}`. Give more digits."),
@@ -37,15 +45,16 @@ impl Caller {
         }
     }
 
-    /// Matching works, newest first. The next page goes on below the last id of this one.
+    /// Matching works, newest first. The next page goes on below the key `next` of this one.
     pub async fn list(
         &self,
         filter: &WorkFilter,
         before: Option<WorkId>,
         limit: usize,
-    ) -> Result<Vec<Work>, Error> {
+    ) -> Result<Listed<Work, WorkId>, Error> {
         let tenants = Some(self.tenants.narrowed(filter.tenants.as_ref()));
-        self.ledger.list(&WorkFilter { tenants, ..filter.clone() }, before, limit).await
+        let kinds = self.kinds.clone();
+        self.ledger.list(&WorkFilter { tenants, kinds, ..filter.clone() }, before, limit).await
     }
 
     pub async fn counts(&self) -> Result<BTreeMap<State, u64>, Error> {
@@ -53,7 +62,12 @@ impl Caller {
     }
 
     /// A work's events after `seq`.
-    pub async fn events(&self, work: WorkId, after: u64, limit: usize) -> Result<Vec<StoredEvent>, Error> {
+    pub async fn events(
+        &self,
+        work: WorkId,
+        after: u64,
+        limit: usize,
+    ) -> Result<Listed<StoredEvent, EventKey>, Error> {
         self.work(work).await?;
         self.ledger.events(work, after, limit).await
     }
@@ -61,16 +75,7 @@ impl Caller {
     /// The own tenants' events after a position. A page of them may be short, or empty, while more follow: go
     /// on from `next` until it stays where it is.
     pub async fn feed(&self, after: Position, limit: usize) -> Result<EventPage, Error> {
-        let mut page = self.ledger.feed(after, limit).await?;
-        if self.tenants != Tenants::All {
-            let mut works: Vec<WorkId> = page.events.iter().map(|stored| stored.event.work).collect();
-            works.sort_unstable();
-            works.dedup();
-            let tenants = self.ledger.tenants_of(&works).await?;
-            let own = |work: &WorkId| tenants.get(work).is_some_and(|tenant| self.tenants.allow(tenant));
-            page.events.retain(|stored| own(&stored.event.work));
-        }
-        Ok(page)
+        self.ledger.feed_of(&self.tenants, after, limit).await
     }
 
     /// The payload of one event. None where there is none, or it was erased.
@@ -89,8 +94,12 @@ impl Caller {
         self.ledger.attempts(work).await
     }
 
-    /// Matching waits by the time they were opened. The next page goes on after the last of this one.
-    pub async fn waits(&self, filter: &WaitFilter, limit: usize) -> Result<Vec<Wait>, Error> {
+    /// Matching waits by the time they were opened. The next page goes on after the key `next` of this one.
+    pub async fn waits(
+        &self,
+        filter: &WaitFilter,
+        limit: usize,
+    ) -> Result<Listed<Wait, (Millis, WaitId)>, Error> {
         let tenants = Some(self.tenants.narrowed(filter.tenants.as_ref()));
         self.ledger.waits(&WaitFilter { tenants, ..filter.clone() }, limit).await
     }

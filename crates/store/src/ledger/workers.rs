@@ -45,13 +45,13 @@ impl Caller {
     pub async fn workers(&self) -> Result<Workers, Error> {
         let states = vec![State::Running, State::CancelRequested, State::Stalled];
         let filter = WorkFilter { states, ..WorkFilter::default() };
-        let mut held: Vec<Work> = Vec::new();
+        let (mut held, mut before): (Vec<Work>, _) = (Vec::new(), None);
         let complete = loop {
-            let page = self.list(&filter, held.last().map(|work| work.id), PAGE_MAX).await?;
-            let last = page.len() < PAGE_MAX;
+            let page = self.list(&filter, before, PAGE_MAX).await?;
+            before = page.next().copied();
             held.extend(page);
-            if last || held.len() >= HELD_MAX {
-                break last;
+            if before.is_none() || held.len() >= HELD_MAX {
+                break before.is_none();
             }
         };
         Ok(Workers { workers: grouped(&held, self.ledger.now().await?), complete })

@@ -5,7 +5,11 @@ use std::{collections::BTreeMap, sync::Arc};
 use tenure_core::{
     Command, CommandId, CommandState, Millis, Scope, Submission, Work,
     action::Tenants,
-    command::{Duty, due},
+    command::{
+        Duty,
+        budget::{Budget, BudgetKey},
+        due,
+    },
     payload::Digest,
     records::{TargetKey, target_key},
 };
@@ -101,6 +105,7 @@ impl Inner {
         duty: Duty,
         at: Millis,
         after: Option<(Millis, CommandId)>,
+        whose: impl Fn(&String) -> bool,
         limit: usize,
     ) -> Vec<(Millis, CommandId)> {
         let mut due: Vec<(Millis, CommandId)> = self
@@ -108,7 +113,7 @@ impl Inner {
             .commands
             .values()
             .flatten()
-            .filter(|command| due::duty(command) == Some(duty))
+            .filter(|command| due::duty(command) == Some(duty) && whose(&command.spec.tenant))
             .filter_map(|command| Some((command.due_at?, command.id)))
             .filter(|row| row.0 <= at && after.is_none_or(|after| *row > after))
             .filter(|(_, id)| duty != Duty::Send || self.is_first(*id))
@@ -116,5 +121,11 @@ impl Inner {
         due.sort_unstable();
         due.truncate(limit);
         due
+    }
+
+    pub fn all_budgets(&self, after: &str, limit: usize) -> Vec<(BudgetKey, Budget)> {
+        let all = self.records.budgets.iter().map(|(key, budget)| (key.text(), (key.clone(), *budget)));
+        let later: BTreeMap<_, _> = all.filter(|(text, _)| text.as_str() > after).collect();
+        later.into_values().take(limit).collect()
     }
 }

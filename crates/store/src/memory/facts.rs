@@ -62,9 +62,10 @@ impl Inner {
     /// Whether some worker could claim it: the one that it is bound to, or anybody.
     fn is_ready(&self, work: &tenure_core::Work) -> bool {
         let view = work.spec.session_key().map(|key| self.view(&key)).unwrap_or_default();
-        let worker = work.starter().map_or(Worker::new("anybody", "first"), |starter| {
-            Worker::new(&starter.worker, &starter.incarnation)
+        let (worker, actor) = work.starter().map_or((Worker::new("anybody", "first"), ""), |starter| {
+            let actor = starter.by.as_deref().unwrap_or_default();
+            (Worker::new(&starter.worker, &starter.incarnation), actor)
         });
-        claimable(work, &worker, view).is_ok()
+        claimable(work, &worker, actor, view).is_ok()
     }
 }

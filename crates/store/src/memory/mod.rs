@@ -1,6 +1,7 @@
 //! The memory store: the core over maps. It is the oracle that the databases are held against, and a
 //! ledger for tests of runtimes that embed one.
 
+mod claim;
 mod command;
 mod credential;
 mod facts;
@@ -15,10 +16,9 @@ use std::{
 };
 
 use tenure_core::{
-    Attempt, Change, Code, Command, CommandId, CommandState, CredentialId, Event, Evidence, Millis, Records,
-    Refusal, Reply, Scope, State, Step, Submission, Wait, Work, WorkId,
-    action::{Action, ClaimFilter, Tenants},
-    claim_order,
+    Attempt, Change, Code, Command, CommandId, CommandState, CredentialId, Event, Evidence, Millis,
+    PrincipalId, Records, Refusal, Reply, Scope, State, Step, Submission, Wait, WaitId, Work, WorkId,
+    action::{Action, Tenants},
     command::{
         Duty,
         budget::{Budget, BudgetKey},
@@ -31,30 +31,28 @@ use tenure_core::{
 };
 use tokio::time::Instant;
 
+use self::look::{listed, page};
 use crate::{
-    Anchor, Clock, CommandFilter, Credential, Diagnosis, Error, Facts, IntakeChange, Options, Outcome,
-    Position, Pruned, ScheduleChange, StoredEvent, SystemClock, WaitFilter, WorkFilter,
-    job::{Job, Payloads, payloads_of, wanted},
-    query::page,
+    Anchor, Clock, CommandFilter, Credential, Diagnosis, Error, EventKey, Facts, IntakeChange, Listed,
+    Options, Outcome, Position, Pruned, Pruning, Revocation, ScheduleChange, StoredEvent, WaitFilter,
+    WorkFilter,
+    damaged::DamagedSet,
+    job::{Job, Payloads, left, payloads_of, wanted},
     retention::{Before, Tombstone},
-    schedule::Key as ScheduleKey,
+    schedule::{self as schedules, Key as ScheduleKey},
     stats::Counters,
+    steady::SteadyClock,
     store::{Answer, Store},
     terms::Terms,
     token::Key,
 };
 
-/// A page of what can always be read.
-fn whole(events: impl Iterator<Item = StoredEvent>) -> Vec<StoredEvent> {
-    let Ok(page) = page(events.map(Ok::<_, std::convert::Infallible>));
-    page
-}
-
 pub(crate) struct Memory {
     key: Key,
-    clock: Arc<dyn Clock>,
+    clock: SteadyClock,
     counters: Counters,
     terms: Terms,
+    damaged: DamagedSet,
     inner: Arc<Mutex<Inner>>,
 }
 
@@ -65,13 +63,14 @@ struct Inner {
     /// The hash of every event that ever was.
     links: Vec<Digest>,
     tombstones: HashMap<WorkId, Tombstone>,
-    anchor: Option<Anchor>,
+    anchor: Anchor,
     by_work: HashMap<WorkId, Vec<usize>>,
     attempts: BTreeMap<(WorkId, u64), Attempt>,
     credentials: BTreeMap<CredentialId, Credential>,
     schedules: BTreeMap<ScheduleKey, Schedule>,
     /// Oldest first.
     intake: Vec<IntakeChange>,
+    prunings: Vec<Pruning>,
     schedule_changes: Vec<(ScheduleKey, ScheduleChange)>,
     parked: Vec<Job>,
     closed: bool,
@@ -80,13 +79,14 @@ struct Inner {
 pub(crate) fn open(options: &Options) -> Result<Arc<dyn Store>, Error> {
     let mut key = [0; 32];
     getrandom::fill(&mut key).map_err(|e| Error::Unavailable(format!("no randomness: {e}")))?;
-    let clock = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::default()));
+    let clock = SteadyClock::of(options.clock.as_ref());
     let key = Key::new(key);
     Ok(Arc::new(Memory {
         key,
         clock,
         counters: Counters::default(),
         terms: Terms::default(),
+        damaged: DamagedSet::default(),
         inner: Arc::default(),
     }))
 }
@@ -131,7 +131,7 @@ impl Inner {
         self.refresh_commands(submission);
         let decision = decide(&self.records, submission, now)?;
         if submission.dry_run {
-            let keys = wanted(&decision.reply);
+            let keys = [wanted(&decision.reply), left(&decision.reply)].concat();
             let mut payloads = self.payloads(&keys);
             payloads.extend(payloads_of(decision.events).filter(|(key, _)| keys.contains(key)));
             return Ok(Outcome { reply: decision.reply, payloads });
@@ -158,43 +158,6 @@ impl Inner {
         }
         let payloads = self.payloads(&wanted(&decision.reply));
         Ok(Outcome { reply: decision.reply, payloads })
-    }
-
-    /// A claim by filter, with what it selects.
-    fn selected(&self, submission: &Submission) -> Submission {
-        let mut submission = submission.clone();
-        if let Action::Claim(claim) = &mut submission.action
-            && let tenure_core::action::ClaimBy::Filter(filter) = &claim.by
-            && filter.check().is_ok()
-        {
-            let ids = self.select(filter, &submission.tenants, &claim.claimant.worker);
-            if !ids.is_empty() {
-                claim.by = tenure_core::action::ClaimBy::Chosen(ids);
-            }
-        }
-        submission
-    }
-
-    fn select(
-        &self,
-        filter: &ClaimFilter,
-        tenants: &Tenants,
-        worker: &tenure_core::model::Worker,
-    ) -> Vec<WorkId> {
-        let mut works: Vec<&Work> = self
-            .records
-            .works
-            .values()
-            .map(Arc::as_ref)
-            .filter(|work| work.state == State::Queued && filter.matches(work))
-            .filter(|work| tenants.allow(&work.spec.tenant))
-            .filter(|work| {
-                let view = work.spec.session_key().map(|key| self.view(&key)).unwrap_or_default();
-                tenure_core::claimable(work, worker, view).is_ok()
-            })
-            .collect();
-        works.sort_by_key(|work| claim_order(work));
-        works.into_iter().take(filter.max).map(|work| work.id).collect()
     }
 
     /// Everything is at hand but what is derived: sessions, and inputs that live in the log.
@@ -251,12 +214,16 @@ impl Store for Memory {
         &self.key
     }
 
+    fn damaged(&self) -> &DamagedSet {
+        &self.damaged
+    }
+
     fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    fn stopped(&self) -> Option<String> {
-        None
+    fn clock(&self) -> (u64, Millis) {
+        self.clock.told()
     }
 
     fn queued(&self) -> usize {
@@ -288,9 +255,10 @@ impl Store for Memory {
         self.ready(|_| now)
     }
 
-    fn works<'a>(&'a self, ids: &'a [WorkId]) -> Answer<'a, Vec<Work>> {
+    fn works<'a>(&'a self, ids: &'a [WorkId]) -> Answer<'a, Listed<Work, WorkId>> {
         self.ready(|inner| {
-            ids.iter().filter_map(|id| Some((**inner.records.works.get(id)?).clone())).collect()
+            let works = ids.iter().filter_map(|id| Some((**inner.records.works.get(id)?).clone()));
+            Listed::of(works.collect(), usize::MAX, |work| work.id)
         })
     }
 
@@ -330,18 +298,8 @@ impl Store for Memory {
         filter: &'a WorkFilter,
         before: Option<WorkId>,
         limit: usize,
-    ) -> Answer<'a, Vec<Work>> {
-        self.ready(|inner| {
-            let mut works: Vec<&Work> = inner
-                .records
-                .works
-                .values()
-                .map(Arc::as_ref)
-                .filter(|work| before.is_none_or(|id| work.id < id) && filter.matches(work))
-                .collect();
-            works.sort_by_key(|work| std::cmp::Reverse(work.id));
-            works.into_iter().take(limit).cloned().collect()
-        })
+    ) -> Answer<'a, Listed<Work, WorkId>> {
+        self.ready(|inner| inner.list(filter, before, limit))
     }
 
     fn counts<'a>(&'a self, tenants: &'a Tenants) -> Answer<'a, BTreeMap<State, u64>> {
@@ -358,10 +316,10 @@ impl Store for Memory {
         self.ready(|inner| inner.facts(at))
     }
 
-    fn events(&self, work: WorkId, after: u64, limit: usize) -> Answer<'_, Vec<StoredEvent>> {
+    fn events(&self, work: WorkId, after: u64, limit: usize) -> Answer<'_, Listed<StoredEvent, EventKey>> {
         self.ready(|inner| {
             let indexes = inner.by_work.get(&work).map_or(&[][..], Vec::as_slice);
-            whole(indexes.iter().skip(after as usize).take(limit).filter_map(|index| inner.stored(*index)))
+            page(indexes.iter().skip(after as usize).filter_map(|index| inner.stored(*index)), limit)
         })
     }
 
@@ -373,12 +331,20 @@ impl Store for Memory {
         })
     }
 
-    fn feed(&self, after: Position, limit: usize) -> Answer<'_, Vec<StoredEvent>> {
+    fn feed(&self, after: Position, limit: usize) -> Answer<'_, Listed<StoredEvent, EventKey>> {
         self.ready(|inner| {
             let first = after.number.max(0) as usize;
-            let later = inner.log.range(first..).take(limit);
-            whole(later.filter_map(|(index, _)| inner.stored(*index)))
+            page(inner.log.range(first..).filter_map(|(index, _)| inner.stored(*index)), limit)
         })
+    }
+
+    fn feed_of<'a>(
+        &'a self,
+        tenants: &'a [String],
+        after: Position,
+        limit: usize,
+    ) -> Answer<'a, (Listed<StoredEvent, EventKey>, Position)> {
+        self.ready(|inner| inner.feed_of(tenants, after, limit))
     }
 
     fn tail(&self) -> Answer<'_, Position> {
@@ -399,7 +365,11 @@ impl Store for Memory {
         })
     }
 
-    fn waits<'a>(&'a self, filter: &'a WaitFilter, limit: usize) -> Answer<'a, Vec<Wait>> {
+    fn waits<'a>(
+        &'a self,
+        filter: &'a WaitFilter,
+        limit: usize,
+    ) -> Answer<'a, Listed<Wait, (Millis, WaitId)>> {
         self.ready(|inner| {
             let all = inner.records.waits.iter();
             let mut waits: Vec<&Wait> = all
@@ -422,7 +392,7 @@ impl Store for Memory {
                 .collect();
             let ended = |wait: &&Wait| wait.ended_at.filter(|_| filter.last_ended).map(std::cmp::Reverse);
             waits.sort_by_key(|wait| (ended(wait), wait.opened_at, wait.id));
-            waits.into_iter().take(limit).cloned().collect()
+            listed(waits, limit, |wait| (wait.opened_at, wait.id), |wait| wait.detail.bytes())
         })
     }
 
@@ -499,17 +469,33 @@ impl Store for Memory {
         self.ready(|inner| inner.credential(hash).cloned())
     }
 
-    fn credentials(&self, before: Option<CredentialId>, limit: usize) -> Answer<'_, Vec<Credential>> {
-        self.ready(|inner| inner.credentials(before, limit))
+    fn credentials(
+        &self,
+        before: Option<CredentialId>,
+        limit: usize,
+    ) -> Answer<'_, Listed<Credential, CredentialId>> {
+        self.ready(|inner| Listed::of(inner.credentials(before, limit), limit, |one| one.id))
+    }
+
+    fn credentials_of(&self, principal: PrincipalId, limit: usize) -> Answer<'_, Vec<Credential>> {
+        self.ready(|inner| inner.credentials_of(principal, limit))
+    }
+
+    fn count_credentials<'a>(&'a self, tenant: Option<&'a str>) -> Answer<'a, u64> {
+        self.ready(|inner| inner.count_credentials(tenant))
+    }
+
+    fn revoked_among<'a>(&'a self, ids: &'a [CredentialId]) -> Answer<'a, Vec<CredentialId>> {
+        self.ready(|inner| inner.revoked_among(ids))
     }
 
     fn revoke_credential<'a>(
         &'a self,
         id: CredentialId,
-        at: Millis,
-        keeping: Option<&'a str>,
+        revocation: &'a Revocation,
+        keeping: Option<&'a [String]>,
     ) -> Answer<'a, Option<Credential>> {
-        let revoked = self.inner().revoke_credential(id, at, keeping);
+        let revoked = self.inner().revoke_credential(id, revocation, keeping);
         Box::pin(std::future::ready(Ok(revoked)))
     }
 
@@ -522,8 +508,9 @@ impl Store for Memory {
         tenants: &'a Tenants,
         after: (&'a str, &'a str),
         limit: usize,
-    ) -> Answer<'a, Vec<Schedule>> {
-        self.ready(|inner| inner.schedules(tenants, &(after.0.to_owned(), after.1.to_owned()), limit))
+    ) -> Answer<'a, Listed<Schedule, ScheduleKey>> {
+        let after = (after.0.to_owned(), after.1.to_owned());
+        self.ready(|inner| Listed::of(inner.schedules(tenants, &after, limit), limit, schedules::key))
     }
 
     fn schedules_due<'a>(
@@ -571,6 +558,15 @@ impl Store for Memory {
         self.ready(|inner| inner.prunable(before, limit))
     }
 
+    fn add_pruning<'a>(&'a self, pruning: &'a Pruning) -> Answer<'a, ()> {
+        self.inner().prunings.push(pruning.clone());
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn prunings(&self, limit: usize) -> Answer<'_, Vec<Pruning>> {
+        self.ready(|inner| inner.prunings.iter().rev().take(limit).cloned().collect())
+    }
+
     fn prune<'a>(&'a self, works: &'a [WorkId], before: Before, at: Millis) -> Answer<'a, Pruned> {
         let pruned = self.inner().prune(works, before, at);
         Box::pin(std::future::ready(Ok(pruned)))
@@ -582,20 +578,19 @@ impl Store for Memory {
 
     fn links(&self, after: Position, limit: usize) -> Answer<'_, Vec<(Position, Digest)>> {
         self.ready(|inner| {
-            let first = after.number.max(0) as usize;
-            let later = inner.links.iter().enumerate().skip(first).take(limit);
+            let later = inner.links.iter().enumerate().skip(after.number.max(0) as usize).take(limit);
             later.map(|(index, hash)| (position(index), *hash)).collect()
         })
     }
 
-    fn anchor(&self) -> Answer<'_, Option<Anchor>> {
+    fn anchor(&self) -> Answer<'_, Anchor> {
         self.ready(|inner| inner.anchor)
     }
 
     fn set_anchor(&self, anchor: Anchor) -> Answer<'_, ()> {
         let mut inner = self.inner();
-        if inner.anchor.is_none_or(|kept| kept.events < anchor.events) {
-            inner.anchor = Some(anchor);
+        if inner.anchor.events < anchor.events {
+            inner.anchor = anchor;
         }
         Box::pin(std::future::ready(Ok(())))
     }
@@ -625,8 +620,11 @@ impl Store for Memory {
         &self.terms
     }
 
-    fn commands<'a>(&'a self, ids: &'a [CommandId]) -> Answer<'a, Vec<Command>> {
-        self.ready(|inner| ids.iter().filter_map(|id| inner.records.command(*id).cloned()).collect())
+    fn commands<'a>(&'a self, ids: &'a [CommandId]) -> Answer<'a, Listed<Command, CommandId>> {
+        self.ready(|inner| {
+            let commands = ids.iter().filter_map(|id| inner.records.command(*id).cloned());
+            Listed::of(commands.collect(), usize::MAX, |command| command.id)
+        })
     }
 
     fn list_commands<'a>(
@@ -634,8 +632,8 @@ impl Store for Memory {
         filter: &'a CommandFilter,
         before: Option<CommandId>,
         limit: usize,
-    ) -> Answer<'a, Vec<Command>> {
-        self.ready(|inner| inner.list_commands(filter, before, limit))
+    ) -> Answer<'a, Listed<Command, CommandId>> {
+        self.ready(|inner| Listed::of(inner.list_commands(filter, before, limit), limit, |one| one.id))
     }
 
     fn command_counts<'a>(&'a self, tenants: &'a Tenants) -> Answer<'a, BTreeMap<CommandState, u64>> {
@@ -647,9 +645,20 @@ impl Store for Memory {
         duty: Duty,
         at: Millis,
         after: Option<(Millis, CommandId)>,
+        except: &[String],
         limit: usize,
     ) -> Answer<'_, Vec<(Millis, CommandId)>> {
-        self.ready(|inner| inner.due_commands(duty, at, after, limit))
+        self.ready(|inner| inner.due_commands(duty, at, after, |tenant| !except.contains(tenant), limit))
+    }
+
+    fn due_lookups<'a>(
+        &'a self,
+        tenants: &'a [String],
+        at: Millis,
+        after: Option<(Millis, CommandId)>,
+        limit: usize,
+    ) -> Answer<'a, Vec<(Millis, CommandId)>> {
+        self.ready(|inner| inner.due_commands(Duty::Lookup, at, after, |one| tenants.contains(one), limit))
     }
 
     fn heads<'a>(&'a self, lines: &'a [TargetKey]) -> Answer<'a, Vec<Option<CommandId>>> {
@@ -661,12 +670,7 @@ impl Store for Memory {
     }
 
     fn all_budgets<'a>(&'a self, after: &'a str, limit: usize) -> Answer<'a, Vec<(BudgetKey, Budget)>> {
-        let after = after.to_owned();
-        self.ready(move |inner| {
-            let all = inner.records.budgets.iter().map(|(key, budget)| (key.text(), (key.clone(), *budget)));
-            let later: std::collections::BTreeMap<_, _> = all.filter(|(text, _)| *text > after).collect();
-            later.into_values().take(limit).collect()
-        })
+        self.ready(|inner| inner.all_budgets(after, limit))
     }
 
     fn any_pruned(&self) -> Answer<'_, bool> {
@@ -681,8 +685,8 @@ impl Store for Memory {
     }
 
     fn diagnosis(&self) -> Answer<'_, Diagnosis> {
-        let (version, settings) = (env!("CARGO_PKG_VERSION").to_owned(), Vec::new());
-        self.ready(|_| Diagnosis { engine: "memory", version, schema: None, settings, wal: None, file: None })
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        self.ready(|_| Diagnosis { engine: "memory", version, ..Diagnosis::default() })
     }
 
     fn close(&self) -> Answer<'_, ()> {

@@ -63,8 +63,9 @@ impl Inner {
             self.records.requests.values_mut().for_each(|given| given.retain(|(work, _)| work != id));
             let identity = work.spec.identity();
             self.records.identities.remove(&identity);
-            self.tombstones.insert(*id, Tombstone { tenant: identity.tenant.clone(), pruned_at: at });
-            self.records.pruned.insert(identity);
+            self.records.pruned.insert(identity.clone());
+            let generation = work.spec.generation;
+            self.tombstones.insert(*id, Tombstone { work: *id, identity, generation, pruned_at: at });
             pruned.works += 1;
         }
         pruned

@@ -33,8 +33,9 @@ pub const UPDATE_WORK: &str = "UPDATE work w SET state = v.state, seq = v.seq, h
 /// New events, in order. `$1` is the epoch and `$2` the transaction's place in the feed.
 pub const INSERT_EVENT: &str = "INSERT INTO event (epoch, txn, work, seq, at, type, from_state, to_state, \
      actor_type, actor_id, attempt, step, fence, data, message, payload, evidence, digest, salt, prev_hash, \
-     hash, request) SELECT $1::int, $2::bigint, unnest($3::uuid[]), unnest($4::bigint[]), unnest($5::bigint[]), \
+     hash, request, actor_name) SELECT $1::int, $2::bigint, unnest($3::uuid[]), unnest($4::bigint[]), unnest($5::bigint[]), \
      unnest($6::text[]), unnest($7::smallint[]), unnest($8::smallint[]), unnest($9::text[]), \
      unnest($10::text[]), unnest($11::int[]), unnest($12::text[]), unnest($13::bigint[]), unnest($14::text[]), \
      unnest($15::text[]), unnest($16::text[]), unnest($17::text[]), unnest($18::bytea[]), \
-     unnest($19::bytea[]), unnest($20::bytea[]), unnest($21::bytea[]), unnest($22::bigint[])";
+     unnest($19::bytea[]), unnest($20::bytea[]), unnest($21::bytea[]), unnest($22::bigint[]), \
+     unnest($23::text[])";

@@ -1,5 +1,5 @@
-//! Works as this process wrote them last. The transaction that wrote a row is its version: a work whose row
-//! still has that version, once it is locked, need not be read, sent and parsed again.
+//! Works as this process wrote them last. The transaction that wrote a row, on the server that ran it, is its version:
+//! a work whose row still has that version, once it is locked, need not be read, sent and parsed again.
 
 use std::{
     error::Error,
@@ -27,10 +27,19 @@ impl<'a> FromSql<'a> for Xid {
     accepts!(XID);
 }
 
+/// A transaction of one server. After a failover the promoted server gives out the numbers of the transactions that it
+/// lacks once more, so a number alone proves nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Version {
+    /// As this process numbers the servers that it met.
+    pub server: u32,
+    pub xid: Xid,
+}
+
 /// A work, and the transaction that wrote it so.
 pub(super) struct Written {
     pub remembered: Remembered,
-    pub by: Xid,
+    pub by: Version,
 }
 
 #[derive(Default)]
@@ -57,7 +66,7 @@ impl Recent {
     }
 
     /// Keeps what a group has written and committed. Wakes change rows behind its back: then nothing is kept.
-    pub fn keep(&self, mut batch: Batch, by: Xid) {
+    pub fn keep(&self, mut batch: Batch, by: Version) {
         if !batch.writes.wakes.is_empty() {
             return;
         }

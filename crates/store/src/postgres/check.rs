@@ -1,6 +1,21 @@
-//! Faults that only the database can see. Each statement answers with sentences; none is fine.
+//! Faults that only the database can see: tables that tell another story, rows that the ledger did not write, and a schema
+//! that is not the migrations'.
 
-pub(super) const CHECKS: &[&str] = &[
+use tokio_postgres::{Client, Error as PgError, Row, error::SqlState};
+
+use super::{
+    fault::Fault,
+    migrate::{self, MIGRATIONS},
+    row::get,
+    unlogged,
+};
+use crate::{Error, check, token::Key};
+
+/// Faults of one kind that are told at most.
+const TOLD: usize = 100;
+
+/// Each statement answers with sentences; none is fine.
+const CHECKS: &[&str] = &[
     "SELECT 'w_' || replace(w.id::text, '-', '') || ' and its status row disagree' \
      FROM work w LEFT JOIN status s ON s.work = w.id \
      WHERE s.work IS NULL OR (s.state, s.due_at, s.tenant, s.session, s.created_at) IS DISTINCT FROM \
@@ -28,19 +43,18 @@ pub(super) const CHECKS: &[&str] = &[
     "SELECT 'w_' || replace(coalesce(r.work, c.id)::text, '-', '') || CASE WHEN r.work IS NULL \
      THEN ' is claimable and not on the queue' ELSE ' is on the queue and not claimable' END \
      FROM ready r FULL JOIN ( \
-     SELECT w.*, l.id AS lane FROM work w JOIN lane l ON l.system = w.system AND l.kind = w.kind \
+     SELECT w.* FROM work w \
      WHERE w.state = 0 AND (w.session IS NULL OR NOT EXISTS (SELECT 1 FROM status o \
      WHERE o.tenant = w.tenant AND o.session = w.session AND o.session IS NOT NULL \
      AND (o.state = 1 OR o.state = 8 OR o.state = 9)) AND w.id = (SELECT h.work FROM status h \
      WHERE h.tenant = w.tenant AND h.session = w.session AND h.session IS NOT NULL \
      AND (h.state = 0 OR h.state = 7) ORDER BY h.created_at, h.work LIMIT 1)) \
      ) c ON c.id = r.work \
-     WHERE r.work IS NULL OR c.id IS NULL OR (r.lane, r.priority, r.created_at, r.tenant, r.session, r.bound) \
-     IS DISTINCT FROM (c.lane, c.priority, c.created_at, c.tenant, c.session, c.bound) LIMIT 100",
+     WHERE r.work IS NULL OR c.id IS NULL OR (r.kind, r.system, r.priority, r.created_at, r.tenant, r.session, \
+     r.bound) IS DISTINCT FROM (c.kind, c.system, c.priority, c.created_at, c.tenant, c.session, c.bound) LIMIT 100",
     "SELECT 'w_' || replace(t.work::text, '-', '') || ' waits for an answer that is kept for it' \
      FROM kept k JOIN wait t ON t.tenant = k.tenant AND t.reference = k.reference \
-     WHERE t.state = 'open' AND k.kept_at + 86400000 > t.opened_at \
-     AND (t.kind <> 'approval' OR k.actor::json ->> 'type' = 'person') LIMIT 100",
+     WHERE t.state = 'open' AND k.kept_at + 86400000 > t.opened_at AND t.kind <> 'approval' LIMIT 100",
     "SELECT 'c_' || replace(c.id::text, '-', '') || ' and its status row disagree' \
      FROM command c LEFT JOIN command_status s ON s.command = c.id \
      WHERE s.command IS NULL OR (s.state, s.due_at, s.tenant, s.work) IS DISTINCT FROM \
@@ -60,4 +74,80 @@ pub(super) const CHECKS: &[&str] = &[
      OR e.data !~ ('\"request\":' || e.request || '[,}]') LIMIT 100",
     "SELECT 'event ' || e.seq || ' of w_' || replace(e.work::text, '-', '') || ' belongs to no work' \
      FROM event e WHERE NOT EXISTS (SELECT 1 FROM work w WHERE w.id = e.work) LIMIT 100",
+    "SELECT DISTINCT 'w_' || replace(l.work::text, '-', '') || ' was pruned and has no tombstone' FROM link l \
+     WHERE l.work IS NOT NULL AND NOT EXISTS (SELECT 1 FROM tombstone t WHERE t.work = l.work) LIMIT 100",
+    "SELECT 'w_' || replace(t.work::text, '-', '') || ' was pruned, and nobody is recorded to have done so' \
+     FROM tombstone t WHERE NOT EXISTS (SELECT 1 FROM pruning p WHERE p.at = t.pruned_at) LIMIT 100",
 ];
+
+/// The objects of the first schema of the search path, by kind and name.
+const OBJECTS: &str = "WITH c AS (SELECT * FROM pg_class WHERE relnamespace = current_schema()::regnamespace) \
+     SELECT 'trigger', t.tgname || ' on ' || c.relname, pg_get_triggerdef(t.oid, true) || \
+     CASE t.tgenabled WHEN 'O' THEN '' ELSE ' (enabled: ' || t.tgenabled::text || ')' END \
+     FROM pg_trigger t JOIN c ON c.oid = t.tgrelid WHERE NOT t.tgisinternal \
+     UNION ALL SELECT 'rule', r.rulename || ' on ' || c.relname, pg_get_ruledef(r.oid, true) \
+     FROM pg_rewrite r JOIN c ON c.oid = r.ev_class WHERE r.rulename <> '_RETURN' \
+     UNION ALL SELECT 'constraint', o.conname || ' on ' || c.relname, pg_get_constraintdef(o.oid, true) \
+     FROM pg_constraint o JOIN c ON c.oid = o.conrelid WHERE o.contype NOT IN ('n', 't') \
+     UNION ALL SELECT 'index', c.relname, pg_get_indexdef(i.indexrelid, 0, true) || \
+     CASE WHEN i.indisvalid THEN '' ELSE ' (not valid)' END FROM pg_index i JOIN c ON c.oid = i.indexrelid \
+     UNION ALL SELECT 'function', p.proname, p.prosrc FROM pg_proc p \
+     WHERE p.pronamespace = current_schema()::regnamespace \
+     UNION ALL SELECT 'column', a.attname || ' of ' || c.relname, format_type(a.atttypid, a.atttypmod) || \
+     CASE WHEN a.attnotnull THEN ' not null' ELSE '' END || coalesce(' ' || pg_get_expr(d.adbin, d.adrelid), '') \
+     FROM pg_attribute a JOIN c ON c.oid = a.attrelid LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid \
+     AND d.adnum = a.attnum WHERE c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped";
+
+/// Runs each check.
+pub(super) async fn faults(client: &Client, key: &Key) -> Result<Vec<String>, Error> {
+    let mut faults = Vec::new();
+    for check in CHECKS {
+        for row in client.query(*check, &[]).await.map_err(failed)? {
+            faults.push(get(&row, 0)?);
+        }
+    }
+    faults.append(&mut unlogged::faults(client, key, TOLD).await?);
+    faults.append(&mut schema_faults(client).await?);
+    Ok(faults)
+}
+
+fn failed(error: PgError) -> Error {
+    Fault::from(error).error()
+}
+
+/// Holds the schema against that of a new ledger, which is made beside it and rolled back.
+async fn schema_faults(client: &Client) -> Result<Vec<String>, Error> {
+    let rows = client.query("SELECT number FROM migration", &[]).await.map_err(failed)?;
+    let applied = rows.iter().map(|row| get(row, 0)).collect::<Result<Vec<i32>, Error>>()?;
+    let known: Vec<i32> = MIGRATIONS.iter().map(|migration| migration.number).collect();
+    if let Some(fault) = check::unknown(&applied, &known) {
+        return Ok(vec![fault]);
+    }
+    let stored = objects(client).await.map_err(failed)?;
+    client.batch_execute("BEGIN").await.map_err(failed)?;
+    let expected = new_objects(client).await;
+    client.batch_execute("ROLLBACK").await.map_err(failed)?;
+    match expected {
+        Ok(expected) => Ok(check::differences(&expected, &stored)),
+        Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => Ok(vec![
+            "the schema was not checked: the ledger's role may not create one to compare it with. \
+             `GRANT CREATE ON DATABASE` to it"
+                .to_owned(),
+        ]),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+async fn new_objects(client: &Client) -> Result<check::Schema, PgError> {
+    let name: i32 = client.query_one("SELECT pg_backend_pid()", &[]).await?.get(0);
+    let sql = format!("CREATE SCHEMA tenure_verify_{name}; SET LOCAL search_path = tenure_verify_{name}");
+    client.batch_execute(&sql).await?;
+    migrate::make_tables(client).await?;
+    objects(client).await
+}
+
+async fn objects(client: &Client) -> Result<check::Schema, PgError> {
+    let rows = client.query(OBJECTS, &[]).await?;
+    let object = |row: &Row| Ok(((row.try_get(0)?, row.try_get(1)?), row.try_get(2)?));
+    rows.iter().map(object).collect()
+}

@@ -29,7 +29,11 @@ use super::{
     row::get,
     session::{Pipeline, Session, params},
 };
-use crate::{Error, Outcome, batch::Batch, job::Job};
+use crate::{
+    Error, Outcome,
+    batch::Batch,
+    job::{Job, LANES_MAX},
+};
 
 /// While one waits for its commit, the other selects and decides.
 pub(super) const LANES: usize = 2;
@@ -56,18 +60,63 @@ macro_rules! owner_of {
     };
 }
 
-/// Each lane's own head of the queue, merged: what is queued in other lanes costs nothing.
+/// The first row of a part of the queue.
+macro_rules! first {
+    ($part:literal, $order:literal) => {
+        concat!(
+            "(SELECT r.tenant, r.kind, r.system, r.priority, r.created_at, r.work FROM ready r WHERE ",
+            $part,
+            " ORDER BY ",
+            $order,
+            "r.system, r.priority, r.created_at, r.work LIMIT 1)"
+        )
+    };
+}
+
+/// The first works of each lane that may be asked for: a lane is what is ready of one tenant, kind and source system, and
+/// what is queued in other lanes costs nothing. Lanes are found by their first rows, each by a search past the one before
+/// it, and are read from there: the rows that are gone, and that no vacuum has removed, are passed once.
+///
+/// Within one priority the tenants take turns, as the core's `in_turns` has it. Of many lanes, few works each are read:
+/// `uncertain` is the last that was read of a lane which may have more, since what comes after it may have to come after
+/// those as well.
 const SELECT: &str = concat!(
-    "SELECT r.work, CASE WHEN r.bound IS NOT NULL THEN ",
-    owner_of!("r"),
-    " END, CASE WHEN r.session IS NOT NULL THEN r.tenant END, r.session FROM lane l CROSS JOIN LATERAL ( \
-     SELECT q.priority, q.created_at, q.work, q.bound, q.tenant, q.session FROM ready q WHERE q.lane = l.id \
-     AND ($3::text[] IS NULL OR q.tenant = ANY($3)) AND (q.bound IS NULL OR (q.bound = ANY($6::text[]) AND ",
+    "WITH lane AS MATERIALIZED (SELECT l.* FROM ( \
+     WITH RECURSIVE walk AS (",
+    first!("$3::text[] IS NULL", "r.tenant, r.kind, "),
+    " UNION ALL SELECT n.* FROM walk k CROSS JOIN LATERAL ",
+    first!("r.tenant > k.tenant", "r.tenant, r.kind, "),
+    " n) SELECT * FROM walk UNION ALL \
+     SELECT k.name, n.kind, n.system, n.priority, n.created_at, n.work \
+     FROM (SELECT DISTINCT unnest($3::text[]) AS name) k LEFT JOIN LATERAL ",
+    first!("$2::text[] IS NULL AND r.tenant = k.name", "r.kind, "),
+    " n ON true) t CROSS JOIN LATERAL ( \
+     (WITH RECURSIVE walk AS (SELECT t.* WHERE $2::text[] IS NULL AND t.work IS NOT NULL \
+     UNION ALL SELECT n.* FROM walk k CROSS JOIN LATERAL ",
+    first!("r.tenant = t.tenant AND (r.kind, r.system) > (k.kind, k.system)", "r.kind, "),
+    " n) SELECT k.* FROM (SELECT * FROM walk LIMIT $8::bigint) k \
+     WHERE $1::text[] IS NULL OR k.system = ANY($1)) \
+     UNION ALL SELECT l.* FROM (SELECT DISTINCT unnest($2::text[]) AS name) o CROSS JOIN LATERAL ( \
+     WITH RECURSIVE walk AS (",
+    first!("r.tenant = t.tenant AND r.kind = o.name", ""),
+    " UNION ALL SELECT n.* FROM walk k CROSS JOIN LATERAL ",
+    first!("r.tenant = t.tenant AND r.kind = o.name AND r.system > k.system", ""),
+    " n) SELECT k.* FROM (SELECT * FROM walk LIMIT $8::bigint) k \
+     WHERE $1::text[] IS NULL OR k.system = ANY($1)) l) l), \
+     few AS (SELECT least($5::bigint, greatest(16, 2 * $5::bigint / greatest(1, count(*)))) AS few FROM lane), \
+     head AS (SELECT q.*, row_number() OVER \
+     (PARTITION BY q.tenant, q.priority ORDER BY q.created_at, q.work) AS rank \
+     FROM few CROSS JOIN lane l CROSS JOIN LATERAL (SELECT q.priority, q.created_at, q.work, q.bound, q.tenant, \
+     q.session, row_number() OVER (ORDER BY q.priority, q.created_at, q.work) = few.few AS uncertain \
+     FROM ready q WHERE q.tenant = l.tenant AND q.kind = l.kind AND q.system = l.system \
+     AND (q.priority, q.created_at, q.work) >= (l.priority, l.created_at, l.work) AND q.work <> ALL($9::uuid[]) \
+     AND (q.bound IS NULL OR (q.bound = ANY($6::text[]) AND ",
     owner_of!("q"),
-    " = ANY($4::text[]))) \
-     ORDER BY q.priority, q.created_at, q.work LIMIT $5::bigint) r \
-     WHERE ($1::text[] IS NULL OR l.system = ANY($1)) AND ($2::text[] IS NULL OR l.kind = ANY($2)) \
-     ORDER BY r.priority, r.created_at, r.work LIMIT $5::bigint"
+    " = ANY($4::text[]))) ORDER BY q.priority, q.created_at, q.work LIMIT few.few) q) \
+     SELECT r.work, CASE WHEN r.bound IS NOT NULL THEN ",
+    owner_of!("r"),
+    " END, CASE WHEN r.session IS NOT NULL THEN r.tenant END, r.session, r.uncertain FROM head r \
+     ORDER BY r.priority, r.rank, sha256($7::bytea || convert_to(r.tenant, 'UTF8')) LIMIT $5::bigint"
 );
 
 /// Runs until the claims are closed.
@@ -186,7 +235,7 @@ enum Given {
 
 fn key(job: &Job) -> RequestKey {
     match &job.submission.action {
-        Action::Claim(claim) => claim.claimant.key(&job.submission.tenants),
+        Action::Claim(claim) => claim.claimant.key(&job.submission),
         _ => RequestKey(0),
     }
 }
@@ -212,11 +261,16 @@ fn owner(job: &Job) -> String {
 async fn attempt(line: &mut Line, jobs: &[Job]) -> Result<Vec<Given>, Fault> {
     let shared = line.shared.clone();
     let session = line.session().await?;
+    shared.time.settle(session).await?;
     let began = Instant::now();
     let turn = shared.in_hand.turn().await;
     let mut avoided = turn.others();
-    avoided.extend(shared.unreadable.known());
-    let Selected { dealt, more, repeats, sessions } = select(session, jobs, avoided).await?;
+    avoided.extend(shared.unreadable.known(|name| shared.damaged.remove(name)));
+    let selected = select(session, jobs, avoided).await;
+    if let Err(Fault::Data(error @ Error::Corrupt(_))) = &selected {
+        shared.cannot_select(error);
+    }
+    let Selected { dealt, more, repeats, sessions } = selected?;
     let held = turn.hold(dealt.iter().flatten().copied().collect());
     let active = |at: &usize| !dealt[*at].is_empty() || repeats.contains(&key(&jobs[*at]));
     let active: Vec<usize> = (0..jobs.len()).filter(active).collect();
@@ -228,8 +282,13 @@ async fn attempt(line: &mut Line, jobs: &[Job]) -> Result<Vec<Given>, Fault> {
 
     let mut batch = Batch::default();
     let requests: Vec<RequestKey> = active.iter().map(|at| key(&jobs[*at])).collect();
-    let mark =
-        load::candidates(session, &shared, &requests, &sessions, held.works(), &mut batch.records).await?;
+    let loaded =
+        load::candidates(session, &shared, &requests, &sessions, held.works(), &mut batch.records).await;
+    let mark = match loaded {
+        Err(Fault::Data(error)) => return Err(pass_over(session, &shared, held.works(), error).await?),
+        loaded => loaded?,
+    };
+    batch.records.fence_floor = mark.fence_floor;
     // A claim is decided over what was locked for it; what a repeat was given before is only read.
     let locked: HashSet<WorkId> = batch.records.works.keys().copied().collect();
     let chosen: Vec<(usize, Submission)> = active
@@ -242,16 +301,19 @@ async fn attempt(line: &mut Line, jobs: &[Job]) -> Result<Vec<Given>, Fault> {
         })
         .collect();
     load::given_before(session, &mut batch.records).await?;
-    complete(session, || chosen.iter().map(|(_, submission)| submission), &mut batch.records).await?;
+    complete(session, &shared.key, || chosen.iter().map(|(_, submission)| submission), &mut batch.records)
+        .await?;
     let replies: Vec<(usize, Result<Reply, Error>)> =
         chosen.iter().map(|(at, submission)| (*at, batch.decide(submission, mark.now))).collect();
     let granted: Vec<&Reply> = replies.iter().filter_map(|(_, reply)| reply.as_ref().ok()).collect();
-    let payloads = group::commit(session, &batch, mark, &granted, &mut Lessons::default()).await?;
+    let payloads =
+        group::commit(session, &shared.key, &batch, mark, &granted, &mut Lessons::default()).await?;
     shared.counters.committed(chosen.len(), began.elapsed());
+    shared.writing.committed();
     if !batch.writes.sessions.is_empty() {
         shared.ready_grew();
     }
-    shared.recent.keep(batch, mark.by);
+    shared.committed(batch, mark);
     for (at, reply) in replies {
         given[at] = match reply {
             Ok(reply) if is_nothing(&reply) && !repeats.contains(&key(&jobs[at])) => Given::Later,
@@ -259,6 +321,28 @@ async fn attempt(line: &mut Line, jobs: &[Job]) -> Result<Vec<Given>, Fault> {
         };
     }
     Ok(given)
+}
+
+/// Finds those of the candidates that cannot be read, so that the next selection passes them over.
+async fn pass_over(
+    session: &Session,
+    shared: &Shared,
+    candidates: &[WorkId],
+    error: Error,
+) -> Result<Fault, Fault> {
+    session.query("ROLLBACK", params![]).await?;
+    let mut found = 0;
+    for id in candidates {
+        let row = session.query(load::PEERS, params![load::uuids([id])]).await;
+        if let Err(Fault::Data(error)) = row {
+            shared.pass_over(*id, &error);
+            found += 1;
+        }
+    }
+    if found == 0 {
+        return Ok(Fault::Data(error));
+    }
+    Ok(Fault::Again(format!("{found} queued works cannot be read")))
 }
 
 /// What a claim by filter asks for, as far as a selection is concerned.
@@ -303,7 +387,7 @@ struct Selected {
     sessions: BTreeSet<i32>,
 }
 
-/// What is to be avoided is selected besides what is wanted, and dealt to nobody.
+/// What is to be avoided is passed over.
 async fn select(session: &Session, jobs: &[Job], avoided: HashSet<WorkId>) -> Result<Selected, Fault> {
     let mut asked: HashMap<Asked<'_>, Askers> = HashMap::new();
     for (at, job) in jobs.iter().enumerate() {
@@ -321,9 +405,20 @@ async fn select(session: &Session, jobs: &[Job], avoided: HashSet<WorkId>) -> Re
         let owners: Vec<String> = askers.jobs.iter().map(|at| owner(&jobs[*at])).collect();
         let first =
             askers.jobs.first().and_then(|at| jobs[*at].claim_filter()).map_or(0, |filter| filter.max);
-        let limit = askers.wanted.min(WORKS.max(first)) + avoided.len();
-        let params =
-            params![asked.sources, asked.kinds, asked.tenants.clone(), owners, limit as i64, incarnations];
+        let limit = askers.wanted.min(WORKS.max(first));
+        let seed = askers.jobs.first().map_or(&[][..], |at| &jobs[*at].submission.seed);
+        let tenants = asked.tenants.clone();
+        let params = params![
+            asked.sources,
+            asked.kinds,
+            tenants,
+            owners,
+            limit as i64,
+            incarnations,
+            seed,
+            LANES_MAX as i64,
+            load::uuids(&avoided)
+        ];
         selections.push((pipeline.add(SELECT, params), askers, limit));
     }
     let mut results = pipeline.run(session).await?;
@@ -336,10 +431,18 @@ async fn select(session: &Session, jobs: &[Job], avoided: HashSet<WorkId>) -> Re
     for row in results.take(requests) {
         selected.repeats.insert(RequestKey(get(&row, 0)?));
     }
-    let mut taken = avoided;
+    let mut taken = HashSet::new();
     for (at, askers, limit) in selections {
-        let rows = results.take(at);
-        askers.jobs.iter().for_each(|at| selected.more[*at] = rows.len() == limit);
+        let mut rows = results.take(at);
+        let mut more = rows.len() == limit;
+        for (at, row) in rows.iter().enumerate() {
+            if get::<bool>(row, 4)? {
+                rows.truncate(at + 1);
+                more = true;
+                break;
+            }
+        }
+        askers.jobs.iter().for_each(|at| selected.more[*at] = more);
         selected.deal(&rows, askers, jobs, &mut taken)?;
     }
     Ok(selected)
@@ -389,5 +492,59 @@ impl Selected {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio_postgres::SimpleQueryMessage;
+
+    use super::*;
+    use crate::{Ledger, Options, postgres::session::SETTINGS};
+
+    const FLOOD: &str = "INSERT INTO ready (tenant, kind, system, priority, created_at, work) \
+         SELECT 'flood', 'job', 'manual', 3, n, gen_random_uuid() FROM generate_series(1, 50000) AS n \
+         UNION ALL SELECT 'flood', 'made-up-' || n, 'manual', 3, n, gen_random_uuid() FROM generate_series(1, 50000) AS n \
+         UNION ALL SELECT 'quiet', 'job', 'manual', 3, 1000000, gen_random_uuid()";
+
+    #[tokio::test]
+    async fn a_claim_reads_little_however_much_is_queued() {
+        let url = tenure_testkit::shared().create_database();
+        let options = Options { sweep: false, ..Options::default() };
+        Ledger::open_postgres(&url, options).await.unwrap().close().await.unwrap();
+        let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client.batch_execute(FLOOD).await.unwrap();
+        client.batch_execute(SETTINGS).await.unwrap();
+        client.batch_execute(&format!("PREPARE asked AS {SELECT}")).await.unwrap();
+        let (jobs, quiet) = ("ARRAY['job']", "ARRAY['quiet']");
+        for (kinds, tenants, pages) in [
+            ("NULL", quiet, 100),
+            (jobs, quiet, 100),
+            (jobs, "ARRAY['flood', 'quiet']", 200),
+            (jobs, "NULL", 200),
+            // A thousand lanes are looked at, each by a few searches, and not all fifty thousand.
+            ("NULL", "NULL", 30_000),
+        ] {
+            let run =
+                format!("EXECUTE asked(NULL, {kinds}, {tenants}, '{{}}', 4, '{{}}', '\\x07', 1000, '{{}}')");
+            let lines = |answer: Vec<SimpleQueryMessage>| -> Vec<String> {
+                let row = |message| match message {
+                    SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+                    _ => None,
+                };
+                answer.into_iter().filter_map(row).collect()
+            };
+            let chosen = client.simple_query(&run).await.unwrap();
+            assert_eq!(lines(chosen).len(), if tenants == quiet { 1 } else { 4 }, "{run}");
+            let explain = format!("EXPLAIN (ANALYZE, BUFFERS, TIMING OFF) {run}");
+            let plan = lines(client.simple_query(&explain).await.unwrap());
+            let buffers = plan.iter().find(|line| line.contains("Buffers:")).unwrap();
+            let read = |kind: &str| {
+                let count = buffers.split_once(kind).map_or("0", |(_, rest)| rest);
+                count.split(' ').next().unwrap().parse::<u64>().unwrap()
+            };
+            assert!(read("hit=") + read("read=") < pages, "{run}\n{}", plan.join("\n"));
+        }
     }
 }

@@ -18,11 +18,12 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{
-    read::{List, Reader, listed},
+    around::{Look, pages},
+    read::{List, Reader, first, listed},
     row::{self, get, json, name},
     session::{Pipeline, Results, params},
 };
-use crate::{CommandFilter, Error, batch::Batch, line::line};
+use crate::{CommandFilter, Error, Listed, batch::Batch, line::line};
 
 macro_rules! columns {
     () => {
@@ -44,6 +45,12 @@ const OPEN: &str = concat!(
     columns!(),
     " FROM unnest($1::uuid[]) AS k(work) JOIN command_status s ON s.work = k.work AND s.state <= 4 \
      JOIN command c ON c.id = s.command WHERE c.executor = 'worker'"
+);
+const OUTGOING: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM unnest($1::uuid[]) AS k(work) JOIN command_status s ON s.work = k.work AND s.state <= 2 \
+     JOIN command c ON c.id = s.command WHERE c.executor <> 'worker'"
 );
 /// The newest of all earlier generations that was sent, or may yet be.
 const EARLIER: &str = concat!(
@@ -95,17 +102,52 @@ const SAVE_BUDGETS: &str = "UPDATE budget b SET spent = v.spent, reserved = v.re
 const COUNTS: &str = "SELECT state, count(*) FROM command_status WHERE $1::text[] IS NULL OR tenant = ANY($1) \
      GROUP BY state";
 /// What is to be sent in order is due only where nothing of its line comes first.
-const DUE: &str = "SELECT s.due_at, s.command FROM command_status s WHERE s.duty = $1::smallint \
+macro_rules! due_of {
+    ($table:literal) => {
+        concat!(
+            "SELECT s.due_at, s.command FROM ",
+            $table,
+            " s WHERE s.duty = $1::smallint AND s.due_at IS NOT NULL AND s.due_at <= $2::bigint \
+             AND (s.due_at, s.command) > ($3::bigint, $4::uuid) \
+             AND (s.duty <> 1 OR s.line IS NULL OR s.command = (SELECT e.command FROM command_status e \
+             WHERE e.line = s.line AND e.line IS NOT NULL AND e.state <= 4 ORDER BY e.command LIMIT 1)) \
+             AND s.tenant <> ALL($5::text[]) ORDER BY s.due_at, s.command LIMIT $6::bigint"
+        )
+    };
+}
+macro_rules! next_due_of {
+    ($table:literal) => {
+        concat!(
+            "SELECT due_at FROM ",
+            $table,
+            " WHERE duty = $1::smallint AND due_at IS NOT NULL ORDER BY due_at, command LIMIT 1"
+        )
+    };
+}
+const DUE: Look = Look {
+    table: "command_status",
+    purpose: "commands that are due",
+    indexed: due_of!("command_status"),
+    paged: concat!(pages!("command_status", "$7", "$8"), due_of!("part")),
+};
+const NEXT_DUE: Look = Look {
+    table: "command_status",
+    purpose: "the next command that is due",
+    indexed: next_due_of!("command_status"),
+    paged: concat!(pages!("command_status", "$2", "$3"), next_due_of!("part")),
+};
+const LOOKUPS: &str = "SELECT d.due_at, d.command FROM (SELECT DISTINCT unnest($1::text[]) AS tenant) t \
+     CROSS JOIN LATERAL (SELECT s.due_at, s.command FROM command_status s WHERE s.tenant = t.tenant AND s.duty = 2 \
      AND s.due_at IS NOT NULL AND s.due_at <= $2::bigint AND (s.due_at, s.command) > ($3::bigint, $4::uuid) \
-     AND (s.duty <> 1 OR s.line IS NULL OR s.command = (SELECT e.command FROM command_status e \
-     WHERE e.line = s.line AND e.line IS NOT NULL AND e.state <= 4 ORDER BY e.command LIMIT 1)) \
-     ORDER BY s.due_at, s.command LIMIT $5::bigint";
-const NEXT_DUE: &str = "SELECT due_at FROM command_status WHERE duty = $1::smallint AND due_at IS NOT NULL \
-     ORDER BY due_at, command LIMIT 1";
+     ORDER BY s.due_at, s.command LIMIT $5::bigint) d ORDER BY d.due_at, d.command LIMIT $5::bigint";
 
 pub(super) fn state(code: i16) -> Result<CommandState, Error> {
     let known = u8::try_from(code).ok().and_then(CommandState::from_code);
     known.ok_or_else(|| Error::Corrupt(format!("a stored row cannot be read: command state {code}")))
+}
+
+fn key(row: &Row) -> Result<CommandId, Error> {
+    get(row, 0).map(CommandId)
 }
 
 fn command(row: &Row) -> Result<Command, Error> {
@@ -134,6 +176,7 @@ pub(super) struct Loading {
     ids: Option<usize>,
     keys: Option<usize>,
     open: Option<usize>,
+    outgoing: Option<usize>,
     earlier: Option<usize>,
     heads: Option<usize>,
     budgets: Option<usize>,
@@ -145,12 +188,13 @@ pub(super) fn load<'a>(pipeline: &mut Pipeline<'a>, scope: &'a Scope) -> Loading
         let ids: Vec<Uuid> = scope.command_ids.iter().map(|id| id.0).collect();
         loading.works = Some(pipeline.add(WORKS_OF, params![ids]));
     }
-    let (mut ids, mut keys, mut open) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut ids, mut keys, mut open, mut outgoing) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for sought in &scope.commands {
         match sought {
             Sought::Id(id) => ids.push(id.0),
             Sought::Key(work, key) => keys.push((work.0, &key.0[..])),
             Sought::Open(work) => open.push(work.0),
+            Sought::Outgoing(work) => outgoing.push(work.0),
         }
     }
     loading.ids = pipeline.add_if(!ids.is_empty(), BY_ID, || params![distinct(ids)]);
@@ -159,6 +203,7 @@ pub(super) fn load<'a>(pipeline: &mut Pipeline<'a>, scope: &'a Scope) -> Loading
         params![works, keys]
     });
     loading.open = pipeline.add_if(!open.is_empty(), OPEN, || params![distinct(open)]);
+    loading.outgoing = pipeline.add_if(!outgoing.is_empty(), OUTGOING, || params![distinct(outgoing)]);
     loading.earlier = pipeline.add_if(!scope.earlier.is_empty(), EARLIER, || {
         let wanted = distinct(scope.earlier.iter().map(|(work, key)| (work.0, &key.0[..])).collect());
         let (works, keys): (Vec<Uuid>, Vec<&[u8]>) = wanted.into_iter().unzip();
@@ -187,7 +232,7 @@ impl Loading {
             records.command_ids.insert(CommandId(get(&row, 0)?), row::id(&row, 1)?);
         }
         records.looked_for.extend(&scope.commands);
-        for rows in [self.ids, self.keys, self.open] {
+        for rows in [self.ids, self.keys, self.open, self.outgoing] {
             for row in results.maybe(rows) {
                 records.take_in(command(&row)?);
             }
@@ -304,23 +349,24 @@ fn amount(amount: u64) -> i64 {
 }
 
 impl Reader {
-    pub async fn commands(&self, ids: &[CommandId]) -> Result<Vec<Command>, Error> {
+    pub async fn commands(&self, ids: &[CommandId]) -> Result<Listed<Command, CommandId>, Error> {
         let wanted: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
         let rows = self.query(BY_ID, params![wanted]).await?;
-        let found = rows.iter().map(command).collect::<Result<Vec<_>, _>>()?;
-        let mut by_id: BTreeMap<CommandId, Command> = found.into_iter().map(|c| (c.id, c)).collect();
-        Ok(ids.iter().filter_map(|id| by_id.remove(id)).collect())
+        let mut found = row::listed(&rows, usize::MAX, key, command)?;
+        let mut by_id: BTreeMap<CommandId, Command> = found.rows.into_iter().map(|c| (c.id, c)).collect();
+        found.rows = ids.iter().filter_map(|id| by_id.remove(id)).collect();
+        Ok(found)
     }
 
     pub async fn list_commands(
         &self,
         filter: &CommandFilter,
         before: Option<CommandId>,
-        limit: usize,
-    ) -> Result<Vec<Command>, Error> {
+        at_most: usize,
+    ) -> Result<Listed<Command, CommandId>, Error> {
         let mut list = List::default();
         list.command_conditions(filter, before);
-        let limit = list.param(limit as i64);
+        let limit = list.param(at_most as i64);
         let wanted = list.wanted.join(" AND ");
         let columns = columns!();
         let states = filter.admitted().map(|states| {
@@ -328,6 +374,18 @@ impl Reader {
             list.param(codes)
         });
         let sql = match states {
+            // Of tenants, those of others are not read.
+            None if filter.work.is_none()
+                && let Some(Tenants::Only(tenants)) = &filter.tenants =>
+            {
+                let tenants = list.param(tenants.as_slice());
+                format!(
+                    "SELECT {columns} FROM unnest({tenants}::text[]) AS o(tenant) CROSS JOIN LATERAL ( \
+                     SELECT c.* FROM command_status s JOIN command c ON c.id = s.command \
+                     WHERE s.tenant = o.tenant AND {wanted} ORDER BY s.command DESC LIMIT {limit}) c \
+                     ORDER BY c.id DESC LIMIT {limit}"
+                )
+            }
             None => format!(
                 "SELECT {columns} FROM command_status s JOIN command c ON c.id = s.command WHERE {wanted} \
                  ORDER BY s.command DESC LIMIT {limit}"
@@ -339,7 +397,7 @@ impl Reader {
                  ORDER BY c.id DESC LIMIT {limit}"
             ),
         };
-        self.query_once(&sql, &list.params).await?.iter().map(command).collect()
+        row::listed(&self.page(&sql, &list.params).await?, at_most, key, command)
     }
 
     pub async fn command_counts(&self, tenants: &Tenants) -> Result<BTreeMap<CommandState, u64>, Error> {
@@ -352,11 +410,26 @@ impl Reader {
         duty: Duty,
         at: Millis,
         after: Option<(Millis, CommandId)>,
+        except: Vec<String>,
         limit: usize,
     ) -> Result<Vec<(Millis, CommandId)>, Error> {
         let (due, command) = after.map_or((i64::MIN, Uuid::nil()), |(due, id)| (due, id.0));
-        let params = params![i16::from(duty.code()), at, due, command, limit as i64];
-        let rows = self.query(DUE, params).await?;
+        let params = || params![i16::from(duty.code()), at, due, command, &except, limit as i64];
+        let rows = self.look(&DUE, after.is_none(), params).await?;
+        let due: Result<Vec<_>, Error> =
+            rows.iter().map(|row| Ok((get(row, 0)?, CommandId(get(row, 1)?)))).collect();
+        Ok(first(due?, limit))
+    }
+
+    pub async fn due_lookups(
+        &self,
+        tenants: &[String],
+        at: Millis,
+        after: Option<(Millis, CommandId)>,
+        limit: usize,
+    ) -> Result<Vec<(Millis, CommandId)>, Error> {
+        let (due, command) = after.map_or((i64::MIN, Uuid::nil()), |(due, id)| (due, id.0));
+        let rows = self.query(LOOKUPS, params![tenants, at, due, command, limit as i64]).await?;
         rows.iter().map(|row| Ok((get(row, 0)?, CommandId(get(row, 1)?)))).collect()
     }
 
@@ -369,8 +442,9 @@ impl Reader {
     }
 
     pub async fn next_due_command(&self, duty: Duty) -> Result<Option<Millis>, Error> {
-        let rows = self.query(NEXT_DUE, params![i16::from(duty.code())]).await?;
-        rows.first().map(|row| get(row, 0)).transpose()
+        let rows = self.look(&NEXT_DUE, true, || params![i16::from(duty.code())]).await?;
+        let due: Result<Vec<Millis>, Error> = rows.iter().map(|row| get(row, 0)).collect();
+        Ok(due?.into_iter().min())
     }
 
     pub async fn budgets(&self, keys: &[BudgetKey]) -> Result<Vec<(BudgetKey, Budget)>, Error> {
@@ -403,7 +477,7 @@ impl Reader {
 impl<'a> List<'a> {
     fn command_conditions(&mut self, filter: &'a CommandFilter, before: Option<CommandId>) {
         self.wanted.push("true".to_owned());
-        self.tenants("s.tenant", filter.tenants.as_ref());
+        self.names("s.tenant", filter.tenants.as_ref());
         if let Some(work) = filter.work {
             self.want("s.work =", work.0);
         }

@@ -6,14 +6,14 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 use tokio_postgres::{Client, Config, Connection, Error as PgError, Socket, tls::MakeTlsConnect};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::{
     diagnosis::durability,
     fault::describe,
-    migrate,
+    server::{self, Fences, Identity, Servers},
     session::{SETTINGS, Session},
     tls,
 };
@@ -42,6 +42,7 @@ pub(super) struct Connector {
     allow_weak: bool,
     answer_within: Duration,
     seen: Mutex<Seen>,
+    servers: Servers,
 }
 
 /// What the tries so far have shown of the server.
@@ -72,7 +73,14 @@ impl Connector {
             config.keepalives_idle(ASK_AFTER).keepalives_interval(ASK_EVERY).keepalives_retries(3);
         }
         let (allow_weak, answer_within) = (options.allow_weak_settings, options.answer_within);
-        Ok(Self { config, tls, allow_weak, answer_within, seen: Mutex::default() })
+        Ok(Self {
+            config,
+            tls,
+            allow_weak,
+            answer_within,
+            seen: Mutex::default(),
+            servers: Servers::default(),
+        })
     }
 
     /// A connection for reads and small writes. Whichever server answers now is checked.
@@ -84,23 +92,48 @@ impl Connector {
                     tracing::debug!(error = describe(&error), "a connection ended");
                 }
             });
-            let session = Session::new(client, driver.abort_handle(), self.answer_within);
+            let mut session = Session::new(client, driver.abort_handle(), self.answer_within);
             session.client.batch_execute(SETTINGS).await.map_err(|e| refused(&e))?;
             check_settings(&session.client, self.allow_weak).await?;
+            (session.identity, session.server) = self.meet(&session.client).await?;
             Ok(session)
         })
         .await
     }
 
-    /// A lane's connection: one that knows the current epoch.
-    pub async fn lane(&self) -> Result<Session, Error> {
+    /// Which server a new connection reached, and its number.
+    pub async fn meet(&self, client: &Client) -> Result<(Option<Identity>, u32), Error> {
+        let identity = Identity::ask(client).await?;
+        let number = self.servers.meet(identity.as_ref())?;
+        Ok((identity, number))
+    }
+
+    /// The number of the server that answers now, and news of each change.
+    pub fn server_changes(&self) -> watch::Receiver<u32> {
+        self.servers.changes()
+    }
+
+    /// A lane's connection: one that knows the current epoch. Its server knows below which fence nothing is granted.
+    pub async fn lane(&self, fences: &Fences) -> Result<Session, Error> {
         let mut session = self.session().await?;
-        let asked = tokio::time::timeout(self.answer_within, migrate::epoch(&mut session.client)).await;
-        session.epoch = asked.unwrap_or_else(|_| Err(session.cut().error()))?;
+        let floor = self.servers.floor(fences);
+        let joined = server::join(&mut session.client, session.identity.as_ref(), floor);
+        let asked = tokio::time::timeout(self.answer_within, joined).await;
+        let (epoch, moved) = asked.unwrap_or_else(|_| Err(session.cut().error()))?;
+        session.epoch = epoch;
+        if moved {
+            session.server = self.servers.moved();
+        }
         Ok(session)
     }
 
-    /// A connection whose messages the caller reads.
+    /// Whether a connection is open, and to the server that answers now. After a failover the old server may still
+    /// answer on connections that it has; what is written there is lost.
+    pub fn is_usable(&self, session: &Session) -> bool {
+        !session.client.is_closed() && self.servers.number() == session.server
+    }
+
+    /// A connection whose messages the caller reads; the caller also asks which server it is.
     pub async fn listener(&self) -> Result<(Client, Connection<Socket, Stream>), Error> {
         self.tried(self.connect()).await
     }
@@ -168,12 +201,16 @@ fn refused(error: &PgError) -> Error {
 /// Refuses settings under which a commit that was answered could be lost.
 async fn check_settings(client: &Client, allow_weak: bool) -> Result<(), Error> {
     let row = client
-        .query_one("SELECT current_setting('server_version_num')::int", &[])
+        .query_one("SELECT current_setting('server_version_num')::int, pg_is_in_recovery()", &[])
         .await
         .map_err(|e| Error::Unavailable(describe(&e)))?;
-    let version: i32 = row.get(0);
+    let (version, in_recovery): (i32, bool) = (row.get(0), row.get(1));
     if version < OLDEST {
         return Err(Error::Unusable(format!("the server has version {version}; 13 or newer is needed")));
+    }
+    // Its connections would outlive a promotion, and not know of it.
+    if in_recovery {
+        return Err(Error::Unavailable("the server is a standby; it has to be promoted first".to_owned()));
     }
     let Some(weak) = Setting::weakness(&durability(client).await?) else { return Ok(()) };
     if !allow_weak {

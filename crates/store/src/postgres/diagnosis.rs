@@ -26,6 +26,7 @@ impl Reader {
             settings: session.within(durability(&session.client)).await.map_err(|fault| fault.error())?,
             wal: None,
             file: None,
+            backup: None,
         })
     }
 }

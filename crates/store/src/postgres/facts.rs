@@ -21,13 +21,13 @@ const STATES: &str = "SELECT k.state, c.works, o.created_at FROM generate_series
      CROSS JOIN LATERAL (SELECT g.state::smallint AS state) k \
      CROSS JOIN LATERAL (SELECT count(*) AS works FROM status s WHERE s.state = k.state) c \
      CROSS JOIN LATERAL (SELECT s.created_at FROM status s WHERE s.state = k.state ORDER BY s.work LIMIT 1) o";
-const READY: &str = "SELECT l.system, l.kind, f.works, f.oldest FROM (SELECT r.lane, count(*) AS works, \
-     min(r.created_at) AS oldest FROM ready r GROUP BY r.lane) f JOIN lane l ON l.id = f.lane";
-/// The limits keep the order of the joins, whatever the planner believes of the tables.
+const READY: &str = "SELECT r.system, r.kind, count(*), min(r.created_at) FROM ready r \
+     GROUP BY r.tenant, r.kind, r.system";
+/// OFFSET and LIMIT keep the order of the joins, whatever the planner believes of the tables.
 const HELD: &str = "SELECT w.system, w.kind, k.state, count(*), \
      count(*) FILTER (WHERE w.lapsed_at IS NULL AND w.expires_at < $1::bigint) \
      FROM unnest('{1,8,9}'::smallint[]) AS k(state) \
-     CROSS JOIN LATERAL (SELECT s.work FROM status s WHERE s.state = k.state LIMIT 1000000) s \
+     CROSS JOIN LATERAL (SELECT s.work FROM status s WHERE s.state = k.state OFFSET 0) s \
      CROSS JOIN LATERAL (SELECT v.* FROM work v WHERE v.id = s.work LIMIT 1) w \
      GROUP BY w.system, w.kind, k.state";
 const WAITS: &str =
@@ -40,7 +40,7 @@ const COMMANDS: &str = "SELECT k.state, c.commands FROM generate_series(0, 4) AS
 /// Stopped, sent, or in doubt: what is merely waiting for its turn may be a long queue.
 const PLACES: &str = "SELECT c.tool, c.state, c.blocked, c.needs_person, count(*), min(c.updated_at) \
      FROM unnest('{1,3,4}'::smallint[]) AS k(state) \
-     CROSS JOIN LATERAL (SELECT s.command FROM command_status s WHERE s.state = k.state LIMIT 1000000) s \
+     CROSS JOIN LATERAL (SELECT s.command FROM command_status s WHERE s.state = k.state OFFSET 0) s \
      CROSS JOIN LATERAL (SELECT v.* FROM command v WHERE v.id = s.command LIMIT 1) c \
      GROUP BY c.tool, c.state, c.blocked, c.needs_person";
 

@@ -15,8 +15,10 @@ pub(super) enum Fault {
     Data(Error),
     /// The server that answers now is not one that a ledger may use.
     Unfit(Error),
-    /// The disk is full or broken.
-    Broken(String),
+    /// The disk or tablespace is full. The server has rolled back.
+    Full(String),
+    /// Nothing is written now.
+    Stopped(String),
     /// The connection was lost while COMMIT was on its way.
     Unknown(String),
 }
@@ -27,7 +29,7 @@ impl Fault {
         match self {
             Fault::Lost(text) | Fault::Again(text) => Error::Unavailable(text.clone()),
             Fault::Data(error) | Fault::Unfit(error) => error.clone(),
-            Fault::Broken(text) => Error::Stopped(text.clone()),
+            Fault::Full(text) | Fault::Stopped(text) => Error::Stopped(text.clone()),
             Fault::Unknown(text) => Error::OutcomeUnknown(text.clone()),
         }
     }
@@ -54,7 +56,10 @@ impl From<PgError> for Fault {
             return Fault::Again(text);
         }
         match (&code.code()[..2], code.code()) {
-            (_, "53100") | ("58" | "XX", _) => Fault::Broken(text),
+            (_, "53100") => Fault::Full(format!("the disk of the database is full: {text}")),
+            // A page or file that cannot be read concerns only those who need it. A server that cannot write its log
+            // ends by itself.
+            ("58" | "XX", _) => Fault::Data(Error::Corrupt(text)),
             // Data, integrity, a raised exception, or a statement that this schema does not know.
             (_, "22021") => Fault::Data(unprintable()),
             ("21" | "22" | "23" | "42" | "P0", _) => Fault::Data(Error::Corrupt(text)),
@@ -70,10 +75,10 @@ impl From<Error> for Fault {
     fn from(error: Error) -> Self {
         match error {
             Error::Unavailable(text) => Fault::Lost(text),
-            Error::Stopped(text) => Fault::Broken(text),
+            Error::Stopped(text) => Fault::Stopped(text),
             Error::OutcomeUnknown(text) => Fault::Unknown(text),
             unfit @ (Error::WeakSettings(_) | Error::Unusable(_)) => Fault::Unfit(unfit),
-            data @ (Error::Refused(_) | Error::Corrupt(_)) => Fault::Data(data),
+            data @ (Error::Refused(_) | Error::Corrupt(_) | Error::ReadTimeout) => Fault::Data(data),
         }
     }
 }

@@ -1,12 +1,15 @@
 //! One group in one transaction: load, decide each, save, commit once.
 
-use std::collections::{BTreeSet, HashMap};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use tenure_core::{
-    Identity, Payload, Records, Reply, Scope, Submission, WorkId,
+    Identity, Payload, Records, Reply, Scope, Submission, Work, WorkId,
     action::{Action, Ingest},
     command::{CommandAction, Place},
-    limits,
+    in_turns,
     records::Touch,
 };
 use uuid::Uuid;
@@ -22,15 +25,12 @@ use super::{
 use crate::{
     Error, Outcome,
     batch::Batch,
-    job::{Job, Payloads, wanted},
-    lane_id::lane_id,
+    job::{Job, Payloads, left, wanted},
+    token::Key,
 };
 
 /// Rounds of loading: what a row leads to, and what that leads to. The core needs three.
 const ROUNDS: usize = 8;
-
-const INSERT_LANE: &str = "INSERT INTO lane (id, system, kind) \
-     SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[]) ON CONFLICT DO NOTHING";
 
 /// What became of a group.
 pub(super) struct Decided {
@@ -50,23 +50,22 @@ pub(super) async fn run(
     parked: &[Job],
     lessons: &mut Lessons,
 ) -> Result<Decided, Fault> {
-    make_lanes(shared, session, jobs).await?;
     let submissions = || jobs.iter().chain(parked).map(|job| &job.submission);
     let mut scope = Scope::default();
     submissions().for_each(|submission| scope.first(submission));
     let mut batch = Batch::under(&shared.terms);
-    let clock = shared.clock.as_deref();
-    let mark = load::first(session, &shared.recent, clock, &scope, lessons, &mut batch.records).await?;
-    complete(session, submissions, &mut batch.records).await?;
+    let mark = load::first(session, shared, &scope, lessons, &mut batch.records).await?;
+    batch.records.fence_floor = mark.fence_floor;
+    complete(session, &shared.key, submissions, &mut batch.records).await?;
 
     let replies: Vec<Result<Reply, Error>> =
         jobs.iter().map(|job| batch.decide(&job.submission, mark.now)).collect();
     doubt(jobs, &replies, lessons)?;
     let served = serve(&mut batch, parked, mark)?;
     let given: Vec<&Reply> = replies.iter().flatten().chain(served.iter().flatten()).collect();
-    let payloads = commit(session, &batch, mark, &given, lessons).await?;
+    let payloads = commit(session, &shared.key, &batch, mark, &given, lessons).await?;
     let news = !batch.writes.sessions.is_empty() || !batch.newly_ready().is_empty();
-    shared.recent.keep(batch, mark.by);
+    shared.committed(batch, mark);
     Ok(Decided {
         answers: replies.into_iter().map(|reply| Ok(outcome(reply?, &payloads))).collect(),
         served: served.into_iter().map(|reply| Some(outcome(reply?, &payloads))).collect(),
@@ -77,6 +76,7 @@ pub(super) async fn run(
 /// Loads what the loaded rows show to be needed, until nothing is.
 pub(super) async fn complete<'a, I: Iterator<Item = &'a Submission>>(
     session: &Session,
+    key: &Key,
     submissions: impl Fn() -> I,
     records: &mut Records,
 ) -> Result<(), Fault> {
@@ -91,35 +91,9 @@ pub(super) async fn complete<'a, I: Iterator<Item = &'a Submission>>(
         if scope.is_empty() {
             scope.budgets = budgets;
         }
-        load::then(session, &scope, records).await?;
+        load::then(session, key, &scope, records).await?;
     }
     Err(Fault::Data(Error::Corrupt("a group's records lead to ever more records".to_owned())))
-}
-
-/// Lanes are made before the transaction: nobody waits for them, and one too many does no harm. Names that
-/// the core will refuse make none.
-async fn make_lanes(shared: &Shared, session: &Session, jobs: &[Job]) -> Result<(), Fault> {
-    let lanes: BTreeSet<(&str, &str)> = jobs
-        .iter()
-        .filter(|job| !job.submission.dry_run)
-        .filter_map(|job| ingest(&job.submission))
-        .map(|ingest| (ingest.source.system.as_str(), ingest.kind.as_str()))
-        .filter(|(system, kind)| limits::name("system", system).and(limits::name("kind", kind)).is_ok())
-        .collect();
-    let new: Vec<(i64, &str, &str)> = lanes
-        .into_iter()
-        .map(|(system, kind)| (lane_id(system, kind), system, kind))
-        .filter(|(id, _, _)| !shared.knows_lane(*id))
-        .collect();
-    if new.is_empty() {
-        return Ok(());
-    }
-    let ids: Vec<i64> = new.iter().map(|lane| lane.0).collect();
-    let systems: Vec<&str> = new.iter().map(|lane| lane.1).collect();
-    let kinds: Vec<&str> = new.iter().map(|lane| lane.2).collect();
-    session.query(INSERT_LANE, params![ids.clone(), systems, kinds]).await?;
-    shared.learn_lanes(&ids);
-    Ok(())
 }
 
 pub(super) fn ingest(submission: &Submission) -> Option<&Ingest> {
@@ -168,14 +142,10 @@ fn serve(batch: &mut Batch, parked: &[Job], mark: Mark) -> Result<Vec<Option<Rep
     let mut served = Vec::with_capacity(parked.len());
     for job in parked {
         let ids = job.claim_filter().map_or_else(Vec::new, |filter| {
-            let fits = |id: &&WorkId| {
-                batch.records.works.get(id).is_some_and(|work| {
-                    filter.matches(work)
-                        && job.submission.tenants.allow(&work.spec.tenant)
-                        && work.bound_to().is_none()
-                })
-            };
-            offers.iter().filter(fits).take(filter.max).copied().collect()
+            let fits = |work: &&Work| job.asks_for(&work.spec) && work.bound_to().is_none();
+            let works = offers.iter().filter_map(|id| batch.records.works.get(id).map(Arc::as_ref));
+            let works = in_turns(works.filter(fits).collect(), &job.submission.seed);
+            works.into_iter().take(filter.max).map(|work| work.id).collect()
         });
         let reply = if ids.is_empty() || job.abandoned() {
             None
@@ -196,14 +166,15 @@ pub(super) fn is_nothing(reply: &Reply) -> bool {
 
 /// A reply with those of the payloads that it shows.
 pub(super) fn outcome(reply: Reply, payloads: &Payloads) -> Outcome {
-    let shown = wanted(&reply);
-    let payloads = shown.into_iter().filter_map(|key| Some((key, payloads.get(&key)?.clone()))).collect();
+    let shown = wanted(&reply).into_iter().chain(left(&reply));
+    let payloads = shown.filter_map(|key| Some((key, payloads.get(&key)?.clone()))).collect();
     Outcome { reply, payloads }
 }
 
 /// Saves and commits; answers with the payloads that the replies show.
 pub(super) async fn commit(
     session: &Session,
+    key: &Key,
     batch: &Batch,
     mark: Mark,
     replies: &[&Reply],
@@ -212,7 +183,7 @@ pub(super) async fn commit(
     let rows = batch.rows();
     insert_works(session, &rows, lessons).await?;
     let mut pipeline = Pipeline::default();
-    save::rest(&mut pipeline, batch, &rows, session.epoch, mark);
+    save::rest(&mut pipeline, key, batch, &rows, session.epoch, mark);
     if !batch.writes.wakes.is_empty() {
         let woken = find_woken(session, std::mem::take(&mut pipeline), batch, lessons).await?;
         save::wake(&mut pipeline, &woken, mark);
@@ -275,19 +246,21 @@ async fn find_woken(
 /// The payloads that this very group wrote, and the keys of those that it did not.
 fn at_hand(batch: &Batch, replies: &[&Reply]) -> (Payloads, Vec<(WorkId, u64)>) {
     let wanted: BTreeSet<(WorkId, u64)> = replies.iter().flat_map(|reply| wanted(reply)).collect();
-    if wanted.is_empty() {
+    let left: BTreeSet<(WorkId, u64)> = replies.iter().flat_map(|reply| left(reply)).collect();
+    if wanted.is_empty() && left.is_empty() {
         return Default::default();
     }
     let written: HashMap<(WorkId, u64), Option<&Payload>> =
         batch.writes.events.iter().map(|event| ((event.work, event.seq), event.payload.as_ref())).collect();
     let mut payloads = Payloads::new();
     let mut missing = Vec::new();
-    for key in wanted {
+    for key in wanted.union(&left).copied() {
         match written.get(&key) {
             Some(payload) => payloads.extend(payload.map(|payload| (key, payload.clone()))),
             None => match batch.tried.get(&key) {
                 Some(payload) => drop(payloads.insert(key, payload.clone())),
-                None => missing.push(key),
+                None if wanted.contains(&key) => missing.push(key),
+                None => {}
             },
         }
     }

@@ -9,7 +9,7 @@ use super::{
     load::Lessons,
     session::Session,
 };
-use crate::{Error, job::Job};
+use crate::{Error, job::Job, writing::Cure};
 
 /// Submissions a group.
 const GROUP: usize = 1_024;
@@ -52,12 +52,14 @@ impl Line {
 
     /// A connection that works, as far as one can know.
     pub async fn session(&mut self) -> Result<&Session, Error> {
-        if let Some(text) = self.shared.stopped() {
-            return Err(Error::Stopped(text));
+        if let Some(stop) = self.shared.writing.stopped() {
+            return Err(Error::Stopped(stop.why));
         }
-        if self.session.as_ref().is_none_or(|session| session.client.is_closed()) {
+        let connector = &self.shared.connector;
+        if self.session.as_ref().is_none_or(|session| !connector.is_usable(session)) {
             self.session = None;
-            let session = self.shared.connector.lane().await?;
+            let session = connector.lane(&self.shared.fences).await?;
+            self.shared.counters.server_changes(session.server.into());
             return Ok(self.session.insert(session));
         }
         self.session.as_ref().ok_or_else(|| Error::Unavailable("no connection".to_owned()))
@@ -65,10 +67,10 @@ impl Line {
 
     /// After a fault: ends the transaction, or drops the connection.
     pub async fn clean(&mut self, fault: &Fault) {
-        if let Fault::Broken(text) = fault {
-            self.shared.stop(text);
+        if let Fault::Full(text) = fault {
+            self.shared.writing.stop(text, Cure::NextWrite);
         }
-        let keep = matches!(fault, Fault::Again(_) | Fault::Data(_));
+        let keep = matches!(fault, Fault::Again(_) | Fault::Data(_) | Fault::Full(_));
         let session = self.session.take();
         if let (Some(session), true) = (session, keep)
             && session.within(session.client.batch_execute("ROLLBACK")).await.is_ok()
@@ -116,9 +118,14 @@ impl Line {
             let shared = self.shared.clone();
             let session = self.session().await?;
             let began = Instant::now();
-            let fault = match group::run(&shared, session, jobs, parked, &mut lessons).await {
+            let ran = async {
+                shared.time.settle(session).await?;
+                group::run(&shared, session, jobs, parked, &mut lessons).await
+            };
+            let fault = match ran.await {
                 Ok(decided) => {
                     shared.counters.committed(jobs.len(), began.elapsed());
+                    shared.writing.committed();
                     return Ok(decided);
                 }
                 Err(fault) => fault,

@@ -18,13 +18,14 @@ use uuid::Uuid;
 
 use super::{
     Shared,
-    cache::{Recent, Written, Xid},
+    cache::{Version, Written, Xid},
     command,
     fault::Fault,
     row::{self, get, work_columns},
     session::{Pipeline, Results, Session, params},
+    time::Time,
 };
-use crate::{Clock, Error};
+use crate::{Error, token::Key};
 
 /// Advisory locks a class. A lock table has room for all of them.
 const SLOTS: u32 = 1_024;
@@ -87,10 +88,12 @@ pub(super) const PEERS: &str =
 /// Read once the locks are held. `txn` is the group's place in the feed: not below this transaction's own id,
 /// so that readers, who stay below every running transaction, cannot have passed it; and not below that of
 /// any transaction that had ended by now, so that the events of one work follow each other. Nor is it above
-/// all of these, or readers would wait for a transaction that may never come.
+/// all of these, or readers would wait for a transaction that may never come. The floor of fences is read each time:
+/// after a failover another process may lift it at any moment.
 const MARK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint, \
      greatest(pg_current_xact_id()::text::bigint, pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1), \
-     pg_current_xact_id()::xid";
+     pg_current_xact_id()::xid, \
+     coalesce((SELECT value::bigint FROM meta WHERE key = 'fence_floor'), 0)";
 
 const REFERENCES: &str = "SELECT DISTINCT t.tenant, t.reference, t.work \
      FROM unnest($1::text[], $2::text[]) AS k(tenant, reference) \
@@ -98,7 +101,7 @@ const REFERENCES: &str = "SELECT DISTINCT t.tenant, t.reference, t.work \
 const WAIT_IDS: &str = "SELECT id, work FROM wait WHERE id = ANY($1::uuid[])";
 pub(super) const REQUESTS: &str = "SELECT request, work, fence FROM event \
      WHERE request = ANY($1::bigint[]) AND request IS NOT NULL ORDER BY work, fence";
-pub(super) const KEPT: &str = "SELECT t.tenant, t.reference, t.payload, t.actor, t.evidence, t.kept_at, t.approves \
+pub(super) const KEPT: &str = "SELECT t.tenant, t.reference, t.payload, t.actor, t.evidence, t.kept_at, t.mac \
      FROM unnest($1::text[], $2::text[]) AS k(tenant, reference) \
      JOIN kept t ON t.tenant = k.tenant AND t.reference = k.reference";
 const KEPT_COUNTS: &str = "SELECT tenant, count(*) FROM kept WHERE tenant = ANY($1::text[]) GROUP BY tenant";
@@ -128,8 +131,10 @@ const INPUTS: &str = "SELECT work, payload FROM event WHERE work = ANY($1::uuid[
 pub(super) struct Mark {
     pub now: Millis,
     pub txn: i64,
+    /// No fence is granted below it.
+    pub fence_floor: u64,
     /// The transaction that writes it.
-    pub by: Xid,
+    pub by: Version,
 }
 
 /// What an earlier try of the same group has taught.
@@ -195,8 +200,7 @@ struct First {
 /// BEGIN, every lock, the clock, and what the actions name: one round trip.
 pub(super) async fn first(
     session: &Session,
-    recent: &Recent,
-    clock: Option<&dyn Clock>,
+    shared: &Shared,
     scope: &Scope,
     lessons: &mut Lessons,
     records: &mut Records,
@@ -210,7 +214,7 @@ pub(super) async fn first(
     records.identities.extend(assume.into_iter().map(|identity| (identity, None)));
     scope.identities = load;
 
-    let known = if reaches(&scope) { None } else { recent.take(&scope.works) };
+    let known = if reaches(&scope) { None } else { shared.recent.take(&scope.works) };
     let spared = known.as_ref().map_or_else(Vec::new, |known| spare(known, &mut scope.commands));
     let mut pipeline = Pipeline::default();
     let mut first = First::default();
@@ -225,10 +229,12 @@ pub(super) async fn first(
     first.requests = pipeline.add_if(!requests.is_empty(), REQUESTS, || params![requests]);
     first.rest = rest(&mut pipeline, &scope);
 
+    let asked = shared.time.begin();
     let mut results = pipeline.run(session).await?;
+    let mark = read_mark(session, &results.take(mark), &shared.time, asked)?;
     let works = results.maybe(first.works);
     match known {
-        Some(known) => unchanged(session, works, known, spared, records).await?,
+        Some(known) => unchanged(session, &shared.key, works, known, spared, records).await?,
         None => take_works(&works, records)?,
     }
     take_references(&results.maybe(first.references), &scope, records)?;
@@ -237,8 +243,8 @@ pub(super) async fn first(
     }
     take_requests(&results.maybe(first.requests), &scope.requests, records)?;
     learn_given(records, lessons)?;
-    first.rest.take(&mut results, &scope, records)?;
-    read_mark(&results.take(mark), clock)
+    first.rest.take(&shared.key, &mut results, &scope, records)?;
+    Ok(mark)
 }
 
 fn take_works(rows: &[Row], records: &mut Records) -> Result<(), Error> {
@@ -252,6 +258,7 @@ fn take_works(rows: &[Row], records: &mut Records) -> Result<(), Error> {
 /// Takes over works whose rows are as this process left them, and reads the others. They are locked already.
 async fn unchanged(
     session: &Session,
+    key: &Key,
     versions: Vec<Row>,
     mut known: ByWork<Written>,
     spared: Vec<Sought>,
@@ -259,7 +266,7 @@ async fn unchanged(
 ) -> Result<(), Fault> {
     let mut stale = Vec::new();
     for row in versions {
-        let (id, by) = (row::id(&row, 0)?, get::<Xid>(&row, 1)?);
+        let (id, by) = (row::id(&row, 0)?, session.version(get::<Xid>(&row, 1)?));
         match known.remove(&id).filter(|written| written.by == by) {
             Some(written) => written.remembered.recall(records),
             None => stale.push(id),
@@ -268,7 +275,7 @@ async fn unchanged(
     if !stale.is_empty() {
         take_works(&session.query(PEERS, params![uuids(&stale)]).await?, records)?;
         let commands = spared.into_iter().filter(|sought| !records.looked_for.contains(sought)).collect();
-        then(session, &Scope { commands, ..Scope::default() }, records).await?;
+        then(session, key, &Scope { commands, ..Scope::default() }, records).await?;
     }
     Ok(())
 }
@@ -282,7 +289,9 @@ fn spare(known: &ByWork<Written>, commands: &mut Vec<Sought>) -> Vec<Sought> {
     let ids: HashSet<CommandId> = known.values().flat_map(|written| written.remembered.open_ids()).collect();
     let remembered = |sought: &Sought| match sought {
         Sought::Id(id) => ids.contains(id),
-        Sought::Key(work, _) => known.get(work).is_some_and(|written| written.remembered.has_none()),
+        Sought::Key(work, _) | Sought::Outgoing(work) => {
+            known.get(work).is_some_and(|written| written.remembered.has_none())
+        }
         Sought::Open(work) => known.get(work).is_some_and(|written| written.remembered.knows_open()),
     };
     let (spared, left) = std::mem::take(commands).into_iter().partition(remembered);
@@ -290,13 +299,11 @@ fn spare(known: &ByWork<Written>, commands: &mut Vec<Sought>) -> Vec<Sought> {
     spared
 }
 
-pub(super) fn read_mark(rows: &[Row], clock: Option<&dyn Clock>) -> Result<Mark, Fault> {
+fn read_mark(session: &Session, rows: &[Row], time: &Time, asked: Millis) -> Result<Mark, Fault> {
     let row = rows.first().ok_or_else(|| Fault::Lost("the server told no time".to_owned()))?;
-    let now = match clock {
-        Some(clock) => clock.wall(),
-        None => get(row, 0)?,
-    };
-    Ok(Mark { now, txn: get(row, 1)?, by: get(row, 2)? })
+    let now = time.at(get(row, 0)?, asked)?;
+    let fence_floor = get::<i64>(row, 3)? as u64;
+    Ok(Mark { now, txn: get(row, 1)?, fence_floor, by: session.version(get(row, 2)?) })
 }
 
 /// Whether a scope leads to works that it does not name, and that may change.
@@ -390,17 +397,19 @@ pub(super) async fn candidates(
     let works = pipeline.add(WORKS_FREE, params![uuids(ids)]);
     let given = pipeline.add(REQUESTS, params![requests.iter().map(|key| key.0).collect::<Vec<i64>>()]);
     let mark = pipeline.add(MARK, params![]);
+    let asked = shared.time.begin();
     let mut results = pipeline.run(session).await?;
+    let mark = read_mark(session, &results.take(mark), &shared.time, asked)?;
     for row in results.take(works) {
         match row::work(&row) {
             Ok(work) => {
                 records.works.insert(work.id, Arc::new(work));
             }
-            Err(error) => shared.unreadable.put(row::id(&row, 0)?, &error),
+            Err(error) => shared.pass_over(row::id(&row, 0)?, &error),
         }
     }
     take_requests(&results.take(given), requests, records)?;
-    read_mark(&results.take(mark), shared.clock.as_deref())
+    Ok(mark)
 }
 
 /// Works that a repeated claim was given before, but for those at hand.
@@ -495,7 +504,13 @@ fn rest<'a>(pipeline: &mut Pipeline<'a>, scope: &'a Scope) -> Rest {
 }
 
 impl Rest {
-    fn take(self, results: &mut Results, scope: &Scope, records: &mut Records) -> Result<(), Error> {
+    fn take(
+        self,
+        key: &Key,
+        results: &mut Results,
+        scope: &Scope,
+        records: &mut Records,
+    ) -> Result<(), Error> {
         records.peers.extend(scope.peers.iter().map(|id| (*id, None)));
         for row in results.maybe(self.peers) {
             let work = row::work(&row)?;
@@ -515,8 +530,9 @@ impl Rest {
         }
         records.kept.extend(scope.kept.iter().map(|key| (key.clone(), None)));
         for row in results.maybe(self.kept) {
-            let kept = row::kept(&row)?;
-            records.kept.insert((kept.tenant.clone(), kept.reference.clone()), Some(kept));
+            if let Some(kept) = key.genuine(row::kept(&row)?, row::mac(&row, 6)?) {
+                records.kept.insert((kept.tenant.clone(), kept.reference.clone()), Some(kept));
+            }
         }
         for tenant in &scope.kept_counts {
             records.kept_counts.entry(tenant.clone()).or_default();
@@ -557,10 +573,15 @@ impl Rest {
 }
 
 /// What the loaded rows showed to be needed too.
-pub(super) async fn then(session: &Session, scope: &Scope, records: &mut Records) -> Result<(), Fault> {
+pub(super) async fn then(
+    session: &Session,
+    key: &Key,
+    scope: &Scope,
+    records: &mut Records,
+) -> Result<(), Fault> {
     let mut pipeline = Pipeline::default();
     let rest = rest(&mut pipeline, scope);
     let mut results = pipeline.run(session).await?;
-    rest.take(&mut results, scope, records)?;
+    rest.take(key, &mut results, scope, records)?;
     Ok(())
 }

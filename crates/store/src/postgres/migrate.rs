@@ -3,7 +3,7 @@
 use tenure_core::state_machine;
 use tokio_postgres::{Client, Error as PgError};
 
-use super::fault::describe;
+use super::{fault::describe, unlogged};
 use crate::{Error, token::Key};
 
 pub(super) struct Migration {
@@ -13,6 +13,9 @@ pub(super) struct Migration {
     breaking: bool,
     sql: &'static str,
 }
+
+/// Adds the MACs of rows that are there already.
+const MACS: i32 = 25;
 
 pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { number: 1, name: "ledger", breaking: true, sql: include_str!("migrations/0001_ledger.sql") },
@@ -84,10 +87,35 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         breaking: true,
         sql: include_str!("migrations/0015_attempt_ends.sql"),
     },
+    Migration {
+        number: 16,
+        name: "principals",
+        breaking: true,
+        sql: include_str!("migrations/0016_principals.sql"),
+    },
+    Migration {
+        number: 23,
+        name: "by_tenant",
+        breaking: false,
+        sql: include_str!("migrations/0023_by_tenant.sql"),
+    },
+    Migration {
+        number: 24,
+        name: "lanes_by_tenant",
+        breaking: true,
+        sql: include_str!("migrations/0024_lanes_by_tenant.sql"),
+    },
+    Migration { number: MACS, name: "macs", breaking: true, sql: include_str!("migrations/0025_macs.sql") },
+    Migration {
+        number: 29,
+        name: "late_receipts",
+        breaking: true,
+        sql: include_str!("migrations/0029_late_receipts.sql"),
+    },
 ];
 
 /// Any number that nobody else is likely to lock.
-const LOCK: &str = "SELECT pg_advisory_xact_lock(7311450182)";
+pub(super) const LOCK: &str = "SELECT pg_advisory_xact_lock(7311450182)";
 
 /// A large table takes as long as it takes, by whatever plan is best.
 const UNHURRIED: &str = "SET LOCAL statement_timeout = 0; SET LOCAL enable_seqscan = on; \
@@ -140,6 +168,9 @@ pub(super) async fn up_to(client: &mut Client, migrations: &[Migration]) -> Resu
     }
     for migration in migrations.iter().filter(|migration| !applied.contains(&migration.number)) {
         transaction.batch_execute(&filled(migration.sql)).await.map_err(failed)?;
+        if migration.number == MACS {
+            unlogged::add_macs(transaction.client(), &make_key(&transaction).await?).await?;
+        }
         transaction
             .execute(
                 "INSERT INTO migration (number, name, breaking) VALUES ($1, $2, $3)",
@@ -151,6 +182,15 @@ pub(super) async fn up_to(client: &mut Client, migrations: &[Migration]) -> Resu
     let key = make_key(&transaction).await?;
     transaction.commit().await.map_err(failed)?;
     Ok(key)
+}
+
+/// Makes the tables of a new ledger in the first schema of the search path.
+pub(super) async fn make_tables(client: &Client) -> Result<(), PgError> {
+    client.batch_execute(TABLE).await?;
+    for migration in MIGRATIONS {
+        client.batch_execute(&filled(migration.sql)).await?;
+    }
+    Ok(())
 }
 
 /// The checks on moves have one source: the core's table.
@@ -165,7 +205,8 @@ async fn make_key(transaction: &tokio_postgres::Transaction<'_>) -> Result<Key, 
     getrandom::fill(&mut key).map_err(|e| Error::Unavailable(format!("no randomness: {e}")))?;
     transaction
         .execute(
-            "INSERT INTO meta (key, value) VALUES ('key', encode($1::bytea, 'hex')), ('epoch', '1') \
+            "INSERT INTO meta (key, value) VALUES ('key', encode($1::bytea, 'hex')), ('epoch', '1'), \
+             ('clock', '0 0 0') \
              ON CONFLICT DO NOTHING",
             &[&&key[..]],
         )
@@ -180,34 +221,6 @@ async fn make_key(transaction: &tokio_postgres::Transaction<'_>) -> Result<Key, 
         .try_into()
         .map(Key::new)
         .map_err(|_| Error::Corrupt("the ledger's key has not 32 bytes".to_owned()))
-}
-
-/// The epoch of positions. A stored position ahead of the server's own transactions, as after a dump and a
-/// restore, starts a new one: otherwise new events would hide behind old ones.
-pub(super) async fn epoch(client: &mut Client) -> Result<i32, Error> {
-    let failed = |e: PgError| Error::Unavailable(describe(&e));
-    let transaction = client.transaction().await.map_err(failed)?;
-    transaction.batch_execute(LOCK).await.map_err(failed)?;
-    let row = transaction
-        .query_one(
-            "SELECT m.value::int, coalesce((SELECT e.txn FROM event e WHERE e.epoch = m.value::int \
-             ORDER BY e.txn DESC LIMIT 1) > pg_snapshot_xmax(pg_current_snapshot())::text::bigint, false) \
-             FROM meta m WHERE m.key = 'epoch'",
-            &[],
-        )
-        .await
-        .map_err(failed)?;
-    let (mut epoch, ahead): (i32, bool) = (row.get(0), row.get(1));
-    if ahead {
-        epoch += 1;
-        transaction
-            .execute("UPDATE meta SET value = $1 WHERE key = 'epoch'", &[&epoch.to_string()])
-            .await
-            .map_err(failed)?;
-        tracing::info!(epoch, "positions start a new epoch: the database was restored");
-    }
-    transaction.commit().await.map_err(failed)?;
-    Ok(epoch)
 }
 
 #[cfg(test)]

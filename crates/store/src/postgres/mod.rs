@@ -2,6 +2,7 @@
 //!
 //! Owns connections, transactions and SQL. It knows no rules: what is claimable, due or legal the core says.
 
+mod around;
 #[doc(hidden)]
 pub mod bench_support;
 mod cache;
@@ -25,26 +26,30 @@ mod retention;
 mod row;
 mod save;
 mod schedule;
+mod seats;
+mod server;
 mod session;
+mod time;
 mod tls;
+mod unlogged;
 mod unreadable;
 mod wake;
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap},
     future::Future,
     panic::AssertUnwindSafe,
     path::Path,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use futures_util::FutureExt;
 use tenure_core::{
-    Attempt, Code, Command, CommandId, CommandState, CredentialId, Evidence, Millis, Refusal, State, Step,
-    Wait, Work, WorkId,
+    Attempt, Code, Command, CommandId, CommandState, CredentialId, Evidence, Millis, PrincipalId, Refusal,
+    State, Step, Wait, WaitId, Work, WorkId,
     action::Tenants,
     command::{
         Duty,
@@ -64,13 +69,19 @@ use self::{
     cache::Recent,
     connect::Connector,
     in_hand::InHand,
+    load::Mark,
     queue::{Parked, Queue},
     read::Reader,
+    seats::Seats,
+    server::Fences,
+    time::Time,
     unreadable::Unreadable,
 };
 use crate::{
-    Anchor, Clock, CommandFilter, Credential, Diagnosis, Error, Facts, IntakeChange, Options, Position,
-    Pruned, ScheduleChange, StoredEvent, WaitFilter, WorkFilter,
+    Anchor, CommandFilter, Credential, Diagnosis, Error, EventKey, Facts, IntakeChange, Listed, Options,
+    Position, Pruned, Pruning, Revocation, ScheduleChange, StoredEvent, WaitFilter, WorkFilter,
+    batch::Batch,
+    damaged::DamagedSet,
     job::{Job, Payloads},
     retention::{Before, Tombstone},
     schedule::Key as ScheduleKey,
@@ -78,12 +89,14 @@ use crate::{
     store::{Answer, Store},
     terms::Terms,
     token::Key,
+    writing::{Cure, Stop, Writing},
 };
 
 /// What the lanes share.
 struct Shared {
+    key: Key,
     connector: Arc<Connector>,
-    clock: Option<Arc<dyn Clock>>,
+    time: Time,
     writes: Queue,
     claims: Queue,
     parked: Parked,
@@ -94,30 +107,31 @@ struct Shared {
     recent: Recent,
     counters: Counters,
     terms: Terms,
+    damaged: DamagedSet,
     in_hand: InHand,
     unreadable: Unreadable,
-    lanes: Mutex<HashSet<i64>>,
-    stopped: OnceLock<String>,
+    fences: Fences,
+    writing: Writing,
     closed: watch::Sender<bool>,
 }
 
 impl Shared {
-    fn stopped(&self) -> Option<String> {
-        self.stopped.get().cloned()
+    /// Names a queued work that cannot be read; claims pass it over for a while.
+    fn pass_over(&self, work: WorkId, error: &Error) {
+        self.unreadable.put(work, error);
+        self.damaged.add(work.to_string(), &error.to_string(), self.time.last());
     }
 
-    /// A write failed below us: nothing more is written until the ledger is opened again.
-    fn stop(&self, text: &str) {
-        tracing::error!(text, "writing has stopped");
-        let _first_wins = self.stopped.set(text.to_owned());
+    /// Names the queue, where a part of it cannot be read.
+    fn cannot_select(&self, error: &Error) {
+        self.unreadable.put_queue();
+        self.damaged.add(unreadable::QUEUE.to_owned(), &error.to_string(), self.time.last());
     }
 
-    fn knows_lane(&self, id: i64) -> bool {
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner).contains(&id)
-    }
-
-    fn learn_lanes(&self, ids: &[i64]) {
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner).extend(ids);
+    /// Remembers what a group wrote.
+    fn committed(&self, batch: Batch, mark: Mark) {
+        self.fences.saw(mark.now, batch.writes.begun.iter().map(|attempt| attempt.fence));
+        self.recent.keep(batch, mark.by);
     }
 
     /// Lets the parked claims look again.
@@ -145,10 +159,13 @@ impl Shared {
 
 struct Postgres {
     shared: Arc<Shared>,
-    key: Key,
     /// One for single records, one for lists and the feed.
     points: Reader,
     lists: Reader,
+    /// One for credentials: who somebody is must be found however much others read.
+    credentials: Reader,
+    /// One for the figures of dials and alerts, which are added up over everything that is open.
+    figures: Reader,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -159,8 +176,9 @@ pub(crate) async fn open(url: &str, options: &Options) -> Result<Arc<dyn Store>,
     let key = migrate::migrate(&mut session.client).await?;
     drop(session);
     let shared = Arc::new(Shared {
-        connector: connector.clone(),
-        clock: options.clock.clone(),
+        key,
+        connector,
+        time: Time::new(options.clock.clone()),
         writes: Queue::default(),
         claims: Queue::default(),
         parked: Parked::default(),
@@ -169,10 +187,11 @@ pub(crate) async fn open(url: &str, options: &Options) -> Result<Arc<dyn Store>,
         recent: Recent::default(),
         counters: Counters::default(),
         terms: Terms::default(),
+        damaged: DamagedSet::default(),
         in_hand: InHand::default(),
         unreadable: Unreadable::default(),
-        lanes: Mutex::default(),
-        stopped: OnceLock::new(),
+        fences: Fences::default(),
+        writing: Writing::default(),
         closed: watch::Sender::new(false),
     });
     let mut tasks: Vec<JoinHandle<()>> =
@@ -181,11 +200,13 @@ pub(crate) async fn open(url: &str, options: &Options) -> Result<Arc<dyn Store>,
         tasks.push(tokio::spawn(guarded(shared.clone(), claim::run)));
     }
     tasks.push(tokio::spawn(guarded(shared.clone(), wake::run)));
+    let seats = Seats::new(shared.connector.clone());
     Ok(Arc::new(Postgres {
+        points: Reader::new(shared.clone(), seats.clone()),
+        lists: Reader::new(shared.clone(), seats.clone()),
+        credentials: Reader::new(shared.clone(), seats.clone()),
+        figures: Reader::new(shared.clone(), seats),
         shared,
-        key,
-        points: Reader::new(connector.clone()),
-        lists: Reader::new(connector),
         tasks: Mutex::new(tasks),
     }))
 }
@@ -194,7 +215,7 @@ pub(crate) async fn open(url: &str, options: &Options) -> Result<Arc<dyn Store>,
 /// goes on, and finds that writing has stopped.
 async fn guarded<F: Future<Output = ()>>(shared: Arc<Shared>, run: impl Fn(Arc<Shared>) -> F) {
     while AssertUnwindSafe(run(shared.clone())).catch_unwind().await.is_err() {
-        shared.stop("a task of the ledger panicked; the log says where");
+        shared.writing.stop("a task of the ledger panicked; the log says where", Cure::Restart);
         shared.nudge();
     }
 }
@@ -208,15 +229,23 @@ impl Drop for Postgres {
 
 impl Store for Postgres {
     fn key(&self) -> &Key {
-        &self.key
+        &self.shared.key
+    }
+
+    fn damaged(&self) -> &DamagedSet {
+        &self.shared.damaged
     }
 
     fn counters(&self) -> &Counters {
         &self.shared.counters
     }
 
-    fn stopped(&self) -> Option<String> {
-        self.shared.stopped()
+    fn stopped(&self) -> Option<Stop> {
+        self.shared.writing.stopped()
+    }
+
+    fn clock(&self) -> (u64, Millis) {
+        self.shared.time.told()
     }
 
     fn queued(&self) -> usize {
@@ -224,8 +253,8 @@ impl Store for Postgres {
     }
 
     fn send(&self, job: Job) {
-        if let Some(text) = self.shared.stopped() {
-            return job.answer(Err(Error::Stopped(text)));
+        if let Some(stop) = self.shared.writing.stopped() {
+            return job.answer(Err(Error::Stopped(stop.why)));
         }
         if job.claim_filter().is_some() {
             self.shared.claims.push(job);
@@ -235,15 +264,10 @@ impl Store for Postgres {
     }
 
     fn now(&self) -> Answer<'_, Millis> {
-        Box::pin(async {
-            match &self.shared.clock {
-                Some(clock) => Ok(clock.wall()),
-                None => self.points.now().await,
-            }
-        })
+        Box::pin(self.points.now(&self.shared.time))
     }
 
-    fn works<'a>(&'a self, ids: &'a [WorkId]) -> Answer<'a, Vec<Work>> {
+    fn works<'a>(&'a self, ids: &'a [WorkId]) -> Answer<'a, Listed<Work, WorkId>> {
         Box::pin(self.points.works(ids))
     }
 
@@ -270,7 +294,7 @@ impl Store for Postgres {
         filter: &'a WorkFilter,
         before: Option<WorkId>,
         limit: usize,
-    ) -> Answer<'a, Vec<Work>> {
+    ) -> Answer<'a, Listed<Work, WorkId>> {
         Box::pin(self.lists.list(filter, before, limit))
     }
 
@@ -279,10 +303,10 @@ impl Store for Postgres {
     }
 
     fn facts(&self, at: Millis) -> Answer<'_, Facts> {
-        Box::pin(self.lists.facts(at))
+        Box::pin(self.figures.facts(at))
     }
 
-    fn events(&self, work: WorkId, after: u64, limit: usize) -> Answer<'_, Vec<StoredEvent>> {
+    fn events(&self, work: WorkId, after: u64, limit: usize) -> Answer<'_, Listed<StoredEvent, EventKey>> {
         Box::pin(self.points.events(work, after, limit))
     }
 
@@ -290,8 +314,17 @@ impl Store for Postgres {
         Box::pin(self.points.evidence(work, after))
     }
 
-    fn feed(&self, after: Position, limit: usize) -> Answer<'_, Vec<StoredEvent>> {
+    fn feed(&self, after: Position, limit: usize) -> Answer<'_, Listed<StoredEvent, EventKey>> {
         Box::pin(self.lists.feed(after, limit))
+    }
+
+    fn feed_of<'a>(
+        &'a self,
+        tenants: &'a [String],
+        after: Position,
+        limit: usize,
+    ) -> Answer<'a, (Listed<StoredEvent, EventKey>, Position)> {
+        Box::pin(self.lists.feed_of(tenants, after, limit))
     }
 
     fn tail(&self) -> Answer<'_, Position> {
@@ -310,7 +343,11 @@ impl Store for Postgres {
         Box::pin(self.points.attempts(work))
     }
 
-    fn waits<'a>(&'a self, filter: &'a WaitFilter, limit: usize) -> Answer<'a, Vec<Wait>> {
+    fn waits<'a>(
+        &'a self,
+        filter: &'a WaitFilter,
+        limit: usize,
+    ) -> Answer<'a, Listed<Wait, (Millis, WaitId)>> {
         Box::pin(self.lists.waits(filter, limit))
     }
 
@@ -344,31 +381,47 @@ impl Store for Postgres {
     }
 
     fn add_credential<'a>(&'a self, credential: &'a Credential) -> Answer<'a, ()> {
-        Box::pin(self.points.add_credential(credential))
+        Box::pin(self.points.add_credential(credential, self.key().row_mac(credential)))
     }
 
     fn credential(&self, hash: Digest) -> Answer<'_, Option<Credential>> {
-        Box::pin(self.points.credential(hash))
+        Box::pin(self.credentials.credential(hash))
     }
 
-    fn credentials(&self, before: Option<CredentialId>, limit: usize) -> Answer<'_, Vec<Credential>> {
+    fn credentials(
+        &self,
+        before: Option<CredentialId>,
+        limit: usize,
+    ) -> Answer<'_, Listed<Credential, CredentialId>> {
         Box::pin(self.lists.credentials(before, limit))
+    }
+
+    fn credentials_of(&self, principal: PrincipalId, limit: usize) -> Answer<'_, Vec<Credential>> {
+        Box::pin(self.points.credentials_of(principal, limit))
+    }
+
+    fn count_credentials<'a>(&'a self, tenant: Option<&'a str>) -> Answer<'a, u64> {
+        Box::pin(self.points.count_credentials(tenant))
+    }
+
+    fn revoked_among<'a>(&'a self, ids: &'a [CredentialId]) -> Answer<'a, Vec<CredentialId>> {
+        Box::pin(self.points.revoked_among(ids))
     }
 
     fn revoke_credential<'a>(
         &'a self,
         id: CredentialId,
-        at: Millis,
-        keeping: Option<&'a str>,
+        revocation: &'a Revocation,
+        keeping: Option<&'a [String]>,
     ) -> Answer<'a, Option<Credential>> {
-        Box::pin(self.points.revoke_credential(id, at, keeping))
+        Box::pin(self.points.revoke_credential(self.key(), id, revocation, keeping))
     }
 
     fn terms(&self) -> &Terms {
         &self.shared.terms
     }
 
-    fn commands<'a>(&'a self, ids: &'a [CommandId]) -> Answer<'a, Vec<Command>> {
+    fn commands<'a>(&'a self, ids: &'a [CommandId]) -> Answer<'a, Listed<Command, CommandId>> {
         Box::pin(self.points.commands(ids))
     }
 
@@ -377,7 +430,7 @@ impl Store for Postgres {
         filter: &'a CommandFilter,
         before: Option<CommandId>,
         limit: usize,
-    ) -> Answer<'a, Vec<Command>> {
+    ) -> Answer<'a, Listed<Command, CommandId>> {
         Box::pin(self.lists.list_commands(filter, before, limit))
     }
 
@@ -390,9 +443,21 @@ impl Store for Postgres {
         duty: Duty,
         at: Millis,
         after: Option<(Millis, CommandId)>,
+        except: &[String],
         limit: usize,
     ) -> Answer<'_, Vec<(Millis, CommandId)>> {
-        Box::pin(self.points.due_commands(duty, at, after, limit))
+        let except = except.to_vec();
+        Box::pin(self.points.due_commands(duty, at, after, except, limit))
+    }
+
+    fn due_lookups<'a>(
+        &'a self,
+        tenants: &'a [String],
+        at: Millis,
+        after: Option<(Millis, CommandId)>,
+        limit: usize,
+    ) -> Answer<'a, Vec<(Millis, CommandId)>> {
+        Box::pin(self.points.due_lookups(tenants, at, after, limit))
     }
 
     fn heads<'a>(&'a self, lines: &'a [TargetKey]) -> Answer<'a, Vec<Option<CommandId>>> {
@@ -424,7 +489,7 @@ impl Store for Postgres {
         tenants: &'a Tenants,
         after: (&'a str, &'a str),
         limit: usize,
-    ) -> Answer<'a, Vec<Schedule>> {
+    ) -> Answer<'a, Listed<Schedule, ScheduleKey>> {
         Box::pin(self.lists.schedules(tenants, after, limit))
     }
 
@@ -470,8 +535,16 @@ impl Store for Postgres {
         Box::pin(self.lists.prunable(before, limit))
     }
 
+    fn add_pruning<'a>(&'a self, pruning: &'a Pruning) -> Answer<'a, ()> {
+        Box::pin(self.points.add_pruning(pruning, self.key().row_mac(pruning)))
+    }
+
+    fn prunings(&self, limit: usize) -> Answer<'_, Vec<Pruning>> {
+        Box::pin(self.lists.prunings(limit))
+    }
+
     fn prune<'a>(&'a self, works: &'a [WorkId], before: Before, at: Millis) -> Answer<'a, Pruned> {
-        Box::pin(self.lists.prune(works, before, at))
+        Box::pin(self.lists.prune(self.key(), works, before, at))
     }
 
     fn tombstone(&self, work: WorkId) -> Answer<'_, Option<Tombstone>> {
@@ -482,12 +555,12 @@ impl Store for Postgres {
         Box::pin(self.lists.links(after, limit))
     }
 
-    fn anchor(&self) -> Answer<'_, Option<Anchor>> {
-        Box::pin(self.points.anchor())
+    fn anchor(&self) -> Answer<'_, Anchor> {
+        Box::pin(self.points.anchor(self.key()))
     }
 
     fn set_anchor(&self, anchor: Anchor) -> Answer<'_, ()> {
-        Box::pin(self.points.set_anchor(anchor))
+        Box::pin(self.points.set_anchor(self.key().with_mac(anchor), anchor.events))
     }
 
     fn backup<'a>(&'a self, to: &'a Path) -> Answer<'a, ()> {
@@ -500,7 +573,7 @@ impl Store for Postgres {
     }
 
     fn self_check(&self) -> Answer<'_, Vec<String>> {
-        Box::pin(self.lists.self_check())
+        Box::pin(self.lists.self_check(self.key()))
     }
 
     fn diagnosis(&self) -> Answer<'_, Diagnosis> {

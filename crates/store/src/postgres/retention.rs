@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
-use tenure_core::{Millis, WorkId, payload::Digest};
+use tenure_core::{Identity, Millis, WorkId, model::Source, payload::Digest};
 use tokio::time::Instant;
+use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{
@@ -15,8 +16,10 @@ use super::{
     session::{Pipeline, Session, params},
 };
 use crate::{
-    Anchor, Error, Position, Pruned,
+    Anchor, Error, Position, Pruned, Pruning,
     retention::{Before, Tombstone},
+    token::Key,
+    unlogged::{Link, StoredAnchor},
 };
 
 /// Whether a work `w` may go: none of its identity's generations is open, too young ($1; with commands $2), or
@@ -33,6 +36,27 @@ macro_rules! free {
     };
 }
 
+macro_rules! tombstone_columns {
+    () => {
+        "work, tenant, system, source_id, run_id, generation, pruned_at"
+    };
+}
+pub(super) use tombstone_columns;
+
+macro_rules! pruning_columns {
+    () => {
+        "at, actor, reason, ended_before, works"
+    };
+}
+pub(super) use pruning_columns;
+
+macro_rules! link_columns {
+    () => {
+        "epoch, txn, number, hash, work"
+    };
+}
+pub(super) use link_columns;
+
 const PRUNABLE: &str = concat!(
     "SELECT DISTINCT a.id FROM (SELECT w.tenant, w.system, w.source_id, w.run_id \
      FROM generate_series(11, 16) AS k(state) CROSS JOIN LATERAL (SELECT s.work FROM status s \
@@ -47,22 +71,33 @@ const BURY: &str = concat!(
     "INSERT INTO tombstone (work, tenant, system, source_id, run_id, generation, pruned_at) \
      SELECT w.id, w.tenant, w.system, w.source_id, w.run_id, w.generation, $4::bigint FROM unnest($3::uuid[]) AS k(id) JOIN work w ON w.id = k.id WHERE ",
     free!(),
-    " ON CONFLICT DO NOTHING"
+    " ON CONFLICT DO NOTHING RETURNING ",
+    tombstone_columns!()
 );
+const MAC: &str = "UPDATE tombstone t SET mac = v.mac FROM unnest($1::uuid[], $2::bytea[]) AS v(work, mac) \
+     WHERE t.work = v.work";
 /// Whoever gets a higher number from now on sees the tombstones that are committed.
 const BARRIER: &str = "UPDATE tombstone SET barrier = pg_snapshot_xmax(pg_current_snapshot())::text::bigint \
      WHERE NOT gone AND barrier IS NULL";
 /// Each with whether nobody is left who may not see it.
-const BURIED: &str = "SELECT t.work, t.barrier <= pg_snapshot_xmin(pg_current_snapshot())::text::bigint \
-     FROM tombstone t WHERE NOT t.gone AND t.barrier IS NOT NULL ORDER BY 2 DESC, t.work LIMIT $1::bigint";
+const BURIED: &str = concat!(
+    "SELECT ",
+    tombstone_columns!(),
+    ", mac, barrier <= pg_snapshot_xmin(pg_current_snapshot())::text::bigint \
+     FROM tombstone WHERE NOT gone AND barrier IS NOT NULL ORDER BY 9 DESC, work LIMIT $1::bigint"
+);
 const LOCK: &str = "SELECT w.id FROM work w WHERE w.id = ANY($1::uuid[]) ORDER BY w.id FOR UPDATE";
 /// A work that was run again meanwhile, with all its generations, is kept after all.
 const REPRIEVED: &str = "SELECT t.work FROM tombstone t WHERE t.work = ANY($1::uuid[]) AND EXISTS ( \
      SELECT 1 FROM work g WHERE g.tenant = t.tenant AND g.system = t.system AND g.source_id = t.source_id \
      AND g.run_id = t.run_id AND NOT EXISTS (SELECT 1 FROM tombstone o WHERE o.work = g.id))";
 const REPRIEVE: &str = "DELETE FROM tombstone WHERE work = ANY($1::uuid[])";
-const LINK: &str = "INSERT INTO link (epoch, txn, number, hash) SELECT e.epoch, e.txn, e.number, e.hash \
-     FROM event e WHERE e.work = ANY($1::uuid[])";
+const EVENTS: &str = concat!("SELECT ", link_columns!(), " FROM event WHERE work = ANY($1::uuid[])");
+const LINK: &str = concat!(
+    "INSERT INTO link (",
+    link_columns!(),
+    ", mac) SELECT * FROM unnest($1::int[], $2::bigint[], $3::bigint[], $4::bytea[], $5::uuid[], $6::bytea[])"
+);
 const DELETE_EVENTS: &str = "DELETE FROM event WHERE work = ANY($1::uuid[])";
 const DELETE_REST: [&str; 7] = [
     "DELETE FROM attempt_end WHERE work = ANY($1::uuid[])",
@@ -74,7 +109,8 @@ const DELETE_REST: [&str; 7] = [
     "UPDATE tombstone SET gone = true WHERE work = ANY($1::uuid[]) AND NOT gone",
 ];
 const DELETE_WORKS: &str = "DELETE FROM work WHERE id = ANY($1::uuid[])";
-const TOMBSTONE: &str = "SELECT tenant, pruned_at FROM tombstone WHERE work = $1::uuid AND gone";
+const TOMBSTONE: &str =
+    concat!("SELECT ", tombstone_columns!(), " FROM tombstone WHERE work = $1::uuid AND gone");
 const LINKS: &str = "SELECT l.epoch, l.txn, l.number, l.hash FROM ( \
      (SELECT epoch, txn, number, hash FROM event WHERE (epoch, txn, number) > ($1::int, $2::bigint, $3::bigint) \
      ORDER BY epoch, txn, number LIMIT $4::bigint) UNION ALL \
@@ -84,10 +120,9 @@ const LINKS: &str = "SELECT l.epoch, l.txn, l.number, l.hash FROM ( \
      pg_snapshot_xmin(pg_current_snapshot())::text::bigint) \
      ORDER BY l.epoch, l.txn, l.number LIMIT $4::bigint";
 
-const ANCHOR: &str = "SELECT value FROM meta WHERE key = 'anchor'";
-const SET_ANCHOR: &str = "INSERT INTO meta (key, value) VALUES ('anchor', $1::text) \
-     ON CONFLICT (key) DO UPDATE SET value = excluded.value \
-     WHERE (meta.value::json ->> 'events')::bigint < $2::bigint";
+pub(super) const ANCHOR: &str = "SELECT value FROM meta WHERE key = 'anchor'";
+const SET_ANCHOR: &str = "UPDATE meta SET value = $1::text \
+     WHERE key = 'anchor' AND (value::json #>> '{anchor,events}')::bigint < $2::bigint";
 
 /// Works of one transaction.
 const AT_ONCE: usize = 500;
@@ -96,20 +131,42 @@ const AT_ONCE: usize = 500;
 const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(10);
 
+const ADD: &str = concat!(
+    "INSERT INTO pruning (",
+    pruning_columns!(),
+    ", mac) VALUES ($1::bigint, $2::text, $3::text, $4::bigint, $5::bigint, $6::bytea)"
+);
+const PRUNINGS: &str =
+    concat!("SELECT ", pruning_columns!(), " FROM pruning ORDER BY number DESC LIMIT $1::bigint");
+
 impl Reader {
+    pub async fn add_pruning(&self, pruning: &Pruning, mac: Digest) -> Result<(), Error> {
+        let Pruning { at, actor, reason, ended_before, works } = pruning;
+        let values = params![*at, row::json(actor), reason, *ended_before, *works as i64, &mac.0[..]];
+        self.write(ADD, values).await.map(drop)
+    }
+
+    pub async fn prunings(&self, limit: usize) -> Result<Vec<Pruning>, Error> {
+        let rows = self.query(PRUNINGS, params![limit as i64]).await?;
+        rows.iter().map(pruning).collect()
+    }
+
     pub async fn prunable(&self, before: Before, limit: usize) -> Result<Vec<WorkId>, Error> {
-        let rows = self.query(PRUNABLE, params![before.any, before.with_commands, limit as i64]).await?;
+        let rows = self.query_own(PRUNABLE, params![before.any, before.with_commands, limit as i64]).await?;
         rows.iter().map(|row| row::id(row, 0)).collect()
     }
 
     /// Sets tombstones, and deletes the works of all whose time has come: these, or those of an earlier call.
-    pub async fn prune(&self, ids: &[WorkId], before: Before, at: Millis) -> Result<Pruned, Error> {
+    pub async fn prune(
+        &self,
+        key: &Key,
+        ids: &[WorkId],
+        before: Before,
+        at: Millis,
+    ) -> Result<Pruned, Error> {
         let session = self.own_session().await?;
         for piece in ids.chunks(AT_ONCE) {
-            session
-                .query(BURY, params![before.any, before.with_commands, uuids(piece), at])
-                .await
-                .map_err(|f| f.at_commit().error())?;
+            bury(&session, key, piece, before, at).await.map_err(|fault| fault.error())?;
         }
         session.query(BARRIER, params![]).await.map_err(|f| f.error())?;
         let mut pruned = Pruned::default();
@@ -118,8 +175,11 @@ impl Reader {
             let rows = session.query(BURIED, params![AT_ONCE as i64]).await.map_err(|f| f.error())?;
             let mut works: Vec<Uuid> = Vec::new();
             for row in &rows {
-                if get(row, 1)? {
-                    works.push(get(row, 0)?);
+                // Only what the ledger itself has buried.
+                if get(row, 8)?
+                    && let Some(tombstone) = key.genuine(tombstone(row)?, row::mac(row, 7)?)
+                {
+                    works.push(tombstone.work.0);
                 }
             }
             if rows.is_empty() || (works.is_empty() && Instant::now() >= until) {
@@ -129,7 +189,7 @@ impl Reader {
                 tokio::time::sleep(LOOK).await;
                 continue;
             }
-            let piece = delete(&session, works).await.map_err(|fault| fault.error())?;
+            let piece = delete(&session, key, works).await.map_err(|fault| fault.error())?;
             pruned.works += piece.works;
             pruned.events += piece.events;
         }
@@ -137,41 +197,94 @@ impl Reader {
 
     pub async fn tombstone(&self, id: WorkId) -> Result<Option<Tombstone>, Error> {
         let rows = self.query(TOMBSTONE, params![id.0]).await?;
-        let read = |row| Ok(Tombstone { tenant: get(row, 0)?, pruned_at: get(row, 1)? });
-        rows.first().map(read).transpose()
+        rows.first().map(tombstone).transpose()
     }
 
-    pub async fn anchor(&self) -> Result<Option<Anchor>, Error> {
+    pub async fn anchor(&self, key: &Key) -> Result<Anchor, Error> {
         let rows = self.query(ANCHOR, params![]).await?;
-        rows.first().map(|row| row::parse(get(row, 0)?)).transpose()
+        key.without_mac(rows.first().map(|row| row::parse(get(row, 0)?)).transpose()?)
     }
 
-    pub async fn set_anchor(&self, anchor: Anchor) -> Result<(), Error> {
-        let params = params![row::json(&anchor), anchor.events as i64];
+    pub async fn set_anchor(&self, anchor: StoredAnchor, events: u64) -> Result<(), Error> {
+        let params = params![row::json(&anchor), events as i64];
         self.write(SET_ANCHOR, params).await.map(drop)
     }
 
     pub async fn links(&self, after: Position, limit: usize) -> Result<Vec<(Position, Digest)>, Error> {
         let params = params![after.epoch, after.txn, after.number, limit as i64];
         let rows = self.query(LINKS, params).await?;
-        let read = |row| {
-            let position = Position { epoch: get(row, 0)?, txn: get(row, 1)?, number: get(row, 2)? };
-            Ok((position, row::digest(get(row, 3)?)?))
-        };
-        rows.iter().map(read).collect()
+        rows.iter().map(|row| Ok((position(row)?, row::digest(get(row, 3)?)?))).collect()
     }
 }
 
+pub(super) fn pruning(row: &Row) -> Result<Pruning, Error> {
+    Ok(Pruning {
+        at: get(row, 0)?,
+        actor: row::parse(get(row, 1)?)?,
+        reason: get(row, 2)?,
+        ended_before: get(row, 3)?,
+        works: get::<i64>(row, 4)? as u64,
+    })
+}
+
+pub(super) fn tombstone(row: &Row) -> Result<Tombstone, Error> {
+    let source = Source { system: get(row, 2)?, id: get(row, 3)?, run_id: get(row, 4)? };
+    Ok(Tombstone {
+        work: row::id(row, 0)?,
+        identity: Identity { tenant: get(row, 1)?, source },
+        generation: get::<i32>(row, 5)? as u32,
+        pruned_at: get(row, 6)?,
+    })
+}
+
+pub(super) fn link(row: &Row) -> Result<Link, Error> {
+    let work = get::<Option<Uuid>>(row, 4)?.map(WorkId);
+    Ok(Link { position: position(row)?, hash: row::digest(get(row, 3)?)?, work })
+}
+
+fn position(row: &Row) -> Result<Position, Error> {
+    Ok(Position { epoch: get(row, 0)?, txn: get(row, 1)?, number: get(row, 2)? })
+}
+
+/// Sets tombstones, each with its MAC.
+async fn bury(session: &Session, key: &Key, ids: &[WorkId], before: Before, at: Millis) -> Result<(), Fault> {
+    session.query("BEGIN", params![]).await?;
+    let rows = session.query(BURY, params![before.any, before.with_commands, uuids(ids), at]).await?;
+    let (mut works, mut macs): (Vec<Uuid>, Vec<Vec<u8>>) = (Vec::new(), Vec::new());
+    for row in &rows {
+        let tombstone = tombstone(row)?;
+        macs.push(key.row_mac(&tombstone).0.to_vec());
+        works.push(tombstone.work.0);
+    }
+    session.query(MAC, params![works, macs]).await?;
+    session.query("COMMIT", params![]).await.map_err(Fault::at_commit).map(drop)
+}
+
+/// Adds the links of these works' events, each with its MAC.
+async fn link_events(session: &Session, key: &Key, works: &[Uuid]) -> Result<(), Fault> {
+    let rows = session.query(EVENTS, params![works]).await?;
+    let links = rows.iter().map(link).collect::<Result<Vec<Link>, Error>>()?;
+    let values = params![
+        links.iter().map(|link| link.position.epoch).collect::<Vec<_>>(),
+        links.iter().map(|link| link.position.txn).collect::<Vec<_>>(),
+        links.iter().map(|link| link.position.number).collect::<Vec<_>>(),
+        links.iter().map(|link| link.hash.0.to_vec()).collect::<Vec<_>>(),
+        links.iter().map(|link| link.work.map(|work| work.0)).collect::<Vec<_>>(),
+        links.iter().map(|link| key.row_mac(link).0.to_vec()).collect::<Vec<_>>(),
+    ];
+    session.query(LINK, values).await.map(drop)
+}
+
 /// One transaction. Dropping its session after a fault ends it.
-async fn delete(session: &Session, mut works: Vec<Uuid>) -> Result<Pruned, Fault> {
+async fn delete(session: &Session, key: &Key, mut works: Vec<Uuid>) -> Result<Pruned, Fault> {
     session.query("BEGIN", params![]).await?;
     session.query(LOCK, params![works.clone()]).await?;
     let reprieved = session.query(REPRIEVED, params![works.clone()]).await?;
     let reprieved = reprieved.iter().map(|row| get(row, 0)).collect::<Result<Vec<Uuid>, _>>()?;
     works.retain(|work| !reprieved.contains(work));
+    link_events(session, key, &works).await?;
     let mut pipeline = Pipeline::default();
     pipeline.add_if(!reprieved.is_empty(), REPRIEVE, || params![reprieved]);
-    pipeline.add(LINK, params![works.clone()]);
     let events = pipeline.add(DELETE_EVENTS, params![works.clone()]);
     for sql in DELETE_REST {
         pipeline.add(sql, params![works.clone()]);

@@ -7,6 +7,7 @@ use tenure_core::{
     Actor, Attempt, Event, Fact, Payload, Spec, State, Step, Wait, WaitId, Work, WorkId,
     document::Document,
     event::Content,
+    limits,
     model::{AttemptEnd, Kept, Lease},
     payload::Digest,
     records::SessionView,
@@ -14,7 +15,7 @@ use tenure_core::{
 use tokio_postgres::{Row, types::FromSql};
 use uuid::Uuid;
 
-use crate::{Error, Position, StoredEvent};
+use crate::{Error, EventKey, Listed, Position, StoredEvent, listed::RowKey};
 
 /// A work's columns.
 macro_rules! work_columns {
@@ -30,7 +31,7 @@ macro_rules! event_columns {
     () => {
         "e.epoch, e.txn, e.number, e.work, e.seq, e.at, e.type, e.from_state, e.to_state, e.actor_type, \
          e.actor_id, e.attempt, e.step, e.fence, e.data, e.message, e.payload, e.evidence, e.digest, e.salt, \
-         e.prev_hash, e.hash"
+         e.prev_hash, e.hash, e.actor_name"
     };
 }
 pub(super) use event_columns;
@@ -65,6 +66,11 @@ pub(super) fn parse_name<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
 
 pub(super) fn digest(bytes: &[u8]) -> Result<Digest, Error> {
     bytes.try_into().map(Digest).map_err(corrupt)
+}
+
+/// None also for what cannot be one.
+pub(super) fn mac(row: &Row, at: usize) -> Result<Option<Digest>, Error> {
+    Ok(get::<Option<&[u8]>>(row, at)?.and_then(|bytes| digest(bytes).ok()))
 }
 
 pub(super) fn state(code: i16) -> Result<State, Error> {
@@ -106,6 +112,33 @@ pub(super) fn work(row: &Row) -> Result<Work, Error> {
     })
 }
 
+/// A page of rows, each with its key. One that cannot be read costs the others nothing. The page is full where it is as
+/// heavy as a page may be.
+pub(super) fn listed<T, K: RowKey>(
+    rows: &[Row],
+    limit: usize,
+    key: impl Fn(&Row) -> Result<K, Error>,
+    read: impl Fn(&Row) -> Result<T, Error>,
+) -> Result<Listed<T, K>, Error> {
+    let mut listed = Listed::default();
+    let bytes: usize = rows.iter().map(Row::raw_size_bytes).sum();
+    for row in rows {
+        let read = match read(row) {
+            Ok(read) => Ok(read),
+            Err(Error::Corrupt(why)) => Err(why),
+            Err(error) => return Err(error),
+        };
+        listed.take(key(row)?, read);
+    }
+    let listed = listed.up_to(limit);
+    Ok(Listed { full: listed.full || bytes >= limits::PAGE_BYTES, ..listed })
+}
+
+pub(super) fn event_key(row: &Row) -> Result<EventKey, Error> {
+    let position = Position { epoch: get(row, 0)?, txn: get(row, 1)?, number: get(row, 2)? };
+    Ok(EventKey { position, work: id(row, 3)?, seq: get::<i64>(row, 4)? as u64 })
+}
+
 pub(super) fn event(row: &Row) -> Result<StoredEvent, Error> {
     let kind: &str = get(row, 6)?;
     let data: String = get(row, 14)?;
@@ -123,7 +156,11 @@ pub(super) fn event(row: &Row) -> Result<StoredEvent, Error> {
         at: get(row, 5)?,
         from: get::<Option<i16>>(row, 7)?.map(state).transpose()?,
         to: state(get(row, 8)?)?,
-        actor: Actor { kind: parse_name(get(row, 9)?)?, id: get::<&str>(row, 10)?.into() },
+        actor: Actor {
+            kind: parse_name(get(row, 9)?)?,
+            id: get::<&str>(row, 10)?.into(),
+            name: get::<Option<&str>>(row, 22)?.map(Into::into),
+        },
         attempt: get::<i32>(row, 11)? as u32,
         step: get(row, 12)?,
         fence: get::<Option<i64>>(row, 13)?.map(|fence| fence as u64),
@@ -211,7 +248,13 @@ pub(super) fn session(row: &Row) -> Result<SessionView, Error> {
     })
 }
 
-/// tenant, reference, payload, actor, evidence, kept_at, approves.
+macro_rules! kept_columns {
+    () => {
+        "tenant, reference, payload, actor, evidence, kept_at"
+    };
+}
+pub(super) use kept_columns;
+
 pub(super) fn kept(row: &Row) -> Result<Kept, Error> {
     Ok(Kept {
         tenant: get(row, 0)?,
@@ -220,6 +263,5 @@ pub(super) fn kept(row: &Row) -> Result<Kept, Error> {
         actor: parse(get(row, 3)?)?,
         evidence: parse(get(row, 4)?)?,
         kept_at: get(row, 5)?,
-        approves: get(row, 6)?,
     })
 }

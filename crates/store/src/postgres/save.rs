@@ -15,7 +15,7 @@ use super::{
     session::{Pipeline, params},
 };
 use crate::batch::{Batch, Row};
-use crate::lane_id::lane_id;
+use crate::token::Key;
 
 pub(super) const INSERT_WORK: &str = "INSERT INTO work (id, created_at, generation, priority, session_lock, \
      parent, tenant, system, source_id, run_id, kind, session, correlation_id, workflow_id, spec, state, \
@@ -49,12 +49,14 @@ const INSERT_STATUS: &str = "INSERT INTO status (work, state, due_at, tenant, se
 const UPDATE_STATUS: &str = "UPDATE status s SET state = v.state, due_at = v.due_at \
      FROM (SELECT unnest($1::uuid[]), unnest($2::smallint[]), unnest($3::smallint[]), unnest($4::bigint[])) \
      AS v(work, before, state, due_at) WHERE s.state = v.before AND s.work = v.work";
-const DELETE_READY: &str = "DELETE FROM ready r USING (SELECT unnest($1::bigint[]), unnest($2::smallint[]), \
-     unnest($3::bigint[]), unnest($4::uuid[])) AS v(lane, priority, created_at, work) WHERE r.lane = v.lane \
+const DELETE_READY: &str = "DELETE FROM ready r USING (SELECT unnest($1::text[]), unnest($2::text[]), \
+     unnest($3::text[]), unnest($4::smallint[]), unnest($5::bigint[]), unnest($6::uuid[])) \
+     AS v(tenant, kind, system, priority, created_at, work) \
+     WHERE r.tenant = v.tenant AND r.kind = v.kind AND r.system = v.system \
      AND r.priority = v.priority AND r.created_at = v.created_at AND r.work = v.work";
-const INSERT_READY: &str = "INSERT INTO ready (lane, priority, created_at, work, tenant, bound) \
-     SELECT unnest($1::bigint[]), unnest($2::smallint[]), unnest($3::bigint[]), unnest($4::uuid[]), \
-     unnest($5::text[]), unnest($6::text[])";
+const INSERT_READY: &str = "INSERT INTO ready (tenant, kind, system, priority, created_at, work, bound) \
+     SELECT unnest($1::text[]), unnest($2::text[]), unnest($3::text[]), unnest($4::smallint[]), \
+     unnest($5::bigint[]), unnest($6::uuid[]), unnest($7::text[])";
 
 /// The queued head of each session that nobody holds.
 macro_rules! heads {
@@ -76,9 +78,9 @@ const UNREADY_SESSIONS: &str = concat!(
     "))"
 );
 const READY_SESSIONS: &str = concat!(
-    "INSERT INTO ready (lane, priority, created_at, work, tenant, session, bound) \
-     SELECT l.id, w.priority, w.created_at, w.id, w.tenant, w.session, w.bound \
-     FROM work w JOIN lane l ON l.system = w.system AND l.kind = w.kind WHERE w.id IN (SELECT s.work FROM ",
+    "INSERT INTO ready (tenant, kind, system, priority, created_at, work, session, bound) \
+     SELECT w.tenant, w.kind, w.system, w.priority, w.created_at, w.id, w.session, w.bound \
+     FROM work w WHERE w.id IN (SELECT s.work FROM ",
     heads!(),
     ") ON CONFLICT DO NOTHING"
 );
@@ -98,11 +100,11 @@ const SAVE_WAIT: &str = "INSERT INTO wait (id, work, tenant, reference, kind, st
      unnest($9::bigint[]), unnest($10::bigint[]), unnest($11::text[]) ON CONFLICT (id) DO UPDATE \
      SET state = excluded.state, deadline_at = excluded.deadline_at, ended_at = excluded.ended_at, \
      answer_seq = excluded.answer_seq, detail = excluded.detail";
-const SAVE_KEPT: &str = "INSERT INTO kept (tenant, reference, payload, actor, evidence, kept_at, approves) \
+const SAVE_KEPT: &str = "INSERT INTO kept (tenant, reference, payload, actor, evidence, kept_at, mac) \
      SELECT unnest($1::text[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]), \
-     unnest($5::text[]), unnest($6::bigint[]), unnest($7::boolean[]) ON CONFLICT (tenant, reference) DO UPDATE \
+     unnest($5::text[]), unnest($6::bigint[]), unnest($7::bytea[]) ON CONFLICT (tenant, reference) DO UPDATE \
      SET payload = excluded.payload, actor = excluded.actor, evidence = excluded.evidence, \
-     kept_at = excluded.kept_at, approves = excluded.approves";
+     kept_at = excluded.kept_at, mac = excluded.mac";
 const DELETE_KEPT: &str = "DELETE FROM kept t USING unnest($1::text[], $2::text[]) AS v(tenant, reference) \
      WHERE t.tenant = v.tenant AND t.reference = v.reference";
 
@@ -211,6 +213,7 @@ pub(super) fn insert_works<'a>(pipeline: &mut Pipeline<'a>, rows: &[Row<'a>]) ->
 /// Everything but new works and wakes. Events come first: the rows are held against them.
 pub(super) fn rest<'a>(
     pipeline: &mut Pipeline<'a>,
+    key: &Key,
     batch: &'a Batch,
     rows: &[Row<'a>],
     epoch: i32,
@@ -228,7 +231,7 @@ pub(super) fn rest<'a>(
     attempt_ends(pipeline, batch);
     steps(pipeline, batch);
     waits(pipeline, batch);
-    kept(pipeline, batch);
+    kept(pipeline, key, batch);
     command::save(pipeline, batch);
     sessions(pipeline, batch);
 }
@@ -259,6 +262,7 @@ fn events<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch, epoch: i32, mark: M
             each(events, |e| &e.prev_hash.0[..]),
             each(events, |e| &e.hash.0[..]),
             each(events, request),
+            each(events, |e| e.actor.name.as_deref()),
         ]
     });
 }
@@ -361,12 +365,13 @@ fn ready<'a>(pipeline: &mut Pipeline<'a>, rows: &[Row<'a>]) {
     let works = |wanted: &dyn Fn(&Row<'a>) -> bool| -> Vec<&'a Work> {
         rows.iter().filter(|row| wanted(row)).map(|row| row.work).collect()
     };
-    let lane = |w: &&'a Work| lane_id(&w.spec.source.system, &w.spec.kind);
     // What left and came back in one group may be bound to an owner now.
     let gone = works(&|row| row.was_ready() && (!row.is_ready() || row.touch == Touch::Event));
     pipeline.add_if(!gone.is_empty(), DELETE_READY, || {
         params![
-            each(&gone, lane),
+            each(&gone, |w| w.spec.tenant.as_str()),
+            each(&gone, |w| w.spec.kind.as_str()),
+            each(&gone, |w| w.spec.source.system.as_str()),
             each(&gone, |w| w.spec.priority),
             each(&gone, |w| w.spec.created_at),
             each(&gone, |w| w.id.0),
@@ -375,11 +380,12 @@ fn ready<'a>(pipeline: &mut Pipeline<'a>, rows: &[Row<'a>]) {
     let come = works(&|row| row.is_ready() && (!row.was_ready() || row.touch == Touch::Event));
     pipeline.add_if(!come.is_empty(), INSERT_READY, || {
         params![
-            each(&come, lane),
+            each(&come, |w| w.spec.tenant.as_str()),
+            each(&come, |w| w.spec.kind.as_str()),
+            each(&come, |w| w.spec.source.system.as_str()),
             each(&come, |w| w.spec.priority),
             each(&come, |w| w.spec.created_at),
             each(&come, |w| w.id.0),
-            each(&come, |w| w.spec.tenant.as_str()),
             each(&come, |w| w.bound_to()),
         ]
     });
@@ -438,7 +444,7 @@ fn waits<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch) {
     });
 }
 
-fn kept<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch) {
+fn kept<'a>(pipeline: &mut Pipeline<'a>, key: &Key, batch: &'a Batch) {
     let kept: Vec<_> = batch.writes.kept.values().flatten().collect();
     pipeline.add_if(!kept.is_empty(), SAVE_KEPT, || {
         params![
@@ -448,7 +454,7 @@ fn kept<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch) {
             each(&kept, |k| json(&k.actor)),
             each(&kept, |k| json(&k.evidence)),
             each(&kept, |k| k.kept_at),
-            each(&kept, |k| k.approves),
+            each(&kept, |k| key.row_mac(*k).0.to_vec()),
         ]
     });
     let gone: Vec<_> =

@@ -13,12 +13,12 @@ use super::{
     session::params,
 };
 use crate::{
-    Error, ScheduleChange,
+    Error, Listed, ScheduleChange,
     schedule::{Key, SCHEDULES_MAX, readable},
 };
 
 const ONE: &str = "SELECT body FROM schedule WHERE tenant = $1::text AND name = $2::text";
-const LIST: &str = "SELECT body FROM schedule WHERE (tenant, name) > ($1::text, $2::text) \
+const LIST: &str = "SELECT body, tenant, name FROM schedule WHERE (tenant, name) > ($1::text, $2::text) \
      AND ($3::text[] IS NULL OR tenant = ANY($3)) ORDER BY tenant, name LIMIT $4::bigint";
 const DUE: &str = "SELECT body FROM schedule WHERE due_at IS NOT NULL AND due_at <= $1::bigint \
      AND tenant <> ALL($2::text[]) ORDER BY due_at LIMIT $3::bigint";
@@ -72,13 +72,13 @@ impl Reader {
         tenants: &Tenants,
         after: (&str, &str),
         limit: usize,
-    ) -> Result<Vec<Schedule>, Error> {
+    ) -> Result<Listed<Schedule, Key>, Error> {
         let tenants = match tenants {
             Tenants::All => None,
             Tenants::Only(list) => Some(list),
         };
         let rows = self.query(LIST, params![after.0, after.1, tenants, limit as i64]).await?;
-        rows.iter().map(schedule).collect()
+        row::listed(&rows, limit, |row| Ok((get(row, 1)?, get(row, 2)?)), schedule)
     }
 
     pub async fn schedules_due(

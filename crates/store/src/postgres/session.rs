@@ -11,7 +11,11 @@ use futures_util::{TryStreamExt, future::join_all};
 use tokio::task::AbortHandle;
 use tokio_postgres::{Client, Row, Statement, types::ToSql};
 
-use super::fault::Fault;
+use super::{
+    cache::{Version, Xid},
+    fault::Fault,
+    server::Identity,
+};
 
 pub(super) type Param<'a> = Box<dyn ToSql + Sync + Send + 'a>;
 
@@ -40,6 +44,9 @@ pub(super) struct Given {
 
 pub(super) struct Session {
     pub client: Client,
+    /// The server at its other end, as this process numbers those that it met.
+    pub server: u32,
+    pub identity: Option<Identity>,
     /// Of the positions that this connection writes.
     pub epoch: i32,
     prepared: Mutex<HashMap<&'static str, Statement>>,
@@ -57,7 +64,20 @@ impl Drop for Session {
 
 impl Session {
     pub fn new(client: Client, driver: AbortHandle, answer_within: Duration) -> Self {
-        Self { client, epoch: 0, prepared: Mutex::default(), driver, answer_within }
+        Self {
+            client,
+            server: 0,
+            identity: None,
+            epoch: 0,
+            prepared: Mutex::default(),
+            driver,
+            answer_within,
+        }
+    }
+
+    /// A transaction of this connection's server.
+    pub fn version(&self, xid: Xid) -> Version {
+        Version { server: self.server, xid }
     }
 
     /// Waits for the answer to an exchange, and no longer than that may take.

@@ -31,7 +31,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
     }
 }
 
-/// One connection's life.
+/// One connection's life: until it is lost, or another server answers.
 async fn connected(shared: &Shared) {
     let Ok((client, mut connection)) = shared.connector.listener().await else { return };
     let (heard, mut notices) = mpsc::unbounded_channel();
@@ -43,9 +43,12 @@ async fn connected(shared: &Shared) {
             }
         }
     });
+    let Ok((_, server)) = shared.connector.meet(&client).await else { return };
     let Some(own) = listen(&client).await else { return };
+    let mut servers = shared.connector.server_changes();
     loop {
         tokio::select! {
+            () = async { drop(servers.wait_for(|number| *number != server).await) } => break,
             note = notices.recv() => match note {
                 Some(process) if process == own => {}
                 Some(_) => shared.nudge(),

@@ -1,10 +1,19 @@
-//! Faults that only the database can see: damage, and narrow tables that tell another story.
+//! Faults that only the database can see: damage, narrow tables that tell another story, rows that the ledger did not
+//! write, and a schema that is not the migrations'.
+
+use std::collections::BTreeMap;
+
+use rusqlite::Connection;
+use tenure_core::WorkId;
 
 use super::{
+    fault::Fault,
+    migrate::{self, MIGRATIONS},
     read::Reader,
     row::{self, Read},
+    unlogged,
 };
-use tenure_core::WorkId;
+use crate::{check, token::Key};
 
 /// Faults of one kind that are told at most.
 const TOLD: usize = 100;
@@ -50,19 +59,13 @@ const CHECKS: &[(&str, &str)] = &[
     ),
     (
         "could be claimed but is not on the queue",
-        "SELECT s.work FROM status s JOIN work w ON w.id = s.work JOIN lane l \
-         ON l.system = w.system AND l.kind = w.kind WHERE s.state = 0 \
+        "SELECT s.work FROM status s JOIN work w ON w.id = s.work WHERE s.state = 0 \
          AND (s.session IS NULL OR (NOT EXISTS (SELECT 1 FROM status h WHERE h.tenant = s.tenant \
          AND h.session = s.session AND (h.state = 1 OR h.state = 8 OR h.state = 9)) AND s.work = \
          (SELECT q.work FROM status q WHERE q.tenant = s.tenant AND q.session = s.session \
          AND (q.state = 0 OR q.state = 7) ORDER BY q.created_at, q.work LIMIT 1))) \
-         AND NOT EXISTS (SELECT 1 FROM ready r WHERE r.lane = l.id AND r.priority = w.priority \
-         AND r.created_at = w.created_at AND r.work = w.id AND r.tenant = w.tenant)",
-    ),
-    (
-        "is queued but has no lane",
-        "SELECT w.id FROM work w WHERE w.state = 0 AND w.session IS NULL AND NOT EXISTS \
-         (SELECT 1 FROM lane l WHERE l.system = w.system AND l.kind = w.kind)",
+         AND NOT EXISTS (SELECT 1 FROM ready r WHERE r.tenant = w.tenant AND r.kind = w.kind \
+         AND r.system = w.system AND r.priority = w.priority AND r.created_at = w.created_at AND r.work = w.id)",
     ),
     (
         "is on the queue but cannot be claimed",
@@ -80,19 +83,30 @@ const CHECKS: &[(&str, &str)] = &[
     (
         "waits for an answer that is kept for it",
         "SELECT q.work FROM kept k JOIN wait q ON q.tenant = k.tenant AND q.reference = k.reference \
-         WHERE q.state = 'open' AND k.kept_at + 86400000 > q.opened_at \
-         AND (q.kind <> 'approval' OR json_extract(k.actor, '$.type') = 'person')",
+         WHERE q.state = 'open' AND k.kept_at + 86400000 > q.opened_at AND q.kind <> 'approval'",
     ),
     (
         "counts other open waits than it has",
         "SELECT w.id FROM work w WHERE w.open_waits <> \
          (SELECT count(*) FROM wait q WHERE q.work = w.id AND q.state = 'open')",
     ),
+    (
+        "was pruned and has no tombstone",
+        "SELECT DISTINCT l.work FROM link l WHERE l.work IS NOT NULL \
+         AND NOT EXISTS (SELECT 1 FROM tombstone t WHERE t.work = l.work)",
+    ),
+    (
+        "was pruned, and nobody is recorded to have done so",
+        "SELECT t.work FROM tombstone t WHERE NOT EXISTS (SELECT 1 FROM pruning p WHERE p.at = t.pruned_at)",
+    ),
 ];
+
+const OBJECTS: &str =
+    "SELECT type, name, coalesce(sql, '') FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'";
 
 impl Reader {
     /// Each fault in a sentence.
-    pub fn self_check(&mut self) -> Read<Vec<String>> {
+    pub fn self_check(&mut self, key: &Key) -> Read<Vec<String>> {
         let integrity = self.all("PRAGMA integrity_check", [], |row| Ok(row.get::<_, String>(0)?))?;
         let mut faults: Vec<String> = integrity.into_iter().filter(|line| line != "ok").collect();
         for (fault, sql) in CHECKS {
@@ -100,6 +114,33 @@ impl Reader {
             let works = self.all(&sql, [], |row| Ok(WorkId(row::uuid(row, 0)?)))?;
             faults.extend(works.into_iter().map(|work| format!("{work} {fault}")));
         }
+        faults.append(&mut unlogged::faults(self.conn(), key, TOLD)?);
+        faults.append(&mut schema_faults(self.conn())?);
         Ok(faults)
     }
+}
+
+/// Holds the schema against that of a new ledger.
+fn schema_faults(conn: &Connection) -> Read<Vec<String>> {
+    let mut statement = conn.prepare("SELECT number FROM migration")?;
+    let applied = statement.query_map([], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?;
+    let known: Vec<i64> = MIGRATIONS.iter().map(|migration| migration.number).collect();
+    if let Some(fault) = check::unknown(&applied, &known) {
+        return Ok(vec![fault]);
+    }
+    let mut new = Connection::open_in_memory()?;
+    migrate::run(&mut new, MIGRATIONS, 0).map_err(Fault::Data)?;
+    Ok(check::differences(&objects(&new)?, &objects(conn)?))
+}
+
+fn objects(conn: &Connection) -> Read<check::Schema> {
+    let mut statement = conn.prepare(OBJECTS)?;
+    let mut rows = statement.query([])?;
+    let mut objects = BTreeMap::new();
+    while let Some(row) = rows.next()? {
+        let sql: String = row.get(2)?;
+        let words = sql.split_whitespace().collect::<Vec<_>>().join(" ");
+        objects.insert((row.get(0)?, row.get(1)?), words);
+    }
+    Ok(objects)
 }

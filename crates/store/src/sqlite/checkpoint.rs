@@ -4,18 +4,17 @@
 use std::{
     path::Path,
     sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering},
+        Arc, Mutex, MutexGuard, PoisonError,
         mpsc::{Receiver, SyncSender, sync_channel},
     },
-    thread,
+    thread::{self, JoinHandle},
 };
 
 use rusqlite::Connection;
 use tenure_core::Millis;
 
 use super::settings;
-use crate::{Clock, Error};
+use crate::{CheckpointFailure, Clock, Error, Wal};
 
 /// Pages between two checkpoints. A WAL that stays small is written over and over in the same place, and
 /// syncing it takes less than syncing a file that grows.
@@ -27,18 +26,57 @@ const SHARED_BY: usize = 4;
 
 /// The writer's side: tells when there is something to move.
 pub(super) struct Checkpoints {
-    due: SyncSender<()>,
+    due: Option<SyncSender<()>>,
+    thread: Option<JoinHandle<()>>,
     since: usize,
-    pub last: LastCheckpoint,
+    pub progress: Progress,
 }
 
-/// When the whole WAL was last moved; zero until it was.
+/// How the checkpoints of this process went.
 #[derive(Clone, Default)]
-pub(super) struct LastCheckpoint(Arc<AtomicI64>);
+pub(super) struct Progress(Arc<Mutex<Inner>>);
 
-impl LastCheckpoint {
-    pub fn get(&self) -> Option<Millis> {
-        Some(self.0.load(Ordering::Relaxed)).filter(|at| *at > 0)
+#[derive(Clone, Default)]
+struct Inner {
+    /// When the whole WAL was last moved.
+    moved_at: Option<Millis>,
+    /// The first since then that left some of it.
+    behind_since: Option<Millis>,
+    failure: Option<CheckpointFailure>,
+}
+
+impl Progress {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn failure(&self) -> Option<CheckpointFailure> {
+        self.inner().failure.clone()
+    }
+
+    /// With the length of the log.
+    pub fn of(&self, bytes: u64) -> Wal {
+        let Inner { moved_at, behind_since, failure } = self.inner().clone();
+        Wal { bytes, checkpointed_at: moved_at, behind_since, failure }
+    }
+
+    /// Notes a checkpoint. True: it moved everything. False: a reader still needs the rest where it is.
+    fn note(&self, outcome: rusqlite::Result<bool>, at: Millis) {
+        let mut inner = self.inner();
+        match outcome {
+            Ok(true) => *inner = Inner { moved_at: Some(at), ..Inner::default() },
+            Ok(false) => {
+                inner.failure = None;
+                inner.behind_since.get_or_insert(at);
+            }
+            Err(error) => {
+                let why = error.to_string();
+                tracing::warn!(why, "a checkpoint failed; the log grows until one succeeds");
+                inner.behind_since.get_or_insert(at);
+                let (count, since) = inner.failure.as_ref().map_or((0, at), |last| (last.count, last.since));
+                inner.failure = Some(CheckpointFailure { count: count + 1, since, why });
+            }
+        }
     }
 }
 
@@ -46,37 +84,43 @@ impl Checkpoints {
     pub fn start(path: &Path, clock: Arc<dyn Clock>) -> Result<Self, Error> {
         let conn = settings::checkpointer(path)?;
         let (due, wanted) = sync_channel(1);
-        let last = LastCheckpoint::default();
-        let noted = last.clone();
-        thread::Builder::new()
+        let progress = Progress::default();
+        let noted = progress.clone();
+        let thread = thread::Builder::new()
             .name("ledger-wal".into())
             .spawn(move || run(&conn, &wanted, &*clock, &noted))
             .map_err(|error| Error::Unavailable(format!("no thread for checkpoints: {error}")))?;
-        Ok(Self { due, since: 0, last })
+        Ok(Self { due: Some(due), thread: Some(thread), since: 0, progress })
     }
 
     pub fn committed(&mut self, submissions: usize) {
         self.since += EACH + submissions / SHARED_BY;
         // A full channel means that one is due already.
-        if self.since >= EVERY && self.due.try_send(()).is_ok() {
+        if self.since >= EVERY && self.due.as_ref().is_some_and(|due| due.try_send(()).is_ok()) {
             self.since = 0;
+        }
+    }
+
+    /// Waits for the one that is under way. Its connection is closed then.
+    pub fn stop(&mut self) {
+        self.due = None;
+        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the thread for checkpoints panicked");
         }
     }
 }
 
-fn run(conn: &Connection, wanted: &Receiver<()>, clock: &dyn Clock, last: &LastCheckpoint) {
+fn run(conn: &Connection, wanted: &Receiver<()>, clock: &dyn Clock, progress: &Progress) {
     while wanted.recv().is_ok() {
-        let moved = conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
-            Ok(row.get::<_, i64>(1)? == row.get::<_, i64>(2)?)
-        });
-        match moved {
-            Ok(true) => last.0.store(clock.wall(), Ordering::Relaxed),
-            // A reader that still needs the rest keeps it where it is.
-            Ok(false) => {}
-            // The writer's own, at a far larger WAL, makes up for one that failed.
-            Err(error) => tracing::warn!(%error, "a checkpoint failed"),
-        }
+        progress.note(passive(conn), clock.wall());
     }
+}
+
+/// Moves what no reader needs where it is. True: that was everything.
+pub(super) fn passive(conn: &Connection) -> rusqlite::Result<bool> {
+    conn.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
+        Ok(row.get::<_, i64>(1)? == row.get::<_, i64>(2)?)
+    })
 }
 
 #[cfg(test)]
@@ -90,21 +134,46 @@ mod tests {
         let path = folder.path().join("ledger.db");
         let writer = settings::writer(&path, false).unwrap();
         let conn = settings::checkpointer(&path).unwrap();
-        let (last, clock) = (LastCheckpoint::default(), ManualClock::new(42));
+        let (progress, clock) = (Progress::default(), ManualClock::new(42));
         let checkpoint = || {
             let (due, wanted) = sync_channel(1);
             due.send(()).unwrap();
             drop(due);
-            run(&conn, &wanted, &clock, &last);
+            run(&conn, &wanted, &clock, &progress);
+            progress.of(0)
         };
         writer.execute_batch("CREATE TABLE t (x)").unwrap();
         let reader = settings::reader(&path).unwrap();
         reader.execute_batch("BEGIN; SELECT count(*) FROM t").unwrap();
         writer.execute_batch("INSERT INTO t VALUES (1)").unwrap();
-        checkpoint();
-        assert_eq!(last.get(), None, "a reader still needs the state before");
+        let held = checkpoint();
+        assert_eq!(
+            (held.checkpointed_at, held.behind_since),
+            (None, Some(42)),
+            "a reader still needs the rest"
+        );
         reader.execute_batch("COMMIT").unwrap();
-        checkpoint();
-        assert_eq!(last.get(), Some(42));
+        let moved = checkpoint();
+        assert_eq!((moved.checkpointed_at, moved.behind_since), (Some(42), None));
+    }
+
+    #[test]
+    fn a_checkpoint_that_fails_is_counted_with_its_reason_until_one_succeeds() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.db");
+        let writer = settings::writer(&path, false).unwrap();
+        writer.execute_batch("CREATE TABLE t (x)").unwrap();
+        let conn = settings::checkpointer(&path).unwrap();
+        let progress = Progress::default();
+        // None succeeds inside of a transaction.
+        conn.execute_batch("BEGIN; SELECT count(*) FROM t").unwrap();
+        progress.note(passive(&conn), 1);
+        progress.note(passive(&conn), 2);
+        let failure = progress.failure().unwrap();
+        assert_eq!((failure.count, failure.since), (2, 1));
+        assert!(failure.why.contains("locked"), "{}", failure.why);
+        conn.execute_batch("COMMIT").unwrap();
+        progress.note(passive(&conn), 3);
+        assert_eq!(progress.failure(), None);
     }
 }

@@ -1,64 +1,49 @@
-//! Which works a claim by filter gets: the heads of its lanes, merged. What waits in other lanes, or
-//! behind those heads, costs nothing.
+//! Which works a claim by filter gets: the heads of its lanes, merged. A lane is what is ready of one tenant, kind and
+//! source system. Whatever waits in other lanes, or behind those heads, costs nothing.
 
-use std::collections::HashMap;
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
-use rusqlite::params;
+use rusqlite::{OptionalExtension, ToSql, params};
 use tenure_core::{
     Millis, WorkId,
     action::{ClaimFilter, Tenants},
+    payload::Digest,
+    place_in_turn,
 };
 
 use super::{
     row::{self, Read},
     tables::Tables,
 };
-use crate::lane_id::lane_id;
+use crate::job::LANES_MAX;
 
-const LANES: &str = "SELECT id, system, kind FROM lane";
-const LANE_INSERT: &str = "INSERT OR IGNORE INTO lane (id, system, kind) VALUES (?1, ?2, ?3)";
-const READY_AFTER: &str = "SELECT priority, created_at, work, tenant, bound FROM ready \
-     WHERE lane = ?1 AND (priority, created_at, work) > (?2, ?3, ?4) \
-     ORDER BY priority, created_at, work LIMIT ?5";
+/// The names that lanes begin with, one after another: none that has nothing ready is ever seen.
+const NEXT_TENANT: &str = "SELECT tenant FROM ready WHERE tenant > ?1 ORDER BY tenant LIMIT 1";
+const NEXT_KIND: &str = "SELECT kind FROM ready WHERE kind > ?1 AND tenant = ?2 ORDER BY kind LIMIT 1";
+const NEXT_SYSTEM: &str =
+    "SELECT system FROM ready WHERE system > ?1 AND tenant = ?2 AND kind = ?3 ORDER BY system LIMIT 1";
+const READY_AFTER: &str = "SELECT priority, created_at, work, bound FROM ready \
+     WHERE tenant = ?1 AND kind = ?2 AND system = ?3 AND (priority, created_at, work) > (?4, ?5, ?6) \
+     ORDER BY priority, created_at, work LIMIT ?7";
 
-/// Rows read ahead at least, since some may be another tenant's or bound to another owner.
-const AHEAD: usize = 32;
-
-/// The lanes known to exist. Rows of `lane` are only ever added.
-#[derive(Default)]
-pub(super) struct Lanes {
-    known: HashMap<i64, (String, String)>,
-    complete: bool,
-}
-
-impl Lanes {
-    /// Another process may have added lanes, or a rollback taken some back.
-    pub fn forget(&mut self) {
-        self.known.clear();
-        self.complete = false;
-    }
-}
+/// Rows read ahead at first, and in the only lane of a claim: some may be bound to another owner.
+const AHEAD: usize = 4;
 
 /// Who claims.
 pub(super) struct Wish<'a> {
     pub filter: &'a ClaimFilter,
     pub tenants: &'a Tenants,
     pub incarnation: &'a str,
-}
-
-impl Wish<'_> {
-    fn accepts(&self, ready: &Ready) -> bool {
-        self.filter.wants_tenant(&ready.tenant)
-            && self.tenants.allow(&ready.tenant)
-            && ready.bound.as_deref().is_none_or(|bound| bound == self.incarnation)
-    }
+    pub seed: &'a [u8; 16],
 }
 
 struct Ready {
     priority: i64,
     created_at: Millis,
     work: WorkId,
-    tenant: String,
     bound: Option<String>,
 }
 
@@ -69,8 +54,10 @@ impl Ready {
 }
 
 /// What was read of one lane. A row that was dealt out leaves a gap.
-#[derive(Default)]
-struct Queue {
+struct Lane {
+    tenant: Arc<str>,
+    kind: String,
+    system: String,
     rows: Vec<Option<Ready>>,
     /// Nothing but gaps before it.
     first: usize,
@@ -78,79 +65,207 @@ struct Queue {
     exhausted: bool,
 }
 
+/// What is ready of one tenant, as far as a claim has asked.
+#[derive(Default)]
+struct Stock {
+    kinds: Option<Vec<String>>,
+    lanes: HashMap<String, Vec<Lane>>,
+}
+
 /// The queues of one group: each row is dealt out once, to the first claim that accepts it.
 #[derive(Default)]
 pub(super) struct Queues {
-    lanes: HashMap<i64, Queue>,
+    tenants: Option<Vec<Arc<str>>>,
+    stocks: HashMap<Arc<str>, Stock>,
+}
+
+/// One tenant's lanes for one claim.
+struct Turns<'q> {
+    lanes: Vec<(&'q mut Lane, usize)>,
+    /// Which of them has the tenant's next work.
+    next: usize,
+    priority: i64,
+    /// Works of this priority that the tenant was given already.
+    given: usize,
+    place: Digest,
 }
 
 impl Queues {
-    /// The next works for a claim, in claiming order.
-    pub fn take(&mut self, tables: &mut Tables<'_>, wish: &Wish<'_>, max: usize) -> Read<Vec<WorkId>> {
-        let lanes = tables.lanes_of(wish.filter)?;
-        let mut cursors = Vec::with_capacity(lanes.len());
-        for lane in lanes {
-            let queue = self.lanes.entry(lane).or_default();
-            let at = queue.find(tables, lane, queue.first, wish, max)?;
-            cursors.extend(at.map(|at| (lane, at)));
+    /// The next works for a claim, in the order of `in_turns`.
+    pub fn take(&mut self, tables: &Tables<'_>, wish: &Wish<'_>, max: usize) -> Read<Vec<WorkId>> {
+        let asked = self.tenants_of(tables, wish)?;
+        for tenant in &asked {
+            self.stocks.entry(tenant.clone()).or_default().find_lanes(tables, tenant, wish.filter)?;
         }
-        let mut taken = Vec::with_capacity(max.min(AHEAD));
+        let stocks = self.stocks.iter_mut().filter(|(tenant, _)| asked.contains(*tenant));
+        let lanes: Vec<_> = stocks.map(|(tenant, stock)| (tenant, stock.lanes_of(wish.filter))).collect();
+        let count: usize = lanes.iter().map(|(_, lanes)| lanes.len()).sum();
+        let ahead = max.div_ceil(count.max(1)).max(AHEAD);
+        let mut turns = Vec::with_capacity(lanes.len());
+        for (tenant, lanes) in lanes {
+            turns.extend(Turns::new(tables, wish, tenant, lanes, ahead)?);
+        }
+        let mut taken = Vec::with_capacity(max.min(ahead));
         while taken.len() < max {
-            let best = (0..cursors.len()).min_by_key(|i| {
-                let (lane, at) = cursors[*i];
-                self.lanes.get(&lane).and_then(|queue| queue.rows[at].as_ref()).map(Ready::order)
+            let best = (0..turns.len()).min_by_key(|at| {
+                let turn = &turns[*at];
+                (turn.priority, turn.given, turn.place)
             });
             let Some(best) = best else { break };
-            let (lane, at) = cursors[best];
-            let queue = self.lanes.entry(lane).or_default();
-            taken.extend(queue.rows[at].take().map(|ready| ready.work));
-            match queue.find(tables, lane, at + 1, wish, max - taken.len())? {
-                Some(next) => cursors[best].1 = next,
-                None => drop(cursors.swap_remove(best)),
+            taken.extend(turns[best].take());
+            if taken.len() < max && !turns[best].find_next(tables, wish, ahead)? {
+                drop(turns.swap_remove(best));
             }
         }
         Ok(taken)
     }
+
+    /// The tenants that a claim asks for and may touch, if something of theirs is ready.
+    fn tenants_of(&mut self, tables: &Tables<'_>, wish: &Wish<'_>) -> Read<BTreeSet<Arc<str>>> {
+        let named = match (&wish.filter.tenants[..], wish.tenants) {
+            ([], Tenants::Only(own)) => own,
+            ([], Tenants::All) => {
+                let all = match &mut self.tenants {
+                    Some(all) => all,
+                    unknown => {
+                        let names = tables.names(NEXT_TENANT, &[], usize::MAX)?;
+                        unknown.insert(names.into_iter().map(Arc::from).collect())
+                    }
+                };
+                return Ok(all.iter().cloned().collect());
+            }
+            (asked, _) => asked,
+        };
+        let allowed = named.iter().filter(|tenant| wish.tenants.allow(tenant));
+        Ok(allowed.map(|tenant| Arc::from(tenant.as_str())).collect())
+    }
 }
 
-impl Queue {
+impl Stock {
+    /// Finds the lanes that a claim asks for, unless an earlier one of the group has.
+    fn find_lanes(&mut self, tables: &Tables<'_>, tenant: &Arc<str>, filter: &ClaimFilter) -> Read<()> {
+        let kinds = match &filter.kinds[..] {
+            [] => {
+                if self.kinds.is_none() {
+                    self.kinds = Some(tables.names(NEXT_KIND, &[&**tenant], LANES_MAX)?);
+                }
+                self.kinds.as_deref().unwrap_or_default()
+            }
+            asked => asked,
+        };
+        let mut found = 0;
+        for kind in kinds {
+            if found >= LANES_MAX {
+                break;
+            }
+            if !self.lanes.contains_key(kind) {
+                let systems = tables.names(NEXT_SYSTEM, &[&**tenant, kind], LANES_MAX)?;
+                let lanes = systems.into_iter().map(|system| Lane::new(tenant, kind, system)).collect();
+                self.lanes.insert(kind.clone(), lanes);
+            }
+            found += self.lanes.get(kind).map_or(0, Vec::len);
+        }
+        Ok(())
+    }
+
+    fn lanes_of(&mut self, filter: &ClaimFilter) -> Vec<&mut Lane> {
+        let lanes = self.lanes.values_mut().flatten();
+        lanes.filter(|lane| filter.wants_lane(&lane.system, &lane.kind)).collect()
+    }
+}
+
+impl<'q> Turns<'q> {
+    /// None: there is nothing for this claim.
+    fn new(
+        tables: &Tables<'_>,
+        wish: &Wish<'_>,
+        tenant: &str,
+        lanes: Vec<&'q mut Lane>,
+        ahead: usize,
+    ) -> Read<Option<Self>> {
+        let mut found = Vec::with_capacity(lanes.len());
+        for lane in lanes {
+            let at = lane.find(tables, lane.first, wish, ahead)?;
+            found.extend(at.map(|at| (lane, at)));
+        }
+        let place = place_in_turn(wish.seed, tenant);
+        let mut turns = Self { lanes: found, next: 0, priority: i64::MIN, given: 0, place };
+        Ok(turns.choose().then_some(turns))
+    }
+
+    fn take(&mut self) -> Option<WorkId> {
+        let (lane, at) = &mut self.lanes[self.next];
+        self.given += 1;
+        lane.rows[*at].take().map(|ready| ready.work)
+    }
+
+    /// Goes on to the tenant's next work; false where there is none.
+    fn find_next(&mut self, tables: &Tables<'_>, wish: &Wish<'_>, ahead: usize) -> Read<bool> {
+        let (lane, at) = &mut self.lanes[self.next];
+        match lane.find(tables, *at + 1, wish, ahead)? {
+            Some(next) => *at = next,
+            None => drop(self.lanes.swap_remove(self.next)),
+        }
+        Ok(self.choose())
+    }
+
+    fn choose(&mut self) -> bool {
+        let heads = self.lanes.iter().enumerate();
+        let heads = heads.filter_map(|(i, (lane, at))| Some((lane.rows[*at].as_ref()?.order(), i)));
+        let Some(((priority, ..), next)) = heads.min() else { return false };
+        self.next = next;
+        if priority != self.priority {
+            (self.priority, self.given) = (priority, 0);
+        }
+        true
+    }
+}
+
+impl Lane {
+    fn new(tenant: &Arc<str>, kind: &str, system: String) -> Self {
+        let (tenant, kind, rows) = (tenant.clone(), kind.to_owned(), Vec::new());
+        Self { tenant, kind, system, rows, first: 0, last: None, exhausted: false }
+    }
+
     /// The first row from `at` on that the claim accepts.
     fn find(
         &mut self,
         tables: &Tables<'_>,
-        lane: i64,
         mut at: usize,
         wish: &Wish<'_>,
-        want: usize,
+        ahead: usize,
     ) -> Read<Option<usize>> {
         while self.rows.get(self.first).is_some_and(Option::is_none) {
             self.first += 1;
         }
         loop {
             match self.rows.get(at) {
-                Some(Some(ready)) if wish.accepts(ready) => return Ok(Some(at)),
+                Some(Some(ready)) if ready.bound.as_deref().is_none_or(|bound| bound == wish.incarnation) => {
+                    return Ok(Some(at));
+                }
                 Some(_) => at += 1,
-                None if self.exhausted || want == 0 => return Ok(None),
-                None => self.read_on(tables, lane, want.max(AHEAD))?,
+                None if self.exhausted => return Ok(None),
+                // Twice as many each time: a group's claims together may want many.
+                None => self.read_on(tables, ahead.max(self.rows.len()))?,
             }
         }
     }
 
-    fn read_on(&mut self, tables: &Tables<'_>, lane: i64, count: usize) -> Read<()> {
+    fn read_on(&mut self, tables: &Tables<'_>, count: usize) -> Read<()> {
         let (priority, created_at, work) = match &self.last {
             Some((priority, created_at, work)) => (*priority, *created_at, &work.0.as_bytes()[..]),
             None => (i64::MIN, i64::MIN, &[][..]),
         };
         let mut statement = tables.cached(READY_AFTER)?;
-        let mut rows = statement.query(params![lane, priority, created_at, work, count as i64])?;
+        let lane = params![&*self.tenant, self.kind, self.system, priority, created_at, work, count as i64];
+        let mut rows = statement.query(lane)?;
         let before = self.rows.len();
         while let Some(found) = rows.next()? {
             let ready = Ready {
                 priority: found.get(0)?,
                 created_at: found.get(1)?,
                 work: WorkId(row::uuid(found, 2)?),
-                tenant: found.get(3)?,
-                bound: found.get(4)?,
+                bound: found.get(3)?,
             };
             self.last = Some(ready.order());
             self.rows.push(Some(ready));
@@ -161,27 +276,79 @@ impl Queue {
 }
 
 impl Tables<'_> {
-    /// The lane for a source and kind, made where it is new.
-    pub fn lane(&mut self, system: &str, kind: &str) -> Read<i64> {
-        let id = lane_id(system, kind);
-        if !self.lanes.known.contains_key(&id) {
-            self.cached(LANE_INSERT)?.execute(params![id, system, kind])?;
-            self.lanes.known.insert(id, (system.to_owned(), kind.to_owned()));
+    /// The names that one of the statements above leads to, each a search of the index.
+    fn names(&self, next: &'static str, within: &[&str], most: usize) -> Read<Vec<String>> {
+        let mut statement = self.cached(next)?;
+        let mut names: Vec<String> = Vec::new();
+        while names.len() < most {
+            let last = names.last().map_or("", String::as_str);
+            let values: Vec<&dyn ToSql> = [&last as &dyn ToSql]
+                .into_iter()
+                .chain(within.iter().map(|name| name as &dyn ToSql))
+                .collect();
+            match statement.query_row(&values[..], |row| row.get(0)).optional()? {
+                Some(name) => names.push(name),
+                None => break,
+            }
         }
-        Ok(id)
+        Ok(names)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        sqlite::plan::{plan, tables},
+        token::Key,
+    };
+
+    /// As much of one tenant as the default quota allows, in one lane and in lanes of their own, before one of another.
+    const FLOOD: &str = "WITH RECURSIVE n(n) AS (VALUES (0) UNION ALL SELECT n + 1 FROM n WHERE n < 49999) \
+         INSERT INTO ready (tenant, kind, system, priority, created_at, work) \
+         SELECT 'flood', 'job', 'manual', 3, n, unhex(format('%032x', n)) FROM n \
+         UNION ALL SELECT 'flood', 'made-up-' || n, 'manual', 3, n, unhex(format('%032x', 100000 + n)) FROM n; \
+         INSERT INTO ready (tenant, kind, system, priority, created_at, work) \
+         VALUES ('quiet', 'job', 'manual', 3, 1000000, unhex(format('%032x', 200000)))";
+
+    #[test]
+    fn a_claim_reads_little_however_much_is_queued() {
+        let conn = tables();
+        conn.execute_batch(FLOOD).unwrap();
+        let tables = Tables::new(&conn, Key::new([0; 32]), Arc::default(), Arc::default()).unwrap();
+        let quiet = WorkId(uuid::Uuid::from_u128(200_000));
+        let both = Tenants::Only(vec!["flood".to_owned(), "quiet".to_owned()]);
+        let jobs = ClaimFilter { kinds: vec!["job".to_owned()], max: 2, ..ClaimFilter::default() };
+        let any = ClaimFilter { max: 2, ..ClaimFilter::default() };
+        for (tenants, filter, lanes, takes) in [
+            (Tenants::Only(vec!["quiet".to_owned()]), &any, 1, 1),
+            (Tenants::Only(vec!["quiet".to_owned()]), &jobs, 1, 1),
+            (both, &jobs, 2, 2),
+            (Tenants::All, &jobs, 2, 2),
+            (Tenants::All, &any, LANES_MAX + 1, 2),
+        ] {
+            let mut queues = Queues::default();
+            let wish = Wish { filter, tenants: &tenants, incarnation: "i", seed: &[7; 16] };
+            let taken = queues.take(&tables, &wish, filter.max).unwrap();
+            assert_eq!(taken.len(), takes, "{tenants:?}");
+            assert!(taken.contains(&quiet), "{tenants:?}");
+            let lanes_read: Vec<_> =
+                queues.stocks.values().flat_map(|stock| stock.lanes.values().flatten()).collect();
+            assert_eq!(lanes_read.len(), lanes, "{tenants:?}");
+            assert!(lanes_read.iter().all(|lane| lane.rows.len() <= AHEAD), "{tenants:?}");
+        }
     }
 
-    fn lanes_of(&mut self, filter: &ClaimFilter) -> Read<Vec<i64>> {
-        if !self.lanes.complete {
-            let mut statement = self.cached(LANES)?;
-            let mut rows = statement.query([])?;
-            while let Some(found) = rows.next()? {
-                self.lanes.known.insert(found.get(0)?, (found.get(1)?, found.get(2)?));
-            }
-            self.lanes.complete = true;
+    #[test]
+    fn every_step_of_a_claim_is_a_search() {
+        let conn = tables();
+        for (sql, by) in [
+            (NEXT_TENANT, "(tenant>?)"),
+            (NEXT_KIND, "(tenant=? AND kind>?)"),
+            (NEXT_SYSTEM, "(tenant=? AND kind=? AND system>?)"),
+            (READY_AFTER, "(tenant=? AND kind=? AND system=? AND (priority,created_at,work)>(?,?,?))"),
+        ] {
+            assert_eq!(plan(&conn, sql), format!("SEARCH ready USING PRIMARY KEY {by}"));
         }
-        let known = self.lanes.known.iter();
-        let matching = known.filter(|(_, (system, kind))| filter.wants_lane(system, kind));
-        Ok(matching.map(|(id, _)| *id).collect())
     }
 }

@@ -1,7 +1,10 @@
 //! Commands: loaded, saved, listed. Works without commands never come here. A command is one row: the narrow twin that
 //! PostgreSQL has beside it would be a second row to write, and spare this one nothing.
 
-use std::{collections::BTreeMap, collections::hash_map::Entry, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet, hash_map::Entry},
+    sync::Arc,
+};
 
 use rusqlite::{Row, Statement, params, params_from_iter, types::Value};
 use tenure_core::{
@@ -19,11 +22,11 @@ use tenure_core::{
 
 use super::{
     fault::Fault,
-    read::{Conditions, Reader, bound},
+    read::{Conditions, Reader, bound, take, undamaged},
     row::{self, Read},
     tables::Tables,
 };
-use crate::{CommandFilter, batch::Batch, line::line};
+use crate::{CommandFilter, Listed, batch::Batch, line::line};
 
 macro_rules! columns {
     () => {
@@ -41,6 +44,12 @@ const OPEN: &str = concat!(
     columns!(),
     " FROM command c INDEXED BY command_open \
      WHERE c.work = ?1 AND c.state <= 4 AND c.executor = 'worker' ORDER BY c.id"
+);
+const OUTGOING: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM command c INDEXED BY command_open \
+     WHERE c.work = ?1 AND c.state <= 4 AND c.state <= 2 AND c.executor <> 'worker' ORDER BY c.id"
 );
 const WORK_OF: &str = "SELECT work FROM command WHERE id = ?1";
 /// The newest of all earlier generations that was sent, or may yet be.
@@ -74,13 +83,41 @@ const ARM: &str = "UPDATE OR ROLLBACK command SET duty = ?2, due_at = ?3 WHERE i
 const SAVE_BUDGET: &str = "INSERT OR ROLLBACK INTO budget (key, spent, reserved) VALUES (?1, ?2, ?3) \
      ON CONFLICT (key) DO UPDATE SET spent = excluded.spent, reserved = excluded.reserved";
 
-/// What is to be sent in order is due only where nothing of its line comes first.
-const DUE: &str = "SELECT c.due_at, c.id FROM command c INDEXED BY command_due \
-     WHERE c.duty = ?1 AND c.due_at IS NOT NULL AND c.due_at <= ?2 AND (c.due_at, c.id) > (?3, ?4) \
-     AND (c.duty <> 1 OR c.line IS NULL OR NOT EXISTS (SELECT 1 FROM command e INDEXED BY command_line \
-     WHERE e.line = c.line AND e.line IS NOT NULL AND e.state <= 4 AND e.id < c.id)) \
-     ORDER BY c.due_at, c.id LIMIT ?5";
+/// What is to be sent in order is due only where nothing of its line comes first; some tenants' are passed over.
+macro_rules! wanted {
+    ($tenants:literal) => {
+        concat!(
+            "(c.duty <> 1 OR c.line IS NULL OR NOT EXISTS (SELECT 1 FROM command e INDEXED BY command_line \
+             WHERE e.line = c.line AND e.line IS NOT NULL AND e.state <= 4 AND e.id < c.id)) \
+             AND c.tenant NOT IN (SELECT value FROM json_each(",
+            $tenants,
+            "))"
+        )
+    };
+}
+macro_rules! due_by {
+    ($index:literal) => {
+        concat!(
+            "SELECT c.due_at, c.id FROM command c ",
+            $index,
+            " WHERE c.duty = ?1 AND c.due_at IS NOT NULL AND c.due_at <= ?2 AND (c.due_at, c.id) > (?3, ?4) AND ",
+            wanted!("?5"),
+            " ORDER BY c.due_at, c.id LIMIT ?6"
+        )
+    };
+}
+const DUE: &str = due_by!("INDEXED BY command_due");
+/// From the index alone: where a page of the table is damaged, it still has every key.
+const DUE_KEYS: &str = "SELECT due_at, id FROM command INDEXED BY command_due WHERE duty = ?1 \
+     AND due_at IS NOT NULL AND due_at <= ?2 AND (due_at, id) > (?3, ?4) ORDER BY due_at, id LIMIT ?5";
+const WANTED: &str = concat!("SELECT c.due_at FROM command c WHERE c.id = ?1 AND ", wanted!("?2"));
+/// From the table alone: where a page of the index is damaged, it still has every row.
+const DUE_FROM_TABLE: &str = due_by!("NOT INDEXED");
+const LOOKUPS: &str = "SELECT due_at, id FROM command INDEXED BY command_lookup WHERE tenant = ?1 AND duty = 2 \
+     AND due_at IS NOT NULL AND due_at <= ?2 AND (due_at, id) > (?3, ?4) ORDER BY due_at, id LIMIT ?5";
 const NEXT_DUE: &str = "SELECT due_at FROM command INDEXED BY command_due \
+     WHERE duty = ?1 AND due_at IS NOT NULL ORDER BY due_at LIMIT 1";
+const NEXT_DUE_FROM_TABLE: &str = "SELECT due_at FROM command NOT INDEXED \
      WHERE duty = ?1 AND due_at IS NOT NULL ORDER BY due_at LIMIT 1";
 
 /// That of the primary key.
@@ -176,6 +213,7 @@ impl Tables<'_> {
                 Sought::Id(id) => self.all(BY_ID, [id.0.as_bytes()], command)?,
                 Sought::Key(work, key) => self.of_key(*work, key)?.into_iter().collect(),
                 Sought::Open(work) => self.all(OPEN, [work.0.as_bytes()], command)?,
+                Sought::Outgoing(work) => self.all(OUTGOING, [work.0.as_bytes()], command)?,
             }
             .into_iter()
             .for_each(|command| records.take_in(command));
@@ -314,6 +352,9 @@ fn ways(filter: &CommandFilter) -> Vec<(&'static str, String)> {
         let settled = ("command_state", format!("{} AND c.state = {}", settled!(), state.code()));
         let at_work = ("command_open", format!("{} AND c.state = {}", at_work!(), state.code()));
         match state {
+            CommandState::Succeeded if of_tenants(filter) => {
+                vec![("command_tenant", "c.state = 5".to_owned())]
+            }
             CommandState::Succeeded => vec![(BY_ID_INDEX, "c.state = 5".to_owned())],
             CommandState::Pending | CommandState::Dispatched => vec![settled, at_work],
             _ => vec![settled],
@@ -324,6 +365,8 @@ fn ways(filter: &CommandFilter) -> Vec<(&'static str, String)> {
         format!("c.state IN ({})", codes.join(", "))
     };
     match (filter.work, filter.admitted()) {
+        // What has succeeded is most of all: of tenants, it is found by their names.
+        (None, None) if of_tenants(filter) => vec![("command_tenant", "TRUE".to_owned())],
         (None, None) => vec![(BY_ID_INDEX, "TRUE".to_owned())],
         (None, Some(states)) => states.iter().flat_map(by_state).collect(),
         (Some(_), Some(states)) if states.iter().all(|state| state.is_open()) => {
@@ -339,10 +382,14 @@ fn ways(filter: &CommandFilter) -> Vec<(&'static str, String)> {
     }
 }
 
+fn of_tenants(filter: &CommandFilter) -> bool {
+    matches!(filter.tenants, Some(Tenants::Only(_)))
+}
+
 impl Conditions {
     /// [`CommandFilter::matches`] in SQL, but for the states.
     fn of_commands(filter: &CommandFilter) -> Self {
-        let mut all = Self::default().and_tenants("c.tenant", filter.tenants.as_ref());
+        let mut all = Self::default().and_names("c.tenant", filter.tenants.as_ref());
         if let Some(work) = filter.work {
             all = all.and("c.work = ?", work.0.as_bytes().to_vec());
         }
@@ -369,10 +416,13 @@ impl Conditions {
 }
 
 impl Reader {
-    pub fn commands(&mut self, ids: &[CommandId]) -> Read<Vec<Command>> {
-        let mut commands = Vec::with_capacity(ids.len());
+    pub fn commands(&mut self, ids: &[CommandId]) -> Read<Listed<Command, CommandId>> {
+        let mut commands = Listed::default();
         for id in ids {
-            commands.extend(self.all(BY_ID, [id.0.as_bytes()], command)?);
+            match self.all(BY_ID, [id.0.as_bytes()], command) {
+                Ok(found) => found.into_iter().try_for_each(|one| take(&mut commands, *id, Ok(one)))?,
+                Err(fault) => take(&mut commands, *id, Err(fault))?,
+            }
         }
         Ok(commands)
     }
@@ -382,10 +432,11 @@ impl Reader {
         filter: &CommandFilter,
         before: Option<CommandId>,
         limit: usize,
-    ) -> Read<Vec<Command>> {
+    ) -> Read<Listed<Command, CommandId>> {
+        let key = |row: &Row<'_>| Ok(CommandId(row::uuid(row, 0)?));
         match list(filter, before, limit) {
-            Some((sql, values)) => self.all(&sql, params_from_iter(values), command),
-            None => Ok(Vec::new()),
+            Some((sql, values)) => self.listed(&sql, params_from_iter(values), limit, key, command),
+            None => Ok(Listed::default()),
         }
     }
 
@@ -394,7 +445,7 @@ impl Reader {
         let (sql, values) = match tenants {
             Tenants::All => (COUNTS.to_owned(), Vec::new()),
             Tenants::Only(_) => {
-                let conditions = Conditions::default().and_tenants("tenant", Some(tenants));
+                let conditions = Conditions::default().and_names("tenant", Some(tenants));
                 conditions.select("SELECT state, count(*) FROM command", "GROUP BY state", usize::MAX)
             }
         };
@@ -408,15 +459,56 @@ impl Reader {
         duty: Duty,
         at: Millis,
         after: Option<(Millis, CommandId)>,
+        except: &[String],
         limit: usize,
     ) -> Read<Vec<(Millis, CommandId)>> {
         let (due, command) = match &after {
             Some((due, command)) => (*due, &command.0.as_bytes()[..]),
             None => (Millis::MIN, &[][..]),
         };
-        self.all(DUE, params![duty.code(), at, due, command, bound(limit)], |row| {
-            Ok((row.get(0)?, CommandId(row::uuid(row, 1)?)))
+        let except = row::to_json(&except)?;
+        let key = |row: &Row<'_>| Ok((row.get(0)?, CommandId(row::uuid(row, 1)?)));
+        let read = |sql| self.all(sql, params![duty.code(), at, due, command, except, bound(limit)], key);
+        undamaged(read(DUE), || {
+            let keys = self.all(DUE_KEYS, params![duty.code(), at, due, command, bound(limit)], key);
+            undamaged(keys.and_then(|keys| self.wanted(keys, &except)), || read(DUE_FROM_TABLE))
         })
+    }
+
+    /// Those of some due commands that are wanted, and those that cannot be read: whoever acts on these names them.
+    fn wanted(&self, keys: Vec<(Millis, CommandId)>, except: &str) -> Read<Vec<(Millis, CommandId)>> {
+        let mut wanted = Vec::with_capacity(keys.len());
+        for (due, id) in keys {
+            let found =
+                self.all(WANTED, params![id.0.as_bytes(), except], |row| Ok(row.get::<_, Millis>(0)?));
+            match found {
+                Ok(rows) if rows.is_empty() => {}
+                Ok(_) | Err(Fault::Data(_)) => wanted.push((due, id)),
+                Err(fault) => return Err(fault),
+            }
+        }
+        Ok(wanted)
+    }
+
+    pub fn due_lookups(
+        &mut self,
+        tenants: &BTreeSet<String>,
+        at: Millis,
+        after: Option<(Millis, CommandId)>,
+        limit: usize,
+    ) -> Read<Vec<(Millis, CommandId)>> {
+        let (due, command) = match &after {
+            Some((due, command)) => (*due, &command.0.as_bytes()[..]),
+            None => (Millis::MIN, &[][..]),
+        };
+        let mut all = Vec::new();
+        for tenant in tenants {
+            let values = params![tenant, at, due, command, bound(limit)];
+            all.extend(self.all(LOOKUPS, values, |row| Ok((row.get(0)?, CommandId(row::uuid(row, 1)?))))?);
+        }
+        all.sort_unstable();
+        all.truncate(limit);
+        Ok(all)
     }
 
     pub fn heads(&mut self, lines: &[TargetKey]) -> Read<Vec<Option<CommandId>>> {
@@ -428,7 +520,8 @@ impl Reader {
     }
 
     pub fn next_due_command(&mut self, duty: Duty) -> Read<Option<Millis>> {
-        Ok(self.all(NEXT_DUE, [duty.code()], |row| Ok(row.get(0)?))?.into_iter().next())
+        let read = |sql| self.all(sql, [duty.code()], |row| Ok(row.get(0)?));
+        Ok(undamaged(read(NEXT_DUE), || read(NEXT_DUE_FROM_TABLE))?.into_iter().next())
     }
 
     pub fn budgets(&mut self, keys: &[BudgetKey]) -> Read<Vec<(BudgetKey, Budget)>> {
@@ -470,6 +563,7 @@ mod tests {
             (EARLIER, "command_key (work=? AND key=?)"),
             (HEAD, "command_line (line=?)"),
             (DUE, "command_due (duty=?"),
+            (LOOKUPS, "COVERING INDEX command_lookup (tenant=? AND (due_at,id)>(?,?)"),
             (NEXT_DUE, "COVERING INDEX command_due (duty=?"),
             (COUNTS, "COVERING INDEX command_state"),
             (&of(None, &[]), "sqlite_autoindex_command_1 (id<?)"),

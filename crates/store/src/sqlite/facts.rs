@@ -16,8 +16,7 @@ use crate::{
 /// Ids are given in the order of time: the first of a state is its oldest.
 const STATES: &str = "SELECT f.state, f.works, s.created_at FROM (SELECT state, count(*) AS works, \
      min(work) AS work FROM status WHERE state < 11 GROUP BY state) f CROSS JOIN status s ON s.work = f.work";
-const READY: &str = "SELECT l.system, l.kind, f.works, f.oldest FROM (SELECT lane, count(*) AS works, \
-     min(created_at) AS oldest FROM ready GROUP BY lane) f CROSS JOIN lane l ON l.id = f.lane";
+const READY: &str = "SELECT system, kind, count(*), min(created_at) FROM ready GROUP BY tenant, kind, system";
 const HELD: &str = "SELECT w.system, w.kind, s.state, count(*), sum(w.lapsed_at IS NULL AND w.expires_at < ?1) \
      FROM (SELECT state, work FROM status WHERE state = 1 UNION ALL \
      SELECT state, work FROM status WHERE state = 8 UNION ALL \

@@ -2,18 +2,21 @@
 
 use std::fmt::Display;
 
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, ffi};
 
-use crate::Error;
+use crate::{Error, writing::Cure};
 
 /// Why a group could not be written.
 #[derive(Clone, Debug)]
 pub(super) enum Fault {
-    /// One of the group cannot be stored, or met something stored that makes no sense. The others can.
+    /// One of the group cannot be stored, or met something stored that makes no sense or a page that cannot be read.
+    /// The others can.
     Data(Error),
     /// The file is locked, or memory ran out: nothing was written, later it may work.
     Busy(Error),
-    /// The disk cannot be trusted: nothing more is written.
+    /// The disk is full: nothing is written until the file was opened again.
+    Full(String),
+    /// The disk cannot be trusted: nothing is written until the file was opened again.
     Broken(String),
 }
 
@@ -23,11 +26,28 @@ impl Fault {
         Fault::Data(Error::Corrupt(why.to_string()))
     }
 
+    /// Why a row cannot be read, if it is only that: then the others can.
+    pub fn of_row(self) -> Result<String, Self> {
+        match self {
+            Fault::Data(Error::Corrupt(why)) => Ok(why),
+            other => Err(other),
+        }
+    }
+
+    /// How the writing heals that this has stopped. None: it goes on.
+    pub fn cure(&self) -> Option<Cure> {
+        match self {
+            Fault::Data(_) | Fault::Busy(_) => None,
+            Fault::Full(_) => Some(Cure::Space),
+            Fault::Broken(_) => Some(Cure::Reopening),
+        }
+    }
+
     /// What a reader is told.
     pub fn into_error(self) -> Error {
         match self {
             Fault::Data(error) | Fault::Busy(error) => error,
-            Fault::Broken(why) => Error::Stopped(why),
+            Fault::Full(why) | Fault::Broken(why) => Error::Stopped(why),
         }
     }
 }
@@ -39,13 +59,15 @@ impl From<rusqlite::Error> for Fault {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
                 Fault::Busy(Error::Unavailable(format!("another process holds the file's lock ({text})")))
             }
-            Some(ErrorCode::OutOfMemory | ErrorCode::OperationInterrupted | ErrorCode::SchemaChanged) => {
-                Fault::Busy(Error::Unavailable(text))
-            }
-            Some(ErrorCode::DiskFull) => Fault::Broken(format!("the disk is full ({text})")),
+            Some(ErrorCode::OutOfMemory | ErrorCode::SchemaChanged) => Fault::Busy(Error::Unavailable(text)),
+            // Only a reader at its deadline is interrupted.
+            Some(ErrorCode::OperationInterrupted) => Fault::Busy(Error::ReadTimeout),
+            // A damaged page concerns only those who need it. Nothing was written by whoever met it.
+            Some(ErrorCode::DatabaseCorrupt) => Fault::stored(text),
+            Some(ErrorCode::SystemIoFailure) if unread(&error) => Fault::stored(text),
+            Some(ErrorCode::DiskFull) => Fault::Full(format!("the disk is full ({text})")),
             Some(
                 ErrorCode::SystemIoFailure
-                | ErrorCode::DatabaseCorrupt
                 | ErrorCode::NotADatabase
                 | ErrorCode::CannotOpen
                 | ErrorCode::ReadOnly
@@ -56,4 +78,10 @@ impl From<rusqlite::Error> for Fault {
             _ => Fault::stored(text),
         }
     }
+}
+
+/// Whether a page could not be read: a bad sector is damage, and no sign that writes are lost.
+fn unread(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error().map(|error| error.extended_code);
+    matches!(code, Some(ffi::SQLITE_IOERR_READ | ffi::SQLITE_IOERR_SHORT_READ | ffi::SQLITE_IOERR_CORRUPTFS))
 }

@@ -1,22 +1,26 @@
 //! One group in one transaction: load, decide one after another, save, serve claims, commit.
 
+use std::sync::Arc;
+
 use tenure_core::{
     Millis, Reply, Submission, Work, WorkId,
     action::{Action, ClaimFilter, Claimant},
-    claimable,
+    claimable, in_turns,
     records::SessionView,
 };
 
 use super::{
+    checkpoint,
     claim::{Queues, Wish},
     fault::Fault,
+    loss,
     row::Read,
     tables::Tables,
 };
 use crate::{
     Clock, Error,
     batch::Batch,
-    job::{Job, Payloads, wanted},
+    job::{Job, Payloads, left, wanted},
     ledger::Outcome,
     recent::Remembered,
 };
@@ -67,7 +71,10 @@ pub(super) struct Group<'j> {
 impl Group<'_> {
     /// Runs it. A failure has been rolled back.
     pub fn run(&mut self, tables: &mut Tables<'_>, clock: &dyn Clock) -> Result<Committed, Failure> {
-        tables.begin()?;
+        if let Err(fault) = tables.begin() {
+            tables.undo();
+            return Err(Failure::Before(fault));
+        }
         let decided = self.decide(tables, clock.wall());
         let answers = match decided {
             Ok(answers) => answers,
@@ -77,7 +84,10 @@ impl Group<'_> {
             }
         };
         match tables.hot.commit.raw_execute() {
-            Ok(_) => Ok(answers),
+            Ok(_) => {
+                tables.mark_in_file();
+                Ok(answers)
+            }
             Err(error) => {
                 tables.undo();
                 Err(Failure::AtCommit(error.into()))
@@ -92,11 +102,12 @@ impl Group<'_> {
             self.submits.iter_mut().map(|job| decide(&mut batch, job, now)).collect();
         let mut parked = self.offer(tables, &mut batch, now)?;
         let new_heads = tables.save(&batch)?;
+        let concerned = |job: &Job| self.look || new_heads.iter().any(|head| job.asks_for(head));
         tables.remember(&mut batch);
 
         let mut claiming = Claiming { now, batch: Batch::default(), queues: Queues::default() };
-        if self.look || new_heads {
-            for (job, answer) in self.parked.iter().zip(&mut parked).filter(|(_, answer)| answer.is_none()) {
+        for (job, answer) in self.parked.iter().zip(&mut parked) {
+            if answer.is_none() && concerned(job) {
                 let (reply, waits) = claiming.claim(tables, job)?;
                 *answer = (!waits).then_some(reply);
             }
@@ -134,19 +145,23 @@ impl Group<'_> {
             return Ok(answers);
         }
         let mut ready = batch.newly_ready();
+        let lanes = batch.lanes(&ready);
         for (job, answer) in self.parked.iter().zip(&mut answers) {
             if ready.is_empty() {
                 break;
             }
             let Some((claimant, filter)) = claim_of(job) else { continue };
-            let fits = |id: &WorkId| {
-                batch.records.works.get(id).is_some_and(|work| {
-                    filter.matches(work)
-                        && job.submission.tenants.allow(&work.spec.tenant)
-                        && claimable(work, &claimant.worker, SessionView::default()).is_ok()
-                })
+            if !lanes.iter().any(|spec| job.asks_for(spec)) {
+                continue;
+            }
+            let fits = |work: &&Work| {
+                job.asks_for(&work.spec)
+                    && claimable(work, &claimant.worker, &job.submission.actor.id, SessionView::default())
+                        .is_ok()
             };
-            let chosen: Vec<WorkId> = ready.iter().filter(|id| fits(id)).take(filter.max).copied().collect();
+            let works = ready.iter().filter_map(|id| batch.records.works.get(id).map(Arc::as_ref));
+            let works = in_turns(works.filter(fits).collect(), &job.submission.seed);
+            let chosen: Vec<WorkId> = works.into_iter().take(filter.max).map(|work| work.id).collect();
             if chosen.is_empty() || job.abandoned() {
                 continue;
             }
@@ -187,7 +202,7 @@ impl Claiming {
         let Some((claimant, filter)) = claim_of(job).filter(|(_, filter)| filter.check().is_ok()) else {
             return Ok((self.batch.decide(&job.submission, self.now), false));
         };
-        let key = claimant.key(&job.submission.tenants);
+        let key = claimant.key(&job.submission);
         let repeat = self.batch.records.requests.get(&key).is_some_and(|given| !given.is_empty());
         if repeat || claimant.check().is_err() || job.abandoned() {
             return Ok((self.batch.decide(&job.submission, self.now), false));
@@ -207,8 +222,8 @@ impl Claiming {
         claimant: &Claimant,
         filter: &ClaimFilter,
     ) -> Read<Vec<WorkId>> {
-        let wish =
-            Wish { filter, tenants: &job.submission.tenants, incarnation: &claimant.worker.incarnation };
+        let Submission { tenants, seed, .. } = &job.submission;
+        let wish = Wish { filter, tenants, incarnation: &claimant.worker.incarnation, seed };
         let mut chosen = Vec::new();
         while chosen.len() < filter.max {
             let found = self.queues.take(tables, &wish, filter.max - chosen.len())?;
@@ -223,12 +238,13 @@ impl Claiming {
             };
             let may = |work: &Work| {
                 let view = work.spec.session_key().and_then(|key| self.batch.records.sessions.get(&key));
-                claimable(work, &claimant.worker, view.copied().unwrap_or_default())
+                claimable(work, &claimant.worker, &job.submission.actor.id, view.copied().unwrap_or_default())
             };
             for id in found {
                 match self.batch.records.works.get(&id).map(|work| may(work)) {
                     Some(Ok(())) => chosen.push(id),
-                    Some(Err(refusal)) => tracing::warn!(work = %id, %refusal, "queued, yet not claimable"),
+                    // Another worker's incarnation may have the same name: its bound works are queued under it.
+                    Some(Err(refusal)) => tracing::debug!(work = %id, %refusal, "queued, yet not claimable"),
                     None => tracing::warn!(work = %id, "queued, yet not there"),
                 }
             }
@@ -271,6 +287,10 @@ impl Tables<'_> {
                 payloads.insert((work, seq), payload);
             }
         }
+        if !tried.is_empty() {
+            let left = left(&reply).into_iter();
+            payloads.extend(left.filter_map(|key| Some((key, tried.get(&key)?.clone()))));
+        }
         Ok(Ok(Outcome { reply, payloads }))
     }
 
@@ -282,9 +302,20 @@ impl Tables<'_> {
         if version != self.seen {
             self.seen = version;
             self.works.all().clear();
-            self.lanes.forget();
+            // A process that closed the file meanwhile may have taken the mark out.
+            self.marked = loss::mark(self.conn)?;
         }
         Ok(())
+    }
+
+    /// Moves a mark that this group has set from the log into the file, before anybody is answered: a log that is lost
+    /// would take it along. If a reader is in the way, the next checkpoint does it.
+    fn mark_in_file(&mut self) {
+        if std::mem::take(&mut self.marked)
+            && let Err(error) = checkpoint::passive(self.conn)
+        {
+            tracing::warn!(%error, "that the file is in use is not in the file yet");
+        }
     }
 
     /// Keeps the works of a saved batch for the next one. Waking others changes rows that it never saw.
@@ -303,8 +334,9 @@ impl Tables<'_> {
 
     /// Takes a group back. SQLite has often done so already.
     fn undo(&mut self) {
-        self.lanes.forget();
         self.works.all().clear();
+        // What the group found out about other processes is undone with it, the mark included.
+        (self.seen, self.marked) = (0, false);
         if !self.conn.is_autocommit()
             && let Err(error) = self.conn.execute_batch("ROLLBACK")
         {

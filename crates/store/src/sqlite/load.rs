@@ -12,7 +12,7 @@ use tenure_core::{
 use super::{
     fault::Fault,
     log::Place,
-    row::{self, Read, attempt_columns, step_columns, wait_columns},
+    row::{self, Read, attempt_columns, kept_columns, step_columns, wait_columns},
     tables::Tables,
 };
 
@@ -36,8 +36,8 @@ const STEPS_OF_WORK: &str =
     concat!("SELECT ", step_columns!(), " FROM step WHERE work = ?1 ORDER BY ordinal");
 const WAITS_OF_WORK: &str =
     concat!("SELECT ", wait_columns!(), " FROM wait WHERE work = ?1 ORDER BY opened_at, id");
-pub(super) const KEPT: &str = "SELECT tenant, reference, payload, actor, evidence, kept_at, approves FROM kept \
-     WHERE tenant = ?1 AND reference = ?2";
+pub(super) const KEPT: &str =
+    concat!("SELECT ", kept_columns!(), ", mac FROM kept WHERE tenant = ?1 AND reference = ?2");
 const KEPT_COUNT: &str = "SELECT count(*) FROM kept WHERE tenant = ?1";
 
 impl<'c> Tables<'c> {
@@ -192,7 +192,9 @@ impl<'c> Tables<'c> {
 
     fn load_kept(&mut self, key: &TenantKey, records: &mut Records) -> Read<()> {
         if let Entry::Vacant(entry) = records.kept.entry(key.clone()) {
-            entry.insert(self.one(KEPT, params![key.0, key.1], row::kept)?);
+            let with_mac = |found: &Row<'_>| Ok((row::kept(found)?, row::mac(found, 6)?));
+            let found = self.one(KEPT, params![key.0, key.1], with_mac)?;
+            entry.insert(found.and_then(|(kept, mac)| self.key.genuine(kept, mac)));
         }
         Ok(())
     }

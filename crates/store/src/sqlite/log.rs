@@ -58,10 +58,9 @@ pub(super) const PAYLOAD: &str =
 const PLACE: &str = concat!(log!(), "SELECT place FROM log WHERE number = ?3");
 
 /// All of them.
-pub(super) const LINK: &str = concat!(
+pub(super) const LINKS: &str = concat!(
     log!(),
-    "INSERT INTO link (position, hash) \
-     SELECT position, hash FROM log CROSS JOIN event ON position = place WHERE number > ?2 AND number <= ?3"
+    "SELECT position, hash FROM log CROSS JOIN event ON position = place WHERE number > ?2 AND number <= ?3"
 );
 pub(super) const DELETE: &str = concat!(
     log!(),

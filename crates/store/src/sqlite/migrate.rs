@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 use tenure_core::Millis;
 
-use super::settings::explain;
+use super::{fault::Fault, loss, settings::explain, unlogged};
 use crate::{Error, token::Key};
 
 pub(super) struct Migration {
@@ -15,6 +15,9 @@ pub(super) struct Migration {
     pub breaking: bool,
     pub sql: &'static str,
 }
+
+/// Adds the MACs of rows that are there already.
+const MACS: i64 = 25;
 
 pub(super) const MIGRATIONS: &[Migration] = &[
     Migration { number: 1, name: "ledger", breaking: true, sql: include_str!("migrations/0001_ledger.sql") },
@@ -86,6 +89,31 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         breaking: false,
         sql: include_str!("migrations/0015_attempt_ends.sql"),
     },
+    Migration {
+        number: 16,
+        name: "principals",
+        breaking: true,
+        sql: include_str!("migrations/0016_principals.sql"),
+    },
+    Migration {
+        number: 23,
+        name: "by_tenant",
+        breaking: false,
+        sql: include_str!("migrations/0023_by_tenant.sql"),
+    },
+    Migration {
+        number: 24,
+        name: "lanes_by_tenant",
+        breaking: true,
+        sql: include_str!("migrations/0024_lanes_by_tenant.sql"),
+    },
+    Migration { number: MACS, name: "macs", breaking: true, sql: include_str!("migrations/0025_macs.sql") },
+    Migration {
+        number: 29,
+        name: "late_receipts",
+        breaking: true,
+        sql: include_str!("migrations/0029_late_receipts.sql"),
+    },
 ];
 
 const MIGRATION_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (
@@ -125,6 +153,7 @@ pub(super) fn run(conn: &mut Connection, migrations: &[Migration], now: Millis) 
     }
     // A file that cannot be written must be found out now, not by the first who wants to.
     transaction.execute(OPENED, [now.to_string()]).map_err(failed)?;
+    loss::mark(&transaction).map_err(failed)?;
     transaction.commit().map_err(failed)
 }
 
@@ -157,8 +186,10 @@ fn apply(conn: &Connection, migration: &Migration, now: Millis) -> Result<(), Er
         return Ok(());
     }
     conn.execute_batch(migration.sql).map_err(|error| failed(conn, &error))?;
-    if migration.number == 1 {
-        make_key(conn)?;
+    match migration.number {
+        1 => make_key(conn)?,
+        MACS => unlogged::add_macs(conn, &key(conn)?).map_err(Fault::into_error)?,
+        _ => {}
     }
     conn.execute(
         "INSERT INTO migration (number, name, breaking, applied_at) VALUES (?1, ?2, ?3, ?4)",
@@ -189,7 +220,7 @@ fn place(conn: &Connection) -> PathBuf {
     conn.path().unwrap_or_default().into()
 }
 
-fn failed(conn: &Connection, error: &rusqlite::Error) -> Error {
+pub(super) fn failed(conn: &Connection, error: &rusqlite::Error) -> Error {
     explain(&place(conn), error)
 }
 

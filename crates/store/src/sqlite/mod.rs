@@ -8,33 +8,41 @@ mod check;
 mod checkpoint;
 mod claim;
 mod command;
+mod copied;
 mod credential;
 mod diagnosis;
 mod facts;
 mod fault;
+mod file;
 mod group;
 mod intake;
 mod load;
 mod log;
+mod loss;
 mod migrate;
 #[cfg(test)]
 mod plan;
 mod read;
+mod readers;
 mod retention;
 mod row;
 mod save;
 mod schedule;
 mod settings;
+mod snapshot;
 mod tables;
+mod time;
+mod unlogged;
+mod wal;
 mod writer;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
         mpsc::{self, Sender},
     },
     thread,
@@ -42,8 +50,8 @@ use std::{
 
 use rusqlite::Connection;
 use tenure_core::{
-    Attempt, Command, CommandId, CommandState, CredentialId, Evidence, Millis, State, Step, Submission, Wait,
-    Work, WorkId,
+    Attempt, Command, CommandId, CommandState, CredentialId, Evidence, Millis, PrincipalId, State, Step,
+    Submission, Wait, WaitId, Work, WorkId,
     action::Tenants,
     command::{
         Duty,
@@ -57,26 +65,31 @@ use tenure_core::{
 use tokio::sync::oneshot;
 
 use crate::{
-    Anchor, Clock, CommandFilter, Credential, Diagnosis, Error, Facts, IntakeChange, Options, Position,
-    Pruned, ScheduleChange, StoredEvent, SystemClock, WaitFilter, WorkFilter,
+    Anchor, CheckpointFailure, Clock, CommandFilter, Credential, Diagnosis, Error, EventKey, Facts,
+    IntakeChange, Listed, Options, Position, Pruned, Pruning, Revocation, ScheduleChange, StoredEvent,
+    WaitFilter, WorkFilter,
     ahead::Ahead,
+    aside,
+    damaged::DamagedSet,
     job::{Job, Payloads},
     retention::{Before, Tombstone},
     schedule::Key as ScheduleKey,
     stats::Counters,
+    steady::SteadyClock,
     store::{Answer, Store},
     terms::Terms,
     token::Key,
+    writing::{Cure, Stop, Writing},
 };
 use answers::Answers;
-use checkpoint::{Checkpoints, LastCheckpoint};
+use checkpoint::{Checkpoints, Progress};
+use fault::Fault;
+use file::LedgerFile;
 use read::Reader;
+use readers::Readers;
 use row::Read;
 use tables::Works;
 use writer::{Desk, Message};
-
-/// Connections for reads; more would only compete for the two or three cores of a small machine.
-const READERS: usize = 2;
 
 /// Jobs that may wait for the writer. Beyond that, something is wrong and callers should know.
 const QUEUE: usize = 1_000_000;
@@ -88,49 +101,57 @@ const FORGET_KEPT: &str = "DELETE FROM kept WHERE kept_at <= ?1";
 
 struct SqliteStore {
     key: Key,
-    clock: Arc<dyn Clock>,
+    clock: Arc<SteadyClock>,
     inbox: Sender<Message>,
     path: PathBuf,
     queued: Arc<AtomicUsize>,
     counters: Arc<Counters>,
     terms: Arc<Terms>,
+    damaged: DamagedSet,
     works: Arc<Works>,
-    stopped: Arc<OnceLock<String>>,
-    readers: [Arc<Mutex<Reader>>; READERS],
-    next_reader: AtomicUsize,
-    last_checkpoint: LastCheckpoint,
+    writing: Arc<Writing>,
+    readers: Readers,
+    checkpoints: Progress,
+    /// Jumps of the clock that the writer was told of.
+    jumps: AtomicU64,
+    backup: snapshot::Current,
 }
 
 /// Opens the ledger in a file, making it where there is none.
 pub(crate) fn open(path: &Path, options: &Options) -> Result<Arc<dyn Store>, Error> {
-    let clock: Arc<dyn Clock> = options.clock.clone().unwrap_or_else(|| Arc::new(SystemClock::default()));
-    let mut conn = settings::writer(path, options.allow_weak_settings)?;
-    migrate::run(&mut conn, migrate::MIGRATIONS, clock.wall())?;
+    let clock = Arc::new(SteadyClock::of(options.clock.as_ref()));
+    match loss::refuse(path) {
+        Err(lost) if options.accept_loss => tracing::warn!(%lost, "the loss was accepted"),
+        checked => checked?,
+    }
+    let in_use = loss::marked(path);
+    let conn = file::connect(path, options.allow_weak_settings, &*clock)?;
     let key = migrate::key(&conn)?;
-    let reader = || Ok::<_, Error>(Arc::new(Mutex::new(Reader::new(settings::reader(path)?))));
-    let readers = [reader()?, reader()?];
+    clock.take_up(time::stored(&conn)?, in_use);
+    let readers = Readers::start(path)?;
     let (inbox, received) = mpsc::channel();
     let queued = Arc::new(AtomicUsize::new(0));
     let checkpoints = Checkpoints::start(path, clock.clone())?;
-    let last_checkpoint = checkpoints.last.clone();
+    let checkpoints_progress = checkpoints.progress.clone();
     let answers = Answers::start()?;
     let counters = Arc::new(Counters::default());
-    let stopped = Arc::new(OnceLock::new());
+    let writing = Arc::new(Writing::default());
     let terms = Arc::new(Terms::default());
     let works = Arc::new(Works::default());
     let desk = Desk {
+        key: key.clone(),
         clock: clock.clone(),
         inbox: received,
         queued: queued.clone(),
         counters: counters.clone(),
         terms: terms.clone(),
         works: works.clone(),
-        stopped: stopped.clone(),
+        writing: writing.clone(),
+        file: LedgerFile::of(path, options.allow_weak_settings, clock.clone()),
         checkpoints,
         answers,
     };
-    start(conn, desk, path.to_owned())?;
-    let next_reader = AtomicUsize::new(0);
+    start(conn, desk)?;
     let path = path.to_owned();
     Ok(Arc::new(SqliteStore {
         key,
@@ -140,42 +161,29 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Arc<dyn Store>, Err
         queued,
         counters,
         terms,
+        damaged: DamagedSet::default(),
         works,
-        stopped,
+        writing,
         readers,
-        next_reader,
-        last_checkpoint,
+        checkpoints: checkpoints_progress,
+        jumps: AtomicU64::new(0),
+        backup: snapshot::Current::default(),
     }))
 }
 
-fn start(conn: Connection, desk: Desk, path: PathBuf) -> Result<(), Error> {
-    let stopped = desk.stopped.clone();
-    let writer = move || {
-        if let Err(error) = writer::run(&conn, desk) {
-            tracing::error!(path = %path.display(), %error, "the writer could not start");
-            let _first_wins = stopped.set(format!("the writer could not start: {error}"));
-        }
-    };
+fn start(conn: Connection, desk: Desk) -> Result<(), Error> {
+    let writer = move || writer::run(conn, desk);
     let thread = thread::Builder::new().name("ledger-writer".into()).spawn(writer);
     thread.map(drop).map_err(|error| Error::Unavailable(format!("no thread for the writer: {error}")))
 }
 
 impl SqliteStore {
-    /// Runs a read on one of the readers, off the async threads.
+    /// Runs a read off the async threads.
     fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&mut Reader) -> Read<T> + Send + 'static,
     ) -> Answer<'_, T> {
-        let turn = self.next_reader.fetch_add(1, Ordering::Relaxed) % READERS;
-        let reader = self.readers[turn].clone();
-        let task = tokio::task::spawn_blocking(move || {
-            // A panic in an earlier read left nothing half-done: readers only read.
-            let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
-            read(&mut reader).map_err(fault::Fault::into_error)
-        });
-        Box::pin(async move {
-            task.await.map_err(|error| Error::Unavailable(format!("the read did not finish: {error}")))?
-        })
+        Box::pin(self.readers.read(read))
     }
 
     /// Has the writer do something besides its groups, between two of them.
@@ -186,12 +194,19 @@ impl SqliteStore {
         let (reply, answer) = oneshot::channel();
         let aside = move |conn: Result<&Connection, Error>| {
             let written = conn.map(write);
-            let broken = match &written {
-                Ok(Err(fault::Fault::Broken(why))) => Some(why.clone()),
-                Ok(_) | Err(_) => None,
+            let (told, stops) = match written {
+                // It may have been at its commit.
+                Ok(Err(Fault::Full(why))) => {
+                    (Err(Error::OutcomeUnknown(why.clone())), Some((why, Cure::Space)))
+                }
+                Ok(Err(Fault::Broken(why))) => {
+                    (Err(Error::OutcomeUnknown(why.clone())), Some((why, Cure::Reopening)))
+                }
+                Ok(written) => (written.map_err(Fault::into_error), None),
+                Err(refused) => (Err(refused), None),
             };
-            let _gone = reply.send(written.and_then(|written| written.map_err(fault::Fault::into_error)));
-            broken
+            let _gone = reply.send(told);
+            stops
         };
         let sent = self.inbox.send(Message::Aside(Box::new(aside)));
         Box::pin(async move {
@@ -208,7 +223,7 @@ impl SqliteStore {
 
     /// Why there is no writer any more.
     fn gone(&self) -> Error {
-        self.stopped().map_or_else(writer::closed, Error::Stopped)
+        self.stopped().map_or_else(writer::closed, |stop| Error::Stopped(stop.why))
     }
 }
 
@@ -217,12 +232,24 @@ impl Store for SqliteStore {
         &self.key
     }
 
+    fn damaged(&self) -> &DamagedSet {
+        &self.damaged
+    }
+
     fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    fn stopped(&self) -> Option<String> {
-        self.stopped.get().cloned()
+    fn stopped(&self) -> Option<Stop> {
+        self.writing.stopped()
+    }
+
+    fn checkpoint_failure(&self) -> Option<CheckpointFailure> {
+        self.checkpoints.failure()
+    }
+
+    fn clock(&self) -> (u64, Millis) {
+        self.clock.told()
     }
 
     fn queued(&self) -> usize {
@@ -244,10 +271,15 @@ impl Store for SqliteStore {
 
     fn now(&self) -> Answer<'_, Millis> {
         let now = self.clock.wall();
+        let jumps = self.clock.told().0;
+        if self.jumps.swap(jumps, Ordering::Relaxed) != jumps {
+            // Where it is gone, its offset is stored already.
+            let _gone = self.inbox.send(Message::Jumped);
+        }
         Box::pin(async move { Ok(now) })
     }
 
-    fn works<'a>(&'a self, ids: &'a [WorkId]) -> Answer<'a, Vec<Work>> {
+    fn works<'a>(&'a self, ids: &'a [WorkId]) -> Answer<'a, Listed<Work, WorkId>> {
         let ids = ids.to_vec();
         self.read(move |reader| reader.works(&ids))
     }
@@ -277,7 +309,7 @@ impl Store for SqliteStore {
         filter: &'a WorkFilter,
         before: Option<WorkId>,
         limit: usize,
-    ) -> Answer<'a, Vec<Work>> {
+    ) -> Answer<'a, Listed<Work, WorkId>> {
         let filter = filter.clone();
         self.read(move |reader| reader.list(&filter, before, limit))
     }
@@ -291,7 +323,7 @@ impl Store for SqliteStore {
         self.read(move |reader| reader.facts(at))
     }
 
-    fn events(&self, work: WorkId, after: u64, limit: usize) -> Answer<'_, Vec<StoredEvent>> {
+    fn events(&self, work: WorkId, after: u64, limit: usize) -> Answer<'_, Listed<StoredEvent, EventKey>> {
         self.read(move |reader| reader.events(work, after, limit))
     }
 
@@ -299,8 +331,18 @@ impl Store for SqliteStore {
         self.read(move |reader| reader.evidence(work, after))
     }
 
-    fn feed(&self, after: Position, limit: usize) -> Answer<'_, Vec<StoredEvent>> {
+    fn feed(&self, after: Position, limit: usize) -> Answer<'_, Listed<StoredEvent, EventKey>> {
         self.read(move |reader| reader.feed(after, limit))
+    }
+
+    fn feed_of<'a>(
+        &'a self,
+        tenants: &'a [String],
+        after: Position,
+        limit: usize,
+    ) -> Answer<'a, (Listed<StoredEvent, EventKey>, Position)> {
+        let tenants = tenants.to_vec();
+        self.read(move |reader| reader.feed_of(&tenants, after, limit))
     }
 
     fn tail(&self) -> Answer<'_, Position> {
@@ -320,7 +362,11 @@ impl Store for SqliteStore {
         self.read(move |reader| reader.attempts(work))
     }
 
-    fn waits<'a>(&'a self, filter: &'a WaitFilter, limit: usize) -> Answer<'a, Vec<Wait>> {
+    fn waits<'a>(
+        &'a self,
+        filter: &'a WaitFilter,
+        limit: usize,
+    ) -> Answer<'a, Listed<Wait, (Millis, WaitId)>> {
         let filter = filter.clone();
         self.read(move |reader| reader.waits(&filter, limit))
     }
@@ -357,26 +403,45 @@ impl Store for SqliteStore {
     }
 
     fn add_credential<'a>(&'a self, credential: &'a Credential) -> Answer<'a, ()> {
-        let credential = credential.clone();
-        self.write(move |conn| credential::add(conn, &credential))
+        let (credential, mac) = (credential.clone(), self.key.row_mac(credential));
+        self.write(move |conn| credential::add(conn, &credential, mac))
     }
 
     fn credential(&self, hash: Digest) -> Answer<'_, Option<Credential>> {
-        self.read(move |reader| reader.credential(hash))
+        Box::pin(self.readers.credentials(move |reader| reader.credential(hash)))
     }
 
-    fn credentials(&self, before: Option<CredentialId>, limit: usize) -> Answer<'_, Vec<Credential>> {
+    fn credentials(
+        &self,
+        before: Option<CredentialId>,
+        limit: usize,
+    ) -> Answer<'_, Listed<Credential, CredentialId>> {
         self.read(move |reader| reader.credentials(before, limit))
+    }
+
+    fn credentials_of(&self, principal: PrincipalId, limit: usize) -> Answer<'_, Vec<Credential>> {
+        self.read(move |reader| reader.credentials_of(principal, limit))
+    }
+
+    fn count_credentials<'a>(&'a self, tenant: Option<&'a str>) -> Answer<'a, u64> {
+        let tenant = tenant.map(str::to_owned);
+        self.read(move |reader| reader.count_credentials(tenant.as_deref()))
+    }
+
+    fn revoked_among<'a>(&'a self, ids: &'a [CredentialId]) -> Answer<'a, Vec<CredentialId>> {
+        let ids = ids.to_vec();
+        self.read(move |reader| reader.revoked_among(&ids))
     }
 
     fn revoke_credential<'a>(
         &'a self,
         id: CredentialId,
-        at: Millis,
-        keeping: Option<&'a str>,
+        revocation: &'a Revocation,
+        keeping: Option<&'a [String]>,
     ) -> Answer<'a, Option<Credential>> {
-        let keeping = keeping.map(str::to_owned);
-        self.write(move |conn| credential::revoke(conn, id, at, keeping.as_deref()))
+        let (revocation, keeping) = (revocation.clone(), keeping.map(<[String]>::to_vec));
+        let key = self.key.clone();
+        self.write(move |conn| credential::revoke(conn, &key, id, &revocation, keeping.as_deref()))
     }
 
     fn schedule<'a>(&'a self, tenant: &'a str, name: &'a str) -> Answer<'a, Option<Schedule>> {
@@ -389,7 +454,7 @@ impl Store for SqliteStore {
         tenants: &'a Tenants,
         after: (&'a str, &'a str),
         limit: usize,
-    ) -> Answer<'a, Vec<Schedule>> {
+    ) -> Answer<'a, Listed<Schedule, ScheduleKey>> {
         let (tenants, after) = (tenants.clone(), (after.0.to_owned(), after.1.to_owned()));
         self.read(move |reader| reader.schedules(&tenants, &after, limit))
     }
@@ -438,14 +503,24 @@ impl Store for SqliteStore {
     }
 
     fn prunable(&self, before: Before, limit: usize) -> Answer<'_, Vec<WorkId>> {
-        self.read(move |reader| reader.prunable(before, limit))
+        Box::pin(readers::at_leisure(&self.path, move |reader| reader.prunable(before, limit)))
+    }
+
+    fn add_pruning<'a>(&'a self, pruning: &'a Pruning) -> Answer<'a, ()> {
+        let (pruning, mac) = (pruning.clone(), self.key.row_mac(pruning));
+        self.write(move |conn| retention::add(conn, &pruning, mac))
+    }
+
+    fn prunings(&self, limit: usize) -> Answer<'_, Vec<Pruning>> {
+        self.read(move |reader| reader.prunings(limit))
     }
 
     fn prune<'a>(&'a self, works: &'a [WorkId], before: Before, at: Millis) -> Answer<'a, Pruned> {
         Box::pin(async move {
             let mut pruned = Pruned::default();
             for piece in retention::pieces(works) {
-                let one = self.write(move |conn| retention::prune(conn, &piece, before, at)).await?;
+                let key = self.key.clone();
+                let one = self.write(move |conn| retention::prune(conn, &key, &piece, before, at)).await?;
                 pruned.works += one.works;
                 pruned.events += one.events;
             }
@@ -461,31 +536,40 @@ impl Store for SqliteStore {
         self.read(move |reader| reader.links(after, limit))
     }
 
-    fn anchor(&self) -> Answer<'_, Option<Anchor>> {
-        self.read(Reader::anchor)
+    fn anchor(&self) -> Answer<'_, Anchor> {
+        let key = self.key.clone();
+        self.read(move |reader| reader.anchor(&key))
     }
 
     fn set_anchor(&self, anchor: Anchor) -> Answer<'_, ()> {
-        self.write(move |conn| retention::set_anchor(conn, &anchor))
+        let stored = self.key.with_mac(anchor);
+        self.write(move |conn| retention::set_anchor(conn, &stored, anchor.events))
     }
 
     fn backup<'a>(&'a self, to: &'a Path) -> Answer<'a, ()> {
+        let copying = match self.backup.begin() {
+            Ok(copying) => copying,
+            Err(error) => return Box::pin(async move { Err(error) }),
+        };
+        let caller = snapshot::Waiting(copying.clone());
         let (from, to) = (self.path.clone(), to.to_owned());
-        let task = tokio::task::spawn_blocking(move || retention::backup(&from, &to));
         Box::pin(async move {
-            task.await.map_err(|error| Error::Unavailable(format!("the backup did not finish: {error}")))?
+            let _caller = caller;
+            let copied = aside("backup", move || retention::backup(&from, &to, &copying)).await;
+            copied.map_err(|error| Error::Unavailable(format!("the backup did not finish: {error}")))?
         })
     }
 
     fn self_check(&self) -> Answer<'_, Vec<String>> {
-        self.read(Reader::self_check)
+        let key = self.key.clone();
+        Box::pin(readers::at_leisure(&self.path, move |reader| reader.self_check(&key)))
     }
 
     fn terms(&self) -> &Terms {
         &self.terms
     }
 
-    fn commands<'a>(&'a self, ids: &'a [CommandId]) -> Answer<'a, Vec<Command>> {
+    fn commands<'a>(&'a self, ids: &'a [CommandId]) -> Answer<'a, Listed<Command, CommandId>> {
         let ids = ids.to_vec();
         self.read(move |reader| reader.commands(&ids))
     }
@@ -495,7 +579,7 @@ impl Store for SqliteStore {
         filter: &'a CommandFilter,
         before: Option<CommandId>,
         limit: usize,
-    ) -> Answer<'a, Vec<Command>> {
+    ) -> Answer<'a, Listed<Command, CommandId>> {
         let filter = filter.clone();
         self.read(move |reader| reader.list_commands(&filter, before, limit))
     }
@@ -510,9 +594,22 @@ impl Store for SqliteStore {
         duty: Duty,
         at: Millis,
         after: Option<(Millis, CommandId)>,
+        except: &[String],
         limit: usize,
     ) -> Answer<'_, Vec<(Millis, CommandId)>> {
-        self.read(move |reader| reader.due_commands(duty, at, after, limit))
+        let except = except.to_vec();
+        self.read(move |reader| reader.due_commands(duty, at, after, &except, limit))
+    }
+
+    fn due_lookups<'a>(
+        &'a self,
+        tenants: &'a [String],
+        at: Millis,
+        after: Option<(Millis, CommandId)>,
+        limit: usize,
+    ) -> Answer<'a, Vec<(Millis, CommandId)>> {
+        let tenants: BTreeSet<String> = tenants.iter().cloned().collect();
+        self.read(move |reader| reader.due_lookups(&tenants, at, after, limit))
     }
 
     fn heads<'a>(&'a self, lines: &'a [TargetKey]) -> Answer<'a, Vec<Option<CommandId>>> {
@@ -539,8 +636,9 @@ impl Store for SqliteStore {
     }
 
     fn diagnosis(&self) -> Answer<'_, Diagnosis> {
-        let (path, checkpointed_at) = (self.path.clone(), self.last_checkpoint.get());
-        self.write(move |conn| diagnosis::of(conn, &path, checkpointed_at))
+        let (path, checkpoints) = (self.path.clone(), self.checkpoints.clone());
+        let backup = self.backup.progress();
+        self.write(move |conn| Ok(Diagnosis { backup, ..diagnosis::of(conn, &path, &checkpoints)? }))
     }
 
     fn close(&self) -> Answer<'_, ()> {

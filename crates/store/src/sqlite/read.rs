@@ -4,22 +4,31 @@ use std::collections::{BTreeMap, HashMap};
 
 use rusqlite::{Connection, Params, Row, params, params_from_iter, types::Value};
 use tenure_core::{
-    Attempt, Evidence, Millis, Payload, State, Step, Wait, Work, WorkId,
-    action::Tenants,
+    Attempt, Evidence, Millis, Payload, State, Step, Wait, WaitId, Work, WorkId,
+    action::{Names, Tenants},
+    limits,
     model::Kept,
     records::{SessionView, TenantKey},
 };
 
 use super::{
+    fault::Fault,
     load::{KEPT, SESSION_HEAD, SESSION_HOLDER},
     log::{self, SPEC},
     row::{self, Read, Specs, attempt_columns, event_columns, step_columns, wait_columns},
     tables::WORK,
 };
-use crate::{Position, StoredEvent, WaitFilter, WorkFilter, job::Payloads, query::page};
+use crate::{
+    EventKey, Listed, Position, StoredEvent, WaitFilter, WorkFilter,
+    job::Payloads,
+    listed::RowKey,
+    query::{FEED_SCAN, weight},
+};
 
 const FEED: &str =
     concat!("SELECT ", event_columns!(), " FROM event WHERE position > ?1 ORDER BY position LIMIT ?2");
+const FEED_PLACES: &str = "SELECT position, work FROM event WHERE position > ?1 ORDER BY position LIMIT ?2";
+const FEED_ONE: &str = concat!("SELECT ", event_columns!(), " FROM event WHERE position = ?1");
 const TAIL: &str = "SELECT position FROM event ORDER BY position DESC LIMIT 1";
 const TENANT: &str = "SELECT tenant FROM status WHERE work = ?1";
 const STEPS: &str = concat!("SELECT ", step_columns!(), " FROM step WHERE work = ?1 ORDER BY ordinal");
@@ -28,10 +37,24 @@ const DUE: &str = "SELECT due_at, work FROM status INDEXED BY status_due \
      WHERE due_at <= ?1 AND (due_at, work) > (?2, ?3) ORDER BY due_at, work LIMIT ?4";
 const NEXT_DUE: &str = "SELECT due_at FROM status INDEXED BY status_due \
      WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1";
+/// The same from the table itself: where a page of an index is damaged, it still has every row.
+const DUE_FROM_TABLE: &str = "SELECT due_at, work FROM status INDEXED BY sqlite_autoindex_status_1 \
+     WHERE due_at <= ?1 AND (due_at, work) > (?2, ?3) ORDER BY due_at, work LIMIT ?4";
+const NEXT_DUE_FROM_TABLE: &str = "SELECT min(due_at) FROM status INDEXED BY sqlite_autoindex_status_1";
+const LEASED_FROM_TABLE: &str = "SELECT work FROM status INDEXED BY sqlite_autoindex_status_1 \
+     WHERE (state = 1 OR state = 9) AND work > ?1 ORDER BY work LIMIT ?2";
 /// running and cancel_requested: a lease that nobody found lapsed.
 const LEASED: &str = "SELECT work FROM (\
      SELECT work FROM status WHERE state = 1 AND work > ?1 UNION ALL \
      SELECT work FROM status WHERE state = 9 AND work > ?1) ORDER BY work LIMIT ?2";
+
+/// What an index says or, where it is damaged, what the table says.
+pub(super) fn undamaged<T>(indexed: Read<T>, unindexed: impl FnOnce() -> Read<T>) -> Read<T> {
+    match indexed {
+        Err(Fault::Data(_)) => unindexed(),
+        read => read,
+    }
+}
 
 pub(super) struct Reader {
     conn: Connection,
@@ -43,14 +66,31 @@ impl Reader {
         Self { conn, specs: row::specs() }
     }
 
-    pub fn works(&mut self, ids: &[WorkId]) -> Read<Vec<Work>> {
+    pub fn conn(&mut self) -> &mut Connection {
+        &mut self.conn
+    }
+
+    pub fn works(&mut self, ids: &[WorkId]) -> Read<Listed<Work, WorkId>> {
+        self.works_up_to(ids, usize::MAX)
+    }
+
+    /// The first of these works: as many as weigh so much together.
+    fn works_up_to(&mut self, ids: &[WorkId], most: usize) -> Read<Listed<Work, WorkId>> {
         let mut statement = self.conn.prepare_cached(WORK)?;
         let mut created = self.conn.prepare_cached(SPEC)?;
-        let mut works = Vec::with_capacity(ids.len());
+        let (mut works, mut bytes) = (Listed::default(), 0);
         for id in ids {
             let mut rows = statement.query([id.0.as_bytes()])?;
-            if let Some(found) = rows.next()? {
-                works.push(row::work(found, &mut self.specs, &mut created)?);
+            match rows.next() {
+                Ok(None) => {}
+                Ok(Some(found)) => {
+                    take(&mut works, *id, row::work(found, &mut self.specs, &mut created))?;
+                    bytes += row::bytes(found)?;
+                }
+                Err(error) => take(&mut works, *id, Err(error.into()))?,
+            }
+            if bytes >= most {
+                return Ok(Listed { full: true, ..works });
             }
         }
         Ok(works)
@@ -72,7 +112,7 @@ impl Reader {
         let here = Conditions::default()
             .and("work >= ?", first.0.as_bytes().to_vec())
             .and("work <= ?", last.0.as_bytes().to_vec())
-            .and_tenants("tenant", Some(tenants));
+            .and_names("tenant", Some(tenants));
         self.ids("SELECT work FROM status", here, "ORDER BY work", limit)
     }
 
@@ -85,19 +125,27 @@ impl Reader {
         Ok(tenants)
     }
 
-    pub fn list(&mut self, filter: &WorkFilter, before: Option<WorkId>, limit: usize) -> Read<Vec<Work>> {
+    pub fn list(
+        &mut self,
+        filter: &WorkFilter,
+        before: Option<WorkId>,
+        limit: usize,
+    ) -> Read<Listed<Work, WorkId>> {
         let before = before.map_or(vec![0xff; 17], |id| id.0.as_bytes().to_vec());
         let conditions = Conditions::of_works(filter);
         // Few works share a parent, a correlation or a workflow: then those indexes lead.
         let narrow = filter.parent.is_some() || filter.correlation_id.is_some() || filter.workflow.is_some();
         let mut ids: Vec<WorkId> = Vec::new();
-        match filter.admitted().filter(|_| !narrow) {
-            Some(states) => {
-                for state in states {
+        match ways(filter).filter(|_| !narrow) {
+            Some(ways) => {
+                for (state, tenant) in ways {
                     let lead = "SELECT w.id FROM status s CROSS JOIN work w ON w.id = s.work";
                     let order = "ORDER BY s.work DESC";
-                    let here =
+                    let mut here =
                         conditions.clone().and_state("s.state", state).and("s.work < ?", before.clone());
+                    if let Some(tenant) = tenant {
+                        here = here.and("s.tenant = ?", tenant.clone());
+                    }
                     ids.extend(self.ids(lead, here, order, limit)?);
                 }
                 ids.sort_unstable_by(|a, b| b.cmp(a));
@@ -108,7 +156,11 @@ impl Reader {
                 ids = self.ids("SELECT w.id FROM work w", here, "ORDER BY w.id DESC", limit)?;
             }
         }
-        self.works(&ids)
+        let works = self.works_up_to(&ids, limits::PAGE_BYTES)?;
+        if works.full {
+            return Ok(works);
+        }
+        Ok(Listed { last: ids.last().copied(), full: ids.len() >= limit, ..works })
     }
 
     fn ids(&self, lead: &str, conditions: Conditions, order: &str, limit: usize) -> Read<Vec<WorkId>> {
@@ -117,7 +169,7 @@ impl Reader {
     }
 
     pub fn counts(&mut self, tenants: &Tenants) -> Read<BTreeMap<State, u64>> {
-        let conditions = Conditions::default().and_tenants("tenant", Some(tenants));
+        let conditions = Conditions::default().and_names("tenant", Some(tenants));
         let (sql, values) =
             conditions.select("SELECT state, count(*) FROM status", "GROUP BY state", usize::MAX);
         let counts = self.all(&sql, params_from_iter(values), |row| {
@@ -126,9 +178,9 @@ impl Reader {
         Ok(counts.into_iter().collect())
     }
 
-    pub fn events(&mut self, work: WorkId, after: u64, limit: usize) -> Read<Vec<StoredEvent>> {
+    pub fn events(&mut self, work: WorkId, after: u64, limit: usize) -> Read<Listed<StoredEvent, EventKey>> {
         let (after, last) = log::after(after, limit);
-        self.page(log::EVENTS, params![work.0.as_bytes(), after, last], row::event)
+        self.page(log::EVENTS, params![work.0.as_bytes(), after, last], limit)
     }
 
     pub fn evidence(&mut self, work: WorkId, after: u64) -> Read<Vec<Evidence>> {
@@ -139,8 +191,44 @@ impl Reader {
     }
 
     /// One writer at a time gives positions in the order of commits, so every reader sees a prefix.
-    pub fn feed(&mut self, after: Position, limit: usize) -> Read<Vec<StoredEvent>> {
-        self.page(FEED, params![after.number, bound(limit)], row::event)
+    pub fn feed(&mut self, after: Position, limit: usize) -> Read<Listed<StoredEvent, EventKey>> {
+        self.page(FEED, params![after.number, bound(limit)], limit)
+    }
+
+    pub fn feed_of(
+        &mut self,
+        tenants: &[String],
+        after: Position,
+        limit: usize,
+    ) -> Read<(Listed<StoredEvent, EventKey>, Position)> {
+        let mut places = self.conn.prepare_cached(FEED_PLACES)?;
+        let mut places = places.query(params![after.number, bound(FEED_SCAN)])?;
+        let mut own: HashMap<WorkId, bool> = HashMap::new();
+        let (mut page, mut next) = (Listed::default(), after);
+        let (mut passed, mut bytes) = (0, 0);
+        while page.count() < limit && bytes < limits::PAGE_BYTES {
+            let Some(place) = places.next()? else { break };
+            (passed, next.number) = (passed + 1, place.get(0)?);
+            let work = WorkId(row::uuid(place, 1)?);
+            let is_own = match own.get(&work) {
+                Some(known) => *known,
+                None => {
+                    let tenant = self.all(TENANT, [work.0.as_bytes()], |row| Ok(row.get::<_, String>(0)?))?;
+                    let is_own = tenant.first().is_some_and(|tenant| tenants.contains(tenant));
+                    own.insert(work, is_own);
+                    is_own
+                }
+            };
+            if is_own {
+                let one = self.page(FEED_ONE, [next.number], 1)?;
+                bytes += one.rows.iter().map(weight).sum::<usize>();
+                page.rows.extend(one.rows);
+                page.unreadable.extend(one.unreadable);
+                page.last = one.last;
+            }
+        }
+        page.full = page.count() >= limit || bytes >= limits::PAGE_BYTES || passed == FEED_SCAN;
+        Ok((page, next))
     }
 
     pub fn tail(&mut self) -> Read<Position> {
@@ -169,7 +257,7 @@ impl Reader {
         self.all(ATTEMPTS, [work.0.as_bytes()], row::attempt)
     }
 
-    pub fn waits(&mut self, filter: &WaitFilter, limit: usize) -> Read<Vec<Wait>> {
+    pub fn waits(&mut self, filter: &WaitFilter, limit: usize) -> Read<Listed<Wait, (Millis, WaitId)>> {
         let lead = concat!("SELECT ", wait_columns!(), " FROM wait");
         let order = if filter.last_ended {
             "ORDER BY ended_at DESC, opened_at, id"
@@ -177,7 +265,8 @@ impl Reader {
             "ORDER BY opened_at, id"
         };
         let (sql, values) = Conditions::of_waits(filter).select(lead, order, limit);
-        self.all(&sql, params_from_iter(values), row::wait)
+        let key = |row: &Row<'_>| Ok((row.get(6)?, WaitId(row::uuid(row, 0)?)));
+        self.listed(&sql, params_from_iter(values), limit, key, row::wait)
     }
 
     pub fn session(&mut self, key: &TenantKey) -> Read<SessionView> {
@@ -201,33 +290,62 @@ impl Reader {
             Some((due, work)) => (*due, &work.0.as_bytes()[..]),
             None => (Millis::MIN, &[][..]),
         };
-        self.all(DUE, params![at, due, work, bound(limit)], |row| {
-            Ok((row.get(0)?, WorkId(row::uuid(row, 1)?)))
-        })
+        let read = |sql| {
+            self.all(sql, params![at, due, work, bound(limit)], |row| {
+                Ok((row.get(0)?, WorkId(row::uuid(row, 1)?)))
+            })
+        };
+        undamaged(read(DUE), || read(DUE_FROM_TABLE))
     }
 
     pub fn next_due(&mut self) -> Read<Option<Millis>> {
-        Ok(self.all(NEXT_DUE, [], |row| Ok(row.get(0)?))?.into_iter().next())
+        let read = |sql| self.all(sql, [], |row| Ok(row.get::<_, Option<Millis>>(0)?));
+        Ok(undamaged(read(NEXT_DUE), || read(NEXT_DUE_FROM_TABLE))?.into_iter().flatten().next())
     }
 
     pub fn leased(&mut self, after: Option<WorkId>, limit: usize) -> Read<Vec<WorkId>> {
         let after = after.map_or(Vec::new(), |id| id.0.as_bytes().to_vec());
-        self.all(LEASED, params![after, bound(limit)], |row| Ok(WorkId(row::uuid(row, 0)?)))
+        let read = |sql| self.all(sql, params![after, bound(limit)], |row| Ok(WorkId(row::uuid(row, 0)?)));
+        undamaged(read(LEASED), || read(LEASED_FROM_TABLE))
     }
 
-    /// Like all of them, up to what a page may weigh: the rest is not read.
-    fn page(
-        &self,
-        sql: &str,
-        key: impl Params,
-        read: impl Fn(&Row<'_>) -> Read<StoredEvent>,
-    ) -> Read<Vec<StoredEvent>> {
+    /// Events, up to what a page may weigh: the rest is not read.
+    fn page(&self, sql: &str, key: impl Params, limit: usize) -> Read<Listed<StoredEvent, EventKey>> {
         let mut statement = self.conn.prepare_cached(sql)?;
         let mut rows = statement.query(key)?;
-        page(std::iter::from_fn(|| match rows.next() {
-            Ok(found) => found.map(&read),
-            Err(error) => Some(Err(error.into())),
-        }))
+        let (mut page, mut bytes) = (Listed::default(), 0);
+        while let Some(found) = rows.next()? {
+            let event = row::event(found);
+            bytes += event.as_ref().map_or(0, weight);
+            take(&mut page, row::event_key(found)?, event)?;
+            if bytes >= limits::PAGE_BYTES {
+                return Ok(Listed { full: true, ..page });
+            }
+        }
+        Ok(page.up_to(limit))
+    }
+
+    /// A page of rows, each with its key, up to what a page may weigh.
+    pub fn listed<T, K: RowKey>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        limit: usize,
+        key: impl Fn(&Row<'_>) -> Read<K>,
+        read: impl Fn(&Row<'_>) -> Read<T>,
+    ) -> Read<Listed<T, K>> {
+        let mut statement = self.conn.prepare_cached(sql)?;
+        let mut rows = statement.query(params)?;
+        let mut listed = Listed::default();
+        let mut bytes = 0;
+        while let Some(found) = rows.next()? {
+            take(&mut listed, key(found)?, read(found))?;
+            bytes += row::bytes(found)?;
+            if bytes >= limits::PAGE_BYTES {
+                return Ok(Listed { full: true, ..listed });
+            }
+        }
+        Ok(listed.up_to(limit))
     }
 
     pub fn all<T>(&self, sql: &str, key: impl Params, read: impl Fn(&Row<'_>) -> Read<T>) -> Read<Vec<T>> {
@@ -239,6 +357,32 @@ impl Reader {
         }
         Ok(all)
     }
+}
+
+/// Adds a row to a page, or why it cannot be read. Fails where nothing can be read any more.
+pub(super) fn take<T, K: RowKey>(listed: &mut Listed<T, K>, key: K, row: Read<T>) -> Read<()> {
+    let row = match row {
+        Ok(row) => Ok(row),
+        Err(fault) => Err(fault.of_row()?),
+    };
+    listed.take(key, row);
+    Ok(())
+}
+
+/// The parts of the narrow table's indexes that lead to what a filter admits: by state, and first by tenant where it names
+/// tenants. None where the ids of all works, or the source, lead there.
+fn ways(filter: &WorkFilter) -> Option<Vec<(State, Option<&String>)>> {
+    let tenants: Vec<Option<&String>> = match &filter.tenants {
+        Some(Tenants::Only(_)) if filter.source_id.is_some() => return None,
+        Some(Tenants::Only(list)) => list.iter().map(Some).collect(),
+        Some(Tenants::All) | None => vec![None],
+    };
+    let states = match filter.admitted() {
+        Some(states) => states,
+        None if tenants == [None] => return None,
+        None => State::ALL.to_vec(),
+    };
+    Some(states.iter().flat_map(|state| tenants.iter().map(|tenant| (*state, *tenant))).collect())
 }
 
 pub(super) fn bound(limit: usize) -> i64 {
@@ -255,7 +399,9 @@ pub(super) struct Conditions {
 impl Conditions {
     /// [`WorkFilter::matches`] in SQL, but for the states.
     fn of_works(filter: &WorkFilter) -> Self {
-        let mut all = Self::default().and_tenants("w.tenant", filter.tenants.as_ref());
+        let mut all = Self::default()
+            .and_names("w.tenant", filter.tenants.as_ref())
+            .and_names("w.kind", Some(&filter.kinds));
         for (part, value) in [
             ("w.system = ?", &filter.system),
             ("w.source_id = ?", &filter.source_id),
@@ -287,7 +433,7 @@ impl Conditions {
     }
 
     fn of_waits(filter: &WaitFilter) -> Self {
-        let mut all = Self::default().and_tenants("tenant", filter.tenants.as_ref());
+        let mut all = Self::default().and_names("tenant", filter.tenants.as_ref());
         if let Some(id) = filter.id {
             all = all.and("id = ?", id.0.as_bytes().to_vec());
         }
@@ -332,11 +478,17 @@ impl Conditions {
         self
     }
 
-    pub fn and_tenants(mut self, column: &str, tenants: Option<&Tenants>) -> Self {
-        if let Some(Tenants::Only(list)) = tenants {
+    pub fn and_names(mut self, column: &str, names: Option<&Names>) -> Self {
+        // One name leads an index; several only restrict it.
+        if let Some(Names::Only(list)) = names
+            && let [only] = list.as_slice()
+        {
+            return self.and(&format!("{column} = ?"), only.clone());
+        }
+        if let Some(Names::Only(list)) = names {
             let marks = vec!["?"; list.len()].join(", ");
             self.parts.push(format!("{column} IN ({marks})"));
-            self.values.extend(list.iter().map(|tenant| Value::from(tenant.clone())));
+            self.values.extend(list.iter().map(|name| Value::from(name.clone())));
         }
         self
     }
@@ -372,5 +524,62 @@ impl Conditions {
         }
         self.values.push(bound(limit).into());
         (format!("{lead} WHERE {} {order} LIMIT ?", self.parts.join(" AND ")), self.values)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        WaitFilter,
+        sqlite::plan::{plan, tables},
+    };
+
+    fn of_one_tenant() -> Option<Tenants> {
+        Some(Tenants::Only(vec!["quiet".to_owned()]))
+    }
+
+    #[test]
+    fn a_tenants_feed_reads_whose_events_are_in_order_and_only_its_own_whole() {
+        let conn = tables();
+        assert_eq!(plan(&conn, FEED_PLACES), "SEARCH event USING INTEGER PRIMARY KEY (rowid>?)");
+        assert_eq!(plan(&conn, FEED_ONE), "SEARCH event USING INTEGER PRIMARY KEY (rowid=?)");
+    }
+
+    #[test]
+    fn a_list_of_one_tenant_reads_no_row_of_another() {
+        let conn = tables();
+        let works = WorkFilter { tenants: of_one_tenant(), ..WorkFilter::default() };
+        let every_state: Vec<_> = ways(&works).unwrap();
+        assert_eq!(every_state.len(), State::ALL.len());
+        let here = Conditions::of_works(&works)
+            .and_state("s.state", State::Queued)
+            .and("s.work < ?", vec![0xff])
+            .and("s.tenant = ?", "quiet".to_owned());
+        let lead = "SELECT w.id FROM status s CROSS JOIN work w ON w.id = s.work";
+        let planned = plan(&conn, &here.select(lead, "ORDER BY s.work DESC", 10).0);
+        assert!(planned.contains("INDEX status_tenant (tenant=? AND state=? AND work<?)"), "{planned}");
+        assert!(!planned.contains("TEMP B-TREE"), "{planned}");
+        let state = Some(tenure_core::model::WaitState::Open);
+        let waits = WaitFilter { tenants: of_one_tenant(), state, ..WaitFilter::default() };
+        let (waits, _) =
+            Conditions::of_waits(&waits).select("SELECT id FROM wait", "ORDER BY opened_at, id", 10);
+        let planned = plan(&conn, &waits);
+        assert!(planned.contains("INDEX wait_tenant (tenant=?)"), "{planned}");
+        assert!(!planned.contains("TEMP B-TREE"), "{planned}");
+        let shared = || Some("shared".to_owned());
+        for (filter, by) in [
+            (
+                WorkFilter { correlation_id: shared(), ..WorkFilter::default() },
+                "work_correlation (correlation_id=?",
+            ),
+            (WorkFilter { workflow: shared(), ..WorkFilter::default() }, "work_workflow (workflow_id=?"),
+        ] {
+            let here = Conditions::of_works(&WorkFilter { tenants: of_one_tenant(), ..filter });
+            let here = here.and("w.id < ?", vec![0xff]);
+            let planned = plan(&conn, &here.select("SELECT w.id FROM work w", "ORDER BY w.id DESC", 10).0);
+            assert!(planned.contains(&format!("{by} AND tenant=? AND id<?)")), "{planned}");
+            assert!(!planned.contains("TEMP B-TREE"), "{planned}");
+        }
     }
 }

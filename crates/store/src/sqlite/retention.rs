@@ -1,19 +1,26 @@
 //! Pruning, and copies of the file while it is in use.
 
-use std::{path::Path, time::Duration};
+use std::{io, path::Path};
 
-use rusqlite::{Connection, Transaction, TransactionBehavior, backup::Backup, params};
-use tenure_core::{Millis, WorkId, payload::Digest};
+use rusqlite::{
+    Connection, OpenFlags, OptionalExtension, Row, ToSql, Transaction, TransactionBehavior, params,
+};
+use tenure_core::{Identity, Millis, WorkId, model::Source, payload::Digest};
 
 use super::{
-    log,
+    copied,
+    fault::Fault,
+    log, loss,
     read::{Reader, bound},
-    row::{self, Read},
+    row::{self, Read, to_json},
     settings,
+    snapshot::{self, Copying},
 };
 use crate::{
-    Anchor, Error, Position, Pruned,
+    Anchor, Error, Position, Pruned, Pruning,
     retention::{Before, Tombstone},
+    token::Key,
+    unlogged::{Link, StoredAnchor},
 };
 
 /// Whether a work `w` may go: none of its identity's generations is open, too young (?1; with commands ?2), or
@@ -31,6 +38,20 @@ macro_rules! free {
     };
 }
 
+macro_rules! tombstone_columns {
+    () => {
+        "work, tenant, system, source_id, run_id, generation, pruned_at"
+    };
+}
+pub(super) use tombstone_columns;
+
+macro_rules! pruning_columns {
+    () => {
+        "at, actor, reason, ended_before, works"
+    };
+}
+pub(super) use pruning_columns;
+
 const PRUNABLE: &str = concat!(
     "SELECT DISTINCT a.id FROM (SELECT w.* FROM status s CROSS JOIN work w ON w.id = s.work \
      WHERE s.state >= 11 AND w.updated_at < ?1 AND ",
@@ -41,8 +62,12 @@ const PRUNABLE: &str = concat!(
 const BURY: &str = concat!(
     "INSERT INTO tombstone (work, tenant, system, source_id, run_id, generation, pruned_at) \
      SELECT w.id, w.tenant, w.system, w.source_id, w.run_id, w.generation, ?4 FROM work w WHERE w.id = ?3 AND ",
-    free!()
+    free!(),
+    " RETURNING ",
+    tombstone_columns!()
 );
+const MAC: &str = "UPDATE tombstone SET mac = ?2 WHERE work = ?1";
+const LINK: &str = "INSERT INTO link (position, hash, work, mac) VALUES (?1, ?2, ?3, ?4)";
 const DELETE_REST: [&str; 7] = [
     "DELETE FROM attempt WHERE work = ?1",
     "DELETE FROM step WHERE work = ?1",
@@ -52,35 +77,41 @@ const DELETE_REST: [&str; 7] = [
     "DELETE FROM status WHERE work = ?1",
     "DELETE FROM work WHERE id = ?1",
 ];
-const TOMBSTONE: &str = "SELECT tenant, pruned_at FROM tombstone WHERE work = ?1";
+const TOMBSTONE: &str = concat!("SELECT ", tombstone_columns!(), " FROM tombstone WHERE work = ?1");
 const LINKS: &str = "SELECT position, hash FROM (SELECT position, hash FROM event WHERE position > ?1 \
      UNION ALL SELECT position, hash FROM link WHERE position > ?1) ORDER BY position LIMIT ?2";
 
-const ANCHOR: &str = "SELECT CAST(value AS TEXT) FROM meta WHERE key = 'anchor'";
-const SET_ANCHOR: &str = "INSERT INTO meta (key, value) VALUES ('anchor', CAST(?1 AS BLOB)) \
-     ON CONFLICT (key) DO UPDATE SET value = excluded.value \
-     WHERE json_extract(CAST(value AS TEXT), '$.events') < ?2";
+pub(super) const ANCHOR: &str = "SELECT CAST(value AS TEXT) FROM meta WHERE key = 'anchor'";
+const SET_ANCHOR: &str = "UPDATE meta SET value = CAST(?1 AS BLOB) \
+     WHERE key = 'anchor' AND json_extract(CAST(value AS TEXT), '$.anchor.events') < ?2";
 
 /// Works of one transaction: other writers get a turn in between.
 const AT_ONCE: usize = 500;
 
-/// Pages copied in one go; between two the writer goes on.
-const PAGES: i32 = 1_000;
-
 /// Deletes those that are still free, and leaves tombstones.
-pub(super) fn prune(conn: &Connection, ids: &[WorkId], before: Before, at: Millis) -> Read<Pruned> {
+pub(super) fn prune(
+    conn: &Connection,
+    key: &Key,
+    ids: &[WorkId],
+    before: Before,
+    at: Millis,
+) -> Read<Pruned> {
     let mut pruned = Pruned::default();
     // No writer of this process is in the middle of something, and others are kept out by the lock.
     let transaction = Transaction::new_unchecked(conn, TransactionBehavior::Immediate)?;
-    for id in ids {
-        let id = id.0.as_bytes();
-        if transaction.prepare_cached(BURY)?.execute(params![before.any, before.with_commands, id, at])? == 0
-        {
-            continue;
-        }
+    for work in ids {
+        let id = work.0.as_bytes();
+        let chosen = params![before.any, before.with_commands, id, at];
+        let buried =
+            transaction.prepare_cached(BURY)?.query_row(chosen, |row| Ok(tombstone(row))).optional()?;
+        let Some(tombstone) = buried.transpose()? else { continue };
+        transaction.prepare_cached(MAC)?.execute(params![id, key.row_mac(&tombstone).0])?;
         let (after, last) = log::after(0, usize::MAX);
         let all = params![id, after, last];
-        transaction.prepare_cached(log::LINK)?.execute(all)?;
+        for link in links(&transaction, *work, all)? {
+            let values = params![link.position.number, link.hash.0, id, key.row_mac(&link).0];
+            transaction.prepare_cached(LINK)?.execute(values)?;
+        }
         pruned.events += transaction.prepare_cached(log::DELETE)?.execute(all)? as u64;
         for sql in DELETE_REST {
             transaction.prepare_cached(sql)?.execute([id])?;
@@ -91,10 +122,24 @@ pub(super) fn prune(conn: &Connection, ids: &[WorkId], before: Before, at: Milli
     Ok(pruned)
 }
 
-pub(super) fn set_anchor(conn: &Connection, anchor: &Anchor) -> Read<()> {
-    let values = params![row::to_json(anchor)?, anchor.events as i64];
-    conn.prepare_cached(SET_ANCHOR)?.execute(values)?;
+pub(super) fn set_anchor(conn: &Connection, anchor: &StoredAnchor, events: u64) -> Read<()> {
+    conn.prepare_cached(SET_ANCHOR)?.execute(params![to_json(anchor)?, events as i64])?;
     Ok(())
+}
+
+/// All events of a work.
+fn links(conn: &Connection, work: WorkId, all: &[&dyn ToSql]) -> Read<Vec<Link>> {
+    let mut statement = conn.prepare_cached(log::LINKS)?;
+    let mut rows = statement.query(all)?;
+    let mut links = Vec::new();
+    while let Some(row) = rows.next()? {
+        links.push(Link { position: position(row.get(0)?), hash: row::digest(row, 1)?, work: Some(work) });
+    }
+    Ok(links)
+}
+
+pub(super) fn position(number: i64) -> Position {
+    Position { epoch: 0, txn: 0, number }
 }
 
 /// In pieces of one transaction each.
@@ -102,55 +147,93 @@ pub(super) fn pieces(ids: &[WorkId]) -> impl Iterator<Item = Vec<WorkId>> {
     ids.chunks(AT_ONCE).map(<[WorkId]>::to_vec)
 }
 
+const ADD: &str =
+    concat!("INSERT INTO pruning (", pruning_columns!(), ", mac) VALUES (?1, ?2, ?3, ?4, ?5, ?6)");
+const PRUNINGS: &str = concat!("SELECT ", pruning_columns!(), " FROM pruning ORDER BY number DESC LIMIT ?1");
+
+pub(super) fn add(conn: &Connection, pruning: &Pruning, mac: Digest) -> Read<()> {
+    let Pruning { at, actor, reason, ended_before, works } = pruning;
+    let values = params![at, to_json(actor)?, reason, ended_before, *works as i64, mac.0];
+    conn.prepare_cached(ADD)?.execute(values)?;
+    Ok(())
+}
+
+pub(super) fn pruning(row: &Row<'_>) -> Read<Pruning> {
+    Ok(Pruning {
+        at: row.get(0)?,
+        actor: row::json(row, 1)?,
+        reason: row.get(2)?,
+        ended_before: row.get(3)?,
+        works: row.get::<_, i64>(4)? as u64,
+    })
+}
+
+pub(super) fn tombstone(row: &Row<'_>) -> Read<Tombstone> {
+    let source = Source { system: row.get(2)?, id: row.get(3)?, run_id: row.get(4)? };
+    Ok(Tombstone {
+        work: WorkId(row::uuid(row, 0)?),
+        identity: Identity { tenant: row.get(1)?, source },
+        generation: row.get(5)?,
+        pruned_at: row.get(6)?,
+    })
+}
+
 impl Reader {
+    pub fn prunings(&mut self, limit: usize) -> Read<Vec<Pruning>> {
+        self.all(PRUNINGS, [bound(limit)], pruning)
+    }
+
     pub fn prunable(&mut self, before: Before, limit: usize) -> Read<Vec<WorkId>> {
         let key = params![before.any, before.with_commands, bound(limit)];
         self.all(PRUNABLE, key, |row| Ok(WorkId(row::uuid(row, 0)?)))
     }
 
     pub fn tombstone(&mut self, id: WorkId) -> Read<Option<Tombstone>> {
-        let found = self.all(TOMBSTONE, [id.0.as_bytes()], |row| {
-            Ok(Tombstone { tenant: row.get(0)?, pruned_at: row.get(1)? })
-        })?;
-        Ok(found.into_iter().next())
+        Ok(self.all(TOMBSTONE, [id.0.as_bytes()], tombstone)?.pop())
     }
 
-    pub fn anchor(&mut self) -> Read<Option<Anchor>> {
-        Ok(self.all(ANCHOR, [], |found| row::json(found, 0))?.into_iter().next())
+    pub fn anchor(&mut self, key: &Key) -> Read<Anchor> {
+        let stored = self.all(ANCHOR, [], |found| row::json(found, 0))?.pop();
+        key.without_mac(stored).map_err(Fault::Data)
     }
 
     pub fn links(&mut self, after: Position, limit: usize) -> Read<Vec<(Position, Digest)>> {
         self.all(LINKS, params![after.number, bound(limit)], |row| {
-            Ok((Position { epoch: 0, txn: 0, number: row.get(0)? }, row::digest(row, 1)?))
+            Ok((position(row.get(0)?), row::digest(row, 1)?))
         })
     }
 }
 
 /// Copies the file page by page: a consistent state of it, whatever is written meanwhile.
-pub(super) fn backup(from: &Path, to: &Path) -> Result<(), Error> {
+pub(super) fn backup(from: &Path, to: &Path, copying: &Copying) -> Result<(), Error> {
     // SQLite sees more in a name than a file's: `:memory:`, `file:…?…`, or nothing at all.
-    let to =
-        std::path::absolute(to).map_err(|error| Error::Unusable(format!("{}: {error}", to.display())))?;
-    let to = to.as_path();
-    if to.exists() {
-        let detail = format!("{} is there already. A backup goes into a new file", to.display());
-        return Err(Error::Unusable(detail));
-    }
-    let source = settings::reader(from)?;
-    // Private from its first byte on; what cannot be made is told by the open below.
-    let _ = settings::private(to);
-    let copy = || {
-        let mut target = Connection::open(to)?;
-        Backup::new(&source, &mut target)?.run_to_completion(PAGES, Duration::ZERO, None)?;
-        // The copy is one file, and as durable as its source.
-        target.pragma_update(None, "journal_mode", "DELETE")?;
-        target.close().map_err(|(_, error)| error)
+    let named = |error: io::Error| Error::Unusable(format!("{}: {error}", to.display()));
+    let absolute = std::path::absolute(to).map_err(named)?;
+    let (Some(folder), Some(name)) = (absolute.parent(), absolute.file_name()) else {
+        return Err(named(io::ErrorKind::IsADirectory.into()));
     };
-    copy().map_err(|error| {
-        // A piece of a copy is no backup. If it cannot be removed either, the error already says enough.
-        let _ = std::fs::remove_file(to);
-        settings::explain(to, &error)
+    let to = &folder.canonicalize().map_err(named)?.join(name);
+    let source = settings::reader(from)?;
+    // Private from its first byte on. Nothing that is there is written to, a link included.
+    settings::private(to).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            Error::Unusable(format!("{} is there already. A backup goes into a new file", to.display()))
+        }
+        _ => Error::Unusable(format!("{} cannot be made: {error}", to.display())),
     })?;
+    let copy = || {
+        let failed = |error: rusqlite::Error| settings::explain(to, &error);
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NOFOLLOW;
+        let mut target = Connection::open_with_flags(to, flags).map_err(failed)?;
+        snapshot::copy(&source, &mut target, copying)?;
+        // The copy is one file, complete without a log, and as durable as its source.
+        loss::unmark(&target).map_err(failed)?;
+        copied::mark(&target).map_err(failed)?;
+        target.pragma_update(None, "journal_mode", "DELETE").map_err(failed)?;
+        target.close().map_err(|(_, error)| failed(error))
+    };
+    // A piece of a copy is no backup. If it cannot be removed either, the error already says enough.
+    copy().inspect_err(|_| _ = std::fs::remove_file(to))?;
     let synced = std::fs::File::open(to).and_then(|file| file.sync_all());
     synced.map_err(|error| Error::Unavailable(format!("{} was not synced: {error}", to.display())))
 }

@@ -15,7 +15,7 @@ use tenure_core::{
 use uuid::Uuid;
 
 use super::fault::Fault;
-use crate::{Position, StoredEvent, recent::Recent};
+use crate::{EventKey, Position, StoredEvent, recent::Recent};
 
 pub(super) type Read<T> = Result<T, Fault>;
 
@@ -36,6 +36,18 @@ macro_rules! work_columns {
     };
 }
 pub(super) use work_columns;
+
+/// What a row counts towards the bytes of a page.
+pub(super) fn bytes(row: &Row<'_>) -> Read<usize> {
+    (0..row.as_ref().column_count()).try_fold(0, |bytes, column| {
+        Ok(bytes
+            + match row.get_ref(column)? {
+                ValueRef::Text(text) => text.len(),
+                ValueRef::Blob(blob) => blob.len(),
+                ValueRef::Null | ValueRef::Integer(_) | ValueRef::Real(_) => size_of::<i64>(),
+            })
+    })
+}
 
 pub(super) fn work(row: &Row<'_>, specs: &mut Specs, created: &mut Statement<'_>) -> Read<Work> {
     let id = WorkId(uuid(row, 1)?);
@@ -82,10 +94,15 @@ pub(super) fn work(row: &Row<'_>, specs: &mut Specs, created: &mut Statement<'_>
 macro_rules! event_columns {
     () => {
         "position, work, seq, at, type, from_state, to_state, actor_type, actor_id, attempt, step, fence, \
-         data, message, payload, evidence, digest, salt, prev_hash, hash"
+         data, message, payload, evidence, digest, salt, prev_hash, hash, actor_name"
     };
 }
 pub(super) use event_columns;
+
+pub(super) fn event_key(row: &Row<'_>) -> Read<EventKey> {
+    let position = Position { epoch: 0, txn: 0, number: row.get(0)? };
+    Ok(EventKey { position, work: WorkId(uuid(row, 1)?), seq: row.get::<_, i64>(2)? as u64 })
+}
 
 pub(super) fn event(row: &Row<'_>) -> Read<StoredEvent> {
     let data: String = row.get(12)?;
@@ -103,7 +120,11 @@ pub(super) fn event(row: &Row<'_>) -> Read<StoredEvent> {
             _ => Some(state(row, 5)?),
         },
         to: state(row, 6)?,
-        actor: Actor::new(actor_kind(text(row, 7)?)?, text(row, 8)?),
+        actor: Actor {
+            kind: actor_kind(text(row, 7)?)?,
+            id: text(row, 8)?.into(),
+            name: row.get::<_, Option<Arc<str>>>(20)?,
+        },
         attempt: row.get(9)?,
         step: row.get(10)?,
         fence: row.get::<_, Option<i64>>(11)?.map(|fence| fence as u64),
@@ -202,7 +223,13 @@ pub(super) fn wait(row: &Row<'_>) -> Read<Wait> {
     })
 }
 
-/// tenant, reference, payload, actor, evidence, kept_at, approves.
+macro_rules! kept_columns {
+    () => {
+        "tenant, reference, payload, actor, evidence, kept_at"
+    };
+}
+pub(super) use kept_columns;
+
 pub(super) fn kept(row: &Row<'_>) -> Read<Kept> {
     Ok(Kept {
         tenant: row.get(0)?,
@@ -211,7 +238,6 @@ pub(super) fn kept(row: &Row<'_>) -> Read<Kept> {
         actor: json(row, 3)?,
         evidence: json(row, 4)?,
         kept_at: row.get(5)?,
-        approves: row.get(6)?,
     })
 }
 
@@ -226,6 +252,12 @@ pub(super) fn state(row: &Row<'_>, column: usize) -> Read<State> {
 
 pub(super) fn digest(row: &Row<'_>, column: usize) -> Read<Digest> {
     blob(row, column)?.try_into().map(Digest).map_err(Fault::stored)
+}
+
+/// None also for what cannot be one.
+pub(super) fn mac(row: &Row<'_>, column: usize) -> Read<Option<Digest>> {
+    let bytes = row.get_ref(column)?.as_blob_or_null().ok().flatten();
+    Ok(bytes.and_then(|bytes| bytes.try_into().ok()).map(Digest))
 }
 
 pub(super) fn text<'a>(row: &'a Row<'_>, column: usize) -> Read<&'a str> {

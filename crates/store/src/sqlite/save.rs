@@ -1,12 +1,12 @@
 //! The net result of a group, from records into the tables: events first, since the triggers hold every
 //! row against its last event.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use rusqlite::{Statement, params};
 use tenure_core::{
     Attempt, Event, Millis, State, Step, Wait, Work, WorkId,
-    model::{AttemptEnd, Kept},
+    model::{AttemptEnd, Kept, Spec},
     records::{SessionView, TenantKey, Touch, reference_to},
 };
 
@@ -15,10 +15,7 @@ use super::{
     row::{self, Read},
     tables::Tables,
 };
-use crate::{
-    batch::{Batch, Row},
-    lane_id::lane_id,
-};
+use crate::batch::{Batch, Row};
 
 const WORK_FLAGS: &str =
     "UPDATE OR ROLLBACK work SET due_at = ?2, children = ?3, waiters = ?4 WHERE rowid = ?1";
@@ -30,7 +27,7 @@ const WAIT_SAVE: &str = "INSERT INTO wait \
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) \
      ON CONFLICT (id) DO UPDATE SET state = ?6, deadline_at = ?8, ended_at = ?9, answer_seq = ?10, detail = ?11";
 const KEPT_SAVE: &str = "INSERT OR REPLACE INTO kept \
-     (tenant, reference, payload, actor, evidence, kept_at, approves) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+     (tenant, reference, payload, actor, evidence, kept_at, mac) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 const KEPT_DROP: &str = "DELETE FROM kept WHERE tenant = ?1 AND reference = ?2";
 
 /// The open works that a closed one wakes: its children, then those that wait for it.
@@ -47,11 +44,10 @@ const WAKE_WAITERS: [&str; 2] = [
 ];
 
 impl Tables<'_> {
-    /// Writes everything. Says whether a session got a new head on the queue: parked claims have not
-    /// been offered that one.
-    pub fn save(&mut self, batch: &Batch) -> Read<bool> {
+    /// Writes everything. Says which works became the heads of their sessions: parked claims have not been offered those.
+    pub fn save(&mut self, batch: &Batch) -> Read<Vec<Arc<Spec>>> {
         if batch.writes.is_empty() {
-            return Ok(false);
+            return Ok(Vec::new());
         }
         for event in &batch.writes.events {
             self.save_event(event)?;
@@ -117,6 +113,7 @@ impl Tables<'_> {
             &event.prev_hash.0[..],
             &event.hash.0[..],
             previous.map(|place| place.last_event),
+            event.actor.name.as_deref(),
         ])?;
         let place = Place {
             // A new work's row comes after its events.
@@ -219,13 +216,13 @@ impl Tables<'_> {
 
     fn put_ready(&mut self, work: &Work) -> Read<()> {
         let spec = &work.spec;
-        let lane = self.lane(&spec.source.system, &spec.kind)?;
         self.hot.ready_insert.execute(params![
-            lane,
+            spec.tenant,
+            spec.kind,
+            spec.source.system,
             spec.priority,
             spec.created_at,
             work.id.0.as_bytes(),
-            spec.tenant,
             work.bound_to()
         ])?;
         Ok(())
@@ -233,8 +230,8 @@ impl Tables<'_> {
 
     fn drop_ready(&mut self, work: &Work) -> Read<()> {
         let spec = &work.spec;
-        let lane = lane_id(&spec.source.system, &spec.kind);
-        let key = params![lane, spec.priority, spec.created_at, work.id.0.as_bytes()];
+        let (lane, id) = ((&spec.tenant, &spec.kind, &spec.source.system), work.id.0.as_bytes());
+        let key = params![lane.0, lane.1, lane.2, spec.priority, spec.created_at, id];
         self.hot.ready_delete.execute(key)?;
         Ok(())
     }
@@ -245,8 +242,8 @@ impl Tables<'_> {
     }
 
     /// Moves each session's place on the queue from the work that had it to the one that has it now.
-    fn follow_heads(&mut self, batch: &Batch, before: Vec<SessionView>) -> Read<bool> {
-        let mut came = false;
+    fn follow_heads(&mut self, batch: &Batch, before: Vec<SessionView>) -> Read<Vec<Arc<Spec>>> {
+        let mut came = Vec::new();
         for (key, before) in batch.writes.sessions.iter().zip(before) {
             let after = self.session(key)?;
             if let Some(old) = before.head.filter(|_| before.holder.is_none())
@@ -260,7 +257,9 @@ impl Tables<'_> {
             {
                 if after.holder.is_none() && work.state == State::Queued {
                     self.put_ready(&work)?;
-                    came |= before.holder.is_some() || before.head != after.head;
+                    if before.holder.is_some() || before.head != after.head {
+                        came.push(work.spec.clone());
+                    }
                 } else {
                     self.drop_ready(&work)?;
                 }
@@ -344,7 +343,7 @@ impl Tables<'_> {
                 row::to_json(&kept.actor)?,
                 row::to_json(&kept.evidence)?,
                 kept.kept_at,
-                kept.approves,
+                self.key.row_mac(kept).0,
             ])?,
             None => self.cached(KEPT_DROP)?.execute(params![key.0, key.1])?,
         };

@@ -12,12 +12,12 @@ use super::{
     row::{self, Read, name_of, to_json},
 };
 use crate::{
-    ScheduleChange,
+    Listed, ScheduleChange,
     schedule::{Key, SCHEDULES_MAX, key, readable},
 };
 
 const ONE: &str = "SELECT body FROM schedule WHERE tenant = ?1 AND name = ?2";
-const LIST: &str = "SELECT body FROM schedule WHERE (tenant, name) > (?1, ?2) \
+const LIST: &str = "SELECT body, tenant, name FROM schedule WHERE (tenant, name) > (?1, ?2) \
      AND (?3 IS NULL OR tenant IN (SELECT value FROM json_each(?3))) ORDER BY tenant, name LIMIT ?4";
 const DUE: &str = "SELECT body FROM schedule WHERE due_at IS NOT NULL AND due_at <= ?1 \
      AND tenant NOT IN (SELECT value FROM json_each(?2)) ORDER BY due_at LIMIT ?3";
@@ -78,12 +78,13 @@ impl Reader {
         Ok(self.all(ONE, [tenant, name], schedule)?.into_iter().next())
     }
 
-    pub fn schedules(&mut self, tenants: &Tenants, after: &Key, limit: usize) -> Read<Vec<Schedule>> {
+    pub fn schedules(&mut self, tenants: &Tenants, after: &Key, limit: usize) -> Read<Listed<Schedule, Key>> {
         let tenants = match tenants {
             Tenants::All => None,
             Tenants::Only(list) => Some(to_json(list)?),
         };
-        self.all(LIST, params![after.0, after.1, tenants, bound(limit)], schedule)
+        let key = |row: &Row<'_>| Ok((row.get(1)?, row.get(2)?));
+        self.listed(LIST, params![after.0, after.1, tenants, bound(limit)], limit, key, schedule)
     }
 
     pub fn schedules_due(&mut self, at: Millis, except: &[String], limit: usize) -> Read<Vec<Schedule>> {

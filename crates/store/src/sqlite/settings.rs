@@ -25,6 +25,9 @@ const AGAIN: Duration = Duration::from_millis(5);
 /// Pages in the WAL at which the writer moves them itself: only if the thread for it falls far behind.
 const LARGE_WAL: i64 = 8_000;
 
+/// The log keeps so many bytes when it starts anew: while a backup reads one state, it may have grown far larger.
+const KEPT_WAL: i64 = 64 * 1024 * 1024;
+
 /// The writer's pages, in KiB and negative as SQLite wants it. More are no faster: a commit that has balanced a tree goes
 /// through all of them.
 const CACHE: i64 = -8_192;
@@ -76,7 +79,14 @@ pub(super) fn writer(path: &Path, allow_weak: bool) -> Result<Connection, Error>
         }
         None => {}
     }
+    keep_log(&conn, true).map_err(|error| explain(path, &error))?;
     Ok(conn)
+}
+
+/// Whether the log stays as it is when the last connection goes. Only a clean close moves it into the file: what is there
+/// after a failed write is left for the next open to recover.
+pub(super) fn keep_log(conn: &Connection, keep: bool) -> rusqlite::Result<()> {
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep).map(drop)
 }
 
 /// Makes a new file that only its owner reads: it will hold payloads and the key of every token. SQLite gives its log and
@@ -101,6 +111,7 @@ pub(super) fn set(conn: &Connection) -> rusqlite::Result<()> {
     conn.pragma_update(None, "temp_store", "MEMORY")?;
     conn.pragma_update(None, "cache_size", CACHE)?;
     conn.pragma_update(None, "wal_autocheckpoint", LARGE_WAL)?;
+    conn.pragma_update(None, "journal_size_limit", KEPT_WAL)?;
     planned_once(conn)?;
     conn.set_prepared_statement_cache_capacity(STATEMENTS);
     Ok(())
@@ -153,6 +164,7 @@ pub(super) fn checkpointer(path: &Path) -> Result<Connection, Error> {
         conn.pragma_update(None, "synchronous", "FULL")?;
         conn.pragma_update(None, "checkpoint_fullfsync", true)?;
         conn.pragma_update(None, "cache_size", -256)?;
+        keep_log(&conn, true)?;
         Ok(conn)
     };
     open().map_err(|error: rusqlite::Error| explain(path, &error))
@@ -200,8 +212,15 @@ pub(super) fn explain(path: &Path, error: &rusqlite::Error) -> Error {
     }
 }
 
+const FULL: &str = "the disk is full. Free some space, and open it again";
+
 fn full(path: &Path) -> Error {
-    Error::Unavailable(format!("{}: the disk is full. Free some space, and open it again", path.display()))
+    Error::Unavailable(format!("{}: {FULL}", path.display()))
+}
+
+/// Whether the file could not be opened for want of space.
+pub(super) fn is_full(error: &Error) -> bool {
+    matches!(error, Error::Unavailable(why) if why.ends_with(FULL))
 }
 
 fn extended(error: &rusqlite::Error) -> Option<i32> {

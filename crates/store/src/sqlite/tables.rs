@@ -7,7 +7,6 @@ use rusqlite::{Connection, PrepFlags, Statement};
 use tenure_core::{ByWork, WorkId};
 
 use super::{
-    claim::Lanes,
     command,
     log::{INPUT, Place, SPEC},
     row::{Read, Specs, specs, work_columns},
@@ -15,6 +14,7 @@ use super::{
 use crate::{
     recent::{RecentWorks, Remembered},
     terms::Terms,
+    token::Key,
 };
 
 /// A work by its id.
@@ -23,8 +23,9 @@ pub(super) const WORK: &str = concat!("SELECT ", work_columns!(), " FROM work WH
 /// Appends one event. Without ROLLBACK, SQLite would journal the statement for its triggers' sake.
 pub const EVENT_INSERT: &str = "INSERT OR ROLLBACK INTO event \
      (work, seq, at, type, from_state, to_state, actor_type, actor_id, attempt, step, fence, data, message, \
-     payload, evidence, digest, salt, prev_hash, hash, previous) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)";
+     payload, evidence, digest, salt, prev_hash, hash, previous, actor_name) \
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, \
+     ?21)";
 
 /// Saves all that events change of a work. The load has seen its rowid: one search less.
 pub const WORK_UPDATE: &str = "UPDATE OR ROLLBACK work SET \
@@ -52,10 +53,10 @@ const STATUS_INSERT: &str = "INSERT OR ROLLBACK INTO status \
 const STATUS_UPDATE: &str = "UPDATE OR ROLLBACK status SET state = ?2, due_at = ?3 WHERE work = ?1";
 
 const READY_INSERT: &str = "INSERT OR REPLACE INTO ready \
-     (lane, priority, created_at, work, tenant, bound) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
+     (tenant, kind, system, priority, created_at, work, bound) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 
-const READY_DELETE: &str =
-    "DELETE FROM ready WHERE lane = ?1 AND priority = ?2 AND created_at = ?3 AND work = ?4";
+const READY_DELETE: &str = "DELETE FROM ready WHERE tenant = ?1 AND kind = ?2 AND system = ?3 AND priority = ?4 AND created_at = ?5 \
+     AND work = ?6";
 
 const ATTEMPT_INSERT: &str = "INSERT OR ROLLBACK INTO attempt \
      (work, fence, number, worker, incarnation, request, claimed_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
@@ -105,19 +106,21 @@ impl Works {
 
 pub(super) struct Tables<'c> {
     pub conn: &'c Connection,
+    pub key: Key,
     pub hot: Hot<'c>,
     pub specs: Specs,
-    pub lanes: Lanes,
     /// Where the works of the group at hand lie.
     pub places: ByWork<Place>,
     pub works: Arc<Works>,
     /// The file's version at the last look: it moves when another connection has committed.
     pub seen: i64,
+    /// Whether the group at hand has marked the file as in use.
+    pub marked: bool,
     pub terms: Arc<Terms>,
 }
 
 impl<'c> Tables<'c> {
-    pub fn new(conn: &'c Connection, terms: Arc<Terms>, works: Arc<Works>) -> Read<Self> {
+    pub fn new(conn: &'c Connection, key: Key, terms: Arc<Terms>, works: Arc<Works>) -> Read<Self> {
         // Kept for good, and so not in the small memory that SQLite has for passing needs.
         let prepare = |sql: &str| conn.prepare_with_flags(sql, PrepFlags::SQLITE_PREPARE_PERSISTENT);
         let hot = Hot {
@@ -143,12 +146,13 @@ impl<'c> Tables<'c> {
         };
         Ok(Self {
             conn,
+            key,
             hot,
             specs: specs(),
-            lanes: Lanes::default(),
             places: ByWork::default(),
             works,
             seen: 0,
+            marked: false,
             terms,
         })
     }

@@ -3,15 +3,15 @@
 
 use std::{
     sync::{
-        Arc, OnceLock,
+        Arc,
         atomic::{AtomicUsize, Ordering},
         mpsc::{Receiver, RecvTimeoutError, TryRecvError},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant as StdInstant},
 };
 
-use rusqlite::{Connection, config::DbConfig};
+use rusqlite::Connection;
 use tenure_core::Reply;
 use tokio::{sync::oneshot, time::Instant};
 
@@ -19,11 +19,22 @@ use super::{
     answers::Answers,
     checkpoint::Checkpoints,
     fault::Fault,
+    file::LedgerFile,
     group::{Answer, Claimed, Committed, Failure, Group},
+    loss, settings,
     tables::{Tables, Works},
+    time,
 };
 use crate::{
-    Clock, Error, awake::Awake, job::Job, job::Payloads, ledger::Outcome, stats::Counters, terms::Terms,
+    Error,
+    awake::Awake,
+    job::{Job, Payloads},
+    ledger::Outcome,
+    stats::Counters,
+    steady::{Offset, SteadyClock},
+    terms::Terms,
+    token::Key,
+    writing::{Cure, Writing},
 };
 
 /// Submissions in one group at most.
@@ -39,24 +50,27 @@ const LINGER: Duration = Duration::from_micros(200);
 type Jobs = Vec<Box<Job>>;
 
 /// A write besides the groups. It answers whoever asked, and says so if the disk failed it.
-pub(super) type Aside = Box<dyn FnOnce(Result<&Connection, Error>) -> Option<String> + Send>;
+pub(super) type Aside = Box<dyn FnOnce(Result<&Connection, Error>) -> Option<(String, Cure)> + Send>;
 
 pub(super) enum Message {
     Job(Box<Job>),
     Aside(Aside),
+    /// The clock jumped: a process that opens the file next must find the new offset.
+    Jumped,
     Close(oneshot::Sender<()>),
 }
 
 /// What the writer works with besides its tables.
 pub(super) struct Desk {
-    pub clock: Arc<dyn Clock>,
+    pub key: Key,
+    pub clock: Arc<SteadyClock>,
     pub inbox: Receiver<Message>,
     pub queued: Arc<AtomicUsize>,
     pub counters: Arc<Counters>,
     pub terms: Arc<Terms>,
     pub works: Arc<Works>,
-    /// Why nothing is written any more.
-    pub stopped: Arc<OnceLock<String>>,
+    pub writing: Arc<Writing>,
+    pub file: LedgerFile,
     pub checkpoints: Checkpoints,
     pub answers: Answers,
 }
@@ -65,65 +79,157 @@ impl Drop for Desk {
     /// Before the inbox goes: whoever finds it gone must find out why.
     fn drop(&mut self) {
         if thread::panicking() {
-            let why = "the writer panicked; the log says where";
-            tracing::error!(why, "writing has stopped");
-            let _first_wins = self.stopped.set(why.to_owned());
+            self.writing.stop("the writer panicked; the log says where", Cure::Restart);
         }
     }
 }
 
-struct Writer<'c> {
-    tables: Tables<'c>,
-    desk: Desk,
+impl Desk {
+    /// What callers are told while nothing is written.
+    fn refusal(&self) -> Error {
+        Error::Stopped(self.writing.stopped().map_or_else(String::new, |stop| stop.why))
+    }
+}
+
+/// Tells the caller of `close` that it is done. None: the store was dropped.
+type Closing = Option<oneshot::Sender<()>>;
+
+/// Why a connection is no longer written to.
+enum End {
+    Closing(Closing),
+    /// What was written may not be on the disk.
+    Stopped,
+}
+
+struct Writer<'w> {
+    tables: Tables<'w>,
+    desk: &'w mut Desk,
     parked: Jobs,
     looked: Instant,
     look: bool,
+    /// The clock's offset as it is stored.
+    offset: Offset,
     awake: Awake,
+    /// A write failed: nothing more is written on this connection.
+    stopped: bool,
 }
 
 /// The writer's thread. It ends when the store closes or is dropped.
-pub(super) fn run(conn: &Connection, desk: Desk) -> Result<(), Error> {
-    let tables = Tables::new(conn, desk.terms.clone(), desk.works.clone()).map_err(Fault::into_error)?;
-    let (parked, looked) = (Vec::new(), Instant::now());
-    let mut writer = Writer { tables, desk, parked, looked, look: false, awake: Awake::default() };
-    let closed = writer.serve();
-    writer.finish();
-    // Before the answer: whoever closed may move the file at once. After a failed write the file is left as
-    // it is: the next open recovers it.
-    if writer.desk.stopped.get().is_some() {
-        if let Err(error) = conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true) {
-            tracing::warn!(%error, "closing may still write a checkpoint");
+pub(super) fn run(mut conn: Connection, mut desk: Desk) {
+    let closing = loop {
+        match write(&conn, &mut desk) {
+            End::Closing(closing) => break closing,
+            End::Stopped => {}
         }
-    } else if let Err(error) = conn.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)") {
+        drop(conn);
+        conn = match reopen(&mut desk) {
+            Ok(conn) => conn,
+            Err(closing) => break closing,
+        };
+    };
+    if let Some(closing) = closing {
+        let _gone = closing.send(());
+    }
+}
+
+/// Writes until the store closes, or a write fails.
+fn write(conn: &Connection, desk: &mut Desk) -> End {
+    let tables = match Tables::new(conn, desk.key.clone(), desk.terms.clone(), desk.works.clone()) {
+        Ok(tables) => tables,
+        Err(fault) => {
+            let cure = fault.cure().unwrap_or(Cure::Reopening);
+            desk.writing.stop(fault.into_error().to_string(), cure);
+            return End::Stopped;
+        }
+    };
+    let (parked, looked) = (Vec::new(), Instant::now());
+    // Where it cannot be read, it is stored anew.
+    let offset = time::stored(conn).map_or_else(|_| Offset::default(), |stored| stored.offset);
+    let (look, awake, stopped) = (false, Awake::default(), false);
+    let mut writer = Writer { tables, desk, parked, looked, look, offset, awake, stopped };
+    let end = writer.serve();
+    if matches!(end, End::Stopped) {
+        return end;
+    }
+    writer.finish();
+    // After a failed write the file is left as it is: the next open recovers it.
+    let stopped = writer.stopped;
+    if !stopped {
+        writer.keep_offset();
+    }
+    // Before the answer: the caller may move the file at once.
+    writer.desk.checkpoints.stop();
+    if !stopped && let Err(error) = close(conn) {
         tracing::warn!(%error, "the last checkpoint failed; the next open repeats it");
     }
-    if let Some(closed) = closed {
-        let _gone = closed.send(());
+    end
+}
+
+/// A clean close: the file alone is the whole ledger.
+fn close(conn: &Connection) -> rusqlite::Result<()> {
+    loss::unmark(conn)?;
+    conn.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")?;
+    if loss::leave_to_others(conn)? {
+        return Ok(());
     }
-    Ok(())
+    settings::keep_log(conn, false)
+}
+
+/// Opens the file again as soon as that succeeds: only then all that it holds is known to be on the disk. Whoever asks
+/// meanwhile is refused. After a failed write the file is left as it is: this open, or the next, recovers it.
+fn reopen(desk: &mut Desk) -> Result<Connection, Closing> {
+    // What memory holds may be of a group that came to nothing.
+    desk.works.all().clear();
+    loop {
+        let again = desk.writing.again();
+        if again <= StdInstant::now() {
+            match desk.file.open() {
+                Ok(conn) => {
+                    desk.writing.reopened();
+                    return Ok(conn);
+                }
+                Err((why, cure)) => desk.writing.stop(why, cure),
+            }
+            continue;
+        }
+        match desk.inbox.recv_timeout(again.saturating_duration_since(StdInstant::now())) {
+            Ok(Message::Job(job)) => {
+                desk.queued.fetch_sub(1, Ordering::Relaxed);
+                job.answer(Err(desk.refusal()));
+            }
+            Ok(Message::Aside(write)) => _ = write(Err(desk.refusal())),
+            Ok(Message::Jumped) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(Message::Close(closing)) => {
+                desk.checkpoints.stop();
+                return Err(Some(closing));
+            }
+            Err(RecvTimeoutError::Disconnected) => return Err(None),
+        }
+    }
 }
 
 impl Writer<'_> {
-    fn serve(&mut self) -> Option<oneshot::Sender<()>> {
+    fn serve(&mut self) -> End {
         let mut busy = false;
-        loop {
+        while !self.stopped {
             let mut jobs = Vec::new();
             let mut next = match self.wait(busy) {
                 Ok(message) => message,
                 Err(RecvTimeoutError::Timeout) => None,
-                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Disconnected) => return End::Closing(None),
             };
             let mut closing = None;
             while let Some(message) = next {
                 match message {
                     Message::Job(job) => jobs.push(job),
                     Message::Aside(write) => self.aside(write),
+                    Message::Jumped => self.keep_offset(),
                     Message::Close(closed) => {
                         closing = Some(closed);
                         break;
                     }
                 }
-                if jobs.len() >= GROUP {
+                if jobs.len() >= GROUP || self.stopped {
                     break;
                 }
                 next = self.desk.inbox.try_recv().ok();
@@ -132,9 +238,10 @@ impl Writer<'_> {
             busy = !jobs.is_empty();
             self.take(jobs);
             if closing.is_some() {
-                return closing;
+                return End::Closing(closing);
             }
         }
+        End::Stopped
     }
 
     /// Waits for a message; with parked claims no longer than until one of them must be seen to.
@@ -173,11 +280,8 @@ impl Writer<'_> {
 
     fn take(&mut self, jobs: Jobs) {
         self.expire();
-        if let Some(why) = self.desk.stopped.get() {
-            for job in jobs.into_iter().chain(self.parked.drain(..)) {
-                job.answer(Err(Error::Stopped(why.clone())));
-            }
-            return;
+        if self.stopped {
+            return refuse(jobs.into_iter().chain(self.parked.drain(..)), &self.desk.refusal());
         }
         let (claims, submits): (Jobs, Jobs) = jobs.into_iter().partition(|job| job.claim_filter().is_some());
         self.look_around();
@@ -226,12 +330,17 @@ impl Writer<'_> {
     }
 
     fn group(&mut self, mut submits: Jobs, claims: Jobs) {
+        self.keep_offset();
+        if self.stopped {
+            return refuse(submits.into_iter().chain(claims), &self.desk.refusal());
+        }
         let mut group =
             Group { submits: &mut submits, parked: &self.parked, claims: &claims, look: self.look };
         let began = Instant::now();
         match group.run(&mut self.tables, &*self.desk.clock) {
             Ok(answers) => {
                 self.desk.counters.committed(submits.len() + claims.len(), began.elapsed());
+                self.desk.writing.committed();
                 self.look = false;
                 self.answer(answers, submits, claims);
             }
@@ -243,15 +352,24 @@ impl Writer<'_> {
                 }
             }
             Err(Failure::Before(Fault::Busy(error))) => refuse(submits.into_iter().chain(claims), &error),
-            Err(Failure::Before(Fault::Broken(why))) => {
-                self.stop(why, submits.into_iter().chain(claims), Error::Stopped);
+            Err(Failure::Before(Fault::Full(why))) => {
+                self.stop(why.clone(), Cure::Space);
+                refuse(submits.into_iter().chain(claims), &Error::Stopped(why));
             }
-            Err(Failure::AtCommit(Fault::Broken(why))) => {
-                self.stop(why, submits.into_iter().chain(claims), Error::OutcomeUnknown);
+            Err(Failure::Before(Fault::Broken(why))) => {
+                self.stop(why.clone(), Cure::Reopening);
+                refuse(submits.into_iter().chain(claims), &Error::Stopped(why));
             }
             Err(Failure::AtCommit(fault)) => {
-                let error = Error::OutcomeUnknown(fault.into_error().to_string());
-                refuse(submits.into_iter().chain(claims), &error);
+                let cure = fault.cure();
+                let why = match fault {
+                    Fault::Full(why) | Fault::Broken(why) => why,
+                    Fault::Data(error) | Fault::Busy(error) => error.to_string(),
+                };
+                if let Some(cure) = cure {
+                    self.stop(why.clone(), cure);
+                }
+                refuse(submits.into_iter().chain(claims), &Error::OutcomeUnknown(why));
             }
         }
     }
@@ -265,9 +383,8 @@ impl Writer<'_> {
         for job in jobs.chain(parked) {
             let (submits, claims) =
                 if job.claim_filter().is_some() { (Vec::new(), vec![job]) } else { (vec![job], Vec::new()) };
-            if let Some(why) = self.desk.stopped.get() {
-                let error = Error::Stopped(why.clone());
-                refuse(submits.into_iter().chain(claims), &error);
+            if self.stopped {
+                refuse(submits.into_iter().chain(claims), &self.desk.refusal());
                 continue;
             }
             self.group(submits, claims);
@@ -296,21 +413,30 @@ impl Writer<'_> {
         self.desk.answers.tell(told, answers.spent);
     }
 
-    /// Nothing more is written until the ledger is opened again.
-    fn stop(&mut self, why: String, jobs: impl Iterator<Item = Box<Job>>, told: impl Fn(String) -> Error) {
-        tracing::error!(why, "writing has stopped");
-        refuse(jobs, &told(why.clone()));
+    /// Nothing more is written until the file was opened again.
+    fn stop(&mut self, why: String, cure: Cure) {
+        self.stopped = true;
         refuse(self.parked.drain(..), &Error::Stopped(why.clone()));
-        let _first_wins = self.desk.stopped.set(why);
+        self.desk.writing.stop(why, cure);
     }
 
     fn aside(&mut self, write: Aside) {
-        let conn = match self.desk.stopped.get() {
-            Some(why) => Err(Error::Stopped(why.clone())),
-            None => Ok(self.tables.conn),
-        };
-        if let Some(why) = write(conn) {
-            self.stop(why, std::iter::empty(), Error::Stopped);
+        let conn = if self.stopped { Err(self.desk.refusal()) } else { Ok(self.tables.conn) };
+        if let Some((why, cure)) = write(conn) {
+            self.stop(why, cure);
+        }
+    }
+
+    /// Stores the clock's offset where it changed.
+    fn keep_offset(&mut self) {
+        match time::keep(self.tables.conn, &self.desk.clock, self.offset).map_err(Fault::from) {
+            Ok(offset) => self.offset = offset,
+            Err(fault) => {
+                tracing::warn!(?fault, "the offset of the clock could not be stored; trying again");
+                if let Some(cure) = fault.cure() {
+                    self.stop(fault.into_error().to_string(), cure);
+                }
+            }
         }
     }
 
@@ -371,14 +497,16 @@ mod tests {
         let (closed, _) = oneshot::channel();
         inbox.send(Message::Close(closed)).unwrap();
         Desk {
+            key: Key::new([0; 32]),
             terms: Arc::default(),
             works: Arc::default(),
-            clock: Arc::new(SystemClock::default()),
+            clock: Arc::new(SteadyClock::of(None)),
             inbox: received,
             queued,
             counters: Arc::default(),
-            stopped: Arc::default(),
-            checkpoints: Checkpoints::start(path, Arc::new(SystemClock::default())).unwrap(),
+            writing: Arc::default(),
+            file: LedgerFile::of(path, false, Arc::new(SystemClock)),
+            checkpoints: Checkpoints::start(path, Arc::new(SystemClock)).unwrap(),
             answers: Answers::start().unwrap(),
         }
     }
@@ -391,13 +519,13 @@ mod tests {
         let (message, answer) = ingest(1);
         let desk = desk(&path, vec![message]);
         let works = desk.works.clone();
-        run(&conn, desk).unwrap();
+        run(conn, desk);
         let Reply::Ingested { work, .. } = answer.blocking_recv().unwrap().unwrap().reply else { panic!() };
         assert_eq!(*works.guess(work.id).unwrap().work, *work);
     }
 
     #[test]
-    fn a_full_disk_stops_all_writing() {
+    fn a_full_disk_stops_all_writing_until_the_file_was_opened_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ledger.db");
         let conn = new_file(&path);
@@ -405,12 +533,35 @@ mod tests {
         conn.pragma_update(None, "max_page_count", pages + 20).unwrap();
 
         let (messages, answers): (Vec<_>, Vec<_>) = (0..200).map(ingest).unzip();
-        run(&conn, desk(&path, messages)).unwrap();
-        let stored: i64 = conn.query_row("SELECT count(*) FROM work", [], |row| row.get(0)).unwrap();
-        assert_eq!(stored, 0, "the group did not fit, so none of it stands");
+        let desk = desk(&path, messages);
+        let writing = desk.writing.clone();
+        run(conn, desk);
+        assert_eq!(writing.stopped().unwrap().cure, Cure::Space);
+        let stored = |conn: &Connection| -> i64 {
+            conn.query_row("SELECT count(*) FROM work", [], |row| row.get(0)).unwrap()
+        };
+        assert_eq!(
+            stored(&Connection::open(&path).unwrap()),
+            0,
+            "the group did not fit, so none of it stands"
+        );
         for answer in answers {
             let error = answer.blocking_recv().unwrap().unwrap_err();
             assert!(matches!(error, Error::Stopped(_)), "{error}");
         }
+    }
+
+    /// Another file in its place, or another log: what was answered is not in it.
+    #[test]
+    fn a_file_that_was_replaced_is_not_opened_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.db");
+        drop(new_file(&path));
+        let file = LedgerFile::of(&path, false, Arc::new(SystemClock));
+        file.open().unwrap();
+        std::fs::rename(&path, folder.path().join("moved.db")).unwrap();
+        let missing = file.open().map(drop).unwrap_err();
+        assert!(missing.0.contains("another file") && missing.1 == Cure::Restart, "{missing:?}");
+        assert!(!path.exists(), "and none is made");
     }
 }

@@ -69,7 +69,7 @@ struct Contents {
 async fn contents(ledger: &Ledger, tenant: &str) -> Contents {
     let tenants = Tenants::Only(vec![tenant.to_owned()]);
     let filter = WorkFilter { tenants: Some(tenants.clone()), ..WorkFilter::default() };
-    let works = ledger.list(&filter, None, 1_000).await.unwrap();
+    let works = ledger.list(&filter, None, 1_000).await.unwrap().rows;
     let mut events = Vec::new();
     let mut rest = String::new();
     for work in &works {
@@ -79,11 +79,11 @@ async fn contents(ledger: &Ledger, tenant: &str) -> Contents {
         rest += &format!("{:?}\n", ledger.attempts(work.id).await.unwrap());
     }
     let commands = CommandFilter { tenants: Some(tenants.clone()), ..CommandFilter::default() };
-    let commands = ledger.commands(&commands, None, 1_000).await.unwrap();
+    let commands = ledger.commands(&commands, None, 1_000).await.unwrap().rows;
     rest += &format!("{:?}\n", ledger.command_counts(&tenants).await.unwrap());
     rest += &format!("{:?}\n", ledger.budgets(&script::budgets(tenant)).await.unwrap());
     let waits = WaitFilter { tenants: Some(tenants.clone()), ..WaitFilter::default() };
-    rest += &format!("{:?}\n", ledger.waits(&waits, 1_000).await.unwrap());
+    rest += &format!("{:?}\n", ledger.waits(&waits, 1_000).await.unwrap().rows);
     rest += &format!("{:?}\n", ledger.counts(&tenants).await.unwrap());
     Contents { works, events, commands, rest }
 }

@@ -6,7 +6,7 @@ use tenure_core::{
     Action, Actor, Command, CommandState, Evidence, Payload, Reply, Submission, Usage, WaitId, WorkId,
     action::{
         Claim, ClaimBy, ClaimFilter, Claimant, CloseOut, Decide, Fail, Failure, Holder, Ingest, Renew,
-        Resolve, StepAction, StepVerb, Target, Tenants, WaitAction, WaitSpec,
+        Resolve, StepAction, StepVerb, Target, Tenants, TokenCheck, WaitAction, WaitSpec,
     },
     command::budget::{Account, BudgetKey, Unit},
     liveness::{Liveness, Seen, Sighting},
@@ -195,6 +195,9 @@ impl Script {
                 reason: "enough".to_owned(),
                 deadline_ms: self.dice.random_bool(0.5).then_some(5_000),
             },
+            79 if self.dice.random_bool(0.5) => {
+                Action::RequestRelease { work: self.work(), reason: "the host goes".to_owned() }
+            }
             79 => Action::RequestAbandon { work: self.work(), reason: "nobody knows".to_owned() },
             80 => Action::RetryNow { work: self.work(), reason: "now".to_owned() },
             81 => Action::Quarantine { work: self.work(), reason: "odd".to_owned() },
@@ -313,6 +316,7 @@ impl Script {
             },
             policy: self.policy(),
             evidence: vec![Evidence { kind: "trace".to_owned(), reference: "t/1".to_owned() }],
+            asked_by: Vec::new(),
             claim: (!external && self.dice.random_bool(0.3)).then(|| self.claimant()),
             born: (external && self.dice.random_bool(0.2)).then(|| CloseOut {
                 no_output: true,
@@ -417,7 +421,10 @@ impl Script {
 
     fn resolve(&mut self) -> Action {
         let target = match self.waits.choose(&mut self.dice).copied() {
-            Some(id) if self.dice.random_bool(0.4) => Target::Wait { id, genuine: self.mostly() },
+            Some(id) if self.dice.random_bool(0.4) => {
+                let token = if self.mostly() { TokenCheck::Genuine } else { TokenCheck::Absent };
+                Target::Wait { id, token, seal: None }
+            }
             _ => Target::Reference { tenant: self.tenant(), reference: self.reference() },
         };
         Action::Resolve(Resolve {

@@ -19,6 +19,9 @@ pub struct Resolve {
     /// The wait's token, where you have one
     #[arg(long, value_name = "TOKEN")]
     pub wait_token: Option<String>,
+    /// The seal of an approval, as `tenure show` prints it; needed with the id of a wait that asks for one
+    #[arg(long)]
+    pub seal: Option<String>,
     /// Whose wait it is; needed where the token has several tenants
     #[arg(long)]
     pub tenant: Option<String>,
@@ -28,9 +31,10 @@ pub struct Resolve {
 }
 
 #[derive(Args)]
-#[command(after_help = "Examples:\n  tenure approve w_0198 --reason 'looks right'\n  \
+#[command(after_help = "Examples:\n  tenure approve w_0198 --reason 'looks right' --yes\n  \
 tenure approve c_0198 --reason 'the invoice is right' --yes\n\n\
-A command is shown before it is approved, and approved as it was shown: with other arguments it is another one. \
+What is asked is shown before it is approved, and approved as it was shown: with other arguments, or another prompt, it is \
+another one. `tenure show` prints its seal. \
 Only a person's token approves.")]
 pub struct Approve {
     /// The id of a command, or of a work that waits for an approval; or a beginning of it that no other has
@@ -40,7 +44,7 @@ pub struct Approve {
 }
 
 #[derive(Args)]
-#[command(after_help = "Examples:\n  tenure reject w_0198 --reason 'not on a Friday'\n  \
+#[command(after_help = "Examples:\n  tenure reject w_0198 --reason 'not on a Friday' --yes\n  \
 tenure reject c_0198 --reason 'paid already' --yes")]
 pub struct Reject {
     /// The id of a command, or of a work that waits for an approval; or a beginning of it that no other has
@@ -55,7 +59,10 @@ pub struct Decision {
     /// Why; it is kept. A command is not decided over without it
     #[arg(long, visible_alias = "note")]
     pub reason: Option<String>,
-    /// Of a command: do not ask; needed where there is no terminal
+    /// The seal of what you were shown before: if it is another one by now, nothing is approved
+    #[arg(long)]
+    pub seal: Option<String>,
+    /// Do not ask; needed where there is no terminal
     #[arg(long, short)]
     pub yes: bool,
     /// Say what would happen, or why not, and write nothing

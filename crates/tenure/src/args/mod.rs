@@ -70,6 +70,9 @@ pub struct Global {
     /// Work on this ledger itself, with no daemon: an SQLite file, or postgres://…
     #[arg(long, global = true, value_name = "PATH")]
     pub db: Option<String>,
+    /// Open an SQLite ledger whose write-ahead log is missing or damaged, with what is left of it
+    #[arg(long, global = true)]
+    pub accept_loss: bool,
     /// How to print what was asked for; messages go to stderr
     #[arg(short, long, global = true, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     pub output: Format,

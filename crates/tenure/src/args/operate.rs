@@ -120,14 +120,15 @@ pub struct Abandon {
 
 #[derive(Args)]
 #[command(after_help = "Example:\n  tenure drain worker-3 --reason 'the host is replaced' --yes\n\n\
-What a worker holds is asked to stop. To let it finish by itself, send the worker SIGTERM instead.")]
+What a worker holds is asked to stop. Rerunnable work goes back to the queue; started owner-bound work is cancelled. \
+To let it finish by itself, send the worker SIGTERM instead.")]
 pub struct Drain {
     /// A worker's id, as `tenure workers` shows it
     pub worker: String,
     /// Only this incarnation
     #[arg(long)]
     pub incarnation: Option<String>,
-    /// Also ask to give up what does not come back
+    /// Also give up started owner-bound work once its lease lapsed
     #[arg(long)]
     pub abandon: bool,
     #[command(flatten)]

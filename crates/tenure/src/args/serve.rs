@@ -6,7 +6,7 @@ use clap::Args;
 
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  tenure serve\n  tenure serve --db postgres://tenure@db/tenure --listen 0.0.0.0:7171 --host ledger.example\n\n\
+    after_help = "Examples:\n  tenure serve\n  tenure serve --db postgres://tenure@db/tenure --listen 0.0.0.0:7171 --host ledger.example \\\n    --tls-cert cert.pem --tls-key key.pem\n\n\
 The first start leaves an admin token in a file that only you can read, beside the ledger; TENURE_TOKEN, where set, \
 becomes that token instead. SIGHUP reads the configuration again; SIGTERM drains."
 )]
@@ -28,6 +28,9 @@ pub struct Serve {
     /// Where the first start leaves the admin token
     #[arg(long, env = "TENURE_TOKEN_FILE", value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// The folder that `tenure backup` writes into; without it, this daemon makes no backups
+    #[arg(long, env = "TENURE_BACKUPS", value_name = "FOLDER")]
+    pub backups: Option<PathBuf>,
     /// A certificate chain (PEM): serve TLS
     #[arg(long, env = "TENURE_TLS_CERT", value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
@@ -43,4 +46,10 @@ pub struct Serve {
     /// Open a database whose settings would let an acknowledged write be lost
     #[arg(long, env = "TENURE_ALLOW_WEAK_SETTINGS")]
     pub allow_weak_settings: bool,
+    /// Listen beyond loopback without TLS: for a proxy before the daemon that has it
+    #[arg(long, env = "TENURE_ALLOW_PLAIN_HTTP")]
+    pub allow_plain_http: bool,
+    /// Take secrets from files that every user of this machine can read
+    #[arg(long, env = "TENURE_ALLOW_READABLE_SECRETS")]
+    pub allow_readable_secrets: bool,
 }

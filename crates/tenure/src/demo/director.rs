@@ -225,11 +225,12 @@ async fn answer_once(ana: &Client, beat: Duration) -> Result<(), Error> {
                 Some(id) => {
                     // She approves what she has seen, and nothing else.
                     let command = ana.command(&id.into()).await?;
-                    let (reason, seal) = ("it is in the books".to_owned(), Some(command.seal));
+                    let (reason, seal) = ("it is in the books".to_owned(), command.seal);
                     ana.approve_command(&command.id, &ApproveCommand { reason, seal }).await?;
                 }
                 None => {
-                    ana.approve(&wait.work, &Approve { approved: true, note: None }).await?;
+                    let seal = wait.seal.unwrap_or_default();
+                    ana.approve(&wait.work, &Approve { approved: true, seal, note: None }).await?;
                 }
             },
             Some(WaitKind::Auth) if waited(LOGIN_PATIENCE) => {

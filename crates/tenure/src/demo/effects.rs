@@ -12,7 +12,8 @@ use tenure_api::{
     Client, Error,
     wire::{
         CallFailure, ClaimLookups, Command, CommandState, DeliverReceipt, DispatchCommand, End, ErrorClass,
-        Failure, LookupOutcome, NewWait, Reconcile, Reserve, State, UncertainCommand, WaitKind, WaitReason,
+        Failure, Lookup, LookupOutcome, NewWait, Reconcile, Reserve, State, UncertainCommand, WaitKind,
+        WaitReason,
     },
     worker::{Job, Outcome},
 };
@@ -60,7 +61,7 @@ impl Providers {
             LookupOutcome::Unknown => Some("its search is a little behind".to_owned()),
             LookupOutcome::Found | LookupOutcome::Absent => None,
         };
-        Reconcile { outcome, external_id, reference: None, response: None, message }
+        Reconcile { token: None, outcome, external_id, reference: None, response: None, message }
     }
 }
 
@@ -150,8 +151,9 @@ pub async fn reconcile(client: Client, providers: Arc<Providers>, beat: Duration
     loop {
         // What fails now is tried again with the next beat.
         if let Ok(due) = client.claim_lookups(&claim).await {
-            for command in due.items {
-                let _ = client.reconcile(&command.id, &providers.look_up(&command)).await;
+            for Lookup { command, lookup_token } in due.items {
+                let found = Reconcile { token: Some(lookup_token), ..providers.look_up(&command) };
+                let _ = client.reconcile(&command.id, &found).await;
             }
         }
         sleep(beat).await;

@@ -65,9 +65,12 @@ impl Stage {
     async fn admit(&self, name: &str, kind: TokenKind, scopes: &[Scope]) -> Result<Client, Failure> {
         let new = NewToken {
             name: name.to_owned(),
-            kind,
+            kind: Some(kind),
+            principal: None,
             scopes: scopes.to_vec(),
             tenants: None,
+            kinds: None,
+            worker: None,
             expires_at: None,
         };
         let made = self.admin.make_token(&new).await?;

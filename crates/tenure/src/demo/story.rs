@@ -80,7 +80,7 @@ fn known_of(work: &Work) -> (String, Option<String>) {
 
 /// What an event means; None for what happens all the time.
 fn sentence(event: &Event, beat: Duration, approver: Option<&str>) -> Option<String> {
-    let who = &event.actor.id;
+    let who = event.actor.label();
     let seconds = |beats: u32| format!("{} s", (beat * beats).as_secs());
     Some(match event.kind.as_str() {
         "claimed" if event.attempt == 1 => format!("{who} takes it on"),

@@ -84,8 +84,8 @@ fn key(command: &Command) -> &str {
 fn approval(command: &Command) -> String {
     match &command.approval {
         None => "-".to_owned(),
-        Some(approval) if approval.used_at.is_some() => format!("{}, used", approval.by.id),
-        Some(approval) => approval.by.id.clone(),
+        Some(approval) if approval.used_at.is_some() => format!("{}, used", approval.by.label()),
+        Some(approval) => approval.by.label().to_owned(),
     }
 }
 
@@ -139,7 +139,12 @@ pub fn intent(command: &Command, style: &Style) -> String {
     page.line("Tenant", &command.tenant);
     page.line(
         "Reserved",
-        &format!("{} by {} {}", page.at(command.created_at), command.submitter.kind, command.submitter.id),
+        &format!(
+            "{} by {} {}",
+            page.at(command.created_at),
+            command.submitter.kind,
+            command.submitter.label()
+        ),
     );
     page.line("Tool", &format!("{} ({}, executed by: {})", command.tool, command.kind, command.executor));
     page.line("Target", &command.target);
@@ -180,7 +185,7 @@ fn calls(page: &mut Page, command: &Command) {
             Some(at) => format!("used {at}"),
             None => format!("good until {}", approval.expires_at),
         };
-        page.line("Approved", &format!("{} by {}, {used}", approval.at, approval.by.id));
+        page.line("Approved", &format!("{} by {}, {used}", approval.at, approval.by.label()));
     }
     let replays = match command.replays {
         0 => String::new(),
@@ -188,7 +193,7 @@ fn calls(page: &mut Page, command: &Command) {
     };
     page.line("Dispatches", &format!("{} ({} failed{replays})", command.dispatches, command.failures));
     if let Some(dispatch) = &command.dispatch {
-        let by = format!("{} by {}, fence {}", page.at(dispatch.at), dispatch.by.id, dispatch.fence);
+        let by = format!("{} by {}, fence {}", page.at(dispatch.at), dispatch.by.label(), dispatch.fence);
         page.line("Dispatched", &by);
     }
     if command.unknowns > 0 {
@@ -225,7 +230,7 @@ fn moves(events: &[Event], style: &Style) -> Table {
         table.row(vec![
             event.seq.to_string().into(),
             event.at.to_string().into(),
-            format!("{} {}", event.actor.kind, event.actor.id).into(),
+            format!("{} {}", event.actor.kind, event.actor.label()).into(),
             (&event.kind).into(),
             moved.into(),
             event.message.as_deref().unwrap_or("").into(),

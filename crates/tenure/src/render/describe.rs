@@ -49,6 +49,14 @@ pub fn describe(
     page.out
 }
 
+/// What a wait asks a person.
+pub fn question(wait: &Wait, style: &Style) -> String {
+    let mut page = Page::new(style);
+    page.line("Work", wait.work.as_str());
+    page.waits(std::slice::from_ref(wait));
+    page.out
+}
+
 fn source(work: &Work) -> String {
     let run =
         if work.source.run_id.is_empty() { String::new() } else { format!(" run {}", work.source.run_id) };
@@ -148,12 +156,12 @@ impl Page {
             let why = cancel.reason.as_deref().unwrap_or("no reason kept");
             self.line(
                 "Cancel",
-                &format!("asked by {}: {why}; deadline {}", cancel.requested_by.id, cancel.deadline_at),
+                &format!("asked by {}: {why}; deadline {}", cancel.requested_by.label(), cancel.deadline_at),
             );
         }
         if let Some(abandon) = &work.abandon_request {
             let why = abandon.reason.as_deref().unwrap_or("no reason kept");
-            self.line("Abandon", &format!("asked by {}: {why}", abandon.requested_by.id));
+            self.line("Abandon", &format!("asked by {}: {why}", abandon.requested_by.label()));
         }
     }
 
@@ -168,6 +176,7 @@ impl Page {
                     wait.kind, wait.reference, wait.id, deadline, wait.on_timeout
                 ),
             );
+            self.option("Seal", wait.seal.as_deref());
         }
     }
 

@@ -14,7 +14,7 @@ pub fn intake(intake: &Intake, style: &Style) -> String {
             safe(&whose(pause)),
             pause.at,
             age(pause.at, style.now),
-            safe(&pause.actor.id),
+            safe(pause.actor.label()),
             safe(&pause.reason),
             safe(&resume(pause))
         )

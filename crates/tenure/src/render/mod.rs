@@ -19,7 +19,7 @@ use serde::Serialize;
 use tenure_api::{client::ServerClock, wire::Timestamp};
 
 pub use command::{became, commands, describe_command, intent, plan};
-pub use describe::describe;
+pub use describe::{describe, question};
 pub use intake::{intake, resume, whose};
 pub use light::Light;
 pub use needs::{Asked, Need, needs};

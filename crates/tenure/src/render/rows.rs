@@ -144,7 +144,7 @@ fn logged(events: &[Event], several: bool, style: &Style) -> Table {
         let mut cells: Vec<Cell> = vec![
             event.seq.to_string().into(),
             event.at.to_string().into(),
-            format!("{} {}", event.actor.kind, event.actor.id).into(),
+            format!("{} {}", event.actor.kind, event.actor.label()).into(),
             (&event.kind).into(),
             moved(event, style).into(),
             event.attempt.to_string().into(),
@@ -179,7 +179,7 @@ pub fn event(event: &Event, style: &Style) -> String {
         event.kind,
         moved(event, style),
         event.actor.kind,
-        event.actor.id
+        event.actor.label()
     );
     format!("{}\n", safe(&text))
 }
@@ -247,10 +247,16 @@ pub fn alerts(alerts: &[Alert], style: &Style) -> Table {
 }
 
 pub fn tokens(tokens: &[Token], style: &Style) -> Table {
-    let mut table = Table::new(&["TOKEN", "NAME", "KIND", "STATE", "TENANTS", "SCOPES"], "No token.");
+    let mut table = Table::new(
+        &["TOKEN", "NAME", "PRINCIPAL", "KIND", "STATE", "TENANTS", "BOUND TO", "SCOPES"],
+        "No token.",
+    );
     for token in tokens {
-        let state = match (token.revoked_at, token.expires_at) {
-            (Some(at), _) => format!("revoked {} ago", age(at, style.now)),
+        let state = match (&token.revoked, token.expires_at) {
+            (Some(revoked), _) => {
+                let (by, reason) = (revoked.by.label(), &revoked.reason);
+                format!("revoked {} ago by {by}: {reason}", age(revoked.at, style.now))
+            }
             (None, Some(at)) if at < style.now => "expired".to_owned(),
             (None, Some(at)) => format!("expires in {}", span(at.0 - style.now.0)),
             (None, None) => "valid".to_owned(),
@@ -259,11 +265,21 @@ pub fn tokens(tokens: &[Token], style: &Style) -> Table {
         table.row(vec![
             token.id.as_str().into(),
             (&token.name).into(),
+            token.principal.id.as_str().into(),
             token.kind.as_str().into(),
             state.into(),
             token.tenants.as_ref().map_or("all".to_owned(), |tenants| tenants.join(",")).into(),
+            bounds(token).into(),
             scopes.join(",").into(),
         ]);
     }
     table
+}
+
+/// The kinds of work and the worker that a token is for.
+fn bounds(token: &Token) -> String {
+    let kinds = token.kinds.as_ref().map(|kinds| kinds.join(","));
+    let worker = token.worker.as_ref().map(|worker| format!("worker {worker}"));
+    let bounds: Vec<String> = kinds.into_iter().chain(worker).collect();
+    if bounds.is_empty() { "-".to_owned() } else { bounds.join("; ") }
 }

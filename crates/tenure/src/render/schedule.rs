@@ -86,7 +86,7 @@ pub fn describe_schedule(schedule: &Schedule, style: &Style) -> String {
     for change in &schedule.changes {
         page.line(
             "Changed",
-            &format!("{} {} by {}: {}", change.at, change.act, change.actor.id, change.reason),
+            &format!("{} {} by {}: {}", change.at, change.act, change.actor.label(), change.reason),
         );
     }
     page.out

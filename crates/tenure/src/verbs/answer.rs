@@ -1,20 +1,22 @@
 //! Answers to what works wait for.
 
 use tenure_api::wire::{
-    Approve, CommandId, Resolve as ResolveRequest, ResolveWait, Resolved, RevokeWaits, Wait, WaitId, WaitKind,
+    Approve, CommandId, Resolve as ResolveRequest, ResolveWait, Resolved, RevokeWaits, Wait, WaitId,
+    WaitKind, WaitQuery, WaitState, Work,
 };
 
 use super::{Context, command, find, operate::confirm};
 use crate::{
-    args::{Answered, Resolve, WaitsRevoke},
+    args::{Act, Answered, Resolve, WaitsRevoke},
     exit::{Exit, Failure},
     render::{self, say},
 };
 
 pub async fn resolve(cx: &Context, args: Resolve) -> Result<Exit, Failure> {
     let resolved = if args.reference.starts_with(WaitId::PREFIX) {
-        let answer = ResolveWait { token: args.wait_token, payload: args.payload, claim: None };
-        cx.client.resolve_wait(&WaitId::from(args.reference), &answer).await?
+        let Resolve { reference, wait_token: token, seal, payload, .. } = args;
+        let answer = ResolveWait { token, seal, payload, claim: None };
+        cx.client.resolve_wait(&WaitId::from(reference), &answer).await?
     } else {
         let answer = ResolveRequest {
             reference: Some(args.reference),
@@ -34,15 +36,46 @@ pub async fn decide(cx: &Context, id: &str, approved: bool, decision: Answered) 
         return command::decide(cx, id, approved, decision).await;
     }
     let work = find(cx, id).await?;
-    let asked = |wait: &&Wait| wait.kind == WaitKind::Approval;
-    let commands = work.waits.iter().filter(asked).map(|wait| render::command_of(&wait.reference));
+    let approval = |wait: &&Wait| wait.kind == WaitKind::Approval;
+    let commands = work.waits.iter().filter(approval).map(|wait| render::command_of(&wait.reference));
     // What is sealed is approved as what it is, and not as whatever its work waits for.
     if let Some([command, ..]) = commands.collect::<Option<Vec<&str>>>().as_deref() {
         let verb = if approved { "approve" } else { "reject" };
         let why = format!("{} waits for a command: type `tenure {verb} {command} --reason …`", work.id);
         return Err(Failure::new(Exit::Refused, why));
     }
-    told(cx, &cx.client.approve(&work.id, &Approve { approved, note: decision.reason }).await?)
+    let Answered { reason: note, seal, yes, dry_run } = decision;
+    let wait = asked(cx, &work, seal.as_deref()).await?;
+    if wait.state == WaitState::Open && seal.is_none() {
+        render::show(&render::question(&wait, &cx.out.style()));
+        let act = Act { reason: String::new(), yes, dry_run };
+        confirm(&act, if approved { "Exactly this is approved." } else { "Exactly this is rejected." })?;
+    }
+    let seal = wait.seal.unwrap_or_default();
+    told(cx, &cx.client.approve(&work.id, &Approve { approved, seal, note }).await?)
+}
+
+/// What a work asks an approver: what has this seal, or the one approval that is open, or the last that was answered.
+async fn asked(cx: &Context, work: &Work, seal: Option<&str>) -> Result<Wait, Failure> {
+    let query =
+        WaitQuery { work: Some(work.id.clone()), kind: Some(WaitKind::Approval), ..WaitQuery::default() };
+    let mut waits = cx.client.waits(&query).await?.items;
+    waits.retain(|wait| wait.seal.is_some() && (seal.is_none() || wait.seal.as_deref() == seal));
+    if waits.iter().any(|wait| wait.state == WaitState::Open) {
+        waits.retain(|wait| wait.state == WaitState::Open);
+        if waits.len() > 1 {
+            let why = "several approvals are open: say --seal, as `tenure show` prints it";
+            return Err(Failure::usage(format!("{}: {why}", work.id)));
+        }
+    }
+    waits.pop().ok_or_else(|| {
+        let what = if seal.is_some() { "nothing that has this seal" } else { "no approval" };
+        let why = format!(
+            "{} is {}, and asks for {what}. `tenure explain {}` says why",
+            work.id, work.state, work.id
+        );
+        Failure::new(Exit::Refused, why)
+    })
 }
 
 /// Calls off what a session's works wait for.

@@ -6,7 +6,7 @@ use tenure_api::wire::{
     ReplayPlanQuery, Work,
 };
 
-use super::{Context, cut, draw, find, not_found, operate::confirm, read::events_after};
+use super::{Context, cut, draw, find, not_found, operate::confirm, read::events_after, say_unreadable};
 use crate::{
     args::{
         Act, Answered, CommandCancel, CommandsList, CommandsPlan, CommandsVerb, Reconcile, Record, Replay,
@@ -69,6 +69,7 @@ pub(super) async fn pages(cx: &Context, query: &CommandQuery, limit: usize) -> R
     while commands.len() < limit {
         query.limit = Some((limit - commands.len()).min(PAGE) as u32);
         let page = cx.client.commands(&query).await?;
+        say_unreadable(&page.unreadable);
         commands.extend(page.items);
         query.cursor = page.next;
         if query.cursor.is_none() {
@@ -153,7 +154,7 @@ async fn plan(cx: &Context, args: &CommandsPlan) -> Result<Exit, Failure> {
 
 /// A person's yes or no to a command that was shown just now, and to nothing else.
 pub async fn decide(cx: &Context, id: &str, approved: bool, decision: Answered) -> Result<Exit, Failure> {
-    let Answered { reason: Some(reason), yes, dry_run } = decision else {
+    let Answered { reason: Some(reason), seal, yes, dry_run } = decision else {
         return Err(Failure::usage("A command is not decided over without a reason: say --reason."));
     };
     let command = found(cx, id).await?;
@@ -161,7 +162,7 @@ pub async fn decide(cx: &Context, id: &str, approved: bool, decision: Answered) 
     let act = Act { reason: reason.clone(), yes, dry_run };
     let what = format!("{} to {}", command.tool, command.target);
     let command = if approved {
-        let approve = ApproveCommand { reason, seal: Some(command.seal.clone()) };
+        let approve = ApproveCommand { reason, seal: seal.unwrap_or_else(|| command.seal.clone()) };
         let then = format!("{what} may be done once, with exactly these arguments.");
         confirm(&act, &then)?;
         cx.client.approve_command(&command.id, &approve).await?
@@ -182,6 +183,7 @@ fn became(cx: &Context, command: &Command) -> Result<Exit, Failure> {
 async fn reconcile(cx: &Context, args: Reconcile) -> Result<Exit, Failure> {
     let command = found(cx, &args.id).await?;
     let request = ReconcileRequest {
+        token: None,
         outcome: args.outcome,
         external_id: args.shown.external_id,
         reference: args.shown.reference,

@@ -60,9 +60,12 @@ pub async fn renew(cx: &Context, args: Renew) -> Result<Exit, Failure> {
     let renewals = cx.client.renew(&RenewRequest { leases: vec![lease] }).await?.leases;
     for renewal in renewals {
         match &renewal {
-            Renewal::Renewed { expires_at, cancel_requested, .. } => {
+            Renewal::Renewed { expires_at, cancel_requested, release_requested, .. } => {
                 if *cancel_requested {
                     say("Stop: a cancel was requested. Close it out as cancelled, or release it.");
+                }
+                if *release_requested {
+                    say("Stop: this worker is drained. Release it, so that another one goes on.");
                 }
                 cx.out.one(&renewal, |_, _| format!("expires {expires_at}\n"))?;
             }
@@ -153,8 +156,8 @@ pub async fn fail(cx: &Context, args: Fail) -> Result<Exit, Failure> {
     };
     let (fence, token) = (args.lease.fence, args.lease.lease);
     let fail = FailRequest { fence, token, error, wait: None, usage: args.usage };
-    let ack = cx.client.fail(&id, &fail).await?;
-    cx.out.one(&ack, |ack, _| format!("{} {}\n", ack.id, ack.state))?;
+    let failed = cx.client.fail(&id, &fail).await?;
+    cx.out.one(&failed, |failed, _| format!("{} {}\n", failed.work.id, failed.work.state))?;
     Ok(Exit::Ok)
 }
 

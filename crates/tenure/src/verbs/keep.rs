@@ -1,16 +1,20 @@
 //! Housekeeping and access tokens.
 
+use std::time::Duration;
+
 use tenure_api::wire::{
-    Backup as BackupRequest, NewToken, PageQuery, Prune as PruneRequest, PruneReport, RevokeToken, Timestamp,
-    Token,
+    Backup as BackupRequest, NewToken, PageQuery, PrincipalId, Prune as PruneRequest, PruneReport,
+    RevokeToken, Timestamp, Token, TokenKind,
 };
 
-use super::{Context, operate::confirm};
+use super::{Context, operate::confirm, say_unreadable};
 use crate::{
     args::{Backup, Prune, TokenCreate, TokenRevoke, TokenVerb},
     exit::{Exit, Failure},
     render::{self, say},
 };
+
+const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 
 pub async fn prune(cx: &Context, args: &Prune) -> Result<Exit, Failure> {
     let before =
@@ -18,7 +22,7 @@ pub async fn prune(cx: &Context, args: &Prune) -> Result<Exit, Failure> {
     confirm(&args.act, &format!("Works that ended before {before} are forgotten, for good."))?;
     let mut total = PruneReport { works: 0, events: 0, more: true };
     while total.more {
-        let reason = Some(args.act.reason.clone());
+        let reason = args.act.reason.clone();
         let request = PruneRequest { before, limit: None, dry_run: false, reason };
         let report = cx.client.prune(&request).await?;
         total.works += report.works;
@@ -48,11 +52,29 @@ pub async fn verify(cx: &Context) -> Result<Exit, Failure> {
 }
 
 pub async fn backup(cx: &Context, args: Backup) -> Result<Exit, Failure> {
-    // The daemon may run in another folder.
-    let path = std::path::absolute(args.path)?.to_string_lossy().into_owned();
-    let report = cx.client.backup(&BackupRequest { path }).await?;
+    // A ledger that is open here was opened with this path's folder; a daemon has a folder of its own.
+    let name = match (&cx.db, args.path.file_name()) {
+        (Some(_), Some(name)) => name.to_string_lossy().into_owned(),
+        _ => args.path.to_string_lossy().into_owned(),
+    };
+    let report = showing_progress(cx, cx.client.backup(&BackupRequest { name })).await?;
     cx.out.one(&report, |report, _| format!("{} {} bytes\n", render::safe(&report.path), report.bytes))?;
     Ok(Exit::Ok)
+}
+
+/// Says every few seconds how far the daemon's backup is. One that is done sooner says nothing.
+async fn showing_progress<T>(cx: &Context, making: impl Future<Output = T>) -> T {
+    let mut making = std::pin::pin!(making);
+    loop {
+        tokio::select! {
+            made = &mut making => return made,
+            () = tokio::time::sleep(PROGRESS_EVERY) => {}
+        }
+        // A token that may not look at the database gets its backup all the same.
+        if let Ok(Some(backup)) = cx.client.database().await.map(|database| database.backup) {
+            say(&format!("{} of {} MiB copied", backup.bytes >> 20, backup.total_bytes >> 20));
+        }
+    }
 }
 
 pub async fn token(cx: &Context, verb: TokenVerb) -> Result<Exit, Failure> {
@@ -72,6 +94,7 @@ async fn tokens(cx: &Context) -> Result<Vec<Token>, Failure> {
     let mut page = PageQuery::default();
     loop {
         let got = cx.client.tokens(&page).await?;
+        say_unreadable(&got.unreadable);
         tokens.extend(got.items);
         page.cursor = got.next;
         if page.cursor.is_none() {
@@ -90,7 +113,7 @@ async fn revoke(cx: &Context, args: TokenRevoke) -> Result<Exit, Failure> {
         cx.out.one(&token, |token, _| format!("{} would be revoked\n", token.id))?;
         return Ok(Exit::Ok);
     }
-    let token = cx.client.revoke_token(&token.id, &RevokeToken { reason: Some(args.act.reason) }).await?;
+    let token = cx.client.revoke_token(&token.id, &RevokeToken { reason: args.act.reason }).await?;
     cx.out.one(&token, |token, _| format!("{} revoked\n", token.id))?;
     Ok(Exit::Ok)
 }
@@ -105,13 +128,18 @@ async fn create(cx: &Context, args: TokenCreate) -> Result<Exit, Failure> {
     };
     let new = NewToken {
         name: args.name,
-        kind: args.kind,
+        // A principal that is known has its kind.
+        kind: args.kind.or_else(|| args.principal.is_none().then_some(TokenKind::Machine)),
+        principal: args.principal.map(PrincipalId::from),
         scopes: args.scopes,
         tenants: (!args.tenants.is_empty()).then_some(args.tenants),
+        kinds: (!args.kinds.is_empty()).then_some(args.kinds),
+        worker: args.worker,
         expires_at,
     };
     let made = cx.client.make_token(&new).await?;
-    say(&format!("{} is shown once:", made.token.id));
+    let Token { id, principal, .. } = &made.token;
+    say(&format!("{id} of {} is shown once:", principal.id));
     cx.out.one(&made, |made, _| format!("{}\n", made.secret))?;
     Ok(Exit::Ok)
 }

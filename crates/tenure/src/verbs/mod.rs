@@ -24,7 +24,7 @@ use clap::CommandFactory;
 use tenure_api::{
     Client, Error,
     client::ServerClock,
-    wire::{Code, CommandId, Timestamp, Work, WorkId},
+    wire::{Code, CommandId, Timestamp, Unreadable, Work, WorkId},
 };
 
 use crate::{
@@ -80,7 +80,12 @@ pub async fn run(cli: Cli) -> Result<Exit, Failure> {
         verb => verb,
     };
     let dry_run = verb.dry_run();
-    let connection = Connection::open(&global, matches!(verb, Verb::Ingest(_)) && !dry_run).await?;
+    let backups = match &verb {
+        Verb::Backup(args) => args.folder()?,
+        _ => None,
+    };
+    let create = matches!(verb, Verb::Ingest(_)) && !dry_run;
+    let connection = Connection::open(&global, create, backups).await?;
     let place = match &global.db {
         // The address of a database may hold a password.
         Some(db) if db.contains("://") => "a ledger on PostgreSQL".to_owned(),
@@ -192,6 +197,13 @@ fn cut<T>(mut items: Vec<T>, limit: usize) -> Vec<T> {
         say(&format!("There are more: --limit {} shows twice as many.", limit.saturating_mul(2)));
     }
     items
+}
+
+/// Names the rows of a page that cannot be read, beside the list.
+fn say_unreadable(rows: &[Unreadable]) {
+    for Unreadable { id, why } in rows {
+        say(&format!("{id} is stored but cannot be read: {why}. `tenure verify` says more."));
+    }
 }
 
 /// Draws once, or again and again.

@@ -88,11 +88,13 @@ async fn last_answer(cx: &Context, args: &Needs) -> Result<Option<(Timestamp, St
             ..WaitQuery::default()
         };
         let waits = cx.client.waits(&ended).await?.items.into_iter();
-        answers.extend(waits.filter_map(|wait| Some((wait.ended_at?, wait.answered_by?.id))));
+        answers.extend(waits.filter_map(|wait| Some((wait.ended_at?, wait.answered_by?.label().to_owned()))));
     }
     let newest = CommandQuery { tenant: args.tenant.clone(), limit: Some(BACK), ..CommandQuery::default() };
     let commands = cx.client.commands(&newest).await?.items.into_iter();
-    answers.extend(commands.filter_map(|command| command.approval).map(|given| (given.at, given.by.id)));
+    answers.extend(
+        commands.filter_map(|command| command.approval).map(|given| (given.at, given.by.label().to_owned())),
+    );
     Ok(answers.into_iter().max())
 }
 

@@ -10,7 +10,7 @@ use tenure_api::{
     Error,
     wire::{
         Abandon as AbandonRequest, Ack, Cancel as CancelRequest, Decide as DecideRequest, Decision,
-        Drain as DrainRequest, Failure as WorkFailure, Lever, Quarantine as QuarantineRequest,
+        Disposition, Drain as DrainRequest, Failure as WorkFailure, Lever, Quarantine as QuarantineRequest,
         Rerun as RerunRequest, RetryNow, Work,
     },
 };
@@ -24,9 +24,14 @@ use crate::{
 
 pub async fn retry(cx: &Context, args: &Retry) -> Result<Exit, Failure> {
     let request = |work: &Work| RetryNow { reason: args.act.reason.clone(), if_seq: Some(work.seq) };
-    each(cx, &args.ids, &args.act, "its backoff is cut short", request, async |work, body| {
-        cx.client.retry_now(&work.id, &body).await.map(|ack| said(&ack))
-    })
+    each(
+        cx,
+        found(cx, &args.ids).await?,
+        &args.act,
+        "its backoff is cut short",
+        request,
+        async |work, body| cx.client.retry_now(&work.id, &body).await.map(|ack| said(&ack)),
+    )
     .await
 }
 
@@ -34,7 +39,7 @@ pub async fn cancel(cx: &Context, args: &Cancel) -> Result<Exit, Failure> {
     let deadline_ms = args.within.map(|within| u64::try_from(within.as_millis()).unwrap_or(u64::MAX));
     let request =
         |work: &Work| CancelRequest { reason: args.act.reason.clone(), if_seq: Some(work.seq), deadline_ms };
-    each(cx, &args.ids, &args.act, "it is asked to stop", request, async |work, body| {
+    each(cx, found(cx, &args.ids).await?, &args.act, "it is asked to stop", request, async |work, body| {
         cx.client.cancel(&work.id, &body).await.map(|ack| said(&ack))
     })
     .await
@@ -43,7 +48,7 @@ pub async fn cancel(cx: &Context, args: &Cancel) -> Result<Exit, Failure> {
 pub async fn abandon(cx: &Context, args: &Abandon) -> Result<Exit, Failure> {
     let request = |work: &Work| AbandonRequest { reason: args.act.reason.clone(), if_seq: Some(work.seq) };
     let then = "it is given up once its lease lapses, its outcome unknown";
-    each(cx, &args.ids, &args.act, then, request, async |work, body| {
+    each(cx, found(cx, &args.ids).await?, &args.act, then, request, async |work, body| {
         cx.client.abandon(&work.id, &body).await.map(|ack| said(&ack))
     })
     .await
@@ -52,17 +57,17 @@ pub async fn abandon(cx: &Context, args: &Abandon) -> Result<Exit, Failure> {
 pub async fn quarantine(cx: &Context, args: &Quarantine) -> Result<Exit, Failure> {
     let request = |work: &Work| QuarantineRequest { reason: args.act.reason.clone(), if_seq: Some(work.seq) };
     let then = "it is set aside, and its holder loses it";
-    each(cx, &args.ids, &args.act, then, request, async |work, body| {
+    each(cx, found(cx, &args.ids).await?, &args.act, then, request, async |work, body| {
         cx.client.quarantine(&work.id, &body).await.map(|ack| said(&ack))
     })
     .await
 }
 
 pub async fn requeue(cx: &Context, args: &Requeue) -> Result<Exit, Failure> {
+    let works = found(cx, &args.ids).await?;
     let request = |work: &Work| decision(&args.act, work, Decision::Requeue);
-    let then = "it is queued again, its failures forgotten";
-    each(cx, &args.ids, &args.act, then, request, async |work, body| {
-        cx.client.decide(&work.id, &body).await.map(|ack| said(&ack))
+    each(cx, works.clone(), &args.act, &requeued(&works), request, async |work, body| {
+        decided(cx, &work, &body).await
     })
     .await
 }
@@ -75,15 +80,37 @@ pub async fn decide(cx: &Context, args: &Decide) -> Result<Exit, Failure> {
         error: args.class.map(|class| WorkFailure::new(class, args.act.reason.clone())),
         ..decision(&args.act, work, args.decision)
     };
+    let works = found(cx, std::slice::from_ref(&args.id)).await?;
     let then = match args.decision {
-        Decision::Requeue => "it is queued again, its failures forgotten".to_owned(),
+        Decision::Requeue => requeued(&works),
         end => format!("it ends as {end}, for good"),
     };
-    let ids = std::slice::from_ref(&args.id);
-    each(cx, ids, &args.act, &then, request, async |work, body| {
-        cx.client.decide(&work.id, &body).await.map(|ack| said(&ack))
-    })
-    .await
+    each(cx, works, &args.act, &then, request, async |work, body| decided(cx, &work, &body).await).await
+}
+
+async fn decided(cx: &Context, work: &Work, body: &DecideRequest) -> Result<Value, Error> {
+    let ack = cx.client.decide(&work.id, body).await?;
+    if let (Decision::Requeue, Some(what)) = (body.decision, bound_to(work)) {
+        say(&what);
+    }
+    Ok(said(&ack))
+}
+
+/// What follows for all of them, said before anybody agrees to it.
+fn requeued(works: &[Work]) -> String {
+    let bound = works.iter().filter_map(|work| Some(format!(". {}: {}", work.id, bound_to(work)?)));
+    let then = format!("it is queued again, its failures forgotten{}", bound.collect::<String>());
+    then.trim_end_matches('.').to_owned()
+}
+
+/// What becomes of a requeued work that only its owner may go on with.
+fn bound_to(work: &Work) -> Option<String> {
+    let first = work.first_started.as_ref().filter(|_| work.disposition == Disposition::OwnerBound)?;
+    Some(format!(
+        "Only incarnation {} of {}, which started it, may claim it. If that one does not come back for it within its \
+         lease's ttl and grace, the work is stalled: then abandon it, or quarantine it and decide on its end.",
+        first.incarnation, first.worker
+    ))
 }
 
 fn decision(act: &Act, work: &Work, decision: Decision) -> DecideRequest {
@@ -117,7 +144,7 @@ pub async fn rerun(cx: &Context, args: &Rerun) -> Result<Exit, Failure> {
         execute: execute.clone(),
     };
     let then = "a new work runs it again";
-    each(cx, &args.ids, &args.act, then, request, async |work, body| {
+    each(cx, found(cx, &args.ids).await?, &args.act, then, request, async |work, body| {
         let new = cx.client.rerun(&work.id, &body).await?;
         Ok(json!({ "id": new.id, "state": new.state, "seq": new.seq, "rerun_of": work.id }))
     })
@@ -128,20 +155,23 @@ fn said(ack: &Ack) -> Value {
     serde_json::to_value(ack).expect("wire types have string keys")
 }
 
-/// Looks at each, says what follows, asks, and sends each with the event that was seen: what moved on since is
-/// left alone.
+async fn found(cx: &Context, ids: &[String]) -> Result<Vec<Work>, Failure> {
+    let mut works = Vec::new();
+    for id in ids {
+        works.push(find(cx, id).await?);
+    }
+    Ok(works)
+}
+
+/// Says what follows, asks, and sends each with the event that was seen: what moved on since is left alone.
 async fn each<B, F: Future<Output = Result<Value, Error>>>(
     cx: &Context,
-    ids: &[String],
+    works: Vec<Work>,
     act: &Act,
     then: &str,
     request: impl Fn(&Work) -> B,
     send: impl Fn(Work, B) -> F,
 ) -> Result<Exit, Failure> {
-    let mut works = Vec::new();
-    for id in ids {
-        works.push(find(cx, id).await?);
-    }
     let names: Vec<String> = works.iter().map(|work| format!("{} ({})", work.id, work.state)).collect();
     confirm(act, &format!("{}: {then}.", names.join(", ")))?;
     let mut failures = Vec::new();

@@ -10,7 +10,7 @@ use tenure_api::{
     },
 };
 
-use super::{Context, command, cut, draw, find, not_found};
+use super::{Context, command, cut, draw, find, not_found, say_unreadable};
 use crate::{
     args::{Events, Explain, Filter, Ingest, List, Ps, Show, Watch, Workers},
     exit::{Exit, Failure},
@@ -111,6 +111,7 @@ pub(super) async fn pages(cx: &Context, query: &WorkQuery, limit: usize) -> Resu
     while works.len() < limit {
         query.limit = Some((limit - works.len()).min(PAGE) as u32);
         let page = cx.client.works(&query).await?;
+        say_unreadable(&page.unreadable);
         works.extend(page.items);
         query.cursor = page.next;
         if query.cursor.is_none() {
@@ -219,12 +220,14 @@ pub(super) async fn events_after(
     limit: usize,
 ) -> Result<Vec<Event>, Failure> {
     let mut events: Vec<Event> = Vec::new();
+    let mut query = WorkEventQuery { after: Some(after), limit: None };
     while events.len() < limit {
-        let after = Some(events.last().map_or(after, |event| event.seq));
-        let limit = Some((limit - events.len()).min(PAGE) as u32);
-        let page = cx.client.work_events(id, &WorkEventQuery { after, limit }).await?;
+        query.limit = Some((limit - events.len()).min(PAGE) as u32);
+        let page = cx.client.work_events(id, &query).await?;
+        say_unreadable(&page.unreadable);
         events.extend(page.items);
-        if page.next.is_none() {
+        query.after = page.next.and_then(|next| next.parse().ok());
+        if query.after.is_none() {
             break;
         }
     }
@@ -255,7 +258,7 @@ impl Story {
                 Some(event) => event,
                 None => match self.present.next().await? {
                     Streamed::Event(event) => *event,
-                    Streamed::Alert(_) | Streamed::Gap(_) => continue,
+                    Streamed::Unreadable(_) | Streamed::Alert(_) | Streamed::Gap(_) => continue,
                 },
             };
             if event.work == self.id && event.seq > self.seq {
@@ -275,11 +278,14 @@ async fn feed(cx: &Context, args: &Events) -> Result<Exit, Failure> {
         while seen.len() < limit {
             query.limit = Some((limit - seen.len()).min(PAGE) as u32);
             let page = cx.client.events(&query).await?;
-            if page.items.is_empty() {
+            say_unreadable(&page.unreadable);
+            seen.extend(page.items);
+            // A page may be empty while more follow.
+            let end = query.after.as_ref() == Some(&page.next);
+            query.after = Some(page.next);
+            if end {
                 break;
             }
-            seen.extend(page.items);
-            query.after = Some(page.next);
         }
         cx.out.list(&cut(seen, args.limit), render::feed)?;
         return Ok(Exit::Ok);
@@ -288,6 +294,7 @@ async fn feed(cx: &Context, args: &Events) -> Result<Exit, Failure> {
     loop {
         match stream.next().await? {
             Streamed::Event(event) => cx.out.next(&*event, render::event)?,
+            Streamed::Unreadable(event) => say_unreadable(&[event]),
             Streamed::Alert(alert) => say(&format!("alert: {}", alert.message)),
             Streamed::Gap(gap) => say(&format!("fell behind; going on after {}", gap.after)),
         }

@@ -40,12 +40,20 @@ pub async fn restore(global: &Global, args: &Restore) -> Result<Exit, Failure> {
             say(&format!("{db} is sound. Serve it: tenure serve --db {db}"));
             return Ok(Exit::Ok);
         }
-        Ok(faults) => faults.join("; "),
-        Err(failure) => failure.message,
+        Ok(faults) if args.accept_faults => {
+            faults.iter().for_each(|fault| say(fault));
+            let count = faults.len();
+            say(&format!("{db} was restored with {count} faults. Serve it: tenure serve --db {db}"));
+            return Ok(Exit::Ok);
+        }
+        Ok(faults) => {
+            format!("{}. Try an older backup, or keep it as it is: --accept-faults", faults.join("; "))
+        }
+        Err(failure) => format!("{}. Try an older backup", failure.message),
     };
     // What is no sound ledger must not be served by mistake.
     files(db).for_each(|file| _ = fs::remove_file(file));
-    Err(Failure::new(Exit::Unsuccessful, format!("nothing was restored: {faults}. Try an older backup")))
+    Err(Failure::new(Exit::Unsuccessful, format!("nothing was restored: {faults}")))
 }
 
 fn files(db: &str) -> impl Iterator<Item = PathBuf> {

@@ -5,7 +5,7 @@ use tenure_api::wire::{
     Template,
 };
 
-use super::{Context, operate::confirm};
+use super::{Context, operate::confirm, say_unreadable};
 use crate::{
     args::{Schedule, ScheduleAct, ScheduleRun, ScheduleSet, ScheduleVerb},
     exit::{Exit, Failure},
@@ -29,6 +29,7 @@ async fn list(cx: &Context, tenant: Option<String>) -> Result<Exit, Failure> {
     let mut schedules = Vec::new();
     loop {
         let page = cx.client.schedules(&query).await?;
+        say_unreadable(&page.unreadable);
         schedules.extend(page.items);
         query.cursor = page.next;
         if query.cursor.is_none() {

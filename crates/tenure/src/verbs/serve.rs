@@ -1,6 +1,9 @@
 //! The daemon, and its configuration.
 
-use std::net::{SocketAddr, TcpListener};
+use std::{
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+};
 
 use tenure_server::{Config, Overlay, Server, auth::FirstStart};
 
@@ -15,7 +18,7 @@ use crate::{
 pub async fn serve(global: &Global, args: Serve) -> Result<Exit, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::new(Exit::Error, error.to_string());
     let load = {
-        let db = global.db.clone();
+        let (db, accept_loss) = (global.db.clone(), global.accept_loss);
         let file = args.config.clone();
         move || {
             let overlay = Overlay {
@@ -24,9 +27,13 @@ pub async fn serve(global: &Global, args: Serve) -> Result<Exit, Failure> {
                 tls_cert: args.tls_cert.clone(),
                 tls_key: args.tls_key.clone(),
                 token_file: args.token_file.clone(),
+                backups: args.backups.clone(),
                 otlp_endpoint: args.otlp_endpoint.clone(),
                 hosts: args.hosts.clone(),
                 allow_weak_settings: args.allow_weak_settings,
+                accept_loss,
+                allow_plain_http: args.allow_plain_http,
+                allow_readable_secrets: args.allow_readable_secrets,
             };
             Config::load(file.as_deref(), overlay)
         }
@@ -39,8 +46,9 @@ pub async fn serve(global: &Global, args: Serve) -> Result<Exit, Failure> {
     let listener = bind(listen)?;
     let admin = admin_token(global.token.as_deref(), &config.token_file);
     let address = listener.local_addr()?;
-    say(&format!("Listening on {scheme}://{address}"));
+    say(&format!("Opening the ledger; {address} is taken."));
     let opened = |server: &Server| {
+        say(&format!("Listening on {scheme}://{address}"));
         match server.first_start() {
             FirstStart::Written(path) => say(&format!("The admin token is in {}.", path.display())),
             FirstStart::Given => say("TENURE_TOKEN is the admin token now."),
@@ -68,14 +76,18 @@ pub fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
 /// SIGHUP reads the configuration again; a bad file changes nothing.
 fn reload_on_hangup(
     server: &Server,
-    load: impl Fn() -> Result<Config, tenure_server::ConfigError> + Send + 'static,
+    load: impl Fn() -> Result<Config, tenure_server::ConfigError> + Send + Sync + 'static,
 ) {
     let reloader = server.reloader();
+    let load = Arc::new(load);
     tokio::spawn(async move {
         use tokio::signal::unix::{SignalKind, signal};
         let Ok(mut hangup) = signal(SignalKind::hangup()) else { return };
         while hangup.recv().await.is_some() {
-            match load() {
+            // Policies and schemas take time to compile: nobody's call waits for them.
+            let load = load.clone();
+            let Ok(loaded) = tokio::task::spawn_blocking(move || load()).await else { continue };
+            match loaded {
                 Ok(config) => {
                     let waiting = reloader.reload(&config);
                     tracing::info!(needs_restart = ?waiting, "the configuration was read again");

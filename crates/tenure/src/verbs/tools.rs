@@ -99,7 +99,7 @@ fn text(judged: &Judged) -> String {
             .push("  the tool is not declared: high risk, not idempotent, executed by its worker".to_owned());
     }
     lines.push(format!("arguments {}", safe(&judged.arguments.to_string())));
-    lines.push(format!("hash      {}", word(&judged.input_hash)));
+    lines.extend(judged.input_hash.iter().map(|hash| format!("hash      {}", word(hash))));
     lines.push(format!("policy    {}\n", judged.verdict.policy_version));
     lines.join("\n")
 }

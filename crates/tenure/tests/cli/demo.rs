@@ -130,7 +130,7 @@ fn everything_that_was_announced_happens() {
         let from = event.from.as_ref().and_then(|state| state.known());
         let seen = match (event.kind.as_str(), from, event.to.known().unwrap()) {
             ("waiting_set", _, State::WaitingApproval) => "approval is waited for",
-            ("wait_resolved", Some(State::WaitingApproval), _) if event.actor.id == "ana" => {
+            ("wait_resolved", Some(State::WaitingApproval), _) if event.actor.label() == "ana" => {
                 "approval was given by ana"
             }
             ("waiting_set", _, State::WaitingAuth) => "a login expired",
@@ -150,7 +150,7 @@ fn everything_that_was_announced_happens() {
                 "a lookup found it"
             }
             ("command_succeeded", ..) => "a payment was done",
-            ("command_approved", ..) if event.actor.id == "ana" => "a payment was approved by ana",
+            ("command_approved", ..) if event.actor.label() == "ana" => "a payment was approved by ana",
             ("recovered", _, State::Queued) => "a holder was lost and its work resumed",
             ("late", Some(State::Stalled), _) => "a stalled holder came back",
             _ => return false,
@@ -186,7 +186,7 @@ fn a_newcomer_answers_before_the_play_does() {
         asking.is_some()
     });
     let id = asking.unwrap();
-    demo.run(&["approve", id.as_str(), "--note", "go"]).ends(0);
+    demo.run(&["approve", id.as_str(), "--note", "go", "--yes"]).ends(0);
     demo.run(&["resolve", "calendar-login-1", "--payload", "{}"]).ends(0);
     demo.run(&["wait", id.as_str(), "--for=terminal", "--timeout", "60s"]).ends(0);
     let left = demo.yours();

@@ -96,7 +96,8 @@ fn block(page: &str, language: &str) -> String {
 /// Types a guide into a shell beside a daemon, as its reader would; what fails ends it.
 fn follow(name: &str) -> Said {
     let folder = TempDir::new().unwrap();
-    let daemon = Daemon::plain(folder.path(), &[]);
+    fs::create_dir(folder.path().join("backups")).unwrap();
+    let daemon = Daemon::plain(folder.path(), &["--backups", "backups"]);
     if guide(name).contains("```python") {
         fs::write(folder.path().join("pay.py"), block(&guide(name), "python")).unwrap();
     }

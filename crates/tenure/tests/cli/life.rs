@@ -110,7 +110,11 @@ fn paused_and_answered(bed: &Bed, id: &str) {
         assert!(shown.contains(part), "{part} in {shown}");
     }
     bed.run(&["wait", id, "--for=terminal", "--timeout", "10ms"]).ends(8);
-    let approved = bed.run(&["approve", id, "--note", "fine", "-o", "json"]).json();
+    let seal = shown.lines().find_map(|line| line.strip_prefix("Seal:")).expect("what is approved").trim();
+    let unasked = bed.run(&["approve", id]).ends(2);
+    assert!(unasked.err.contains("--yes") && unasked.err.contains(seal), "{}", unasked.err);
+    bed.run(&["approve", id, "--seal", &"0".repeat(64)]).ends(4);
+    let approved = bed.run(&["approve", id, "--note", "fine", "--yes", "-o", "json"]).json();
     assert_eq!(approved["answers"][0]["payload"]["approved"], true);
     let again = bed.run(&["reject", id]).ends(5);
     assert!(again.err.contains("answered before"), "{}", again.err);
@@ -182,6 +186,17 @@ fn set_aside_and_decided(bed: &Bed) {
     assert_eq!(decided["state"], "failed");
     let queued = bed.run(&["list", "--state", "queued", "--source-id", "two", "-o", "json"]).json();
     assert_eq!(queued[0]["id"], *two);
+
+    // What becomes of it is said before anybody agrees.
+    let bound = ["ingest", "manual", "bound", "--kind", "review", "--disposition", "owner_bound"];
+    let bound = bed.run(&bound).ends(0).out.trim().to_owned();
+    claim(bed, &bound);
+    bed.run(&[&["quarantine", &bound], &reason[..]].concat()).ends(0);
+    for verb in [&["requeue", &bound][..], &["decide", &bound, "requeue"]] {
+        let asked = bed.run(&[verb, &["--reason", "odd"]].concat()).ends(2);
+        assert!(asked.err.contains("Only incarnation"), "{}", asked.err);
+    }
+    bed.run(&[&["decide", &bound, "failed"], &reason[..]].concat()).ends(0);
 }
 
 fn asked_to_stop(bed: &Bed) {
@@ -190,9 +205,9 @@ fn asked_to_stop(bed: &Bed) {
     let drained = bed.run(&["drain", "me", "--reason", "the host goes", "--yes"]).ends(0);
     assert!(drained.out.contains(&id), "{}", drained.out);
     let renewed = bed.run(&[&["renew", &id], &lease.args()[..]].concat()).ends(0);
-    assert!(renewed.err.contains("a cancel was requested"), "{}", renewed.err);
-    let stop = [&["close-out", &id, "--state", "cancelled"], &lease.args()[..]].concat();
-    bed.run(&stop).ends(0);
+    assert!(renewed.err.contains("this worker is drained. Release it"), "{}", renewed.err);
+    bed.run(&[&["release", &id], &lease.args()[..]].concat()).ends(0);
+    assert_eq!(bed.run(&["show", &id, "-o", "json"]).json()["state"], "queued", "a drain ends nothing");
     let idle = bed.run(&["ps"]).ends(0);
     assert!(idle.out.is_empty() && idle.err.contains("Nothing is running"), "{}", idle.err);
 }

@@ -115,10 +115,11 @@ fn a_holder_reports_a_failure() {
 
 #[test]
 fn a_backup_becomes_a_ledger_again_and_nothing_else_does() {
-    let bed = Bed::sqlite();
+    let bed = Bed::configured("ledger.db", "backups = \".\"");
     let id = ingest(&bed, "a");
     let path = |name: &str| bed.folder.path().join(name).to_str().unwrap().to_owned();
-    bed.run(&["backup", &path("copy.db")]).ends(0);
+    assert!(bed.run(&["backup", &path("copy.db")]).ends(4).err.contains("plain file name"));
+    bed.run(&["backup", "copy.db"]).ends(0);
     let restore = |from: &str, to: &str| {
         Said::of(tenure(bed.folder.path()).args(["restore", from, "--db", to]).output().unwrap())
     };
@@ -132,6 +133,27 @@ fn a_backup_becomes_a_ledger_again_and_nothing_else_does() {
     restore("letter.txt", "letter.db").ends(7);
     assert!(!bed.folder.path().join("letter.db").exists());
     Said::of(tenure(bed.folder.path()).args(["restore", "copy.db"]).output().unwrap()).ends(2);
+}
+
+#[test]
+fn a_backup_with_a_damaged_row_can_be_restored_on_request() {
+    let bed = Bed::configured("ledger.db", "backups = \".\"");
+    let (good, damaged) = (ingest(&bed, "good"), ingest(&bed, "damaged"));
+    let copy = bed.folder.path().join("copy.db");
+    bed.run(&["backup", "copy.db"]).ends(0);
+    let conn = rusqlite::Connection::open(&copy).unwrap();
+    conn.execute("UPDATE work SET body = '{' WHERE source_id = 'damaged'", []).unwrap();
+    drop(conn);
+    let run = |args: &[&str]| Said::of(tenure(bed.folder.path()).args(args).output().unwrap());
+    let restore = ["restore", "copy.db", "--db", "new.db"];
+    assert!(run(&restore).ends(7).err.contains("--accept-faults"));
+    let restored = run(&[&restore[..], &["--accept-faults"]].concat()).ends(0);
+    assert!(restored.err.contains(&damaged) && restored.err.contains("with 1 faults"), "{}", restored.err);
+    let listed = run(&["--db", "new.db", "--token", &bed.token(), "list"]).ends(0);
+    assert!(listed.out.contains("good") && !listed.out.contains(&damaged), "{}", listed.out);
+    let told = format!("{damaged} is stored but cannot be read");
+    assert!(listed.err.contains(&told), "{}", listed.err);
+    run(&["--db", "new.db", "--token", &bed.token(), "show", &good]).ends(0);
 }
 
 #[test]

@@ -50,12 +50,21 @@ impl Home {
         self
     }
 
-    /// Starts a daemon and waits until it answers.
+    /// Starts a daemon and waits until it serves its ledger.
     pub fn serve(&self) -> Daemon {
+        self.started("Listening on ")
+    }
+
+    /// Starts a daemon and waits until it answers, with or without a ledger.
+    pub fn serve_at_last(&self) -> Daemon {
+        self.started("Opening the ledger")
+    }
+
+    fn started(&self, says: &str) -> Daemon {
         let mut child = self.serving().stderr(Stdio::piped()).spawn().unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut said = String::new();
-        while !said.contains("Listening on ") {
+        while !said.contains(says) {
             assert!(stderr.read_line(&mut said).unwrap() > 0, "it ended: {said}");
         }
         let log = Some(collect(stderr, said));

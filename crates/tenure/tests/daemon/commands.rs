@@ -135,6 +135,8 @@ fn looked_up(daemon: &Daemon, id: &str, finding: Value, then: &str) {
         Some(due["items"][0].take()).filter(Value::is_object)
     });
     assert_eq!((&due["id"], &due["arguments"]["text"]), (&mail["id"], &json!("hello")));
+    let mut finding = finding;
+    finding["token"] = due["lookup_token"].clone();
     let told = daemon.post(&verb(&mail, "reconcile"), finding).expect(200);
     assert_eq!(told["state"], then);
     until("its work goes on", || (daemon.get(&path).expect(200)["state"] == "queued").then_some(()));

@@ -11,7 +11,7 @@ use crate::bed::{ADMIN, Daemon, Home, claim, held, work};
 
 #[test]
 fn on_sqlite() {
-    let home = Home::sqlite();
+    let home = Home::sqlite().configured("backups = \".\"");
     let daemon = home.serve();
     let canaries = secrets_stay_secret(&daemon);
     approvals_are_for_people(&daemon);
@@ -139,18 +139,20 @@ fn approvals_are_for_people(daemon: &Daemon) {
         waiting["work"]["state"], "waiting_approval",
         "a machine's early yes does not count: {waiting}"
     );
-    send("/v1/resolve", yes).problem(403, "forbidden");
+    send("/v1/resolve", yes).problem(409, "seal_broken");
     let token = &waiting["waits"][0]["token"];
     send("/v1/resolve", json!({ "token": token, "payload": { "approved": true } })).problem(403, "forbidden");
     let wait = waiting["waits"][0]["id"].as_str().unwrap();
     let by_id = json!({ "token": token, "payload": { "approved": true } });
     send(&format!("/v1/waits/{wait}/resolve"), by_id).problem(403, "forbidden");
-    send(&format!("/v1/work/{id}/approve"), json!({ "approved": true })).problem(403, "forbidden");
+    let shown = daemon.get(&format!("/v1/waits?work={id}")).expect(200)["items"][0]["seal"].clone();
+    let yes = json!({ "approved": true, "seal": shown });
+    send(&format!("/v1/work/{id}/approve"), yes.clone()).problem(403, "forbidden");
     let more = json!({ "name": "me", "kind": "person", "scopes": ["approve"] });
     send("/v1/tokens", more).problem(403, "forbidden");
     let seen = daemon.get(&format!("/v1/work/{id}")).expect(200);
     assert_eq!(seen["state"], "waiting_approval");
-    daemon.post(&format!("/v1/work/{id}/approve"), json!({ "approved": true })).expect(200);
+    daemon.post(&format!("/v1/work/{id}/approve"), yes).expect(200);
 }
 
 fn batches_hold_nothing_up(daemon: &Daemon) {
@@ -246,9 +248,9 @@ fn requests_are_taken_literally(daemon: &Daemon) {
 
 /// A place where no copy can be is the caller's mistake, not an outage.
 fn copies_go_where_they_can(daemon: &Daemon, folder: &std::path::Path) {
-    for path in ["", "no/such/folder/copy.db", "ledger.db", ".", "a\u{0}b"] {
-        daemon.post("/v1/admin/backup", json!({ "path": path })).problem(400, "invalid");
+    for name in ["", "no/such/folder/copy.db", "ledger.db", ".", "a\u{0}b"] {
+        daemon.post("/v1/admin/backup", json!({ "name": name })).problem(400, "invalid");
     }
-    daemon.post("/v1/admin/backup", json!({ "path": "copy.db" })).expect(200);
+    daemon.post("/v1/admin/backup", json!({ "name": "copy.db" })).expect(200);
     assert!(folder.join("copy.db").exists());
 }

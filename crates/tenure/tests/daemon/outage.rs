@@ -12,7 +12,7 @@ fn it_heals_by_itself() {
     let cluster = Cluster::start();
     let home = Home::at(&cluster.create_database());
     cluster.stop();
-    let daemon = home.serve();
+    let daemon = home.serve_at_last();
     away(&daemon);
     cluster.restart();
     back(&daemon, "first");
@@ -33,11 +33,14 @@ fn it_can_be_stopped_while_it_waits() {
     let cluster = Cluster::start();
     let home = Home::at(&cluster.create_database());
     cluster.stop();
-    let daemon = home.serve();
+    let daemon = home.serve_at_last();
     away(&daemon);
     doctor_blames_the_database_alone(&home, &daemon);
     daemon.signal("TERM");
-    assert_eq!(daemon.ended().0, Some(0));
+    let (code, said) = daemon.ended();
+    assert_eq!(code, Some(0));
+    assert!(!said.contains("Listening"), "there was no ledger to serve: {said}");
+    assert!(said.contains("Opening the ledger"), "{said}");
 }
 
 fn doctor_blames_the_database_alone(home: &Home, daemon: &Daemon) {

@@ -65,7 +65,7 @@ fn tokens(daemon: &Daemon) {
     let denied = daemon.as_token(secret, "POST", "/v1/work", Some(&work("x"))).problem(403, "forbidden");
     assert_eq!(denied["scope"], "submit");
     let id = made["token"]["id"].as_str().unwrap();
-    daemon.send("DELETE", &format!("/v1/tokens/{id}"), None).expect(200);
+    daemon.send("DELETE", &format!("/v1/tokens/{id}?reason=lost"), None).expect(200);
     let revoked = daemon.as_token(secret, "GET", "/v1/work", None).problem(401, "unauthorized");
     assert!(revoked["detail"].as_str().unwrap().contains("revoked"), "{revoked}");
     new["expires_at"] = json!("2001-01-01T00:00:00.000Z");
@@ -169,7 +169,7 @@ fn tenants(daemon: &Daemon) {
         ("rerun", json!({ "reason": "x" })),
         ("quarantine", json!({ "reason": "x" })),
         ("decide", json!({ "reason": "x", "decision": "requeue" })),
-        ("approve", json!({ "approved": true })),
+        ("approve", json!({ "approved": true, "seal": "0".repeat(64) })),
         ("reconnect", json!({})),
     ] {
         items.push(json!({ "path": format!("/v1/work/{id}/{verb}"), "body": body }));

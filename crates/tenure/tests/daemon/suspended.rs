@@ -3,11 +3,12 @@
 use std::{
     io::{BufRead, BufReader, Lines, Write},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
 
-use crate::bed::{ADMIN, Daemon, Home, held, signal, until, work};
+use crate::bed::{ADMIN, Daemon, Home, claim, held, signal, until, work};
 
 /// Sends what it is told, a path and a body a line, and says what came back: a worker in another language.
 const SCRIPT: &str = r#"while read -r path body; do
@@ -131,4 +132,48 @@ fn stopped_past_its_lease(daemon: &Daemon, disposition: &str, taken_over: bool) 
         assert_eq!(daemon.get(&format!("/v1/work/{id}")).expect(200)["result"], "second");
     }
     answer
+}
+
+#[test]
+fn a_stopped_daemon_expires_no_living_holder_on_sqlite() {
+    daemon_stands_still(&Home::sqlite().serve());
+}
+
+#[test]
+fn a_stopped_daemon_expires_no_living_holder_on_postgres() {
+    daemon_stands_still(&Home::postgres().serve());
+}
+
+/// Longer than a lease is valid: nobody could renew it meanwhile.
+fn daemon_stands_still(daemon: &Daemon) {
+    let (ttl, grace) = (3_000, 500);
+    let mut body = work("held");
+    body["policy"] = json!({ "lease": { "ttl_ms": ttl, "renew_ms": 1_000, "grace_ms": grace } });
+    let id = daemon.post("/v1/work", body).expect(201)["work"]["id"].as_str().unwrap().to_owned();
+    let mut ask = claim("w1", "r1");
+    ask["ids"] = json!([id]);
+    let lease = daemon.post("/v1/work/claim", ask).expect(200)["leases"][0].take();
+    let renew = || {
+        let one = held(&lease, json!({ "id": id }));
+        let answer = daemon.post("/v1/work/renew", json!({ "leases": [one] })).expect(200);
+        assert!(answer["leases"][0]["expires_at"].is_string(), "{answer}");
+    };
+    renew();
+    let began = Instant::now();
+    daemon.signal("STOP");
+    until("the lease is over", || (began.elapsed() > Duration::from_millis(ttl + grace + 500)).then_some(()));
+    let goes_on = Instant::now();
+    daemon.signal("CONT");
+    // Its sweeper has looked since: it did not take the lease for lapsed.
+    until("a look of the sweeper", || {
+        let ready = daemon.get("/readyz").body;
+        let checks = ready["checks"].as_array()?.iter();
+        let detail =
+            checks.filter(|check| check["name"] == "sweeper").find_map(|check| check["detail"].as_str())?;
+        let ago: u64 = detail.split(' ').nth(1)?.parse().ok()?;
+        (Duration::from_millis(ago) < goes_on.elapsed()).then_some(())
+    });
+    renew();
+    let seen = daemon.get(&format!("/v1/work/{id}")).expect(200);
+    assert_eq!((&seen["state"], &seen["lease"]["lapsed_at"]), (&json!("running"), &Value::Null), "{seen}");
 }

@@ -96,6 +96,9 @@ fn fill(all: &Records, part: &mut Records, scope: &Scope) {
             Sought::Key(work, key) => {
                 command.work == *work && command.spec.key == *key && command.is_current()
             }
+            Sought::Outgoing(work) => {
+                command.work == *work && !command.is_worker() && command.state.is_idle()
+            }
             Sought::Open(work) => command.work == *work && command.is_worker() && command.state.is_open(),
         };
         for command in all.commands.values().flatten().filter(found) {

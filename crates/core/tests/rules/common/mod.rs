@@ -15,11 +15,14 @@ use tenure_core::{
     WaitId, Work, WorkId,
     action::{
         Claim, ClaimBy, Claimant, CloseOut, Decide, Fail, Failure, Holder, Ingest, Renew, Resolve,
-        StepAction, StepVerb, Target, Tenants, WaitAction, WaitSpec,
+        StepAction, StepVerb, Target, Tenants, TokenCheck, WaitAction, WaitSpec,
     },
     decide,
     liveness::{Liveness, Seen, Sighting},
-    model::{AcceptStrength, Disposition, ErrorClass, OnParentClose, OnTimeout, Source, WaitKind, Worker},
+    model::{
+        AcceptStrength, Disposition, ErrorClass, OnParentClose, OnTimeout, Source, WaitKind, WaitState,
+        Worker,
+    },
     payload::Digest,
     policy::{Jitter, Policy, RetryPolicy, Timeouts},
     records::{Change, SessionView},
@@ -42,6 +45,8 @@ pub struct World {
     /// Attempts by work and fence, and whether they have ended.
     pub attempts: BTreeMap<(WorkId, u64), bool>,
     pub now: Millis,
+    /// What the credential of a person says.
+    pub replays: bool,
     made: u128,
 }
 
@@ -70,6 +75,7 @@ impl Default for World {
             log: BTreeMap::new(),
             attempts: BTreeMap::new(),
             now: START,
+            replays: true,
             made: 0,
         }
     }
@@ -101,7 +107,8 @@ impl World {
     pub fn submit_for(&mut self, actor: Actor, tenants: Tenants, action: Action) -> Result<Reply, Refusal> {
         self.look_at_sessions();
         self.look_at_commands();
-        let submission = Submission::new(actor, tenants, action, self.seed());
+        let mut submission = Submission::new(actor, tenants, action, self.seed());
+        submission.replays = self.replays;
         let outcome = decide(&self.records, &submission, self.now);
         load::scope_suffices(&self.records, &submission, self.now, &outcome);
         let decision = outcome?;
@@ -368,6 +375,15 @@ impl World {
         self.submit(actor, action)
     }
 
+    /// Ana approves the open approval on `reference`, as it is shown.
+    pub fn approve_wait(&mut self, reference: &str) -> Result<Reply, Refusal> {
+        let mut waits = self.records.waits.values().flatten();
+        let wait = waits.find(|wait| wait.reference == reference && wait.state == WaitState::Open);
+        let wait = wait.expect("an open wait").clone();
+        let target = Target::Wait { id: wait.id, token: TokenCheck::Absent, seal: Some(wait.seal()) };
+        self.resolve_as(Actor::person("ana"), target, "yes", None)
+    }
+
     pub fn person(&mut self, action: Action) -> Result<Ack, Refusal> {
         self.submit(Actor::person("ana"), action).map(ack)
     }
@@ -466,6 +482,7 @@ pub fn ingest(id: WorkId, source_id: &str) -> Ingest {
         on_parent_close: OnParentClose::Leave,
         policy: policy(),
         evidence: Vec::new(),
+        asked_by: Vec::new(),
         claim: None,
         born: None,
     }

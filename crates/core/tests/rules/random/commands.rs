@@ -4,7 +4,7 @@ use tenure_core::{
     Actor, CommandId, CommandState, Refusal,
     action::CloseOut,
     command::{
-        CommandAction, DispatchAction, Dispatcher, Duty, Effect, Finding, Gate, Proof, Recorded,
+        CommandAction, DispatchAction, Dispatcher, Duty, Effect, Finding, Gate, Place, Proof, Recorded,
         ReplayLimits, Risk, Sender, ToolFacts,
         budget::{Cost, Limit, Per, Unit},
         due,
@@ -90,7 +90,10 @@ impl Actors {
         if a.is_multiple_of(4) {
             wanted.gate.tool.executor = tenure_core::command::Executor::Http;
         }
-        Some(self.world.try_reserve(&lease, wanted))
+        // Sometimes a person goes on with what a worker reserved.
+        let actor = if c.is_multiple_of(5) { Actor::person("ria") } else { Actor::worker(&lease.worker) };
+        let (place, intent) = (Place::Held(lease.holder()), Box::new(wanted));
+        Some(self.world.on_command(actor, CommandAction::Reserve { place, intent }))
     }
 
     fn dispatches(&mut self, a: u8, b: u8, c: u8) -> Option<Result<tenure_core::Command, Refusal>> {

@@ -14,6 +14,7 @@ use std::{
 use axum::http::Uri;
 use hyper_util::rt::TokioIo;
 use ipnet::IpNet;
+use tenure_store::fair;
 use tokio::net::TcpStream;
 use tower_service::Service;
 
@@ -22,15 +23,6 @@ pub type Resolving<'r> = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>
 /// Turns a name into addresses.
 pub trait Resolve: Send + Sync {
     fn resolve<'r>(&'r self, host: &'r str, port: u16) -> Resolving<'r>;
-}
-
-/// The machine's own resolver.
-pub struct SystemResolver;
-
-impl Resolve for SystemResolver {
-    fn resolve<'r>(&'r self, host: &'r str, port: u16) -> Resolving<'r> {
-        Box::pin(async move { Ok(tokio::net::lookup_host((host, port)).await?.collect()) })
-    }
 }
 
 /// Why no connection was made. Nothing was sent.
@@ -102,7 +94,11 @@ fn is_public(ip: IpAddr) -> bool {
 
 fn is_public_v4(ip: Ipv4Addr) -> bool {
     let [a, b, c, _] = ip.octets();
-    !(a == 0
+    // Clouds answer their own machines at addresses in public ranges: Azure's platform, IBM's services.
+    let of_a_cloud =
+        ip == Ipv4Addr::new(168, 63, 129, 16) || (a == 161 && b == 26) || (a == 166 && (8..12).contains(&b));
+    !(of_a_cloud
+        || a == 0
         || a == 10
         || a == 127
         || (a == 100 && (64..128).contains(&b))
@@ -134,6 +130,11 @@ fn is_public_v6(ip: Ipv6Addr) -> bool {
     }
 }
 
+/// The port that a URL leads to.
+pub(super) fn port(uri: &Uri) -> u16 {
+    uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 })
+}
+
 /// Connects to what the guard allows.
 #[derive(Clone)]
 pub(super) struct Connector {
@@ -143,15 +144,16 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    async fn connect(self, uri: Uri) -> Result<TokioIo<TcpStream>, NoConnection> {
+    async fn connect(self, uri: Uri, tenant: Arc<str>) -> Result<TokioIo<TcpStream>, NoConnection> {
         self.guard.url(&uri)?;
         let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
-        let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
+        let port = port(&uri);
         let unreachable = |error: io::Error| {
             NoConnection::Unreachable(format!("`{host}` cannot be reached on port {port}: {error}"))
         };
         let connected = tokio::time::timeout(self.timeout, async {
-            let found = self.resolver.resolve(host, port).await.map_err(unreachable)?;
+            let resolving = fair::on_behalf_of(tenant, self.resolver.resolve(host, port));
+            let found = resolving.await.map_err(unreachable)?;
             self.guard.addresses(host, &found)?;
             let stream = TcpStream::connect(found.as_slice()).await.map_err(unreachable)?;
             stream.set_nodelay(true).map_err(unreachable)?;
@@ -171,7 +173,8 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        Box::pin(self.clone().connect(uri))
+        // The client may go on with it in a task of its own.
+        Box::pin(self.clone().connect(uri, fair::beneficiary().unwrap_or_default()))
     }
 }
 
@@ -181,7 +184,16 @@ mod tests {
 
     #[test]
     fn only_public_addresses_are_called() {
-        for public in ["8.8.8.8", "100.63.0.1", "172.15.0.1", "2606:4700::1", "64:ff9b::808:808", "2a00::1"] {
+        for public in [
+            "8.8.8.8",
+            "100.63.0.1",
+            "172.15.0.1",
+            "168.63.129.17",
+            "166.12.0.1",
+            "2606:4700::1",
+            "64:ff9b::808:808",
+            "2a00::1",
+        ] {
             assert!(is_public(public.parse().unwrap()), "{public}");
         }
         for other in [
@@ -193,6 +205,10 @@ mod tests {
             "172.16.0.1",
             "192.168.1.1",
             "192.0.0.192",
+            "168.63.129.16",
+            "161.26.0.10",
+            "166.9.24.41",
+            "169.254.170.2",
             "198.18.0.1",
             "224.0.0.1",
             "255.255.255.255",
@@ -204,7 +220,14 @@ mod tests {
             "ff02::1",
             "64:ff9b::7f00:1",
             "64:ff9b:1::808:808",
+            "64:ff9b::a9fe:a9fe",
+            "64:ff9b::a83f:8110",
+            "64:ff9b:1::a9fe:a9fe",
             "2002:7f00:1::",
+            "2002:a9fe:a9fe::1",
+            "2002:a83f:8110::1",
+            "fd20:ce::254",
+            "::ffff:0:a9fe:a9fe",
             "2001::1",
             "2001:db8::1",
         ] {

@@ -3,6 +3,7 @@
 
 mod answer;
 mod guard;
+mod names;
 mod sign;
 
 use std::{error::Error as StdError, sync::Arc, time::Duration};
@@ -21,7 +22,8 @@ use hyper_util::{
 use ipnet::IpNet;
 use tenure_core::Millis;
 
-pub use guard::{Resolve, Resolving, SystemResolver};
+pub use guard::{Resolve, Resolving};
+pub use names::SystemResolver;
 pub use sign::WebhookSecret;
 
 use super::{Call, Outcome};
@@ -45,7 +47,8 @@ pub struct HttpTarget {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     pub secret: Option<WebhookSecret>,
     pub timeout: Duration,
-    /// Names that may be called besides the URL's own. Without both, any public one.
+    /// Names that may be called besides the URL's own. Without both, any public one. By a redirect they get neither headers
+    /// nor signatures.
     pub hosts: Vec<String>,
     /// Networks that may be called although they are not public.
     pub networks: Vec<IpNet>,
@@ -115,14 +118,14 @@ impl Outbound {
     /// With the machine's names and certificates. Where there are none of these, calls to https find no handshake, and
     /// everything else goes on.
     pub fn of_this_machine() -> Self {
-        Self::new(Arc::new(SystemResolver)).unwrap_or_else(|error| {
+        Self::new(Arc::<SystemResolver>::default()).unwrap_or_else(|error| {
             tracing::warn!(%error, "this machine has no certificates to believe: https cannot be called");
             let provider = Arc::new(rustls::crypto::ring::default_provider());
             let builder = rustls::ClientConfig::builder_with_provider(provider)
                 .with_safe_default_protocol_versions()
                 .expect("the provider has the default versions");
             let tls = builder.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth();
-            Self::with_tls(Arc::new(SystemResolver), tls)
+            Self::with_tls(Arc::<SystemResolver>::default(), tls)
         })
     }
 
@@ -209,8 +212,7 @@ impl Http {
         for _ in 0..=REDIRECTS {
             // A pooled connection is not connected anew, so the URL is judged here as well.
             self.guard.url(&next).map_err(|error| Trouble::Refused(error.to_string()))?;
-            let trusted = next.authority() == url.authority() && next.scheme() == url.scheme();
-            let request = self.request(call, &next, trusted, body.clone(), now);
+            let request = self.request(call, &next, self.is_trusted(&url, &next), body.clone(), now);
             let response = self.client.request(request).await.map_err(trouble)?;
             let (parts, stream) = response.into_parts();
             let keeps_the_call =
@@ -227,7 +229,17 @@ impl Http {
         Err(Trouble::Refused(format!("{url} redirects more than {REDIRECTS} times")))
     }
 
-    /// Configured headers may be credentials, and go to the configured place alone.
+    /// Whether configured headers and signatures, which are credentials, may go to `next`: to the scheme, host and port of
+    /// the configured URL, and to no other by a redirect. Where the command names the URL, it chooses neither scheme nor
+    /// port for them: they go to `https` on its own port.
+    fn is_trusted(&self, first: &Uri, next: &Uri) -> bool {
+        let chosen = match &self.target.url {
+            Some(url) => authority(url),
+            None => authority(first).filter(|(scheme, _, port)| (scheme.as_str(), *port) == ("https", 443)),
+        };
+        chosen.is_some() && chosen == authority(next)
+    }
+
     fn request(
         &self,
         call: &Call,
@@ -247,7 +259,7 @@ impl Http {
         headers.insert("idempotency-key", value(format!("\"{}\"", call.idempotency_key)));
         headers.insert("webhook-id", value(call.idempotency_key.clone()));
         headers.insert("webhook-timestamp", value(unix_s.to_string()));
-        if let Some(secret) = &self.target.secret {
+        if let Some(secret) = self.target.secret.as_ref().filter(|_| trusted) {
             headers.insert("webhook-signature", value(secret.sign(&call.idempotency_key, unix_s, &body)));
         }
         let mut request = Request::new(Full::new(body));
@@ -256,6 +268,13 @@ impl Http {
         *request.headers_mut() = headers;
         request
     }
+}
+
+/// Scheme, host and port, however they are written.
+fn authority(uri: &Uri) -> Option<(String, String, u16)> {
+    let scheme = uri.scheme_str()?.to_ascii_lowercase();
+    let port = guard::port(uri);
+    Some((scheme, uri.host()?.to_ascii_lowercase(), port))
 }
 
 /// Where a redirect leads, a path being one on the same host.

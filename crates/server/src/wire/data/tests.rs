@@ -82,7 +82,7 @@ fn samples() -> Vec<(&'static str, Value)> {
             "supersedes": MS * 1024 }),
         ),
         ("accepted", json!({ "strength": "strong" })),
-        ("progressed", json!({ "request_id": "r" })),
+        ("progressed", json!({ "request_id": "r", "content": "c" })),
         ("step_begun", json!({ "input_hash": HASH, "voided": 1 })),
         ("step_completed", json!({ "input_hash": HASH })),
         (
@@ -126,6 +126,7 @@ fn samples() -> Vec<(&'static str, Value)> {
         ("cancel_requested", json!({ "deadline_at": MS })),
         ("cancel_acknowledged", plain()),
         ("cancelled", json!({ "proof": "not_held", "usage": usage() })),
+        ("release_requested", plain()),
         ("abandon_requested", plain()),
         ("quarantined", json!({ "reason": "operator" })),
         ("requeued", json!({ "bound_until": MS })),
@@ -171,6 +172,7 @@ fn samples() -> Vec<(&'static str, Value)> {
             "next_at": MS }),
             ),
         ),
+        ("command_reserved_again", moved()),
         ("command_resent", moved()),
         ("command_replayed", with(moved(), json!({ "tool": tool(), "verdict": verdict() }))),
     ]

@@ -200,7 +200,7 @@ impl Scenario {
                 if self.dice.one_in(4) {
                     person.reject(id, "no").await
                 } else {
-                    person.approve(id, None, "yes").await
+                    person.approve(id, command.seal(), false, "yes").await
                 }
             }
             (CommandState::Failed, _) if chaos && self.dice.one_in(4) => {

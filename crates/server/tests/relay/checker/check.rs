@@ -90,7 +90,11 @@ fn views(world: &World, command: &Command, log: &[&Event]) -> Vec<String> {
         });
         let receipt = command.body.receipt.as_ref().and_then(|receipt| receipt.external_id.as_ref());
         let ended = matches!(told.state, CommandState::Succeeded | CommandState::Cancelled);
-        let stands = !ended || command.state == told.state;
+        // A receipt may come late: the call was made before the cancel.
+        let late = told.state == CommandState::Cancelled
+            && command.state == CommandState::Succeeded
+            && command.body.dispatches > 0;
+        let stands = !ended || late || command.state == told.state;
         let same = told.external_id.is_none() || told.external_id.as_ref() == receipt;
         if !there || !stands || !same {
             faults.push(format!(

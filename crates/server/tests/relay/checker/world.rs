@@ -132,11 +132,11 @@ impl World {
                 gate: wanted.gate.clone(),
             };
             if tool.ends_with("hook") {
-                let intent = wanted.settle();
+                let worker = self.ledger.caller(Actor::worker("w"));
+                let intent = worker.intent(lease.work, wanted).await.unwrap();
                 scenario.command = Some(intent.id);
                 let mut close = CloseOut { no_output: true, ..CloseOut::new(State::Succeeded) };
                 close.commands = vec![intent];
-                let worker = self.ledger.caller(Actor::worker("w"));
                 closing.spawn(async move { worker.close_out(&lease, close).await.unwrap() });
             } else {
                 (scenario.wanted, scenario.lease) = (Some(wanted), Some(lease));

@@ -5,10 +5,11 @@ use tenure_core::{
     Action, CommandId, CommandState, WorkId,
     command::{
         Arguments, CallError, Command, CommandAction, CommandKind, DispatchAction, Dispatcher, Effect,
-        Executor, Finding, Gate, Idempotency, Intent, Place, Proof, Recorded, ReplayLimits, Risk, Sender,
-        ToolFacts, Verdict,
+        Executor, Finding, Gate, Idempotency, Intent, LookupClaim, Place, Proof, Recorded, ReplayLimits,
+        Risk, Sender, ToolFacts, Verdict,
         budget::{Cost, Limit, Per, Unit},
     },
+    payload::Digest,
 };
 
 use super::{CLASSES, Script};
@@ -98,8 +99,9 @@ impl Script {
             6..11 => self.tell(),
             11..13 => match self.known(&[Blocked]) {
                 Some(c) if self.dice.random_bool(0.8) => {
-                    let seal = self.dice.random_bool(0.5).then(|| c.seal());
-                    CommandAction::Approve { command: c.id, seal, reason: "fine".into() }
+                    let seal = if self.mostly() { c.seal() } else { Digest::default() };
+                    let four_eyes = self.dice.random_bool(0.3);
+                    CommandAction::Approve { command: c.id, seal, four_eyes, reason: "fine".into() }
                 }
                 Some(c) => CommandAction::Reject { command: c.id, reason: "no".into() },
                 None => self.reserve(),
@@ -111,7 +113,10 @@ impl Script {
                         1 => Finding::Absent,
                         _ => Finding::Unknown,
                     };
-                    CommandAction::Reconcile { command: c.id, finding: Box::new(finding), message: None }
+                    let claim =
+                        c.due_at.filter(|_| self.mostly()).map(|until| LookupClaim { until, genuine: true });
+                    let finding = Box::new(finding);
+                    CommandAction::Reconcile { command: c.id, claim, finding, message: None }
                 }
                 None => self.reserve(),
             },

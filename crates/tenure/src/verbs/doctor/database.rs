@@ -1,12 +1,15 @@
 //! What the daemon's database says of itself, judged.
 
-use tenure_api::wire::{Code, Commits, Database, DatabaseFile, Schema, Timestamp, Wal};
+use tenure_api::wire::{Code, Commits, Damaged, Database, DatabaseFile, LedgerClock, Schema, Timestamp, Wal};
 
 use super::{Finding, Verdict};
 use crate::{render::age, verbs::Context};
 
-/// A checkpoint is begun every few MiB: a log so large means that none gets through.
-const WAL_BYTES: u64 = 256 * 1024 * 1024;
+/// A checkpoint is begun every few MiB: a log so large, with some of it left behind for so long, only grows.
+const WAL_BYTES: u64 = 32 * 1024 * 1024;
+const BEHIND_MS: i64 = 60_000;
+/// A log never becomes so large by itself.
+const HUGE_WAL_BYTES: u64 = 256 * 1024 * 1024;
 const FREE_BYTES: u64 = 1024 * 1024 * 1024;
 /// Commits that take longer make every call slow.
 const SLOW_MS: u64 = 20;
@@ -48,11 +51,13 @@ fn judge(told: &Database, now: Timestamp) -> Vec<Finding> {
             Finding::bad("setting", Verdict::Fail, format!("{detail}: answered commits can be lost"), fix)
         });
     }
-    findings.extend(told.wal.map(|log| wal(log, now)));
+    findings.extend(told.wal.clone().map(|log| wal(log, now)));
     if let Some(file) = &told.file {
         findings.extend([readers(file), disk(file)]);
     }
+    findings.extend(told.clock.map(clock));
     findings.extend(told.commits.map(commits));
+    findings.extend(told.damaged.iter().map(damaged));
     findings
 }
 
@@ -73,6 +78,12 @@ fn readers(file: &DatabaseFile) -> Finding {
     )
 }
 
+fn damaged(damaged: &Damaged) -> Finding {
+    let detail = format!("{} cannot be read: {}", damaged.id, damaged.why);
+    let fix = "keep a copy of the database, run `tenure verify`, then restore a backup or repair it";
+    Finding::bad("damaged", Verdict::Fail, detail, fix)
+}
+
 fn disk(file: &DatabaseFile) -> Finding {
     let detail = format!("{} MiB free for {}", file.free_bytes >> 20, file.path);
     if file.free_bytes >= FREE_BYTES {
@@ -89,6 +100,25 @@ fn commits(commits: Commits) -> Finding {
         return Finding::ok("commits", detail);
     }
     Finding::bad("commits", Verdict::Warn, detail, "put the ledger on a faster disk")
+}
+
+/// The daemon's clock; that of this machine is another check.
+fn clock(clock: LedgerClock) -> Finding {
+    let LedgerClock { jumps, offset_ms } = clock;
+    if jumps == 0 && offset_ms == 0 {
+        return Finding::ok("ledger time", "the daemon has seen no jump of its clock");
+    }
+    let side = if offset_ms < 0 { "behind" } else { "ahead of" };
+    let detail = format!(
+        "{jumps} jumps of the clock since the daemon was started; the ledger's time is {} s {side} it",
+        offset_ms.abs() / 1_000
+    );
+    Finding::bad(
+        "ledger time",
+        Verdict::Warn,
+        detail,
+        "let one time service slew the clock, and none step it",
+    )
 }
 
 fn schema(schema: Schema) -> Finding {
@@ -112,15 +142,28 @@ fn wal(wal: Wal, now: Timestamp) -> Finding {
         None => "no checkpoint was due since it was opened".to_owned(),
     };
     let detail = format!("{} KiB, {checkpoint}", wal.bytes / 1024);
-    if wal.bytes < WAL_BYTES {
+    if let Some(failed) = wal.failure {
+        let since = age(failed.since, now);
+        let detail =
+            format!("{detail}; {} checkpoints failed since {since} ago: {}", failed.count, failed.why);
+        return Finding::bad(
+            "wal",
+            Verdict::Warn,
+            detail,
+            "look at the disk; the log grows until one succeeds",
+        );
+    }
+    let behind = wal.behind_since.is_some_and(|since| now.0 - since.0 >= BEHIND_MS);
+    if wal.bytes < HUGE_WAL_BYTES && !(behind && wal.bytes >= WAL_BYTES) {
         return Finding::ok("wal", detail);
     }
-    Finding::bad("wal", Verdict::Warn, detail, "find the reader that keeps an old snapshot open, and end it")
+    let fix = "find the reader that keeps an old snapshot open, a backup for example, and end it";
+    Finding::bad("wal", Verdict::Warn, detail, fix)
 }
 
 #[cfg(test)]
 mod tests {
-    use tenure_api::wire::Setting;
+    use tenure_api::wire::{CheckpointFailure, Setting};
 
     use super::*;
 
@@ -138,7 +181,10 @@ mod tests {
             settings: vec![setting("fsync", "on", true), setting("synchronous_commit", "off", false)],
             wal: None,
             file: None,
+            clock: None,
             commits: None,
+            backup: None,
+            damaged: Vec::new(),
         }
     }
 
@@ -181,12 +227,46 @@ mod tests {
 
     #[test]
     fn a_log_that_only_grows_is_told_with_the_age_of_its_last_checkpoint() {
-        let of = |bytes, checkpointed_at| wal(Wal { bytes, checkpointed_at }, Timestamp(60_000));
-        assert_eq!(of(4_096, None).verdict, Verdict::Ok);
-        let large = of(WAL_BYTES, Some(Timestamp(15_000)));
+        let log = |bytes| Wal {
+            bytes,
+            checkpointed_at: Some(Timestamp(15_000)),
+            behind_since: None,
+            failure: None,
+        };
+        let of = |log| wal(log, Timestamp(60_000));
+        assert_eq!(of(log(4_096)).verdict, Verdict::Ok);
+        let large = of(log(HUGE_WAL_BYTES));
         assert_eq!(
             (large.verdict, large.detail.as_str()),
             (Verdict::Warn, "262144 KiB, last checkpoint 45s ago")
         );
+        // A log keeps its size after it was moved: what counts is what was left behind.
+        assert_eq!(of(log(WAL_BYTES)).verdict, Verdict::Ok);
+        let behind = |since| of(Wal { behind_since: Some(Timestamp(since)), ..log(WAL_BYTES) }).verdict;
+        assert_eq!((behind(0), behind(1)), (Verdict::Warn, Verdict::Ok));
+    }
+
+    #[test]
+    fn a_checkpoint_that_fails_is_told_with_its_reason_however_small_the_log_is() {
+        let why = "disk I/O error".to_owned();
+        let failure = Some(CheckpointFailure { count: 2, since: Timestamp(0), why });
+        let found = wal(
+            Wal { bytes: 4_096, checkpointed_at: None, behind_since: Some(Timestamp(0)), failure },
+            Timestamp(60_000),
+        );
+        assert_eq!(found.verdict, Verdict::Warn);
+        assert!(
+            found.detail.contains("2 checkpoints failed since") && found.detail.contains("disk I/O error")
+        );
+        assert!(found.fix.contains("look at the disk"), "{}", found.fix);
+    }
+
+    #[test]
+    fn a_clock_that_jumped_is_told() {
+        let of = |jumps, offset_ms| clock(LedgerClock { jumps, offset_ms });
+        assert_eq!(of(0, 0).verdict, Verdict::Ok);
+        let jumped = of(1, -7_200_000);
+        assert_eq!(jumped.verdict, Verdict::Warn);
+        assert!(jumped.detail.contains("7200 s behind"), "{}", jumped.detail);
     }
 }

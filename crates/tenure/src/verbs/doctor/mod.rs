@@ -131,7 +131,7 @@ async fn intake(cx: &Context) -> Finding {
         Ok(intake) if intake.pauses.is_empty() => Finding::ok("intake", "new works are let in"),
         Ok(intake) => {
             let told = |pause: &IntakePause| {
-                format!("paused for {} by {}: {}", render::whose(pause), pause.actor.id, pause.reason)
+                format!("paused for {} by {}: {}", render::whose(pause), pause.actor.label(), pause.reason)
             };
             let detail = intake.pauses.iter().map(told).collect::<Vec<_>>().join("; ");
             let fix = format!("`{}`, once its reason is gone", render::resume(&intake.pauses[0]));

@@ -1,0 +1,290 @@
+//! Waits that a dispatched command was handed to: which answers are its receipt, and what becomes of a work whose waits
+//! are over while a command is in doubt.
+
+use tenure_core::{
+    Action, Actor, Code, CommandId, CommandState, Fact, Reply, State, WaitId,
+    action::{Resolve, Target, TokenCheck},
+    command::{Effect, EvidenceKind, Finding, Idempotency, Proof, Recorded, Risk, ToolFacts},
+    event::Unfit,
+    model::{OnTimeout, ReasonCode, WaitKind, WaitState},
+    reply::Answer,
+};
+
+use crate::common::*;
+
+/// Nothing but a person can tell whether it happened.
+fn blind() -> ToolFacts {
+    tool(Idempotency::None, Risk::High)
+}
+
+/// Hands a dispatched command to a wait on `job-7` of one second.
+fn handed(w: &mut World, lease: &Lease, id: CommandId, on_timeout: OnTimeout) -> WaitId {
+    let mut spec = w.spec("job-7", WaitKind::Tool);
+    spec.command = Some(id);
+    spec.timeout_ms = Some(1_000);
+    spec.on_timeout = on_timeout;
+    spec.default = (on_timeout == OnTimeout::Default).then(|| payload("none"));
+    let wait = spec.id;
+    w.wait_for(lease, vec![spec]).unwrap();
+    wait
+}
+
+fn answers(reply: Reply) -> (Vec<Answer>, bool) {
+    match reply {
+        Reply::Resolved { answers, kept, .. } => (answers, kept),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_answer_kept_before_the_dispatch_is_never_its_receipt() {
+    for ms in [0, 1] {
+        let mut w = World::default();
+        let lease = w.held("m");
+        assert!(answers(w.resolve("job-7", "of another job").unwrap()).1);
+        w.pass(ms);
+        let id = w.dispatched(&lease, lookup());
+        handed(&mut w, &lease, id, OnTimeout::TimeOut);
+        assert_eq!(
+            (w.state(lease.work), w.command_state(id)),
+            (State::WaitingTool, CommandState::Dispatched)
+        );
+        let refused = w.log[&lease.work].iter().find_map(|event| match &event.fact {
+            Fact::EarlyAnswerRefused(refused) => Some((refused.why, event.payload.clone())),
+            _ => None,
+        });
+        assert_eq!(refused, Some((Unfit::BeforeDispatch, Some(payload("of another job")))));
+        w.resolve("job-7", "done").unwrap();
+        assert_eq!(w.command_state(id), CommandState::Succeeded, "its own callback is its receipt");
+    }
+}
+
+#[test]
+fn an_answer_kept_between_two_sends_of_the_same_key_is_its_receipt() {
+    let mut w = World::default();
+    let lease = w.held("m");
+    let id = w.dispatched(&lease, native());
+    w.pass(1);
+    w.resolve("job-7", "done").unwrap();
+    w.after(LAPSE, lease.work);
+    let lease = w.claim(lease.work, &w2());
+    w.try_dispatch(&lease, id, gate(Effect::Allow, native())).unwrap();
+    handed(&mut w, &lease, id, OnTimeout::TimeOut);
+    assert_eq!(w.command_state(id), CommandState::Succeeded);
+}
+
+#[test]
+fn an_answer_after_the_deadline_settles_the_command_of_its_wait() {
+    for on_timeout in [OnTimeout::TimeOut, OnTimeout::Fail, OnTimeout::Default] {
+        for by_id in [false, true] {
+            let mut w = World::default();
+            let lease = w.held("m");
+            let id = w.dispatched(&lease, lookup());
+            let wait = handed(&mut w, &lease, id, on_timeout);
+            w.after(1_000, lease.work);
+            assert_eq!(w.command_state(id), CommandState::Uncertain);
+            let answer = |w: &mut World, text: &str| {
+                let target = match by_id {
+                    true => Target::Wait { id: wait, token: TokenCheck::Genuine, seal: None },
+                    false => reference_target("job-7"),
+                };
+                answers(w.resolve_as(Actor::machine("webhook"), target, text, None).unwrap())
+            };
+            let (first, kept) = answer(&mut w, "done");
+            assert!(!kept && first[0].first, "{on_timeout:?}");
+            let receipt = w.command(id).body.receipt.clone().unwrap();
+            assert_eq!(
+                (receipt.evidence, receipt.response),
+                (EvidenceKind::Provider, Some((lease.work, first[0].seq.unwrap())),)
+            );
+            let events = w.events();
+            let (again, kept) = answer(&mut w, "done");
+            assert_eq!((again[0].first, again[0].seq, kept), (false, first[0].seq, false));
+            assert_eq!(w.events(), events, "it counts once");
+        }
+    }
+}
+
+#[test]
+fn an_answer_after_a_wrong_absent_prevents_the_second_send() {
+    let mut w = World::default();
+    let lease = w.held("m");
+    let id = w.dispatched(&lease, lookup());
+    handed(&mut w, &lease, id, OnTimeout::Default);
+    w.after(1_000, lease.work);
+    w.pass(10_000);
+    assert_eq!(w.reconcile(id, Finding::Absent).unwrap().state, CommandState::Pending);
+    w.resolve("job-7", "done").unwrap();
+    assert_eq!(w.command_state(id), CommandState::Succeeded);
+}
+
+#[test]
+fn an_answer_does_not_overrule_a_person() {
+    let mut w = World::default();
+    let lease = w.held("m");
+    let id = w.dispatched(&lease, lookup());
+    handed(&mut w, &lease, id, OnTimeout::TimeOut);
+    w.after(1_000, lease.work);
+    w.record(id, Recorded::DidNotHappen).unwrap();
+    assert!(answers(w.resolve("job-7", "done").unwrap()).1, "it is kept");
+    assert_eq!(w.command_state(id), CommandState::Failed);
+}
+
+#[test]
+fn an_answer_to_an_ended_wait_without_a_command_is_not_used() {
+    let mut w = World::default();
+    let lease = w.held("m");
+    let wait = w.wait(&lease, "ref");
+    w.cancel(lease.work).unwrap();
+    assert!(answers(w.resolve("ref", "late").unwrap()).1);
+    let target = Target::Wait { id: wait, token: TokenCheck::Genuine, seal: None };
+    let refused = w.resolve_as(Actor::machine("webhook"), target, "late", None).unwrap_err();
+    assert_eq!(refused.code, Code::IllegalState);
+}
+
+#[test]
+fn a_wait_that_ends_without_an_answer_queues_no_work_with_a_command_in_doubt() {
+    for (facts, state) in
+        [(lookup(), State::Stalled), (blind(), State::Quarantined), (native(), State::Queued)]
+    {
+        for revoked in [false, true] {
+            let mut w = World::default();
+            let lease = w.held("m");
+            let id = w.dispatched(&lease, facts.clone());
+            let wait = handed(&mut w, &lease, id, OnTimeout::Default);
+            if revoked {
+                w.revoke(lease.work).unwrap();
+            } else {
+                w.after(1_000, lease.work);
+            }
+            assert_eq!((w.state(lease.work), w.command_state(id)), (state, CommandState::Uncertain));
+            let ended = if revoked { WaitState::Cancelled } else { WaitState::TimedOut };
+            let waits = &w.records.waits[&lease.work];
+            assert_eq!(waits.iter().find(|known| known.id == wait).unwrap().state, ended);
+            if state != State::Queued {
+                assert_eq!(w.why(lease.work), Some(ReasonCode::InDoubt));
+                assert!(w.try_claim(lease.work, &w2()).is_err(), "nobody is given it");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_work_set_aside_for_its_doubt_goes_on_when_that_is_settled() {
+    let mut w = World::default();
+    let lease = w.held("m");
+    let id = w.dispatched(&lease, lookup());
+    handed(&mut w, &lease, id, OnTimeout::Default);
+    w.after(1_000, lease.work);
+    w.reconcile(id, Finding::Found(Proof::provider("m-1"))).unwrap();
+    w.tick(lease.work);
+    assert_eq!(w.state(lease.work), State::Queued);
+}
+
+#[test]
+fn an_answer_to_another_wait_queues_no_work_with_a_command_in_doubt() {
+    let mut w = World::default();
+    let lease = w.held("m");
+    let id = w.dispatched(&lease, lookup());
+    w.uncertain(id).unwrap();
+    w.wait(&lease, "which");
+    let claim = Some(claimant(&w2(), "r1"));
+    let reply = w.resolve_as(Actor::machine("webhook"), reference_target("which"), "blue", claim).unwrap();
+    assert!(matches!(reply, Reply::Resolved { grant: None, .. }), "{reply:?}");
+    assert_eq!(w.state(lease.work), State::Stalled);
+}
+
+#[test]
+fn a_work_in_doubt_does_not_hold_a_session_that_another_work_holds() {
+    let mut w = World::default();
+    let lease = w.held_with("m", in_session);
+    let id = w.dispatched(&lease, lookup());
+    handed(&mut w, &lease, id, OnTimeout::Default);
+    w.held_with("n", in_session);
+    w.after(1_000, lease.work);
+    assert_eq!(w.state(lease.work), State::Quarantined);
+}
+
+#[test]
+fn a_work_that_is_to_be_abandoned_is_once_its_wait_ended_in_doubt() {
+    let mut w = World::default();
+    let lease = w.held("m");
+    let id = w.dispatched(&lease, lookup());
+    w.abandon(lease.work).unwrap();
+    handed(&mut w, &lease, id, OnTimeout::Default);
+    w.after(1_000, lease.work);
+    assert_eq!(w.state(lease.work), State::Abandoned);
+}
+
+/// The tool's callback has the wait's token, or knows its reference. What a person says is that person's word.
+#[test]
+fn a_persons_answer_without_the_token_is_a_persons_word() {
+    for late in [false, true] {
+        for by_id in [false, true] {
+            let mut w = World::default();
+            let lease = w.held("m");
+            let id = w.dispatched(&lease, lookup());
+            let wait = handed(&mut w, &lease, id, OnTimeout::Default);
+            if late {
+                w.after(1_000, lease.work);
+            }
+            let target = |token| match by_id {
+                true => Target::Wait { id: wait, token, seal: None },
+                false => reference_target("job-7"),
+            };
+            let resolve =
+                Resolve { target: target(TokenCheck::Absent), payload: payload("done"), claim: None };
+            let before = w.command_state(id);
+            w.replays = false;
+            let refused = w.submit(Actor::person("ana"), Action::Resolve(resolve.clone())).unwrap_err();
+            assert_eq!((refused.code, w.command_state(id)), (Code::Forbidden, before));
+            w.replays = true;
+            w.submit(Actor::person("ana"), Action::Resolve(resolve)).unwrap();
+            let receipt = w.command(id).body.receipt.clone().unwrap();
+            assert_eq!(receipt.evidence, EvidenceKind::Person, "late: {late}, by id: {by_id}");
+        }
+    }
+    let mut w = World::default();
+    let lease = w.held("m");
+    let id = w.dispatched(&lease, lookup());
+    let wait = handed(&mut w, &lease, id, OnTimeout::Default);
+    w.replays = false;
+    let target = Target::Wait { id: wait, token: TokenCheck::Genuine, seal: None };
+    w.resolve_as(Actor::person("ana"), target, "done", None).unwrap();
+    assert_eq!(w.command(id).body.receipt.as_ref().unwrap().evidence, EvidenceKind::Provider);
+}
+
+#[test]
+fn a_persons_kept_answer_is_no_receipt() {
+    let mut w = World::default();
+    let lease = w.held("m");
+    let id = w.dispatched(&lease, lookup());
+    w.pass(1);
+    w.resolve_as(Actor::person("ana"), reference_target("job-7"), "done", None).unwrap();
+    handed(&mut w, &lease, id, OnTimeout::TimeOut);
+    assert_eq!(w.command_state(id), CommandState::Dispatched);
+    let refused = w.log[&lease.work].iter().find_map(|event| match &event.fact {
+        Fact::EarlyAnswerRefused(refused) => Some(refused.why),
+        _ => None,
+    });
+    assert_eq!(refused, Some(Unfit::NotEvidence));
+}
+
+/// The callback is for whoever asks for it now: as the receipt of an older command it could be a false one.
+#[test]
+fn an_answer_that_an_open_wait_asks_for_is_no_late_receipt() {
+    let mut w = World::default();
+    let lease = w.held("m");
+    let id = w.dispatched(&lease, lookup());
+    handed(&mut w, &lease, id, OnTimeout::Default);
+    w.after(1_000, lease.work);
+    let other = w.held("n");
+    w.wait(&other, "job-7");
+    w.resolve("job-7", "done").unwrap();
+    assert_eq!((w.state(other.work), w.command_state(id)), (State::Queued, CommandState::Uncertain));
+    // Its own token still says whose it is.
+    let wait = w.records.waits[&lease.work][0].id;
+    let target = Target::Wait { id: wait, token: TokenCheck::Genuine, seal: None };
+    w.resolve_as(Actor::machine("webhook"), target, "done", None).unwrap();
+    assert_eq!(w.command_state(id), CommandState::Succeeded);
+}

@@ -1,0 +1,28 @@
+//! A stored schema, compared with the one that the migrations make.
+
+use std::collections::BTreeMap;
+
+/// What each object is, by its kind and its name.
+pub(crate) type Schema = BTreeMap<(String, String), String>;
+
+/// Objects that act on what others write. One more of them can hide what one less shows.
+const ACTING: [&str; 2] = ["trigger", "rule"];
+
+/// What is missing, differs, or acts besides. Tables, columns and indexes of somebody's own change no row.
+pub(crate) fn differences(expected: &Schema, stored: &Schema) -> Vec<String> {
+    let wrong = expected.iter().filter_map(|(object @ (kind, name), definition)| match stored.get(object) {
+        None => Some(format!("the {kind} `{name}` is missing")),
+        Some(other) if other != definition => Some(format!("the {kind} `{name}` was changed: {other}")),
+        Some(_) => None,
+    });
+    let added = stored.keys().filter(|object| ACTING.contains(&&*object.0) && !expected.contains_key(object));
+    wrong.chain(added.map(|(kind, name)| format!("the {kind} `{name}` is not the ledger's"))).collect()
+}
+
+/// A schema that a later version extended cannot be compared by this one.
+pub(crate) fn unknown<N: PartialEq + std::fmt::Display>(applied: &[N], known: &[N]) -> Option<String> {
+    let newer = applied.iter().find(|number| !known.contains(number))?;
+    Some(format!(
+        "the schema has migration {newer}, which this version does not know: verify it with the version that made it"
+    ))
+}

@@ -1,0 +1,281 @@
+//! Turns by tenant: a semaphore that serves its waiters tenant by tenant, and gives no tenant all of it. One that floods
+//! the daemon waits for itself.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    future::Future,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tenure_core::action::Tenants;
+use tokio::sync::oneshot;
+
+tokio::task_local! {
+    static CALL: Call;
+}
+
+/// A call of a tenant, with the turns that it keeps until its answer has left.
+#[derive(Clone)]
+pub struct Call {
+    tenant: Arc<str>,
+    kept: Arc<Mutex<Vec<Turn>>>,
+}
+
+impl Call {
+    pub fn of(tenant: Arc<str>) -> Self {
+        Self { tenant, kept: Arc::default() }
+    }
+
+    /// Runs a task as this call: its reads, calls and lookups take the tenant's turns.
+    pub fn run<F: Future>(&self, task: F) -> impl Future<Output = F::Output> {
+        CALL.scope(self.clone(), task)
+    }
+}
+
+/// Runs a task on behalf of a tenant.
+pub fn on_behalf_of<F: Future>(tenant: Arc<str>, task: F) -> impl Future<Output = F::Output> {
+    CALL.scope(Call::of(tenant), task)
+}
+
+/// The tenant on whose behalf this task runs; none for the daemon's own tasks.
+pub fn beneficiary() -> Option<Arc<str>> {
+    CALL.try_with(|call| call.tenant.clone()).ok()
+}
+
+/// Keeps a turn until the answer of the call that this task runs for has left. Outside of a call the turn ends here.
+pub fn keep(turn: Turn) {
+    let kept = |call: &Call| call.kept.lock().unwrap_or_else(PoisonError::into_inner).push(turn);
+    // Outside of a call the closure, and with it the turn, is dropped.
+    let _ = CALL.try_with(kept);
+}
+
+/// The tenant whose turns and quotas a caller bound to these tenants uses: of several the first by name. However many
+/// credentials are made for any of a few tenants, they share the turns of those tenants.
+pub fn key_of(tenants: &Tenants) -> Arc<str> {
+    match tenants {
+        Tenants::All => Arc::from(""),
+        Tenants::Only(list) => list.iter().min().map_or("", String::as_str).into(),
+    }
+}
+
+/// So many units for all, at most `share` of them for one tenant.
+pub struct Fair {
+    share: usize,
+    state: Mutex<State>,
+}
+
+struct State {
+    free: usize,
+    held: HashMap<Arc<str>, usize>,
+    /// Tenants in the order of their turns, each with its waiters. While something is free, all of these have their share.
+    waiting: VecDeque<(Arc<str>, VecDeque<Waiter>)>,
+}
+
+struct Waiter {
+    units: usize,
+    reply: oneshot::Sender<Turn>,
+}
+
+impl Fair {
+    pub fn new(units: usize, share: usize) -> Arc<Self> {
+        let state = State { free: units, held: HashMap::new(), waiting: VecDeque::new() };
+        Arc::new(Self { share: share.min(units), state: Mutex::new(state) })
+    }
+
+    /// Waits for a tenant's turn.
+    pub async fn turn(self: &Arc<Self>, tenant: Arc<str>) -> Turn {
+        self.turn_of(tenant, 1).await
+    }
+
+    /// Waits until a tenant may hold so many units; no more than its share are asked for.
+    pub async fn turn_of(self: &Arc<Self>, tenant: Arc<str>, units: usize) -> Turn {
+        let units = units.min(self.share);
+        let waiting = {
+            let mut state = self.state();
+            let first = !state.waiting.iter().any(|(waiting, _)| *waiting == tenant);
+            if first && state.take(&tenant, units, self.share) {
+                return self.given(tenant, units);
+            }
+            let (reply, turn) = oneshot::channel();
+            state.enqueue(tenant.clone(), Waiter { units, reply });
+            turn
+        };
+        // A waiter is never dropped unanswered; without an answer it would be alone with nothing to wait for.
+        waiting.await.unwrap_or_else(|_| self.given(tenant, 0))
+    }
+
+    fn given(self: &Arc<Self>, tenant: Arc<str>, units: usize) -> Turn {
+        Turn { of: Some(self.clone()), tenant, units }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives back, and serves whoever comes next as far as there is room.
+    fn give_back(self: &Arc<Self>, tenant: &Arc<str>, units: usize) {
+        let mut state = self.state();
+        state.put_back(tenant, units);
+        let mut passed_over = 0;
+        while passed_over < state.waiting.len() {
+            let Some((next, mut waiters)) = state.waiting.pop_front() else { return };
+            while waiters.front().is_some_and(|waiter| waiter.reply.is_closed()) {
+                waiters.pop_front();
+            }
+            let Some(first) = waiters.front() else { continue };
+            if state.take(&next, first.units, self.share) {
+                passed_over = 0;
+                if let Some(Waiter { units, reply }) = waiters.pop_front()
+                    && let Err(mut nobody) = reply.send(self.given(next.clone(), units))
+                {
+                    // It left this moment: its turn must not give back while the state is locked.
+                    nobody.of = None;
+                    state.put_back(&next, units);
+                }
+            } else {
+                passed_over += 1;
+            }
+            if !waiters.is_empty() {
+                state.waiting.push_back((next, waiters));
+            }
+        }
+    }
+}
+
+impl State {
+    fn take(&mut self, tenant: &Arc<str>, units: usize, share: usize) -> bool {
+        let held = self.held.get(tenant).copied().unwrap_or(0);
+        if units > self.free || held + units > share {
+            return false;
+        }
+        self.free -= units;
+        *self.held.entry(tenant.clone()).or_default() += units;
+        true
+    }
+
+    fn put_back(&mut self, tenant: &Arc<str>, units: usize) {
+        self.free += units;
+        if let Some(held) = self.held.get_mut(tenant) {
+            *held -= units;
+            if *held == 0 {
+                self.held.remove(tenant);
+            }
+        }
+    }
+
+    fn enqueue(&mut self, tenant: Arc<str>, waiter: Waiter) {
+        match self.waiting.iter_mut().find(|(waiting, _)| *waiting == tenant) {
+            Some((_, waiters)) => waiters.push_back(waiter),
+            None => self.waiting.push_back((tenant, VecDeque::from([waiter]))),
+        }
+    }
+}
+
+/// A tenant's turn, until it is dropped.
+pub struct Turn {
+    of: Option<Arc<Fair>>,
+    tenant: Arc<str>,
+    units: usize,
+}
+
+impl Turn {
+    /// Gives back what turned out not to be needed.
+    pub fn shrink(&mut self, units: usize) {
+        let spare = self.units.saturating_sub(units);
+        if let Some(fair) = self.of.as_ref().filter(|_| spare > 0) {
+            self.units -= spare;
+            fair.give_back(&self.tenant, spare);
+        }
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if let Some(fair) = self.of.take() {
+            fair.give_back(&self.tenant, self.units);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        pin::{Pin, pin},
+        task::{Context, Poll, Waker},
+    };
+
+    use super::*;
+
+    fn poll<F: Future + ?Sized>(future: Pin<&mut F>) -> Option<F::Output> {
+        match future.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        }
+    }
+
+    /// A turn that is to be had at once.
+    fn at_once(fair: &Arc<Fair>, tenant: &str, units: usize) -> Option<Turn> {
+        poll(pin!(fair.turn_of(name(tenant), units)))
+    }
+
+    fn name(tenant: &str) -> Arc<str> {
+        Arc::from(tenant)
+    }
+
+    #[test]
+    fn no_list_of_tenants_makes_a_tenant_of_its_own() {
+        let key = |names: &[&str]| key_of(&Tenants::Only(names.iter().map(|&name| name.into()).collect()));
+        for same in [&["h"][..], &["h", "h"], &["h", "h", "h"], &["h", "i"], &["i", "h"], &["j", "i", "h"]] {
+            assert_eq!(key(same), name("h"), "{same:?}");
+        }
+        assert_eq!(key(&["i"]), name("i"));
+        assert_eq!(key_of(&Tenants::All), name(""));
+    }
+
+    #[tokio::test]
+    async fn one_tenant_never_holds_everything() {
+        let fair = Fair::new(3, 2);
+        let mut flood: Vec<_> = (0..2).map(|_| at_once(&fair, "flood", 1).unwrap()).collect();
+        assert!(at_once(&fair, "flood", 1).is_none(), "its share is taken");
+        let quiet = at_once(&fair, "quiet", 1);
+        assert!(quiet.is_some(), "another's turn does not wait for it");
+        flood.pop();
+        assert!(at_once(&fair, "flood", 1).is_some());
+    }
+
+    #[tokio::test]
+    async fn tenants_are_served_in_turns_however_many_of_one_wait() {
+        let fair = Fair::new(1, 1);
+        let held = fair.turn(name("flood")).await;
+        let (told, mut served) = tokio::sync::mpsc::unbounded_channel();
+        let mut waiting = tokio::task::JoinSet::new();
+        for tenant in ["flood", "flood", "flood", "quiet"] {
+            let (fair, told) = (fair.clone(), told.clone());
+            let mut turn = Box::pin(async move { fair.turn(name(tenant)).await });
+            assert!(poll(turn.as_mut()).is_none());
+            waiting.spawn(async move {
+                let _turn = turn.await;
+                told.send(tenant).unwrap();
+            });
+        }
+        drop(held);
+        while waiting.join_next().await.is_some() {}
+        let order: Vec<_> = std::iter::from_fn(|| served.try_recv().ok()).collect();
+        assert_eq!(order, ["flood", "quiet", "flood", "flood"]);
+    }
+
+    #[tokio::test]
+    async fn whoever_leaves_the_queue_leaves_no_turn_behind() {
+        let fair = Fair::new(2, 2);
+        let held = [fair.turn(name("a")).await, fair.turn(name("b")).await];
+        let mut gone = Box::pin(fair.turn_of(name("c"), 2));
+        assert!(poll(gone.as_mut()).is_none());
+        let mut stays = Box::pin(fair.turn(name("d")));
+        assert!(poll(stays.as_mut()).is_none());
+        drop(gone);
+        drop(held);
+        assert!(poll(stays.as_mut()).is_some());
+        assert!(at_once(&fair, "e", 2).is_some(), "everything came back");
+        assert!(fair.state().held.is_empty());
+    }
+}

@@ -1,0 +1,170 @@
+//! A page of a list: the rows, those that cannot be read, and where to go on. One damaged row never fails a list.
+
+use std::{ops::Deref, slice, vec};
+
+use tenure_core::{CommandId, CredentialId, Millis, WaitId, WorkId};
+
+use crate::{Error, Position, schedule, schema::shortened};
+
+/// A stored row that cannot be read, by name. `verify` says more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreadable {
+    /// Its id; of an event its work and number, of a schedule its tenant and name.
+    pub id: String,
+    /// The work that it is, or belongs to.
+    pub work: Option<WorkId>,
+    pub why: String,
+}
+
+/// A page of rows. `K` is the key by which the list is paged.
+#[derive(Clone, Debug)]
+pub struct Listed<T, K> {
+    pub rows: Vec<T>,
+    pub unreadable: Vec<Unreadable>,
+    /// The key of the last row, readable or not.
+    pub last: Option<K>,
+    /// The page is full: more may follow.
+    pub full: bool,
+}
+
+impl<T, K> Default for Listed<T, K> {
+    fn default() -> Self {
+        Self { rows: Vec::new(), unreadable: Vec::new(), last: None, full: false }
+    }
+}
+
+impl<T, K> Listed<T, K> {
+    /// A page of at most `limit` rows that can all be read.
+    pub(crate) fn of(rows: Vec<T>, limit: usize, key: impl Fn(&T) -> K) -> Self {
+        Self { last: rows.last().map(key), full: rows.len() >= limit, rows, unreadable: Vec::new() }
+    }
+
+    /// The key after which the next page begins; None where this page is the last.
+    pub fn next(&self) -> Option<&K> {
+        self.last.as_ref().filter(|_| self.full)
+    }
+
+    /// All rows, for callers that must not miss one.
+    pub fn whole(self) -> Result<Vec<T>, Error> {
+        match self.unreadable.into_iter().next() {
+            Some(Unreadable { id, why, .. }) => Err(Error::Corrupt(format!("{id} cannot be read: {why}"))),
+            None => Ok(self.rows),
+        }
+    }
+
+    /// How many rows there are, readable or not.
+    pub fn count(&self) -> usize {
+        self.rows.len() + self.unreadable.len()
+    }
+}
+
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+impl<T, K> Listed<T, K> {
+    /// Adds the row of this key, or why it cannot be read.
+    pub(crate) fn take(&mut self, key: K, row: Result<T, String>)
+    where
+        K: RowKey,
+    {
+        match row {
+            Ok(row) => self.rows.push(row),
+            Err(why) => {
+                let unreadable = Unreadable { id: key.name(), work: key.work(), why: shortened(why) };
+                tracing::warn!(id = unreadable.id, why = unreadable.why, "a stored row cannot be read");
+                self.unreadable.push(unreadable);
+            }
+        }
+        self.last = Some(key);
+    }
+
+    /// The page as it is given out: one with fewer rows than were asked for is the last.
+    pub(crate) fn up_to(self, limit: usize) -> Self {
+        Self { full: self.count() >= limit, ..self }
+    }
+}
+
+impl<T, K> Deref for Listed<T, K> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.rows
+    }
+}
+
+impl<T, K> IntoIterator for Listed<T, K> {
+    type Item = T;
+    type IntoIter = vec::IntoIter<T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.rows.into_iter()
+    }
+}
+
+impl<'a, T, K> IntoIterator for &'a Listed<T, K> {
+    type Item = &'a T;
+    type IntoIter = slice::Iter<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.rows.iter()
+    }
+}
+
+/// An event's place in the feed and in its work's log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventKey {
+    pub position: Position,
+    pub work: WorkId,
+    pub seq: u64,
+}
+
+/// The key of a row, and how people call the row.
+pub(crate) trait RowKey {
+    fn name(&self) -> String;
+
+    fn work(&self) -> Option<WorkId> {
+        None
+    }
+}
+
+impl RowKey for WorkId {
+    fn name(&self) -> String {
+        self.to_string()
+    }
+
+    fn work(&self) -> Option<WorkId> {
+        Some(*self)
+    }
+}
+
+impl RowKey for CommandId {
+    fn name(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl RowKey for CredentialId {
+    fn name(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl RowKey for (Millis, WaitId) {
+    fn name(&self) -> String {
+        self.1.to_string()
+    }
+}
+
+impl RowKey for EventKey {
+    fn name(&self) -> String {
+        format!("{} event {}", self.work, self.seq)
+    }
+
+    fn work(&self) -> Option<WorkId> {
+        Some(self.work)
+    }
+}
+
+impl RowKey for schedule::Key {
+    fn name(&self) -> String {
+        format!("{}/{}", self.0, self.1)
+    }
+}

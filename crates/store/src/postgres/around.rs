@@ -1,0 +1,109 @@
+//! Reads of the narrow tables around damage. Where a page of the table or of an index cannot be read, the other pages
+//! are read without an index, and the damage is named.
+
+use tokio_postgres::Row;
+
+use super::{
+    read::Reader,
+    row::get,
+    session::{Param, params},
+};
+use crate::Error;
+
+/// What is read of a narrow table.
+pub(super) struct Look {
+    pub table: &'static str,
+    /// What for: damage is named by it.
+    pub purpose: &'static str,
+    pub indexed: &'static str,
+    /// The same of some pages of the table. The first of them and the one after the last are two more parameters.
+    pub paged: &'static str,
+}
+
+/// The rows of some pages, as `part`. Materialized, so that no index is used; a page has at most 291 rows. PostgreSQL 13
+/// knows no ranges of row positions.
+macro_rules! pages {
+    ($table:literal, $from:literal, $to:literal) => {
+        concat!(
+            "WITH part AS MATERIALIZED (SELECT * FROM ",
+            $table,
+            " WHERE ctid = ANY (ARRAY(SELECT format('(%s,%s)', page, item)::tid FROM generate_series(",
+            $from,
+            "::bigint, ",
+            $to,
+            "::bigint - 1) page, generate_series(1, 291) item))) "
+        )
+    };
+}
+pub(super) use pages;
+
+const PAGES: &str = "SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint";
+
+/// Pages that are read at once: whoever shares the connection does not wait for the whole table.
+const PIECE: usize = 256;
+
+/// With more bad pages a person has to look at the whole table, and it is not read.
+const BAD_MOST: usize = 200;
+
+impl Reader {
+    /// Reads by the index or, where it or the table is damaged, what can be read page by page: then the rows are
+    /// neither in order nor limited. A walk is healthy when its `first` part is.
+    pub async fn look<'a>(
+        &self,
+        look: &Look,
+        first: bool,
+        params: impl Fn() -> Vec<Param<'a>>,
+    ) -> Result<Vec<Row>, Error> {
+        let damaged = &self.shared.damaged;
+        let name = || format!("the table {}, read for {}", look.table, look.purpose);
+        let why = match self.query(look.indexed, params()).await {
+            Err(Error::Corrupt(why)) => why,
+            Ok(rows) => {
+                if first && !damaged.is_empty() {
+                    damaged.remove(&name());
+                }
+                return Ok(rows);
+            }
+            failed => return failed,
+        };
+        let (rows, bad) = self.by_pages(look, params).await?;
+        let why = match bad {
+            0 => format!("an index of it cannot be read: {why}. Type in psql: REINDEX TABLE {}", look.table),
+            bad => format!("{bad} of its pages cannot be read: {why}"),
+        };
+        damaged.add(name(), &why, self.shared.time.last());
+        Ok(rows)
+    }
+
+    /// The rows of all pages that can be read, and how many pages cannot.
+    async fn by_pages<'a>(
+        &self,
+        look: &Look,
+        params: impl Fn() -> Vec<Param<'a>>,
+    ) -> Result<(Vec<Row>, usize), Error> {
+        let pages = self.query(PAGES, params![look.table]).await?;
+        let pages: i64 = pages.first().map_or(Ok(0), |row| get(row, 0))?;
+        let (mut rows, mut bad) = (Vec::new(), 0);
+        let begins = (0..pages).step_by(PIECE);
+        let mut pieces: Vec<(i64, i64)> = begins.map(|from| (from, pages.min(from + PIECE as i64))).collect();
+        while let Some((from, to)) = pieces.pop() {
+            let mut params = params();
+            params.extend(params![from, to]);
+            match self.query(look.paged, params).await {
+                Ok(read) => rows.extend(read),
+                Err(Error::Corrupt(_)) if to - from > 1 => {
+                    let middle = from + (to - from) / 2;
+                    pieces.extend([(from, middle), (middle, to)]);
+                }
+                Err(error @ Error::Corrupt(_)) => {
+                    bad += 1;
+                    if bad > BAD_MOST {
+                        return Err(error);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((rows, bad))
+    }
+}

@@ -1,0 +1,128 @@
+//! The server's clock without its jumps, as all processes of a ledger agree on it.
+//!
+//! The offset is in `meta`, with what the clock showed when some process last looked. Whoever notices a jump first
+//! changes the offset; the others find it changed. Nothing is decided between a jump and this agreement.
+
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicI64, Ordering::Relaxed},
+};
+
+use tenure_core::Millis;
+
+use super::{
+    fault::Fault,
+    row::get,
+    session::{Session, params},
+};
+use crate::{
+    Clock, SystemClock,
+    steady::{Follower, Reading, Shared as Agreed, SteadyClock},
+};
+
+const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint, \
+     (SELECT value FROM meta WHERE key = 'clock')";
+const AGREE: &str = "UPDATE meta SET value = $1::text WHERE key = 'clock' AND value = $2::text RETURNING key";
+
+/// How often the processes of a ledger say together what the clock shows: more often than the shortest jump.
+const BEAT_MS: Millis = 4_000;
+/// How often another process may be quicker.
+const TRIES: usize = 8;
+/// Not agreed yet.
+const NEVER: Millis = Millis::MIN;
+
+pub(super) struct Time {
+    /// Given by whoever opened the ledger, in place of the server's.
+    given: Option<SteadyClock>,
+    own: SystemClock,
+    follower: Mutex<Follower>,
+    /// When this process last agreed with the others, by its own monotonic clock.
+    agreed: AtomicI64,
+}
+
+impl Time {
+    pub fn new(given: Option<Arc<dyn Clock>>) -> Self {
+        Self {
+            given: given.map(SteadyClock::new),
+            own: SystemClock,
+            follower: Mutex::default(),
+            agreed: AtomicI64::new(NEVER),
+        }
+    }
+
+    fn follower(&self) -> MutexGuard<'_, Follower> {
+        self.follower.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Before the server's clock is asked.
+    pub fn begin(&self) -> Millis {
+        self.own.monotonic()
+    }
+
+    /// The ledger's time, where the server was asked at `from` and its clock showed this.
+    pub fn at(&self, clock: Millis, from: Millis) -> Result<Millis, Fault> {
+        if let Some(given) = &self.given {
+            return Ok(given.wall());
+        }
+        let reading = Reading { clock, from, to: self.own.monotonic() };
+        let mut follower = self.follower();
+        if follower.jumped(reading).is_some() {
+            self.agreed.store(NEVER, Relaxed);
+            return Err(Fault::Again("the server's clock jumped".to_owned()));
+        }
+        Ok(follower.take(reading))
+    }
+
+    /// Jumps that were noticed, and how far the ledger's time is from the clock.
+    pub fn told(&self) -> (u64, Millis) {
+        match &self.given {
+            Some(given) => given.told(),
+            None => self.follower().told(),
+        }
+    }
+
+    /// The ledger's time when it was last asked for.
+    pub fn last(&self) -> Millis {
+        match &self.given {
+            Some(given) => given.wall(),
+            None => self.follower().last(),
+        }
+    }
+
+    /// Agrees with the other processes where that was never done, or not since a jump.
+    pub async fn settle(&self, session: &Session) -> Result<(), Fault> {
+        if self.given.is_some() || self.agreed.load(Relaxed) != NEVER {
+            return Ok(());
+        }
+        self.agree(session).await
+    }
+
+    /// Agrees with them again and again: whoever shows that time goes on protects it from those that stood still.
+    pub async fn beat(&self, session: &Session) -> Result<(), Fault> {
+        let agreed = self.agreed.load(Relaxed);
+        if self.given.is_some() || (agreed != NEVER && self.own.monotonic() - agreed < BEAT_MS) {
+            return Ok(());
+        }
+        self.agree(session).await
+    }
+
+    async fn agree(&self, session: &Session) -> Result<(), Fault> {
+        for _ in 0..TRIES {
+            let from = self.own.monotonic();
+            let rows = session.query(CLOCK, params![]).await?;
+            let row = rows.first().ok_or_else(|| Fault::Lost("the server told no time".to_owned()))?;
+            let (clock, stored): (Millis, String) = (get(row, 0)?, get(row, 1)?);
+            let reading = Reading { clock, from, to: self.own.monotonic() };
+            let before: Agreed = stored.parse()?;
+            let mut follower = *self.follower();
+            let agreed = follower.agree(Some(before), reading);
+            let fresh = agreed.offset == before.offset && clock - before.seen < BEAT_MS;
+            if fresh || !session.query(AGREE, params![agreed.to_string(), stored]).await?.is_empty() {
+                *self.follower() = follower;
+                self.agreed.store(reading.to, Relaxed);
+                return Ok(());
+            }
+        }
+        Err(Fault::Again("the processes of this ledger do not agree on the time yet".to_owned()))
+    }
+}

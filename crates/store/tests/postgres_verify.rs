@@ -1,0 +1,63 @@
+//! What verify finds in a database that somebody edited behind the ledger's back.
+#![cfg(feature = "postgres")]
+
+mod verify;
+
+use std::sync::Arc;
+
+use tenure_store::{Ledger, ManualClock};
+use tenure_testkit::shared;
+use verify::Edit;
+
+async fn open(url: &str, clock: &Arc<ManualClock>) -> Ledger {
+    Ledger::open_postgres(url, verify::options(clock)).await.unwrap()
+}
+
+fn name(url: &str) -> &str {
+    url.rsplit('/').next().unwrap()
+}
+
+/// Makes each edit to a copy of one ledger, and verifies that.
+async fn all_are_found(edits: Vec<Edit>, pruned: bool) {
+    let whole = shared().create_database();
+    let clock = Arc::new(ManualClock::new(1_790_000_000_000));
+    let ledger = open(&whole, &clock).await;
+    verify::populate(&ledger, &clock, pruned).await;
+    ledger.close().await.unwrap();
+    drop(ledger);
+    let source = name(&whole);
+    // A copy fails while somebody is connected to its source.
+    shared().psql("postgres", &format!("ALTER DATABASE {source} ALLOW_CONNECTIONS false"));
+    let end =
+        format!("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = '{source}'");
+    shared().psql("postgres", &end);
+    for (number, Edit { postgres: sql, told, .. }) in edits.into_iter().enumerate() {
+        if sql.is_empty() {
+            continue;
+        }
+        let copy = format!("{source}_{number}");
+        shared().psql("postgres", &format!("CREATE DATABASE {copy} TEMPLATE {source}"));
+        shared().psql(&copy, &format!("SET session_replication_role = replica; {sql}"));
+        let ledger = open(&whole.replace(source, &copy), &clock).await;
+        let faults = ledger.verify().await.unwrap().faults;
+        for told in told {
+            assert!(faults.iter().any(|fault| fault.what.contains(told)), "{sql}: {told}: {faults:#?}");
+        }
+        ledger.close().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_record_is_checked_against_the_log() {
+    all_are_found(verify::records(), false).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_that_no_log_tells_of_are_the_ledgers_own() {
+    all_are_found(verify::unlogged(), true).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_trigger_is_found() {
+    all_are_found(verify::schema(), false).await;
+}
