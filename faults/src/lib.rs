@@ -1,0 +1,12 @@
+//! The fault suite: the built binary under load and faults, and a checker that judges what its clients were answered.
+//!
+//! Knows the daemon only from outside: its HTTP API, its files, its process.
+
+pub mod checker;
+pub mod clients;
+pub mod collect;
+pub mod daemon;
+pub mod dice;
+pub mod fault;
+pub mod history;
+pub mod run;
