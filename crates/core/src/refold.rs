@@ -108,26 +108,25 @@ fn attempts_fault(work: &Work, events: &[Event], attempts: &[Attempt]) -> Option
 fn is_told(end: &AttemptEnd, work: &Work, claim: &Event, events: &[Event]) -> bool {
     let then: Vec<&Event> =
         events.iter().filter(|event| event.seq > claim.seq && event.at == end.at).collect();
-    let own = |fits: &dyn Fn(&Fact) -> bool| {
-        then.iter().rev().find(|event| event.attempt == claim.attempt && fits(&event.fact)).copied()
+    let own = |fits: &dyn Fn(&Event) -> bool| {
+        then.iter().rev().find(|event| event.attempt == claim.attempt && fits(event)).copied()
     };
-    let closed = |fact: &Fact| match fact {
-        Fact::ClosedOut(closed) => closed.by == ClosedBy::Holder,
-        Fact::Cancelled(_) => true,
-        _ => false,
-    };
-    let failed = |fact: &Fact| matches!(fact, Fact::AttemptFailed(_));
-    let released = |fact: &Fact| matches!(fact, Fact::Released(_) | Fact::Cancelled(_));
-    let by_holder = |fact: &Fact| closed(fact) && !matches!(fact, Fact::Cancelled(_));
+    let by_holder =
+        |event: &Event| matches!(&event.fact, Fact::ClosedOut(closed) if closed.by == ClosedBy::Holder);
+    let cancelled = |event: &Event| matches!(event.fact, Fact::Cancelled(_));
+    let failed = |event: &Event| matches!(event.fact, Fact::AttemptFailed(_));
+    // A wait whose answers all exist keeps its lease.
+    let waits = |event: &Event| matches!(event.fact, Fact::WaitingSet(_)) && event.to.is_waiting();
     let (cause, by_verb) = match end.outcome {
-        AttemptOutcome::ClosedOut => (own(&closed), true),
+        AttemptOutcome::ClosedOut => (own(&|event| by_holder(event) || cancelled(event)), true),
         AttemptOutcome::Failed => (own(&failed), true),
-        AttemptOutcome::Waited => (own(&|fact| matches!(fact, Fact::WaitingSet(_))), true),
-        AttemptOutcome::Released => (own(&released), true),
-        AttemptOutcome::TimedOut => (own(&|fact| matches!(fact, Fact::TimeoutMarked(_))), false),
+        AttemptOutcome::Waited => (own(&waits), true),
+        AttemptOutcome::Released => {
+            (own(&|event| matches!(event.fact, Fact::Released(_)) || cancelled(event)), true)
+        }
+        AttemptOutcome::TimedOut => (own(&|event| matches!(event.fact, Fact::TimeoutMarked(_))), false),
         AttemptOutcome::Superseded => {
-            let waited = |fact: &Fact| matches!(fact, Fact::WaitingSet(_));
-            let otherwise = own(&|fact| by_holder(fact) || failed(fact) || waited(fact));
+            let otherwise = own(&|event| by_holder(event) || failed(event) || waits(event));
             (then.first().copied().filter(|_| otherwise.is_none()), false)
         }
     };

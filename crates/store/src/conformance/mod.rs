@@ -193,6 +193,7 @@ macro_rules! conformance_tests {
                 the_first_answer_counts,
                 several_waits,
                 one_answer_for_many,
+                an_attempt_ends_in_the_moment_of_an_answered_wait,
                 an_early_answer_is_kept,
                 resolve_and_claim_in_one_act,
                 a_sessions_waits_are_revoked,

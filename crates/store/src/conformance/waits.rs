@@ -192,6 +192,17 @@ pub async fn an_early_answer_is_kept(bed: &mut Bed) {
     assert_eq!(waiting.ack.state, State::WaitingUser, "no answer is kept for ever");
 }
 
+/// A wait that is answered at once keeps its lease; the attempt may end for another reason in the same millisecond.
+pub async fn an_attempt_ends_in_the_moment_of_an_answered_wait(bed: &mut Bed) {
+    bed.machine().resolve(TENANT, "early", &json!("go"), None).await.unwrap();
+    let held = bed.held(job("one"), "w").await;
+    let waiting = bed.worker("w").wait(&held.lease, vec![user("early")], None).await.unwrap();
+    assert_eq!(waiting.ack.state, State::Running);
+    let quarantined = bed.person().quarantine(held.work.id, "odd").await.unwrap();
+    assert_eq!(quarantined.state, State::Quarantined);
+    bed.verify().await;
+}
+
 /// The answer and the claim are one act: nobody else can come in between.
 pub async fn resolve_and_claim_in_one_act(bed: &mut Bed) {
     let (held, _) = waiting(bed, "one", vec![user("q")]).await;
