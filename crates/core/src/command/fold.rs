@@ -166,6 +166,8 @@ pub fn apply(command: &mut Command, event: &Event) {
             body.failures = unsent.failures;
             body.error = Some(ErrorInfo { class: unsent.class, message: event.message.clone() });
             settled(body);
+            // The next call is the first one: whatever speaks of a call is later than that.
+            body.first_dispatched_at = None;
             body.next_at = Some(unsent.next_at);
             if command.spec.executor.is_relay() {
                 // Nothing was sent: what a person approved is still to be done.

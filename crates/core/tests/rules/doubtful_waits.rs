@@ -6,7 +6,7 @@ use tenure_core::{
     action::{Resolve, Target, TokenCheck},
     command::{Effect, EvidenceKind, Finding, Idempotency, Proof, Recorded, Risk, ToolFacts},
     event::Unfit,
-    model::{OnTimeout, ReasonCode, WaitKind, WaitState},
+    model::{ErrorClass, OnTimeout, ReasonCode, WaitKind, WaitState},
     reply::Answer,
 };
 
@@ -56,6 +56,31 @@ fn an_answer_kept_before_the_dispatch_is_never_its_receipt() {
         assert_eq!(refused, Some((Unfit::BeforeDispatch, Some(payload("of another job")))));
         w.resolve("job-7", "done").unwrap();
         assert_eq!(w.command_state(id), CommandState::Succeeded, "its own callback is its receipt");
+    }
+}
+
+/// Of the first call it is known that it was not made: only the second one can be answered.
+#[test]
+fn an_answer_kept_after_an_unsent_call_is_no_receipt_of_the_next() {
+    for facts in [lookup(), blind(), native()] {
+        let mut w = World::default();
+        let lease = w.held("m");
+        let id = w.reserve(&lease, gate(Effect::Allow, facts.clone()));
+        w.try_dispatch(&lease, id, gate(Effect::Allow, facts.clone())).unwrap();
+        w.call_failed(id, ErrorClass::Unavailable, true).unwrap();
+        assert_eq!(w.command_state(id), CommandState::Pending);
+        w.pass(1);
+        assert!(answers(w.resolve("job-7", "of another job").unwrap()).1);
+        w.now = w.command(id).body.next_at.unwrap();
+        w.try_dispatch(&lease, id, gate(Effect::Allow, facts)).unwrap();
+        handed(&mut w, &lease, id, OnTimeout::TimeOut);
+        assert_eq!(w.command_state(id), CommandState::Dispatched);
+        let refused = w.log[&lease.work].iter().find_map(|event| match &event.fact {
+            Fact::EarlyAnswerRefused(refused) => Some(refused.why),
+            _ => None,
+        });
+        assert_eq!(refused, Some(Unfit::BeforeDispatch));
+        assert_eq!(w.command(id).body.first_dispatched_at, Some(w.now));
     }
 }
 

@@ -39,6 +39,24 @@ pub async fn an_answer_kept_before_the_dispatch_is_no_receipt(bed: &mut Bed) {
     bed.verify().await;
 }
 
+/// Only the second call was made, and the answer is older.
+pub async fn an_answer_kept_after_an_unsent_call_is_no_receipt(bed: &mut Bed) {
+    let (held, id) = dispatched(bed, "one", lookup()).await;
+    let worker = bed.worker("w");
+    let down = CallError { class: ErrorClass::Unavailable, message: "down".into(), retry_after_ms: None };
+    let unsent = worker.fail_command(&held.lease, id, down, true).await.unwrap();
+    bed.clock.advance(10);
+    assert!(bed.machine().resolve(TENANT, "job", &json!("of another"), None).await.unwrap().kept);
+    bed.clock.advance(unsent.body.next_at.unwrap() - bed.now());
+    worker.dispatch(&held.lease, id, gate(Effect::Allow, lookup()), None).await.unwrap();
+    hand_over(bed, &held.lease, id, "job", OnTimeout::TimeOut).await;
+    assert_eq!(state(bed, id).await, CommandState::Dispatched);
+    bed.machine().resolve(TENANT, "job", &json!("done"), None).await.unwrap();
+    let done = bed.ledger.command(id).await.unwrap();
+    let (work, seq) = done.body.receipt.as_ref().unwrap().response.unwrap();
+    assert_eq!(bed.ledger.payload(work, seq).await.unwrap().unwrap().value(), json!("done"));
+}
+
 pub async fn an_answer_after_the_deadline_settles_its_command(bed: &mut Bed) {
     for (n, on_timeout) in [OnTimeout::TimeOut, OnTimeout::Default].into_iter().enumerate() {
         let reference = format!("job-{n}");

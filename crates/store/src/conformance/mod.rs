@@ -132,6 +132,7 @@ macro_rules! conformance_tests {
             }
             doubt {
                 an_answer_kept_before_the_dispatch_is_no_receipt,
+                an_answer_kept_after_an_unsent_call_is_no_receipt,
                 an_answer_after_the_deadline_settles_its_command,
                 a_wait_that_ends_in_doubt_queues_nothing,
                 an_answer_after_a_revoke_fits_the_schema_or_is_no_receipt,
