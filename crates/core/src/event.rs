@@ -316,7 +316,7 @@ pub struct Recovered {
 pub struct Late {
     pub lapsed_at: Millis,
     pub expires_at: Millis,
-    /// The lapse's failure, taken back.
+    /// The lapse's failure, if it counted as one, taken back.
     pub failures: u32,
     pub lapses: u32,
 }

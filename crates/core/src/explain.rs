@@ -269,9 +269,10 @@ impl View<'_> {
                 OnExpiry::Leave => "recovery leaves it, until its owner returns or is proven dead".to_owned(),
             };
         }
-        if body.lapses + 1 >= POISON {
+        let lapse = work.lapse_counts();
+        if body.lapses + lapse >= POISON {
             "recovery quarantines it".to_owned()
-        } else if body.failures + 1 >= work.spec.policy.retry.max_attempts {
+        } else if body.failures + lapse >= work.spec.policy.retry.max_attempts {
             "recovery fails it, its failures exhausted".to_owned()
         } else {
             "recovery queues it again".to_owned()

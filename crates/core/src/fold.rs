@@ -106,6 +106,7 @@ pub fn apply(work: &mut Work, event: &Event) {
             work.body.reason = None;
             work.body.bound_until = None;
             work.body.accept_strength = None;
+            work.body.release_requested = false;
             // Written only where it changes: the body stays shared otherwise.
             if !work.body.progress_requests.is_empty() {
                 work.body.progress_requests.clear();
@@ -325,9 +326,6 @@ fn count_command(work: &mut Work, event: &Event) {
 
 /// What every row in such a state has in common.
 fn settle(work: &mut Work, at: Millis) {
-    if work.body.release_requested && work.state != State::Running {
-        work.body.release_requested = false;
-    }
     if work.state.is_terminal() {
         // Commands of an ended work may still append their events.
         if work.body.completed_at.is_some() {
@@ -356,6 +354,7 @@ fn end_lease(work: &mut Work) {
     work.body.held_by = None;
     work.body.lapsed_as = None;
     work.body.execution_at = None;
+    work.body.release_requested = false;
 }
 
 /// Written only where it changes: the body stays shared otherwise.

@@ -287,7 +287,7 @@ impl ProgressRequest {
 pub struct Body {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub abandon_request: Option<AbandonRequest>,
-    /// Its holder is asked to hand it back. Gone with that holder's lease.
+    /// Its holder is asked to hand it back. Gone with that holder's lease, a lapsed one that nobody took over included.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub release_requested: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -394,6 +394,11 @@ impl Work {
 
     pub fn owner_bound_started(&self) -> bool {
         self.spec.disposition == Disposition::OwnerBound && self.started()
+    }
+
+    /// What a lapse of its lease adds to its failures and lapses: nothing where an operator asked its holder to go.
+    pub fn lapse_counts(&self) -> u32 {
+        u32::from(!self.body.release_requested)
     }
 
     /// Bytes of the payloads that come with its lease.

@@ -124,8 +124,8 @@ fn revive(cx: Context<'_>, work: &Work, lapsed_at: i64) -> Result<Draft, Refusal
         Fact::Late(Late {
             lapsed_at,
             expires_at: cx.now + work.spec.policy.lease.ttl_ms as i64,
-            failures: work.body.failures.saturating_sub(1),
-            lapses: work.body.lapses.saturating_sub(1),
+            failures: work.body.failures.saturating_sub(work.lapse_counts()),
+            lapses: work.body.lapses.saturating_sub(work.lapse_counts()),
         }),
     );
     Ok(draft)

@@ -57,7 +57,7 @@ pub(crate) fn decide(
 }
 
 /// The holder learns of it by its next renewal; if it does not release, the work goes on as it is, and a lapse leads
-/// to recovery as always.
+/// to recovery without counting as a failure.
 pub(crate) fn request(cx: Context<'_>, id: WorkId, reason: &str) -> Result<Decision, Refusal> {
     limits::reason(reason)?;
     let work = cx.work(id)?;

@@ -66,11 +66,11 @@ fn one(cx: Context<'_>, renewal: &Renew, decision: &mut Decision) -> Result<Rene
         }
     }
     extend(cx, &mut draft.work, renewal);
-    let expires_at = expiry(&draft.work);
+    let (expires_at, release_requested) = (expiry(&draft.work), draft.work.body.release_requested);
     let one = draft.finish(|draft| Reply::Ack(draft.ack()))?;
     decision.changes.extend(one.changes);
     decision.events.extend(one.events);
-    Ok(Renewed { expires_at, cancel_requested: cancel.is_some(), release_requested: false })
+    Ok(Renewed { expires_at, cancel_requested: cancel.is_some(), release_requested })
 }
 
 fn extend(cx: Context<'_>, work: &mut Work, renewal: &Renew) {

@@ -233,8 +233,8 @@ fn running(cx: Context<'_>, work: &Work, seen: Look<'_>) -> Result<Outcome, Refu
         grade,
         expires_at: work.lease.as_ref().map_or(cx.now, |lease| lease.expires_at),
         watched_ms: seen.watched_ms,
-        failures: work.body.failures + 1,
-        lapses: work.body.lapses + 1,
+        failures: work.body.failures + work.lapse_counts(),
+        lapses: work.body.lapses + work.lapse_counts(),
     };
     let evidence = proof(seen.sighting, work);
     let message = lapse_message(work, grade);

@@ -1,7 +1,7 @@
 //! Recovery: who may judge a lease, from what, and what the declared contract makes of a lapse.
 
 use tenure_core::{
-    Action, Actor, Event, Fact, Reply, State,
+    Action, Actor, Event, Fact, Reply, State, WorkId,
     action::Ingest,
     liveness::{Grade, Seen, Sighting},
     model::{AcceptStrength, Disposition, ErrorClass, ReasonCode},
@@ -329,4 +329,48 @@ fn a_lapse_is_recorded_with_its_grade() {
         assert_eq!(folded.body.reason.as_ref().unwrap().code, code);
         assert_eq!(w.row(id).spec.disposition, Disposition::Rerunnable);
     }
+}
+
+/// Asks the holder of `work` to hand it back.
+fn drain(w: &mut World, work: WorkId) {
+    let request = Action::RequestRelease { work, reason: "the host goes".into() };
+    w.submit(Actor::machine("gateway"), request).unwrap();
+}
+
+#[test]
+fn a_drain_never_ends_rerunnable_work_whose_holder_stays_silent() {
+    let mut w = World::default();
+    let lease = w.held_with("a", |i| i.policy.retry.max_attempts = 1);
+    drain(&mut w, lease.work);
+    w.pass(LAPSE - 1);
+    assert!(w.explain(lease.work).sentence.contains("recovery queues it again"));
+    w.after(1, lease.work);
+    assert_eq!(w.state(lease.work), State::Queued);
+    let lease = w.claim(lease.work, &w2());
+    assert!(!w.renew(&lease).unwrap().release_requested, "the next holder is not asked");
+    w.after(LAPSE, lease.work);
+    assert_eq!(w.state(lease.work), State::Failed, "nobody drained this one");
+
+    let work = w.ingest("b");
+    for n in 0..4 {
+        w.claim(work, &worker("w", &n.to_string()));
+        drain(&mut w, work);
+        w.after(LAPSE, work);
+        let body = &w.row(work).body;
+        assert_eq!((w.state(work), body.failures, body.lapses), (State::Queued, 0, 0), "{n}");
+    }
+}
+
+#[test]
+fn a_late_write_after_a_drain_takes_no_other_failure_back() {
+    let mut w = World::default();
+    let first = w.held("a");
+    w.after(LAPSE, first.work);
+    let lease = w.claim(first.work, &w2());
+    drain(&mut w, lease.work);
+    w.after(LAPSE, lease.work);
+    assert!(w.renew(&lease).unwrap().release_requested, "it is still asked");
+    assert!(w.renew(&lease).unwrap().release_requested);
+    let body = &w.row(lease.work).body;
+    assert_eq!((w.state(lease.work), body.failures, body.lapses), (State::Running, 1, 1));
 }

@@ -6,10 +6,11 @@ use tenure_core::{
     action::{CloseOut, Decide, Failure},
     event::CancelProof,
     model::{ErrorClass, ReasonCode, WaitKind, WaitState},
+    policy::{PolicyOverrides, RetryPolicy},
 };
 
 use super::{Bed, LAPSE_MS, any, external, job, owner_bound, payload, refused, success};
-use crate::NewWait;
+use crate::{NewWait, NewWork};
 
 async fn proof(bed: &Bed, id: tenure_core::WorkId) -> CancelProof {
     match bed.events(id).await.pop().unwrap().event.fact {
@@ -44,7 +45,6 @@ pub async fn cancel_what_nobody_holds(bed: &mut Bed) {
     assert!(bed.claim("w", any(10)).await.is_empty());
 }
 
-/// A holder is asked, told at its next renewal, and stops by itself.
 /// A drain never ends rerunnable work: its holder is asked, and it goes back to the queue.
 pub async fn a_holder_is_asked_to_hand_back(bed: &mut Bed) {
     let w = bed.worker("w");
@@ -60,15 +60,26 @@ pub async fn a_holder_is_asked_to_hand_back(bed: &mut Bed) {
     let next = bed.take(held.work.id, "v").await;
     let renewed = bed.worker("v").renew(&[(next.lease.clone(), None)]).await.unwrap().remove(0).outcome;
     assert!(!renewed.unwrap().release_requested, "the next holder is not asked");
-    // One that does not answer lapses, and the work is recovered as always.
+    // One that does not answer lapses, which counts as no failure.
     bed.machine().request_release(held.work.id, "that host too").await.unwrap();
-    bed.pass(super::LAPSE_MS).await;
+    bed.pass(LAPSE_MS).await;
     bed.expect(held.work.id, State::Queued).await;
+    let retry = RetryPolicy { max_attempts: 1, ..RetryPolicy::default() };
+    let new = job("once");
+    let policy = PolicyOverrides { retry: Some(retry), ..new.policy };
+    let once = bed.ingest(NewWork { policy, ..new }).await.id;
+    for _ in 0..4 {
+        bed.take(once, "w").await;
+        bed.machine().request_release(once, "a rolling update").await.unwrap();
+        bed.pass(LAPSE_MS).await;
+        bed.expect(once, State::Queued).await;
+    }
     let bound = bed.held(super::owner_bound("two"), "w").await;
     assert_eq!(refused(bed.machine().request_release(bound.work.id, "x").await), Code::OwnerBound);
     assert_eq!(refused(bed.machine().request_release(held.work.id, "x").await), Code::IllegalState);
 }
 
+/// A holder is asked, told at its next renewal, and stops by itself.
 pub async fn cancel_asks_the_holder(bed: &mut Bed) {
     let w = bed.worker("w");
     let held = bed.held(job("released"), "w").await;
