@@ -2,7 +2,7 @@
 //! even after losing the lease.
 
 use super::{
-    Command, CommandState, EvidenceKind, Proof, Receipt, Sender, again, dispatch_of, draft,
+    Command, CommandState, EvidenceKind, Idempotency, Proof, Receipt, Sender, again, dispatch_of, draft,
     event::CommandSucceeded, finish, found, settle, wrong_state,
 };
 use crate::{
@@ -78,11 +78,33 @@ fn takes_evidence(command: &Command) -> bool {
 pub(crate) fn of_ended_wait<'a>(cx: Context<'a>, wait: &Wait) -> Option<&'a Command> {
     let ended = matches!(wait.state, WaitState::TimedOut | WaitState::Cancelled);
     let command = cx.records.command(wait.detail.command.filter(|_| ended)?)?;
-    (takes_evidence(command) || late_receipt(command, wait).is_some()).then_some(command)
+    (takes_evidence(command) || receipt_of(command, wait).is_some()).then_some(command)
 }
 
-/// The receipt that an answer after the end of this wait gave.
-pub(crate) fn late_receipt<'a>(command: &'a Command, wait: &Wait) -> Option<&'a Receipt> {
+/// A command that was handed to several waits was sent as often. An answer to one of them is not the same answer again
+/// to another, except that a native tool does nothing a second time.
+pub(crate) fn told_by_another(cx: Context<'_>, waits: &[Wait], wait: &Wait) -> Result<(), Refusal> {
+    let Some(command) = wait.detail.command.and_then(|id| cx.records.command(id)) else { return Ok(()) };
+    let other = |other: &&Wait| {
+        other.id != wait.id
+            && other.detail.command == Some(command.id)
+            && receipt_of(command, other).is_some()
+    };
+    match waits.iter().find(other) {
+        Some(other) if command.body.tool.idempotency != Idempotency::Native => Err(Refusal::new(
+            Code::IdempotencyMismatch,
+            format!(
+                "{} succeeded by the answer to `{}`, and this one is to `{}`, of another call. If both are true, it \
+                 happened twice: tell a person, and keep both.",
+                command.id, other.reference, wait.reference
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The receipt that an answer to this wait gave.
+pub(crate) fn receipt_of<'a>(command: &'a Command, wait: &Wait) -> Option<&'a Receipt> {
     let of_it = |receipt: &&Receipt| receipt.reference.as_deref() == Some(wait.id.to_string().as_str());
     command.body.receipt.as_ref().filter(of_it)
 }

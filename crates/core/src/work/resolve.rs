@@ -62,6 +62,7 @@ fn by_id(
     if wait.asks_approval() {
         approves(cx, wait, seal)?;
     }
+    receipt::told_by_another(cx, waits_of(cx, work), wait)?;
     answer_all(cx, resolve, &[(work, wait)])
 }
 
@@ -142,7 +143,11 @@ fn by_reference(
         waits.retain(|(_, wait)| late(wait));
         return answer_all(cx, resolve, &waits);
     }
-    match waits.iter().rev().find(|(_, wait)| wait.answer_seq.is_some()) {
+    let answered = waits.iter().rev().find(|(_, wait)| wait.answer_seq.is_some());
+    for (work, wait) in answered.map_or(&waits[..], std::slice::from_ref) {
+        receipt::told_by_another(cx, waits_of(cx, work), wait)?;
+    }
+    match answered {
         Some(answered) => answer_all(cx, resolve, std::slice::from_ref(answered)),
         None => match approval {
             Some(wait) => Err(approval_by_reference(reference, wait)),
@@ -233,7 +238,7 @@ fn late(
     command: &Command,
 ) -> Result<Answer, Refusal> {
     let answer = |seq, first| Answer { wait: wait.id, work: work.id, seq, first };
-    if let Some(known) = receipt::late_receipt(command, wait) {
+    if let Some(known) = receipt::receipt_of(command, wait) {
         return Ok(answer(known.response.map(|(_, seq)| seq), false));
     }
     let one = receipt::late(cx, work, wait, command, &resolve.payload, evidence(cx, resolve, wait)?)?;

@@ -313,3 +313,66 @@ fn an_answer_that_an_open_wait_asks_for_is_no_late_receipt() {
     w.resolve_as(Actor::machine("webhook"), target, "done", None).unwrap();
     assert_eq!(w.command_state(id), CommandState::Succeeded);
 }
+
+/// A command that was sent again, after a wrong `absent` or with the same key, handed to a wait on `job-8`.
+fn sent_twice(w: &mut World, facts: ToolFacts) -> (CommandId, [WaitId; 2]) {
+    let lease = w.held("m");
+    let id = w.dispatched(&lease, facts.clone());
+    let first = handed(w, &lease, id, OnTimeout::Default);
+    w.after(1_000, lease.work);
+    if facts.idempotency == Idempotency::Lookup {
+        w.pass(10_000);
+        w.reconcile(id, Finding::Absent).unwrap();
+        w.tick(lease.work);
+    }
+    let lease = w.claim(lease.work, &w2());
+    w.try_dispatch(&lease, id, gate(Effect::Allow, facts)).unwrap();
+    let mut spec = w.spec("job-8", WaitKind::Tool);
+    spec.command = Some(id);
+    let second = spec.id;
+    w.wait_for(&lease, vec![spec]).unwrap();
+    assert_eq!(w.command_state(id), CommandState::Dispatched);
+    (id, [first, second])
+}
+
+#[test]
+fn a_second_callback_of_a_command_that_was_sent_twice_is_not_taken_for_the_first() {
+    for (one, other) in [(0, 1), (1, 0)] {
+        let mut w = World::default();
+        let (id, waits) = sent_twice(&mut w, lookup());
+        let by_id = |n: usize| Target::Wait { id: waits[n], token: TokenCheck::Genuine, seal: None };
+        let by_ref = |n: usize| reference_target(["job-7", "job-8"][n]);
+        let tool = || Actor::machine("webhook");
+        w.resolve_as(tool(), by_ref(one), "done", None).unwrap();
+        assert_eq!(w.command_state(id), CommandState::Succeeded);
+        let before = (w.events(), w.records.kept.clone());
+        for target in [by_id(other), by_ref(other)] {
+            let refused = w.resolve_as(tool(), target, "done too", None).unwrap_err();
+            assert_eq!(refused.code, Code::IdempotencyMismatch);
+            assert!(refused.detail.contains("it happened twice"), "{}", refused.detail);
+        }
+        assert!(!answers(w.resolve_as(tool(), by_ref(one), "done", None).unwrap()).0[0].first);
+        assert_eq!((w.events(), w.records.kept.clone()), before);
+    }
+}
+
+#[test]
+fn a_second_callback_of_a_native_command_is_a_repeat() {
+    for (one, other) in [("job-7", "job-8"), ("job-8", "job-7")] {
+        let mut w = World::default();
+        let (id, _) = sent_twice(&mut w, native());
+        w.resolve(one, "done").unwrap();
+        assert_eq!(w.command_state(id), CommandState::Succeeded);
+        assert!(!answers(w.resolve(other, "done").unwrap()).0[0].first);
+    }
+}
+
+#[test]
+fn a_callback_after_the_workers_own_receipt_is_as_harmless_as_ever() {
+    let mut w = World::default();
+    let lease = w.held("m");
+    let id = w.dispatched(&lease, lookup());
+    handed(&mut w, &lease, id, OnTimeout::TimeOut);
+    w.receipt(id).unwrap();
+    assert!(!answers(w.resolve("job-7", "done").unwrap()).0[0].first);
+}

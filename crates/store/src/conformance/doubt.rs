@@ -57,6 +57,30 @@ pub async fn an_answer_kept_after_an_unsent_call_is_no_receipt(bed: &mut Bed) {
     assert_eq!(bed.ledger.payload(work, seq).await.unwrap().unwrap().value(), json!("done"));
 }
 
+/// Each of the two calls has its callback: the second is not told that it is the first.
+pub async fn a_second_callback_of_a_command_sent_twice_is_refused(bed: &mut Bed) {
+    let allowed = || gate(Effect::Allow, lookup());
+    for (name, waits, [one, other]) in [("a", ["a1", "a2"], ["a2", "a1"]), ("b", ["b1", "b2"], ["b1", "b2"])]
+    {
+        let (held, id) = dispatched(bed, name, lookup()).await;
+        hand_over(bed, &held.lease, id, waits[0], OnTimeout::Default).await;
+        bed.pass(1_000).await;
+        bed.skip(5_000).await;
+        bed.person().reconcile(id, Finding::Absent, None).await.unwrap();
+        bed.pass(1_000).await;
+        let again = bed.take(held.work.id, "w").await;
+        bed.worker("w").dispatch(&again.lease, id, allowed(), None).await.unwrap();
+        hand_over(bed, &again.lease, id, waits[1], OnTimeout::TimeOut).await;
+        let answer = |reference: &'static str| {
+            let machine = bed.machine();
+            async move { machine.resolve(TENANT, reference, &json!("done"), None).await }
+        };
+        assert!(answer(one).await.unwrap().answers[0].0.first);
+        assert_eq!(refused(answer(other).await), Code::IdempotencyMismatch);
+        assert!(!answer(one).await.unwrap().answers[0].0.first, "a repeat is one");
+    }
+}
+
 pub async fn an_answer_after_the_deadline_settles_its_command(bed: &mut Bed) {
     for (n, on_timeout) in [OnTimeout::TimeOut, OnTimeout::Default].into_iter().enumerate() {
         let reference = format!("job-{n}");

@@ -133,6 +133,7 @@ macro_rules! conformance_tests {
             doubt {
                 an_answer_kept_before_the_dispatch_is_no_receipt,
                 an_answer_kept_after_an_unsent_call_is_no_receipt,
+                a_second_callback_of_a_command_sent_twice_is_refused,
                 an_answer_after_the_deadline_settles_its_command,
                 a_wait_that_ends_in_doubt_queues_nothing,
                 an_answer_after_a_revoke_fits_the_schema_or_is_no_receipt,
