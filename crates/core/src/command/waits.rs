@@ -58,9 +58,14 @@ pub(super) fn answer(cx: Context<'_>, draft: &mut Draft, id: CommandId) {
     draft.say(left.to, Fact::WaitResolved(fact), Said { payload: Some(&answer), ..Said::default() });
 }
 
-/// Which commands the waits that are about to open are for. What the worker was told to do and is handed to
-/// no wait stands against waiting: nobody would be left to say how it went.
-pub(crate) fn check(cx: Context<'_>, draft: &mut Draft, specs: &[&WaitSpec]) -> Result<(), Refusal> {
+/// Which commands the waits that are about to open are for: `specs` among all that were `asked` for. What the worker was
+/// told to do and is handed to no wait stands against waiting: nobody would be left to say how it went.
+pub(crate) fn check(
+    cx: Context<'_>,
+    draft: &mut Draft,
+    specs: &[&WaitSpec],
+    asked: &[WaitSpec],
+) -> Result<(), Refusal> {
     let mut named = Vec::new();
     for spec in specs {
         let handed = spec.command;
@@ -96,17 +101,18 @@ pub(crate) fn check(cx: Context<'_>, draft: &mut Draft, specs: &[&WaitSpec]) -> 
         .commands
         .iter()
         .find(|command| command.is_worker() && command.state == CommandState::Dispatched && !handed(command));
-    match left {
-        Some(command) => Err(Refusal::new(
-            Code::CommandsOpen,
-            format!(
-                "{} is dispatched, and nobody would be left to say how it went. Send its receipt first, say \
-                 `uncertain`, or hand it to a wait with `command`.",
-                command.id
-            ),
-        )),
-        None => Ok(()),
-    }
+    let Some(Command { id, .. }) = left else { return Ok(()) };
+    let detail = match asked.iter().find(|spec| spec.command == Some(*id)) {
+        Some(WaitSpec { reference, .. }) => format!(
+            "The wait on `{reference}` has ended, and its answer is no receipt of {id}, which is dispatched. Hand it to a \
+             wait with a new `ref`."
+        ),
+        None => format!(
+            "{id} is dispatched, and nobody would be left to say how it went. Send its receipt first, say \
+             `uncertain`, or hand it to a wait with `command`."
+        ),
+    };
+    Err(Refusal::new(Code::CommandsOpen, detail))
 }
 
 /// A handed command's wait is answered: the answer is its receipt. The answer's own event comes next.

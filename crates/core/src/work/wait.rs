@@ -56,7 +56,7 @@ pub(super) fn open(cx: Context<'_>, mut draft: Draft, action: &WaitAction) -> Re
             None => new.push(spec),
         }
     }
-    command::waits::check(cx, &mut draft, &new)?;
+    command::waits::check(cx, &mut draft, &new, &action.waits)?;
     let mut named = Vec::with_capacity(action.waits.len());
     // By name, not by id: the very same action may come a second time.
     let mut opened = Vec::new();

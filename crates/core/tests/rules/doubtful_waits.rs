@@ -4,7 +4,7 @@
 use tenure_core::{
     Action, Actor, Code, CommandId, CommandState, Fact, Reply, State, WaitId,
     action::{Resolve, Target, TokenCheck},
-    command::{Effect, EvidenceKind, Finding, Idempotency, Proof, Recorded, Risk, ToolFacts},
+    command::{Effect, EvidenceKind, Finding, Idempotency, Intent, Proof, Recorded, Risk, ToolFacts},
     event::Unfit,
     model::{ErrorClass, OnTimeout, ReasonCode, WaitKind, WaitState},
     reply::Answer,
@@ -375,4 +375,36 @@ fn a_callback_after_the_workers_own_receipt_is_as_harmless_as_ever() {
     handed(&mut w, &lease, id, OnTimeout::TimeOut);
     w.receipt(id).unwrap();
     assert!(!answers(w.resolve("job-7", "done").unwrap()).0[0].first);
+}
+
+#[test]
+fn a_command_handed_over_under_a_used_reference_is_refused_by_its_name() {
+    for with_command in [false, true] {
+        let mut w = World::default();
+        let mut lease = w.held("m");
+        if with_command {
+            let id = w.dispatched(&lease, lookup());
+            handed(&mut w, &lease, id, OnTimeout::TimeOut);
+        } else {
+            w.wait(&lease, "job-7");
+        }
+        w.resolve("job-7", "done").unwrap();
+        lease = w.claim(lease.work, &w1());
+        let id = w.command_id();
+        let second = Intent { slot: Some("b".into()), ..intent(id, "hi", gate(Effect::Allow, lookup())) };
+        let id = w.try_reserve(&lease, second).unwrap().id;
+        w.try_dispatch(&lease, id, gate(Effect::Allow, lookup())).unwrap();
+        let mut spec = w.spec("job-7", WaitKind::Tool);
+        spec.command = Some(id);
+        let refused = w.wait_for(&lease, vec![spec]).unwrap_err();
+        assert_eq!(refused.code, Code::CommandsOpen);
+        assert!(
+            refused.detail.contains("`job-7`") && refused.detail.contains("new `ref`"),
+            "{}",
+            refused.detail
+        );
+        let mut spec = w.spec("job-8", WaitKind::Tool);
+        spec.command = Some(id);
+        w.wait_for(&lease, vec![spec]).unwrap();
+    }
 }
