@@ -9,6 +9,7 @@ on_every_store!(
     nobody_approves_by_reference_default_early_answer_or_token,
     an_answer_from_before_the_dispatch_is_no_receipt,
     a_wrong_token_is_refused_whoever_sends_it,
+    four_eyes_that_a_reload_switched_on_count_for_what_is_reserved,
 );
 
 const TOOLS: &str = r#"
@@ -137,21 +138,23 @@ async fn a_wrong_token_is_refused_whoever_sends_it(bed: Bed) {
     bed.server.close().await.unwrap();
 }
 
-#[tokio::test]
-async fn four_eyes_that_a_reload_switched_on_count_for_what_is_reserved() {
-    let bed = Bed::configured(TOOLS).await;
+async fn four_eyes_that_a_reload_switched_on_count_for_what_is_reserved(bed: Bed) {
+    let reload = |toml: &str| {
+        let overlay = Overlay { db: Some(":memory:".into()), ..Overlay::default() };
+        bed.server.reloader().reload(&Config::parse("tenure.toml", toml, overlay).unwrap());
+    };
+    reload(TOOLS);
     let ana = bed.client("person", &["view", "submit", "approve"], None).await;
     let agent = bed.client("machine", &["work", "submit", "view"], None).await;
     ana.ingest("a").await;
     let job = Held { grant: agent.claim("c1").await, client: agent };
     let pay = job.reserve("pay").await;
-    let strict = TOOLS.replace("[tools.pay]", "[tools.pay]\nfour_eyes = true");
-    let overlay = || Overlay { db: Some(":memory:".into()), ..Overlay::default() };
-    bed.server.reloader().reload(&Config::parse("tenure.toml", &strict, overlay()).unwrap());
+    reload(&TOOLS.replace("[tools.pay]", "[tools.pay]\nfour_eyes = true"));
     let approve = json!({ "reason": "r", "seal": pay["seal"] });
     let own = ana.post(&path(&pay, "approve"), approve.clone()).await;
     own.problem(403, "four_eyes");
     bed.admin().post(&path(&pay, "approve"), approve).await.expect(200);
+    bed.server.close().await.unwrap();
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use tenure_core::{
     action::{CloseOut, Decide, Failure},
     event::CancelProof,
     model::{ErrorClass, ReasonCode, WaitKind, WaitState},
+    payload::Digest,
     policy::{PolicyOverrides, RetryPolicy},
 };
 
@@ -225,6 +226,8 @@ pub async fn rerun_is_a_new_work(bed: &mut Bed) {
     assert_eq!((new.spec.generation, new.spec.rerun_of), (2, Some(id)));
     assert_eq!(new.state, State::Queued);
     assert_eq!(refused(ada.rerun(id, None, "from the start").await), Code::IdempotencyMismatch);
+    let other = ada.rerun_executing(id, Some("think"), vec![Digest::default()], "and send it").await;
+    assert_eq!(refused(other), Code::IdempotencyMismatch);
     let again = ada.rerun(id, Some("think"), "asked twice").await.unwrap();
     assert_eq!((again.work.id, again.created), (new.id, false));
     let next = bed.take(new.id, "v").await;

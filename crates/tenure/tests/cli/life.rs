@@ -195,6 +195,11 @@ fn set_aside_and_decided(bed: &Bed) {
     for verb in [&["requeue", &bound][..], &["decide", &bound, "requeue"]] {
         let asked = bed.run(&[verb, &["--reason", "odd"]].concat()).ends(2);
         assert!(asked.err.contains("Only incarnation"), "{}", asked.err);
+        // And once more when it is done, for who agreed beforehand.
+        let done = bed.run(&[verb, &reason[..]].concat()).ends(0);
+        let told = "does not come back for it within its lease's ttl and grace, the work is stalled: then abandon it";
+        assert!(done.err.contains("of me, which started it") && done.err.contains(told), "{}", done.err);
+        bed.run(&[&["quarantine", &bound], &reason[..]].concat()).ends(0);
     }
     bed.run(&[&["decide", &bound, "failed"], &reason[..]].concat()).ends(0);
 }
