@@ -52,7 +52,7 @@ mod verify;
 mod writing;
 mod zone;
 
-pub use aside::aside;
+pub use aside::{aside, aside_with_stack};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use credential::{CREDENTIALS_MAX, Credential, NewCredential, Principal, PrincipalKind, Revocation};
 pub use damaged::Damaged;

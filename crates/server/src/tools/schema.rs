@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 use tenure_core::{Code, Refusal};
-use tenure_store::schema::{Compiled, TOLD, compile, shortened};
+use tenure_store::schema::{Compiled, compile};
 
 #[derive(Debug)]
 pub struct Schema {
@@ -33,7 +33,7 @@ impl Schema {
     }
 
     pub fn check(&self, arguments: &Value) -> Result<(), Refusal> {
-        let complaints: Vec<String> = self.compiled.errors(arguments)?.take(TOLD).map(told).collect();
+        let complaints = self.compiled.complaints(arguments, told)?;
         if complaints.is_empty() {
             return Ok(());
         }
@@ -53,8 +53,7 @@ fn told(error: jsonschema::ValidationError<'_>) -> String {
         pointer => format!("`{pointer}`"),
     };
     let masked = error.masked_with(&place).to_string();
-    let complaint = if masked.contains(&place) { masked } else { format!("{place}: {masked}") };
-    shortened(complaint)
+    if masked.contains(&place) { masked } else { format!("{place}: {masked}") }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tenure_core::{Code, Payload, Refusal, payload::Digest};
 
 use super::NewWait;
-use crate::schema::{Compiled, TOLD, aside, compile, shortened};
+use crate::schema::{Compiled, aside, compile};
 
 /// Refuses waits whose schema cannot be used, or whose default does not fit it.
 pub(super) async fn check_new(waits: &[NewWait]) -> Result<(), Refusal> {
@@ -42,15 +42,10 @@ fn check(schema: &Value, value: &Value) -> Result<(), Refusal> {
 }
 
 fn fits(compiled: &Compiled, value: &Value) -> Result<(), Refusal> {
-    let complaints: Vec<String> = compiled
-        .errors(value)?
-        .take(TOLD)
-        .map(|error| match error.instance_path().to_string() {
-            root if root.is_empty() => error.to_string(),
-            path => format!("{path}: {error}"),
-        })
-        .map(shortened)
-        .collect();
+    let complaints = compiled.complaints(value, |error| match error.instance_path().to_string() {
+        root if root.is_empty() => error.to_string(),
+        path => format!("{path}: {error}"),
+    })?;
     if complaints.is_empty() {
         return Ok(());
     }

@@ -1,127 +1,204 @@
 //! What a schema may cost, counted before it is compiled. A schema comes from a caller, and a few lines of it can ask for
 //! more work than there are atoms: a `$ref` that is used twice doubles all that it leads to.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use serde_json::{Map, Value};
-use tenure_core::limits::JSON_DEPTH;
 
 /// A schema as text.
-pub const SCHEMA_BYTES: usize = 64 * 1024;
+const SCHEMA_BYTES: usize = 64 * 1024;
 /// Subschemas and listed values, counted anew wherever a `$ref` leads to them.
-pub const SCHEMA_PARTS: u64 = 5_000;
+const SCHEMA_PARTS: u64 = 5_000;
 /// A pattern as text. What it compiles to is bounded as well.
-pub const PATTERN_CHARS: usize = 1_000;
+const PATTERN_CHARS: usize = 1_000;
 /// Patterns of a schema, each counted once however many `$ref`s lead to it: each is compiled, and kept while it is used.
-pub const PATTERNS: usize = 64;
-/// Parts of the schema times values of what is checked against it: a second's work at most.
+const PATTERNS: usize = 64;
+/// Checks of one value against one schema: a second's work at most.
 pub const CHECKS: u64 = 20_000_000;
 /// Levels of a schema, those behind a `$ref` included.
 const LEVELS: usize = 128;
 /// `unevaluatedProperties` and `unevaluatedItems` look at what is beside them a second and a third time.
 const UNEVALUATED: u64 = 3;
+/// Bytes of text that are compared, hashed or counted in the time of one check.
+const TEXT: u64 = 32;
+/// Bytes of a compiled pattern times bytes of text that are matched in the time of one check, at worst.
+const MATCHED: u64 = 256;
 
-/// How many parts a schema has, or which bound it breaks.
-pub fn parts(schema: &Value) -> Result<u64, String> {
+/// What one check of a value against a schema costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cost {
+    pub parts: u64,
+    /// Bytes of the compiled patterns, counted as often as they are applied.
+    pub patterns: u64,
+    /// Recursions inside each other: each applies what it leads to once for every level of the value.
+    pub recursions: u32,
+}
+
+impl Cost {
+    /// How many checks of a value a schema asks for, at most: the time and the memory that they take are in proportion.
+    pub fn checks(self, value: &Value) -> u64 {
+        let size = Size::of(value);
+        let matched = self.patterns.saturating_mul(size.text) / MATCHED;
+        let once = self.parts.saturating_mul(size.values).saturating_add(matched);
+        once.saturating_mul(size.levels.saturating_pow(self.recursions))
+    }
+}
+
+/// How much there is to check.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Size {
+    /// Values and names; a long text counts for several.
+    pub values: u64,
+    /// Bytes of all texts and names.
+    text: u64,
+    levels: u64,
+}
+
+impl Size {
+    pub fn of(value: &Value) -> Self {
+        let mut size = Self { values: 1, text: 0, levels: 1 };
+        match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+            Value::String(text) => size.add_text(text),
+            Value::Array(items) => items.iter().for_each(|item| size.add(item)),
+            Value::Object(fields) => fields.iter().for_each(|(name, field)| {
+                size.values += 1;
+                size.add_text(name);
+                size.add(field);
+            }),
+        }
+        size
+    }
+
+    fn add(&mut self, below: &Value) {
+        let below = Self::of(below);
+        self.values += below.values;
+        self.text += below.text;
+        self.levels = self.levels.max(1 + below.levels);
+    }
+
+    fn add_text(&mut self, text: &str) {
+        self.values += text.len() as u64 / TEXT;
+        self.text += text.len() as u64;
+    }
+}
+
+/// What a schema costs, or which bound it breaks. `compiled` gives the bytes that a pattern compiles to.
+pub fn cost(schema: &Value, compiled: impl Fn(&str) -> Result<u64, String>) -> Result<Cost, String> {
     let bytes = schema.to_string().len();
     if bytes > SCHEMA_BYTES {
         return Err(format!("it has {bytes} bytes, and a schema has at most {SCHEMA_BYTES}"));
     }
     let draft_4 = schema["$schema"].as_str().is_some_and(|draft| draft.contains("draft-04"));
     let id = if draft_4 { "id" } else { "$id" };
-    let open = vec![Open { schema, descents: 0, returned: false }];
-    let mut walk = Walk { root: schema, id, parts: 0, patterns: HashSet::new(), recursive: false, open };
-    walk.visit(schema, 1, 0, 0)?;
-    Ok(if walk.recursive { walk.parts * JSON_DEPTH as u64 } else { walk.parts })
+    let root = At { times: 1, descents: 0, level: 0 };
+    let open = vec![Open::new(schema, root)];
+    let mut walk = Walk { root: schema, id, compiled, parts: 0, patterns: 0, known: HashMap::new(), open };
+    walk.visit(schema, root)?;
+    let recursions = walk.open.iter().map(Open::recursions).max().unwrap_or(0);
+    Ok(Cost { parts: walk.parts, patterns: walk.patterns, recursions })
 }
 
-/// How many values there are in what is checked; a long string counts for several.
-pub fn values(value: &Value) -> u64 {
-    match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => 1,
-        Value::String(text) => 1 + text.len() as u64 / 32,
-        Value::Array(items) => 1 + items.iter().map(values).sum::<u64>(),
-        Value::Object(fields) => 1 + fields.values().map(|field| 1 + values(field)).sum::<u64>(),
-    }
-}
-
-struct Walk<'s> {
+struct Walk<'s, F> {
     root: &'s Value,
     /// The keyword that starts a resource of its own.
     id: &'static str,
+    compiled: F,
     parts: u64,
-    /// By where they are.
-    patterns: HashSet<*const u8>,
-    recursive: bool,
-    /// The schemas that a `$ref` led to, and that are being walked.
+    patterns: u64,
+    /// The compiled bytes of patterns, by where they are.
+    known: HashMap<*const u8, u64>,
+    /// The schemas that a `$ref` led to, and that are being walked, below the root.
     open: Vec<Open<'s>>,
+}
+
+/// Where a schema is applied.
+#[derive(Clone, Copy)]
+struct At {
+    /// How often there.
+    times: u64,
+    /// How deep in what is checked.
+    descents: usize,
+    /// How deep in the schema.
+    level: usize,
 }
 
 struct Open<'s> {
     schema: &'s Value,
-    /// How deep in what is checked the schema is applied.
-    descents: usize,
-    /// A `$ref` below led back to it.
-    returned: bool,
+    at: At,
+    /// A `$ref` below leads back to this schema.
+    is_head: bool,
+    /// It is part of a recursion, its own or that of a schema above.
+    recurs: bool,
+    /// Recursions inside each other that it leads to.
+    below: u32,
 }
 
-impl<'s> Walk<'s> {
-    /// `times`: how often it is evaluated where it applies.
-    fn visit(&mut self, schema: &'s Value, times: u64, descents: usize, level: usize) -> Result<(), String> {
+impl<'s> Open<'s> {
+    fn new(schema: &'s Value, at: At) -> Self {
+        Self { schema, at, is_head: false, recurs: false, below: 0 }
+    }
+
+    fn recursions(&self) -> u32 {
+        self.below + u32::from(self.is_head)
+    }
+}
+
+impl<'s, F: Fn(&str) -> Result<u64, String>> Walk<'s, F> {
+    fn visit(&mut self, schema: &'s Value, at: At) -> Result<(), String> {
+        self.count(at.times)?;
         let Value::Object(keywords) = schema else { return Ok(()) };
-        if level > LEVELS {
+        if at.level > LEVELS {
             return Err(format!("it is nested deeper than {LEVELS} levels, those behind a `$ref` included"));
         }
-        self.count(times)?;
         let unevaluated =
             ["unevaluatedProperties", "unevaluatedItems"].iter().any(|key| keywords.contains_key(*key));
-        let times = if unevaluated { times.saturating_mul(UNEVALUATED) } else { times };
+        let again = if unevaluated { at.times.saturating_mul(UNEVALUATED) } else { at.times };
         for (key, value) in keywords {
-            self.keyword(key, value, (times, descents, level))?;
+            let times = if is_looked_at_once(key) { at.times } else { again };
+            self.keyword(key, value, At { times, ..at })?;
         }
         Ok(())
     }
 
-    fn keyword(&mut self, key: &str, value: &'s Value, at: (u64, usize, usize)) -> Result<(), String> {
-        let (times, descents, level) = at;
+    fn keyword(&mut self, key: &str, value: &'s Value, at: At) -> Result<(), String> {
+        let below = At { level: at.level + 1, descents: at.descents + usize::from(is_below(key)), ..at };
         match (key, value) {
             ("$ref", Value::String(target)) => self.refer(target, at),
             ("$dynamicRef" | "$recursiveRef", _) => Err(format!("`{key}` cannot be used: write a `$ref`")),
-            (_, Value::String(_)) if key == self.id && level > 0 => {
+            (_, Value::String(_)) if key == self.id && at.level > 0 => {
                 Err(format!("`{key}` below the root cannot be used: keep one schema in one resource"))
             }
-            ("pattern", Value::String(pattern)) => self.pattern(pattern),
-            // What is inside is data.
-            ("enum" | "required" | "examples" | "type", Value::Array(items)) => {
-                self.count(times.saturating_mul(items.len() as u64))
+            ("pattern", Value::String(pattern)) => self.pattern(pattern, at.times),
+            // Data: a value is compared with all of it.
+            ("const" | "enum", listed) | ("required" | "type", listed @ Value::Array(_)) => {
+                self.list(listed, at.times)
             }
-            ("const" | "default" | "enum" | "examples", _) => Ok(()),
+            ("default" | "examples", _) => Ok(()),
             ("patternProperties", Value::Object(named)) => {
-                named.keys().try_for_each(|pattern| self.pattern(pattern))?;
-                self.each(named, (times, descents + 1, level))
+                named.keys().try_for_each(|pattern| self.pattern(pattern, at.times))?;
+                self.each(named, below)
             }
-            ("properties", Value::Object(named)) => self.each(named, (times, descents + 1, level)),
-            ("$defs" | "definitions" | "dependentSchemas" | "dependencies", Value::Object(named)) => {
-                self.each(named, at)
+            (_, Value::Object(named)) if holds(key) == Some(Holds::Named) => self.each(named, below),
+            ("dependentRequired", Value::Object(named)) => {
+                named.values().try_for_each(|names| self.list(names, at.times))
             }
-            (_, Value::Object(_)) => {
-                self.visit(value, times, descents + usize::from(is_below(key)), level + 1)
-            }
-            (_, Value::Array(items)) => {
-                let descents = descents + usize::from(is_below(key));
-                items.iter().try_for_each(|item| self.visit(item, times, descents, level + 1))
-            }
+            (_, Value::Object(_)) => self.visit(value, below),
+            (_, Value::Array(items)) => items.iter().try_for_each(|item| self.visit(item, below)),
             _ => Ok(()),
         }
     }
 
-    fn each(&mut self, named: &'s Map<String, Value>, at: (u64, usize, usize)) -> Result<(), String> {
-        let (times, descents, level) = at;
+    fn each(&mut self, named: &'s Map<String, Value>, below: At) -> Result<(), String> {
         named.values().try_for_each(|schema| match schema {
             // `dependencies` may list names.
-            Value::Array(names) => self.count(times.saturating_mul(names.len() as u64)),
-            schema => self.visit(schema, times, descents, level + 1),
+            Value::Array(_) => self.list(schema, below.times),
+            schema => self.visit(schema, below),
         })
+    }
+
+    fn list(&mut self, listed: &Value, times: u64) -> Result<(), String> {
+        self.count(times.saturating_mul(Size::of(listed).values))
     }
 
     fn count(&mut self, times: u64) -> Result<(), String> {
@@ -132,57 +209,112 @@ impl<'s> Walk<'s> {
         Ok(())
     }
 
-    fn pattern(&mut self, pattern: &'s str) -> Result<(), String> {
-        let chars = pattern.chars().count();
-        if chars > PATTERN_CHARS {
-            return Err(format!("a pattern has {chars} characters, and one has at most {PATTERN_CHARS}"));
-        }
-        self.patterns.insert(pattern.as_ptr());
-        if self.patterns.len() > PATTERNS {
-            return Err(format!("it has more than {PATTERNS} patterns"));
-        }
+    fn pattern(&mut self, pattern: &'s str, times: u64) -> Result<(), String> {
+        let bytes = match self.known.get(&pattern.as_ptr()) {
+            Some(bytes) => *bytes,
+            None => {
+                let chars = pattern.chars().count();
+                if chars > PATTERN_CHARS {
+                    return Err(format!(
+                        "a pattern has {chars} characters, and one has at most {PATTERN_CHARS}"
+                    ));
+                }
+                if self.known.len() == PATTERNS {
+                    return Err(format!("it has more than {PATTERNS} patterns"));
+                }
+                let bytes = (self.compiled)(pattern)?;
+                self.known.insert(pattern.as_ptr(), bytes);
+                bytes
+            }
+        };
+        self.patterns = self.patterns.saturating_add(bytes.saturating_mul(times));
         Ok(())
     }
 
-    /// Follows a reference. One that leads back to where it is used is a recursion: it goes as deep as what is checked,
-    /// if it descends each time, and doubles with each level if there are two.
-    fn refer(&mut self, target: &str, (times, descents, level): (u64, usize, usize)) -> Result<(), String> {
-        let pointer = target
-            .strip_prefix('#')
-            .filter(|rest| (rest.is_empty() || rest.starts_with('/')) && !rest.contains('%'));
-        let Some(pointer) = pointer else {
-            return Err(format!(
-                "`$ref` to `{target}` cannot be used: only `#` and `#/…` within the schema can"
-            ));
-        };
-        let root = self.root;
-        let Some(schema) = root.pointer(pointer) else {
-            return Err(format!("`$ref` to `{target}` leads nowhere"));
-        };
-        if let Some(open) = self.open.iter_mut().find(|open| std::ptr::eq(open.schema, schema)) {
-            if open.descents == descents {
-                return Err(format!("`$ref` to `{target}` leads back to itself without going deeper"));
+    /// Follows a reference. One that leads back to where it is used is a recursion: it goes as deep as what is checked, if
+    /// it descends each time. Two that share a schema double with each level, and so does one that is applied twice.
+    fn refer(&mut self, target: &str, at: At) -> Result<(), String> {
+        let schema = schema_at(self.root, target)?;
+        let Some(head) = self.open.iter().position(|open| std::ptr::eq(open.schema, schema)) else {
+            self.open.push(Open::new(schema, at));
+            self.visit(schema, At { level: at.level + 1, ..at })?;
+            let recursions = self.open.pop().map_or(0, |closed| closed.recursions());
+            if let Some(from) = self.open.last_mut() {
+                from.below = from.below.max(recursions);
             }
-            if std::mem::replace(&mut open.returned, true) {
-                return Err(format!(
-                    "`{target}` refers to itself more than once, which doubles with every level"
-                ));
-            }
-            self.recursive = true;
             return Ok(());
+        };
+        let around = &mut self.open[head..];
+        if around[0].at.descents == at.descents {
+            return Err(format!("`$ref` to `{target}` leads back to itself without going deeper"));
         }
-        self.open.push(Open { schema, descents, returned: false });
-        let visited = self.visit(schema, times, descents, level + 1);
-        self.open.pop();
-        visited
+        if around[0].at.times != at.times || around.iter().any(|open| open.recurs) {
+            return Err(format!(
+                "`{target}` refers to itself more than once, which doubles with every level"
+            ));
+        }
+        around[0].is_head = true;
+        around.iter_mut().for_each(|open| open.recurs = true);
+        Ok(())
     }
 }
 
-/// Whether a keyword applies its schema to what is inside the checked value, rather than to the value itself.
+/// The schema that a `$ref` names, through schemas only: a validator would follow it into data as well, where nothing has
+/// been counted.
+fn schema_at<'s>(root: &'s Value, target: &str) -> Result<&'s Value, String> {
+    let pointer = target
+        .strip_prefix('#')
+        .filter(|rest| (rest.is_empty() || rest.starts_with('/')) && !rest.contains('%'));
+    let Some(pointer) = pointer else {
+        return Err(format!("`$ref` to `{target}` cannot be used: only `#` and `#/…` within the schema can"));
+    };
+    let nowhere = || format!("`$ref` to `{target}` leads nowhere");
+    let mut at = root;
+    let mut keys = pointer.split('/').skip(1).map(|key| key.replace("~1", "/").replace("~0", "~"));
+    while let Some(keyword) = keys.next() {
+        let below = at.get(&keyword).ok_or_else(nowhere)?;
+        at = match (holds(&keyword), below) {
+            (None, _) => {
+                return Err(format!(
+                    "`$ref` to `{target}` cannot be used: `{keyword}` holds no schema. Write it under `$defs`"
+                ));
+            }
+            (Some(Holds::Named), _) => keys.next().and_then(|name| below.get(name)).ok_or_else(nowhere)?,
+            (Some(Holds::Schemas), Value::Array(items)) => {
+                let index = keys.next().and_then(|index| index.parse::<usize>().ok());
+                index.and_then(|index| items.get(index)).ok_or_else(nowhere)?
+            }
+            (Some(Holds::Schemas), _) => below,
+        };
+    }
+    Ok(at)
+}
+
+/// The schemas in the value of a keyword.
+#[derive(PartialEq)]
+enum Holds {
+    /// It is one, or a list of them.
+    Schemas,
+    /// By name.
+    Named,
+}
+
+fn holds(keyword: &str) -> Option<Holds> {
+    match keyword {
+        "$defs" | "definitions" | "properties" | "patternProperties" | "dependentSchemas"
+        | "dependencies" => Some(Holds::Named),
+        "allOf" | "anyOf" | "oneOf" | "not" | "if" | "then" | "else" => Some(Holds::Schemas),
+        _ => is_below(keyword).then_some(Holds::Schemas),
+    }
+}
+
+/// Whether a keyword applies its schemas to what is inside the checked value, rather than to the value itself.
 fn is_below(keyword: &str) -> bool {
     matches!(
         keyword,
-        "items"
+        "properties"
+            | "patternProperties"
+            | "items"
             | "prefixItems"
             | "additionalItems"
             | "contains"
@@ -193,11 +325,24 @@ fn is_below(keyword: &str) -> bool {
     )
 }
 
+/// Whether `unevaluatedProperties` and `unevaluatedItems` see by names and positions alone what a keyword beside them has
+/// looked at.
+fn is_looked_at_once(keyword: &str) -> bool {
+    matches!(
+        keyword,
+        "properties" | "items" | "prefixItems" | "additionalItems" | "additionalProperties" | "propertyNames"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
+
+    fn of(schema: &Value) -> Result<Cost, String> {
+        cost(schema, |pattern| Ok(pattern.len() as u64))
+    }
 
     /// Each definition uses the next one twice.
     fn doubling(levels: usize) -> Value {
@@ -224,11 +369,99 @@ mod tests {
             },
             "$defs": { "line": { "properties": { "sku": { "pattern": "^[A-Z]{3}$" }, "n": { "minimum": 1 } } } },
         });
-        assert!(parts(&order).unwrap() < 30, "{:?}", parts(&order));
-        assert_eq!(parts(&json!(true)), Ok(0));
+        assert!(of(&order).unwrap().parts < 30, "{:?}", of(&order));
+        assert_eq!(of(&json!(true)), Ok(Cost { parts: 1, ..Cost::default() }));
         let tree = json!({ "properties": { "name": {}, "children": { "items": { "$ref": "#" } } } });
-        assert_eq!(parts(&tree), Ok(4 * JSON_DEPTH as u64), "once for each level that a payload may have");
-        assert!(parts(&doubling(5)).is_ok());
+        let cost = of(&tree).unwrap();
+        assert_eq!(cost, Cost { parts: 4, patterns: 0, recursions: 1 });
+        let four_levels = json!({ "children": [{ "name": 1 }] });
+        assert_eq!(cost.checks(&four_levels), 4 * 6 * 4, "once for each level that the value has");
+        assert!(of(&doubling(5)).is_ok());
+        let closed = json!({ "properties": { "children": { "items": { "$ref": "#" } } }, "unevaluatedProperties": false });
+        assert_eq!(of(&closed).unwrap().recursions, 1);
+    }
+
+    #[test]
+    fn recursions_inside_each_other_are_multiplied() {
+        let list =
+            |of: &str| json!({ "properties": { "next": { "$ref": "#/$defs/list" }, "is": { "$ref": of } } });
+        let apart = json!({
+            "properties": { "a": { "$ref": "#/$defs/tree" }, "b": { "$ref": "#/$defs/list" } },
+            "$defs": { "tree": { "items": { "$ref": "#/$defs/tree" } }, "list": list("#/$defs/leaf"), "leaf": {} },
+        });
+        assert_eq!(of(&apart).unwrap().recursions, 1);
+        let inside = json!({
+            "$ref": "#/$defs/list",
+            "$defs": { "tree": { "items": { "$ref": "#/$defs/tree" } }, "list": list("#/$defs/tree") },
+        });
+        let cost = of(&inside).unwrap();
+        assert_eq!(cost.recursions, 2);
+        assert_eq!(cost.checks(&json!([[1]])), cost.parts * 3 * 9);
+    }
+
+    /// Each definition leads to the next, and the last one back to all of them.
+    fn cycles(holder: &str, levels: usize) -> Value {
+        let to = |n: usize| json!({ "$ref": format!("#/{holder}/n{n}") });
+        let mut defs: Map<_, _> =
+            (0..levels).map(|n| (format!("n{n}"), json!({ "allOf": [to(n + 1)] }))).collect();
+        let back: Vec<Value> = (0..=levels).map(to).collect();
+        defs.insert(format!("n{levels}"), json!({ "items": { "allOf": back } }));
+        json!({ "$ref": format!("#/{holder}/n0"), holder: defs })
+    }
+
+    #[test]
+    fn cycles_that_share_a_schema_are_refused_wherever_they_are_written() {
+        let through = |holder: &str| of(&cycles(holder, 9)).unwrap_err();
+        for data in ["default", "const", "examples", "x-shared"] {
+            assert!(through(data).contains("holds no schema"), "{}", through(data));
+        }
+        for holder in ["$defs", "definitions", "properties"] {
+            assert!(through(holder).contains("doubles with every level"), "{}", through(holder));
+        }
+        assert!(of(&cycles("$defs", 0)).is_ok(), "one cycle is a recursion");
+        // The second cycle is walked after the first one has been left.
+        let left = json!({
+            "$ref": "#/$defs/a",
+            "$defs": {
+                "a": { "items": { "allOf": [{ "$ref": "#/$defs/b" }, { "$ref": "#/$defs/c" }] } },
+                "b": { "$ref": "#/$defs/a" },
+                "c": { "$ref": "#/$defs/a" },
+            },
+        });
+        assert!(of(&left).unwrap_err().contains("doubles"), "{:?}", of(&left));
+    }
+
+    #[test]
+    fn every_listed_value_is_counted() {
+        let names: Vec<String> = (0..1_000).map(|n| n.to_string()).collect();
+        let all_true = vec![true; 1_000];
+        for schema in [
+            json!({ "required": names }),
+            json!({ "enum": names }),
+            json!({ "const": names }),
+            json!({ "const": "x".repeat(32_000) }),
+            json!({ "type": names }),
+            json!({ "dependentRequired": { "a": names } }),
+            json!({ "dependencies": { "a": names } }),
+            json!({ "allOf": all_true }),
+        ] {
+            let parts = of(&schema).unwrap().parts;
+            assert!((1_000..1_010).contains(&parts), "{parts}");
+        }
+        let shared = json!({
+            "items": { "allOf": vec![json!({ "$ref": "#/$defs/d" }); 1_300] },
+            "$defs": { "d": { "dependentRequired": { "a": names } } },
+        });
+        assert!(of(&shared).unwrap_err().contains("more than 5000 parts"));
+    }
+
+    #[test]
+    fn a_pattern_weighs_what_it_compiles_to_times_the_text() {
+        let schema = json!({ "allOf": [{ "$ref": "#/$defs/p" }, { "$ref": "#/$defs/p" }], "$defs": { "p": { "pattern": "abcd" } } });
+        let cost = of(&schema).unwrap();
+        assert_eq!(cost.patterns, 12, "in `$defs`, and twice where it is used");
+        let patterns = Cost { parts: 0, ..cost };
+        assert_eq!(patterns.checks(&json!({ "key": "x".repeat(253) })), 12);
     }
 
     #[test]
@@ -249,12 +482,14 @@ mod tests {
             (json!({ "$ref": "#" }), "without going deeper"),
             (json!({ "allOf": [{ "$ref": "#" }] }), "without going deeper"),
             (json!({ "items": { "anyOf": [{ "$ref": "#" }, { "$ref": "#" }] } }), "doubles with every level"),
+            (json!({ "unevaluatedProperties": { "$ref": "#" } }), "doubles with every level"),
+            (json!({ "$ref": "#/default", "default": {} }), "`default` holds no schema"),
             (json!({ "$ref": "https://example.com/schema.json" }), "only `#` and `#/…`"),
             (json!({ "$ref": "#name", "$anchor": "name" }), "only `#` and `#/…`"),
             (json!({ "items": { "$dynamicRef": "#x" } }), "write a `$ref`"),
             (json!({ "items": { "$id": "https://example.com/other" } }), "one schema in one resource"),
         ] {
-            let why = parts(&schema).expect_err(told);
+            let why = of(&schema).expect_err(told);
             assert!(why.contains(told), "{why}");
         }
     }
