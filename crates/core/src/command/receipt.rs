@@ -25,11 +25,16 @@ pub(super) fn decide(
         "A success needs evidence: give `external_id`, `evidence.ref`, or the provider's `response`. If there is none, say \
          `uncertain`.",
     )?;
-    if proof.kind == EvidenceKind::Person {
-        return Err(Refusal::new(
-            Code::PersonRequired,
-            "A person's word is given by `record`, with a person's credential.",
-        ));
+    let instead = match proof.kind {
+        EvidenceKind::Provider => None,
+        EvidenceKind::Person => Some("A person's word is given by `record`, with a person's credential."),
+        EvidenceKind::Lookup => Some(
+            "What a lookup found is given by `reconcile`, with the token of the lookup that was claimed. A receipt is what \
+             the provider answered: evidence of kind `provider`.",
+        ),
+    };
+    if let Some(instead) = instead {
+        return Err(Refusal::new(Code::PersonRequired, instead));
     }
     let (work, command) = found(cx, id)?;
     let number = dispatch_of(command, sender)?;

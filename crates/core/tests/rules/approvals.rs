@@ -4,8 +4,8 @@ use tenure_core::{
     Action, Actor, Code, CommandId, CommandState, Fact, Refusal, Reply, State, WaitId,
     action::{CloseOut, Target, TokenCheck},
     command::{
-        BlockCode, Command, CommandAction, Effect, Finding, Gate, Idempotency, LookupClaim, Place, Proof,
-        Recorded, Risk, ToolFacts,
+        BlockCode, Command, CommandAction, Effect, EvidenceKind, Finding, Gate, Idempotency, LookupClaim,
+        Place, Proof, Recorded, Risk, ToolFacts,
     },
     model::{ErrorClass, OnTimeout, WaitKind, WaitState},
     payload::Digest,
@@ -266,6 +266,27 @@ fn only_a_claimed_lookup_or_a_person_ends_a_doubt() {
         CommandState::Succeeded,
         "its reply was lost"
     );
+}
+
+#[test]
+fn a_receipt_is_not_taken_for_a_lookup() {
+    for doubted in [false, true] {
+        let mut w = World::default();
+        let lease = w.held("m");
+        let id = w.dispatched(&lease, lookup());
+        if doubted {
+            w.uncertain(id).unwrap();
+        }
+        let events = w.events();
+        for kind in [EvidenceKind::Lookup, EvidenceKind::Person] {
+            let proof = Box::new(Proof { kind, ..Proof::provider("msg-1") });
+            let receipt = CommandAction::Receipt { command: id, sender: w.sender(id), proof };
+            let refused = w.on_command(Actor::worker("w1"), receipt).unwrap_err();
+            assert_eq!(refused.code, Code::PersonRequired, "{kind:?}");
+        }
+        assert_eq!(w.events(), events, "nothing was written");
+        assert_eq!(w.receipt(id).unwrap().state, CommandState::Succeeded, "the provider's word is taken");
+    }
 }
 
 #[test]

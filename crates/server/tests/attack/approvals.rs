@@ -5,11 +5,13 @@ use tenure_server::{Config, Overlay};
 
 use crate::bed::{Bed, Client, held, id_of, on_every_store};
 
-on_every_store!(
+on_every_store!(TOOLS;
     nobody_approves_by_reference_default_early_answer_or_token,
     an_answer_from_before_the_dispatch_is_no_receipt,
     a_wrong_token_is_refused_whoever_sends_it,
     four_eyes_that_a_reload_switched_on_count_for_what_is_reserved,
+    an_agent_ends_no_doubt_that_it_has_not_claimed,
+    an_agent_that_says_unsent_gets_no_second_call_from_one_approval,
 );
 
 const TOOLS: &str = r#"
@@ -139,17 +141,14 @@ async fn a_wrong_token_is_refused_whoever_sends_it(bed: Bed) {
 }
 
 async fn four_eyes_that_a_reload_switched_on_count_for_what_is_reserved(bed: Bed) {
-    let reload = |toml: &str| {
-        let overlay = Overlay { db: Some(":memory:".into()), ..Overlay::default() };
-        bed.server.reloader().reload(&Config::parse("tenure.toml", toml, overlay).unwrap());
-    };
-    reload(TOOLS);
     let ana = bed.client("person", &["view", "submit", "approve"], None).await;
     let agent = bed.client("machine", &["work", "submit", "view"], None).await;
     ana.ingest("a").await;
     let job = Held { grant: agent.claim("c1").await, client: agent };
     let pay = job.reserve("pay").await;
-    reload(&TOOLS.replace("[tools.pay]", "[tools.pay]\nfour_eyes = true"));
+    let strict = TOOLS.replace("[tools.pay]", "[tools.pay]\nfour_eyes = true");
+    let overlay = || Overlay { db: Some(":memory:".into()), ..Overlay::default() };
+    bed.server.reloader().reload(&Config::parse("tenure.toml", &strict, overlay()).unwrap());
     let approve = json!({ "reason": "r", "seal": pay["seal"] });
     let own = ana.post(&path(&pay, "approve"), approve.clone()).await;
     own.problem(403, "four_eyes");
@@ -157,9 +156,7 @@ async fn four_eyes_that_a_reload_switched_on_count_for_what_is_reserved(bed: Bed
     bed.server.close().await.unwrap();
 }
 
-#[tokio::test]
-async fn an_agent_ends_no_doubt_that_it_has_not_claimed() {
-    let bed = Bed::configured(TOOLS).await;
+async fn an_agent_ends_no_doubt_that_it_has_not_claimed(bed: Bed) {
     let agent = bed.client("machine", &["work", "submit", "view"], None).await;
     let clerk = bed.client("person", &["work", "operate", "view"], None).await;
     let job = Held::new(&agent, "a").await;
@@ -176,14 +173,16 @@ async fn an_agent_ends_no_doubt_that_it_has_not_claimed() {
     }
     let again = json!({ "reason": "again", "execute": [mail["command_key"]] });
     clerk.post(&job.work("rerun"), again).await.problem(403, "forbidden");
+    let looked_up = json!({ "external_id": "m-1", "evidence": { "kind": "lookup" } });
+    let pretended = agent.post(&path(&mail, "receipt"), held(&job.grant, looked_up)).await;
+    pretended.problem(403, "person_required");
     let claimed = agent.post("/v1/commands/claim", json!({})).await.expect(200)["items"][0].take();
     let found = json!({ "token": claimed["lookup_token"], "outcome": "found", "external_id": "m-1" });
     assert_eq!(agent.post(&path(&mail, "reconcile"), found).await.expect(200)["state"], "succeeded");
+    bed.server.close().await.unwrap();
 }
 
-#[tokio::test]
-async fn an_agent_that_says_unsent_gets_no_second_call_from_one_approval() {
-    let bed = Bed::configured(TOOLS).await;
+async fn an_agent_that_says_unsent_gets_no_second_call_from_one_approval(bed: Bed) {
     let agent = bed.client("machine", &["work", "submit", "view"], None).await;
     let job = Held::new(&agent, "a").await;
     let pay = job.reserve("pay").await;
@@ -193,4 +192,5 @@ async fn an_agent_that_says_unsent_gets_no_second_call_from_one_approval() {
     let never = json!({ "error": { "class": "transport", "message": "no route" }, "unsent": true });
     let told = job.verb(&pay, "fail", never).await;
     assert_eq!((&told["state"], &told["reason"]["code"]), (&json!("blocked"), &json!("approval_required")));
+    bed.server.close().await.unwrap();
 }
