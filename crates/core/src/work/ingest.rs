@@ -167,12 +167,15 @@ fn again<'a>(
     hash: Digest,
 ) -> Result<Prepared<'a>, Refusal> {
     if work.spec.input_hash != hash {
+        // Of a kind that the caller does not reach, the id is not told.
+        let known = cx.submission.kinds.allow(&work.spec.kind).then(|| format!(" as {}", work.id));
         return Err(Refusal::new(
             Code::IdempotencyMismatch,
             format!(
-                "{} is already there as {} with another kind, disposition or input. \
+                "{} is already there{} with another kind, disposition or input. \
                  Send the same content, or a new source id.",
-                ingest.source.id, work.id
+                ingest.source.id,
+                known.unwrap_or_default()
             ),
         ));
     }

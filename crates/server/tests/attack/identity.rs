@@ -13,6 +13,9 @@ on_every_store!(
     one_name_is_not_one_person,
     a_colleague_who_knows_the_request_is_not_handed_the_lease,
     a_token_of_some_kinds_reaches_no_other,
+    nobody_mints_for_somebody_who_could_do_more_and_has_left,
+    a_repeated_ingest_gives_no_foreign_completion_token,
+    a_token_of_some_kinds_learns_no_foreign_id,
 );
 
 const EVERY: [&str; 9] =
@@ -163,6 +166,48 @@ async fn a_colleague_who_knows_the_request_is_not_handed_the_lease(bed: Bed) {
     });
     colleague.post("/v1/work/claim", by_id.clone()).await.problem(409, "owner_bound");
     me.post("/v1/work/claim", by_id).await.expect(200);
+    bed.server.close().await.unwrap();
+}
+
+async fn nobody_mints_for_somebody_who_could_do_more_and_has_left(bed: Bed) {
+    let boss = json!({ "name": "boss", "kind": "person", "scopes": EVERY });
+    let (_, left) = made(&bed, &bed.admin(), boss).await;
+    let revoke = format!("/v1/tokens/{}?reason=left", left["id"].as_str().unwrap());
+    bed.admin().send(Method::DELETE, &revoke, None).await.expect(200);
+    let clerk =
+        json!({ "name": "clerk", "kind": "person", "scopes": ["admin", "approve"], "tenants": ["acme"] });
+    let (clerk, _) = made(&bed, &bed.admin(), clerk).await;
+    let principal = &left["principal"]["id"];
+    let asked = json!({ "name": "boss", "principal": principal, "scopes": ["approve"], "tenants": ["acme"] });
+    clerk.post("/v1/tokens", asked.clone()).await.problem(404, "not_found");
+    made(&bed, &bed.admin(), asked).await;
+    bed.server.close().await.unwrap();
+}
+
+async fn a_repeated_ingest_gives_no_foreign_completion_token(bed: Bed) {
+    let me = bed.client("machine", &["submit", "view"], None).await;
+    let colleague = bed.client("machine", &["submit", "view"], None).await;
+    let external = with(&work("job"), "disposition", json!("externally_owned"));
+    let mine = me.post("/v1/work", external.clone()).await.expect(201);
+    assert!(mine["completion_token"].is_string(), "{mine}");
+    let theirs = colleague.post("/v1/work", external.clone()).await.expect(200);
+    assert!(theirs.get("completion_token").is_none(), "{theirs}");
+    let again = me.post("/v1/work", external).await.expect(200);
+    assert_eq!(again["completion_token"], mine["completion_token"], "its own repeat is given it again");
+    bed.server.close().await.unwrap();
+}
+
+async fn a_token_of_some_kinds_learns_no_foreign_id(bed: Bed) {
+    let of_mail = json!({ "name": "mailer", "kind": "machine", "scopes": ["submit"], "kinds": ["mail"] });
+    let (mailer, _) = made(&bed, &bed.admin(), of_mail).await;
+    let id = bed.admin().ingest("zebra").await;
+    let mail = with(&work("zebra"), "kind", json!("mail"));
+    let refused = mailer.post("/v1/work", mail.clone()).await;
+    refused.problem(409, "idempotency_mismatch");
+    assert!(!refused.body.to_string().contains(&id), "{}", refused.body);
+    let told = bed.admin().post("/v1/work", mail).await;
+    told.problem(409, "idempotency_mismatch");
+    assert!(told.body["detail"].as_str().unwrap().contains(&id), "{}", told.body);
     bed.server.close().await.unwrap();
 }
 

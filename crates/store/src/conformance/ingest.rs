@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use tenure_core::{
-    Code, Payload, State,
+    Actor, Code, Payload, State,
     action::{ClaimFilter, CloseOut, Tenants},
     model::{Output, Source},
     policy::{LeaseTimings, PolicyOverrides},
@@ -147,6 +147,10 @@ pub async fn externally_owned_work_ends_by_its_token(bed: &mut Bed) {
     let token = ingested.completion_token.expect("its owner needs a token");
     let again = bed.machine().ingest(external("job")).await.unwrap();
     assert_eq!(again.completion_token.as_ref(), Some(&token), "a lost reply can be given again");
+    for other in [bed.worker("w"), bed.person(), bed.ledger.caller(Actor::machine("another"))] {
+        let theirs = other.ingest(external("job")).await.unwrap();
+        assert_eq!((theirs.created, theirs.completion_token), (false, None), "only who recorded it ends it");
+    }
 
     assert!(bed.claim("w", super::any(10)).await.is_empty(), "nobody here runs it");
     let grabbed = bed.worker("w").claim_ids(claimant("w", "ids"), vec![id]).await;

@@ -187,15 +187,24 @@ impl Caller {
     async fn ingested(&self, action: Action) -> Result<Ingested, Error> {
         let mut outcome = self.submit(action).await?;
         match outcome.reply {
-            Reply::Ingested { work, created, grant } => Ok(Ingested {
-                lease: grant.map(|grant| self.ledger.claimed(*grant, &mut outcome.payloads)),
-                completion_token: (work.state == State::WaitingExternal && work.open_waits == 0)
-                    .then(|| self.ledger.completion_token(work.id)),
-                work: *work,
-                created,
-            }),
+            Reply::Ingested { work, created, grant } => {
+                let ends_by_token = work.state == State::WaitingExternal && work.open_waits == 0;
+                let is_its_owner = ends_by_token && (created || self.recorded(work.id).await?);
+                Ok(Ingested {
+                    lease: grant.map(|grant| self.ledger.claimed(*grant, &mut outcome.payloads)),
+                    completion_token: is_its_owner.then(|| self.ledger.completion_token(work.id)),
+                    work: *work,
+                    created,
+                })
+            }
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// Whether this principal recorded a work.
+    async fn recorded(&self, work: WorkId) -> Result<bool, Error> {
+        let first = self.ledger.events(work, 0, 1).await?;
+        Ok(first.rows.first().is_some_and(|stored| stored.event.actor == self.actor))
     }
 
     /// Claims by filter. With `wait`, an empty queue is waited for that long.
