@@ -10,10 +10,17 @@ use std::{
 use serde_json::Value;
 use tenure_core::{
     Actor, Code, Command, Millis, Refusal, Work, WorkId,
-    command::{Gate, budget::Cost},
+    command::{Gate, Verdict, budget::Cost},
 };
-use tenure_store::{Caller, Error, Ledger, NewCommand, NewWork, schema::aside};
-use tokio::sync::watch;
+use tenure_store::{
+    Caller, Error, Ledger, NewCommand, NewWork,
+    schema::{Size, aside},
+};
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    sync::watch,
+    task::block_in_place,
+};
 
 use crate::{
     config::{Live, limits_of},
@@ -21,6 +28,9 @@ use crate::{
     rate::Rates,
     tools::Checked,
 };
+
+/// Policies look at so many values in a few milliseconds.
+const FEW_VALUES: u64 = 1_000;
 
 /// How often a verdict that a reload overtook is asked for again before the caller is told.
 const ASKED_AGAIN: u32 = 8;
@@ -153,7 +163,7 @@ impl Door {
             now: asked.now,
             estimate: &wanted.estimate,
         };
-        let verdict = live.policy.ask(&ask);
+        let verdict = verdict(&live, &ask);
         let gate = Gate { verdict, tool: tool.facts.clone(), limits: Vec::new(), estimate: wanted.estimate };
         Ok(NewCommand {
             tool: wanted.tool,
@@ -193,7 +203,7 @@ impl Door {
             estimate: &estimate,
         };
         Gate {
-            verdict: live.policy.ask(&ask),
+            verdict: verdict(&live, &ask),
             tool: facts.clone(),
             limits: limits_of(&live.budgets, &spec.tool, asked.now),
             estimate,
@@ -225,6 +235,16 @@ impl Door {
             }
         }
         act().await
+    }
+}
+
+/// What policies say. Cedar has no loops and values are bounded, so it ends; over large arguments it takes tens of
+/// milliseconds, in which the other tasks of this thread run on another one.
+fn verdict(live: &Live, ask: &Ask<'_>) -> Verdict {
+    let many = live.policy.has_files() && Size::of(ask.arguments).values > FEW_VALUES;
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) if many => block_in_place(|| live.policy.ask(ask)),
+        _ => live.policy.ask(ask),
     }
 }
 
@@ -272,6 +292,32 @@ mod tests {
         asked.store(0, Ordering::Relaxed);
         assert!(door.current(|| stale(u32::MAX)).await.is_err());
         assert_eq!(asked.load(Ordering::Relaxed), ASKED_AGAIN);
+    }
+
+    /// One thread for all tasks: unless the verdict gives it to them, the other one waits for it.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_verdict_over_large_arguments_keeps_nobody_waiting() {
+        let text = "permit (principal, action, resource) unless { context.arguments == {} };";
+        let live = Arc::new(Live { policy: policies(text), ..Live::default() });
+        let door = Door::new(watch::channel(live).1);
+        let items: Vec<Value> = (0..20_000).map(|n| json!(format!("item {n}"))).collect();
+        let asking = tokio::spawn(async move {
+            let (facts, actor) = (Facts { live: door.live(), ..Facts::default() }, Actor::worker("a"));
+            let wanted = Wanted {
+                tool: "rm".into(),
+                target: "/".into(),
+                step: None,
+                slot: None,
+                arguments: json!({ "items": items }),
+                estimate: Cost::default(),
+            };
+            let (told, other) = std::sync::mpsc::channel();
+            tokio::spawn(async move { told.send(std::time::Instant::now()) });
+            door.reserve(facts.asked(&actor), wanted).await.unwrap();
+            let done = std::time::Instant::now();
+            other.recv().is_ok_and(|ran| ran < done)
+        });
+        assert!(asking.await.unwrap(), "the other task ran meanwhile");
     }
 
     #[tokio::test]
