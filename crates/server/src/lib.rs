@@ -29,6 +29,6 @@ pub use http::openapi;
 pub use patience::run;
 pub use reconciler::Reconciler;
 pub use relay::Relay;
-pub use server::{Reloader, Server, StartError};
+pub use server::{ReloadError, Reloader, Server, StartError};
 #[cfg(feature = "otlp")]
 pub use traces::otlp::Traces;

@@ -3,14 +3,14 @@
 use std::{future::Future, io, net::TcpListener, sync::Arc};
 
 use axum::Router;
-use tenure_store::{Error, Ledger, Options, Scheduler, Sweeper, SystemClock, fair::Fair};
+use tenure_store::{Error, Ledger, Options, Scheduler, Sweeper, SystemClock, aside_with_stack, fair::Fair};
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     alerts::{Alerts, Watcher},
     auth::{AdminToken, Auth, FirstStart, FirstStartError},
-    config::{Config, Database, Live, is_readable_by_all},
+    config::{Config, ConfigError, Database, Live, is_readable_by_all},
     door::Door,
     executor::Outbound,
     feed::{Feed, FeedReader},
@@ -24,6 +24,9 @@ use crate::{
 /// Claims that look at the queue at once, and those of one tenant: a tenant that claims without end waits for itself.
 const CLAIMS: usize = 256;
 const CLAIMS_OF_A_TENANT: usize = CLAIMS / 2;
+
+/// Nested policies and schemas are read by calls inside calls.
+const RELOAD_STACK: usize = 16 * 1024 * 1024;
 
 /// Why the daemon did not start.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +42,15 @@ pub enum StartError {
     Readable(String),
     #[error("the socket cannot be served: {0}. With TLS, check tls.cert and tls.key: both are PEM files")]
     Socket(io::Error),
+}
+
+/// Why the configuration stayed as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum ReloadError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error("the configuration could not be read on a thread of its own: {0}")]
+    Thread(#[from] io::Error),
 }
 
 /// An open ledger with everything that serves it. What runs beside it ends with [`Server::close`].
@@ -192,6 +204,15 @@ pub struct Reloader {
 }
 
 impl Reloader {
+    /// Reads a configuration and takes it in, as [`Reloader::reload`] does. Policies and schemas take time to compile: that is
+    /// done on a thread of its own, and no call and no shutdown waits for it. One that cannot be read changes nothing.
+    pub async fn load(
+        &self,
+        load: impl FnOnce() -> Result<Config, ConfigError> + Send + 'static,
+    ) -> Result<Vec<&'static str>, ReloadError> {
+        Ok(self.reload(&aside_with_stack("reload", RELOAD_STACK, load).await??))
+    }
+
     /// Takes the new configuration in, and names the keys that wait for a restart.
     pub fn reload(&self, new: &Config) -> Vec<&'static str> {
         self.app.ledger.set_settings(new.live.settings());

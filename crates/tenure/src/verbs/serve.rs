@@ -84,14 +84,9 @@ fn reload_on_hangup(
         use tokio::signal::unix::{SignalKind, signal};
         let Ok(mut hangup) = signal(SignalKind::hangup()) else { return };
         while hangup.recv().await.is_some() {
-            // Policies and schemas take time to compile: nobody's call waits for them.
             let load = load.clone();
-            let Ok(loaded) = tokio::task::spawn_blocking(move || load()).await else { continue };
-            match loaded {
-                Ok(config) => {
-                    let waiting = reloader.reload(&config);
-                    tracing::info!(needs_restart = ?waiting, "the configuration was read again");
-                }
+            match reloader.load(move || load()).await {
+                Ok(waiting) => tracing::info!(needs_restart = ?waiting, "the configuration was read again"),
                 Err(error) => tracing::error!(%error, "the configuration was not changed"),
             }
         }
