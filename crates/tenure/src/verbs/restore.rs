@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io,
+    io::{self, Read},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
@@ -33,6 +33,13 @@ pub async fn restore(global: &Global, args: &Restore) -> Result<Exit, Failure> {
     if !args.backup.is_file() {
         return Err(Failure::new(Exit::NotFound, format!("there is no file {}", args.backup.display())));
     }
+    if is_empty(&args.backup)? {
+        let why = format!(
+            "nothing was restored: {} is empty. Copy the backup again, or try an older backup",
+            args.backup.display()
+        );
+        return Err(Failure::new(Exit::Unsuccessful, why));
+    }
     copy(&args.backup, Path::new(db))?;
     let outcome = connect::faults(db).await;
     let faults = match outcome {
@@ -54,6 +61,15 @@ pub async fn restore(global: &Global, args: &Restore) -> Result<Exit, Failure> {
     // What is no sound ledger must not be served by mistake.
     files(db).for_each(|file| _ = fs::remove_file(file));
     Err(Failure::new(Exit::Unsuccessful, format!("nothing was restored: {faults}")))
+}
+
+/// Whether SQLite would take a file for a new database: it has no bytes, or no tables.
+fn is_empty(file: &Path) -> io::Result<bool> {
+    // The header, and of the first page, which lists the tables, the kind, the first free block and the count of its cells.
+    let mut head = Vec::new();
+    File::open(file)?.take(105).read_to_end(&mut head)?;
+    let lists_none = head.starts_with(b"SQLite format 3\0") && head.get(103..105) == Some(&[0, 0]);
+    Ok(head.is_empty() || lists_none)
 }
 
 fn files(db: &str) -> impl Iterator<Item = PathBuf> {

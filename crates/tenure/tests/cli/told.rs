@@ -132,6 +132,20 @@ fn a_backup_becomes_a_ledger_again_and_nothing_else_does() {
     fs::write(path("letter.txt"), "this is no ledger").unwrap();
     restore("letter.txt", "letter.db").ends(7);
     assert!(!bed.folder.path().join("letter.db").exists());
+    fs::write(path("empty.db"), "").unwrap();
+    rusqlite::Connection::open(path("no_tables.db"))
+        .unwrap()
+        .execute_batch("CREATE TABLE t (x); DROP TABLE t")
+        .unwrap();
+    for name in ["empty.db", "no_tables.db"] {
+        let empty = restore(name, "smaller.db").ends(7).err;
+        assert!(empty.contains(&format!("{name} is empty")) && empty.contains("older backup"), "{empty}");
+    }
+    let other = rusqlite::Connection::open(path("other.db")).unwrap();
+    other.execute("CREATE TABLE note (text)", []).unwrap();
+    drop(other);
+    restore("other.db", "smaller.db").ends(7);
+    assert!(!bed.folder.path().join("smaller.db").exists());
     Said::of(tenure(bed.folder.path()).args(["restore", "copy.db"]).output().unwrap()).ends(2);
 }
 
