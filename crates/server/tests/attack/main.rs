@@ -16,5 +16,7 @@ mod quotas;
 mod readable;
 mod redaction;
 mod revocation;
+mod scopes;
 mod slow_names;
 mod starvation;
+mod tenants;
