@@ -191,14 +191,18 @@ impl Answers<'_, '_> {
             StepVerb::Begin => "step_begun",
             StepVerb::Complete => "step_completed",
         };
-        // A step that was begun before is not begun again; one that was completed returns its result.
+        // A step that was begun before is not begun again; one that was completed returns the result that is stored.
         let any = answer.reused || verb == StepVerb::Begin;
-        let is = |event: &Event| event.step.as_deref() == Some(step) && (any || event.fence == Some(fence));
+        let told = answer.step.result.as_ref().unwrap_or(&Value::Null);
+        let reuses = answer.reused && verb == StepVerb::Complete;
+        let is = |event: &Event| {
+            event.step.as_deref() == Some(step)
+                && (any || event.fence == Some(fence))
+                && (!reuses || payload(event) == told)
+        };
         let Some(event) = self.written(work, kind, &format!("{verb} of step {step}"), is) else { return };
-        if verb == StepVerb::Complete {
-            let sent = if answer.reused { answer.step.result.as_ref() } else { result };
-            let sent = sent.unwrap_or(&Value::Null).clone();
-            self.says(event, payload(event), &sent);
+        if verb == StepVerb::Complete && !reuses {
+            self.says(event, payload(event), result.unwrap_or(&Value::Null));
         }
     }
 

@@ -185,6 +185,28 @@ fn a_lost_claim_that_claims_anew_is_a_loss() {
     assert!(differs(&run, Losses::Forbidden), "nothing may be lost");
 }
 
+/// A step that is completed again returns what is stored. If an asynchronous failover loses that and the step is
+/// completed anew, the log has another result than the one that was told.
+#[test]
+fn a_lost_result_that_was_told_again_is_a_loss() {
+    let mut run = clean::run();
+    let completed = run.history.iter().position(|record| matches!(record.call, Call::Step { .. })).unwrap();
+    let mut again = run.history[completed].clone();
+    let Outcome::Ok(body) = &mut again.outcome else { unreachable!() };
+    body["reused"] = json!(true);
+    let last = run.history.last().unwrap().answered_us;
+    again = Record { asked_us: last + 1, answered_us: last + 2, ..again };
+    run.history.push(again.clone());
+    assert_eq!(check(&run, Losses::Forbidden), Report::default(), "it is told what is stored");
+    let Outcome::Ok(body) = &mut again.outcome else { unreachable!() };
+    body["step"]["result"] = json!({ "done": 2 });
+    *run.history.last_mut().unwrap() = again;
+    let counted = check(&run, Losses::Counted);
+    assert_eq!((counted.violations, counted.lost), (vec![], 1));
+    let found = check(&run, Losses::Forbidden).violations;
+    assert!(found.iter().any(|violation| violation.rule == Rule::LostWrite), "{found:?}");
+}
+
 #[test]
 fn a_lapse_is_found_where_every_holder_renews() {
     let found = expired(&clean::run());
