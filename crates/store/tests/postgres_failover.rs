@@ -1,7 +1,7 @@
 //! A replica that is promoted, with and without the last transactions of the server that it replaces.
 #![cfg(feature = "postgres")]
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, process::Command, sync::Arc, time::Duration};
 
 use tenure_core::{
     Actor, Code, WorkId,
@@ -50,12 +50,16 @@ impl Pair {
         Ledger::open_postgres(url, Options { lanes: 1, sweep: false, ..options }).await.unwrap()
     }
 
-    /// Waits until the standby has everything, and cuts it off: what follows will be lost.
     fn cut(&self) {
+        self.cut_off(&self.standby);
+    }
+
+    /// Waits until a standby has everything, and cuts it off: what follows will be lost.
+    fn cut_off(&self, standby: &Cluster) {
         let at = self.primary.psql("postgres", "select pg_current_wal_flush_lsn()");
         let has = format!("select pg_last_wal_replay_lsn() >= '{at}'");
-        while self.standby.psql("postgres", &has) != "t" {}
-        self.standby.cut_off();
+        while standby.psql("postgres", &has) != "t" {}
+        standby.cut_off();
     }
 
     fn fail_over(&self) {
@@ -228,6 +232,147 @@ async fn a_cursor_from_lost_seconds_skips_nothing_that_comes_after() {
         }
     };
     assert_eq!(tokio::time::timeout(Duration::from_secs(30), told).await.expect("it is told"), after);
+}
+
+/// Reads the feed to its end, whose events are this many.
+async fn read_to_end(ledger: &Ledger, events: usize) -> Position {
+    let reading =
+        async { while ledger.feed(Position::default(), 1_000).await.unwrap().events.len() < events {} };
+    tokio::time::timeout(Duration::from_secs(30), reading).await.expect("the feed has them");
+    ledger.tail().await.unwrap()
+}
+
+/// Waits until a reader that goes on from this place was told of all of these works.
+async fn is_told_of(ledger: &Ledger, mut cursor: Position, works: &[WorkId]) {
+    let mut missing: BTreeSet<WorkId> = works.iter().copied().collect();
+    let told = async {
+        while !missing.is_empty() {
+            for event in healed(async || ledger.feed(cursor, 100).await).await.events {
+                cursor = event.position;
+                missing.remove(&event.event.work);
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), told).await.expect("it is told of all");
+}
+
+/// One replica lags and the other is promoted; then that one dies, and the one that lagged is promoted. Both are on the
+/// second timeline of one primary.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_promotion_of_one_primary_is_another_server() {
+    let pair = Pair::start();
+    let late = pair.primary.standby();
+    let url = format!(
+        "postgres://tenure@127.0.0.1:{},127.0.0.1:{},127.0.0.1:{}/{}",
+        pair.primary.port(),
+        pair.standby.port(),
+        late.port(),
+        pair.database
+    );
+    let clock = Arc::new(ManualClock::new(1_700_000_000_000));
+    let options = || Options { clock: Some(clock.clone()), ..Options::default() };
+    let ledger = pair.open_at(&url, options()).await;
+    let caller = ledger.caller(Actor::machine("m"));
+    caller.ingest(new("on the primary", "k")).await.unwrap();
+    pair.cut_off(&late);
+    pair.cut();
+    pair.fail_over();
+    let held = healed(async || caller.ingest(new("held", "k")).await).await.work.id;
+    for n in 0..30 {
+        caller.ingest(new(&format!("on-a-{n}"), "k")).await.unwrap();
+    }
+    let lost = claim(&caller, "a", "1", held).await;
+    let cursor = read_to_end(&ledger, 33).await;
+    assert_eq!(ledger.stats().server_changes, 1);
+    pair.standby.stop();
+    late.promote();
+    clock.jump(-60_000);
+
+    // Nobody who lived through it has come to this server yet.
+    let fresh = pair.open_at(&url, options()).await;
+    let other = fresh.caller(Actor::machine("m"));
+    let mut made = vec![healed(async || other.ingest(new("held", "k")).await).await.work.id];
+    for n in 0..5 {
+        made.push(healed(async || caller.ingest(new(&format!("on-c-{n}"), "k")).await).await.work.id);
+        made.push(other.ingest(new(&format!("too-{n}"), "k")).await.unwrap().work.id);
+    }
+    is_told_of(&ledger, cursor, &made).await;
+    is_told_of(&fresh, cursor, &made).await;
+    assert_eq!(ledger.stats().server_changes, 2);
+    let granted = claim(&other, "b", "2", made[0]).await;
+    assert!(granted.lease.fence > lost.lease.fence, "{} after {}", granted.lease.fence, lost.lease.fence);
+    assert_eq!(ledger.verify().await.unwrap().faults, []);
+}
+
+/// The server's files as they are while it does not run.
+struct Snapshot<'a>(&'a Cluster);
+
+impl<'a> Snapshot<'a> {
+    fn take(server: &'a Cluster) -> Self {
+        server.stop();
+        Self::copy(server, "data", "snapshot");
+        server.restart();
+        Self(server)
+    }
+
+    /// Stops the server and starts it with the files as they were.
+    fn put_back(&self) {
+        self.0.stop();
+        Self::copy(self.0, "snapshot", "data");
+        self.0.restart();
+    }
+
+    fn copy(server: &Cluster, from: &str, to: &str) {
+        let folder = server.folder();
+        let _none = std::fs::remove_dir_all(folder.join(to));
+        let copied = Command::new("cp").arg("-a").args([folder.join(from), folder.join(to)]).status();
+        assert!(copied.unwrap().success());
+    }
+}
+
+/// The same server on the same timeline, but without its last transactions.
+#[tokio::test(flavor = "multi_thread")]
+async fn files_that_were_put_back_are_another_server() {
+    let server = Cluster::start_with(&["autovacuum=off"]);
+    let url = server.create_database();
+    let open = || async {
+        let options = Options { lanes: 1, sweep: false, ..Options::default() };
+        Ledger::open_postgres(&url, options).await.unwrap()
+    };
+    let ledger = open().await;
+    let caller = ledger.caller(Actor::machine("m"));
+    caller.ingest(new("kept", "k")).await.unwrap();
+    let snapshot = Snapshot::take(&server);
+
+    let mut seen = Vec::new();
+    for n in 0..30 {
+        seen.push(healed(async || caller.ingest(new(&format!("lost-{n}"), "k")).await).await.work.id);
+    }
+    let cursor = read_to_end(&ledger, 31).await;
+    assert_eq!(ledger.stats().server_changes, 0, "a server that is started anew has lost nothing");
+    let ingest = async |n: usize| healed(async || caller.ingest(new(&format!("new-{n}"), "k")).await).await;
+
+    snapshot.put_back();
+    let mut made = Vec::new();
+    for n in 0..5 {
+        made.push(ingest(n).await.work.id);
+    }
+    is_told_of(&ledger, cursor, &made).await;
+    assert_eq!(ledger.stats().server_changes, 1);
+
+    // Nor does it matter that no process lived through it.
+    let cursor = ledger.tail().await.unwrap();
+    ledger.close().await.unwrap();
+    let database = url.rsplit('/').next().unwrap();
+    // Epochs are counted in seconds: this one is over.
+    let over = "select to_timestamp(1767225600 + value::bigint + 1) < clock_timestamp() from meta where key = 'epoch'";
+    while server.psql(database, over) != "t" {}
+    snapshot.put_back();
+    let fresh = open().await;
+    let again = fresh.caller(Actor::machine("m")).ingest(new("new-0", "k")).await.unwrap();
+    assert!(again.created, "it was lost");
+    is_told_of(&fresh, cursor, &[again.work.id]).await;
+    assert_eq!(fresh.verify().await.unwrap().faults, []);
 }
 
 #[tokio::test(flavor = "multi_thread")]

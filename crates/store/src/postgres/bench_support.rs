@@ -30,12 +30,13 @@ pub const UPDATE_WORK: &str = "UPDATE work w SET state = v.state, seq = v.seq, h
      expires_at, renewed_at, renewed_by, lapsed_at, open_waits, next_retry_at, due_at, reason, owner, bound, \
      progress, updated_at, children, waiters, body) WHERE w.id = v.id";
 
-/// New events, in order. `$1` is the epoch and `$2` the transaction's place in the feed.
-pub const INSERT_EVENT: &str = "INSERT INTO event (epoch, txn, work, seq, at, type, from_state, to_state, \
+/// New events, in order. `$1` is the transaction's place in the feed. The epoch is read by the statement that writes it:
+/// whoever starts one waits for the statements before, and those after it see it.
+pub const INSERT_EVENT: &str = "INSERT INTO event (txn, work, seq, at, type, from_state, to_state, \
      actor_type, actor_id, attempt, step, fence, data, message, payload, evidence, digest, salt, prev_hash, \
-     hash, request, actor_name) SELECT $1::int, $2::bigint, unnest($3::uuid[]), unnest($4::bigint[]), unnest($5::bigint[]), \
-     unnest($6::text[]), unnest($7::smallint[]), unnest($8::smallint[]), unnest($9::text[]), \
-     unnest($10::text[]), unnest($11::int[]), unnest($12::text[]), unnest($13::bigint[]), unnest($14::text[]), \
-     unnest($15::text[]), unnest($16::text[]), unnest($17::text[]), unnest($18::bytea[]), \
-     unnest($19::bytea[]), unnest($20::bytea[]), unnest($21::bytea[]), unnest($22::bigint[]), \
-     unnest($23::text[])";
+     hash, request, actor_name, epoch) SELECT $1::bigint, unnest($2::uuid[]), unnest($3::bigint[]), \
+     unnest($4::bigint[]), unnest($5::text[]), unnest($6::smallint[]), unnest($7::smallint[]), \
+     unnest($8::text[]), unnest($9::text[]), unnest($10::int[]), unnest($11::text[]), unnest($12::bigint[]), \
+     unnest($13::text[]), unnest($14::text[]), unnest($15::text[]), unnest($16::text[]), unnest($17::bytea[]), \
+     unnest($18::bytea[]), unnest($19::bytea[]), unnest($20::bytea[]), unnest($21::bigint[]), \
+     unnest($22::text[]), (SELECT value::int FROM meta WHERE key = 'epoch')";

@@ -19,6 +19,13 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Xid(u32);
 
+impl Xid {
+    /// The whole number, by one that is not below it and less than four thousand million above.
+    pub fn whole(self, above: i64) -> i64 {
+        above - i64::from((above as u32).wrapping_sub(self.0))
+    }
+}
+
 impl<'a> FromSql<'a> for Xid {
     fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
         Ok(Self(u32::from_be_bytes(raw.try_into()?)))

@@ -6,14 +6,14 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::watch, time::Instant};
+use tokio::time::Instant;
 use tokio_postgres::{Client, Config, Connection, Error as PgError, Socket, tls::MakeTlsConnect};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::{
     diagnosis::durability,
     fault::describe,
-    server::{self, Fences, Identity, Servers},
+    server::{Fences, Identity, Servers},
     session::{SETTINGS, Session},
     tls,
 };
@@ -108,22 +108,17 @@ impl Connector {
         Ok((identity, number))
     }
 
-    /// The number of the server that answers now, and news of each change.
-    pub fn server_changes(&self) -> watch::Receiver<u32> {
-        self.servers.changes()
+    /// The servers that this process met.
+    pub fn servers(&self) -> &Servers {
+        &self.servers
     }
 
-    /// A lane's connection: one that knows the current epoch. Its server knows below which fence nothing is granted.
+    /// A lane's connection: one that has joined the ledger's writers on its server.
     pub async fn lane(&self, fences: &Fences) -> Result<Session, Error> {
         let mut session = self.session().await?;
-        let floor = self.servers.floor(fences);
-        let joined = server::join(&mut session.client, session.identity.as_ref(), floor);
+        let joined = self.servers.join(&mut session.client, session.identity.as_ref(), fences);
         let asked = tokio::time::timeout(self.answer_within, joined).await;
-        let (epoch, moved) = asked.unwrap_or_else(|_| Err(session.cut().error()))?;
-        session.epoch = epoch;
-        if moved {
-            session.server = self.servers.moved();
-        }
+        session.server = asked.unwrap_or_else(|_| Err(session.cut().error()))?;
         Ok(session)
     }
 

@@ -183,7 +183,7 @@ pub(super) async fn commit(
     let rows = batch.rows();
     insert_works(session, &rows, lessons).await?;
     let mut pipeline = Pipeline::default();
-    save::rest(&mut pipeline, key, batch, &rows, session.epoch, mark);
+    save::rest(&mut pipeline, key, batch, &rows, mark);
     if !batch.writes.wakes.is_empty() {
         let woken = find_woken(session, std::mem::take(&mut pipeline), batch, lessons).await?;
         save::wake(&mut pipeline, &woken, mark);

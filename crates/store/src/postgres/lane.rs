@@ -59,7 +59,7 @@ impl Line {
         if self.session.as_ref().is_none_or(|session| !connector.is_usable(session)) {
             self.session = None;
             let session = connector.lane(&self.shared.fences).await?;
-            self.shared.counters.server_changes(session.server.into());
+            self.shared.counters.server_changes(connector.servers().changes().into());
             return Ok(self.session.insert(session));
         }
         self.session.as_ref().ok_or_else(|| Error::Unavailable("no connection".to_owned()))

@@ -131,6 +131,10 @@ impl Shared {
     /// Remembers what a group wrote.
     fn committed(&self, batch: Batch, mark: Mark) {
         self.fences.saw(mark.now, batch.writes.begun.iter().map(|attempt| attempt.fence));
+        // One that wrote nothing need not be durable.
+        if !batch.writes.events.is_empty() {
+            self.connector.servers().committed(mark.by.server, mark.by.xid.whole(mark.txn));
+        }
         self.recent.keep(batch, mark.by);
     }
 

@@ -216,10 +216,9 @@ pub(super) fn rest<'a>(
     key: &Key,
     batch: &'a Batch,
     rows: &[Row<'a>],
-    epoch: i32,
     mark: Mark,
 ) {
-    events(pipeline, batch, epoch, mark);
+    events(pipeline, batch, mark);
     let touched = |touch: &dyn Fn(Touch) -> bool| -> Vec<&'a Work> {
         rows.iter().filter(|row| touch(row.touch)).map(|row| row.work).collect()
     };
@@ -236,11 +235,10 @@ pub(super) fn rest<'a>(
     sessions(pipeline, batch);
 }
 
-fn events<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch, epoch: i32, mark: Mark) {
+fn events<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch, mark: Mark) {
     let events = &batch.writes.events[..];
     pipeline.add_if(!events.is_empty(), INSERT_EVENT, || {
         params![
-            epoch,
             mark.txn,
             each(events, |e| e.work.0),
             each(events, |e| e.seq as i64),

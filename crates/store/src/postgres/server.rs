@@ -14,33 +14,44 @@ use std::{
 
 use tenure_core::Millis;
 use tokio::sync::watch;
-use tokio_postgres::{Client, Error as PgError, error::SqlState};
+use tokio_postgres::{Client, Error as PgError, Transaction, error::SqlState};
 
 use super::{fault::describe, migrate::LOCK};
 use crate::Error;
 
-/// Every role may call these, unless somebody forbade it. The timeline is in the first eight digits of a WAL file's name; the checkpoint's own
-/// timeline is still the old one for a while after a promotion.
-const ASK: &str = "SELECT system_identifier::text, pg_walfile_name(pg_current_wal_insert_lsn()) \
-     FROM pg_control_system()";
+/// Every role may call these, unless somebody forbade it. The timeline is in the first eight digits of a WAL file's name;
+/// the checkpoint's own timeline is still the old one for a while after a promotion.
+const ASK: &str = "SELECT system_identifier::text, pg_walfile_name(pg_current_wal_insert_lsn()), \
+     extract(epoch FROM pg_postmaster_start_time())::text FROM pg_control_system()";
 
 const FACTS: &str = "SELECT m.value::int, coalesce((SELECT e.txn FROM event e WHERE e.epoch = m.value::int \
      ORDER BY e.txn DESC LIMIT 1) > pg_snapshot_xmax(pg_current_snapshot())::text::bigint, false), \
-     (SELECT value FROM meta WHERE key = 'server'), \
+     pg_snapshot_xmax(pg_current_snapshot())::text::bigint, extract(epoch FROM clock_timestamp())::bigint, \
+     (SELECT value FROM meta WHERE key = 'server'), (SELECT value FROM meta WHERE key = 'started'), \
+     (SELECT value FROM meta WHERE key = 'branch'), \
      coalesce((SELECT value::bigint FROM meta WHERE key = 'fence_floor'), 0) \
      FROM meta m WHERE m.key = 'epoch'";
 
 const SET: &str = "INSERT INTO meta (key, value) VALUES ($1::text, $2::text) \
      ON CONFLICT (key) DO UPDATE SET value = excluded.value";
 
+/// Waits for the groups that are writing. Those that come later read the new epoch as they write their events.
+const NO_EVENTS: &str = "LOCK TABLE event IN SHARE MODE";
+
 /// Commits that the other replicas of this process made within the last moment, and that it did not see.
 const FLOOR_MARGIN_MS: Millis = 1_000;
+
+/// From which second epochs are counted: 2026-01-01. They reach until 2094.
+const EPOCHS_FROM: i64 = 1_767_225_600;
 
 /// A database cluster on one of its timelines. A promotion and a restore to a point in time each begin a new timeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     system: String,
     timeline: u32,
+    /// When the server was started. Two replicas of one primary may be promoted to the same timeline, and files that
+    /// are put back keep theirs.
+    started: String,
 }
 
 impl Identity {
@@ -55,9 +66,9 @@ impl Identity {
             }
             Err(error) => return Err(Error::Unavailable(describe(&error))),
         };
-        let (system, file): (String, String) = (row.get(0), row.get(1));
+        let (system, file, started): (String, String, String) = (row.get(0), row.get(1), row.get(2));
         let timeline = file.get(..8).and_then(|digits| u32::from_str_radix(digits, 16).ok());
-        Ok(timeline.map(|timeline| Self { system, timeline }))
+        Ok(timeline.map(|timeline| Self { system, timeline, started }))
     }
 
     fn text(&self) -> String {
@@ -70,16 +81,80 @@ fn cannot_tell(code: &SqlState) -> bool {
         .contains(code)
 }
 
-/// The servers that this process met, numbered: a number is never given to two of them.
+/// The servers that this process met, numbered: a number is never given to two of them, nor to one before and after it
+/// was started anew.
 #[derive(Default)]
 pub(super) struct Servers {
-    current: Mutex<Option<Identity>>,
+    met: Mutex<Met>,
     number: watch::Sender<u32>,
 }
 
+#[derive(Default)]
+struct Met {
+    identity: Option<Identity>,
+    branch: Option<Branch>,
+    /// How often another database answered than before.
+    changes: u32,
+    /// The highest transaction of this process that wrote events, and the number of its server.
+    committed: (u32, i64),
+}
+
+/// One history of a database. It has a random name in `meta`, and another one after each promotion, restore, or return
+/// to earlier files.
+#[derive(Clone)]
+struct Branch {
+    name: String,
+    /// The server's number when this process came to it.
+    since: u32,
+    /// The last epoch that this process knows, of this branch or an earlier one.
+    epoch: i32,
+    /// How often the database had changed when a connection last joined.
+    changes: u32,
+}
+
+/// What a database says of itself.
+struct Facts {
+    epoch: i32,
+    /// A stored position is ahead of the server's own transactions, as after a dump and a restore.
+    ahead: bool,
+    next_transaction: i64,
+    seconds: i64,
+    server: Option<String>,
+    started: Option<String>,
+    branch: Option<String>,
+    floor: i64,
+}
+
+impl Facts {
+    async fn ask(transaction: &Transaction<'_>) -> Result<Self, PgError> {
+        let row = transaction.query_one(FACTS, &[]).await?;
+        Ok(Self {
+            epoch: row.get(0),
+            ahead: row.get(1),
+            next_transaction: row.get(2),
+            seconds: row.get(3),
+            server: row.get(4),
+            started: row.get(5),
+            branch: row.get(6),
+            floor: row.get(7),
+        })
+    }
+
+    fn is_of(&self, branch: &Branch) -> bool {
+        self.branch.as_ref() == Some(&branch.name)
+    }
+
+    /// Above every epoch that is known here, and above those of lost branches, which only the clock knows of.
+    fn next_epoch(&self, known: Option<&Branch>) -> i32 {
+        let above = self.epoch.max(known.map_or(0, |branch| branch.epoch)) + 1;
+        // A clock that is far ahead must leave room for later epochs.
+        above.max((self.seconds - EPOCHS_FROM).clamp(0, i64::from(i32::MAX / 2)) as i32)
+    }
+}
+
 impl Servers {
-    fn lock(&self) -> MutexGuard<'_, Option<Identity>> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    fn met(&self) -> MutexGuard<'_, Met> {
+        self.met.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes whenever another server answers.
@@ -88,55 +163,143 @@ impl Servers {
     }
 
     /// Tells when another server answers.
-    pub fn changes(&self) -> watch::Receiver<u32> {
+    pub fn news(&self) -> watch::Receiver<u32> {
         self.number.subscribe()
+    }
+
+    /// How often the database became another one: a server that was only started anew does not count.
+    pub fn changes(&self) -> u32 {
+        self.met().changes
     }
 
     /// The number of the server that a new connection reached. A server whose timeline was left behind by a promotion
     /// is refused: nothing that is written there lasts.
     pub fn meet(&self, identity: Option<&Identity>) -> Result<u32, Error> {
         let Some(identity) = identity else { return Ok(self.number()) };
-        let mut current = self.lock();
-        match &*current {
-            None => *current = Some(identity.clone()),
-            Some(known) if known == identity => {}
-            Some(known) if known.system == identity.system && known.timeline > identity.timeline => {
+        let mut met = self.met();
+        if let Some(known) = met.identity.as_ref().filter(|known| *known != identity) {
+            if known.system == identity.system && known.timeline > identity.timeline {
                 return Err(Error::Unavailable(format!(
                     "the server is on timeline {}, and timeline {} was promoted since. Stop the old server; after a \
                      deliberate return to it, restart this process",
                     identity.timeline, known.timeline
                 )));
             }
-            Some(known) => {
+            if known.text() == identity.text() {
+                tracing::info!("the database server was started anew");
+            } else {
                 tracing::error!(
                     from = known.text(),
                     to = identity.text(),
                     "another database server answers: transactions that did not reach it are lost"
                 );
-                *current = Some(identity.clone());
-                self.number.send_modify(|number| *number += 1);
+                met.changes += 1;
             }
+            self.number.send_modify(|number| *number += 1);
         }
+        met.identity = Some(identity.clone());
         Ok(self.number())
     }
 
-    /// The database was last written on another server, which this process did not meet. Returns the number of the
-    /// server that answers.
-    pub fn moved(&self) -> u32 {
-        let _current = self.lock();
-        // Otherwise this process has met that server, and counted the change.
-        self.number.send_if_modified(|number| {
-            let first = *number == 0;
-            *number += u32::from(first);
-            first
-        });
-        self.number()
+    /// A transaction of this process wrote events, and was committed.
+    pub fn committed(&self, server: u32, transaction: i64) {
+        let mut met = self.met();
+        met.committed = met.committed.max((server, transaction));
     }
 
-    /// Below which fence nothing is granted, as far as this process knows: zero while it has met one server only.
-    pub fn floor(&self, fences: &Fences) -> u64 {
-        if self.number() == 0 { 0 } else { fences.floor() }
+    /// Below which fence nothing is granted, as far as this process knows: zero while it has met one database only.
+    fn floor(&self, fences: &Fences) -> u64 {
+        if self.changes() == 0 { 0 } else { fences.floor() }
     }
+
+    /// Joins the ledger's writers on this server: stores below which fence nothing is granted, and starts an epoch of
+    /// positions where new events would hide behind lost ones. Returns the server's number.
+    ///
+    /// The database is another one if its server is, if it is on another branch, or if it lacks a transaction that this
+    /// process saw committed.
+    pub async fn join(
+        &self,
+        client: &mut Client,
+        identity: Option<&Identity>,
+        fences: &Fences,
+    ) -> Result<u32, Error> {
+        let failed = |e: PgError| Error::Unavailable(describe(&e));
+        let transaction = client.transaction().await.map_err(failed)?;
+        transaction.batch_execute(LOCK).await.map_err(failed)?;
+        let facts = Facts::ask(&transaction).await.map_err(failed)?;
+        let set = async |key: &str, value: &str| {
+            transaction.execute(SET, &[&key, &value]).await.map(drop).map_err(failed)
+        };
+        let (known, committed) = {
+            let met = self.met();
+            (met.branch.clone(), met.committed)
+        };
+        let (server, started) = identity.map(|identity| (identity.text(), identity.started.clone())).unzip();
+        let differs = |stored: &Option<String>, asked: &Option<String>| {
+            stored.is_some() && asked.is_some() && stored != asked
+        };
+        let other = differs(&facts.server, &server);
+        let put_back = known.as_ref().is_some_and(|branch| {
+            facts.is_of(branch) && committed.0 >= branch.since && facts.next_transaction <= committed.1
+        });
+        let parted = facts.ahead || other || put_back;
+        let branch = match &facts.branch {
+            Some(name) if !parted => name.clone(),
+            _ => random_name()?,
+        };
+        let moved = known.as_ref().map_or(other, |known| known.name != branch);
+        // Where no process lived through it, files that were put back show by nothing else than the start.
+        let starts = parted
+            || differs(&facts.started, &started)
+            || known.as_ref().is_some_and(|known| !facts.is_of(known) && facts.epoch <= known.epoch);
+        let epoch = if starts { facts.next_epoch(known.as_ref()) } else { facts.epoch };
+        if starts {
+            transaction.batch_execute(NO_EVENTS).await.map_err(failed)?;
+            set("epoch", &epoch.to_string()).await?;
+            tracing::info!(epoch, from = ?facts.server, to = ?server, "positions start a new epoch");
+        }
+        for (key, stored, asked) in
+            [("server", &facts.server, &server), ("started", &facts.started, &started)]
+        {
+            if let Some(value) = asked.as_ref().filter(|_| stored != asked) {
+                set(key, value).await?;
+            }
+        }
+        if facts.branch.as_ref() != Some(&branch) {
+            set("branch", &branch).await?;
+        }
+        let floor = if moved { fences.floor() } else { self.floor(fences) };
+        if floor as i64 > facts.floor {
+            set("fence_floor", &floor.to_string()).await?;
+        }
+        transaction.commit().await.map_err(failed)?;
+        Ok(self.joined(branch, epoch, other))
+    }
+
+    /// A connection has joined the writers of this branch. Returns the server's number.
+    fn joined(&self, name: String, epoch: i32, other: bool) -> u32 {
+        let mut met = self.met();
+        let moved = met.branch.as_ref().map_or(other, |known| known.name != name);
+        if moved {
+            // Otherwise it was counted when its server was met.
+            if met.changes == met.branch.as_ref().map_or(0, |known| known.changes) {
+                tracing::error!("the database is another one than before: transactions are lost");
+                met.changes += 1;
+            }
+            self.number.send_modify(|number| *number += 1);
+        }
+        let known = met.branch.take();
+        let since = known.as_ref().filter(|_| !moved).map_or(self.number(), |known| known.since);
+        let epoch = known.map_or(epoch, |known| known.epoch.max(epoch));
+        met.branch = Some(Branch { name, since, epoch, changes: met.changes });
+        self.number()
+    }
+}
+
+fn random_name() -> Result<String, Error> {
+    let mut name = [0; 16];
+    getrandom::fill(&mut name).map_err(|error| Error::Unavailable(format!("no randomness: {error}")))?;
+    Ok(name.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// What this process knows of the fences that were granted.
@@ -177,45 +340,12 @@ impl Fences {
     }
 }
 
-/// Joins the ledger's writers on this server: stores below which fence nothing is granted, and returns the epoch of
-/// positions and whether the last to join did so on another server.
-///
-/// An epoch starts where the server is another one than that of the last epoch, and where a stored position is ahead
-/// of the server's own transactions, as after a dump and a restore: otherwise new events would hide behind old ones.
-pub(super) async fn join(
-    client: &mut Client,
-    identity: Option<&Identity>,
-    floor: u64,
-) -> Result<(i32, bool), Error> {
-    let failed = |e: PgError| Error::Unavailable(describe(&e));
-    let transaction = client.transaction().await.map_err(failed)?;
-    transaction.batch_execute(LOCK).await.map_err(failed)?;
-    let row = transaction.query_one(FACTS, &[]).await.map_err(failed)?;
-    let (mut epoch, ahead): (i32, bool) = (row.get(0), row.get(1));
-    let (known, lifted): (Option<String>, i64) = (row.get(2), row.get(3));
-    let identity = identity.map(Identity::text);
-    let other = known.is_some() && identity.is_some() && known != identity;
-    if ahead || other {
-        epoch += 1;
-        transaction.execute(SET, &[&"epoch", &epoch.to_string()]).await.map_err(failed)?;
-        tracing::info!(epoch, ?known, ?identity, "positions start a new epoch: the database is another one");
-    }
-    if identity.is_some() && known != identity {
-        transaction.execute(SET, &[&"server", &identity]).await.map_err(failed)?;
-    }
-    if floor as i64 > lifted {
-        transaction.execute(SET, &[&"fence_floor", &floor.to_string()]).await.map_err(failed)?;
-    }
-    transaction.commit().await.map_err(failed)?;
-    Ok((epoch, other))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn identity(system: &str, timeline: u32) -> Identity {
-        Identity { system: system.to_owned(), timeline }
+        Identity { system: system.to_owned(), timeline, started: "1".to_owned() }
     }
 
     #[test]
@@ -228,6 +358,47 @@ mod tests {
         assert!(refused.contains("timeline 2 was promoted"), "{refused}");
         assert_eq!(servers.meet(Some(&identity("b", 1))).unwrap(), 2, "another cluster");
         assert_eq!(servers.meet(None).unwrap(), 2);
+        assert_eq!(servers.changes(), 2);
+        let anew = Identity { started: "2".to_owned(), ..identity("b", 1) };
+        assert_eq!(servers.meet(Some(&anew)).unwrap(), 3, "its files may have been put back");
+        assert_eq!(servers.changes(), 2, "and may not");
+    }
+
+    #[test]
+    fn a_change_is_counted_once_however_many_connections_find_it() {
+        let servers = Servers::default();
+        assert_eq!(servers.meet(Some(&identity("a", 1))).unwrap(), 0);
+        let joined = |branch: &str, epoch| servers.joined(branch.to_owned(), epoch, false);
+        assert_eq!((joined("one", 1), joined("one", 1), servers.changes()), (0, 0, 0));
+        servers.meet(Some(&identity("a", 2))).unwrap();
+        assert_eq!((joined("two", 9), servers.changes()), (2, 1), "it was counted when the server was met");
+        assert_eq!((joined("two", 9), joined("three", 5), servers.changes()), (2, 3, 2));
+        assert_eq!(
+            servers.met().branch.as_ref().map(|branch| branch.epoch),
+            Some(9),
+            "the last that is known"
+        );
+    }
+
+    #[test]
+    fn an_epoch_is_above_those_of_lost_branches() {
+        let facts = |epoch, seconds| Facts {
+            epoch,
+            ahead: false,
+            next_transaction: 1,
+            seconds,
+            server: None,
+            started: None,
+            branch: None,
+            floor: 0,
+        };
+        let known = Branch { name: "lost".to_owned(), since: 0, epoch: 700, changes: 0 };
+        let now = EPOCHS_FROM + 600;
+        assert_eq!(facts(1, now).next_epoch(None), 600, "by the clock");
+        assert_eq!(facts(650, now).next_epoch(None), 651);
+        assert_eq!(facts(1, now).next_epoch(Some(&known)), 701);
+        assert_eq!(facts(1, 0).next_epoch(None), 2, "a clock far behind");
+        assert!(facts(1, i64::MAX).next_epoch(None) < i32::MAX, "and far ahead");
     }
 
     async fn asked(before: &str) -> Result<Option<Identity>, Error> {

@@ -47,8 +47,6 @@ pub(super) struct Session {
     /// The server at its other end, as this process numbers those that it met.
     pub server: u32,
     pub identity: Option<Identity>,
-    /// Of the positions that this connection writes.
-    pub epoch: i32,
     prepared: Mutex<HashMap<&'static str, Statement>>,
     /// Moves its bytes.
     driver: AbortHandle,
@@ -64,15 +62,7 @@ impl Drop for Session {
 
 impl Session {
     pub fn new(client: Client, driver: AbortHandle, answer_within: Duration) -> Self {
-        Self {
-            client,
-            server: 0,
-            identity: None,
-            epoch: 0,
-            prepared: Mutex::default(),
-            driver,
-            answer_within,
-        }
+        Self { client, server: 0, identity: None, prepared: Mutex::default(), driver, answer_within }
     }
 
     /// A transaction of this connection's server.

@@ -45,7 +45,7 @@ async fn connected(shared: &Shared) {
     });
     let Ok((_, server)) = shared.connector.meet(&client).await else { return };
     let Some(own) = listen(&client).await else { return };
-    let mut servers = shared.connector.server_changes();
+    let mut servers = shared.connector.servers().news();
     loop {
         tokio::select! {
             () = async { drop(servers.wait_for(|number| *number != server).await) } => break,
