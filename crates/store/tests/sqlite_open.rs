@@ -154,7 +154,7 @@ async fn crashed(folder: &Path) -> (Ledger, PathBuf) {
         ledger.caller(Actor::machine("m")).ingest(new).await.unwrap();
     }
     let copy = folder.join("ledger.db");
-    for end in ["", "-wal"] {
+    for end in ["", "-wal", "-shm"] {
         fs::copy(beside(&file, end), beside(&copy, end)).unwrap();
     }
     (ledger, copy)
@@ -171,7 +171,7 @@ async fn works(ledger: &Ledger) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_ledger_that_lost_its_log_is_not_opened_as_a_smaller_one() {
     type Harm = fn(&Path, &Path);
-    let harms: [(&str, Harm); 5] = [
+    let harms: [(&str, Harm); 9] = [
         ("missing", |_, log| fs::remove_file(log).unwrap()),
         ("missing or empty", |_, log| fs::write(log, "").unwrap()),
         ("its log is damaged", |_, log| {
@@ -183,6 +183,26 @@ async fn a_ledger_that_lost_its_log_is_not_opened_as_a_smaller_one() {
             let mut bytes = fs::read(log).unwrap();
             let middle = bytes.len() / 3;
             bytes[middle..middle + 100].fill(0xff);
+            fs::write(log, bytes).unwrap();
+        }),
+        ("at its end", |_, log| {
+            let bytes = fs::read(log).unwrap();
+            fs::write(log, &bytes[..bytes.len() / 2]).unwrap();
+        }),
+        ("at its end", |_, log| {
+            let mut bytes = fs::read(log).unwrap();
+            let half = bytes.len() / 2;
+            bytes[half..].fill(0);
+            fs::write(log, bytes).unwrap();
+        }),
+        ("no commit is in it", |file, log| {
+            fs::remove_file(beside(file, "-shm")).unwrap();
+            fs::write(log, &fs::read(log).unwrap()[..32]).unwrap();
+        }),
+        ("no commit is in it", |file, log| {
+            fs::remove_file(beside(file, "-shm")).unwrap();
+            let mut bytes = fs::read(log).unwrap();
+            bytes[32..].fill(0);
             fs::write(log, bytes).unwrap();
         }),
         ("is empty, and its log is not", |file, _| fs::write(file, "").unwrap()),

@@ -3,8 +3,9 @@
 //!
 //! The ledger's file holds a mark while somebody has it open: it is in the file before the first answer, and a clean
 //! close takes it out before the log is emptied. With the mark, there must be a log. A log that is there is read: where
-//! commits follow on a frame that is not valid, that frame was valid once. A log that was cut at its end shows nothing: it
-//! looks like one whose last commits were never made.
+//! commits follow on a frame that is not valid, that frame was valid once. A log that was cut or overwritten at its end
+//! looks like one whose last commits were never made, but for SQLite's index of it (`-shm`): it says after each synced
+//! commit how far the log goes. It is not synced itself, so after a power cut it may say less, and never more.
 
 use std::{
     fs::{self, File},
@@ -31,6 +32,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 const LOOKS: usize = 20;
 
 const HEADER: usize = 32;
+const INDEX: usize = 100;
 const FRAME: usize = 24;
 
 /// Says that the file is in use. False: it said so already, and nothing was written. What is written is in the log: as
@@ -95,6 +97,8 @@ fn look(path: &Path, log: &Path) -> io::Result<Option<String>> {
     if file_length == 0 {
         return Ok((log_length > 0).then(|| format!("{} is empty, and its log is not", path.display())));
     }
+    // Before the log, which only grows unless it is started anew.
+    let index = Index::read(&wal::index_beside(path))?;
     let found = if log_length == 0 { None } else { Log::read(log)? };
     match found {
         Some(found) if found.commits_after_damage >= 2 => Ok(Some(format!(
@@ -103,6 +107,14 @@ fn look(path: &Path, log: &Path) -> io::Result<Option<String>> {
             found.commits_after_damage,
             found.damaged_at
         ))),
+        Some(found) if index.as_ref().is_some_and(|index| index.has_more_than(&found)) => Ok(Some(format!(
+            "{} is cut or damaged at its end: its commits end at frame {}, and they went further",
+            log.display(),
+            found.committed
+        ))),
+        Some(found) if found.is_bare && marked(path) => {
+            Ok(Some(format!("{} was not closed, and its log is damaged: no commit is in it", path.display())))
+        }
         Some(_) => Ok(None),
         None if !marked(path) => Ok(None),
         None if log_length == 0 => {
@@ -133,16 +145,54 @@ struct Log {
     commits_after_damage: usize,
     /// The first frame that is not valid.
     damaged_at: usize,
+    /// The frame that ends the last commit before it.
+    committed: usize,
+    /// No frame follows on its header. When a log is started anew, those from before stay until they are written over.
+    is_bare: bool,
+    salts: [u8; 8],
+}
+
+/// What SQLite's index of the log says. The format: https://sqlite.org/walformat.html#the_wal_index_file_format
+struct Index {
+    salts: [u8; 8],
+    /// The frame that ends the last commit.
+    committed: usize,
+    /// How many frames a checkpoint has moved into the file.
+    moved: usize,
+}
+
+impl Index {
+    /// None: there is none, or it is half written.
+    fn read(path: &Path) -> io::Result<Option<Self>> {
+        let bytes = match start(path, INDEX) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            read => read?,
+        };
+        if bytes.len() < INDEX || bytes[..48] != bytes[48..96] {
+            return Ok(None);
+        }
+        let native = |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        if checksum([0, 0], &bytes[..40], cfg!(target_endian = "big")) != [native(40), native(44)] {
+            return Ok(None);
+        }
+        let mut salts = [0; 8];
+        salts.copy_from_slice(&bytes[32..40]);
+        Ok(Some(Self { salts, committed: native(16) as usize, moved: native(96) as usize }))
+    }
+
+    fn has_more_than(&self, log: &Log) -> bool {
+        self.salts == log.salts && self.committed > log.committed.max(self.moved)
+    }
 }
 
 impl Log {
     /// None: it does not begin as a log does.
     fn read(path: &Path) -> io::Result<Option<Self>> {
         loop {
-            let header = header(path)?;
+            let header = start(path, HEADER)?;
             let read = Self::behind(&header, path)?;
             // Another process may have started the log anew meanwhile.
-            if self::header(path)? == header {
+            if start(path, HEADER)? == header {
                 return Ok(read);
             }
         }
@@ -164,16 +214,23 @@ impl Log {
         if sum != [word(header, 24), word(header, 28)] || !(512..=65_536).contains(&size) {
             return Ok(None);
         }
-        let salts = &header[16..24];
-        let (mut damaged, mut line, mut most) = (None, 0, 0);
+        let mut salts = [0; 8];
+        salts.copy_from_slice(&header[16..24]);
+        let (mut damaged, mut line, mut most, mut committed, mut is_bare) = (None, 0, 0, 0, true);
         let mut frame = vec![0; FRAME + size];
         let mut number = 0;
         while file.read_exact(&mut frame).is_ok() {
             number += 1;
             let stored = [word(&frame, 16), word(&frame, 20)];
             let sum_here = checksum(checksum(sum, &frame[..8], big), &frame[FRAME..], big);
-            let valid = frame[8..16] == *salts && sum_here == stored;
+            let valid = frame[8..16] == salts && sum_here == stored;
             sum = stored;
+            if number == 1 {
+                is_bare = frame[8..16] == [0; 8];
+            }
+            if valid && damaged.is_none() && word(&frame, 4) > 0 {
+                committed = number;
+            }
             if damaged.is_some() && valid {
                 line += usize::from(word(&frame, 4) > 0);
                 most = most.max(line);
@@ -182,14 +239,15 @@ impl Log {
                 line = 0;
             }
         }
-        Ok(Some(Self { commits_after_damage: most, damaged_at: damaged.unwrap_or(0) }))
+        let damaged_at = damaged.unwrap_or(0);
+        Ok(Some(Self { commits_after_damage: most, damaged_at, committed, is_bare, salts }))
     }
 }
 
-fn header(path: &Path) -> io::Result<Vec<u8>> {
-    let mut header = Vec::with_capacity(HEADER);
-    File::open(path)?.take(HEADER as u64).read_to_end(&mut header)?;
-    Ok(header)
+fn start(path: &Path, length: usize) -> io::Result<Vec<u8>> {
+    let mut start = Vec::with_capacity(length);
+    File::open(path)?.take(length as u64).read_to_end(&mut start)?;
+    Ok(start)
 }
 
 fn word(bytes: &[u8], at: usize) -> u32 {

@@ -18,8 +18,17 @@ const PIECE: usize = 1024 * 1024;
 
 /// The log beside a ledger's file.
 pub(super) fn beside(path: &Path) -> PathBuf {
+    ending(path, "-wal")
+}
+
+/// The index of the log.
+pub(super) fn index_beside(path: &Path) -> PathBuf {
+    ending(path, "-shm")
+}
+
+fn ending(path: &Path, end: &str) -> PathBuf {
     let mut name = OsString::from(path);
-    name.push("-wal");
+    name.push(end);
     name.into()
 }
 
