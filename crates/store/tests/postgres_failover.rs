@@ -256,6 +256,12 @@ async fn is_told_of(ledger: &Ledger, mut cursor: Position, works: &[WorkId]) {
     tokio::time::timeout(Duration::from_secs(30), told).await.expect("it is told of all");
 }
 
+/// Epochs are counted in seconds: a process that was not there can only start a higher one in a later second.
+fn epoch_is_over(server: &Cluster, database: &str) {
+    let over = "select to_timestamp(1767225600 + value::bigint + 1) < clock_timestamp() from meta where key = 'epoch'";
+    while server.psql(database, over) != "t" {}
+}
+
 /// One replica lags and the other is promoted; then that one dies, and the one that lagged is promoted. Both are on the
 /// second timeline of one primary.
 #[tokio::test(flavor = "multi_thread")]
@@ -284,6 +290,7 @@ async fn a_second_promotion_of_one_primary_is_another_server() {
     let lost = claim(&caller, "a", "1", held).await;
     let cursor = read_to_end(&ledger, 33).await;
     assert_eq!(ledger.stats().server_changes, 1);
+    epoch_is_over(&pair.standby, &pair.database);
     pair.standby.stop();
     late.promote();
     clock.jump(-60_000);
@@ -363,10 +370,7 @@ async fn files_that_were_put_back_are_another_server() {
     // Nor does it matter that no process lived through it.
     let cursor = ledger.tail().await.unwrap();
     ledger.close().await.unwrap();
-    let database = url.rsplit('/').next().unwrap();
-    // Epochs are counted in seconds: this one is over.
-    let over = "select to_timestamp(1767225600 + value::bigint + 1) < clock_timestamp() from meta where key = 'epoch'";
-    while server.psql(database, over) != "t" {}
+    epoch_is_over(&server, url.rsplit('/').next().unwrap());
     snapshot.put_back();
     let fresh = open().await;
     let again = fresh.caller(Actor::machine("m")).ingest(new("new-0", "k")).await.unwrap();

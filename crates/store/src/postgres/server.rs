@@ -99,6 +99,14 @@ struct Met {
     committed: (u32, i64),
 }
 
+impl Met {
+    /// Whether a connection has come to another database than those before it. Of the first, only the database itself
+    /// can tell.
+    fn is_left(&self, branch: &str, other_server: bool) -> bool {
+        (other_server && self.changes == 0) || self.branch.as_ref().is_some_and(|known| known.name != branch)
+    }
+}
+
 /// One history of a database. It has a random name in `meta`, and another one after each promotion, restore, or return
 /// to earlier files.
 #[derive(Clone)]
@@ -224,15 +232,16 @@ impl Servers {
         fences: &Fences,
     ) -> Result<u32, Error> {
         let failed = |e: PgError| Error::Unavailable(describe(&e));
+        // Before the facts: others commit meanwhile.
+        let (known, committed) = {
+            let met = self.met();
+            (met.branch.clone(), met.committed)
+        };
         let transaction = client.transaction().await.map_err(failed)?;
         transaction.batch_execute(LOCK).await.map_err(failed)?;
         let facts = Facts::ask(&transaction).await.map_err(failed)?;
         let set = async |key: &str, value: &str| {
             transaction.execute(SET, &[&key, &value]).await.map(drop).map_err(failed)
-        };
-        let (known, committed) = {
-            let met = self.met();
-            (met.branch.clone(), met.committed)
         };
         let (server, started) = identity.map(|identity| (identity.text(), identity.started.clone())).unzip();
         let differs = |stored: &Option<String>, asked: &Option<String>| {
@@ -247,7 +256,7 @@ impl Servers {
             Some(name) if !parted => name.clone(),
             _ => random_name()?,
         };
-        let moved = known.as_ref().map_or(other, |known| known.name != branch);
+        let moved = self.met().is_left(&branch, other);
         // Where no process lived through it, files that were put back show by nothing else than the start.
         let starts = parted
             || differs(&facts.started, &started)
@@ -279,7 +288,7 @@ impl Servers {
     /// A connection has joined the writers of this branch. Returns the server's number.
     fn joined(&self, name: String, epoch: i32, other: bool) -> u32 {
         let mut met = self.met();
-        let moved = met.branch.as_ref().map_or(other, |known| known.name != name);
+        let moved = met.is_left(&name, other);
         if moved {
             // Otherwise it was counted when its server was met.
             if met.changes == met.branch.as_ref().map_or(0, |known| known.changes) {
