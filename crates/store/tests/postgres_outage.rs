@@ -159,7 +159,8 @@ async fn what_was_answered_is_there_after_a_crash() {
 async fn a_server_that_stands_still_holds_nobody_for_ever() {
     let cluster = Cluster::start();
     let url = cluster.create_database();
-    let answer_within = Duration::from_millis(500);
+    // Longer than a server that runs takes on a busy machine.
+    let answer_within = Duration::from_secs(2);
     let options = Options { lanes: 2, sweep: false, answer_within, ..Options::default() };
     let ledger = Ledger::open_postgres(&url, options).await.unwrap();
     let (stop, stopped) = tokio::sync::watch::channel(false);
@@ -206,11 +207,12 @@ async fn a_server_that_stands_still_holds_nobody_for_ever() {
     let again = counted.wait_for(|count| count.0 > done + 100);
     tokio::time::timeout(Duration::from_secs(30), again).await.expect("it heals by itself").unwrap();
     stop.send(true).unwrap();
+    let patient = Ledger::open_postgres(&url, Options { sweep: false, ..Options::default() }).await.unwrap();
     for writer in writers {
         for ids in writer.await.unwrap().chunks(500) {
-            assert_eq!(ledger.works(ids).await.unwrap().len(), ids.len(), "what was answered is there");
+            assert_eq!(patient.works(ids).await.unwrap().len(), ids.len(), "what was answered is there");
         }
     }
-    assert_eq!(ledger.verify().await.unwrap().faults, []);
+    assert_eq!(patient.verify().await.unwrap().faults, []);
     ledger.close().await.unwrap();
 }

@@ -20,7 +20,7 @@ const ENDS_WITHIN: Duration = Duration::from_secs(30);
 
 pub async fn run(plan: &Plan) -> Result<Tally, String> {
     let mut scene = Scene::open("backup", Kind::Sqlite, plan)?;
-    let _daemon = scene.home.start().await?;
+    let _daemon = scene.start().await?;
     let client = scene.home.client();
     for number in 0..WORKS {
         let source = Source { system: "manual".into(), id: format!("large-{number}"), run_id: String::new() };

@@ -18,7 +18,7 @@ pub async fn run(plan: &Plan) -> Result<Tally, String> {
     let folder = folder()?;
     let home = Home::postgres(folder.path(), &url)?;
     let mut scene = Scene::at("commit", folder, home, plan)?;
-    let _daemon = scene.home.start().await?;
+    let _daemon = scene.start().await?;
     for _ in 0..plan.rounds {
         scene.writes(plan.writes / 2).await?;
         let when = if scene.dice.one_in(2) { When::Before } else { When::After };

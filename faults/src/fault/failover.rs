@@ -33,7 +33,7 @@ async fn one(name: &str, replication: Replication, plan: &Plan) -> Result<Tally,
     let folder = folder()?;
     let home = Home::postgres(folder.path(), &pair.url())?;
     let mut scene = Scene::at(name, folder, home, plan)?;
-    let _daemon = scene.home.start().await?;
+    let _daemon = scene.start().await?;
     scene.writes(plan.writes).await?;
     if replication == Replication::Asynchronous {
         let cut = pair.clone();

@@ -23,7 +23,7 @@ pub async fn run(plan: &Plan) -> Result<Tally, String> {
     let mut scene = Scene::open("full", Kind::Sqlite, plan)?;
     let disk = SmallDisk::mount(&scene.home.folder.join("data"))?;
     scene.home.wrapper = disk.enter();
-    let mut daemon = scene.home.start().await?;
+    let mut daemon = scene.start().await?;
     for _ in 0..plan.rounds {
         scene.writes(plan.writes).await?;
         let before = scene.load.history.records().len();

@@ -5,7 +5,7 @@ use crate::{checker::Losses, daemon::Kind};
 
 pub async fn run(kind: Kind, plan: &Plan) -> Result<Tally, String> {
     let mut scene = Scene::open("kill", kind, plan)?;
-    let mut daemon = scene.home.start().await?;
+    let mut daemon = scene.start().await?;
     for _ in 0..plan.rounds {
         scene.writes(plan.writes).await?;
         daemon.kill().map_err(|error| error.to_string())?;

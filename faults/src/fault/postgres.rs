@@ -12,7 +12,7 @@ pub async fn run(plan: &Plan) -> Result<Tally, String> {
     let folder = folder()?;
     let home = Home::postgres(folder.path(), &cluster.create_database())?;
     let mut scene = Scene::at("postgres", folder, home, plan)?;
-    let _daemon = scene.home.start().await?;
+    let _daemon = scene.start().await?;
     for _ in 0..plan.rounds {
         scene.writes(plan.writes).await?;
         let (server, whole) = (cluster.clone(), scene.dice.one_in(2));
