@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 pub(crate) type Schema = BTreeMap<(String, String), String>;
 
 /// Objects that act on what others write. One more of them can hide what one less shows.
-const ACTING: [&str; 2] = ["trigger", "rule"];
+const ACTING: [&str; 3] = ["trigger", "rule", "policy"];
 
 /// What is missing, differs, or acts besides. Tables, columns and indexes of somebody's own change no row.
 pub(crate) fn differences(expected: &Schema, stored: &Schema) -> Vec<String> {

@@ -31,6 +31,7 @@ const OLDER: &str = "
     CREATE TRIGGER tombstone_stays BEFORE UPDATE ON tombstone FOR EACH ROW EXECUTE FUNCTION refuse('older');
     ALTER TABLE tombstone DROP COLUMN mac;
     ALTER TABLE kept DROP COLUMN mac;
+    ALTER TABLE kept ADD COLUMN approves boolean NOT NULL DEFAULT false;
     ALTER TABLE link DROP COLUMN mac, DROP COLUMN work;
     DELETE FROM meta WHERE key = 'anchor';
     ALTER TABLE credential DROP COLUMN principal, DROP COLUMN principal_name, DROP COLUMN kinds, DROP COLUMN worker,

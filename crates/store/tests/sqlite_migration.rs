@@ -33,6 +33,7 @@ const OLDER: [&str; 6] = [
      DROP INDEX event_next; DROP INDEX event_mark; DROP INDEX status_tenant; DROP INDEX wait_tenant; \
      DROP TABLE pruning; DROP TABLE credential; DROP TRIGGER tombstone_stays; DELETE FROM meta WHERE key = 'anchor'; \
      ALTER TABLE tombstone DROP COLUMN mac; ALTER TABLE kept DROP COLUMN mac; \
+     ALTER TABLE kept ADD COLUMN approves INTEGER NOT NULL DEFAULT 0; \
      ALTER TABLE link DROP COLUMN mac; ALTER TABLE link DROP COLUMN work; \
      CREATE TRIGGER tombstone_stays BEFORE UPDATE ON tombstone BEGIN SELECT raise(ROLLBACK, 'older'); END; \
      ALTER TABLE event DROP COLUMN actor_name; ALTER TABLE event DROP COLUMN previous; \

@@ -87,6 +87,11 @@ const OBJECTS: &str = "WITH c AS (SELECT * FROM pg_class WHERE relnamespace = cu
      FROM pg_trigger t JOIN c ON c.oid = t.tgrelid WHERE NOT t.tgisinternal \
      UNION ALL SELECT 'rule', r.rulename || ' on ' || c.relname, pg_get_ruledef(r.oid, true) \
      FROM pg_rewrite r JOIN c ON c.oid = r.ev_class WHERE r.rulename <> '_RETURN' \
+     UNION ALL SELECT 'policy', p.polname || ' on ' || c.relname, coalesce(pg_get_expr(p.polqual, p.polrelid), '') \
+     FROM pg_policy p JOIN c ON c.oid = p.polrelid \
+     UNION ALL SELECT 'table', c.relname, CASE c.relpersistence WHEN 'p' THEN 'kept' ELSE 'not kept' END || \
+     CASE WHEN c.relrowsecurity THEN ', row security' ELSE '' END || \
+     CASE WHEN c.relforcerowsecurity THEN ', forced row security' ELSE '' END FROM c WHERE c.relkind = 'r' \
      UNION ALL SELECT 'constraint', o.conname || ' on ' || c.relname, pg_get_constraintdef(o.oid, true) \
      FROM pg_constraint o JOIN c ON c.oid = o.conrelid WHERE o.contype NOT IN ('n', 't') \
      UNION ALL SELECT 'index', c.relname, pg_get_indexdef(i.indexrelid, 0, true) || \

@@ -112,6 +112,7 @@ pub(super) const MIGRATIONS: &[Migration] = &[
         breaking: true,
         sql: include_str!("migrations/0029_late_receipts.sql"),
     },
+    Migration { number: 30, name: "kept", breaking: false, sql: include_str!("migrations/0030_kept.sql") },
 ];
 
 /// Any number that nobody else is likely to lock.

@@ -333,6 +333,19 @@ pub fn schema() -> Vec<Edit> {
             &["the rule `quiet on credential` is not the ledger's"],
         ),
         each(
+            "",
+            "ALTER TABLE credential ENABLE ROW LEVEL SECURITY; CREATE POLICY quiet ON credential USING (false)",
+            &[
+                "the table `credential` was changed: kept, row security",
+                "the policy `quiet on credential` is not the ledger's",
+            ],
+        ),
+        each(
+            "",
+            "ALTER TABLE event FORCE ROW LEVEL SECURITY",
+            &["the table `event` was changed: kept, forced row security"],
+        ),
+        each(
             "DROP INDEX status_holder",
             "DROP INDEX status_holder",
             &["the index `status_holder` is missing"],
