@@ -109,12 +109,19 @@ fn named(file: &std::io::Result<fs::DirEntry>, name: &str) -> bool {
 async fn postgresql_has_its_own_tools() {
     let made = tokio::task::spawn_blocking(|| tenure_testkit::shared().create_database()).await;
     let ledger = Ledger::open_postgres(&made.unwrap(), Options::default()).await.unwrap();
-    match ledger.backup("/var/backups/ledger.dump").await {
-        Err(Error::Refused(refusal)) => {
-            assert_eq!(refusal.code, Code::Invalid);
-            assert!(refusal.detail.contains("pg_dump --format=custom --file=/var/backups/ledger.dump"));
+    for (to, word) in [
+        ("/var/backups/ledger.dump", "/var/backups/ledger.dump"),
+        ("/var/backups/a b; rm -r c.dump", "'/var/backups/a b; rm -r c.dump'"),
+        ("/it's", r"'/it'\''s'"),
+    ] {
+        match ledger.backup(to).await {
+            Err(Error::Refused(refusal)) => {
+                assert_eq!(refusal.code, Code::Invalid);
+                let typed = format!("pg_dump --format=custom --file={word} \"$");
+                assert!(refusal.detail.contains(&typed), "{}", refusal.detail);
+            }
+            other => panic!("{other:?}"),
         }
-        other => panic!("{other:?}"),
     }
     ledger.close().await.unwrap();
 }

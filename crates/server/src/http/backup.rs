@@ -67,9 +67,10 @@ fn target(folder: Option<&Path>, name: &str) -> Result<PathBuf, String> {
     if !about.is_dir() {
         return Err(cannot(&"it is no folder"));
     }
-    let (anybody_writes, sticky) = (0o002, 0o1000);
-    if about.permissions().mode() & (anybody_writes | sticky) == anybody_writes {
-        return Err(cannot(&"everybody may write there. Type `chmod o-w` on it"));
+    let (others_write, sticky) = (0o022, 0o1000);
+    let mode = about.permissions().mode();
+    if mode & others_write != 0 && mode & sticky == 0 {
+        return Err(cannot(&"others may write there, and replace a copy. Type `chmod go-w` on it"));
     }
     Ok(real.join(name))
 }
@@ -116,11 +117,13 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_everybody_may_write_to_is_refused() {
+    fn a_folder_that_others_may_write_to_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let mode = |mode| fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
-        mode(0o777);
-        assert!(target(Some(folder.path()), "x.db").unwrap_err().contains("chmod"));
+        for shared in [0o777, 0o770, 0o702] {
+            mode(shared);
+            assert!(target(Some(folder.path()), "x.db").unwrap_err().contains("chmod"), "{shared:o}");
+        }
         mode(0o1777);
         assert!(target(Some(folder.path()), "x.db").is_ok(), "there, nobody replaces another's file");
         mode(0o700);

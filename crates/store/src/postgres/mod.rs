@@ -571,7 +571,7 @@ impl Store for Postgres {
         let detail = format!(
             "A PostgreSQL ledger is copied by PostgreSQL's own tools. Type: pg_dump --format=custom \
              --file={} \"$DATABASE_URL\"",
-            to.display()
+            shell_word(&to.display().to_string())
         );
         Box::pin(std::future::ready(Err(Refusal::new(Code::Invalid, detail).into())))
     }
@@ -594,4 +594,13 @@ impl Store for Postgres {
             Ok(())
         })
     }
+}
+
+/// A text as one word of a shell's command line.
+fn shell_word(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
 }
