@@ -1,5 +1,5 @@
-//! Connections that only hold a place are closed: one that asks for nothing, and one whose calls move nothing for long.
-//! A ping is no call.
+//! Connections that only hold a place are closed: one that asks for nothing, one that does not read its answer, and one whose
+//! calls move nothing for long. A ping is no call.
 
 use std::{
     future::Future,
@@ -27,12 +27,17 @@ use tokio::{
 };
 use tower::Layer;
 
-use crate::connections::{Connections, Place};
+use crate::{
+    connections::{Connections, Place},
+    held,
+};
 
 /// The first call of a connection arrives within this time.
 pub(crate) const FIRST_CALL: Duration = Duration::from_secs(30);
 /// Longer than any call is parked, and than the pause between two signs of life of a stream.
 pub(crate) const IDLE: Duration = Duration::from_secs(330);
+/// An answer of which nothing is read for so long is in memory for nobody. A stream keeps little there, and has longer.
+pub(crate) const UNREAD: Duration = Duration::from_secs(30);
 
 /// What was last seen of a connection's calls.
 pub(crate) struct Activity {
@@ -46,6 +51,8 @@ struct Seen {
     last: Option<Instant>,
     /// Everything that is written is a part of an answer: HTTP/1 has no pings.
     writes_count: bool,
+    /// Answers, streams aside, that have not left memory.
+    unread: usize,
 }
 
 impl Activity {
@@ -68,9 +75,27 @@ impl Activity {
         }
     }
 
-    /// When it counts as idle. It only moves on.
+    /// When it counts as idle. It moves on, and comes closer only with an answer.
     fn until(&self) -> Instant {
-        self.seen().last.map_or(self.opened + FIRST_CALL, |last| last + IDLE)
+        let seen = self.seen();
+        let patience = if seen.unread > 0 { UNREAD } else { IDLE };
+        seen.last.map_or(self.opened + FIRST_CALL, |last| last + patience)
+    }
+}
+
+/// An answer on its way over a connection, until it is dropped.
+struct Unread(Arc<Activity>);
+
+impl Unread {
+    fn of(activity: Arc<Activity>) -> Self {
+        activity.seen().unread += 1;
+        Self(activity)
+    }
+}
+
+impl Drop for Unread {
+    fn drop(&mut self) {
+        self.0.seen().unread -= 1;
     }
 }
 
@@ -84,6 +109,10 @@ pub(crate) async fn note(request: Request, next: Next) -> Response {
     activity.seen().writes_count = http1;
     let response = next.run(request).await;
     activity.moved();
+    let response = match held::length(&response) {
+        Some(_) => held::holding(response, Unread::of(activity.clone())),
+        None => response,
+    };
     if http1 {
         return response;
     }
@@ -109,10 +138,14 @@ impl<S> Watched<S> {
         Self { inner, activity, timer, _place: place }
     }
 
-    /// Fails once it was idle for too long. The timer is moved only when it fires: reads and writes are many.
+    /// Fails once it was idle for too long. The timer is moved on only when it fires: reads and writes are many.
     fn or_idle<T>(&mut self, context: &mut Context<'_>, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if done.is_ready() {
             return done;
+        }
+        let until = self.activity.until();
+        if until < self.timer.deadline() {
+            self.timer.as_mut().reset(until);
         }
         loop {
             ready!(self.timer.as_mut().poll(context));

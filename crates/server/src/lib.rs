@@ -8,6 +8,7 @@ mod connections;
 mod door;
 pub mod executor;
 mod feed;
+mod held;
 mod http;
 mod idle;
 mod listen;

@@ -28,8 +28,8 @@ use crate::{
 /// peer does not read: with a thousand such readers it counts.
 const READ_MAX: usize = 128 * 1024;
 
-/// A peer that takes in nothing of what was sent for so long is gone, or never meant to read it.
-const UNREAD: Duration = Duration::from_secs(300);
+/// A peer that takes in nothing of a stream for so long is gone, or never meant to read it.
+const GONE: Duration = Duration::from_secs(300);
 
 /// Calls at once on one connection of HTTP/2.
 const STREAMS_OF_A_CONNECTION: u32 = 200;
@@ -45,7 +45,7 @@ impl Listener {
     pub async fn new(socket: TcpListener, tls: Option<&Tls>, bounds: Bounds) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         // Accepted connections inherit it.
-        sockopt::set_tcp_user_timeout(&socket, UNREAD.as_millis() as u32)?;
+        sockopt::set_tcp_user_timeout(&socket, GONE.as_millis() as u32)?;
         let keys = match tls {
             None => None,
             Some(tls) => {

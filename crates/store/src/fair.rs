@@ -1,5 +1,5 @@
 //! Turns by tenant: a semaphore that serves its waiters tenant by tenant, and gives no tenant all of it. One that floods
-//! the daemon waits for itself.
+//! the daemon waits for itself; several that do share what one of them alone would have, and something is left.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -26,6 +26,25 @@ impl Call {
         Self { tenant, kept: Arc::default() }
     }
 
+    fn turns(&self) -> MutexGuard<'_, Vec<Turn>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a turn until the answer has left.
+    pub fn keep(&self, turn: Turn) {
+        self.turns().push(turn);
+    }
+
+    /// The units that it keeps of these turns.
+    pub fn keeps(&self, of: &Arc<Fair>) -> usize {
+        self.turns().iter().filter(|turn| turn.is_of(of)).map(|turn| turn.units).sum()
+    }
+
+    /// Gives these turns back before the answer has left.
+    pub fn give_back(&self, of: &Arc<Fair>) {
+        self.turns().retain(|turn| !turn.is_of(of));
+    }
+
     /// Runs a task as this call: its reads, calls and lookups take the tenant's turns.
     pub fn run<F: Future>(&self, task: F) -> impl Future<Output = F::Output> {
         CALL.scope(self.clone(), task)
@@ -44,9 +63,8 @@ pub fn beneficiary() -> Option<Arc<str>> {
 
 /// Keeps a turn until the answer of the call that this task runs for has left. Outside of a call the turn ends here.
 pub fn keep(turn: Turn) {
-    let kept = |call: &Call| call.kept.lock().unwrap_or_else(PoisonError::into_inner).push(turn);
     // Outside of a call the closure, and with it the turn, is dropped.
-    let _ = CALL.try_with(kept);
+    let _ = CALL.try_with(|call| call.keep(turn));
 }
 
 /// The tenant whose turns and quotas a caller bound to these tenants uses: of several the first by name. However many
@@ -58,8 +76,10 @@ pub fn key_of(tenants: &Tenants) -> Arc<str> {
     }
 }
 
-/// So many units for all, at most `share` of them for one tenant.
+/// So many units for all, and for one tenant at most `share` of them: the same part of what the others leave. Tenants that
+/// take all they can get leave something to the next; whoever holds nothing may have all that it asks for.
 pub struct Fair {
+    units: usize,
     share: usize,
     state: Mutex<State>,
 }
@@ -67,7 +87,8 @@ pub struct Fair {
 struct State {
     free: usize,
     held: HashMap<Arc<str>, usize>,
-    /// Tenants in the order of their turns, each with its waiters. While something is free, all of these have their share.
+    /// Tenants in the order of their turns, each with its waiters. While something is free, all of these have their share, or
+    /// ask for more than that.
     waiting: VecDeque<(Arc<str>, VecDeque<Waiter>)>,
 }
 
@@ -79,7 +100,7 @@ struct Waiter {
 impl Fair {
     pub fn new(units: usize, share: usize) -> Arc<Self> {
         let state = State { free: units, held: HashMap::new(), waiting: VecDeque::new() };
-        Arc::new(Self { share: share.min(units), state: Mutex::new(state) })
+        Arc::new(Self { units, share: share.min(units), state: Mutex::new(state) })
     }
 
     /// Waits for a tenant's turn.
@@ -93,7 +114,7 @@ impl Fair {
         let waiting = {
             let mut state = self.state();
             let first = !state.waiting.iter().any(|(waiting, _)| *waiting == tenant);
-            if first && state.take(&tenant, units, self.share) {
+            if first && state.take(&tenant, units, self) {
                 return self.given(tenant, units);
             }
             let (reply, turn) = oneshot::channel();
@@ -123,7 +144,7 @@ impl Fair {
                 waiters.pop_front();
             }
             let Some(first) = waiters.front() else { continue };
-            if state.take(&next, first.units, self.share) {
+            if state.take(&next, first.units, self) {
                 passed_over = 0;
                 if let Some(Waiter { units, reply }) = waiters.pop_front()
                     && let Err(mut nobody) = reply.send(self.given(next.clone(), units))
@@ -143,9 +164,11 @@ impl Fair {
 }
 
 impl State {
-    fn take(&mut self, tenant: &Arc<str>, units: usize, share: usize) -> bool {
+    fn take(&mut self, tenant: &Arc<str>, units: usize, of: &Fair) -> bool {
         let held = self.held.get(tenant).copied().unwrap_or(0);
-        if units > self.free || held + units > share {
+        // What the others leave of all there is.
+        let left = self.free + held;
+        if units > self.free || (held > 0 && held + units > (of.share * left).div_ceil(of.units)) {
             return false;
         }
         self.free -= units;
@@ -179,6 +202,10 @@ pub struct Turn {
 }
 
 impl Turn {
+    fn is_of(&self, fair: &Arc<Fair>) -> bool {
+        self.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, fair))
+    }
+
     /// Gives back what turned out not to be needed.
     pub fn shrink(&mut self, units: usize) {
         let spare = self.units.saturating_sub(units);
@@ -241,6 +268,39 @@ mod tests {
         assert!(quiet.is_some(), "another's turn does not wait for it");
         flood.pop();
         assert!(at_once(&fair, "flood", 1).is_some());
+    }
+
+    #[tokio::test]
+    async fn several_that_take_all_they_can_leave_something_to_the_next() {
+        let fair = Fair::new(16, 8);
+        let mut flood = Vec::new();
+        let most = ["a", "b", "c"].map(|tenant| {
+            let before = flood.len();
+            while let Some(turn) = at_once(&fair, tenant, 1) {
+                flood.push(turn);
+            }
+            flood.len() - before
+        });
+        assert_eq!(most, [8, 4, 2]);
+        let quiet = at_once(&fair, "quiet", 2);
+        assert!(quiet.is_some(), "whoever holds nothing may have what is free");
+        drop(flood);
+        assert!(at_once(&fair, "a", 7).is_some(), "half of what the quiet one leaves");
+    }
+
+    #[tokio::test]
+    async fn a_call_tells_what_it_keeps_and_gives_it_back() {
+        let (kept, other) = (Fair::new(4, 4), Fair::new(1, 1));
+        let call = Call::of(name("t"));
+        for turn in [kept.turn_of(name("t"), 2).await, other.turn(name("t")).await] {
+            call.run(async { keep(turn) }).await;
+        }
+        assert_eq!((call.keeps(&kept), call.keeps(&other)), (2, 1));
+        call.give_back(&other);
+        assert!(at_once(&other, "t", 1).is_some());
+        assert_eq!((call.keeps(&kept), call.keeps(&other)), (2, 0));
+        drop(call);
+        assert!(at_once(&kept, "t", 4).is_some());
     }
 
     #[tokio::test]

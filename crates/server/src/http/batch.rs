@@ -8,18 +8,18 @@ use std::{
 
 use axum::{
     Router,
-    body::{Body, to_bytes},
+    body::{Body, Bytes, to_bytes},
     extract::State,
     http::{HeaderMap, Method, Request, Uri, header},
+    response::{IntoResponse, Response},
 };
 use futures_util::future::join_all;
-use serde_json::Value;
 use tenure_api::wire::{self as w, Code};
 use tenure_core::WorkId;
 use tokio::sync::Semaphore;
 use tower::ServiceExt;
 
-use super::{Answer, Json, LargeBody, Problem, error::Problems};
+use super::{LargeBody, Problem, error::Problems};
 
 /// What all answers may take together: a call whose answer no longer fits is for a request of its own, since many
 /// of them would fill the machine.
@@ -43,7 +43,7 @@ pub(crate) async fn batch(
     State(Inner(router)): State<Inner>,
     headers: HeaderMap,
     LargeBody(body): LargeBody<w::Batch>,
-) -> Answer<w::BatchReply> {
+) -> Result<Response, Problem> {
     if body.items.len() > w::BATCH_MAX {
         let detail = format!(
             "A batch has at most {} items, this one has {}. Split it.",
@@ -54,7 +54,7 @@ pub(crate) async fn batch(
     }
     let room = Room { bytes: AtomicUsize::new(ANSWERS_MAX), reads: Semaphore::new(READS_AT_ONCE) };
     let mut items: Vec<Option<w::BatchItem>> = body.items.into_iter().map(Some).collect();
-    let mut answers: Vec<Option<w::BatchAnswer>> = items.iter().map(|_| None).collect();
+    let mut answers: Vec<Option<Answered>> = items.iter().map(|_| None).collect();
     for chains in stretches(items.iter().flatten()) {
         let calls = chains.into_iter().map(|chain| {
             let calls: Vec<_> = chain.into_iter().filter_map(|n| Some((n, items[n].take()?))).collect();
@@ -64,7 +64,28 @@ pub(crate) async fn batch(
             answers[n] = Some(answer);
         }
     }
-    Ok(Json(w::BatchReply { items: answers.into_iter().flatten().collect() }))
+    Ok(reply(answers.into_iter().flatten().collect()))
+}
+
+/// The answer to a call, as text: parsed, it would take several times as much.
+struct Answered {
+    status: u16,
+    body: Bytes,
+}
+
+/// A [`w::BatchReply`].
+fn reply(answers: Vec<Answered>) -> Response {
+    let length: usize = answers.iter().map(|answer| answer.body.len() + 40).sum();
+    let mut text = Vec::with_capacity(length + 12);
+    text.extend_from_slice(b"{\"items\":[");
+    for (n, Answered { status, body }) in answers.into_iter().enumerate() {
+        let comma = if n > 0 { "," } else { "" };
+        text.extend_from_slice(format!("{comma}{{\"status\":{status},\"body\":").as_bytes());
+        text.extend_from_slice(&body);
+        text.push(b'}');
+    }
+    text.extend_from_slice(b"]}");
+    ([(header::CONTENT_TYPE, "application/json")], text).into_response()
 }
 
 /// Calls of one batch that run one after another, by their places in the batch.
@@ -126,7 +147,7 @@ async fn in_order(
     headers: &HeaderMap,
     calls: Vec<(usize, w::BatchItem)>,
     room: &Room,
-) -> Vec<(usize, w::BatchAnswer)> {
+) -> Vec<(usize, Answered)> {
     let mut answers = Vec::with_capacity(calls.len());
     for (n, item) in calls {
         answers.push((n, one(router.clone(), headers, item, room).await));
@@ -134,7 +155,7 @@ async fn in_order(
     answers
 }
 
-async fn one(router: Router, headers: &HeaderMap, item: w::BatchItem, room: &Room) -> w::BatchAnswer {
+async fn one(router: Router, headers: &HeaderMap, item: w::BatchItem, room: &Room) -> Answered {
     let reads = item.method == Some(w::BatchMethod::Get);
     let request = match request(headers, item) {
         Ok(request) => request,
@@ -147,7 +168,8 @@ async fn one(router: Router, headers: &HeaderMap, item: w::BatchItem, room: &Roo
     if !room.take(body.len()) {
         return refused(too_long());
     }
-    w::BatchAnswer { status, body: serde_json::from_slice(&body).unwrap_or(Value::Null) }
+    // Every route that a batch can reach answers with JSON.
+    Answered { status, body: if body.is_empty() { Bytes::from_static(b"null") } else { body } }
 }
 
 fn too_long() -> Problem {
@@ -158,10 +180,10 @@ fn too_long() -> Problem {
     Problem::new(Code::TooLarge, detail)
 }
 
-fn refused(problem: Problem) -> w::BatchAnswer {
+fn refused(problem: Problem) -> Answered {
     let problem = problem.into_wire();
-    let status = problem.status;
-    w::BatchAnswer { status, body: serde_json::to_value(problem).unwrap_or(Value::Null) }
+    let body = serde_json::to_vec(&problem).expect("wire types are plain JSON");
+    Answered { status: problem.status, body: body.into() }
 }
 
 /// Where a call goes, as the router will read it: without a fragment, and never to another host.
@@ -200,7 +222,7 @@ fn kind(n: usize, item: &w::BatchItem) -> Kind {
         (w::BatchMethod::Get, _) => Kind::Read(n),
         (w::BatchMethod::Put, ["work", id, "steps", _]) => of_work(id, Kind::Work),
         (w::BatchMethod::Post, ["work"]) if !["session", "parent", "claim"].into_iter().any(has) => {
-            let source = item.body.as_ref().map_or(&Value::Null, |body| &body["source"]);
+            let source = item.body.as_ref().map_or(&serde_json::Value::Null, |body| &body["source"]);
             Kind::Ingest(source["id"].to_string())
         }
         (w::BatchMethod::Post, ["work", id, "commands"]) => of_work(id, Kind::Reserve),

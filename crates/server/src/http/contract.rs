@@ -5,6 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use axum::{
     Extension,
+    body::Bytes,
     http::{Method, header},
     response::{IntoResponse, Response},
 };
@@ -48,7 +49,8 @@ pub(crate) struct Rule {
 
 /// The contract as text, and as the guard's table.
 pub(crate) struct Contract {
-    pub text: String,
+    /// Shared by all who read it.
+    pub text: Bytes,
     rules: HashMap<String, HashMap<Method, Rule>>,
 }
 
@@ -69,7 +71,7 @@ impl Contract {
                 }
             }
         }
-        Self { text, rules }
+        Self { text: text.into(), rules }
     }
 
     /// None: no route says so, and nobody gets in.

@@ -223,12 +223,20 @@ fn traceparent(headers: &HeaderMap) -> Option<Evidence> {
     sound.then(|| Evidence { kind: "traceparent".to_owned(), reference: text.to_owned() })
 }
 
+/// A longer answer gives back the room that it does not fill.
+const SPARE: usize = 64 * 1024;
+
 /// A JSON answer.
 pub(crate) struct Json<T>(pub T);
 
 impl<T: Serialize> IntoResponse for Json<T> {
     fn into_response(self) -> Response {
-        let body = Bytes::from(serde_json::to_vec(&self.0).expect("wire types are plain JSON"));
+        let mut body = serde_json::to_vec(&self.0).expect("wire types are plain JSON");
+        if body.capacity() > SPARE {
+            // It grew by doubling, and may be in memory for as long as its reader likes.
+            body.shrink_to_fit();
+        }
+        let body = Bytes::from(body);
         ([(header::CONTENT_TYPE, "application/json")], body).into_response()
     }
 }

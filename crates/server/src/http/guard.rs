@@ -21,7 +21,10 @@ use governor::{
 };
 use tenure_api::wire::{self, Code};
 use tenure_core::{CredentialId, action::Kinds};
-use tenure_store::fair::{self, Fair, Turn};
+use tenure_store::{
+    Error,
+    fair::{self, Call, Fair, Turn},
+};
 use tracing::Instrument;
 
 use super::{
@@ -33,6 +36,7 @@ use super::{
 use crate::{
     auth::{Denied, Session},
     config::{Live, Rate},
+    held,
     quotas::InUse,
     traces,
 };
@@ -50,16 +54,24 @@ pub struct Doors {
     limiter: RwLock<(Rate, Arc<DefaultKeyedRateLimiter<CredentialId>>)>,
     bodies: Arc<Fair>,
     reads: Arc<Fair>,
+    answers: Arc<Fair>,
 }
 
-/// KiB of request bodies that are taken in at once, and of one tenant: a body is in memory, parsed, until it is answered.
+/// KiB of request bodies that are taken in at once, and of one tenant: a body is in memory, parsed, until its answer is
+/// there.
 const BODIES_KIB: usize = 64 * 1024;
 const BODIES_OF_A_TENANT_KIB: usize = BODIES_KIB / 2;
 /// Reads that are answered at once, and of one tenant: to write a long list out takes as much of the machine as to find it.
 const READS: usize = 8;
 const READS_OF_A_TENANT: usize = READS / 2;
-/// How long a request waits for room or for its turn.
+/// KiB of answers that are in memory at once, and of one tenant: until they are read. Shorter ones are bounded by the quota
+/// of calls alone.
+const ANSWERS_KIB: usize = 64 * 1024;
+const ANSWERS_OF_A_TENANT_KIB: usize = ANSWERS_KIB / 2;
+const SHORT: u64 = 16 * 1024;
+/// How long a request waits for room or for its turn; and its answer for room, which is in memory meanwhile.
 const TURN_WITHIN: Duration = Duration::from_secs(5);
+const ROOM_WITHIN: Duration = Duration::from_secs(2);
 
 impl Doors {
     pub fn new(listen: Option<SocketAddr>, rate: Rate) -> Self {
@@ -68,6 +80,7 @@ impl Doors {
             limiter: RwLock::new((rate, Arc::new(limiter(rate)))),
             bodies: Fair::new(BODIES_KIB, BODIES_OF_A_TENANT_KIB),
             reads: Fair::new(READS, READS_OF_A_TENANT),
+            answers: Fair::new(ANSWERS_KIB, ANSWERS_OF_A_TENANT_KIB),
         }
     }
 
@@ -89,17 +102,61 @@ impl Doors {
     }
 
     /// Waits for a request's turn among those of its tenant: for a read, or for room for a body of so many bytes.
-    async fn turn(&self, tenant: &Arc<str>, reads: bool, bytes: usize) -> Result<Option<Turn>, Problem> {
-        let (of, units) = match (reads, bytes) {
-            (true, _) => (&self.reads, 1),
-            (false, 0) => return Ok(None),
-            (false, bytes) => (&self.bodies, bytes.div_ceil(1024)),
+    async fn turn(&self, tenant: &Arc<str>, turn: Needs) -> Result<Option<Turn>, Problem> {
+        let (of, units) = match turn {
+            Needs::Read => (&self.reads, 1),
+            Needs::Body(0) | Needs::Nothing => return Ok(None),
+            Needs::Body(bytes) => (&self.bodies, bytes.div_ceil(1024)),
         };
         let turn = tokio::time::timeout(TURN_WITHIN, of.turn_of(tenant.clone(), units)).await.map_err(|_| {
             let detail = "Too many requests of this tenant are being answered. Wait as `Retry-After` says.";
             Problem::later(Code::RateLimited, detail, 1)
         });
         turn.map(Some)
+    }
+
+    /// The turn of a long poll, once there is something to answer. It ends when the answer is there.
+    pub(super) async fn end_of_poll(&self, who: &Session) -> Result<(), Problem> {
+        let turn = self.turn(&fair::key_of(&who.tenants), Needs::Read).await?;
+        turn.into_iter().for_each(fair::keep);
+        Ok(())
+    }
+
+    /// Answers a call. Its turn ends when its answer is there and has room; the room is kept until the answer has left.
+    async fn answer(
+        &self,
+        tenant: Arc<str>,
+        admitted: Admitted,
+        place: Option<Arc<InUse>>,
+        request: Request,
+        next: Next,
+    ) -> Response {
+        let in_batch = request.extensions().get::<InBatch>().is_some();
+        let safe = request.method().is_safe();
+        let turn = match self.turn(&tenant, admitted.needs(&request)).await {
+            Ok(turn) => turn,
+            Err(problem) => return problem.into_response(),
+        };
+        let call = Call::of(tenant.clone());
+        let response = call.run(next.run(request)).await;
+        // A stream is not in memory, and has a place of its own.
+        let Some(bytes) = held::length(&response) else { return response };
+        let counts = bytes > SHORT || (in_batch && safe);
+        let more =
+            if counts { bytes.div_ceil(1024) as usize } else { 0 }.saturating_sub(call.keeps(&self.answers));
+        if more > 0 {
+            // The answers of one batch wait for nothing: it would be for each other.
+            let within = if in_batch { Duration::ZERO } else { ROOM_WITHIN };
+            match tokio::time::timeout(within, self.answers.turn_of(tenant, more)).await {
+                // That of a batch is kept until the batch is answered.
+                Ok(room) if in_batch => fair::keep(room),
+                Ok(room) => call.keep(room),
+                Err(_) => return no_room(safe).into_response(),
+            }
+        }
+        call.give_back(&self.reads);
+        drop(turn);
+        held::holding(response, (call, place))
     }
 
     /// Only names that were allowed: a page elsewhere that points its own name here gets nothing.
@@ -146,9 +203,15 @@ fn body_bytes(request: &Request) -> usize {
     }
 }
 
-/// Whether a request is answered from what is there; a long poll waits for something to happen.
-fn is_read(request: &Request) -> bool {
-    request.method().is_safe() && !request.uri().query().is_some_and(|query| query.contains("wait="))
+/// A call whose answer is there, and too many others of its tenant are.
+fn no_room(safe: bool) -> Problem {
+    if safe {
+        let detail =
+            "Too many large answers of this tenant are on their way. Read them, or ask for less at a time.";
+        return Problem::later(Code::RateLimited, detail, 1);
+    }
+    let why = "the call was made, and too many large answers of this tenant are on their way";
+    Error::OutcomeUnknown(why.to_owned()).into()
 }
 
 fn limiter(rate: Rate) -> DefaultKeyedRateLimiter<CredentialId> {
@@ -196,15 +259,12 @@ pub(crate) async fn guard(State(guard): State<Guard>, mut request: Request, next
     let span = traces::request(&method, route, request.uri().path(), request.headers());
     let answering = async {
         match admit(&guard, &method, route, &mut request).await {
-            Ok(DryRun(dry_run)) => {
+            Ok(admitted) => {
                 let tenant = request.extensions().get::<Arc<Session>>().map(|who| fair::key_of(&who.tenants));
-                let (reads, bytes) = (is_read(&request), body_bytes(&request));
-                let _place = request.extensions_mut().remove::<Arc<InUse>>();
+                let place = request.extensions_mut().remove::<Arc<InUse>>();
+                let DryRun(dry_run) = admitted.dry_run;
                 let mut response = match tenant {
-                    Some(tenant) => match guard.app.doors.turn(&tenant, reads, bytes).await {
-                        Ok(_turn) => fair::on_behalf_of(tenant, next.run(request)).await,
-                        Err(problem) => problem.into_response(),
-                    },
+                    Some(tenant) => guard.app.doors.answer(tenant, admitted, place, request, next).await,
                     None => next.run(request).await,
                 };
                 if dry_run {
@@ -234,7 +294,7 @@ async fn admit(
     method: &Method,
     route: &str,
     request: &mut Request,
-) -> Result<DryRun, Problem> {
+) -> Result<Admitted, Problem> {
     check_size(request.uri(), request.headers())?;
     let app = &guard.app;
     {
@@ -249,7 +309,7 @@ async fn admit(
     let needed = match rule.access {
         Access::Public => {
             parameters.check(method, rule)?;
-            return Ok(DryRun(false));
+            return Ok(Admitted { dry_run: DryRun(false), polls: false });
         }
         Access::Token => None,
         Access::Needs(scope) => Some(scope),
@@ -272,7 +332,33 @@ async fn admit(
     }
     request.extensions_mut().insert(session);
     request.extensions_mut().insert(dry_run);
-    Ok(dry_run)
+    Ok(Admitted { dry_run, polls: parameters.poll() })
+}
+
+/// What the guard has read of a request that may pass.
+struct Admitted {
+    dry_run: DryRun,
+    /// It waits for something to happen.
+    polls: bool,
+}
+
+/// What a request waits for before it is made.
+enum Needs {
+    Read,
+    /// Room for so many bytes.
+    Body(usize),
+    Nothing,
+}
+
+impl Admitted {
+    fn needs(&self, request: &Request) -> Needs {
+        match request.method().is_safe() {
+            // It takes its turn when it has something to answer.
+            true if self.polls => Needs::Nothing,
+            true => Needs::Read,
+            false => Needs::Body(body_bytes(request)),
+        }
+    }
 }
 
 /// The query of a request. Read before a route is, so that a misspelt parameter has no effect.
@@ -283,6 +369,11 @@ impl Parameters {
         serde_urlencoded::from_str(uri.query().unwrap_or_default())
             .map(Self)
             .map_err(|error| Problem::invalid(format!("The query cannot be read: {error}. Encode it anew.")))
+    }
+
+    /// Whether they ask for a long poll. Only routes that can wait take the parameter.
+    fn poll(&self) -> bool {
+        self.0.iter().any(|(name, _)| name == "wait")
     }
 
     /// Refuses parameters that the route does not take. [`DryRun`] refuses its own where it is not offered.
@@ -336,6 +427,21 @@ pub(crate) async fn method_not_allowed(method: Method, uri: Uri, headers: Header
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_parameter_itself_makes_a_long_poll() {
+        for (query, polls) in [
+            ("wait=terminal&timeout_ms=1", true),
+            ("timeout_ms=1&w%61it=terminal", true),
+            ("limit=1000&correlation_id=wait=", false),
+            ("correlation_id=%26wait=terminal", false),
+            ("kind=wait", false),
+            ("", false),
+        ] {
+            let uri: Uri = format!("/v1/work?{query}").parse().unwrap();
+            assert_eq!(Parameters::read(&uri).unwrap().poll(), polls, "{query}");
+        }
+    }
 
     #[test]
     fn only_allowed_names_and_the_own_pages_get_in() {

@@ -164,5 +164,5 @@ pub fn openapi() -> String {
     let (_, mut openapi) = routes().split_for_parts();
     let (_, of_batch) = OpenApiRouter::<batch::Inner>::new().routes(routes!(batch::batch)).split_for_parts();
     openapi.merge(of_batch);
-    contract::Contract::new(openapi).text
+    String::from_utf8(contract::Contract::new(openapi).text.into()).expect("JSON is UTF-8")
 }

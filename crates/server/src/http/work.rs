@@ -122,7 +122,9 @@ pub(crate) async fn get(
         Some(w::Until::Terminal) => {
             let patience = query.timeout_ms.map_or(POLL, Duration::from_millis).min(POLL_MAX);
             let open = app.auth.open_call(&who.session);
-            ended(&app, &caller, &open, id, Instant::now() + patience).await?
+            let work = ended(&app, &caller, &open, id, Instant::now() + patience).await?;
+            app.doors.end_of_poll(&who.session).await?;
+            work
         }
     };
     let payloads = who.session.may(w::Scope::Payload);

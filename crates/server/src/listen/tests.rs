@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use super::*;
-use crate::idle::IDLE;
+use crate::idle::{IDLE, UNREAD};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
@@ -35,6 +35,7 @@ async fn listening(bounds: Bounds) -> SocketAddr {
     let at = socket.local_addr().unwrap();
     let router = Router::new()
         .route("/", get(|| async { "here I am" }))
+        .route("/large", get(|| async { vec![b'x'; 32 << 20] }))
         .route("/parked", get(pending::<()>))
         .route("/body", post(|body: Bytes| async move { body.len().to_string() }));
     let listener = Listener::new(socket, None, bounds).await.unwrap();
@@ -141,4 +142,22 @@ async fn connections_beyond_the_bound_are_closed_and_others_are_accepted_again()
         }
     };
     timeout(Duration::from_secs(10), again).await.expect("what has ended makes room");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_nobody_reads_does_not_stay_in_memory() {
+    let at = listening(Bounds::default()).await;
+    let small_window = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 1];
+    let h2 = [PREFACE, &small_window, SETTINGS_ACK, &get_over_h2()].concat();
+    let h1 = b"GET /large HTTP/1.1\r\nHost: localhost\r\n\r\n".to_vec();
+    for said in [h1, h2] {
+        let mut socket = TcpStream::connect(at).await.unwrap();
+        let began = Instant::now();
+        socket.write_all(&said).await.unwrap();
+        // What has failed is told by a write: reading would make room for more of the answer.
+        while socket.write_all(if said[0] == b'G' { b"\r\n" } else { PING }).await.is_ok() {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        assert!(began.elapsed() <= UNREAD + Duration::from_secs(5), "{:?}", began.elapsed());
+    }
 }

@@ -53,7 +53,7 @@ pub use health::Health;
 pub use new::{NewCommand, NewWait, NewWork, new_worker};
 pub use workers::{WorkerView, Workers};
 
-/// KiB of the payloads of replies that are loaded at once, and of one tenant; and how long a call waits to load its own.
+/// KiB of the payloads of replies that are in memory at once, and of one tenant; and how long a call waits to load its own.
 const LOADS_KIB: usize = 32 * 1024;
 const LOADS_OF_A_TENANT_KIB: usize = LOADS_KIB / 2;
 const LOADED_WITHIN: Duration = Duration::from_secs(5);
