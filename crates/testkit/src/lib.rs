@@ -1,13 +1,15 @@
-//! A private PostgreSQL for tests and benchmarks, a provider that misbehaves on request, and a disk that loses power.
+//! A private PostgreSQL for tests and benchmarks, a provider that misbehaves on request, a
+//! disk that loses power, and a tenant that tries to use up a daemon.
 //!
 //! Owns finding the server's programs, starting a cluster in a temporary folder, and leaving nothing behind.
 //! It must not know the ledger: it hands out URLs, of empty databases and of a server that remembers who called it,
-//! nothing more. The checks of this
+//! and sends a daemon what anybody could, nothing more. The checks of this
 //! repository as a whole (tidiness, the purity of the core) are this crate's tests.
 
 mod cluster;
 mod disk;
 mod keeper;
+mod neighbour;
 mod programs;
 mod provider;
 
@@ -15,6 +17,7 @@ use std::sync::OnceLock;
 
 pub use cluster::{Cluster, free_port};
 pub use disk::{Change, Disk, FileCall};
+pub use neighbour::Neighbour;
 pub use provider::{Call, Provider, Reply};
 
 /// Names the server that [`shared`] uses instead of starting one: a URL without a database, as in
