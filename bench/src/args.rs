@@ -19,7 +19,7 @@ pub enum Bench {
     Ledger(Common),
     /// Commands from intent to receipt, against raw ones; and the relay to a local sink
     Commands(Common),
-    /// The daemon over HTTP, with 64 connections: single ingests, batches, starts, memory, cold start
+    /// The daemon over HTTP: single ingests, batches, starts, memory, cold start, and a quiet tenant beside one that attacks
     Http(HttpArgs),
     /// One question to 50 policies
     Policy,

@@ -14,6 +14,8 @@ enum Figure {
     OfRaw,
     OfBare,
     P50Ms,
+    P99Ms,
+    MaxMs,
     Ratio,
     Bytes,
 }
@@ -36,8 +38,11 @@ pub struct Bar {
     limit: Limit,
 }
 
-const BARS: [Bar; 26] = {
-    use Figure::{Bytes, OfBare, OfRaw, P50Ms, PerS, Ratio};
+/// Of the default ttl.
+const THIRD_OF_TTL_MS: f64 = 15_000.0;
+
+const BARS: [Bar; 32] = {
+    use Figure::{Bytes, MaxMs, OfBare, OfRaw, P50Ms, P99Ms, PerS, Ratio};
     use Limit::{AtLeast, AtMost};
     use Store::{Postgres, Sqlite};
     [
@@ -63,6 +68,12 @@ const BARS: [Bar; 26] = {
         over_http(Postgres, "memory_load", None, Bytes, AtMost(256.0 * MIB)),
         over_http(Postgres, "memory", None, Bytes, AtMost(100.0 * MIB)),
         over_http(Postgres, "cold_start", None, P50Ms, AtMost(200.0)),
+        over_http(Sqlite, "reads_attacked", None, P99Ms, AtMost(250.0)),
+        over_http(Sqlite, "renewals_attacked", None, MaxMs, AtMost(THIRD_OF_TTL_MS)),
+        over_http(Sqlite, "memory_attacked", None, Bytes, AtMost(256.0 * MIB)),
+        over_http(Postgres, "reads_attacked", None, P99Ms, AtMost(250.0)),
+        over_http(Postgres, "renewals_attacked", None, MaxMs, AtMost(THIRD_OF_TTL_MS)),
+        over_http(Postgres, "memory_attacked", None, Bytes, AtMost(256.0 * MIB)),
         of_commands(Sqlite, "command", Some(256), OfRaw, AtLeast(0.40)),
         of_commands(Sqlite, "relay", None, PerS, AtLeast(2_000.0)),
         of_commands(Postgres, "command", Some(256), OfRaw, AtLeast(0.40)),
@@ -132,6 +143,8 @@ impl Figure {
             Figure::OfRaw => row.of_raw,
             Figure::OfBare => row.of_bare,
             Figure::P50Ms => row.p50_ms,
+            Figure::P99Ms => row.p99_ms,
+            Figure::MaxMs => row.max_ms,
             Figure::Ratio => row.ratio,
             Figure::Bytes => row.bytes,
         }
@@ -141,7 +154,7 @@ impl Figure {
         match self {
             Figure::PerS => format!("{value:.0}"),
             Figure::OfRaw | Figure::OfBare => format!("{:.0} %", value * 100.0),
-            Figure::P50Ms => format!("{value} ms"),
+            Figure::P50Ms | Figure::P99Ms | Figure::MaxMs => format!("{value} ms"),
             Figure::Ratio => format!("{value}"),
             Figure::Bytes => format!("{:.0} MiB", value / MIB),
         }
@@ -155,6 +168,8 @@ impl fmt::Display for Bar {
             Figure::OfRaw => "of raw",
             Figure::OfBare => "of bare",
             Figure::P50Ms => "p50",
+            Figure::P99Ms => "p99",
+            Figure::MaxMs => "longest",
             Figure::Ratio => "ratio",
             Figure::Bytes => "memory",
         };

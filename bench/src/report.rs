@@ -35,6 +35,8 @@ pub struct Row {
     pub p50_ms: Option<f64>,
     #[serde(serialize_with = "thousandths", skip_serializing_if = "Option::is_none")]
     pub p99_ms: Option<f64>,
+    #[serde(serialize_with = "thousandths", skip_serializing_if = "Option::is_none")]
+    pub max_ms: Option<f64>,
     /// p99 with the long queue over p99 with the short one.
     #[serde(serialize_with = "thousandths", skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
@@ -65,6 +67,7 @@ impl Row {
             stored: None,
             p50_ms: None,
             p99_ms: None,
+            max_ms: None,
             ratio: None,
             bytes: None,
             ok: None,
@@ -102,9 +105,10 @@ impl Row {
         } else if let Some(p50) = self.p50_ms {
             parts.push(format!("{p50:.0} ms"));
         }
+        parts.extend(self.max_ms.map(|max| format!("longest {max:.0} ms")));
         parts.extend(self.ratio.map(|ratio| format!("{ratio:.2} times the shorter's")));
         parts.extend(self.bytes.map(|bytes| match self.case {
-            "memory" | "memory_load" => format!("{:.0} MiB", bytes / MIB),
+            "memory" | "memory_load" | "memory_attacked" => format!("{:.0} MiB", bytes / MIB),
             _ => format!("{} bytes a work", grouped(bytes)),
         }));
         parts.join(", ")

@@ -18,12 +18,17 @@ pub struct Connection {
 
 impl Connection {
     pub async fn open(daemon: &Daemon) -> Result<Connection> {
+        Connection::of(daemon, &daemon.token).await
+    }
+
+    /// With another credential.
+    pub async fn of(daemon: &Daemon, token: &str) -> Result<Connection> {
         let stream = TcpStream::connect(&daemon.address).await?;
         stream.set_nodelay(true)?;
         let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
         // A connection that breaks shows in the request that waits for it.
         tokio::spawn(connection);
-        Ok(Connection { sender, host: daemon.address.clone(), token: format!("Bearer {}", daemon.token) })
+        Ok(Connection { sender, host: daemon.address.clone(), token: format!("Bearer {token}") })
     }
 
     pub async fn get(&mut self, path: &str) -> Result<(StatusCode, Bytes)> {

@@ -20,6 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Of a person who may do everything. It is made up here and worth nothing elsewhere.
 const TOKEN: &str = "tn_0000000000000000000000000000000000000000000000000000000000000000";
 
+/// One credential sends everything: it is the daemon that is measured, not its limit.
+pub const NO_LIMIT: &str = "[rate]\nper_second = 1000000\nburst = 1000000\n";
+
 pub struct Daemon {
     pub address: String,
     pub token: String,
@@ -29,17 +32,16 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts the daemon on a database, and tells how long it took until it was ready.
-    pub async fn start(binary: &Path, place: &Place) -> Result<(Daemon, Duration)> {
+    /// Starts the daemon on a database with lines of `tenure.toml`, and tells how long it took until it was ready.
+    pub async fn start(binary: &Path, place: &Place, settings: &str) -> Result<(Daemon, Duration)> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let address = format!("127.0.0.1:{port}");
         let database = match place {
             Place::Sqlite(path) => path.display().to_string(),
             Place::Postgres(url) => url.clone(),
         };
-        // One credential sends everything: it is the daemon that is measured, not its limit.
         let mut config = NamedTempFile::with_suffix(".toml")?;
-        config.write_all(b"[rate]\nper_second = 1000000\nburst = 1000000\n")?;
+        config.write_all(settings.as_bytes())?;
         let began = Instant::now();
         let child = Command::new(binary)
             .args(["serve", "--db", &database, "--listen", &address])
@@ -71,10 +73,11 @@ impl Daemon {
 
     /// What the daemon keeps in memory, in bytes.
     pub fn resident(&self) -> Result<f64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kilobytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
-        kilobytes.map(|kilobytes| kilobytes * 1_024.0).ok_or_else(|| "the system does not tell VmRSS".into())
+        resident(self.pid())
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Ends it as an operator would, and waits.
@@ -102,6 +105,14 @@ impl Drop for Daemon {
             let _ended = self.child.wait();
         }
     }
+}
+
+/// What a process keeps in memory, in bytes.
+pub fn resident(pid: u32) -> Result<f64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
+    kilobytes.map(|kilobytes| kilobytes * 1_024.0).ok_or_else(|| "the system does not tell VmRSS".into())
 }
 
 /// The binary beside this program, unless another is named.

@@ -2,6 +2,7 @@
 
 mod connection;
 mod daemon;
+mod neighbours;
 
 use std::{
     path::Path,
@@ -24,7 +25,7 @@ use crate::{
     stats::{Rate, median, percentile},
 };
 use connection::Connection;
-use daemon::Daemon;
+use daemon::{Daemon, NO_LIMIT};
 
 const CONNECTIONS: usize = 64;
 
@@ -42,6 +43,8 @@ struct Plan {
     rounds: usize,
     slice: Duration,
     start_slice: Duration,
+    /// Of an attack, and of the quiet before it.
+    attack: Duration,
     /// Works in the ledger when memory and a cold start are looked at.
     stored: u64,
 }
@@ -53,6 +56,7 @@ pub async fn run(args: &HttpArgs) -> Result<Vec<Row>> {
             rounds: 3,
             slice: Duration::from_millis(600),
             start_slice: Duration::from_secs(2),
+            attack: Duration::from_secs(4),
             stored: 30_000,
         }
     } else {
@@ -60,12 +64,14 @@ pub async fn run(args: &HttpArgs) -> Result<Vec<Row>> {
             rounds: 5,
             slice: Duration::from_secs(2),
             start_slice: Duration::from_secs(4),
+            attack: Duration::from_secs(10),
             stored: 1_000_000,
         }
     };
     let mut rows = Vec::new();
     for store in args.common.stores() {
         rows.extend(measure(store, args, &binary, &plan).await?);
+        rows.extend(neighbours::measure(store, args, &binary, &plan).await?);
     }
     Ok(rows)
 }
@@ -76,7 +82,7 @@ async fn measure(store: Store, args: &HttpArgs, binary: &Path, plan: &Plan) -> R
         |what: &str| eprintln!("{} over HTTP: {what} ({:.0} s)", store.name(), began.elapsed().as_secs_f64());
     let site = Site::new(store, &args.common)?;
     let place = site.empty("http");
-    let (daemon, _) = Daemon::start(binary, &place).await?;
+    let (daemon, _) = Daemon::start(binary, &place, NO_LIMIT).await?;
     let load = Load::open(&daemon).await?;
     say("ready");
 
@@ -114,7 +120,7 @@ async fn measure(store: Store, args: &HttpArgs, binary: &Path, plan: &Plan) -> R
 async fn cold_start(binary: &Path, place: &Place) -> Result<f64> {
     let mut times = Vec::new();
     for _ in 0..3 {
-        let (daemon, took) = Daemon::start(binary, place).await?;
+        let (daemon, took) = Daemon::start(binary, place, NO_LIMIT).await?;
         times.push(took.as_secs_f64() * 1_000.0);
         daemon.stop().await?;
     }
