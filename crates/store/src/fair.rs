@@ -56,6 +56,11 @@ pub fn on_behalf_of<F: Future>(tenant: Arc<str>, task: F) -> impl Future<Output 
     CALL.scope(Call::of(tenant), task)
 }
 
+/// The units of these turns that the call keeps that this task runs for.
+pub fn kept(of: &Arc<Fair>) -> usize {
+    CALL.try_with(|call| call.keeps(of)).unwrap_or(0)
+}
+
 /// The tenant on whose behalf this task runs; none for the daemon's own tasks.
 pub fn beneficiary() -> Option<Arc<str>> {
     CALL.try_with(|call| call.tenant.clone()).ok()

@@ -172,7 +172,7 @@ async fn one(router: Router, headers: &HeaderMap, item: w::BatchItem, room: &Roo
     Answered { status, body: if body.is_empty() { Bytes::from_static(b"null") } else { body } }
 }
 
-fn too_long() -> Problem {
+pub(super) fn too_long() -> Problem {
     let detail = format!(
         "The answers of a batch have at most {ANSWERS_MAX} bytes, and this one no longer fits. The call itself was \
          made: send the same again on its own to see what it answered."

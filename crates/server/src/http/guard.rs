@@ -29,7 +29,7 @@ use tracing::Instrument;
 
 use super::{
     App, Problem,
-    batch::InBatch,
+    batch::{self, InBatch},
     contract::{Access, Contract, DRY_RUN, Rule},
     extract::BODY_MAX,
 };
@@ -151,6 +151,9 @@ impl Doors {
                 // That of a batch is kept until the batch is answered.
                 Ok(room) if in_batch => fair::keep(room),
                 Ok(room) => call.keep(room),
+                Err(_) if in_batch && fair::kept(&self.answers) + more > ANSWERS_OF_A_TENANT_KIB => {
+                    return batch::too_long().into_response();
+                }
                 Err(_) => return no_room(safe).into_response(),
             }
         }
