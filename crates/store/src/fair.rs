@@ -118,8 +118,7 @@ impl Fair {
         let units = units.min(self.share);
         let waiting = {
             let mut state = self.state();
-            let first = !state.waiting.iter().any(|(waiting, _)| *waiting == tenant);
-            if first && state.take(&tenant, units, self) {
+            if !state.has_waiters(&tenant) && state.take(&tenant, units, self) {
                 return self.given(tenant, units);
             }
             let (reply, turn) = oneshot::channel();
@@ -189,6 +188,19 @@ impl State {
                 self.held.remove(tenant);
             }
         }
+    }
+
+    /// Whether somebody of this tenant waits. A waiter that gave up is forgotten here: otherwise it would keep the next
+    /// one waiting until something is given back.
+    fn has_waiters(&mut self, tenant: &Arc<str>) -> bool {
+        let Some(at) = self.waiting.iter().position(|(waiting, _)| waiting == tenant) else { return false };
+        let waiters = &mut self.waiting[at].1;
+        waiters.retain(|waiter| !waiter.reply.is_closed());
+        let waits = !waiters.is_empty();
+        if !waits {
+            self.waiting.remove(at);
+        }
+        waits
     }
 
     fn enqueue(&mut self, tenant: Arc<str>, waiter: Waiter) {
@@ -262,6 +274,14 @@ mod tests {
         }
         assert_eq!(key(&["i"]), name("i"));
         assert_eq!(key_of(&Tenants::All), name(""));
+    }
+
+    #[test]
+    fn a_waiter_that_gave_up_keeps_nobody_waiting() {
+        let fair = Fair::new(4, 4);
+        let _held = at_once(&fair, "a", 2).unwrap();
+        assert!(at_once(&fair, "a", 3).is_none(), "it asks for more than is free, and gives up");
+        assert!(at_once(&fair, "a", 1).is_some(), "the next one fits");
     }
 
     #[tokio::test]
