@@ -205,7 +205,8 @@ async fn a_failure_and_a_doubt_are_told_apart(bed: Bed) {
     let failed = job.verb(&refused, "fail", no).await.expect(200);
     assert_eq!((&failed["state"], &failed["error"]["class"]), (&json!("failed"), &json!("validation")));
     let unsent = approved(&bed, &job, "unsent").await;
-    let never = json!({ "error": { "class": "transport", "message": "no route" }, "unsent": true });
+    let error = json!({ "class": "transport", "message": "no route", "retry_after_ms": 60_000 });
+    let never = json!({ "error": error, "unsent": true });
     let later = job.verb(&unsent, "fail", never.clone()).await.expect(200);
     assert_eq!(
         (&later["state"], &later["reason"]["code"], later["next_at"].is_string()),
