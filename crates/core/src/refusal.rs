@@ -66,6 +66,14 @@ pub enum Code {
     PolicyStale,
     /// Policy does not allow it.
     PolicyDenied,
+    /// A person must approve it first.
+    ApprovalRequired,
+    /// A budget does not cover it, or cannot be checked for want of an estimate.
+    Budget,
+    /// It happened before.
+    AlreadySucceeded,
+    /// A command with other arguments took its place.
+    Superseded,
     /// A command is dispatched or in doubt: settle it first.
     CommandsOpen,
     /// It may have happened already: only evidence or a person ends the doubt.
@@ -100,7 +108,7 @@ pub enum Retryable {
 }
 
 impl Code {
-    pub const ALL: [Code; 41] = [
+    pub const ALL: [Code; 45] = [
         Code::Invalid,
         Code::PayloadRefused,
         Code::UnknownSource,
@@ -131,6 +139,10 @@ impl Code {
         Code::StateChanged,
         Code::PolicyStale,
         Code::PolicyDenied,
+        Code::ApprovalRequired,
+        Code::Budget,
+        Code::AlreadySucceeded,
+        Code::Superseded,
         Code::CommandsOpen,
         Code::InDoubt,
         Code::AlreadyDispatched,
@@ -153,9 +165,12 @@ impl Code {
             | Code::NotDue
             | Code::IntakePaused
             | Code::QuotaReached => Retryable::Yes,
-            Code::IllegalState | Code::LimitReached | Code::CommandsOpen | Code::InDoubt => {
-                Retryable::Unknown
-            }
+            Code::IllegalState
+            | Code::LimitReached
+            | Code::CommandsOpen
+            | Code::InDoubt
+            | Code::ApprovalRequired
+            | Code::Budget => Retryable::Unknown,
             Code::Invalid
             | Code::PayloadRefused
             | Code::UnknownSource
@@ -179,6 +194,8 @@ impl Code {
             | Code::NoLongerRetained
             | Code::StateChanged
             | Code::PolicyDenied
+            | Code::AlreadySucceeded
+            | Code::Superseded
             | Code::AlreadyDispatched
             | Code::DispatchSuperseded
             | Code::EvidenceMissing
@@ -221,6 +238,10 @@ impl Code {
             Code::StateChanged => "state_changed",
             Code::PolicyStale => "policy_stale",
             Code::PolicyDenied => "policy_denied",
+            Code::ApprovalRequired => "approval_required",
+            Code::Budget => "budget",
+            Code::AlreadySucceeded => "already_succeeded",
+            Code::Superseded => "superseded",
             Code::CommandsOpen => "commands_open",
             Code::InDoubt => "in_doubt",
             Code::AlreadyDispatched => "already_dispatched",

@@ -94,6 +94,13 @@ pub enum Reply {
         /// The lease of a work that was recorded for it.
         grant: Option<Box<Grant>>,
     },
+    /// Whether to make the call of a command now.
+    Dispatch {
+        /// As it stands after the call.
+        command: Box<Command>,
+        /// Why the call must not be made. None: make it now.
+        refused: Option<Refusal>,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

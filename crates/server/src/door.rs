@@ -228,7 +228,7 @@ impl Door {
     {
         for _ in 1..ASKED_AGAIN {
             match act().await {
-                Err(Error::Refused(refusal)) if refusal.code == Code::PolicyStale => {
+                Err(error) if error.refusal().is_some_and(|refusal| refusal.code == Code::PolicyStale) => {
                     tokio::task::yield_now().await;
                 }
                 done => return done,

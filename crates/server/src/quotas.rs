@@ -4,6 +4,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use tenure_api::wire::Code;
@@ -105,7 +106,7 @@ impl Usage {
         if *count >= most {
             let detail =
                 format!("{most} {are} for this tenant already. End some, or have `quotas.{key}` raised.");
-            return Err(Problem::later(Code::RateLimited, detail, 1));
+            return Err(Problem::later(Code::RateLimited, detail, Duration::from_secs(1)));
         }
         *count += 1;
         Ok(Some(InUse { usage: self.clone(), what, tenant }))

@@ -2,17 +2,31 @@
 
 use std::time::Duration;
 
-use tenure_core::{Refusal, Retryable};
+use tenure_core::{Command, Payload, Refusal, Retryable};
 
 /// What a read on behalf of a tenant may take, its turn included: far above any that is answered by an index, and short
 /// enough that whoever waits behind it is not given up.
 pub(crate) const READ_WITHIN: Duration = Duration::from_secs(5);
+
+/// A dispatch that did not go out: the call must not be made.
+#[derive(Clone, Debug)]
+pub struct NotDispatched {
+    /// Why.
+    pub refusal: Refusal,
+    /// As it stands now.
+    pub command: Command,
+    /// The provider's response, where it happened before.
+    pub response: Option<Payload>,
+}
 
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// The rules say no; nothing was written.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// The rules say that a call must not be made now. Where that blocked the command, it is committed.
+    #[error("{}", .0.refusal)]
+    NotDispatched(Box<NotDispatched>),
     /// The database cannot be reached or is busy; nothing was written.
     #[error(
         "the database is not available: {0}. Nothing was written: send the same again; if it stays so, check that the database runs and that the daemon has its address"
@@ -43,9 +57,25 @@ pub enum Error {
 }
 
 impl Error {
+    /// Why the rules say no, where they do.
+    pub fn refusal(&self) -> Option<&Refusal> {
+        match self {
+            Error::Refused(refusal) => Some(refusal),
+            Error::NotDispatched(not) => Some(&not.refusal),
+            Error::Unavailable(_)
+            | Error::ReadTimeout
+            | Error::OutcomeUnknown(_)
+            | Error::Stopped(_)
+            | Error::WeakSettings(_)
+            | Error::Unusable(_)
+            | Error::Corrupt(_) => None,
+        }
+    }
+
     pub fn retryable(&self) -> Retryable {
         match self {
             Error::Refused(refusal) => refusal.retryable(),
+            Error::NotDispatched(not) => not.refusal.retryable(),
             Error::Unavailable(_) | Error::ReadTimeout | Error::Stopped(_) => Retryable::Yes,
             Error::OutcomeUnknown(_) => Retryable::Unknown,
             Error::WeakSettings(_) | Error::Unusable(_) | Error::Corrupt(_) => Retryable::No,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use tenure_core::{
-    CommandState, Event, Grant, Payload, Reply, Submission, WorkId,
+    Event, Grant, Payload, Reply, Submission, WorkId,
     action::{Action, ClaimBy, ClaimFilter},
     model::Spec,
 };
@@ -103,13 +103,17 @@ pub(crate) fn wanted(reply: &Reply) -> Vec<(WorkId, u64)> {
             keys.extend(first.filter_map(|answer| Some((answer.work, answer.seq?))));
         }
         Reply::Command { command, fresh, .. } => {
-            // What was there before is shown with its receipt; the relay gets what it is to send.
-            if *fresh && !command.is_worker() && command.state == CommandState::Dispatched {
-                keys.push((command.work, command.body.arguments));
-            }
+            // What was there before is shown with its receipt.
             let receipt =
                 command.body.receipt.as_ref().filter(|receipt| !fresh || receipt.reused_from.is_some());
             keys.extend(receipt.and_then(|receipt| receipt.response));
+        }
+        Reply::Dispatch { command, refused } => {
+            // The relay gets what it is to send.
+            if refused.is_none() && !command.is_worker() {
+                keys.push((command.work, command.body.arguments));
+            }
+            keys.extend(command.body.receipt.as_ref().and_then(|receipt| receipt.response));
         }
         Reply::Ack(_)
         | Reply::Ingested { .. }
@@ -144,6 +148,7 @@ pub(crate) fn left(reply: &Reply) -> Vec<(WorkId, u64)> {
         | Reply::Renewed(_)
         | Reply::Step { reused: false, .. }
         | Reply::Command { .. }
+        | Reply::Dispatch { .. }
         | Reply::Ticked(_) => {}
     }
     keys
@@ -164,9 +169,12 @@ fn grants(reply: &Reply) -> &[Grant] {
         Reply::Ingested { grant, .. } | Reply::Resolved { grant, .. } | Reply::Command { grant, .. } => {
             grant.as_deref().map_or(&[], std::slice::from_ref)
         }
-        Reply::Ack(_) | Reply::Renewed(_) | Reply::Step { .. } | Reply::Waiting { .. } | Reply::Ticked(_) => {
-            &[]
-        }
+        Reply::Ack(_)
+        | Reply::Renewed(_)
+        | Reply::Step { .. }
+        | Reply::Waiting { .. }
+        | Reply::Dispatch { .. }
+        | Reply::Ticked(_) => &[],
     }
 }
 

@@ -57,7 +57,7 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use credential::{CREDENTIALS_MAX, Credential, NewCredential, Principal, PrincipalKind, Revocation};
 pub use damaged::Damaged;
 pub use diagnosis::{CheckpointFailure, Copied, Diagnosis, Schema, Setting, Wal};
-pub use error::Error;
+pub use error::{Error, NotDispatched};
 pub use facts::{CommandFacts, Facts, PlaceFacts, SourceFacts, StateFacts, WaitFacts};
 pub use intake::IntakeChange;
 pub use ledger::{

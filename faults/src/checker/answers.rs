@@ -259,9 +259,10 @@ impl Answers<'_, '_> {
     }
 
     fn dispatched(&mut self, command: &CommandId, answer: &Command) {
-        let Some(dispatch) = answer.dispatch.as_ref().filter(|_| answer.state == CommandState::Dispatched)
-        else {
-            return;
+        let dispatched = answer.state == CommandState::Dispatched;
+        let Some(dispatch) = answer.dispatch.as_ref().filter(|_| dispatched) else {
+            let what = format!("a dispatch of {command} was acknowledged, and it is {}", answer.state);
+            return self.judge.broken(Rule::AnswerDiffers, what);
         };
         let found = self.index.told(command.as_str()).iter().any(|event| {
             event.kind == "command_dispatched"

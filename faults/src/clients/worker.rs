@@ -149,9 +149,6 @@ impl WorkerHand {
             return Some(());
         }
         let command = self.dispatch(grant, &command).await?;
-        if command.state != CommandState::Dispatched {
-            return Some(());
-        }
         if self.hand.dice.one_in(12) {
             return None;
         }

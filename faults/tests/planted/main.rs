@@ -35,6 +35,9 @@ const PLANTED: &[(&str, Rule, Plant)] = &[
     ("a reply tells of another state", Rule::AnswerDiffers, |run| {
         acknowledged(run, |call| matches!(call, Call::Progress { .. }))["state"] = json!("queued");
     }),
+    ("a dispatch that did not dispatch is acknowledged", Rule::AnswerDiffers, |run| {
+        acknowledged(run, |call| matches!(call, Call::Dispatch { .. }))["state"] = json!("blocked");
+    }),
     ("a row is not what its log says", Rule::RowDiffers, |run| {
         run.works[1].state = "running".parse::<tenure_api::wire::State>().unwrap().into();
     }),

@@ -203,7 +203,7 @@ impl Client {
             _ => Error::Protocol(format!("{} answered {status} with no problem in it", call.path)),
         })?;
         if let Some(seconds) = wait.and_then(|text| text.parse::<u64>().ok()) {
-            problem.extensions.entry("retry_after_ms".to_owned()).or_insert((seconds * 1_000).into());
+            problem.retry_after_ms.get_or_insert(seconds * 1_000);
         }
         Err(Error::Problem(Box::new(problem)))
     }
@@ -237,8 +237,7 @@ fn repeatable(error: &Error, repeat: Repeat) -> bool {
 
 fn asked_delay(error: &Error) -> Duration {
     let Error::Problem(problem) = error else { return Duration::ZERO };
-    let ms = problem.extensions.get("retry_after_ms").and_then(serde_json::Value::as_u64);
-    Duration::from_millis(ms.unwrap_or(0).min(10_000))
+    Duration::from_millis(problem.retry_after_ms.unwrap_or(0).min(10_000))
 }
 
 #[cfg(test)]

@@ -47,8 +47,9 @@ impl Client {
         self.call(Call::post(path(id, "/reject"), reject)).await
     }
 
-    /// Asks whether to do it now: do it only if it comes back `dispatched`. Repeated by itself only if it has a
-    /// `request_id`: any other repeat would be told that somebody does it already.
+    /// Asks whether to make the call now. Ok: it is dispatched, make it. A problem: do not, and [`Error::command`] is how
+    /// the command stands. Repeated by itself only if it has a `request_id`: any other repeat would be told that somebody
+    /// does it already.
     pub async fn dispatch(&self, id: &CommandId, dispatch: &DispatchCommand) -> Result<Command, Error> {
         let call = Call::post(path(id, "/dispatch"), dispatch);
         self.call(call.once_if(dispatch.request_id.is_none())).await

@@ -1,6 +1,6 @@
 //! What a call can fail with, and whether sending it again can help.
 
-use crate::wire::{Code, Problem};
+use crate::wire::{Code, Command, Problem};
 
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
@@ -39,6 +39,14 @@ impl Error {
             Error::Problem(problem) => problem.retryable == Some(false),
             Error::Protocol(_) | Error::Setup(_) => true,
             Error::Unreachable(..) | Error::NoAnswer(..) => false,
+        }
+    }
+
+    /// The command whose call must not be made, where a dispatch was refused.
+    pub fn command(&self) -> Option<&Command> {
+        match self {
+            Error::Problem(problem) => problem.command.as_deref(),
+            Error::Unreachable(..) | Error::NoAnswer(..) | Error::Protocol(_) | Error::Setup(_) => None,
         }
     }
 

@@ -93,7 +93,7 @@ pub struct RejectCommand {
     pub reason: String,
 }
 
-/// Asks whether to do it now. Do it only if the answer is `dispatched`.
+/// Asks whether to make the call now. Make it only if the answer is a 2xx.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Word, word::words};
+use super::{Command, Word, word::words};
 
 words! {
     /// Stable codes. New ones may be added; none is renamed.
@@ -94,6 +94,14 @@ words! {
         PolicyStale = "policy_stale",
         /// Policy does not allow it.
         PolicyDenied = "policy_denied",
+        /// A person must approve the command first.
+        ApprovalRequired = "approval_required",
+        /// A budget does not cover the call, or cannot be checked because nothing says what the call costs.
+        Budget = "budget",
+        /// The command happened before: its receipt is the result.
+        AlreadySucceeded = "already_succeeded",
+        /// A command with other arguments took its place: `superseded_by` names it.
+        Superseded = "superseded",
         /// A command is dispatched or in doubt: settle it first.
         CommandsOpen = "commands_open",
         /// It may have happened already: only evidence or a person ends the doubt.
@@ -145,6 +153,12 @@ pub struct Problem {
     pub code: Word<Code>,
     /// Whether sending the very same request again can help. Null where nobody knows.
     pub retryable: Option<bool>,
+    /// Wait at least so long before the request is sent again, as `Retry-After` says in seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+    /// Of a dispatch that did not dispatch: the command as it stands. Do not make the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<Box<Command>>,
     /// What else helps, by code: `holder` for `busy`, `scope` for `forbidden`.
     #[serde(flatten)]
     pub extensions: BTreeMap<String, Value>,

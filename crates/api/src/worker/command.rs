@@ -114,7 +114,8 @@ impl Intent<'_> {
     {
         let Self { job, reserve } = self;
         let reserved = job.client.reserve(job.id(), &reserve).await?;
-        if is_settled(&reserved, job) {
+        // It happened before.
+        if reserved.receipt.is_some() {
             return Ok(Fate::of(reserved));
         }
         let ask = DispatchCommand {
@@ -123,37 +124,22 @@ impl Intent<'_> {
             request_id: Some(Uuid::now_v7().simple().to_string()),
             estimate: None,
         };
-        let told = match job.client.dispatch(&reserved.id, &ask).await {
-            Ok(told) => told,
-            Err(error) if error.code() == Some(Code::InDoubt) => return Ok(Fate::InDoubt(reserved.into())),
-            Err(error) if error.code() == Some(Code::NotDue) => return Ok(Fate::Later(reserved.into())),
-            Err(error) => return Err(error),
+        let command = match job.client.dispatch(&reserved.id, &ask).await {
+            Ok(command) => command,
+            Err(error) => return Fate::not_dispatched(error),
         };
-        if told.state != CommandState::Dispatched {
-            return Ok(Fate::of(told));
-        }
         let sent = Sent {
             client: job.client.clone(),
-            id: told.id.clone(),
+            id: command.id.clone(),
             fence: ask.fence,
             token: ask.token,
-            dispatch: told.dispatch.as_ref().map(|dispatch| dispatch.number),
+            dispatch: command.dispatch.as_ref().map(|dispatch| dispatch.number),
         };
         let guard = CutOff(Some(sent));
-        let outcome = call(told).await;
+        let outcome = call(command).await;
         // What is known is told to the end, also where whoever waits here is cut off.
         let told = tokio::spawn(guard.over().tell(outcome)).await;
         told.unwrap_or_else(|broken| std::panic::resume_unwind(broken.into_panic())).map(Fate::of)
-    }
-}
-
-/// Whether asking to dispatch it could change nothing.
-fn is_settled(command: &Command, job: &Job) -> bool {
-    match command.state.known() {
-        Some(CommandState::Succeeded | CommandState::Failed | CommandState::Cancelled) => true,
-        // Of what an earlier attempt reserved, policy is asked again.
-        Some(CommandState::Blocked) => command.attempt == job.grant.work.attempt,
-        _ => false,
     }
 }
 
@@ -220,6 +206,29 @@ impl Drop for CutOff {
 }
 
 impl Fate {
+    /// What a refused dispatch says of its command. What it says of the lease, the rate or another call under way is an
+    /// error.
+    fn not_dispatched(error: Error) -> Result<Self, Error> {
+        let Some(command) = error.command() else { return Err(error) };
+        let of_the_command = match error.code() {
+            Some(
+                Code::ApprovalRequired
+                | Code::PolicyDenied
+                | Code::Budget
+                | Code::AlreadySucceeded
+                | Code::Superseded
+                | Code::InDoubt
+                | Code::NotDue,
+            ) => true,
+            // It failed or was cancelled before.
+            Some(Code::IllegalState) => {
+                matches!(command.state.known(), Some(CommandState::Failed | CommandState::Cancelled))
+            }
+            _ => false,
+        };
+        if of_the_command { Ok(Self::of(command.clone())) } else { Err(error) }
+    }
+
     fn of(command: Command) -> Self {
         let command = Box::new(command);
         match command.state.known() {

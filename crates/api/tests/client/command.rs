@@ -66,6 +66,13 @@ fn obliging(asked: &Asked) -> Answer {
     Answer::Json(200, command(state, json!({ "dispatch": dispatch })))
 }
 
+/// A dispatch that is refused, with the command as it stands.
+fn not_dispatched(code: &str, command: Value) -> Answer {
+    let Answer::Json(status, mut body) = problem(409, code, json!(null)) else { unreachable!() };
+    body["command"] = command;
+    Answer::Json(status, body)
+}
+
 fn options() -> Options {
     Options::new("worker-1")
 }
@@ -175,7 +182,10 @@ async fn a_call_that_is_cut_off_is_in_doubt() {
 #[tokio::test(start_paused = true)]
 async fn a_blocked_effect_is_not_done_and_its_handler_waits() {
     let reason = json!({ "reason": { "code": "approval_required", "message": "ask ana" } });
-    let fake = serving(move |_| Answer::Json(200, command("blocked", reason.clone())));
+    let fake = serving(move |asked| match asked.path.ends_with("/dispatch") {
+        true => not_dispatched("approval_required", command("blocked", reason.clone())),
+        false => Answer::Json(200, command("blocked", reason.clone())),
+    });
     let handler = |job: Job| async move {
         ended(job.command("mail", "bob", json!({})).run(async |_| unreachable!("nobody approved")).await)
     };
@@ -186,11 +196,14 @@ async fn a_blocked_effect_is_not_done_and_its_handler_waits() {
         (&json!("approval"), &json!("command:c_1"))
     );
     assert_eq!(wait["reason"], json!({ "tool": "mail", "message": "ask ana" }));
-    assert!(fake.asked("/dispatch").is_empty(), "policy was asked a moment ago");
+    assert_eq!(fake.asked("/dispatch").len(), 1, "the ledger says whether it goes out");
 
     for (code, class) in [("policy_denied", "policy_denied"), ("budget", "quota")] {
         let blocked = command("blocked", json!({ "attempt": 0, "reason": { "code": code } }));
-        let fake = serving(move |_| Answer::Json(200, blocked.clone()));
+        let fake = serving(move |asked| match asked.path.ends_with("/dispatch") {
+            true => not_dispatched(code, blocked.clone()),
+            false => Answer::Json(200, blocked.clone()),
+        });
         let handler = |job: Job| async move {
             ended(job.command("mail", "bob", json!({})).run(async |_| unreachable!("it is blocked")).await)
         };
@@ -211,12 +224,15 @@ async fn what_happened_before_is_not_done_again_and_what_is_in_doubt_is_left_alo
     handle(&fake, handler, "/close-out").await;
     assert_eq!(fake.asked("/close-out")[0].body["result"], "m-1");
     assert!(fake.asked("/dispatch").is_empty());
-    for (code, retryable, told) in [("in_doubt", json!(false), "in doubt"), ("not_due", json!(true), "later")]
-    {
-        let retry = retryable.clone();
+    for (code, state, told) in [
+        ("in_doubt", "uncertain", "in doubt"),
+        ("not_due", "pending", "later"),
+        ("illegal_state", "failed", "did not happen"),
+        ("superseded", "cancelled", "did not happen"),
+    ] {
         let fake = serving(move |asked| match asked.path.ends_with("/dispatch") {
-            true => problem(409, code, retry.clone()),
-            false => Answer::Json(200, command("uncertain", json!({}))),
+            true => not_dispatched(code, command(state, json!({}))),
+            false => Answer::Json(200, command("pending", json!({}))),
         });
         let handler = |job: Job| async move {
             ended(job.command("mail", "bob", json!({})).run(async |_| unreachable!("not now")).await)

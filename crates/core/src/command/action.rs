@@ -114,6 +114,16 @@ pub enum Dispatcher {
     Relay,
 }
 
+impl Dispatcher {
+    /// Whether it has shown that it holds, or held, the command's work. The relay is the ledger's own.
+    pub(crate) fn is_genuine(&self) -> bool {
+        match self {
+            Dispatcher::Holder(holder) => holder.genuine,
+            Dispatcher::Relay => true,
+        }
+    }
+}
+
 #[derive(Clone, Debug, Serialize)]
 pub struct DispatchAction {
     pub command: CommandId,

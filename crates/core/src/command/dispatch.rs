@@ -16,45 +16,63 @@ use crate::{
     model::Work,
     records::{Change, Touch, target_key},
     refusal::{Code, Refusal},
+    reply::Reply,
     span::span,
     work::draft::{Draft, Said},
 };
 
+/// Why the call must not be made, with what is written about that.
+struct Stop {
+    refusal: Refusal,
+    written: Option<Decision>,
+}
+
+impl From<Refusal> for Stop {
+    fn from(refusal: Refusal) -> Self {
+        Self { refusal, written: None }
+    }
+}
+
+/// The answer says whether to make the call now. Only the command's own holder and the relay are shown the command with
+/// a refusal.
 pub(super) fn decide(cx: Context<'_>, action: &DispatchAction) -> Result<Decision, Refusal> {
     action.gate.check()?;
     if let Some(request) = &action.request_id {
         limits::name("request_id", request)?;
     }
-    current_policy(cx, &action.gate)?;
     let (_, command) = found(cx, action.command)?;
+    let (mut decision, refused) = match judge(cx, command, action) {
+        Ok(decision) => (decision, None),
+        Err(stop) if action.by.is_genuine() => {
+            (stop.written.unwrap_or_else(|| again(command)), Some(stop.refusal))
+        }
+        Err(stop) => return Err(stop.refusal),
+    };
+    if let Reply::Command { command, .. } = decision.reply {
+        decision.reply = Reply::Dispatch { command, refused };
+    }
+    Ok(decision)
+}
+
+fn judge(cx: Context<'_>, command: &Command, action: &DispatchAction) -> Result<Decision, Stop> {
+    current_policy(cx, &action.gate)?;
     let (mut draft, under) = sender(cx, action, command)?;
     match command.state {
         CommandState::Pending | CommandState::Approved | CommandState::Blocked => {}
-        CommandState::Dispatched => return repeat(command, action, under),
-        // It happened: the receipt is the answer.
-        CommandState::Succeeded => return Ok(again(command)),
+        CommandState::Dispatched => return Ok(repeat(command, action, under)?),
         CommandState::Uncertain => return resend(cx, draft, command, action, under),
-        CommandState::Failed | CommandState::Cancelled => {
-            return Err(wrong_state(command.state, "dispatching"));
+        CommandState::Succeeded | CommandState::Failed | CommandState::Cancelled => {
+            return Err(ended(command).into());
         }
     }
     if asked_to_cancel(&draft.work) {
-        return until_it_ends(cx, &draft.work, command, action);
+        return Err(until_it_ends(cx, &draft.work, command, action));
     }
     due(cx, command)?;
     first_of_its_target(cx, command)?;
     let stop = gate(cx, command, &action.gate).err().or_else(|| over_budget(cx, command, &action.gate));
     if let Some((code, message)) = stop {
-        if command.state == CommandState::Blocked && command.body.blocked == Some(code) {
-            return Ok(put_off(command, cx.now + limits::ASK_AGAIN_MS));
-        }
-        let verdict =
-            Some(&action.gate.verdict).filter(|given| **given != command.body.verdict).cloned().map(Box::new);
-        let said = Said { message: Some(&message), ..Said::default() };
-        draft.tell(command.id, CommandState::Blocked, said, |moved| {
-            Fact::CommandBlocked(Blocked { moved, code, verdict })
-        });
-        return finish(cx, draft, command.id);
+        return Err(block(cx, draft, command, action, code, &message)?);
     }
     if command.state == CommandState::Blocked {
         let verdict = Box::new(action.gate.verdict.clone());
@@ -62,7 +80,54 @@ pub(super) fn decide(cx: Context<'_>, action: &DispatchAction) -> Result<Decisio
             Fact::CommandUnblocked(Unblocked { moved, verdict })
         });
     }
-    go(cx, draft, command, action, under)
+    Ok(go(cx, draft, command, action, under)?)
+}
+
+/// It has ended: nothing is to be done for it any more.
+fn ended(command: &Command) -> Refusal {
+    match (command.state, command.body.superseded_by) {
+        (CommandState::Succeeded, _) => Refusal::new(
+            Code::AlreadySucceeded,
+            "It happened before. Do not do it again: its receipt is the result.",
+        ),
+        (_, Some(other)) => Refusal::new(
+            Code::Superseded,
+            format!(
+                "A later attempt reserved {other} in its place, with other arguments. Dispatch that one."
+            ),
+        ),
+        (state, None) => wrong_state(state, "dispatching"),
+    }
+}
+
+/// Policy, a missing approval or a budget stops it, and that is recorded once.
+fn block(
+    cx: Context<'_>,
+    mut draft: Draft,
+    command: &Command,
+    action: &DispatchAction,
+    code: BlockCode,
+    message: &str,
+) -> Result<Stop, Refusal> {
+    let (refused, next) = match code {
+        BlockCode::ApprovalRequired => (
+            Code::ApprovalRequired,
+            format!("Wait for `command:{}`, and dispatch it once approved.", command.id),
+        ),
+        BlockCode::PolicyDenied => (Code::PolicyDenied, "Leave it, or change the policy.".to_owned()),
+        BlockCode::Budget => (Code::Budget, "Dispatch it again when the budget allows it.".to_owned()),
+    };
+    let refusal = Refusal::new(refused, format!("Do not make the call: {message}. {next}"));
+    if command.state == CommandState::Blocked && command.body.blocked == Some(code) {
+        return Ok(Stop { refusal, written: Some(put_off(command, cx.now + limits::ASK_AGAIN_MS)) });
+    }
+    let verdict =
+        Some(&action.gate.verdict).filter(|given| **given != command.body.verdict).cloned().map(Box::new);
+    let said = Said { message: Some(message), ..Said::default() };
+    draft.tell(command.id, CommandState::Blocked, said, |moved| {
+        Fact::CommandBlocked(Blocked { moved, code, verdict })
+    });
+    Ok(Stop { refusal, written: Some(finish(cx, draft, command.id)?) })
 }
 
 /// Whether somebody asked for a cancel and the work has not ended yet.
@@ -72,16 +137,12 @@ fn asked_to_cancel(work: &Work) -> bool {
 
 /// The holder is told to stop. The relay asks again: the command is cancelled with its work, or sent if the work succeeds
 /// all the same.
-fn until_it_ends(
-    cx: Context<'_>,
-    work: &Work,
-    command: &Command,
-    action: &DispatchAction,
-) -> Result<Decision, Refusal> {
-    match action.by {
-        Dispatcher::Holder(_) => Err(cancelling(work)),
-        Dispatcher::Relay => Ok(put_off(command, cx.now + limits::CANCEL_ASK_AGAIN_MS)),
-    }
+fn until_it_ends(cx: Context<'_>, work: &Work, command: &Command, action: &DispatchAction) -> Stop {
+    let written = match action.by {
+        Dispatcher::Holder(_) => None,
+        Dispatcher::Relay => Some(put_off(command, cx.now + limits::CANCEL_ASK_AGAIN_MS)),
+    };
+    Stop { refusal: cancelling(work), written }
 }
 
 fn cancelling(work: &Work) -> Refusal {
@@ -95,14 +156,14 @@ fn cancelling(work: &Work) -> Refusal {
     )
 }
 
-/// Nothing to tell. The relay asks again at `at`.
+/// No event. The relay asks again at `at`.
 fn put_off(command: &Command, at: Millis) -> Decision {
-    let mut decision = again(command);
-    if command.due_at.is_some() {
-        let due_at = Some(at);
-        let command = Box::new(Command { due_at, ..command.clone() });
-        decision.changes.push(Change::Command { command, touch: Touch::Due });
+    if command.due_at.is_none() {
+        return again(command);
     }
+    let command = Command { due_at: Some(at), ..command.clone() };
+    let mut decision = again(&command);
+    decision.changes.push(Change::Command { command: Box::new(command), touch: Touch::Due });
     decision
 }
 
@@ -233,28 +294,26 @@ fn resend(
     command: &Command,
     action: &DispatchAction,
     under: u64,
-) -> Result<Decision, Refusal> {
+) -> Result<Decision, Stop> {
     if command.body.tool.idempotency == Idempotency::Native && !command.may_resend(cx.now) {
-        return tick::given_up(cx, draft, command, tick::FORGOTTEN);
+        return Err(give_up(cx, draft, command, tick::FORGOTTEN)?);
     }
     // The same call again is a call all the same. Its doubt is ended by a lookup or a person.
     if asked_to_cancel(&draft.work) {
-        return until_it_ends(cx, &draft.work, command, action);
+        return Err(until_it_ends(cx, &draft.work, command, action));
     }
     if cancel::called_off(&draft.work, draft.work.state) && !command.body.replayed_after_end {
-        return tick::given_up(cx, draft, command, "its work was cancelled, and nothing of it is sent again");
+        return Err(give_up(cx, draft, command, "its work was cancelled, and nothing of it is sent again")?);
     }
     if !command.may_resend(cx.now) || command.body.needs_person {
-        return Err(Refusal::new(
-            Code::InDoubt,
-            "It may have happened. Reconcile it, or have a person record how it went, before it is sent again.",
-        ));
+        return Err(in_doubt("").into());
     }
     if action.gate.verdict.effect == Effect::Deny {
         return Err(Refusal::new(
             Code::PolicyDenied,
             "Policy denies sending it again. Reconcile it, or have a person record how it went.",
-        ));
+        )
+        .into());
     }
     if !command.is_worker() {
         due(cx, command)?;
@@ -262,7 +321,23 @@ fn resend(
     draft.tell(command.id, CommandState::Pending, Said::default(), |moved| {
         Fact::CommandResent(Resent { moved })
     });
-    go(cx, draft, command, action, under)
+    Ok(go(cx, draft, command, action, under)?)
+}
+
+/// It is not sent again, and from here on a person is asked.
+fn give_up(cx: Context<'_>, draft: Draft, command: &Command, why: &str) -> Result<Stop, Refusal> {
+    let written = Some(tick::given_up(cx, draft, command, why)?);
+    Ok(Stop { refusal: in_doubt(why), written })
+}
+
+fn in_doubt(why: &str) -> Refusal {
+    let because = if why.is_empty() { String::new() } else { format!(", and {why}") };
+    Refusal::new(
+        Code::InDoubt,
+        format!(
+            "It may have happened{because}. Reconcile it, or have a person record how it went, before it is sent again."
+        ),
+    )
 }
 
 fn go(

@@ -395,6 +395,11 @@ impl Command {
         !self.spec.executor.is_relay()
     }
 
+    /// Whether a dispatch by the holder of its work may lead to a call. Whether it does, the dispatch decides.
+    pub fn may_go_out(&self) -> bool {
+        self.is_worker() && (self.state.is_idle() || self.state == CommandState::Uncertain)
+    }
+
     /// Whether the unique place of its key is its own.
     pub fn is_current(&self) -> bool {
         self.body.superseded_by.is_none()

@@ -193,8 +193,12 @@ fn a_worker_that_says_unsent_gets_no_approval_back() {
         );
         w.pass(HOUR);
         w.renew(&lease).unwrap();
-        let still = w.try_dispatch(&lease, id, gate(effect, lookup())).unwrap();
-        assert_eq!(still.state, CommandState::Blocked, "whatever policy says: {effect:?}");
+        let (code, still) = w.not_dispatched(&lease, id, gate(effect, lookup()));
+        assert_eq!(
+            (code, still.state),
+            (Code::ApprovalRequired, CommandState::Blocked),
+            "whatever policy says: {effect:?}"
+        );
         w.approve(id).unwrap();
         assert_eq!(w.try_dispatch(&lease, id, ask(lookup())).unwrap().state, CommandState::Dispatched);
     }

@@ -155,13 +155,15 @@ fn a_command_in_doubt_is_not_sent_again_after_a_cancel() {
         w.cancel(lease.work).unwrap();
         w.pass(10 * SECOND);
         let events = w.events();
-        assert_eq!(w.relay_dispatch(id, go()).unwrap().state, CommandState::Uncertain);
+        let (code, still) = w.relay_refused(id, go());
+        assert_eq!((code, still.state), (Code::CancelRequested, CommandState::Uncertain));
         assert_eq!(w.command(id).due_at, Some(w.now + limits::CANCEL_ASK_AGAIN_MS));
         assert_eq!(w.events(), events);
         let end = if cancelled { State::Cancelled } else { State::Succeeded };
         w.close(&lease, end).unwrap();
         if cancelled {
-            let asked = w.relay_dispatch(id, go()).unwrap();
+            let (code, asked) = w.relay_refused(id, go());
+            assert_eq!(code, Code::InDoubt);
             assert_eq!((asked.state, asked.body.needs_person), (CommandState::Uncertain, true));
             assert_eq!(w.command(id).due_at, None, "nobody asks again");
             assert_eq!(w.record(id, Recorded::DidNotHappen).unwrap().state, CommandState::Failed);
@@ -204,8 +206,8 @@ fn a_work_asked_to_cancel_dispatches_nothing_new() {
     let refused = w.try_dispatch(&lease, own, gate(Effect::Allow, lookup())).unwrap_err();
     assert_eq!(refused.code, Code::CancelRequested);
     assert!(refused.detail.contains("asked to cancel (no longer needed)"), "{}", refused.detail);
-    let put_off = w.relay_dispatch(relayed, go()).unwrap();
-    assert_eq!(put_off.state, CommandState::Pending);
+    let (code, put_off) = w.relay_refused(relayed, go());
+    assert_eq!((code, put_off.state), (Code::CancelRequested, CommandState::Pending));
     assert_eq!(w.command(relayed).due_at, Some(w.now + limits::CANCEL_ASK_AGAIN_MS));
     assert_eq!(w.events(), events, "neither is an event");
     // It finished first: the relay sends.

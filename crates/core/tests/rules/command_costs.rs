@@ -1,7 +1,7 @@
 //! What commands use and cost, and what stops them for it.
 
 use tenure_core::{
-    Actor, CommandId, CommandState, State, Usage,
+    Actor, Code, CommandId, CommandState, State, Usage,
     command::{
         BlockCode, CommandAction, Effect, Finding, Gate, Proof,
         budget::{BudgetKey, Cost, Limit, Per, Unit},
@@ -50,12 +50,13 @@ fn what_policy_or_a_budget_stops_is_asked_about_again_by_the_relay() {
     let lease = w.held("one");
     let id = w.reserve(&lease, allow(relay(lookup())));
     let deny = gate(Effect::Deny, relay(lookup()));
-    assert_eq!(w.relay_dispatch(id, deny.clone()).unwrap().state, CommandState::Blocked);
+    let (code, stopped) = w.relay_refused(id, deny.clone());
+    assert_eq!((code, stopped.state), (Code::PolicyDenied, CommandState::Blocked));
     let due = |w: &World| w.command(id).due_at.unwrap() - w.now;
     assert_eq!(due(&w), limits::ASK_AGAIN_MS);
     w.pass(limits::ASK_AGAIN_MS);
     let events = w.events();
-    w.relay_dispatch(id, deny).unwrap();
+    assert_eq!(w.relay_refused(id, deny).0, Code::PolicyDenied);
     assert_eq!((w.events(), due(&w)), (events, limits::ASK_AGAIN_MS), "put off, and nothing told");
     assert_eq!(w.relay_dispatch(id, allow(relay(lookup()))).unwrap().state, CommandState::Dispatched);
     let other = w.held("two");
@@ -76,7 +77,10 @@ fn budgets_of_different_tools_are_counted_apart() {
             (intent.tool, intent.slot) = (tool.to_owned(), Some(slot.to_string()));
             let id = w.try_reserve(&lease, intent).unwrap().id;
             let limits = if per == Per::Tool { vec![limit] } else { vec![limit, all] };
-            let command = w.try_dispatch(&lease, id, Gate { limits, ..allow(lookup()) }).unwrap();
+            let told = w.try_dispatch(&lease, id, Gate { limits, ..allow(lookup()) });
+            let command = w.command(id);
+            let refused = told.map_err(|refusal| refusal.code).err();
+            assert_eq!(refused, (command.state == CommandState::Blocked).then_some(Code::Budget));
             (command.state, command.body.message.clone())
         };
         for slot in 0..2 {
@@ -112,7 +116,8 @@ fn capitals_do_not_pass_a_money_budget() {
     let lease = w.held("one");
     let id = w.reserve(&lease, allow(lookup()));
     let gate = |micros| Gate { limits: vec![money(100)], estimate: costs("USD", micros), ..allow(lookup()) };
-    let blocked = w.try_dispatch(&lease, id, gate(101)).unwrap();
+    let (code, blocked) = w.not_dispatched(&lease, id, gate(101));
+    assert_eq!(code, Code::Budget);
     assert_eq!((blocked.state, blocked.body.blocked), (CommandState::Blocked, Some(BlockCode::Budget)));
     assert_eq!(w.try_dispatch(&lease, id, gate(100)).unwrap().state, CommandState::Dispatched);
 }
@@ -123,9 +128,9 @@ fn a_call_that_says_no_cost_is_not_dispatched_under_a_money_budget() {
     let lease = w.held("one");
     let id = w.reserve(&lease, allow(lookup()));
     for estimate in [Cost::default(), costs("eur", 5), Cost { tokens: 7, micros: Vec::new() }] {
-        let blocked = w
-            .try_dispatch(&lease, id, Gate { limits: vec![money(100)], estimate, ..allow(lookup()) })
-            .unwrap();
+        let gate = Gate { limits: vec![money(100)], estimate, ..allow(lookup()) };
+        let (code, blocked) = w.not_dispatched(&lease, id, gate);
+        assert_eq!(code, Code::Budget);
         assert_eq!((blocked.state, blocked.body.blocked), (CommandState::Blocked, Some(BlockCode::Budget)));
     }
     let why = w.command(id).body.message.clone().unwrap();

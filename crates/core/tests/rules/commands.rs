@@ -79,7 +79,7 @@ fn every_verb_from_every_state() {
                 Ok(Dispatched),
                 Err(Code::AlreadyDispatched),
                 Err(Code::InDoubt),
-                Ok(Succeeded),
+                Err(Code::AlreadySucceeded),
                 illegal,
                 illegal,
             ],
@@ -88,12 +88,12 @@ fn every_verb_from_every_state() {
             "dispatch, denied",
             |w, lease, id| w.try_dispatch(lease, id, gate(Effect::Deny, lookup())),
             [
-                Ok(Blocked),
-                Ok(Blocked),
-                Ok(Blocked),
+                Err(Code::PolicyDenied),
+                Err(Code::PolicyDenied),
+                Err(Code::PolicyDenied),
                 Err(Code::AlreadyDispatched),
                 Err(Code::InDoubt),
-                Ok(Succeeded),
+                Err(Code::AlreadySucceeded),
                 illegal,
                 illegal,
             ],
@@ -152,7 +152,9 @@ fn every_verb_from_every_state() {
             let outcome = act(&mut w, &lease, id);
             let got = outcome.as_ref().map(|command| command.state).map_err(|refusal| refusal.code);
             assert_eq!(got, expected, "{verb} from {from}: {outcome:?}");
-            if outcome.is_err() {
+            if got == Err(Code::PolicyDenied) {
+                assert_eq!(w.command_state(id), Blocked, "that policy stops it is recorded");
+            } else if outcome.is_err() {
                 assert_eq!(w.events(), events, "24: a refusal writes nothing");
                 assert_eq!(w.command_state(id), from);
             }
@@ -181,8 +183,12 @@ fn lookups_by_finding() {
         let got = outcome.as_ref().map(|command| command.state).map_err(|refusal| refusal.code);
         assert_eq!(got, expected, "{finding:?}");
         if got == Ok(Blocked) {
-            let again = w.try_dispatch(&lease, id, allow(facts.clone())).unwrap();
-            assert_eq!(again.state, Blocked, "fresh approval, whatever policy says");
+            let (code, again) = w.not_dispatched(&lease, id, allow(facts.clone()));
+            assert_eq!(
+                (code, again.state),
+                (Code::ApprovalRequired, Blocked),
+                "fresh approval, whatever policy says"
+            );
             w.approve(id).unwrap();
             assert_eq!(w.try_dispatch(&lease, id, allow(facts.clone())).unwrap().state, Dispatched);
         }
@@ -219,9 +225,9 @@ fn other_arguments_of_a_later_attempt_supersede_what_nobody_sent() {
     w.release(&lease).unwrap();
     let lease = w.claim(lease.work, &w2());
     assert_eq!(w.try_reserve(&lease, intent(new, "hello", ask(lookup()))).unwrap().id, new);
-    let old = w.command(old);
+    let (code, old) = w.not_dispatched(&lease, old, allow(lookup()));
     assert_eq!((old.state, old.body.cancelled), (CommandState::Cancelled, Some(CancelCode::Superseded)));
-    assert_eq!(old.body.superseded_by, Some(new));
+    assert_eq!((code, old.body.superseded_by), (Code::Superseded, Some(new)));
 }
 
 #[test]
@@ -264,7 +270,8 @@ fn only_a_person_approves_and_the_seal_holds_the_content() {
     w.uncertain(id).unwrap();
     w.pass(10_000);
     w.reconcile(id, Finding::Absent).unwrap();
-    let again = w.try_dispatch(&lease, id, ask(strict)).unwrap();
+    let (code, again) = w.not_dispatched(&lease, id, ask(strict));
+    assert_eq!(code, Code::ApprovalRequired);
     assert_eq!((again.state, again.body.blocked), (CommandState::Blocked, Some(BlockCode::ApprovalRequired)));
 }
 
@@ -283,11 +290,15 @@ fn approvals_expire_and_policy_is_asked_again() {
     assert_eq!(w.command_state(id), CommandState::Blocked);
     w.approve(id).unwrap();
     w.pass(1_000);
-    let late = w.try_dispatch(&lease, id, ask(short.clone())).unwrap();
-    assert_eq!(late.state, CommandState::Blocked, "expired before any tick");
+    let (code, late) = w.not_dispatched(&lease, id, ask(short.clone()));
+    assert_eq!(
+        (code, late.state),
+        (Code::ApprovalRequired, CommandState::Blocked),
+        "expired before any tick"
+    );
     w.approve(id).unwrap();
-    let denied = w.try_dispatch(&lease, id, gate(Effect::Deny, short)).unwrap();
-    assert_eq!(denied.body.blocked, Some(BlockCode::PolicyDenied));
+    let (code, denied) = w.not_dispatched(&lease, id, gate(Effect::Deny, short));
+    assert_eq!((code, denied.body.blocked), (Code::PolicyDenied, Some(BlockCode::PolicyDenied)));
     assert_eq!(w.approve(id).unwrap_err().code, Code::PolicyDenied);
 }
 
@@ -386,8 +397,8 @@ fn native_tools_are_sent_again_inside_their_window_only() {
     assert_eq!((again.state, again.idempotency_key()), (CommandState::Dispatched, key));
     w.uncertain(id).unwrap();
     w.pass(HOUR);
-    let over = w.try_dispatch(&lease, id, allow(native())).unwrap();
-    assert_eq!((over.state, over.body.needs_person), (CommandState::Uncertain, true));
+    let (code, over) = w.not_dispatched(&lease, id, allow(native()));
+    assert_eq!((code, over.state, over.body.needs_person), (Code::InDoubt, CommandState::Uncertain, true));
 }
 
 #[test]
@@ -459,7 +470,8 @@ fn budgets_are_set_aside_settled_and_given_back() {
     w.try_dispatch(&lease, first, paid(60)).unwrap();
     assert_eq!(stands(&w), (0, 60));
     let second = reserve(&mut w, "2");
-    let blocked = w.try_dispatch(&lease, second, paid(50)).unwrap();
+    let (code, blocked) = w.not_dispatched(&lease, second, paid(50));
+    assert_eq!(code, Code::Budget);
     assert_eq!((blocked.state, blocked.body.blocked), (CommandState::Blocked, Some(BlockCode::Budget)));
     w.call_failed(first, ErrorClass::Validation, false).unwrap();
     assert_eq!(stands(&w), (0, 0), "nothing happened");
@@ -475,8 +487,8 @@ fn budgets_are_set_aside_settled_and_given_back() {
     let third = reserve(&mut w, "3");
     assert_eq!(w.try_dispatch(&lease, third, paid(10)).unwrap().state, CommandState::Dispatched);
     let fourth = reserve(&mut w, "4");
-    let calls = w.try_dispatch(&lease, fourth, paid(10)).unwrap();
-    assert_eq!(calls.body.blocked, Some(BlockCode::Budget), "two calls are all");
+    let (code, calls) = w.not_dispatched(&lease, fourth, paid(10));
+    assert_eq!((code, calls.body.blocked), (Code::Budget, Some(BlockCode::Budget)), "two calls are all");
 }
 
 #[test]

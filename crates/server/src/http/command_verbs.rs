@@ -1,11 +1,11 @@
 //! What becomes of a command: who may do it, who does it, and how it went. Only a person approves, rejects, replays and
 //! records.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::extract::State;
 use tenure_api::wire::{self as w, Code, Scope};
-use tenure_core::{Command, CommandId, CommandState};
+use tenure_core::{Command, CommandId};
 use tenure_store::{Caller, DispatchRef, Error, LeaseRef, PrincipalKind};
 
 use super::{Answer, App, Body, Json, Problem, Segments, Who, error::Problems};
@@ -57,12 +57,21 @@ pub(crate) async fn reject(
     Ok(reply(&who.caller().reject(id.parse()?, &body.reason).await?))
 }
 
-/// Asks whether to do it now: policy, approval, budget and rate are checked, and the answer is committed before the
-/// call is made. Do it only if it comes back `dispatched`.
+/// Asks whether to make the call now: policy, approval, budget and rate are checked, and the answer is committed before
+/// it is given. Make the call only if the answer is a 2xx. A problem means that it must not be made, and shows the command
+/// as it stands in `command`.
 #[utoipa::path(post, path = "/v1/commands/{id}/dispatch", tag = "command", params(("id" = String, Path)),
     request_body = w::DispatchCommand, extensions(("x-no-dry-run" = json!(true))), security(("token" = ["work"])),
-    responses((status = 200, description = "`dispatched`: do it. `blocked`: do not. `succeeded`: it happened, with its \
-        receipt.", body = w::Command), Problems))]
+    responses(Problems,
+        (status = 200, description = "The command is dispatched: make the call now, with its `idempotency_key`.",
+            body = w::Command),
+        (status = 409, description = "Do not make the call. `code` says why: approval_required, policy_denied, budget, \
+            cancel_requested, already_dispatched, already_succeeded, superseded, in_doubt, not_due, illegal_state, \
+            policy_stale, lease_lost, lease_lapsed, terminal. To its holder, `command` shows the command as it stands.",
+            content_type = "application/problem+json", body = w::Problem),
+        (status = 429, description = "Do not make the call: commands of this tool go out too fast (rate_limited, with \
+            `command`), or this token sends too much. Dispatch again after `retry_after_ms`.",
+            content_type = "application/problem+json", body = w::Problem)))]
 pub(crate) async fn dispatch(
     State(app): State<Arc<App>>,
     who: Who,
@@ -72,9 +81,8 @@ pub(crate) async fn dispatch(
     let caller = who.caller();
     let command = caller.command(id.parse()?).await?;
     let lease = LeaseRef { work: command.work, fence: body.fence, token: body.token };
-    // What sends nothing now takes no turn of anybody.
-    let goes_out = command.state.is_idle() || command.state == CommandState::Uncertain;
-    let takes = command.is_worker() && goes_out && app.ledger.holder(&lease).genuine;
+    // A dispatch that leads to no call takes nothing of the tool's rate.
+    let takes = command.may_go_out() && app.ledger.holder(&lease).genuine;
     if takes {
         app.door.take(&command.spec.tool).map_err(|wait| too_fast(&command, wait))?;
     }
@@ -85,25 +93,20 @@ pub(crate) async fn dispatch(
         let gate = app.door.gate(facts.asked(caller.actor()), &command, &arguments, estimate.clone());
         caller.dispatch(&lease, command.id, gate, body.request_id.as_deref()).await
     };
-    let told = app.door.current(act).await;
-    let stays = match &told {
-        Ok(told) => told.command.state != CommandState::Dispatched,
-        Err(error) => matches!(error, Error::Refused(_)),
-    };
-    if takes && stays {
+    let dispatched = app.door.current(act).await;
+    let refused = dispatched.as_ref().is_err_and(|error| error.refusal().is_some());
+    if takes && refused {
         app.door.give_back(&command.spec.tool);
     }
-    let told = told?;
-    let shown = Shown { response: told.response.as_ref(), ..Shown::default() };
-    Ok(Json(wire::command(&told.command, &shown)))
+    Ok(reply(&dispatched?))
 }
 
-fn too_fast(command: &Command, wait: std::time::Duration) -> Problem {
+fn too_fast(command: &Command, wait: Duration) -> Problem {
     let detail = format!(
-        "Commands of `{}` go out too fast; nothing was written. Wait as `Retry-After` says.",
+        "Commands of `{}` go out too fast; nothing was written. Do not make the call: dispatch again as `Retry-After` says.",
         command.spec.tool
     );
-    Problem::later(Code::RateLimited, detail, wait.as_secs() + 1)
+    Problem::later(Code::RateLimited, detail, wait).with_command(wire::command(command, &Shown::default()))
 }
 
 /// It happened, with evidence. By whoever dispatched it, also after the lease is lost.

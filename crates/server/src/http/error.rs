@@ -1,6 +1,6 @@
 //! Every failure becomes a problem here, and only here: code, status, whether to send it again, what to do.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
 use axum::{
     http::{HeaderValue, StatusCode, header},
@@ -12,7 +12,10 @@ use tenure_core::{Code as CoreCode, Refusal, Retryable};
 use tenure_store::Error;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 
-use crate::auth::Denied;
+use crate::{
+    auth::Denied,
+    wire::{Shown, command},
+};
 
 /// A failure on its way out.
 #[derive(Clone, Debug)]
@@ -21,7 +24,8 @@ pub(crate) struct Problem {
     pub detail: Cow<'static, str>,
     retryable: Option<bool>,
     extensions: BTreeMap<String, Value>,
-    retry_after_s: Option<u64>,
+    retry_after: Option<Duration>,
+    command: Option<Box<wire::Command>>,
 }
 
 /// The status of each code.
@@ -33,8 +37,7 @@ pub(crate) const fn status(code: Code) -> StatusCode {
         | Code::OriginRefused
         | Code::PersonRequired
         | Code::TokenRefused
-        | Code::FourEyes
-        | Code::PolicyDenied => StatusCode::FORBIDDEN,
+        | Code::FourEyes => StatusCode::FORBIDDEN,
         Code::NotFound | Code::NoSuchRoute => StatusCode::NOT_FOUND,
         Code::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
         Code::NoLongerRetained => StatusCode::GONE,
@@ -68,6 +71,11 @@ pub(crate) const fn status(code: Code) -> StatusCode {
         | Code::ParentClosed
         | Code::LimitReached
         | Code::PolicyStale
+        | Code::PolicyDenied
+        | Code::ApprovalRequired
+        | Code::Budget
+        | Code::AlreadySucceeded
+        | Code::Superseded
         | Code::CommandsOpen
         | Code::InDoubt
         | Code::AlreadyDispatched
@@ -114,6 +122,10 @@ const fn code_of(code: CoreCode) -> Code {
         CoreCode::StateChanged => Code::StateChanged,
         CoreCode::PolicyStale => Code::PolicyStale,
         CoreCode::PolicyDenied => Code::PolicyDenied,
+        CoreCode::ApprovalRequired => Code::ApprovalRequired,
+        CoreCode::Budget => Code::Budget,
+        CoreCode::AlreadySucceeded => Code::AlreadySucceeded,
+        CoreCode::Superseded => Code::Superseded,
         CoreCode::CommandsOpen => Code::CommandsOpen,
         CoreCode::InDoubt => Code::InDoubt,
         CoreCode::AlreadyDispatched => Code::AlreadyDispatched,
@@ -144,7 +156,8 @@ impl Problem {
             detail: detail.into(),
             retryable: Some(false),
             extensions: BTreeMap::new(),
-            retry_after_s: None,
+            retry_after: None,
+            command: None,
         }
     }
 
@@ -165,9 +178,14 @@ impl Problem {
         problem
     }
 
-    /// Nothing was done; the same again can help, after so many seconds.
-    pub fn later(code: Code, detail: impl Into<Cow<'static, str>>, seconds: u64) -> Self {
-        Self { retryable: Some(true), retry_after_s: Some(seconds), ..Self::new(code, detail) }
+    /// Nothing was done; the same again can help, after this time.
+    pub fn later(code: Code, detail: impl Into<Cow<'static, str>>, wait: Duration) -> Self {
+        Self { retryable: Some(true), retry_after: Some(wait), ..Self::new(code, detail) }
+    }
+
+    /// The same problem, of a dispatch: the call of this command must not be made.
+    pub fn with_command(self, command: wire::Command) -> Self {
+        Self { command: Some(Box::new(command)), ..self }
     }
 
     pub fn into_wire(self) -> wire::Problem {
@@ -180,6 +198,8 @@ impl Problem {
             instance: None,
             code: self.code.into(),
             retryable: self.retryable,
+            retry_after_ms: self.retry_after.map(|wait| wait.as_millis() as u64),
+            command: self.command,
             extensions: self.extensions,
         }
     }
@@ -188,8 +208,8 @@ impl Problem {
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         let retryable = known(refusal.retryable());
-        let retry_after_s = (refusal.code == CoreCode::QuotaReached).then_some(5);
-        Self { retryable, retry_after_s, ..Self::new(code_of(refusal.code), refusal.detail) }
+        let retry_after = (refusal.code == CoreCode::QuotaReached).then_some(Duration::from_secs(5));
+        Self { retryable, retry_after, ..Self::new(code_of(refusal.code), refusal.detail) }
     }
 }
 
@@ -198,14 +218,19 @@ impl From<Error> for Problem {
         let retryable = known(error.retryable());
         let code = match error {
             Error::Refused(refusal) => return refusal.into(),
+            Error::NotDispatched(not) => {
+                let shown = Shown { response: not.response.as_ref(), ..Shown::default() };
+                let command = command(&not.command, &shown);
+                return Self::from(not.refusal).with_command(command);
+            }
             Error::Unavailable(_) => Code::Unavailable,
             Error::ReadTimeout => Code::ReadTimeout,
             Error::OutcomeUnknown(_) => Code::OutcomeUnknown,
             Error::Stopped(_) | Error::WeakSettings(_) | Error::Unusable(_) => Code::Stopped,
             Error::Corrupt(_) => Code::Corrupt,
         };
-        let retry_after_s = (retryable == Some(true)).then_some(1);
-        Self { retryable, retry_after_s, ..Self::new(code, error.to_string()) }
+        let retry_after = (retryable == Some(true)).then_some(Duration::from_secs(1));
+        Self { retryable, retry_after, ..Self::new(code, error.to_string()) }
     }
 }
 
@@ -222,7 +247,7 @@ impl From<Denied> for Problem {
             Denied::TooManyWrong => Self::later(
                 Code::RateLimited,
                 "Too many wrong tokens came from this address. Wait as `Retry-After` says, and check the token.",
-                1,
+                Duration::from_secs(1),
             ),
             Denied::Kinds => Self::new(
                 Code::Forbidden,
@@ -251,7 +276,7 @@ impl IntoResponse for Problem {
         if status.is_server_error() {
             tracing::error!(code = %self.code, detail = %self.detail, "a request failed");
         }
-        let retry_after = self.retry_after_s;
+        let retry_after = self.retry_after.map(|wait| wait.as_millis().div_ceil(1_000) as u64);
         let body = serde_json::to_vec(&self.into_wire()).expect("a problem is plain JSON");
         let mut response = (status, body).into_response();
         let headers = response.headers_mut();

@@ -97,7 +97,7 @@ impl Doors {
         limiter.check_key(&id).map_err(|not_until| {
             let wait = not_until.wait_time_from(DefaultClock::default().now());
             let detail = "Too many requests with this token. Wait as `Retry-After` says, or send batches.";
-            Problem::later(Code::RateLimited, detail, wait.as_secs() + 1)
+            Problem::later(Code::RateLimited, detail, wait)
         })
     }
 
@@ -110,7 +110,7 @@ impl Doors {
         };
         let turn = tokio::time::timeout(TURN_WITHIN, of.turn_of(tenant.clone(), units)).await.map_err(|_| {
             let detail = "Too many requests of this tenant are being answered. Wait as `Retry-After` says.";
-            Problem::later(Code::RateLimited, detail, 1)
+            Problem::later(Code::RateLimited, detail, Duration::from_secs(1))
         });
         turn.map(Some)
     }

@@ -17,7 +17,7 @@ use tenure_store::Error;
 use super::{App, Json, Problem, Who, error::Problems};
 
 /// After which a supervisor has started another process.
-const RESTART_TAKES_S: u64 = 5;
+const RESTART_TAKES: Duration = Duration::from_secs(5);
 
 /// The process answers.
 ///
@@ -28,7 +28,7 @@ pub(crate) async fn healthz(State(app): State<Arc<App>>) -> Result<Json<w::Healt
     match app.ledger.stopped().filter(|stop| stop.needs_restart(Instant::now())) {
         Some(stop) => {
             let detail = format!("Writing has stopped, and does not heal by itself: {}. Restart.", stop.why);
-            Err(Problem::later(Code::Stopped, detail, RESTART_TAKES_S))
+            Err(Problem::later(Code::Stopped, detail, RESTART_TAKES))
         }
         None => Ok(healthy()),
     }

@@ -8,7 +8,7 @@ use std::{
 use serde_json::Value;
 use tenure_core::{
     Actor, Code, Millis, Payload,
-    command::{CallError, CommandState, Effect, Gate},
+    command::{CallError, Effect, Gate},
     model::ErrorClass,
 };
 use tenure_store::{Due, Error, Sending};
@@ -32,7 +32,7 @@ pub(super) enum Executor {
 
 /// What became of a command that was taken up.
 pub(super) enum Done {
-    /// It was called, or not called for a reason that is in the log.
+    /// It was called, or need not be: what the ledger has of it says when, or that nothing is left to do.
     Told,
     /// Another relay was quicker, or its turn has not come.
     Lost,
@@ -64,25 +64,25 @@ impl Shared {
         let id = due.command.id;
         let asked = Since::now();
         let dispatched = match caller.relay_dispatch(id, gate).await {
-            Err(Error::Refused(refusal)) if refusal.code == Code::PolicyStale => {
+            Err(error) if error.refusal().is_some_and(|refusal| refusal.code == Code::PolicyStale) => {
                 self.door.current(|| caller.relay_dispatch(id, self.gate(due, now))).await
             }
             dispatched => dispatched,
         };
         let sending = match dispatched {
             Ok(sending) => sending,
-            Err(Error::Refused(refusal)) => {
-                return match refusal.code {
+            Err(Error::NotDispatched(not)) => {
+                let due = not.command.due_at.is_some_and(|at| at <= now);
+                return match not.refusal.code {
                     Code::AlreadyDispatched | Code::NotDue => Done::Lost,
-                    _ => Done::Refused(refusal.to_string()),
+                    _ if due => Done::Refused(not.refusal.to_string()),
+                    _ => Done::Told,
                 };
             }
+            Err(Error::Refused(refusal)) => return Done::Refused(refusal.to_string()),
             // Perhaps it is dispatched. Then nobody calls, and its deadline makes it uncertain.
             Err(error) => return Done::Away(error.to_string()),
         };
-        if sending.command.state != CommandState::Dispatched {
-            return Done::Told;
-        }
         let outcome = if asked.elapsed() >= self.margin {
             unsent(ErrorClass::Timeout, "its dispatch was answered so late that somebody else may be at it")
         } else {

@@ -94,7 +94,7 @@ async fn one_changed_byte_is_not_what_was_approved() {
     let next = Held { client: job.client.clone(), grant: job.client.claim("c2").await };
     let other = next.reserve("pay", json!({ "amount": 6 })).await;
     assert_ne!(other["seal"], asked["seal"]);
-    let told = next.verb(&other, "dispatch", json!({})).await.expect(200);
+    let told = next.not_dispatched(&other, "approval_required").await;
     assert_eq!((&told["state"], &told["reason"]["code"]), (&json!("blocked"), &json!("approval_required")));
     bed.admin()
         .post(&path(&asked, "approve"), json!({ "reason": "r", "seal": asked["seal"] }))
@@ -204,7 +204,7 @@ async fn a_budget_blocks_with_its_reason_and_a_receipt_settles_it() {
     assert_eq!(first["estimate"], json!({ "tokens": 80, "micros": { "usd": 5 } }));
     assert_eq!(job.verb(&first, "dispatch", json!({})).await.expect(200)["state"], "dispatched");
     let second = job.client.post(&job.work("commands"), ask("2", 30)).await.expect(201);
-    let told = job.verb(&second, "dispatch", json!({})).await.expect(200);
+    let told = job.not_dispatched(&second, "budget").await;
     assert_eq!((&told["state"], &told["reason"]["code"]), (&json!("blocked"), &json!("budget")));
     assert!(told["reason"]["message"].as_str().unwrap().contains("100"), "{told}");
     bed.admin()
@@ -230,13 +230,15 @@ async fn what_one_tool_spends_is_no_other_tools_loss() {
     let send = async |tool: &str, slot: u32| {
         let ask = json!({ "tool": tool, "target": "m", "slot": slot.to_string(), "arguments": {} });
         let command = job.client.post(&job.work("commands"), job.proof(ask)).await.expect(201);
-        job.verb(&command, "dispatch", json!({})).await.expect(200)
+        (job.verb(&command, "dispatch", json!({})).await, command)
     };
     for slot in 0..3 {
-        assert_eq!(send("y", slot).await["state"], "dispatched");
+        assert_eq!(send("y", slot).await.0.expect(200)["state"], "dispatched");
     }
-    assert_eq!(send("x", 0).await["state"], "dispatched");
-    let told = send("x", 1).await;
+    assert_eq!(send("x", 0).await.0.expect(200)["state"], "dispatched");
+    let (refused, second) = send("x", 1).await;
+    refused.problem(409, "budget");
+    let told = job.not_dispatched(&second, "budget").await;
     assert_eq!((&told["state"], &told["reason"]["code"]), (&json!("blocked"), &json!("budget")));
     let why = told["reason"]["message"].as_str().unwrap();
     assert!(why.contains("the budget of 1 call of tenant default, tool x only, in 20"), "{why}");
@@ -477,20 +479,20 @@ async fn policies_are_asked_again_at_dispatch_and_a_reload_counts_at_once() {
     let strict = "permit (principal, action, resource);\n@reason(\"not that text\")\n\
         forbid (principal is Worker, action == Action::\"note\", resource) when { context.arguments.text == \"x\" };";
     bed.server.reloader().reload(&read(strict));
-    let told = job.verb(&note, "dispatch", json!({})).await.expect(200);
+    let told = job.not_dispatched(&note, "policy_denied").await;
     assert_eq!((&told["state"], &told["reason"]["code"]), (&json!("blocked"), &json!("policy_denied")));
     assert!(told["reason"]["message"].as_str().unwrap().contains("not that text"), "{told}");
     assert_ne!(told["decision"]["policy_version"], version);
     bed.admin()
         .post(&path(&note, "approve"), json!({ "reason": "r", "seal": note["seal"] }))
         .await
-        .problem(403, "policy_denied");
+        .problem(409, "policy_denied");
     let fresh = job.proof(json!({ "tool": "note", "target": "c", "arguments": { "text": "x" } }));
     assert_eq!(agent.post(&job.work("commands"), fresh).await.expect(201)["state"], "blocked");
     let asks = "permit (principal, action, resource);\n@unless(\"approved\") \
         forbid (principal, action == Action::\"note\", resource) when { context.work.kind == \"job\" };";
     bed.server.reloader().reload(&read(asks));
-    let told = job.verb(&note, "dispatch", json!({})).await.expect(200);
+    let told = job.not_dispatched(&note, "approval_required").await;
     assert_eq!(told["reason"]["code"], "approval_required");
     bed.admin()
         .post(&path(&note, "approve"), json!({ "reason": "r", "seal": note["seal"] }))

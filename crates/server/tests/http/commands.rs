@@ -85,6 +85,14 @@ impl Held {
         self.client.post(&path(command, verb), self.proof(more)).await
     }
 
+    /// A dispatch that is refused with this code, and the command as the refusal shows it.
+    pub async fn not_dispatched(&self, command: &Value, code: &str) -> Value {
+        let refused = self.verb(command, "dispatch", json!({ "request_id": "not now" })).await;
+        refused.problem(409, code);
+        assert_eq!(refused.body["command"]["id"], command["id"], "{}", refused.body);
+        refused.body["command"].clone()
+    }
+
     pub async fn dispatched(&self, tool: &str, arguments: Value) -> Value {
         let command = self.reserve(tool, arguments).await;
         let told = self.verb(&command, "dispatch", json!({ "request_id": "d" })).await.expect(200);
@@ -115,7 +123,7 @@ async fn intent_effect_evidence(bed: Bed) {
         (&json!("blocked"), &json!("approval_required"), &json!("high"), &json!("none")),
     );
     assert_eq!(blocked["decision"]["effect"], "needs_approval");
-    let still = job.verb(&blocked, "dispatch", json!({ "request_id": "d" })).await.expect(200);
+    let still = job.not_dispatched(&blocked, "approval_required").await;
     assert_eq!(still["state"], "blocked", "nobody approved it");
 
     let approve = json!({ "reason": "checked", "seal": blocked["seal"] });

@@ -8,6 +8,7 @@ mod command_rules;
 mod commands;
 mod contract;
 mod dials;
+mod dispatch;
 mod dry_run;
 mod evidence;
 mod intake;

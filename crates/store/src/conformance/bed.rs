@@ -4,7 +4,7 @@ use std::{fmt::Debug, future::Future, sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use tenure_core::{
-    Actor, Attempt, Code, Millis, Payload, State, Step, Wait, Work, WorkId,
+    Actor, Attempt, Code, Command, Millis, Payload, State, Step, Wait, Work, WorkId,
     action::{ClaimFilter, Claimant, CloseOut},
     model::{Disposition, Worker},
     policy::{Jitter, LeaseTimings, PolicyOverrides, RetryPolicy},
@@ -257,12 +257,20 @@ pub fn success() -> CloseOut {
 
 /// The code of a refusal; anything else is a failed case.
 pub fn refused<T: Debug>(result: Result<T, Error>) -> Code {
-    match result {
-        Err(Error::Refused(refusal)) => {
+    match result.as_ref().map_err(Error::refusal) {
+        Err(Some(refusal)) => {
             assert!(!refusal.detail.is_empty(), "a refusal says why");
             refusal.code
         }
-        other => panic!("a refusal was expected, not {other:?}"),
+        _ => panic!("a refusal was expected, not {result:?}"),
+    }
+}
+
+/// Why a dispatch did not go out, and the command as it stands then.
+pub fn not_dispatched<T: Debug>(result: Result<T, Error>) -> (Code, Command) {
+    match result {
+        Err(Error::NotDispatched(not)) => (not.refusal.code, not.command),
+        other => panic!("a command that is not dispatched was expected, not {other:?}"),
     }
 }
 

@@ -12,7 +12,7 @@ use tenure_core::{
     model::ErrorClass,
 };
 
-use super::{Bed, job, owner_bound, refused, success};
+use super::{Bed, job, not_dispatched, owner_bound, refused, success};
 use crate::{Claimed, NewCommand, NewWork};
 
 fn gate(executor: Executor) -> Gate {
@@ -142,7 +142,8 @@ pub async fn a_command_in_doubt_is_not_sent_again_after_a_cancel(bed: &mut Bed) 
     assert_eq!(refused(told), Code::CancelRequested);
     bed.worker("w").close_out(&held.lease, CloseOut::new(State::Cancelled)).await.unwrap();
     bed.skip(60_000).await;
-    let asked = relay.relay_dispatch(commands[0], gate(Executor::Http)).await.unwrap().command;
+    let (code, asked) = not_dispatched(relay.relay_dispatch(commands[0], gate(Executor::Http)).await);
+    assert_eq!(code, Code::InDoubt);
     assert_eq!((asked.state, asked.body.needs_person), (CommandState::Uncertain, true));
     assert!(bed.ledger.due_commands(Duty::Send, 10).await.unwrap().is_empty(), "nobody asks again");
 }
@@ -154,8 +155,8 @@ pub async fn a_work_asked_to_cancel_dispatches_nothing_new(bed: &mut Bed) {
     let own = worker.dispatch(&held.lease, commands[2], gate(Executor::Worker), None).await;
     assert_eq!(refused(own), Code::CancelRequested);
     let relay = bed.ledger.caller(Actor::system("relay"));
-    let sent = relay.relay_dispatch(commands[0], gate(Executor::Http)).await.unwrap();
-    assert_eq!(sent.command.state, CommandState::Pending);
+    let (code, put_off) = not_dispatched(relay.relay_dispatch(commands[0], gate(Executor::Http)).await);
+    assert_eq!((code, put_off.state), (Code::CancelRequested, CommandState::Pending));
     worker.close_out(&held.lease, success()).await.unwrap();
     let due = bed.ledger.due_commands(Duty::Send, 10).await.unwrap();
     assert_eq!(due.iter().map(|command| command.id).collect::<Vec<_>>(), [commands[1]]);

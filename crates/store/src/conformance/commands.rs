@@ -15,7 +15,7 @@ use tenure_core::{
 };
 use tokio::task::JoinSet;
 
-use super::{Bed, LAPSE_MS, TENANT, claimant, job, refused, success};
+use super::{Bed, LAPSE_MS, TENANT, claimant, job, not_dispatched, refused, success};
 use crate::{Claimed, CommandFilter, DispatchRef, LeaseRef, NewCommand, NewWait};
 
 pub(super) fn lookup() -> ToolFacts {
@@ -56,7 +56,7 @@ pub(super) async fn dispatched(bed: &Bed, id: &str, tool: ToolFacts) -> (Claimed
     let allowed = gate(Effect::Allow, tool);
     let command = bed.worker("w").reserve(&held.lease, mail("hi", allowed.clone())).await.unwrap().command;
     let go = bed.worker("w").dispatch(&held.lease, command.id, allowed, None).await.unwrap();
-    assert_eq!(go.command.state, CommandState::Dispatched);
+    assert_eq!(go.state, CommandState::Dispatched);
     (held, command.id)
 }
 
@@ -139,8 +139,12 @@ pub async fn approvals_are_sealed_used_once_and_expire(bed: &mut Bed) {
     worker.uncertain(&lease, id, timeout()).await.unwrap();
     bed.skip(5_000).await;
     bed.person().reconcile(id, Finding::Absent, Some("not in their list")).await.unwrap();
-    let blocked = worker.dispatch(&lease, id, ask, None).await.unwrap().command;
-    assert_eq!(blocked.state, CommandState::Blocked, "one approval, one dispatch");
+    let (code, blocked) = not_dispatched(worker.dispatch(&lease, id, ask, None).await);
+    assert_eq!(
+        (code, blocked.state),
+        (Code::ApprovalRequired, CommandState::Blocked),
+        "one approval, one dispatch"
+    );
 }
 
 pub async fn a_worker_waits_for_the_approval(bed: &mut Bed) {
@@ -160,7 +164,7 @@ pub async fn a_worker_waits_for_the_approval(bed: &mut Bed) {
     let next = bed.take(held.work.id, "v").await;
     assert_eq!(next.answers[0].1.as_ref().unwrap().value()["state"], "approved");
     let gone = bed.worker("v").dispatch(&next.lease, id, ask, None).await.unwrap();
-    assert_eq!(gone.command.state, CommandState::Dispatched);
+    assert_eq!(gone.state, CommandState::Dispatched);
 
     let handed = NewWait { command: Some(id), ..NewWait::new(WaitKind::Tool, "job-7") };
     let plain = NewWait::new(WaitKind::Tool, "job-8");
@@ -217,7 +221,7 @@ pub async fn a_lapse_puts_it_in_doubt_and_a_lookup_ends_it(bed: &mut Bed) {
     bed.expect(other.work.id, State::Queued).await;
     let next = bed.take(other.work.id, "v").await;
     let again = bed.worker("v").dispatch(&next.lease, id, gate(Effect::Allow, native()), None).await.unwrap();
-    assert_eq!(again.command.state, CommandState::Dispatched, "the same key again is no second effect");
+    assert_eq!(again.state, CommandState::Dispatched, "the same key again is no second effect");
     let late = bed.worker("w").uncertain(&other.lease, id, timeout()).await;
     assert_eq!(refused(late), Code::DispatchSuperseded, "another dispatch by now");
     let late = bed.worker("w").receipt(&other.lease, id, Proof::provider("x")).await.unwrap();
@@ -236,7 +240,7 @@ pub async fn a_late_copy_speaks_of_its_own_dispatch_only(bed: &mut Bed) {
     worker.fail_command(&first, id, busy("slow down"), true).await.unwrap();
     bed.skip(5_000).await;
     let again = worker.dispatch(&held.lease, id, gate(Effect::Allow, lookup()), None).await.unwrap();
-    assert_eq!((again.command.state, again.command.body.dispatches), (CommandState::Dispatched, 2));
+    assert_eq!((again.state, again.body.dispatches), (CommandState::Dispatched, 2));
     let before = bed.story(held.work.id).await;
     let copy = worker.fail_command(&first, id, busy("slow down"), true).await.unwrap();
     assert_eq!(copy.state, CommandState::Dispatched, "told once, however often");
@@ -342,7 +346,8 @@ pub async fn what_waits_in_line_names_the_first_of_it(bed: &mut Bed) {
     let (held, second) = outbox(bed, "two", ordered.clone()).await;
     let relay = bed.ledger.caller(tenure_core::Actor::system("relay"));
     let ask = gate(Effect::NeedsApproval, ordered);
-    assert_eq!(relay.relay_dispatch(first, ask).await.unwrap().command.state, CommandState::Blocked);
+    let (code, stopped) = not_dispatched(relay.relay_dispatch(first, ask).await);
+    assert_eq!((code, stopped.state), (Code::ApprovalRequired, CommandState::Blocked));
     let behind = format!("waits behind {first}, which is blocked");
     let approve = format!("`tenure approve {first}");
     for said in [
@@ -377,12 +382,17 @@ pub async fn budgets_hold_under_a_crowd(bed: &mut Bed) {
     let mut crowd = JoinSet::new();
     for (lease, id) in works.clone() {
         let (worker, paid) = (bed.worker("w"), paid.clone());
-        crowd.spawn(async move { worker.dispatch(&lease, id, paid, None).await.unwrap().command });
+        crowd.spawn(async move { worker.dispatch(&lease, id, paid, None).await });
     }
-    let all: Vec<Command> = crowd.join_all().await;
-    let gone: Vec<&Command> = all.iter().filter(|c| c.state == CommandState::Dispatched).collect();
+    let (gone, stopped): (Vec<_>, Vec<_>) = crowd.join_all().await.into_iter().partition(Result::is_ok);
+    let gone: Vec<Command> = gone.into_iter().map(Result::unwrap).collect();
+    let stopped: Vec<_> = stopped.into_iter().map(not_dispatched).collect();
     assert_eq!(gone.len(), 5, "five times twenty is a hundred");
-    assert!(all.iter().all(|c| c.state == CommandState::Dispatched || c.state == CommandState::Blocked));
+    assert!(gone.iter().all(|command| command.state == CommandState::Dispatched));
+    for (code, command) in &stopped {
+        assert_eq!((*code, command.state), (Code::Budget, CommandState::Blocked));
+        assert_eq!(state(bed, command.id).await, CommandState::Blocked, "that it was stopped is committed");
+    }
     let key = BudgetKey {
         tenant: TENANT.into(),
         account: Account::Tenant,
@@ -402,9 +412,9 @@ pub async fn budgets_hold_under_a_crowd(bed: &mut Bed) {
     let error = CallError { class: ErrorClass::Validation, message: "no".into(), retry_after_ms: None };
     bed.worker("w").fail_command(&lease(gone[1].id), gone[1].id, error, false).await.unwrap();
     assert_eq!(stands(bed).await, Some((5, 60)));
-    let blocked = all.iter().find(|c| c.state == CommandState::Blocked).unwrap().id;
+    let blocked = stopped[0].1.id;
     let now = bed.worker("w").dispatch(&lease(blocked), blocked, paid, None).await.unwrap();
-    assert_eq!(now.command.state, CommandState::Dispatched, "there is room again");
+    assert_eq!(now.state, CommandState::Dispatched, "there is room again");
 }
 
 pub async fn one_answer_settles_what_several_works_set_aside(bed: &mut Bed) {
@@ -637,14 +647,18 @@ pub async fn money_is_counted_whatever_is_left_unsaid(bed: &mut Bed) {
         let held = bed.held(job(name), "w").await;
         let (paid, _) = money(estimate, lookup());
         let id = bed.worker("w").reserve(&held.lease, mail("hi", allow())).await.unwrap().command.id;
-        let sent = bed.worker("w").dispatch(&held.lease, id, paid, None).await.unwrap().command;
-        (held, id, sent.state)
+        let sent = bed.worker("w").dispatch(&held.lease, id, paid, None).await;
+        (held, id, sent)
     };
     let (_, key) = money(Cost::default(), lookup());
-    let blocked = CommandState::Blocked;
-    assert_eq!(send(bed, "nothing said", Cost::default()).await.2, blocked);
-    assert_eq!(send(bed, "another currency", usd("EUR", 5)).await.2, blocked);
-    assert_eq!(send(bed, "in capitals", usd("USD", 101)).await.2, blocked);
+    for (name, estimate) in [
+        ("nothing said", Cost::default()),
+        ("another currency", usd("EUR", 5)),
+        ("in capitals", usd("USD", 101)),
+    ] {
+        let (code, stopped) = not_dispatched(send(bed, name, estimate).await.2);
+        assert_eq!((code, stopped.state), (Code::Budget, CommandState::Blocked), "{name}");
+    }
 
     let (held, id, _) = send(bed, "silent", usd("USD", 40)).await;
     let proof = Proof { cost: Some(usd("eur", 1)), ..Proof::provider("x") };

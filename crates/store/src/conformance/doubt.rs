@@ -190,7 +190,7 @@ pub async fn a_native_command_in_doubt_stays_within_its_attempts(bed: &mut Bed) 
             let id =
                 bed.worker("w").reserve(&held.lease, mail("hi", allowed.clone())).await.unwrap().command.id;
             let go = bed.worker("w").dispatch(&held.lease, id, allowed.clone(), None).await.unwrap();
-            assert_eq!(go.command.state, CommandState::Dispatched, "{name} {lapse}");
+            assert_eq!(go.state, CommandState::Dispatched, "{name} {lapse}");
             bed.pass(LAPSE_MS).await;
             assert_eq!(state(bed, id).await, CommandState::Uncertain);
             bed.expect(work, if lapse < lapses { State::Queued } else { end }).await;

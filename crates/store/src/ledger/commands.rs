@@ -18,8 +18,10 @@ use tenure_core::{
 };
 use uuid::Uuid;
 
-use super::{Caller, Claimed, LeaseRef, Ledger, NewCommand, NewWork, caller::unexpected, reads::PAGE_MAX};
-use crate::{CommandFilter, Error, Listed, WaitFilter, WorkFilter, token};
+use super::{
+    Caller, Claimed, LeaseRef, Ledger, NewCommand, NewWork, Outcome, caller::unexpected, reads::PAGE_MAX,
+};
+use crate::{CommandFilter, Error, Listed, NotDispatched, WaitFilter, WorkFilter, job::Payloads, token};
 
 /// A command as it stands after it was reserved.
 #[derive(Clone, Debug)]
@@ -60,10 +62,9 @@ impl From<&DispatchRef> for DispatchRef {
     }
 }
 
-/// What the relay is to send.
+/// What the relay is to send: it was dispatched.
 #[derive(Clone, Debug)]
 pub struct Sending {
-    /// Dispatched: go. Anything else: do not.
     pub command: Command,
     pub arguments: Option<Payload>,
     /// What to show when it is known how it went.
@@ -197,6 +198,11 @@ fn no_command(id: impl std::fmt::Display) -> Error {
     Refusal::new(Code::NotFound, format!("There is no command {id} here. Check the id.")).into()
 }
 
+/// The provider's response, where its receipt refers to one.
+fn response(command: &Command, payloads: &Payloads) -> Option<Payload> {
+    payloads.get(&command.body.receipt.as_ref()?.response?).cloned()
+}
+
 /// Due lookups that are read at once: their commands are read whole.
 const LOOK: usize = 100;
 
@@ -206,11 +212,7 @@ impl Caller {
         let mut outcome = self.ledger.submit(submission).await?;
         match outcome.reply {
             Reply::Command { command, fresh, grant } => Ok(Reserved {
-                response: command
-                    .body
-                    .receipt
-                    .as_ref()
-                    .and_then(|receipt| outcome.payloads.get(&receipt.response?).cloned()),
+                response: response(&command, &outcome.payloads),
                 lease: grant.map(|grant| self.ledger.claimed(*grant, &mut outcome.payloads)),
                 command: *command,
                 fresh,
@@ -324,50 +326,44 @@ impl Caller {
         Ok(self.on_command(CommandAction::Reject { command: id, reason }).await?.command)
     }
 
-    /// Asks whether to do it now. Do it only if the command comes back `dispatched`; `succeeded` comes with
-    /// its receipt. A lost reply can be asked for again with the same `request_id`.
+    /// Asks whether to make the call now. Ok: it is dispatched, make it. [`Error::NotDispatched`]: do not. A lost reply can
+    /// be asked for again with the same `request_id`.
     pub async fn dispatch(
         &self,
         lease: &LeaseRef,
         id: CommandId,
         gate: Gate,
         request_id: Option<&str>,
-    ) -> Result<Reserved, Error> {
+    ) -> Result<Command, Error> {
         let by = Dispatcher::Holder(self.ledger.holder(lease));
-        self.dispatched(id, by, gate, request_id).await
-    }
-
-    async fn dispatched(
-        &self,
-        command: CommandId,
-        by: Dispatcher,
-        gate: Gate,
-        request_id: Option<&str>,
-    ) -> Result<Reserved, Error> {
         let request_id = request_id.map(str::to_owned);
-        let action = DispatchAction { command, by, gate, request_id };
-        self.on_command(CommandAction::Dispatch(Box::new(action))).await
+        Ok(self.dispatched(DispatchAction { command: id, by, gate, request_id }).await?.0)
     }
 
     /// The relay's dispatch: its claim on the command, until the tool's `timeout_ms` has passed.
     pub async fn relay_dispatch(&self, id: CommandId, gate: Gate) -> Result<Sending, Error> {
         let action = DispatchAction { command: id, by: Dispatcher::Relay, gate, request_id: None };
+        let (command, outcome) = self.dispatched(action).await?;
+        let fence = command.body.dispatch.as_ref().map_or(0, |dispatch| dispatch.fence);
+        let token = self.ledger.store().key().command(id, fence);
+        Ok(Sending {
+            arguments: outcome.payload(command.work, command.body.arguments).cloned(),
+            proof: DispatchRef::new(LeaseRef { work: command.work, fence, token }, command.body.dispatches),
+            command,
+        })
+    }
+
+    async fn dispatched(&self, action: DispatchAction) -> Result<(Command, Outcome), Error> {
         let action = Action::Command(Box::new(CommandAction::Dispatch(Box::new(action))));
         let outcome = self.submit(action).await?;
-        match outcome.reply {
-            Reply::Command { ref command, .. } => {
-                let fence = command.body.dispatch.as_ref().map_or(0, |dispatch| dispatch.fence);
-                let token = self.ledger.store().key().command(id, fence);
-                Ok(Sending {
-                    arguments: outcome.payload(command.work, command.body.arguments).cloned(),
-                    proof: DispatchRef::new(
-                        LeaseRef { work: command.work, fence, token },
-                        command.body.dispatches,
-                    ),
-                    command: (**command).clone(),
-                })
+        match &outcome.reply {
+            Reply::Dispatch { command, refused: None } => Ok(((**command).clone(), outcome)),
+            Reply::Dispatch { command, refused: Some(refusal) } => {
+                let (refusal, command) = (refusal.clone(), (**command).clone());
+                let response = response(&command, &outcome.payloads);
+                Err(Error::NotDispatched(Box::new(NotDispatched { refusal, command, response })))
             }
-            ref other => Err(unexpected(other)),
+            other => Err(unexpected(other)),
         }
     }
 

@@ -83,7 +83,7 @@ pub fn payload_keys(reply: &Reply) -> Vec<(WorkId, u64)> {
     if let Reply::Resolved { answers, .. } = reply {
         keys.extend(answers.iter().filter_map(|answer| Some((answer.work, answer.seq?))));
     }
-    if let Reply::Command { command, .. } = reply {
+    if let Reply::Command { command, .. } | Reply::Dispatch { command, .. } = reply {
         keys.push((command.work, command.body.arguments));
         keys.extend(command.body.receipt.as_ref().and_then(|receipt| receipt.response));
     }
@@ -142,6 +142,7 @@ impl Script {
                 grant.iter().for_each(|grant| lease(grant));
                 self.learn_command(command);
             }
+            Reply::Dispatch { command, .. } => self.learn_command(command),
             _ => {}
         }
     }

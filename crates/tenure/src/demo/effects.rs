@@ -11,11 +11,10 @@ use serde_json::{Value, json};
 use tenure_api::{
     Client, Error,
     wire::{
-        CallFailure, ClaimLookups, Command, CommandState, DeliverReceipt, DispatchCommand, End, ErrorClass,
-        Failure, Lookup, LookupOutcome, NewWait, Reconcile, Reserve, State, UncertainCommand, WaitKind,
-        WaitReason,
+        CallFailure, ClaimLookups, Command, End, ErrorClass, Failure, Lookup, LookupOutcome, NewWait,
+        Reconcile, State, WaitKind, WaitReason,
     },
-    worker::{Job, Outcome},
+    worker::{Evidence, Fate, Job, Outcome, Trouble},
 };
 use tokio::time::sleep;
 
@@ -72,49 +71,22 @@ pub async fn bring_about(
     beat: Duration,
     providers: &Providers,
 ) -> Result<Result<Value, Outcome>, Error> {
-    let (fence, token) = (job.grant.fence, job.grant.token.clone());
-    let new = Reserve {
-        fence,
-        token: token.clone(),
-        tool: effect.tool.clone(),
-        target: effect.target.clone(),
-        step: None,
-        slot: None,
-        arguments: effect.arguments.clone(),
-        estimate: None,
+    let command = job.command(&effect.tool, &effect.target, effect.arguments.clone());
+    let call = async |command: Command| {
+        let id = providers.call(&command, effect);
+        sleep(beat).await;
+        if effect.mishap.is_none() {
+            return Ok(Evidence::id(id));
+        }
+        let lost = format!("{} never answered", effect.provider);
+        Err(Trouble::Unknown(CallFailure::new(ErrorClass::Timeout, lost)))
     };
-    let mut command = job.client.reserve(job.id(), &new).await?;
-    if matches!(command.state.known(), Some(CommandState::Pending | CommandState::Approved)) {
-        let request_id = Some(format!("{}-{fence}", command.id));
-        let dispatch = DispatchCommand { fence, token: token.clone(), request_id, estimate: None };
-        command = job.client.dispatch(&command.id, &dispatch).await?;
-    }
-    match command.state.known() {
-        Some(CommandState::Dispatched) => {}
-        Some(CommandState::Succeeded) => return Ok(Ok(shown(&command))),
-        Some(CommandState::Blocked) => return Ok(Err(ask(&command, effect))),
-        Some(CommandState::Cancelled) => return Ok(Err(refused())),
-        _ => return Ok(Err(in_doubt())),
-    }
-    let dispatch = command.dispatch.as_ref().map(|dispatch| dispatch.number);
-    let id = providers.call(&command, effect);
-    sleep(beat).await;
-    if effect.mishap.is_some() {
-        let error = CallFailure::new(ErrorClass::Timeout, format!("{} never answered", effect.provider));
-        job.client.uncertain(&command.id, &UncertainCommand { fence, token, dispatch, error }).await?;
-        return Ok(Err(in_doubt()));
-    }
-    let receipt = DeliverReceipt {
-        fence,
-        token,
-        dispatch,
-        external_id: Some(id),
-        response: None,
-        evidence: None,
-        cost: None,
-        usage: Vec::new(),
-    };
-    Ok(Ok(shown(&job.client.receipt(&command.id, &receipt).await?)))
+    Ok(match command.run(call).await? {
+        Fate::Happened(command) => Ok(shown(&command)),
+        Fate::Blocked(command) => Err(ask(&command, effect)),
+        Fate::DidNotHappen(_) => Err(refused()),
+        Fate::Later(_) | Fate::InDoubt(_) => Err(in_doubt()),
+    })
 }
 
 fn shown(command: &Command) -> Value {

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tenure_core::{
-    Action, Actor, Command, CommandId, CommandState, Event, Fact, Records, Refusal, Reply, State, WorkId,
+    Action, Actor, Code, Command, CommandId, CommandState, Event, Fact, Records, Refusal, Reply, State,
+    WorkId,
     command::{
         Arguments, CallError, CommandAction, CommandKind, DispatchAction, Dispatcher, Effect, Executor,
         Finding, Gate, Idempotency, Intent, Place, Proof, Recorded, ReplayLimits, Risk, Sender, ToolFacts,
@@ -65,9 +66,15 @@ pub fn intent(id: CommandId, arguments: &str, gate: Gate) -> Intent {
     }
 }
 
-pub fn command_of(reply: Reply) -> Command {
+/// The command of a reply. A dispatch that is accepted has dispatched it: nothing else may be answered by a call.
+pub fn command_of(reply: Reply) -> Result<Command, Refusal> {
     match reply {
-        Reply::Command { command, .. } => *command,
+        Reply::Command { command, .. } => Ok(*command),
+        Reply::Dispatch { refused: Some(refusal), .. } => Err(refusal),
+        Reply::Dispatch { command, refused: None } => {
+            assert_eq!(command.state, CommandState::Dispatched, "{command:?}");
+            Ok(*command)
+        }
         other => panic!("no command: {other:?}"),
     }
 }
@@ -86,7 +93,7 @@ impl World {
     }
 
     pub fn on_command(&mut self, actor: Actor, action: CommandAction) -> Result<Command, Refusal> {
-        self.submit(actor, Action::Command(Box::new(action))).map(command_of)
+        self.submit(actor, Action::Command(Box::new(action))).and_then(command_of)
     }
 
     pub fn try_reserve(&mut self, lease: &Lease, intent: Intent) -> Result<Command, Refusal> {
@@ -108,6 +115,12 @@ impl World {
         self.on_command(Actor::worker(&lease.worker), CommandAction::Dispatch(Box::new(action)))
     }
 
+    /// A dispatch that is refused: why, and the command as it stands then.
+    pub fn not_dispatched(&mut self, lease: &Lease, id: CommandId, gate: Gate) -> (Code, Command) {
+        let refusal = self.try_dispatch(lease, id, gate).expect_err("a refusal");
+        (refusal.code, self.command(id).clone())
+    }
+
     /// Reserves and dispatches a command that policy allows.
     pub fn dispatched(&mut self, lease: &Lease, facts: ToolFacts) -> CommandId {
         let id = self.reserve(lease, gate(Effect::Allow, facts.clone()));
@@ -119,6 +132,12 @@ impl World {
     pub fn relay_dispatch(&mut self, id: CommandId, gate: Gate) -> Result<Command, Refusal> {
         let action = DispatchAction { command: id, by: Dispatcher::Relay, gate, request_id: None };
         self.on_command(Actor::system("relay"), CommandAction::Dispatch(Box::new(action)))
+    }
+
+    /// The same by the relay.
+    pub fn relay_refused(&mut self, id: CommandId, gate: Gate) -> (Code, Command) {
+        let refusal = self.relay_dispatch(id, gate).expect_err("a refusal");
+        (refusal.code, self.command(id).clone())
     }
 
     /// Whoever dispatched it last.

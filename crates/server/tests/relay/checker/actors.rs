@@ -6,12 +6,12 @@ use std::sync::{
 };
 
 use tenure_core::{
-    Actor, Command, CommandId, CommandState, State, WorkId,
+    Actor, Code, Command, CommandId, CommandState, State, WorkId,
     action::{Claimant, CloseOut, Decide},
     command::{BlockCode, CallError, Gate, Proof, Recorded},
     model::ErrorClass,
 };
-use tenure_store::{Caller, DispatchRef, LeaseRef, Ledger, NewCommand, new_worker};
+use tenure_store::{Caller, DispatchRef, Error, LeaseRef, Ledger, NewCommand, new_worker};
 
 use super::{
     dice::Dice,
@@ -135,17 +135,21 @@ impl Scenario {
         }
         if chaos && self.dice.one_in(4) {
             let other = worker.dispatch(lease, id, gate, Some(&stage.request())).await;
-            assert!(
-                !other.is_ok_and(|other| other.fresh && other.command.state == CommandState::Dispatched)
-                    || answer.is_err(),
-                "two were told to go"
-            );
+            assert!(other.is_err() || answer.is_err(), "two were told to go");
         }
-        let go = answer.ok()?.command;
+        let go = match answer {
+            Ok(go) => go,
+            Err(Error::NotDispatched(not)) => {
+                stage.tell(&not.command);
+                let goes_on = matches!(
+                    not.refusal.code,
+                    Code::ApprovalRequired | Code::PolicyDenied | Code::Budget | Code::AlreadySucceeded
+                );
+                return goes_on.then_some(());
+            }
+            Err(_) => return None,
+        };
         stage.tell(&go);
-        if go.state != CommandState::Dispatched {
-            return Some(());
-        }
         self.crash(chaos)?;
         let key = go.idempotency_key();
         let committed = stage.ledger.command(id).await.ok()?.body.dispatches;
