@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 use tenure_core::{
     Actor, CommandId, Payload, State,
     action::{ClaimFilter, Claimant, CloseOut},
-    command::{Arguments, Effect, Gate, Proof, ToolFacts, Verdict},
+    command::{Intent, Arguments, Effect, Gate, Proof, ToolFacts, Verdict},
     liveness::Liveness,
     model::{Disposition, Worker},
     policy::{LeaseTimings, PolicyOverrides},
 };
-use tenure_store::{Caller, Claimed, LeaseRef, Ledger, NewCommand, NewWork};
+use tenure_store::{Caller, Claimed, LeaseRef, Ledger, NewWork};
 
 use crate::{Result, cases::at_once_until};
 
@@ -143,7 +143,7 @@ impl Subject {
         let arguments =
             json!({ "to": "bob@example.com", "subject": "Your order", "text": "It is on its way." });
         let arguments = Arguments::whole(Payload::new(&arguments)?);
-        let mut new = NewCommand::new("send_email", "bob@example.com", arguments, self.0.gate.clone());
+        let mut new = Intent::new("send_email", "bob@example.com", arguments, self.0.gate.clone());
         new.slot = Some(self.number().to_string());
         Ok(self.0.worker.reserve(lease, new).await?.command.id)
     }

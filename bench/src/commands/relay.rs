@@ -7,10 +7,10 @@ use serde_json::json;
 use tenure_core::{
     Actor, CommandState, Payload, State,
     action::CloseOut,
-    command::{Arguments, Effect, Gate, Verdict},
+    command::{Intent, Arguments, Effect, Gate, Verdict},
 };
 use tenure_server::{Config, Overlay, Relay, executor::Outbound};
-use tenure_store::{Ledger, NewCommand};
+use tenure_store::{Ledger};
 use tokio::sync::watch;
 
 use super::sink::Sink;
@@ -69,7 +69,7 @@ impl Outbox {
         let closing = leases.iter().enumerate().map(|(n, lease)| async move {
             let mut close = CloseOut { no_output: true, ..CloseOut::new(State::Succeeded) };
             for number in n * LEFT..sends.min((n + 1) * LEFT) {
-                close.commands.push(worker.intent(lease.work, self.hook(number)).await?);
+                close.commands.push(worker.outgoing(lease.work, self.hook(number)).await?);
             }
             worker.close_out(lease, close).await
         });
@@ -77,9 +77,9 @@ impl Outbox {
         Ok(())
     }
 
-    fn hook(&self, number: usize) -> NewCommand {
+    fn hook(&self, number: usize) -> Intent {
         let arguments = json!({ "order": number, "text": "It is on its way." });
         let kept = Arguments::whole(Payload::new(&arguments).expect("small and plain"));
-        NewCommand::new("notify", &format!("order-{number}"), kept, self.gate.clone())
+        Intent::new("notify", &format!("order-{number}"), kept, self.gate.clone())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::{
     Millis,
@@ -370,9 +370,15 @@ pub struct CloseOut {
     pub warnings: Vec<String>,
     pub error: Option<(ErrorClass, String)>,
     pub evidence: Vec<Evidence>,
-    /// The outbox: what the relay does once this end is committed.
-    pub commands: Vec<Intent>,
+    /// The outbox: what the relay does once this end is committed, each under the id that it gets if it is new. The ids
+    /// are made anew by each call, so they are not part of the content by which a repeat is recognised.
+    #[serde(serialize_with = "intents")]
+    pub commands: Vec<(CommandId, Intent)>,
     pub usage: Vec<Usage>,
+}
+
+fn intents<S: Serializer>(commands: &[(CommandId, Intent)], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(commands.iter().map(|(_, intent)| intent))
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -619,7 +625,7 @@ impl CloseOut {
             ));
         }
         limits::count("commands", self.commands.len(), limits::OUTBOX)?;
-        self.commands.iter().try_for_each(Intent::check)?;
+        self.commands.iter().try_for_each(|(_, intent)| intent.check())?;
         usage::check(&self.usage)?;
         check_evidence(&self.evidence)
     }

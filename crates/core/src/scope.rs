@@ -146,7 +146,7 @@ impl Scope {
                 self.held(holder, records);
                 self.open_commands_of(holder.work, records);
                 self.outgoing_if_cancelling(holder.work, records);
-                close.commands.iter().for_each(|intent| self.intent(holder.work, intent, records));
+                close.commands.iter().for_each(|(_, intent)| self.intent(holder.work, intent, records));
             }
             Action::Step(step) => {
                 self.held(&step.holder, records);

@@ -8,12 +8,13 @@ use std::{
 };
 
 use serde_json::Value;
+use tenure_api::wire as w;
 use tenure_core::{
     Actor, Code, Command, Millis, Refusal, Work, WorkId,
-    command::{Gate, Verdict, budget::Cost},
+    command::{Gate, Intent, Verdict, budget::Cost},
 };
 use tenure_store::{
-    Caller, Error, Ledger, NewCommand, NewWork,
+    Caller, Error, Ledger, NewWork,
     schema::{Size, aside},
 };
 use tokio::{
@@ -27,6 +28,7 @@ use crate::{
     policy::{Ask, WorkFacts},
     rate::Rates,
     tools::Checked,
+    wire,
 };
 
 /// Policies look at so many values in a few milliseconds.
@@ -39,17 +41,6 @@ pub(crate) struct Door {
     live: watch::Receiver<Arc<Live>>,
     rates: Mutex<Rates>,
     started: Instant,
-}
-
-/// An effect that somebody wants recorded.
-#[derive(Clone, Debug)]
-pub(crate) struct Wanted {
-    pub tool: String,
-    pub target: String,
-    pub step: Option<String>,
-    pub slot: Option<String>,
-    pub arguments: Value,
-    pub estimate: Cost,
 }
 
 /// Who asks, for which work, when.
@@ -147,11 +138,11 @@ impl Door {
     }
 
     /// Checks the arguments against the tool's schema and asks the policies: ready to be reserved.
-    pub async fn reserve(&self, asked: Asked<'_>, mut wanted: Wanted) -> Result<NewCommand, Refusal> {
+    pub async fn intent(&self, asked: Asked<'_>, wanted: &w::Intent) -> Result<Intent, Refusal> {
         let live = asked.live.cloned().unwrap_or_else(|| self.live());
-        let checked = checked(&live, &wanted).await?;
+        let checked = checked(&live, wanted).await?;
         let tool = live.tools.get(&wanted.tool);
-        wanted.estimate = wanted.estimate.at_least(&tool.estimate);
+        let estimate = wanted.estimate.clone().map(wire::cost).unwrap_or_default().at_least(&tool.estimate);
         let ask = Ask {
             actor: asked.actor,
             tool: &wanted.tool,
@@ -161,18 +152,15 @@ impl Door {
             tenant: asked.tenant,
             work: asked.work,
             now: asked.now,
-            estimate: &wanted.estimate,
+            estimate: &estimate,
         };
         let verdict = verdict(&live, &ask);
-        let gate = Gate { verdict, tool: tool.facts.clone(), limits: Vec::new(), estimate: wanted.estimate };
-        Ok(NewCommand {
-            tool: wanted.tool,
-            target: wanted.target,
-            step: wanted.step,
-            slot: wanted.slot,
+        let gate = Gate { verdict, tool: tool.facts.clone(), limits: Vec::new(), estimate };
+        Ok(Intent {
+            step: wanted.step.clone(),
+            slot: wanted.slot.clone(),
             kind: tool.kind,
-            arguments: checked.arguments,
-            gate,
+            ..Intent::new(&wanted.tool, &wanted.target, checked.arguments, gate)
         })
     }
 
@@ -249,7 +237,7 @@ fn verdict(live: &Live, ask: &Ask<'_>) -> Verdict {
 }
 
 /// The arguments in their canonical form, checked against the tool's schema: on another thread where that takes time.
-async fn checked(live: &Arc<Live>, wanted: &Wanted) -> Result<Checked, Refusal> {
+async fn checked(live: &Arc<Live>, wanted: &w::Intent) -> Result<Checked, Refusal> {
     let tool = live.tools.get(&wanted.tool);
     if tool.schema.as_ref().is_none_or(|schema| schema.is_light(&wanted.arguments)) {
         return tool.arguments(&wanted.arguments);
@@ -328,15 +316,8 @@ mod tests {
         let strict = policies("permit (principal, action, resource) when { context.tenant == \"acme\" };");
         live.send_replace(Arc::new(Live { policy: strict.clone(), ..Live::default() }));
         let actor = Actor::worker("a");
-        let wanted = Wanted {
-            tool: "rm".into(),
-            target: "/".into(),
-            step: None,
-            slot: None,
-            arguments: json!({}),
-            estimate: Cost::default(),
-        };
-        let judged = door.reserve(facts.asked(&actor), wanted).await.unwrap().gate.verdict;
+        let wanted = w::Intent::new("rm", "/", json!({}));
+        let judged = door.intent(facts.asked(&actor), &wanted).await.unwrap().gate.verdict;
         assert_ne!(
             judged.policy_version,
             strict.version(),

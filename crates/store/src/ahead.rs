@@ -105,7 +105,7 @@ fn write_out(change: &Change) {
 mod tests {
     use serde_json::json;
     use tenure_core::{
-        Action, Actor, Payload, Reply,
+        Action, Actor, CommandId, Payload, Reply,
         action::{Claimant, Holder, Tenants},
         command::{
             Arguments, CommandAction, DispatchAction, Dispatcher, Effect, Gate, Intent, Place, ToolFacts,
@@ -115,8 +115,10 @@ mod tests {
         policy::Settings,
     };
 
+    use uuid::Uuid;
+
     use super::*;
-    use crate::{ManualClock, NewCommand, NewWork, batch::Batch};
+    use crate::{ManualClock, NewWork, batch::Batch};
 
     const NOW: Millis = 1_000_000;
 
@@ -140,21 +142,20 @@ mod tests {
         submission(Action::Progress { holder: holder.clone(), progress, request_id: None })
     }
 
-    fn intent(to: &str) -> Intent {
+    fn intent(to: &str) -> (CommandId, Intent) {
         let gate = Gate::new(Verdict::new(Effect::Allow, "v1"), ToolFacts::default());
         let arguments = Arguments::whole(Payload::new(&json!({ "to": to })).unwrap());
-        NewCommand::new("mail", to, arguments, gate).settle()
+        (CommandId(Uuid::now_v7()), Intent::new("mail", to, arguments, gate))
     }
 
-    fn reserve(holder: &Holder, intent: &Intent) -> Submission {
-        let action =
-            CommandAction::Reserve { place: Place::Held(holder.clone()), intent: Box::new(intent.clone()) };
-        submission(Action::Command(Box::new(action)))
+    fn reserve(holder: &Holder, (id, intent): &(CommandId, Intent)) -> Submission {
+        let (place, intent) = (Place::Held(holder.clone()), Box::new(intent.clone()));
+        submission(Action::Command(Box::new(CommandAction::Reserve { place, id: *id, intent })))
     }
 
-    fn dispatch(holder: &Holder, intent: &Intent) -> Submission {
+    fn dispatch(holder: &Holder, (id, intent): &(CommandId, Intent)) -> Submission {
         let by = Dispatcher::Holder(holder.clone());
-        let action = DispatchAction { command: intent.id, by, gate: intent.gate.clone(), request_id: None };
+        let action = DispatchAction { command: *id, by, gate: intent.gate.clone(), request_id: None };
         submission(Action::Command(Box::new(CommandAction::Dispatch(Box::new(action)))))
     }
 

@@ -61,7 +61,7 @@ pub use error::{Error, NotDispatched};
 pub use facts::{CommandFacts, Facts, PlaceFacts, SourceFacts, StateFacts, WaitFacts};
 pub use intake::IntakeChange;
 pub use ledger::{
-    Caller, Claimed, DispatchRef, Due, DueCursor, DuePage, Health, Ingested, LeaseRef, Ledger, NewCommand,
+    Caller, Claimed, DispatchRef, Due, DueCursor, DuePage, Health, Ingested, LeaseRef, Ledger,
     NewWait, NewWork, Options, Outcome, Reserved, Resolved, Sending, Waiting, WorkerView, Workers,
     new_worker,
 };

@@ -5,11 +5,11 @@ use std::{collections::BTreeSet, fs::OpenOptions, os::unix::fs::FileExt, sync::A
 
 use serde_json::json;
 use tenure_store::{
-    Error, Ledger, ManualClock, NewCommand, NewWork, Options, Sweeper,
+    Error, Ledger, ManualClock, NewWork, Options, Sweeper,
     core::{
         Actor, CommandId, Payload, State, WorkId,
         action::{ClaimFilter, Claimant},
-        command::{Arguments, Duty, Effect, Executor, Gate, ToolFacts, Verdict},
+        command::{Intent, Arguments, Duty, Effect, Executor, Gate, ToolFacts, Verdict},
         model::{Disposition, Worker},
         policy::{PolicyOverrides, Timeouts},
     },
@@ -177,7 +177,7 @@ async fn outbox(ledger: &Ledger, id: &str) {
     let tool = ToolFacts { executor: Executor::Http, ..ToolFacts::default() };
     let gate = Gate::new(Verdict::new(Effect::Allow, "p"), tool);
     let arguments = Arguments::whole(Payload::new(&json!("x".repeat(1_500))).unwrap());
-    caller.reserve(&held.lease, NewCommand::new("mail", id, arguments, gate)).await.unwrap();
+    caller.reserve(&held.lease, Intent::new("mail", id, arguments, gate)).await.unwrap();
 }
 
 /// All that is due to be sent, read page by page.

@@ -6,11 +6,11 @@ use std::collections::BTreeSet;
 use tenure_core::{
     Actor, Payload,
     action::{Claimant, CloseOut},
-    command::{Arguments, Effect, Gate, Proof, ToolFacts, Verdict},
+    command::{Intent, Arguments, Effect, Gate, Proof, ToolFacts, Verdict},
     model::{Disposition, Worker},
     state::{BORN, State},
 };
-use tenure_store::{Error, Ledger, NewCommand, NewWork, Options};
+use tenure_store::{Error, Ledger, NewWork, Options};
 use tenure_testkit::{Cluster, shared};
 
 fn options() -> Options {
@@ -48,7 +48,7 @@ async fn ledger() -> (String, Ledger) {
         } else {
             let gate = Gate::new(Verdict::new(Effect::Allow, "p"), ToolFacts::default());
             for slot in ["pending", "done"] {
-                let mut new = NewCommand::new(
+                let mut new = Intent::new(
                     "mail",
                     "bob",
                     Arguments::whole(Payload::new(&serde_json::json!({})).unwrap()),

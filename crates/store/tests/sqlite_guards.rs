@@ -8,11 +8,11 @@ use rusqlite::{Connection, params};
 use serde_json::json;
 use tempfile::TempDir;
 use tenure_store::{
-    Ledger, NewCommand, NewWork, Options,
+    Ledger, NewWork, Options,
     core::{
         Actor, Payload, State, WorkId,
         action::{Claimant, CloseOut},
-        command::{Arguments, Effect, Gate, Proof, ToolFacts, Verdict},
+        command::{Intent, Arguments, Effect, Gate, Proof, ToolFacts, Verdict},
         liveness::Liveness,
         model::{Disposition, Worker},
     },
@@ -252,7 +252,7 @@ async fn commands_keep_to_their_table() {
     let gate = Gate::new(Verdict::new(Effect::Allow, "p"), ToolFacts::default());
     for slot in ["pending", "done"] {
         let mut new =
-            NewCommand::new("mail", "bob", Arguments::whole(Payload::new(&json!({})).unwrap()), gate.clone());
+            Intent::new("mail", "bob", Arguments::whole(Payload::new(&json!({})).unwrap()), gate.clone());
         new.slot = Some(slot.to_owned());
         let id = caller.reserve(&held.lease, new).await.unwrap().command.id;
         if slot == "done" {

@@ -6,11 +6,11 @@ use std::path::Path;
 use rusqlite::Connection;
 use serde_json::json;
 use tenure_store::{
-    CommandFilter, LeaseRef, Ledger, NewCommand, NewWork, Options,
+    CommandFilter, LeaseRef, Ledger, NewWork, Options,
     core::{
         Actor, Command, CommandId, CommandState, Payload,
         action::{Claimant, CloseOut, Tenants},
-        command::{
+        command::{Intent, 
             Arguments, CallError, Duty, Effect, Executor, Gate, Idempotency, Proof, ToolFacts, Verdict,
         },
         model::{Disposition, ErrorClass, Worker},
@@ -62,9 +62,9 @@ fn ordered() -> ToolFacts {
     ToolFacts { executor: Executor::Http, ordered: true, ..ToolFacts::default() }
 }
 
-fn mail(slot: &str, text: &str, gate: Gate) -> NewCommand {
+fn mail(slot: &str, text: &str, gate: Gate) -> Intent {
     let arguments = Arguments::whole(Payload::new(&json!({ "text": text })).unwrap());
-    let mut new = NewCommand::new("mail", "bob", arguments, gate);
+    let mut new = Intent::new("mail", "bob", arguments, gate);
     new.slot = Some(slot.to_owned());
     new
 }
@@ -116,7 +116,7 @@ async fn outbox(ledger: &Ledger, id: &str) {
     let held = worker.ingest(new).await.unwrap().lease.unwrap();
     let mut close = CloseOut::succeeded(Payload::new(&json!("done")).unwrap());
     let out = mail("out", "Hi", gate(Effect::Allow, ordered()));
-    close.commands = vec![worker.intent(held.lease.work, out).await.unwrap()];
+    close.commands = vec![worker.outgoing(held.lease.work, out).await.unwrap()];
     worker.close_out(&held.lease, close).await.unwrap();
 }
 

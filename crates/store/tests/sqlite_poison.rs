@@ -5,11 +5,11 @@ use std::{fs, os::unix::fs::FileExt, path::Path, sync::Arc};
 
 use serde_json::json;
 use tenure_store::{
-    Ledger, ManualClock, NewCommand, NewSchedule, NewWork, Options, Scheduler, Sweeper,
+    Ledger, ManualClock, NewSchedule, NewWork, Options, Scheduler, Sweeper,
     core::{
         Actor, Payload, State, WorkId,
         action::{ClaimFilter, Claimant},
-        command::{Arguments, Duty, Effect, Executor, Gate, ToolFacts, Verdict},
+        command::{Intent, Arguments, Duty, Effect, Executor, Gate, ToolFacts, Verdict},
         model::{Disposition, Worker},
         policy::{PolicyOverrides, Timeouts},
         schedule::{Overlap, Plan, Template, Timing},
@@ -188,7 +188,7 @@ async fn outbox(ledger: &Ledger, id: &str) {
     let tool = ToolFacts { executor: Executor::Http, ..ToolFacts::default() };
     let gate = Gate::new(Verdict::new(Effect::Allow, "p"), tool);
     let arguments = Arguments::whole(Payload::new(&json!(id)).unwrap());
-    caller.reserve(&held.lease, NewCommand::new("mail", id, arguments, gate)).await.unwrap();
+    caller.reserve(&held.lease, Intent::new("mail", id, arguments, gate)).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tenure_store::{
-    CommandFilter, Ledger, Listed, ManualClock, NewCommand, NewCredential, NewSchedule, NewWait, NewWork,
+    CommandFilter, Ledger, Listed, ManualClock, NewCredential, NewSchedule, NewWait, NewWork,
     Options, Position, Principal, PrincipalKind, Sweeper, WaitFilter, WorkFilter,
     core::{
         Actor, Payload, State, WorkId,
         action::{ClaimFilter, Claimant, Kinds, Tenants},
-        command::{Arguments, Effect, Gate, ToolFacts, Verdict},
+        command::{Intent, Arguments, Effect, Gate, ToolFacts, Verdict},
         model::{Disposition, OnTimeout, WaitKind, Worker},
         payload::Digest,
         policy::PolicyOverrides,
@@ -72,7 +72,7 @@ impl Bed {
         let held = worker.ingest(NewWork { claim, ..new }).await.unwrap().lease.unwrap();
         let gate = Gate::new(Verdict::new(Effect::Allow, "p"), ToolFacts::default());
         let arguments = Arguments::whole(Payload::new(&json!({})).unwrap());
-        worker.reserve(&held.lease, NewCommand::new("mail", id, arguments, gate)).await.unwrap();
+        worker.reserve(&held.lease, Intent::new("mail", id, arguments, gate)).await.unwrap();
         worker.wait(&held.lease, vec![wait], None).await.unwrap();
         held.work.id
     }

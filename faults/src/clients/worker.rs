@@ -7,7 +7,7 @@ use tenure_api::{
     Error,
     wire::{
         Claim, CloseOut, Command, CommandState, DeliverReceipt, DispatchCommand, End, ErrorClass, Fail,
-        Failure, Grant, Liveness, NewWait, Progress, PutStep, Release, Renew, RenewLease, Renewal, Reserve,
+        Failure, Grant, Intent, Liveness, NewWait, Progress, PutStep, Release, Renew, RenewLease, Renewal, Reserve,
         SetWait, State, StepVerb, WaitKind, Worker,
     },
 };
@@ -160,20 +160,12 @@ impl WorkerHand {
     }
 
     async fn reserve(&mut self, grant: &Grant) -> Option<Command> {
-        let (work, fence, token) = (&grant.work.id, grant.fence, grant.token.clone());
+        let (work, fence) = (&grant.work.id, grant.fence);
         // One work's effects are of one tool, whoever works on it.
         let tool = if grant.work.source.id.len().is_multiple_of(2) { "pay" } else { "mail" };
         let call = Call::Reserve { work: work.clone(), fence, tool: tool.into(), slot: "0".into() };
-        let reserve = Reserve {
-            fence,
-            token,
-            tool: tool.into(),
-            target: "shop".into(),
-            step: None,
-            slot: Some("0".into()),
-            arguments: json!({ "for": work }),
-            estimate: None,
-        };
+        let intent = Intent { slot: Some("0".into()), ..Intent::new(tool, "shop", json!({ "for": work })) };
+        let reserve = Reserve::new(fence, &grant.token, intent);
         let client = self.hand.client.clone();
         self.hand.insist(call, || client.reserve(work, &reserve)).await
     }

@@ -5,7 +5,35 @@ use serde_json::Value;
 
 use super::{Claimant, Command, Cost, ErrorClass, Proof, Source, Usage, word::words};
 
-/// An effect to be recorded before it happens, by the holder of its work.
+/// A side effect that somebody wants: it is recorded as a command before it happens. In a close-out the relay sends it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Intent {
+    pub tool: String,
+    pub target: String,
+    /// The step that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// Tells apart several effects of one step on one target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slot: Option<String>,
+    pub arguments: Value,
+    /// What one call is expected to cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimate: Option<Cost>,
+}
+
+impl Intent {
+    pub fn new(tool: &str, target: &str, arguments: Value) -> Self {
+        let (tool, target) = (tool.to_owned(), target.to_owned());
+        Self { tool, target, step: None, slot: None, arguments, estimate: None }
+    }
+}
+
+// The fields of an intent are written out here and in `ReserveAlone`: serde cannot both flatten a part and refuse unknown
+// fields.
+/// Records an intent as a command, by the holder of its work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -25,30 +53,20 @@ pub struct Reserve {
     pub estimate: Option<Cost>,
 }
 
-/// An effect that goes with the end of its work: the relay sends it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
-pub struct Outgoing {
-    pub tool: String,
-    pub target: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub step: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub slot: Option<String>,
-    pub arguments: Value,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub estimate: Option<Cost>,
-}
+impl Reserve {
+    pub fn new(fence: u64, token: &str, intent: Intent) -> Self {
+        let Intent { tool, target, step, slot, arguments, estimate } = intent;
+        Self { fence, token: token.to_owned(), tool, target, step, slot, arguments, estimate }
+    }
 
-impl Outgoing {
-    pub fn new(tool: &str, target: &str, arguments: Value) -> Self {
-        let (tool, target) = (tool.to_owned(), target.to_owned());
-        Self { tool, target, step: None, slot: None, arguments, estimate: None }
+    /// The intent alone, without the proof of who reserves it.
+    pub fn intent(self) -> Intent {
+        let Self { tool, target, step, slot, arguments, estimate, .. } = self;
+        Intent { tool, target, step, slot, arguments, estimate }
     }
 }
 
-/// An effect without a work: one is recorded for it, and claimed, in the same act.
+/// Records an intent without a work: one is recorded for it, and claimed, in the same act.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    ErrorClass, Evidence, NewWait, OpenedWait, Outgoing, Problem, State, Timestamp, Usage, WaitId, Word,
+    ErrorClass, Evidence, Intent, NewWait, OpenedWait, Problem, State, Timestamp, Usage, WaitId, Word,
     WorkId, word::words,
 };
 
@@ -194,7 +194,7 @@ pub struct End {
     pub usage: Vec<Usage>,
     /// What goes with the end: sent by the relay, at most 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub commands: Vec<Outgoing>,
+    pub commands: Vec<Intent>,
 }
 
 impl End {
@@ -241,7 +241,7 @@ pub struct CloseOut {
     pub usage: Vec<Usage>,
     /// What goes with the end: sent by the relay, at most 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub commands: Vec<Outgoing>,
+    pub commands: Vec<Intent>,
 }
 
 impl CloseOut {

@@ -45,7 +45,7 @@ pub use command::{
 };
 pub use command_verbs::{
     ApproveCommand, CallFailure, CancelCommand, ClaimLookups, DeliverReceipt, DispatchCommand, FailCommand,
-    Lookup, LookupOutcome, Lookups, Outgoing, Reconcile, RecordCommand, RecordOutcome, RejectCommand,
+    Intent, Lookup, LookupOutcome, Lookups, Reconcile, RecordCommand, RecordOutcome, RejectCommand,
     ReplayCommand, Reserve, ReserveAlone, UncertainCommand,
 };
 pub use event::{Actor, ActorKind, Event, EventPage, EventQuery, Evidence, Gap, StreamQuery, WorkEventQuery};

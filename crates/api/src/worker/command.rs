@@ -14,16 +14,10 @@ use crate::{
     Client, Error,
     wire::{
         CallFailure, Code, Command, CommandId, CommandState, Cost, DeliverReceipt, DispatchCommand,
-        ErrorClass, EvidenceKind, FailCommand, Failure, NewWait, Proof, Reserve, UncertainCommand, Usage,
+        ErrorClass, EvidenceKind, FailCommand, Failure, Intent, NewWait, Proof, Reserve, UncertainCommand, Usage,
         WaitKind, WaitReason,
     },
 };
-
-/// An effect that a handler is about to have. Nothing is recorded before [`Intent::run`].
-pub struct Intent<'a> {
-    job: &'a Job,
-    reserve: Reserve,
-}
 
 /// That it happened. Give at least one of `external_id`, `reference` and `response`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -71,67 +65,28 @@ pub enum Fate {
 }
 
 impl Job {
-    /// An effect on a target, to be recorded before it happens.
-    pub fn command(&self, tool: &str, target: &str, arguments: Value) -> Intent<'_> {
-        let reserve = Reserve {
-            fence: self.grant.fence,
-            token: self.grant.token.clone(),
-            tool: tool.to_owned(),
-            target: target.to_owned(),
-            step: None,
-            slot: None,
-            arguments,
-            estimate: None,
-        };
-        Intent { job: self, reserve }
-    }
-}
-
-impl Intent<'_> {
-    /// The step that it belongs to.
-    pub fn step(mut self, step: &str) -> Self {
-        self.reserve.step = Some(step.to_owned());
-        self
-    }
-
-    /// Tells it apart from other effects of the same step on the same target.
-    pub fn slot(mut self, slot: &str) -> Self {
-        self.reserve.slot = Some(slot.to_owned());
-        self
-    }
-
-    /// What one call is expected to cost.
-    pub fn estimate(mut self, cost: Cost) -> Self {
-        self.reserve.estimate = Some(cost);
-        self
-    }
-
-    /// Records it, asks whether to do it now, has `call` do it, and tells how that went. `call` runs at most once, and
-    /// only after its dispatch was committed; it gives the provider the command's `idempotency_key`.
-    pub async fn run<F>(self, call: impl FnOnce(Command) -> F) -> Result<Fate, Error>
+    /// Records a side effect, asks whether to make its call now, has `call` make it, and reports how that went. `call` runs
+    /// at most once, and only after its dispatch was committed; it gives the provider the command's `idempotency_key`.
+    pub async fn command<F>(&self, intent: Intent, call: impl FnOnce(Command) -> F) -> Result<Fate, Error>
     where
         F: Future<Output = Result<Evidence, Trouble>>,
     {
-        let Self { job, reserve } = self;
-        let reserved = job.client.reserve(job.id(), &reserve).await?;
+        let (fence, token) = (self.grant.fence, self.grant.token.clone());
+        let reserved = self.client.reserve(self.id(), &Reserve::new(fence, &token, intent)).await?;
         // It happened before.
         if reserved.receipt.is_some() {
             return Ok(Fate::of(reserved));
         }
-        let ask = DispatchCommand {
-            fence: reserve.fence,
-            token: reserve.token,
-            request_id: Some(Uuid::now_v7().simple().to_string()),
-            estimate: None,
-        };
-        let command = match job.client.dispatch(&reserved.id, &ask).await {
+        let request_id = Some(Uuid::now_v7().simple().to_string());
+        let ask = DispatchCommand { fence, token, request_id, estimate: None };
+        let command = match self.client.dispatch(&reserved.id, &ask).await {
             Ok(command) => command,
             Err(error) => return Fate::not_dispatched(error),
         };
         let sent = Sent {
-            client: job.client.clone(),
+            client: self.client.clone(),
             id: command.id.clone(),
-            fence: ask.fence,
+            fence,
             token: ask.token,
             dispatch: command.dispatch.as_ref().map(|dispatch| dispatch.number),
         };

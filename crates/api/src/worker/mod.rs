@@ -16,7 +16,7 @@ use std::time::Duration;
 use serde_json::Value;
 use uuid::Uuid;
 
-pub use command::{Evidence, Fate, Intent, Trouble};
+pub use command::{Evidence, Fate, Trouble};
 pub use job::Job;
 pub use run::run;
 

@@ -11,7 +11,7 @@ use std::{
 use serde_json::{Value, json};
 use tenure_api::{
     Client, Error,
-    wire::{CallFailure, ErrorClass, Failure},
+    wire::{CallFailure, Command, ErrorClass, Failure, Intent},
     worker::{self, Evidence, Fate, Job, Options, Outcome, Trouble},
 };
 
@@ -66,6 +66,10 @@ fn obliging(asked: &Asked) -> Answer {
     Answer::Json(200, command(state, json!({ "dispatch": dispatch })))
 }
 
+fn mail() -> Intent {
+    Intent::new("mail", "bob", json!({}))
+}
+
 /// A dispatch that is refused, with the command as it stands.
 fn not_dispatched(code: &str, command: Value) -> Answer {
     let Answer::Json(status, mut body) = problem(409, code, json!(null)) else { unreachable!() };
@@ -97,8 +101,13 @@ fn ended(fate: Result<Fate, Error>) -> Outcome {
 async fn an_effect_is_recorded_dispatched_done_and_told() {
     let fake = serving(obliging);
     let handler = |job: Job| async move {
-        let mail = job.command("mail", "bob", json!({ "text": "hi" })).step("s").slot("1");
-        ended(mail.run(async |told| Ok(Evidence::id(format!("for {}", told.idempotency_key)))).await)
+        let mail = Intent {
+            step: Some("s".to_owned()),
+            slot: Some("1".to_owned()),
+            ..Intent::new("mail", "bob", json!({ "text": "hi" }))
+        };
+        let call = async |command: Command| Ok(Evidence::id(format!("for {}", command.idempotency_key)));
+        ended(job.command(mail, call).await)
     };
     handle(&fake, handler, "/close-out").await;
     let reserved = &fake.asked("/w_1/commands")[0].body;
@@ -129,7 +138,7 @@ async fn lost_replies_are_asked_for_again_by_the_same_request_and_the_call_is_ma
     let handler = move |job: Job| {
         let count = count.clone();
         async move {
-            let run = job.command("mail", "bob", json!({})).run(async |_| {
+            let run = job.command(mail(), async |_| {
                 count.fetch_add(1, Ordering::Relaxed);
                 Ok(Evidence::id("m-1"))
             });
@@ -153,7 +162,7 @@ async fn what_is_known_is_told_and_what_is_not_is_in_doubt() {
         let fake = serving(obliging);
         let handler = move |job: Job| async move {
             let error = CallFailure::new(ErrorClass::Auth, "no");
-            ended(job.command("mail", "bob", json!({})).run(async |_| Err(trouble(error))).await)
+            ended(job.command(mail(), async |_| Err(trouble(error))).await)
         };
         handle(&fake, handler, "/w_1/fail").await;
         let told = &fake.asked(&format!("/c_1{path}"))[0].body;
@@ -164,14 +173,14 @@ async fn what_is_known_is_told_and_what_is_not_is_in_doubt() {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_cut_off_is_in_doubt() {
     let panics = |job: Job| async move {
-        ended(job.command("mail", "bob", json!({})).run(async |_| panic!("oh")).await)
+        ended(job.command(mail(), async |_| panic!("oh")).await)
     };
     let fake = serving(obliging);
     handle(&fake, panics, "/uncertain").await;
     assert_eq!(fake.asked("/uncertain")[0].body["error"]["message"], "its call panicked");
     // No renewal is confirmed, so the handler is stopped in the middle of its call.
     let hangs = |job: Job| async move {
-        ended(job.command("mail", "bob", json!({})).run(async |_| pending().await).await)
+        ended(job.command(mail(), async |_| pending().await).await)
     };
     let fake = serving(obliging);
     handle(&fake, hangs, "/uncertain").await;
@@ -187,7 +196,7 @@ async fn a_blocked_effect_is_not_done_and_its_handler_waits() {
         false => Answer::Json(200, command("blocked", reason.clone())),
     });
     let handler = |job: Job| async move {
-        ended(job.command("mail", "bob", json!({})).run(async |_| unreachable!("nobody approved")).await)
+        ended(job.command(mail(), async |_| unreachable!("nobody approved")).await)
     };
     handle(&fake, handler, "/wait").await;
     let wait = &fake.asked("/wait")[0].body;
@@ -205,7 +214,7 @@ async fn a_blocked_effect_is_not_done_and_its_handler_waits() {
             false => Answer::Json(200, blocked.clone()),
         });
         let handler = |job: Job| async move {
-            ended(job.command("mail", "bob", json!({})).run(async |_| unreachable!("it is blocked")).await)
+            ended(job.command(mail(), async |_| unreachable!("it is blocked")).await)
         };
         handle(&fake, handler, "/w_1/fail").await;
         assert_eq!(fake.asked("/w_1/fail")[0].body["error"]["class"], class);
@@ -219,7 +228,7 @@ async fn what_happened_before_is_not_done_again_and_what_is_in_doubt_is_left_alo
         "external_id": "m-1" } });
     let fake = serving(move |_| Answer::Json(200, command("succeeded", receipt.clone())));
     let handler = |job: Job| async move {
-        ended(job.command("mail", "bob", json!({})).run(async |_| unreachable!("it happened")).await)
+        ended(job.command(mail(), async |_| unreachable!("it happened")).await)
     };
     handle(&fake, handler, "/close-out").await;
     assert_eq!(fake.asked("/close-out")[0].body["result"], "m-1");
@@ -235,7 +244,7 @@ async fn what_happened_before_is_not_done_again_and_what_is_in_doubt_is_left_alo
             false => Answer::Json(200, command("pending", json!({}))),
         });
         let handler = |job: Job| async move {
-            ended(job.command("mail", "bob", json!({})).run(async |_| unreachable!("not now")).await)
+            ended(job.command(mail(), async |_| unreachable!("not now")).await)
         };
         handle(&fake, handler, "/w_1/fail").await;
         let message = fake.asked("/w_1/fail")[0].body["error"]["message"].as_str().unwrap().to_owned();

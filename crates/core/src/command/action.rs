@@ -51,12 +51,10 @@ impl Gate {
     }
 }
 
-/// An effect to be recorded before it happens.
+/// A side effect to be recorded before it happens: what the caller asked for, with its arguments in canonical form and what
+/// policy and configuration say of it now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Intent {
-    /// Made anew by each call, so no part of the content by which a repeat is recognised.
-    #[serde(skip)]
-    pub id: CommandId,
     pub tool: String,
     pub target: String,
     pub step: Option<String>,
@@ -69,6 +67,18 @@ pub struct Intent {
 }
 
 impl Intent {
+    pub fn new(tool: &str, target: &str, arguments: Arguments, gate: Gate) -> Self {
+        Self {
+            tool: tool.to_owned(),
+            target: target.to_owned(),
+            step: None,
+            slot: None,
+            kind: CommandKind::default(),
+            arguments,
+            gate,
+        }
+    }
+
     pub fn key(&self) -> Digest {
         command_key(self.step.as_deref(), &self.tool, &self.target, self.slot.as_deref())
     }
@@ -230,6 +240,10 @@ impl Default for ReplayLimits {
 pub enum CommandAction {
     Reserve {
         place: Place,
+        /// The id that the command gets if it is new. Made anew by each call, so it is not part of the content by which a
+        /// repeat is recognised.
+        #[serde(skip)]
+        id: CommandId,
         intent: Box<Intent>,
     },
     /// Only by a person. `seal`: what that person was shown. `four_eyes`: what is configured for its tool now.

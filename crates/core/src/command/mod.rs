@@ -61,7 +61,7 @@ pub(crate) fn decide(cx: Context<'_>, action: &CommandAction) -> Result<Decision
         return Err(unknown(id));
     }
     match action {
-        CommandAction::Reserve { place, intent } => reserve::decide(cx, place, intent),
+        CommandAction::Reserve { place, id, intent } => reserve::decide(cx, place, *id, intent),
         CommandAction::Approve { command, seal, four_eyes, reason } => {
             approve::approve(cx, *command, *seal, *four_eyes, reason)
         }

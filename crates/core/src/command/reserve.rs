@@ -22,24 +22,30 @@ use crate::{
     },
 };
 
-pub(super) fn decide(cx: Context<'_>, place: &Place, intent: &Intent) -> Result<Decision, Refusal> {
+pub(super) fn decide(
+    cx: Context<'_>,
+    place: &Place,
+    id: CommandId,
+    intent: &Intent,
+) -> Result<Decision, Refusal> {
     intent.check()?;
     current_policy(cx, &intent.gate)?;
     match place {
-        Place::Held(holder) => held(cx, holder, intent, None),
-        Place::Alone(work) => alone(cx, work, intent),
+        Place::Held(holder) => held(cx, holder, id, intent, None),
+        Place::Alone(work) => alone(cx, work, id, intent),
     }
 }
 
 fn held(
     cx: Context<'_>,
     holder: &Holder,
+    id: CommandId,
     intent: &Intent,
     grant: Option<Box<Grant>>,
 ) -> Result<Decision, Refusal> {
     let mut draft = super::held(cx, holder)?;
     let before = draft.work.body.commands.total;
-    let id = record(cx, &mut draft, intent)?;
+    let id = record(cx, &mut draft, id, intent)?;
     let fresh = draft.work.body.commands.total > before;
     let command = Box::new(draft.command(id).clone());
     if draft.is_untouched() {
@@ -49,7 +55,7 @@ fn held(
 }
 
 /// A command without a work gets one of its own, recorded and claimed in the same act.
-fn alone(cx: Context<'_>, work: &Ingest, intent: &Intent) -> Result<Decision, Refusal> {
+fn alone(cx: Context<'_>, work: &Ingest, id: CommandId, intent: &Intent) -> Result<Decision, Refusal> {
     let nobody = || {
         Refusal::new(
             Code::Busy,
@@ -62,7 +68,7 @@ fn alone(cx: Context<'_>, work: &Ingest, intent: &Intent) -> Result<Decision, Re
     match ingest::prepare(cx, work)? {
         Prepared::New { granted: false, .. } => Err(nobody()),
         Prepared::New { mut draft, .. } => {
-            let id = record(cx, &mut draft, intent)?;
+            let id = record(cx, &mut draft, id, intent)?;
             draft.finish(|draft| Reply::Command {
                 command: Box::new(draft.command(id).clone()),
                 fresh: true,
@@ -72,13 +78,18 @@ fn alone(cx: Context<'_>, work: &Ingest, intent: &Intent) -> Result<Decision, Re
         Prepared::Known { grant: None, .. } => Err(nobody()),
         Prepared::Known { work, grant } => {
             let fence = work.held_lease().map_or(0, |lease| lease.fence);
-            held(cx, &Holder { work: work.id, fence, genuine: true }, intent, grant)
+            held(cx, &Holder { work: work.id, fence, genuine: true }, id, intent, grant)
         }
     }
 }
 
 /// One of the outbox: committed with the end of its work, and sent by the relay.
-pub(crate) fn outgoing(cx: Context<'_>, draft: &mut Draft, intent: &Intent) -> Result<(), Refusal> {
+pub(crate) fn outgoing(
+    cx: Context<'_>,
+    draft: &mut Draft,
+    id: CommandId,
+    intent: &Intent,
+) -> Result<(), Refusal> {
     current_policy(cx, &intent.gate)?;
     if !intent.gate.tool.executor.is_relay() {
         return Err(Refusal::new(
@@ -89,11 +100,16 @@ pub(crate) fn outgoing(cx: Context<'_>, draft: &mut Draft, intent: &Intent) -> R
             ),
         ));
     }
-    record(cx, draft, intent).map(drop)
+    record(cx, draft, id, intent).map(drop)
 }
 
-/// Puts the intent into the draft, or finds it there. The id is that of the command as it is to be answered.
-pub(crate) fn record(cx: Context<'_>, draft: &mut Draft, intent: &Intent) -> Result<CommandId, Refusal> {
+/// Puts the intent into the draft under this id, or finds it there under another one, which is returned then.
+fn record(
+    cx: Context<'_>,
+    draft: &mut Draft,
+    id: CommandId,
+    intent: &Intent,
+) -> Result<CommandId, Refusal> {
     let key = intent.key();
     let known = |command: &&Command| command.spec.key == key && command.is_current();
     let existing = draft
@@ -108,7 +124,7 @@ pub(crate) fn record(cx: Context<'_>, draft: &mut Draft, intent: &Intent) -> Res
             again(cx, draft, &existing);
             return Ok(existing.id);
         }
-        supersede(draft, &existing, intent)?;
+        supersede(draft, &existing, id, intent)?;
     }
     if draft.work.body.commands.total as usize >= limits::COMMANDS_PER_WORK {
         return Err(Refusal::new(
@@ -130,7 +146,7 @@ pub(crate) fn record(cx: Context<'_>, draft: &mut Draft, intent: &Intent) -> Res
         slot: intent.slot.clone(),
     };
     let fact = Reserved {
-        moved: Moved { command: intent.id, executor: spec.executor, was: None, now: fate.state },
+        moved: Moved { command: id, executor: spec.executor, was: None, now: fate.state },
         spec: Arc::new(spec),
         tool: Box::new(gate.tool.clone()),
         verdict: Box::new(gate.verdict.clone()),
@@ -146,7 +162,7 @@ pub(crate) fn record(cx: Context<'_>, draft: &mut Draft, intent: &Intent) -> Res
         ..Said::default()
     };
     draft.reserve(Fact::CommandReserved(fact), said);
-    Ok(intent.id)
+    Ok(id)
 }
 
 /// A person who reserves what somebody else reserved wants it as well, and cannot approve it.
@@ -164,7 +180,7 @@ fn again(cx: Context<'_>, draft: &mut Draft, command: &Command) {
 }
 
 /// Models word things differently on a retry: what an earlier attempt reserved and nobody sent makes room.
-fn supersede(draft: &mut Draft, old: &Command, intent: &Intent) -> Result<(), Refusal> {
+fn supersede(draft: &mut Draft, old: &Command, new: CommandId, intent: &Intent) -> Result<(), Refusal> {
     let unsent = old.body.dispatches == 0 && (old.state.is_idle() || old.state == CommandState::Cancelled);
     if !unsent || old.body.fence >= draft.work.fence {
         return Err(Refusal::new(
@@ -181,7 +197,7 @@ fn supersede(draft: &mut Draft, old: &Command, intent: &Intent) -> Result<(), Re
         Fact::CommandCancelled(CommandCancelled {
             moved,
             code: CancelCode::Superseded,
-            superseded_by: Some(intent.id),
+            superseded_by: Some(new),
         })
     });
     Ok(())

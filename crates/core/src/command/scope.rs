@@ -35,11 +35,11 @@ impl Scope {
         records: &Records,
     ) {
         match action {
-            CommandAction::Reserve { place: Place::Held(holder), intent } => {
+            CommandAction::Reserve { place: Place::Held(holder), intent, .. } => {
                 self.held(holder, records);
                 self.intent(holder.work, intent, records);
             }
-            CommandAction::Reserve { place: Place::Alone(work), intent } => {
+            CommandAction::Reserve { place: Place::Alone(work), intent, .. } => {
                 self.ingested_then(work, submission, records);
                 // Only the very same request gets the work again: that one is at hand.
                 let given =

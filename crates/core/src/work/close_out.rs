@@ -31,8 +31,8 @@ pub(crate) fn decide(cx: Context<'_>, holder: &Holder, close: &CloseOut) -> Resu
             "The work is asked to cancel: only a success sends anything. Leave `commands` out.",
         ));
     }
-    for intent in &close.commands {
-        command::reserve::outgoing(cx, &mut draft, intent)?;
+    for (id, intent) in &close.commands {
+        command::reserve::outgoing(cx, &mut draft, *id, intent)?;
     }
     match (close.state, draft.work.state) {
         (State::Cancelled, State::CancelRequested) => {

@@ -199,7 +199,7 @@ fn a_work_asked_to_cancel_dispatches_nothing_new() {
     let mut w = World::default();
     let (lease, relayed) = pending(&mut w);
     let mut other = intent(w.command_id(), "hi", gate(Effect::Allow, lookup()));
-    other.slot = Some("own".into());
+    other.1.slot = Some("own".into());
     let own = w.try_reserve(&lease, other).unwrap().id;
     w.cancel(lease.work).unwrap();
     let events = w.events();

@@ -74,7 +74,7 @@ fn budgets_of_different_tools_are_counted_apart() {
             let limit = Limit { per, unit: Unit::Calls, period: "2026-11-15".into(), max, only };
             let all = Limit { only: None, max: 5, ..limit.clone() };
             let mut intent = intent(w.command_id(), "hi", allow(lookup()));
-            (intent.tool, intent.slot) = (tool.to_owned(), Some(slot.to_string()));
+            (intent.1.tool, intent.1.slot) = (tool.to_owned(), Some(slot.to_string()));
             let id = w.try_reserve(&lease, intent).unwrap().id;
             let limits = if per == Per::Tool { vec![limit] } else { vec![limit, all] };
             let told = w.try_dispatch(&lease, id, Gate { limits, ..allow(lookup()) });

@@ -210,7 +210,7 @@ fn the_same_intent_is_the_same_command() {
     let refused = w.try_reserve(&lease, intent(other, "hello", allow(lookup()))).unwrap_err();
     assert_eq!(refused.code, Code::IdempotencyMismatch);
     let mut slot = intent(other, "hello", allow(lookup()));
-    slot.slot = Some("second".into());
+    slot.1.slot = Some("second".into());
     assert_eq!(w.try_reserve(&lease, slot).unwrap().id, other);
 }
 
@@ -463,7 +463,7 @@ fn budgets_are_set_aside_settled_and_given_back() {
     let reserve = |w: &mut World, slot: &str| {
         let id = w.command_id();
         let mut intent = intent(id, "hi", allow(lookup()));
-        intent.slot = Some(slot.into());
+        intent.1.slot = Some(slot.into());
         w.try_reserve(&lease, intent).unwrap().id
     };
     let first = reserve(&mut w, "1");

@@ -45,14 +45,13 @@ pub(crate) async fn reserve(
     Segments([id]): Segments<1>,
     Body(body): Body<w::Reserve>,
 ) -> Result<Response, Problem> {
-    let w::Reserve { fence, token, tool, target, step, slot, arguments, estimate } = body;
-    let lease = LeaseRef { work: id.parse::<WorkId>()?, fence, token };
-    let wanted = wire::wanted(w::Outgoing { tool, target, step, slot, arguments, estimate });
+    let lease = LeaseRef { work: id.parse::<WorkId>()?, fence: body.fence, token: body.token.clone() };
+    let wanted = body.intent();
     let caller = who.caller();
     let act = || async {
         let facts = app.door.facts(&app.ledger, &caller, lease.work).await?;
-        let new = app.door.reserve(facts.asked(caller.actor()), wanted.clone()).await?;
-        caller.reserve(&lease, new).await
+        let intent = app.door.intent(facts.asked(caller.actor()), &wanted).await?;
+        caller.reserve(&lease, intent).await
     };
     let reserved = app.door.current(act).await.inspect_err(|error| count_reuse(&app, error))?;
     let shown = Shown { response: reserved.response.as_ref(), ..Shown::default() };
@@ -80,7 +79,7 @@ pub(crate) async fn reserve_alone(
     let (tool, target, slot) = (body.tool, body.target, body.slot);
     let input = json!({ "tool": tool, "target": target });
     let (arguments, estimate) = (body.arguments, body.estimate);
-    let wanted = wire::wanted(w::Outgoing { tool, target, step: None, slot, arguments, estimate });
+    let wanted = w::Intent { tool, target, step: None, slot, arguments, estimate };
     let work = NewWork {
         tenant,
         source,
@@ -92,8 +91,8 @@ pub(crate) async fn reserve_alone(
     let caller = who.caller();
     let act = || async {
         let facts = app.door.facts_of_new(&app.ledger, &work).await?;
-        let new = app.door.reserve(facts.asked(caller.actor()), wanted.clone()).await?;
-        caller.reserve_alone(work.clone(), new).await
+        let intent = app.door.intent(facts.asked(caller.actor()), &wanted).await?;
+        caller.reserve_alone(work.clone(), intent).await
     };
     let reserved = app.door.current(act).await.inspect_err(|error| count_reuse(&app, error))?;
     let shown = Shown { response: reserved.response.as_ref(), ..Shown::default() };

@@ -9,7 +9,7 @@ use tenure_store::{LeaseRef, NewWait};
 
 use super::{Answer, App, Body, Json, Problem, Segments, Who, error::Problems};
 use crate::{
-    door::{Facts, Wanted},
+    door::Facts,
     wire::{self, ToCore},
 };
 
@@ -135,7 +135,7 @@ pub(crate) async fn close_out(
         let reason = body.error.map(|error| error.message).unwrap_or_default();
         caller.having_used(wire::usage(body.usage)).abandon_own(&lease, &reason).await?
     } else {
-        let outbox: Vec<Wanted> = std::mem::take(&mut body.commands).into_iter().map(wire::wanted).collect();
+        let outbox = std::mem::take(&mut body.commands);
         let close = wire::close_out(body.end())?;
         let act = || async {
             let facts = match outbox[..] {
@@ -145,8 +145,8 @@ pub(crate) async fn close_out(
             let asked = facts.asked(caller.actor());
             let mut commands = Vec::with_capacity(outbox.len());
             for wanted in &outbox {
-                let new = app.door.reserve(asked, wanted.clone()).await?;
-                commands.push(caller.intent(lease.work, new).await?);
+                let intent = app.door.intent(asked, wanted).await?;
+                commands.push(caller.outgoing(lease.work, intent).await?);
             }
             caller.close_out(&lease, CloseOut { commands, ..close.clone() }).await
         };

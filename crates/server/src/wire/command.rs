@@ -12,7 +12,6 @@ use tenure_core::{
 };
 
 use super::{ToCore, ToWire, actor, at, usage, value, work::used};
-use crate::door::Wanted;
 
 /// What a command is shown with, besides its row: only to whoever may see it.
 #[derive(Default)]
@@ -122,11 +121,6 @@ fn reason(command: &Command) -> Option<w::Reason> {
         | CommandState::Failed => return None,
     };
     Some(w::Reason { code: code.to_owned(), tool: None, message: body.message.clone() })
-}
-
-pub(crate) fn wanted(outgoing: w::Outgoing) -> Wanted {
-    let w::Outgoing { tool, target, step, slot, arguments, estimate } = outgoing;
-    Wanted { tool, target, step, slot, arguments, estimate: estimate.map(cost).unwrap_or_default() }
 }
 
 /// Currencies are compared without case.

@@ -15,7 +15,7 @@ mod wait;
 mod work;
 mod worker;
 
-pub(crate) use command::{Shown, call_error, command, cost, digest, finding, proof, recorded, wanted};
+pub(crate) use command::{Shown, call_error, command, cost, digest, finding, proof, recorded};
 pub(crate) use database::database;
 pub(crate) use event::event;
 pub(crate) use given::{claimant, close_out, decide, failure, new_wait, new_work, usage};

@@ -7,11 +7,11 @@ use std::{
 
 use serde_json::{Value, json};
 use tenure_store::{
-    Caller, Ledger, ManualClock, NewCommand, NewWork, Options,
+    Caller, Ledger, ManualClock, NewWork, Options,
     core::{
         Actor, Payload,
         action::Claimant,
-        command::{Arguments, CallError, Effect, Gate, ToolFacts, Verdict},
+        command::{Intent, Arguments, CallError, Effect, Gate, ToolFacts, Verdict},
         model::{Disposition, ErrorClass, Worker},
     },
 };
@@ -74,7 +74,7 @@ async fn doubt(caller: Caller, tenant: String, tool: String) {
     let held = caller.ingest(NewWork { claim, ..work(tenant, &tool) }).await.unwrap().lease.unwrap().lease;
     let gate = Gate::new(Verdict::new(Effect::Allow, "p"), ToolFacts::default());
     let arguments = Arguments::whole(Payload::new(&json!({})).unwrap());
-    let new = NewCommand::new(&tool, "target", arguments, gate.clone());
+    let new = Intent::new(&tool, "target", arguments, gate.clone());
     let id = caller.reserve(&held, new).await.unwrap().command.id;
     caller.dispatch(&held, id, gate, None).await.unwrap();
     let lost = CallError { class: ErrorClass::Timeout, message: "no answer".into(), retry_after_ms: None };

@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use tenure_core::{
     Actor, Command, CommandId, CommandState, Fact, Millis, Payload, State,
     action::{Claimant, CloseOut},
-    command::{Arguments, Effect, Gate, Verdict},
+    command::{Intent, Arguments, Effect, Gate, Verdict},
     model::Disposition,
 };
 use tenure_server::{Config, Overlay, Reconciler, Relay, config::Live, executor::Outbound};
-use tenure_store::{Claimed, Ledger, ManualClock, NewCommand, NewWork, Options, Sweeper, new_worker};
+use tenure_store::{Claimed, Ledger, ManualClock, NewWork, Options, Sweeper, new_worker};
 use tokio::sync::watch;
 
 use crate::names::Names;
@@ -73,10 +73,10 @@ impl Bed {
     }
 
     /// What the configuration says of a tool's command, allowed.
-    pub fn new_command(&self, tool: &str, target: &str, arguments: &Value) -> NewCommand {
+    pub fn new_command(&self, tool: &str, target: &str, arguments: &Value) -> Intent {
         let facts = self.live.borrow().tools.get(tool).facts.clone();
         let gate = Gate::new(Verdict::new(Effect::Allow, &self.version), facts);
-        NewCommand::new(tool, target, Arguments::whole(Payload::new(arguments).unwrap()), gate)
+        Intent::new(tool, target, Arguments::whole(Payload::new(arguments).unwrap()), gate)
     }
 
     pub async fn held_by(&self, tenant: &str, id: &str) -> Claimed {
@@ -95,14 +95,14 @@ impl Bed {
     pub async fn outbox_of(&self, tenant: &str, id: &str, tool: &str, targets: &[&str]) -> Vec<CommandId> {
         let held = self.held_by(tenant, id).await;
         let worker = self.ledger.caller(Actor::worker("w"));
-        let mut intents = Vec::new();
+        let mut commands = Vec::new();
         for (n, target) in targets.iter().enumerate() {
             let mut new = self.new_command(tool, target, &json!({ "n": n }));
             new.slot = Some(n.to_string());
-            intents.push(worker.intent(held.lease.work, new).await.unwrap());
+            commands.push(worker.outgoing(held.lease.work, new).await.unwrap());
         }
-        let ids = intents.iter().map(|intent| intent.id).collect();
-        let close = CloseOut { commands: intents, no_output: true, ..CloseOut::new(State::Succeeded) };
+        let ids = commands.iter().map(|(id, _)| *id).collect();
+        let close = CloseOut { commands, no_output: true, ..CloseOut::new(State::Succeeded) };
         worker.close_out(&held.lease, close).await.unwrap();
         ids
     }

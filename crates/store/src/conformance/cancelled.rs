@@ -4,7 +4,7 @@ use serde_json::json;
 use tenure_core::{
     Actor, Code, CommandId, CommandState, Payload, State,
     action::{CloseOut, Failure},
-    command::{
+    command::{Intent, 
         Arguments, CallError, Duty, Effect, Executor, Gate, Idempotency, ReplayLimits, Risk, ToolFacts,
         Verdict,
     },
@@ -13,7 +13,7 @@ use tenure_core::{
 };
 
 use super::{Bed, job, not_dispatched, owner_bound, refused, success};
-use crate::{Claimed, NewCommand, NewWork};
+use crate::{Claimed, NewWork};
 
 fn gate(executor: Executor) -> Gate {
     let tool =
@@ -21,9 +21,9 @@ fn gate(executor: Executor) -> Gate {
     Gate::new(Verdict::new(Effect::Allow, "p1"), tool)
 }
 
-fn mail(to: &str, executor: Executor) -> NewCommand {
+fn mail(to: &str, executor: Executor) -> Intent {
     let arguments = Arguments::whole(Payload::new(&json!({ "text": "hi" })).unwrap());
-    NewCommand::new("mail", to, arguments, gate(executor))
+    Intent::new("mail", to, arguments, gate(executor))
 }
 
 /// A held work with unsent commands, two of the relay and one of its worker.

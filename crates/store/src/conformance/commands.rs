@@ -4,7 +4,7 @@ use serde_json::json;
 use tenure_core::{
     Actor, Code, Command, CommandId, CommandState, Payload, State, Usage,
     action::{CloseOut, Failure},
-    command::{
+    command::{Intent, 
         Arguments, CallError, Duty, Effect, Executor, Finding, Gate, Idempotency, Planned, Proof, Recorded,
         ReplayLimits, Risk, ToolFacts, Verdict,
         budget::{Account, BudgetKey, Cost, Limit, Per, Unit},
@@ -16,7 +16,7 @@ use tenure_core::{
 use tokio::task::JoinSet;
 
 use super::{Bed, LAPSE_MS, TENANT, claimant, job, not_dispatched, refused, success};
-use crate::{Claimed, CommandFilter, DispatchRef, LeaseRef, NewCommand, NewWait};
+use crate::{Claimed, CommandFilter, DispatchRef, LeaseRef, NewWait};
 
 pub(super) fn lookup() -> ToolFacts {
     ToolFacts {
@@ -41,9 +41,9 @@ pub(super) fn allow() -> Gate {
     gate(Effect::Allow, lookup())
 }
 
-pub(super) fn mail(text: &str, gate: Gate) -> NewCommand {
+pub(super) fn mail(text: &str, gate: Gate) -> Intent {
     let arguments = Arguments::whole(Payload::new(&json!({ "text": text })).unwrap());
-    NewCommand::new("mail", "bob", arguments, gate)
+    Intent::new("mail", "bob", arguments, gate)
 }
 
 fn timeout() -> CallError {

@@ -4,14 +4,14 @@ use serde_json::json;
 use tenure_core::{
     Actor, CommandId, CommandState, Payload,
     action::CloseOut,
-    command::{
+    command::{Intent, 
         Arguments, BlockCode, CallError, Duty, Effect, Executor, Gate, Idempotency, Risk, ToolFacts, Verdict,
     },
     model::ErrorClass,
 };
 
 use super::{Bed, START, job, success};
-use crate::{CommandFacts, NewCommand, PlaceFacts};
+use crate::{CommandFacts, PlaceFacts};
 
 fn tool(executor: Executor) -> ToolFacts {
     ToolFacts { risk: Risk::Low, idempotency: Idempotency::None, executor, ..ToolFacts::default() }
@@ -21,9 +21,9 @@ fn gate(effect: Effect, tool: ToolFacts) -> Gate {
     Gate::new(Verdict::new(effect, "p1"), tool)
 }
 
-fn mail(target: &str, gate: Gate) -> NewCommand {
+fn mail(target: &str, gate: Gate) -> Intent {
     let arguments = Arguments::whole(Payload::new(&json!({ "to": target })).unwrap());
-    NewCommand::new("mail", target, arguments, gate)
+    Intent::new("mail", target, arguments, gate)
 }
 
 /// Work that ends with something to send.

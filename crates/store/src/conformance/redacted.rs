@@ -5,7 +5,7 @@ use serde_json::json;
 use tenure_core::{
     Code, CommandState, Payload,
     action::CloseOut,
-    command::{Arguments, Effect, Proof},
+    command::{Intent, Arguments, Effect, Proof},
     model::ErrorClass,
     payload::Digest,
 };
@@ -15,13 +15,13 @@ use super::{
     commands::{gate, lookup},
     job, refused,
 };
-use crate::{NewCommand, NewWork};
+use crate::{NewWork};
 
-fn unlock(pin: &str) -> NewCommand {
+fn unlock(pin: &str) -> Intent {
     let whole = Payload::new(&json!({ "door": "front", "pin": pin })).unwrap();
     let kept = Payload::new(&json!({ "door": "front", "pin": "[redacted]" })).unwrap();
     let arguments = Arguments::redacted(&whole, kept);
-    NewCommand::new("unlock", "door-1", arguments, gate(Effect::Allow, lookup()))
+    Intent::new("unlock", "door-1", arguments, gate(Effect::Allow, lookup()))
 }
 
 pub async fn the_same_arguments_are_known_again_in_a_work_and_its_reruns(bed: &mut Bed) {

@@ -6,7 +6,7 @@ use tenure_core::{
     Action, Code, Command, CommandId, CommandState, Identity, Millis, Payload, Refusal, Reply, WorkId,
     action::{Ingest, Kinds, Tenants},
     command::{
-        self, CallError, CommandAction, DispatchAction, Dispatcher, Duty, Effect, Finding, Gate, Intent,
+        self, Arguments, CallError, CommandAction, DispatchAction, Dispatcher, Duty, Effect, Finding, Gate, Intent,
         LookupClaim, Place, Planned, Proof, Recorded, ReplayLimits, Sender,
         budget::{Budget, BudgetKey},
         plan::plan,
@@ -19,7 +19,7 @@ use tenure_core::{
 use uuid::Uuid;
 
 use super::{
-    Caller, Claimed, LeaseRef, Ledger, NewCommand, NewWork, Outcome, caller::unexpected, reads::PAGE_MAX,
+    Caller, Claimed, LeaseRef, Ledger, NewWork, Outcome, caller::unexpected, reads::PAGE_MAX,
 };
 use crate::{CommandFilter, Error, Listed, NotDispatched, WaitFilter, WorkFilter, job::Payloads, token};
 
@@ -194,6 +194,10 @@ impl Ledger {
     }
 }
 
+fn new_command() -> CommandId {
+    CommandId(Uuid::now_v7())
+}
+
 fn no_command(id: impl std::fmt::Display) -> Error {
     Refusal::new(Code::NotFound, format!("There is no command {id} here. Check the id.")).into()
 }
@@ -221,25 +225,35 @@ impl Caller {
         }
     }
 
-    /// A command of a work as it goes into an action: also into the outbox of a close-out. The hash of arguments that are
-    /// not stored whole is keyed here, before it is stored or shown anywhere.
-    pub async fn intent(&self, work: WorkId, mut new: NewCommand) -> Result<Intent, Error> {
-        if new.arguments.redacted {
-            self.key_hash(&self.work(work).await?.spec.identity(), &mut new);
+    /// An intent in a work of this identity as it goes into an action. The hash of arguments that are not stored whole is
+    /// keyed here, before it is stored or shown anywhere.
+    fn keyed(&self, identity: &Identity, mut intent: Intent) -> Intent {
+        let Arguments { hash, redacted, .. } = &mut intent.arguments;
+        if *redacted {
+            *hash = self.ledger.store().key().redacted(identity, &intent.tool, *hash);
         }
-        Ok(new.settle())
+        intent
     }
 
-    fn key_hash(&self, identity: &Identity, new: &mut NewCommand) {
-        new.arguments.hash = self.ledger.store().key().redacted(identity, &new.tool, new.arguments.hash);
+    async fn keyed_in(&self, work: WorkId, intent: Intent) -> Result<Intent, Error> {
+        if !intent.arguments.redacted {
+            return Ok(intent);
+        }
+        Ok(self.keyed(&self.work(work).await?.spec.identity(), intent))
+    }
+
+    /// A command for the outbox of a work's close-out.
+    pub async fn outgoing(&self, work: WorkId, intent: Intent) -> Result<(CommandId, Intent), Error> {
+        Ok((new_command(), self.keyed_in(work, intent).await?))
     }
 
     /// Records an intended effect before it happens. The same intent again is the same command.
-    pub async fn reserve(&self, lease: &LeaseRef, new: NewCommand) -> Result<Reserved, Error> {
+    pub async fn reserve(&self, lease: &LeaseRef, intent: Intent) -> Result<Reserved, Error> {
         let place = Place::Held(self.ledger.holder(lease));
-        let untold = self.dry_run && new.arguments.redacted;
-        let intent = Box::new(self.intent(lease.work, new).await?);
-        let mut reserved = self.on_command(CommandAction::Reserve { place, intent }).await?;
+        let untold = self.dry_run && intent.arguments.redacted;
+        let intent = Box::new(self.keyed_in(lease.work, intent).await?);
+        let mut reserved =
+            self.on_command(CommandAction::Reserve { place, id: new_command(), intent }).await?;
         if untold && reserved.fresh {
             // A dry run leaves no trace, however many arguments are tried.
             Arc::make_mut(&mut reserved.command.spec).input_hash = Digest::default();
@@ -249,24 +263,21 @@ impl Caller {
 
     /// The same without a work: one is recorded for it, and claimed, in the same act. `work` needs a `claim`. Where it
     /// is there already and free, it is claimed; of one that has ended, the command is shown as it ended.
-    pub async fn reserve_alone(&self, work: NewWork, new: NewCommand) -> Result<Reserved, Error> {
+    pub async fn reserve_alone(&self, work: NewWork, intent: Intent) -> Result<Reserved, Error> {
         let work = work.settle(&self.ledger.settings())?;
         let place = Place::Alone(Box::new(work.clone()));
-        let mut wanted = new.clone();
-        if wanted.arguments.redacted {
-            let identity = Identity { tenant: work.tenant.clone(), source: work.source.clone() };
-            self.key_hash(&identity, &mut wanted);
-        }
-        let intent = Box::new(wanted.settle());
-        match self.on_command(CommandAction::Reserve { place, intent }).await {
+        let identity = Identity { tenant: work.tenant.clone(), source: work.source.clone() };
+        let keyed = Box::new(self.keyed(&identity, intent.clone()));
+        let reserve = CommandAction::Reserve { place, id: new_command(), intent: keyed };
+        match self.on_command(reserve).await {
             Err(Error::Refused(refusal)) if refusal.code == Code::Busy => {
-                self.take_up(work, new, refusal).await
+                self.take_up(work, intent, refusal).await
             }
             done => done,
         }
     }
 
-    async fn take_up(&self, work: Ingest, new: NewCommand, busy: Refusal) -> Result<Reserved, Error> {
+    async fn take_up(&self, work: Ingest, intent: Intent, busy: Refusal) -> Result<Reserved, Error> {
         let filter = WorkFilter {
             tenants: Some(Tenants::Only(vec![work.tenant])),
             system: Some(work.source.system.clone()),
@@ -280,10 +291,10 @@ impl Caller {
             return Err(busy.into());
         };
         if known.state.is_terminal() {
-            return self.ended(known.id, &self.intent(known.id, new).await?).await;
+            return self.ended(known.id, &self.keyed_in(known.id, intent).await?).await;
         }
         let lease = self.claim_ids(claimant, vec![known.id]).await?.pop().ok_or(busy)?;
-        let reserved = self.reserve(&lease.lease, new).await?;
+        let reserved = self.reserve(&lease.lease, intent).await?;
         Ok(Reserved { lease: Some(lease), ..reserved })
     }
 

@@ -50,7 +50,7 @@ pub use caller::{Caller, Resolved, Waiting};
 pub use commands::{DispatchRef, Reserved, Sending};
 pub use due::{Due, DueCursor, DuePage};
 pub use health::Health;
-pub use new::{NewCommand, NewWait, NewWork, new_worker};
+pub use new::{NewWait, NewWork, new_worker};
 pub use workers::{WorkerView, Workers};
 
 /// KiB of the payloads of replies that are in memory at once, and of one tenant; and how long a call waits to load its own.

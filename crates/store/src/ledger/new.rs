@@ -4,7 +4,6 @@ use serde_json::Value;
 use tenure_core::{
     CommandId, Evidence, Payload, Refusal, WaitId, WorkId,
     action::{Claimant, CloseOut, Ingest, WaitSpec},
-    command::{Arguments, CommandKind, Gate, Intent},
     model::{Disposition, OnParentClose, OnTimeout, Source, WaitKind, Worker, Workflow},
     policy::{PolicyOverrides, Settings},
 };
@@ -133,46 +132,5 @@ impl NewWait {
             command: self.command,
             judged: None,
         })
-    }
-}
-
-/// A side effect to be recorded before it happens.
-#[derive(Clone, Debug)]
-pub struct NewCommand {
-    pub tool: String,
-    pub target: String,
-    pub step: Option<String>,
-    /// Tells apart several effects of one step on one target.
-    pub slot: Option<String>,
-    pub kind: CommandKind,
-    pub arguments: Arguments,
-    /// What policy and configuration say of it now.
-    pub gate: Gate,
-}
-
-impl NewCommand {
-    pub fn new(tool: &str, target: &str, arguments: Arguments, gate: Gate) -> Self {
-        Self {
-            tool: tool.to_owned(),
-            target: target.to_owned(),
-            step: None,
-            slot: None,
-            kind: CommandKind::default(),
-            arguments,
-            gate,
-        }
-    }
-
-    pub(crate) fn settle(self) -> Intent {
-        Intent {
-            id: CommandId(Uuid::now_v7()),
-            tool: self.tool,
-            target: self.target,
-            step: self.step,
-            slot: self.slot,
-            kind: self.kind,
-            arguments: self.arguments,
-            gate: self.gate,
-        }
     }
 }

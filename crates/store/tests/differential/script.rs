@@ -479,12 +479,12 @@ impl Script {
         }
     }
 
-    fn outgoing(&mut self) -> tenure_core::command::Intent {
+    fn outgoing(&mut self) -> (CommandId, tenure_core::command::Intent) {
         let mut intent = self.intent();
         if self.mostly() {
             intent.gate.tool.executor = tenure_core::command::Executor::Http;
         }
-        intent
+        (CommandId(self.uuid()), intent)
     }
 
     fn decide(&mut self) -> Action {

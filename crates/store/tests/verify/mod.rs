@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use serde_json::json;
 use tenure_store::{
-    Anchor, Caller, Clock, LeaseRef, Ledger, ManualClock, NewCommand, NewCredential, NewWait, NewWork,
+    Anchor, Caller, Clock, LeaseRef, Ledger, ManualClock, NewCredential, NewWait, NewWork,
     Options, Principal, PrincipalKind, Sweeper,
     core::{
         Actor,
         action::{Claimant, CloseOut, Failure, Kinds, Tenants},
-        command::{
+        command::{Intent, 
             Arguments, Effect, Gate, Proof, ToolFacts, Verdict,
             budget::{Limit, Per, Unit},
         },
@@ -31,7 +31,7 @@ async fn spend(caller: &Caller, lease: &LeaseRef) {
         vec![Limit { per: Per::Tenant, unit: Unit::Calls, period: String::new(), max: 9, only: None }];
     let gate = Gate { limits, ..Gate::new(Verdict::new(Effect::Allow, "p"), ToolFacts::default()) };
     let arguments = Arguments::whole(Payload::new(&json!({})).unwrap());
-    let new = NewCommand::new("mail", "bob", arguments, gate.clone());
+    let new = Intent::new("mail", "bob", arguments, gate.clone());
     let id = caller.reserve(lease, new).await.unwrap().command.id;
     caller.dispatch(lease, id, gate, None).await.unwrap();
     caller.receipt(lease, id, Proof::provider("m-1")).await.unwrap();

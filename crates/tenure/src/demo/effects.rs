@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tenure_api::{
     Client, Error,
     wire::{
-        CallFailure, ClaimLookups, Command, End, ErrorClass, Failure, Lookup, LookupOutcome, NewWait,
+        CallFailure, ClaimLookups, Command, End, ErrorClass, Failure, Intent, Lookup, LookupOutcome, NewWait,
         Reconcile, State, WaitKind, WaitReason,
     },
     worker::{Evidence, Fate, Job, Outcome, Trouble},
@@ -71,7 +71,7 @@ pub async fn bring_about(
     beat: Duration,
     providers: &Providers,
 ) -> Result<Result<Value, Outcome>, Error> {
-    let command = job.command(&effect.tool, &effect.target, effect.arguments.clone());
+    let intent = Intent::new(&effect.tool, &effect.target, effect.arguments.clone());
     let call = async |command: Command| {
         let id = providers.call(&command, effect);
         sleep(beat).await;
@@ -81,7 +81,7 @@ pub async fn bring_about(
         let lost = format!("{} never answered", effect.provider);
         Err(Trouble::Unknown(CallFailure::new(ErrorClass::Timeout, lost)))
     };
-    Ok(match command.run(call).await? {
+    Ok(match job.command(intent, call).await? {
         Fate::Happened(command) => Ok(shown(&command)),
         Fate::Blocked(command) => Err(ask(&command, effect)),
         Fate::DidNotHappen(_) => Err(refused()),

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tenure_api::{
     Client,
     wire::{
-        CallFailure, Claim, Command, CommandState, DispatchCommand, ErrorClass, FailCommand, Grant, Liveness,
+        CallFailure, Claim, Command, CommandState, DispatchCommand, ErrorClass, FailCommand, Grant, Intent, Liveness,
         NewWait, Reserve, SetWait, UncertainCommand, WaitKind, WorkId, Worker,
     },
 };
@@ -145,16 +145,8 @@ impl Hands {
     }
 
     fn reserve(&self, lease: &Grant, tool: &str, target: &str, arguments: Value) -> Command {
-        let new = Reserve {
-            fence: lease.fence,
-            token: lease.token.clone(),
-            tool: tool.to_owned(),
-            target: target.to_owned(),
-            step: Some("act".to_owned()),
-            slot: None,
-            arguments,
-            estimate: None,
-        };
+        let intent = Intent { step: Some("act".to_owned()), ..Intent::new(tool, target, arguments) };
+        let new = Reserve::new(lease.fence, &lease.token, intent);
         self.runtime.block_on(self.client.reserve(&lease.work.id, &new)).unwrap()
     }
 

@@ -52,18 +52,10 @@ pub fn error(class: ErrorClass) -> CallError {
     CallError { class, message: "the line broke".into(), retry_after_ms: None }
 }
 
-/// `mail` to bob, with these arguments and what the door says of it.
-pub fn intent(id: CommandId, arguments: &str, gate: Gate) -> Intent {
-    Intent {
-        id,
-        tool: "mail".into(),
-        target: "bob".into(),
-        step: None,
-        slot: None,
-        kind: CommandKind::Message,
-        arguments: Arguments::whole(payload(arguments)),
-        gate,
-    }
+/// `mail` to bob, with these arguments and what the door says of it, under the id that it gets.
+pub fn intent(id: CommandId, arguments: &str, gate: Gate) -> (CommandId, Intent) {
+    let arguments = Arguments::whole(payload(arguments));
+    (id, Intent { kind: CommandKind::Message, ..Intent::new("mail", "bob", arguments, gate) })
 }
 
 /// The command of a reply. A dispatch that is accepted has dispatched it: nothing else may be answered by a call.
@@ -96,11 +88,15 @@ impl World {
         self.submit(actor, Action::Command(Box::new(action))).and_then(command_of)
     }
 
-    pub fn try_reserve(&mut self, lease: &Lease, intent: Intent) -> Result<Command, Refusal> {
+    pub fn try_reserve(
+        &mut self,
+        lease: &Lease,
+        (id, intent): (CommandId, Intent),
+    ) -> Result<Command, Refusal> {
         let place = Place::Held(lease.holder());
         self.on_command(
             Actor::worker(&lease.worker),
-            CommandAction::Reserve { place, intent: Box::new(intent) },
+            CommandAction::Reserve { place, id, intent: Box::new(intent) },
         )
     }
 

@@ -85,7 +85,7 @@ impl Actors {
     fn reserves(&mut self, a: u8, b: u8, c: u8) -> Option<Result<tenure_core::Command, Refusal>> {
         let lease = self.leases.iter().rev().nth(usize::from(c % 3))?.clone();
         let id = self.world.command_id();
-        let mut wanted = intent(id, ["hi", "hello"][usize::from(b % 2)], door(a, c));
+        let (id, mut wanted) = intent(id, ["hi", "hello"][usize::from(b % 2)], door(a, c));
         wanted.slot = Some(format!("s{}", b % 3));
         if a.is_multiple_of(4) {
             wanted.gate.tool.executor = tenure_core::command::Executor::Http;
@@ -93,7 +93,7 @@ impl Actors {
         // Sometimes a person goes on with what a worker reserved.
         let actor = if c.is_multiple_of(5) { Actor::person("ria") } else { Actor::worker(&lease.worker) };
         let (place, intent) = (Place::Held(lease.holder()), Box::new(wanted));
-        Some(self.world.on_command(actor, CommandAction::Reserve { place, intent }))
+        Some(self.world.on_command(actor, CommandAction::Reserve { place, id, intent }))
     }
 
     fn dispatches(&mut self, a: u8, b: u8, c: u8) -> Option<Result<tenure_core::Command, Refusal>> {
@@ -176,10 +176,10 @@ impl Actors {
     fn outbox(&mut self, a: u8, b: u8, c: u8) {
         let Some(lease) = self.leases.last().cloned().filter(|_| a.is_multiple_of(3)) else { return };
         let id = self.world.command_id();
-        let mut wanted = intent(id, "bye", door(b, c));
+        let (id, mut wanted) = intent(id, "bye", door(b, c));
         wanted.gate.tool.executor = tenure_core::command::Executor::Http;
         wanted.gate.tool.ordered = c.is_multiple_of(2);
-        let close = CloseOut { commands: vec![wanted], ..close(State::Succeeded) };
+        let close = CloseOut { commands: vec![(id, wanted)], ..close(State::Succeeded) };
         let _: Result<Reply, Refusal> =
             self.world.by(&lease, Action::CloseOut { holder: lease.holder(), close });
     }

@@ -8,10 +8,10 @@ use std::sync::{
 use tenure_core::{
     Actor, Code, Command, CommandId, CommandState, State, WorkId,
     action::{Claimant, CloseOut, Decide},
-    command::{BlockCode, CallError, Gate, Proof, Recorded},
+    command::{Intent, BlockCode, CallError, Gate, Proof, Recorded},
     model::ErrorClass,
 };
-use tenure_store::{Caller, DispatchRef, Error, LeaseRef, Ledger, NewCommand, new_worker};
+use tenure_store::{Caller, DispatchRef, Error, LeaseRef, Ledger, new_worker};
 
 use super::{
     dice::Dice,
@@ -57,7 +57,7 @@ pub struct Scenario {
     pub work: WorkId,
     pub command: Option<CommandId>,
     /// What its worker wants done; None where the relay does it.
-    pub wanted: Option<NewCommand>,
+    pub wanted: Option<Intent>,
     pub lease: Option<LeaseRef>,
     /// The last thing that was told of a call that did nothing. A copy of it may come at any time.
     pub copy: Option<(DispatchRef, CallError)>,
@@ -89,7 +89,7 @@ impl Scenario {
         stage: &Stage,
         worker: &Caller,
         lease: &LeaseRef,
-        wanted: NewCommand,
+        wanted: Intent,
         chaos: bool,
     ) -> Option<()> {
         let gate = wanted.gate.clone();

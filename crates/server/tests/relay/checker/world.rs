@@ -12,11 +12,11 @@ use serde_json::json;
 use tenure_core::{
     Actor, Command, CommandId, CommandState, State,
     action::{Claimant, CloseOut},
-    command::{BlockCode, CallError, Proof},
+    command::{Intent, BlockCode, CallError, Proof},
     model::{Disposition, ErrorClass},
     policy::{LeaseTimings, PolicyOverrides, RetryPolicy},
 };
-use tenure_store::{LeaseRef, Ledger, ManualClock, NewCommand, NewWork, new_worker};
+use tenure_store::{LeaseRef, Ledger, ManualClock, NewWork, new_worker};
 use tenure_testkit::Provider;
 use tokio::task::JoinSet;
 
@@ -92,7 +92,7 @@ impl World {
         Self { ledger, truth, provider, finder, bed, stage, scenarios, dice, kills: 0 }
     }
 
-    fn wanted(&self, tool: &str, n: usize) -> NewCommand {
+    fn wanted(&self, tool: &str, n: usize) -> Intent {
         // Ordered ones share a few targets, all others have their own.
         let target = if tool == "ordered_hook" { n % 40 } else { n };
         self.bed.new_command(tool, &format!("t{target}"), &json!({ "n": n }))
@@ -133,10 +133,10 @@ impl World {
             };
             if tool.ends_with("hook") {
                 let worker = self.ledger.caller(Actor::worker("w"));
-                let intent = worker.intent(lease.work, wanted).await.unwrap();
-                scenario.command = Some(intent.id);
+                let (id, intent) = worker.outgoing(lease.work, wanted).await.unwrap();
+                scenario.command = Some(id);
                 let mut close = CloseOut { no_output: true, ..CloseOut::new(State::Succeeded) };
-                close.commands = vec![intent];
+                close.commands = vec![(id, intent)];
                 closing.spawn(async move { worker.close_out(&lease, close).await.unwrap() });
             } else {
                 (scenario.wanted, scenario.lease) = (Some(wanted), Some(lease));

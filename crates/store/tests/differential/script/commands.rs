@@ -74,7 +74,6 @@ impl Script {
 
     pub(super) fn intent(&mut self) -> Intent {
         Intent {
-            id: CommandId(self.uuid()),
             tool: format!("tool-{}", self.dice.random_range(0..2)),
             target: "bob".to_owned(),
             step: self.dice.random_bool(0.2).then(|| "step-1".to_owned()),
@@ -161,14 +160,14 @@ impl Script {
     }
 
     fn reserve(&mut self) -> CommandAction {
-        let intent = Box::new(self.intent());
+        let (id, intent) = (CommandId(self.uuid()), Box::new(self.intent()));
         if self.dice.random_bool(0.1)
             && let Action::Ingest(mut work) = self.ingest()
         {
             work.claim = Some(self.claimant());
-            return CommandAction::Reserve { place: Place::Alone(work), intent };
+            return CommandAction::Reserve { place: Place::Alone(work), id, intent };
         }
-        CommandAction::Reserve { place: Place::Held(self.holder()), intent }
+        CommandAction::Reserve { place: Place::Held(self.holder()), id, intent }
     }
 
     fn dispatch(&mut self) -> CommandAction {
