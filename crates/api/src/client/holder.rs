@@ -11,7 +11,7 @@ use crate::wire::{
 };
 
 impl Client {
-    /// Renews many leases at once; each is answered on its own.
+    /// Renews many leases at once; each is answered on its own, and `lost` names the works to stop working on.
     pub async fn renew(&self, renew: &Renew) -> Result<Renewals, Error> {
         self.call(Call::post("/v1/work/renew", renew)).await
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    ErrorClass, Evidence, Intent, NewWait, OpenedWait, Problem, State, Timestamp, Usage, WaitId, Word,
+    Code, ErrorClass, Evidence, Intent, NewWait, OpenedWait, Problem, State, Timestamp, Usage, WaitId, Word,
     WorkId, word::words,
 };
 
@@ -67,7 +67,22 @@ pub struct RenewLease {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Renewals {
+    /// In the order of the request.
     pub leases: Vec<Renewal>,
+    /// The works whose lease is lost (`lease_lost`): somebody else may hold them, so stop working on them.
+    #[serde(default)]
+    pub lost: Vec<WorkId>,
+}
+
+impl Renewals {
+    pub fn new(leases: Vec<Renewal>) -> Self {
+        let lost = |renewal: &Renewal| match renewal {
+            Renewal::Refused { id, problem } if problem.code == Code::LeaseLost => Some(id.clone()),
+            Renewal::Renewed { .. } | Renewal::Refused { .. } => None,
+        };
+        let lost = leases.iter().filter_map(lost).collect();
+        Self { leases, lost }
+    }
 }
 
 /// One lease's answer: renewed, or why not.

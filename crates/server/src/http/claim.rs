@@ -72,5 +72,5 @@ pub(crate) async fn renew(who: Who, Body(body): Body<w::Renew>) -> Answer<w::Ren
         })
         .collect::<Result<Vec<_>, Refusal>>()?;
     let renewals = who.caller().renew(&leases).await?;
-    Ok(Json(w::Renewals { leases: renewals.into_iter().map(wire::renewal).collect() }))
+    Ok(Json(w::Renewals::new(renewals.into_iter().map(wire::renewal).collect())))
 }

@@ -183,6 +183,7 @@ async fn after_the_lease_is_lost(bed: Bed) {
     let renewed = bed.admin().post("/v1/work/renew", both).await.expect(200);
     assert_eq!(renewed["leases"][0]["problem"]["code"], "lease_lost");
     assert!(renewed["leases"][1]["expires_at"].is_string(), "{renewed}");
+    assert_eq!(renewed["lost"], json!([old.grant["work"]["id"]]));
     verified(bed).await;
 }
 

@@ -49,9 +49,10 @@ async fn a_work_from_ingest_to_its_end(bed: Bed) {
     let lease = json!({ "id": id, "fence": grant["fence"], "token": grant["token"] });
     let stale = json!({ "id": id, "fence": 1, "token": grant["token"] });
     let renewed = client.post("/v1/work/renew", json!({ "leases": [lease] })).await.expect(200);
-    assert_eq!(renewed["leases"][0]["cancel_requested"], false);
-    let renewed = client.post("/v1/work/renew", json!({ "leases": [stale] })).await.expect(200);
-    assert_eq!(renewed["leases"][0]["problem"]["code"], "lease_lost");
+    assert_eq!((&renewed["leases"][0]["cancel_requested"], &renewed["lost"]), (&json!(false), &json!([])));
+    let renewed = client.post("/v1/work/renew", json!({ "leases": [lease, stale] })).await.expect(200);
+    assert_eq!(renewed["leases"][1]["problem"]["code"], "lease_lost");
+    assert_eq!(renewed["lost"], json!([id]), "a refusal inside a 200 is named at the top");
 
     let success = held(&grant, json!({ "state": "succeeded", "result": { "answer": 42 } }));
     let ack = client.post(&path("close-out"), success.clone()).await.expect(200);
