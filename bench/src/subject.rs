@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tenure_core::{
     Actor, CommandId, Payload, State,
     action::{ClaimFilter, Claimant, CloseOut},
-    command::{Intent, Arguments, Effect, Gate, Proof, ToolFacts, Verdict},
+    command::{Arguments, Effect, Gate, Intent, Proof, ToolFacts, Verdict},
     liveness::Liveness,
     model::{Disposition, Worker},
     policy::{LeaseTimings, PolicyOverrides},

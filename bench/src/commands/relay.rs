@@ -7,10 +7,10 @@ use serde_json::json;
 use tenure_core::{
     Actor, CommandState, Payload, State,
     action::CloseOut,
-    command::{Intent, Arguments, Effect, Gate, Verdict},
+    command::{Arguments, Effect, Gate, Intent, Verdict},
 };
 use tenure_server::{Config, Overlay, Relay, executor::Outbound};
-use tenure_store::{Ledger};
+use tenure_store::Ledger;
 use tokio::sync::watch;
 
 use super::sink::Sink;

@@ -61,9 +61,8 @@ pub use error::{Error, NotDispatched};
 pub use facts::{CommandFacts, Facts, PlaceFacts, SourceFacts, StateFacts, WaitFacts};
 pub use intake::IntakeChange;
 pub use ledger::{
-    Caller, Claimed, DispatchRef, Due, DueCursor, DuePage, Health, Ingested, LeaseRef, Ledger,
-    NewWait, NewWork, Options, Outcome, Reserved, Resolved, Sending, Waiting, WorkerView, Workers,
-    new_worker,
+    Caller, Claimed, DispatchRef, Due, DueCursor, DuePage, Health, Ingested, LeaseRef, Ledger, NewWait,
+    NewWork, Options, Outcome, Reserved, Resolved, Sending, Waiting, WorkerView, Workers, new_worker,
 };
 pub use listed::{EventKey, Listed, Unreadable};
 pub use process::here as local_process;

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use tenure_core::{
     Actor, Payload,
     action::{Claimant, CloseOut},
-    command::{Intent, Arguments, Effect, Gate, Proof, ToolFacts, Verdict},
+    command::{Arguments, Effect, Gate, Intent, Proof, ToolFacts, Verdict},
     model::{Disposition, Worker},
     state::{BORN, State},
 };

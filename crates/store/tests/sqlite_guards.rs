@@ -12,7 +12,7 @@ use tenure_store::{
     core::{
         Actor, Payload, State, WorkId,
         action::{Claimant, CloseOut},
-        command::{Intent, Arguments, Effect, Gate, Proof, ToolFacts, Verdict},
+        command::{Arguments, Effect, Gate, Intent, Proof, ToolFacts, Verdict},
         liveness::Liveness,
         model::{Disposition, Worker},
     },

@@ -10,8 +10,9 @@ use tenure_store::{
     core::{
         Actor, Command, CommandId, CommandState, Payload,
         action::{Claimant, CloseOut, Tenants},
-        command::{Intent, 
-            Arguments, CallError, Duty, Effect, Executor, Gate, Idempotency, Proof, ToolFacts, Verdict,
+        command::{
+            Arguments, CallError, Duty, Effect, Executor, Gate, Idempotency, Intent, Proof, ToolFacts,
+            Verdict,
         },
         model::{Disposition, ErrorClass, Worker},
     },

@@ -9,7 +9,7 @@ use tenure_store::{
     core::{
         Actor, Payload, State, WorkId,
         action::{ClaimFilter, Claimant},
-        command::{Intent, Arguments, Duty, Effect, Executor, Gate, ToolFacts, Verdict},
+        command::{Arguments, Duty, Effect, Executor, Gate, Intent, ToolFacts, Verdict},
         model::{Disposition, Worker},
         policy::{PolicyOverrides, Timeouts},
         schedule::{Overlap, Plan, Template, Timing},

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tenure_store::{
-    CommandFilter, Ledger, Listed, ManualClock, NewCredential, NewSchedule, NewWait, NewWork,
-    Options, Position, Principal, PrincipalKind, Sweeper, WaitFilter, WorkFilter,
+    CommandFilter, Ledger, Listed, ManualClock, NewCredential, NewSchedule, NewWait, NewWork, Options,
+    Position, Principal, PrincipalKind, Sweeper, WaitFilter, WorkFilter,
     core::{
         Actor, Payload, State, WorkId,
         action::{ClaimFilter, Claimant, Kinds, Tenants},
-        command::{Intent, Arguments, Effect, Gate, ToolFacts, Verdict},
+        command::{Arguments, Effect, Gate, Intent, ToolFacts, Verdict},
         model::{Disposition, OnTimeout, WaitKind, Worker},
         payload::Digest,
         policy::PolicyOverrides,

@@ -7,8 +7,8 @@ use tenure_api::{
     Error,
     wire::{
         Claim, CloseOut, Command, CommandState, DeliverReceipt, DispatchCommand, End, ErrorClass, Fail,
-        Failure, Grant, Intent, Liveness, NewWait, Progress, PutStep, Release, Renew, RenewLease, Renewal, Reserve,
-        SetWait, State, StepVerb, WaitKind, Worker,
+        Failure, Grant, Intent, Liveness, NewWait, Progress, PutStep, Release, Renew, RenewLease, Renewal,
+        Reserve, SetWait, State, StepVerb, WaitKind, Worker,
     },
 };
 

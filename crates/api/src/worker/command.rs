@@ -14,8 +14,8 @@ use crate::{
     Client, Error,
     wire::{
         CallFailure, Code, Command, CommandId, CommandState, Cost, DeliverReceipt, DispatchCommand,
-        ErrorClass, EvidenceKind, FailCommand, Failure, Intent, NewWait, Proof, Reserve, UncertainCommand, Usage,
-        WaitKind, WaitReason,
+        ErrorClass, EvidenceKind, FailCommand, Failure, Intent, NewWait, Proof, Reserve, UncertainCommand,
+        Usage, WaitKind, WaitReason,
     },
 };
 

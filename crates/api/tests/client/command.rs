@@ -172,16 +172,12 @@ async fn what_is_known_is_told_and_what_is_not_is_in_doubt() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_cut_off_is_in_doubt() {
-    let panics = |job: Job| async move {
-        ended(job.command(mail(), async |_| panic!("oh")).await)
-    };
+    let panics = |job: Job| async move { ended(job.command(mail(), async |_| panic!("oh")).await) };
     let fake = serving(obliging);
     handle(&fake, panics, "/uncertain").await;
     assert_eq!(fake.asked("/uncertain")[0].body["error"]["message"], "its call panicked");
     // No renewal is confirmed, so the handler is stopped in the middle of its call.
-    let hangs = |job: Job| async move {
-        ended(job.command(mail(), async |_| pending().await).await)
-    };
+    let hangs = |job: Job| async move { ended(job.command(mail(), async |_| pending().await).await) };
     let fake = serving(obliging);
     handle(&fake, hangs, "/uncertain").await;
     assert_eq!(fake.asked("/uncertain")[0].body["error"]["message"], "its call was cut off");
@@ -195,9 +191,8 @@ async fn a_blocked_effect_is_not_done_and_its_handler_waits() {
         true => not_dispatched("approval_required", command("blocked", reason.clone())),
         false => Answer::Json(200, command("blocked", reason.clone())),
     });
-    let handler = |job: Job| async move {
-        ended(job.command(mail(), async |_| unreachable!("nobody approved")).await)
-    };
+    let handler =
+        |job: Job| async move { ended(job.command(mail(), async |_| unreachable!("nobody approved")).await) };
     handle(&fake, handler, "/wait").await;
     let wait = &fake.asked("/wait")[0].body;
     assert_eq!(
@@ -227,9 +222,8 @@ async fn what_happened_before_is_not_done_again_and_what_is_in_doubt_is_left_alo
     let receipt = json!({ "receipt": { "at": "2026-01-31T08:15:00.000Z", "evidence": { "kind": "provider" },
         "external_id": "m-1" } });
     let fake = serving(move |_| Answer::Json(200, command("succeeded", receipt.clone())));
-    let handler = |job: Job| async move {
-        ended(job.command(mail(), async |_| unreachable!("it happened")).await)
-    };
+    let handler =
+        |job: Job| async move { ended(job.command(mail(), async |_| unreachable!("it happened")).await) };
     handle(&fake, handler, "/close-out").await;
     assert_eq!(fake.asked("/close-out")[0].body["result"], "m-1");
     assert!(fake.asked("/dispatch").is_empty());
@@ -243,9 +237,8 @@ async fn what_happened_before_is_not_done_again_and_what_is_in_doubt_is_left_alo
             true => not_dispatched(code, command(state, json!({}))),
             false => Answer::Json(200, command("pending", json!({}))),
         });
-        let handler = |job: Job| async move {
-            ended(job.command(mail(), async |_| unreachable!("not now")).await)
-        };
+        let handler =
+            |job: Job| async move { ended(job.command(mail(), async |_| unreachable!("not now")).await) };
         handle(&fake, handler, "/w_1/fail").await;
         let message = fake.asked("/w_1/fail")[0].body["error"]["message"].as_str().unwrap().to_owned();
         assert!(message.contains(told), "{message}");

@@ -104,12 +104,7 @@ pub(crate) fn outgoing(
 }
 
 /// Puts the intent into the draft under this id, or finds it there under another one, which is returned then.
-fn record(
-    cx: Context<'_>,
-    draft: &mut Draft,
-    id: CommandId,
-    intent: &Intent,
-) -> Result<CommandId, Refusal> {
+fn record(cx: Context<'_>, draft: &mut Draft, id: CommandId, intent: &Intent) -> Result<CommandId, Refusal> {
     let key = intent.key();
     let known = |command: &&Command| command.spec.key == key && command.is_current();
     let existing = draft

@@ -367,7 +367,7 @@ fn a_workers_word_does_not_end_a_doubt() {
     // The relay's own calls: nobody else can speak of them.
     let id = w.command_id();
     let mut sent = intent(id, "hi", gate(Effect::Allow, relay(lookup())));
-    sent.slot = Some("relay".into());
+    sent.1.slot = Some("relay".into());
     w.try_reserve(&lease, sent).unwrap();
     w.relay_dispatch(id, gate(Effect::Allow, relay(lookup()))).unwrap();
     w.uncertain(id).unwrap();
@@ -381,8 +381,9 @@ fn whoever_reserves_it_again_cannot_approve_it() {
     let id = w.reserve(&lease, ask(lookup()));
     let again = |w: &mut World, actor: Actor| {
         let holder = lease.holder();
-        let intent = Box::new(intent(w.command_id(), "hi", ask(lookup())));
-        let action = CommandAction::Reserve { place: Place::Held(holder), intent };
+        let (id, intent) = intent(w.command_id(), "hi", ask(lookup()));
+        let (place, intent) = (Place::Held(holder), Box::new(intent));
+        let action = CommandAction::Reserve { place, id, intent };
         match w.submit(actor, Action::Command(Box::new(action))).unwrap() {
             Reply::Command { command, fresh, .. } => (command.id, fresh),
             other => panic!("{other:?}"),

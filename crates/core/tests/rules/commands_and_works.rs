@@ -116,7 +116,7 @@ fn other_ends_leave_the_doubt_and_cancel_the_rest() {
     let sent = w.dispatched(&lease, lookup());
     let id = w.command_id();
     let mut idle = intent(id, "hi", gate(Effect::NeedsApproval, lookup()));
-    idle.slot = Some("2".into());
+    idle.1.slot = Some("2".into());
     let idle = w.try_reserve(&lease, idle).unwrap().id;
     w.close(&lease, State::Failed).unwrap();
     assert_eq!(w.command_state(sent), CommandState::Uncertain);
@@ -287,7 +287,7 @@ fn outbox(w: &mut World, source: &str, facts: ToolFacts) -> (Lease, tenure_core:
     let lease = w.held(source);
     let id = w.command_id();
     let mut sent = intent(id, "your report", gate(Effect::Allow, relay(facts)));
-    sent.slot = Some(source.to_owned());
+    sent.1.slot = Some(source.to_owned());
     let close = CloseOut { commands: vec![sent], ..close(State::Succeeded) };
     w.by(&lease, Action::CloseOut { holder: lease.holder(), close }).unwrap();
     assert_eq!((w.state(lease.work), w.command_state(id)), (State::Succeeded, CommandState::Pending));
@@ -355,7 +355,7 @@ fn the_relay_and_the_worker_keep_to_their_own() {
     assert_eq!(refused.code, Code::IllegalState);
     let new = w.command_id();
     let mut sent = intent(new, "hi", gate(Effect::Allow, relay(lookup())));
-    sent.slot = Some("sent".into());
+    sent.1.slot = Some("sent".into());
     w.try_reserve(&lease, sent).unwrap();
     let refused = w.try_dispatch(&lease, new, gate(Effect::Allow, relay(lookup()))).unwrap_err();
     assert_eq!(refused.code, Code::IllegalState);
@@ -372,7 +372,7 @@ fn a_rerun_reuses_receipts_and_repeats_nothing_by_itself() {
     w.receipt(done).unwrap();
     let id = w.command_id();
     let mut doubtful = intent(id, "hi", gate(Effect::Allow, lookup()));
-    doubtful.slot = Some("doubtful".into());
+    doubtful.1.slot = Some("doubtful".into());
     let doubtful_id = w.try_reserve(&lease, doubtful.clone()).unwrap().id;
     w.try_dispatch(&lease, doubtful_id, gate(Effect::Allow, lookup())).unwrap();
     w.close(&lease, State::Failed).unwrap();
@@ -381,7 +381,7 @@ fn a_rerun_reuses_receipts_and_repeats_nothing_by_itself() {
     let planned: Vec<Planned> =
         plan(&commands, &[], |_| Effect::Allow).iter().map(|line| line.planned).collect();
     assert_eq!(planned, [Planned::ReuseReceipt, Planned::Blocked]);
-    let planned: Vec<Planned> = plan(&commands, &[doubtful.key()], |_| Effect::NeedsApproval)
+    let planned: Vec<Planned> = plan(&commands, &[doubtful.1.key()], |_| Effect::NeedsApproval)
         .iter()
         .map(|line| line.planned)
         .collect();
@@ -393,7 +393,7 @@ fn a_rerun_reuses_receipts_and_repeats_nothing_by_itself() {
     let reused = w.try_reserve(&lease, intent(new, "hi", gate(Effect::Allow, lookup()))).unwrap();
     assert_eq!((reused.id, reused.state), (new, CommandState::Succeeded));
     assert_eq!(reused.body.receipt.as_ref().unwrap().reused_from, Some(done));
-    doubtful.id = w.command_id();
+    doubtful.0 = w.command_id();
     assert_eq!(w.try_reserve(&lease, doubtful.clone()).unwrap_err().code, Code::InDoubt);
     w.pass(20 * SECOND);
     w.reconcile(doubtful_id, Finding::Absent).unwrap();
@@ -434,8 +434,9 @@ fn a_command_without_a_work_gets_one_of_its_own() {
         let mut work = ingest(id, "one-risky-tool");
         work.source.system = "manual".into();
         work.claim = Some(claimant(&w1(), request));
-        let intent = Box::new(intent(command, "hi", gate(Effect::Allow, lookup())));
-        let action = CommandAction::Reserve { place: Place::Alone(Box::new(work)), intent };
+        let (id, intent) = intent(command, "hi", gate(Effect::Allow, lookup()));
+        let (place, intent) = (Place::Alone(Box::new(work)), Box::new(intent));
+        let action = CommandAction::Reserve { place, id, intent };
         w.submit(Actor::worker("w1"), Action::Command(Box::new(action)))
     };
     let Reply::Command { command, fresh: true, grant: Some(grant) } = reserve(&mut w, "r1").unwrap() else {

@@ -64,7 +64,7 @@ fn an_end_says_what_its_commands_still_need() {
     let mut ids = Vec::new();
     for slot in ["1", "2", "3"] {
         let mut wish = intent(w.command_id(), "hi", allow(relay(blind())));
-        wish.slot = Some(slot.to_owned());
+        wish.1.slot = Some(slot.to_owned());
         ids.push(w.try_reserve(&lease, wish).unwrap().id);
     }
     w.close(&lease, State::Succeeded).unwrap();

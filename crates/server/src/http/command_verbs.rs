@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 
 use axum::extract::State;
 use tenure_api::wire::{self as w, Code, Scope};
-use tenure_core::{Command, CommandId};
-use tenure_store::{Caller, DispatchRef, Error, LeaseRef, PrincipalKind};
+use tenure_core::Command;
+use tenure_store::{DispatchRef, LeaseRef, PrincipalKind};
 
 use super::{Answer, App, Body, Json, Problem, Segments, Who, error::Problems};
 use crate::wire::{self, Shown};
@@ -15,16 +15,9 @@ fn reply(command: &Command) -> Json<w::Command> {
     Json(wire::command(command, &Shown::default()))
 }
 
-/// What whoever was told to do it shows: the proof names no work, the command does.
-async fn sender(
-    caller: &Caller,
-    id: &str,
-    (fence, token): (u64, String),
-    number: Option<u32>,
-) -> Result<(CommandId, DispatchRef), Error> {
-    let command = caller.command(id.parse()?).await?;
-    let lease = LeaseRef { work: command.work, fence, token };
-    Ok((command.id, DispatchRef { lease, number }))
+/// What the sender of a call shows when it says how the call went.
+fn sender(token: String, fence: u64, number: Option<u32>) -> Result<DispatchRef, Problem> {
+    Ok(DispatchRef { lease: LeaseRef::of_token(token, fence)?, number })
 }
 
 /// A person allows exactly this content, once and for a while.
@@ -118,10 +111,8 @@ pub(crate) async fn receipt(
     Segments([id]): Segments<1>,
     Body(mut body): Body<w::DeliverReceipt>,
 ) -> Answer<w::Command> {
-    let caller = who.caller();
-    let token = std::mem::take(&mut body.token);
-    let (id, proof) = sender(&caller, &id, (body.fence, token), body.dispatch).await?;
-    Ok(reply(&caller.receipt(&proof, id, wire::proof(body)?).await?))
+    let by = sender(std::mem::take(&mut body.token), body.fence, body.dispatch)?;
+    Ok(reply(&who.caller().receipt(&by, id.parse()?, wire::proof(body)?).await?))
 }
 
 /// It did not happen: the provider refused it, or the call is proven unsent.
@@ -134,9 +125,8 @@ pub(crate) async fn fail(
     Segments([id]): Segments<1>,
     Body(body): Body<w::FailCommand>,
 ) -> Answer<w::Command> {
-    let caller = who.caller();
-    let (id, proof) = sender(&caller, &id, (body.fence, body.token), body.dispatch).await?;
-    Ok(reply(&caller.fail_command(&proof, id, wire::call_error(body.error), body.unsent).await?))
+    let by = sender(body.token, body.fence, body.dispatch)?;
+    Ok(reply(&who.caller().fail_command(&by, id.parse()?, wire::call_error(body.error), body.unsent).await?))
 }
 
 /// Nobody knows whether it happened: it is looked up, sent again with the same key where the provider knows it, or
@@ -149,9 +139,8 @@ pub(crate) async fn uncertain(
     Segments([id]): Segments<1>,
     Body(body): Body<w::UncertainCommand>,
 ) -> Answer<w::Command> {
-    let caller = who.caller();
-    let (id, proof) = sender(&caller, &id, (body.fence, body.token), body.dispatch).await?;
-    Ok(reply(&caller.uncertain(&proof, id, wire::call_error(body.error)).await?))
+    let by = sender(body.token, body.fence, body.dispatch)?;
+    Ok(reply(&who.caller().uncertain(&by, id.parse()?, wire::call_error(body.error)).await?))
 }
 
 /// What a lookup says of a command in doubt: by whoever claimed it, with its `lookup_token`, or by a person.
@@ -224,18 +213,16 @@ pub(crate) async fn cancel(
     Segments([id]): Segments<1>,
     Body(body): Body<w::CancelCommand>,
 ) -> Answer<w::Command> {
-    let caller = who.caller();
-    let (id, lease) = match (body.fence, body.token) {
+    let lease = match (body.fence, body.token) {
         (Some(fence), Some(token)) => {
             who.session.require(Scope::Work)?;
-            let (id, proof) = sender(&caller, &id, (fence, token), None).await?;
-            (id, Some(proof.lease))
+            Some(LeaseRef::of_token(token, fence)?)
         }
         (None, None) => {
             who.session.require(Scope::Operate)?;
-            (id.parse()?, None)
+            None
         }
         _ => return Err(Problem::invalid("A lease has both: give `fence` and `token`, or neither.")),
     };
-    Ok(reply(&caller.cancel_command(id, lease.as_ref(), &body.reason).await?))
+    Ok(reply(&who.caller().cancel_command(id.parse()?, lease.as_ref(), &body.reason).await?))
 }

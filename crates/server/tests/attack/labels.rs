@@ -11,7 +11,7 @@ use tenure_store::{
     core::{
         Actor, Payload,
         action::Claimant,
-        command::{Intent, Arguments, CallError, Effect, Gate, ToolFacts, Verdict},
+        command::{Arguments, CallError, Effect, Gate, Intent, ToolFacts, Verdict},
         model::{Disposition, ErrorClass, Worker},
     },
 };

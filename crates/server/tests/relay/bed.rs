@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tenure_core::{
     Actor, Command, CommandId, CommandState, Fact, Millis, Payload, State,
     action::{Claimant, CloseOut},
-    command::{Intent, Arguments, Effect, Gate, Verdict},
+    command::{Arguments, Effect, Gate, Intent, Verdict},
     model::Disposition,
 };
 use tenure_server::{Config, Overlay, Reconciler, Relay, config::Live, executor::Outbound};

@@ -4,9 +4,9 @@ use serde_json::json;
 use tenure_core::{
     Actor, Code, CommandId, CommandState, Payload, State,
     action::{CloseOut, Failure},
-    command::{Intent, 
-        Arguments, CallError, Duty, Effect, Executor, Gate, Idempotency, ReplayLimits, Risk, ToolFacts,
-        Verdict,
+    command::{
+        Arguments, CallError, Duty, Effect, Executor, Gate, Idempotency, Intent, ReplayLimits, Risk,
+        ToolFacts, Verdict,
     },
     limits,
     model::ErrorClass,

@@ -4,9 +4,9 @@ use serde_json::json;
 use tenure_core::{
     Actor, Code, Command, CommandId, CommandState, Payload, State, Usage,
     action::{CloseOut, Failure},
-    command::{Intent, 
-        Arguments, CallError, Duty, Effect, Executor, Finding, Gate, Idempotency, Planned, Proof, Recorded,
-        ReplayLimits, Risk, ToolFacts, Verdict,
+    command::{
+        Arguments, CallError, Duty, Effect, Executor, Finding, Gate, Idempotency, Intent, Planned, Proof,
+        Recorded, ReplayLimits, Risk, ToolFacts, Verdict,
         budget::{Account, BudgetKey, Cost, Limit, Per, Unit},
     },
     model::{ErrorClass, WaitKind},
@@ -284,9 +284,9 @@ pub async fn what_nobody_can_tell_ends_with_a_person(bed: &mut Bed) {
 async fn outbox(bed: &Bed, id: &str, tool: ToolFacts) -> (Claimed, CommandId) {
     let held = bed.held(job(id), "w").await;
     let tool = ToolFacts { executor: Executor::Http, ..tool };
-    let intent = mail("your report", gate(Effect::Allow, tool)).settle();
-    let command = intent.id;
-    let close = CloseOut { commands: vec![intent], ..success() };
+    let report = mail("your report", gate(Effect::Allow, tool));
+    let (command, report) = bed.worker("w").outgoing(held.work.id, report).await.unwrap();
+    let close = CloseOut { commands: vec![(command, report)], ..success() };
     bed.worker("w").close_out(&held.lease, close.clone()).await.unwrap();
     bed.worker("w").close_out(&held.lease, close).await.expect("the same again is the same");
     (held, command)

@@ -4,8 +4,9 @@ use serde_json::json;
 use tenure_core::{
     Actor, CommandId, CommandState, Payload,
     action::CloseOut,
-    command::{Intent, 
-        Arguments, BlockCode, CallError, Duty, Effect, Executor, Gate, Idempotency, Risk, ToolFacts, Verdict,
+    command::{
+        Arguments, BlockCode, CallError, Duty, Effect, Executor, Gate, Idempotency, Intent, Risk, ToolFacts,
+        Verdict,
     },
     model::ErrorClass,
 };
@@ -29,9 +30,9 @@ fn mail(target: &str, gate: Gate) -> Intent {
 /// Work that ends with something to send.
 async fn outbox(bed: &Bed, id: &str, target: &str, tool: ToolFacts) -> CommandId {
     let held = bed.held(job(id), "w").await;
-    let intent = mail(target, gate(Effect::Allow, tool)).settle();
-    let command = intent.id;
-    let close = CloseOut { commands: vec![intent], ..success() };
+    let new = mail(target, gate(Effect::Allow, tool));
+    let (command, new) = bed.worker("w").outgoing(held.work.id, new).await.unwrap();
+    let close = CloseOut { commands: vec![(command, new)], ..success() };
     bed.worker("w").close_out(&held.lease, close).await.unwrap();
     command
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 use tenure_core::{
     Code, CommandState, Payload,
     action::CloseOut,
-    command::{Intent, Arguments, Effect, Proof},
+    command::{Arguments, Effect, Intent, Proof},
     model::ErrorClass,
     payload::Digest,
 };
@@ -15,7 +15,7 @@ use super::{
     commands::{gate, lookup},
     job, refused,
 };
-use crate::{NewWork};
+use crate::NewWork;
 
 fn unlock(pin: &str) -> Intent {
     let whole = Payload::new(&json!({ "door": "front", "pin": pin })).unwrap();

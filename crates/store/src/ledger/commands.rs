@@ -6,8 +6,8 @@ use tenure_core::{
     Action, Code, Command, CommandId, CommandState, Identity, Millis, Payload, Refusal, Reply, WorkId,
     action::{Ingest, Kinds, Tenants},
     command::{
-        self, Arguments, CallError, CommandAction, DispatchAction, Dispatcher, Duty, Effect, Finding, Gate, Intent,
-        LookupClaim, Place, Planned, Proof, Recorded, ReplayLimits, Sender,
+        self, Arguments, CallError, CommandAction, DispatchAction, Dispatcher, Duty, Effect, Finding, Gate,
+        Intent, LookupClaim, Place, Planned, Proof, Recorded, ReplayLimits, Sender,
         budget::{Budget, BudgetKey},
         plan::plan,
     },
@@ -18,9 +18,7 @@ use tenure_core::{
 };
 use uuid::Uuid;
 
-use super::{
-    Caller, Claimed, LeaseRef, Ledger, NewWork, Outcome, caller::unexpected, reads::PAGE_MAX,
-};
+use super::{Caller, Claimed, LeaseRef, Ledger, NewWork, Outcome, caller::unexpected, reads::PAGE_MAX};
 use crate::{CommandFilter, Error, Listed, NotDispatched, WaitFilter, WorkFilter, job::Payloads, token};
 
 /// A command as it stands after it was reserved.

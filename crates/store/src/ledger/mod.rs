@@ -24,7 +24,8 @@ use std::{
 };
 
 use tenure_core::{
-    Action, Actor, Grant, Millis, Payload, Reply, Step, Submission, Wait, WaitId, Work, WorkId,
+    Action, Actor, Code, Grant, Millis, Payload, Refusal, Reply, Step, Submission, Wait, WaitId, Work,
+    WorkId,
     action::{Holder, Tenants, TokenCheck},
     limits,
     policy::Settings,
@@ -122,6 +123,16 @@ pub struct LeaseRef {
     pub work: WorkId,
     pub fence: u64,
     pub token: String,
+}
+
+impl LeaseRef {
+    /// The lease whose token this is. Whether it is genuine is checked where it is used.
+    pub fn of_token(token: String, fence: u64) -> Result<Self, Refusal> {
+        let work = token::work_of(&token).ok_or_else(|| {
+            Refusal::new(Code::LeaseLost, "This is not the token of a lease. Send what the claim gave you.")
+        })?;
+        Ok(Self { work, fence, token })
+    }
 }
 
 /// A lease with all that its holder needs to go on.

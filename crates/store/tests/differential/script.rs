@@ -3,7 +3,8 @@
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use serde_json::json;
 use tenure_core::{
-    Action, Actor, Command, CommandState, Evidence, Payload, Reply, Submission, Usage, WaitId, WorkId,
+    Action, Actor, Command, CommandId, CommandState, Evidence, Payload, Reply, Submission, Usage, WaitId,
+    WorkId,
     action::{
         Claim, ClaimBy, ClaimFilter, Claimant, CloseOut, Decide, Fail, Failure, Holder, Ingest, Renew,
         Resolve, StepAction, StepVerb, Target, Tenants, TokenCheck, WaitAction, WaitSpec,

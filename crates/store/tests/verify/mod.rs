@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use serde_json::json;
 use tenure_store::{
-    Anchor, Caller, Clock, LeaseRef, Ledger, ManualClock, NewCredential, NewWait, NewWork,
-    Options, Principal, PrincipalKind, Sweeper,
+    Anchor, Caller, Clock, LeaseRef, Ledger, ManualClock, NewCredential, NewWait, NewWork, Options,
+    Principal, PrincipalKind, Sweeper,
     core::{
         Actor,
         action::{Claimant, CloseOut, Failure, Kinds, Tenants},
-        command::{Intent, 
-            Arguments, Effect, Gate, Proof, ToolFacts, Verdict,
+        command::{
+            Arguments, Effect, Gate, Intent, Proof, ToolFacts, Verdict,
             budget::{Limit, Per, Unit},
         },
         model::{Disposition, ErrorClass, WaitKind, Worker},

@@ -61,7 +61,7 @@ pub struct Claim {
 }
 
 #[derive(Args)]
-#[command(after_help = "Example:\n  tenure renew w_0198 --fence 1795000000000000 --lease 5f0c…")]
+#[command(after_help = "Example:\n  tenure renew w_0198 --fence 1795000000000000 --lease w_0198….5f0c…")]
 pub struct Renew {
     /// A work's id, or a beginning of it that no other has
     pub id: String,

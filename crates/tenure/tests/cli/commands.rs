@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use tenure_api::{
     Client,
     wire::{
-        CallFailure, Claim, Command, CommandState, DispatchCommand, ErrorClass, FailCommand, Grant, Intent, Liveness,
-        NewWait, Reserve, SetWait, UncertainCommand, WaitKind, WorkId, Worker,
+        CallFailure, Claim, Command, CommandState, DispatchCommand, ErrorClass, FailCommand, Grant, Intent,
+        Liveness, NewWait, Reserve, SetWait, UncertainCommand, WaitKind, WorkId, Worker,
     },
 };
 use tokio::runtime::Runtime;

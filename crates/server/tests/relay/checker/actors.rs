@@ -8,7 +8,7 @@ use std::sync::{
 use tenure_core::{
     Actor, Code, Command, CommandId, CommandState, State, WorkId,
     action::{Claimant, CloseOut, Decide},
-    command::{Intent, BlockCode, CallError, Gate, Proof, Recorded},
+    command::{BlockCode, CallError, Gate, Intent, Proof, Recorded},
     model::ErrorClass,
 };
 use tenure_store::{Caller, DispatchRef, Error, LeaseRef, Ledger, new_worker};

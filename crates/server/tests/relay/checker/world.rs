@@ -12,7 +12,7 @@ use serde_json::json;
 use tenure_core::{
     Actor, Command, CommandId, CommandState, State,
     action::{Claimant, CloseOut},
-    command::{Intent, BlockCode, CallError, Proof},
+    command::{BlockCode, CallError, Intent, Proof},
     model::{Disposition, ErrorClass},
     policy::{LeaseTimings, PolicyOverrides, RetryPolicy},
 };
