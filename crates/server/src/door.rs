@@ -291,17 +291,10 @@ mod tests {
         let items: Vec<Value> = (0..20_000).map(|n| json!(format!("item {n}"))).collect();
         let asking = tokio::spawn(async move {
             let (facts, actor) = (Facts { live: door.live(), ..Facts::default() }, Actor::worker("a"));
-            let wanted = Wanted {
-                tool: "rm".into(),
-                target: "/".into(),
-                step: None,
-                slot: None,
-                arguments: json!({ "items": items }),
-                estimate: Cost::default(),
-            };
+            let wanted = w::Intent::new("rm", "/", json!({ "items": items }));
             let (told, other) = std::sync::mpsc::channel();
             tokio::spawn(async move { told.send(std::time::Instant::now()) });
-            door.reserve(facts.asked(&actor), wanted).await.unwrap();
+            door.intent(facts.asked(&actor), &wanted).await.unwrap();
             let done = std::time::Instant::now();
             other.recv().is_ok_and(|ran| ran < done)
         });

@@ -24,7 +24,7 @@ use crate::{
 /// Why the call must not be made, with what is written about that.
 struct Stop {
     refusal: Refusal,
-    written: Option<Decision>,
+    written: Option<Box<Decision>>,
 }
 
 impl From<Refusal> for Stop {
@@ -44,7 +44,7 @@ pub(super) fn decide(cx: Context<'_>, action: &DispatchAction) -> Result<Decisio
     let (mut decision, refused) = match judge(cx, command, action) {
         Ok(decision) => (decision, None),
         Err(stop) if action.by.is_genuine() => {
-            (stop.written.unwrap_or_else(|| again(command)), Some(stop.refusal))
+            (stop.written.map_or_else(|| again(command), |written| *written), Some(stop.refusal))
         }
         Err(stop) => return Err(stop.refusal),
     };
@@ -119,7 +119,10 @@ fn block(
     };
     let refusal = Refusal::new(refused, format!("Do not make the call: {message}. {next}"));
     if command.state == CommandState::Blocked && command.body.blocked == Some(code) {
-        return Ok(Stop { refusal, written: Some(put_off(command, cx.now + limits::ASK_AGAIN_MS)) });
+        return Ok(Stop {
+            refusal,
+            written: Some(Box::new(put_off(command, cx.now + limits::ASK_AGAIN_MS))),
+        });
     }
     let verdict =
         Some(&action.gate.verdict).filter(|given| **given != command.body.verdict).cloned().map(Box::new);
@@ -127,7 +130,7 @@ fn block(
     draft.tell(command.id, CommandState::Blocked, said, |moved| {
         Fact::CommandBlocked(Blocked { moved, code, verdict })
     });
-    Ok(Stop { refusal, written: Some(finish(cx, draft, command.id)?) })
+    Ok(Stop { refusal, written: Some(Box::new(finish(cx, draft, command.id)?)) })
 }
 
 /// Whether somebody asked for a cancel and the work has not ended yet.
@@ -140,7 +143,7 @@ fn asked_to_cancel(work: &Work) -> bool {
 fn until_it_ends(cx: Context<'_>, work: &Work, command: &Command, action: &DispatchAction) -> Stop {
     let written = match action.by {
         Dispatcher::Holder(_) => None,
-        Dispatcher::Relay => Some(put_off(command, cx.now + limits::CANCEL_ASK_AGAIN_MS)),
+        Dispatcher::Relay => Some(Box::new(put_off(command, cx.now + limits::CANCEL_ASK_AGAIN_MS))),
     };
     Stop { refusal: cancelling(work), written }
 }
@@ -326,7 +329,7 @@ fn resend(
 
 /// It is not sent again, and from here on a person is asked.
 fn give_up(cx: Context<'_>, draft: Draft, command: &Command, why: &str) -> Result<Stop, Refusal> {
-    let written = Some(tick::given_up(cx, draft, command, why)?);
+    let written = Some(Box::new(tick::given_up(cx, draft, command, why)?));
     Ok(Stop { refusal: in_doubt(why), written })
 }
 

@@ -391,8 +391,9 @@ fn a_command_handed_over_under_a_used_reference_is_refused_by_its_name() {
         w.resolve("job-7", "done").unwrap();
         lease = w.claim(lease.work, &w1());
         let id = w.command_id();
-        let second = Intent { slot: Some("b".into()), ..intent(id, "hi", gate(Effect::Allow, lookup())) };
-        let id = w.try_reserve(&lease, second).unwrap().id;
+        let (id, second) = intent(id, "hi", gate(Effect::Allow, lookup()));
+        let second = Intent { slot: Some("b".into()), ..second };
+        let id = w.try_reserve(&lease, (id, second)).unwrap().id;
         w.try_dispatch(&lease, id, gate(Effect::Allow, lookup())).unwrap();
         let mut spec = w.spec("job-7", WaitKind::Tool);
         spec.command = Some(id);

@@ -211,7 +211,7 @@ fn no_room(safe: bool) -> Problem {
     if safe {
         let detail =
             "Too many large answers of this tenant are on their way. Read them, or ask for less at a time.";
-        return Problem::later(Code::RateLimited, detail, 1);
+        return Problem::later(Code::RateLimited, detail, Duration::from_secs(1));
     }
     let why = "the call was made, and too many large answers of this tenant are on their way";
     Error::OutcomeUnknown(why.to_owned()).into()
