@@ -107,7 +107,8 @@ fn a_renewal_is_told_from_its_refusal() {
             "type": "about:blank", "title": "Lease lost", "status": 409, "detail": "Stop.",
             "code": "lease_lost", "retryable": false
         } }
-    ] }));
+    ], "lost": ["w_2"] }));
+    assert_eq!(renewals, Renewals::new(renewals.leases.clone()), "`lost` is what the leases say");
     assert!(matches!(renewals.leases[0], Renewal::Renewed { cancel_requested: true, .. }));
     assert!(
         matches!(&renewals.leases[1], Renewal::Refused { problem, .. } if problem.code == Code::LeaseLost)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tenure_server::{Config, Overlay};
 use tenure_store::ManualClock;
+use tokio::task::JoinSet;
 
 use crate::{
     bed::{Bed, on_every_store},
@@ -100,20 +101,26 @@ async fn over_budget(bed: Bed) {
 
 async fn too_fast(bed: Bed) {
     let job = Held::new(&bed.admin(), "a").await;
-    let ask = |slot: &str| job.proof(json!({ "tool": "slow", "target": "m", "slot": slot, "arguments": {} }));
-    let first = job.client.post(&job.work("commands"), ask("1")).await.expect(201);
-    let second = job.client.post(&job.work("commands"), ask("2")).await.expect(201);
-    job.verb(&first, "dispatch", json!({})).await.expect(200);
-    let early = job.verb(&second, "dispatch", json!({})).await;
-    early.problem(429, "rate_limited");
-    assert_eq!(
-        (&early.body["command"]["id"], &early.body["command"]["state"], &early.body["retryable"]),
-        (&second["id"], &json!("pending"), &json!(true))
-    );
-    let wait = early.body["retry_after_ms"].as_u64().unwrap();
-    assert!((1..=1_000).contains(&wait), "{wait}");
-    assert_eq!(early.headers["retry-after"], "1");
-    assert_eq!(told(&bed, &job, "command_dispatched").await, 1);
+    let mut crowd = JoinSet::new();
+    for slot in 0..6 {
+        let ask = json!({ "tool": "slow", "target": "m", "slot": slot.to_string(), "arguments": {} });
+        let command = job.client.post(&job.work("commands"), job.proof(ask)).await.expect(201);
+        let (client, path, body) = (job.client.clone(), path(&command, "dispatch"), job.proof(json!({})));
+        crowd.spawn(async move { client.post(&path, body).await });
+    }
+    let answers = crowd.join_all().await;
+    let (went, early): (Vec<_>, Vec<_>) = answers.iter().partition(|answer| answer.status.is_success());
+    assert!(!early.is_empty(), "one a second");
+    for answer in early {
+        answer.problem(429, "rate_limited");
+        let body = &answer.body;
+        assert_eq!((&body["command"]["state"], &body["retryable"]), (&json!("pending"), &json!(true)));
+        assert_eq!(shown(&bed, &body["command"]).await["state"], "pending", "nothing was written");
+        let wait = body["retry_after_ms"].as_u64().unwrap();
+        assert!((1..=1_000).contains(&wait), "{wait}");
+        assert_eq!(answer.headers["retry-after"], "1");
+    }
+    assert_eq!(told(&bed, &job, "command_dispatched").await, went.len());
     verified(bed).await;
 }
 

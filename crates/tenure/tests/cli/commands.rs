@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 use tenure_api::{
-    Client,
+    Client, Error,
     wire::{
-        CallFailure, Claim, Command, CommandState, DispatchCommand, ErrorClass, FailCommand, Grant, Intent,
-        Liveness, NewWait, Reserve, SetWait, UncertainCommand, WaitKind, WorkId, Worker,
+        CallFailure, Claim, Code, Command, CommandState, DispatchCommand, ErrorClass, FailCommand, Grant, Intent,
+        Liveness, NewWait, Problem, Renew, RenewLease, Renewals, Reserve, SetWait, UncertainCommand, WaitKind, WorkId, Worker,
     },
 };
-use tokio::runtime::Runtime;
+use tokio::{runtime::Runtime, task::JoinSet};
 
 use crate::bed::{Bed, Said};
 
@@ -30,6 +30,97 @@ fn through_a_daemon_on_sqlite() {
 #[test]
 fn through_a_daemon_on_postgres() {
     live(&Bed::configured(&tenure_testkit::shared().create_database(), TOOLS));
+}
+
+/// One tool for each reason not to go out.
+const REFUSING: &str = r#"
+[tools.note]
+risk = "low"
+
+[tools.slow]
+risk = "low"
+rate_limit = { per_s = 1, burst = 1 }
+
+[tools.costly]
+risk = "low"
+
+[[budgets]]
+per = "tenant"
+unit = "calls"
+period = "total"
+max = 1
+tool = "costly"
+"#;
+
+const POLICY: &str = r#"
+permit (principal, action, resource);
+@reason("nobody wipes") forbid (principal, action == Action::"wipe", resource);
+@unless("approved") forbid (principal, action == Action::"pay", resource);
+"#;
+
+#[test]
+fn what_does_not_go_out_is_refused_and_shown_on_sqlite() {
+    refused("ledger.db");
+}
+
+#[test]
+fn what_does_not_go_out_is_refused_and_shown_on_postgres() {
+    refused(&tenure_testkit::shared().create_database());
+}
+
+fn refused(db: &str) {
+    let policy = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(policy.path(), POLICY).unwrap();
+    let bed = Bed::configured(db, &format!("{REFUSING}\n[policy]\nfiles = [{:?}]\n", policy.path()));
+    let worker = Hands::of(&bed);
+    let lease = worker.hold(&bed, "order");
+    let shown = |id: &str| bed.run(&["commands", "show", id, "-o", "json"]).json();
+    let stopped = |tool: &str, target: &str, code: Code| {
+        let command = worker.reserve(&lease, tool, target, json!({}));
+        let problem = worker.not_dispatched(&lease, &command);
+        let command = problem.command.unwrap();
+        assert_eq!((problem.status, problem.code.known()), (409, Some(code)), "{}", problem.detail);
+        let seen = shown(command.id.as_str());
+        assert_eq!(
+            (&seen["state"], &seen["reason"]["code"], &seen["dispatches"]),
+            (&json!("blocked"), &json!(code.as_str()), &json!(0)),
+            "the refusal is committed"
+        );
+        let listed = bed.run(&["commands", "list", "--state", "blocked", "--tool", tool]).ends(0).out;
+        assert!(listed.contains(&format!("blocked {}", code.as_str())), "{listed}");
+        command
+    };
+    stopped("wipe", "disk-1", Code::PolicyDenied);
+    let pay = stopped("pay", "acct-7", Code::ApprovalRequired);
+    worker.dispatch(&lease, &worker.reserve(&lease, "costly", "m-1", json!({})));
+    stopped("costly", "m-2", Code::Budget);
+    bed.run(&["approve", pay.id.as_str(), "--reason", "it is right", "--yes"]).ends(0);
+    worker.dispatch(&lease, &pay);
+
+    let limited = worker.too_fast(&lease);
+    let wait = limited.retry_after_ms.unwrap();
+    assert!((limited.status, limited.code.known()) == (429, Some(Code::RateLimited)) && wait <= 1_000);
+    assert_eq!(shown(limited.command.unwrap().id.as_str())["state"], "pending");
+
+    let lease = worker.hold(&bed, "letter");
+    let old = worker.reserve(&lease, "note", "bob", json!({ "text": "hi" }));
+    let (fence, work) = (lease.fence.to_string(), lease.work.id.as_str());
+    let proof = [work, "--fence", &fence, "--lease", &lease.token];
+    bed.run(&[&["release"], &proof[..]].concat()).ends(0);
+    let next = worker.take(&lease.work.id);
+    let lost = bed.run(&[&["renew"], &proof[..]].concat()).ends(4);
+    assert!(lost.err.contains("lease_lost"), "{}", lost.err);
+    assert_eq!(worker.renew(&[&lease, &next]).lost, std::slice::from_ref(&lease.work.id));
+    assert_eq!(worker.not_dispatched(&lease, &old).code, Code::LeaseLost);
+
+    let new = worker.reserve(&next, "note", "bob", json!({ "text": "hello" }));
+    let superseded = worker.not_dispatched(&next, &old);
+    assert_eq!(superseded.code, Code::Superseded);
+    assert_eq!(superseded.command.unwrap().superseded_by, Some(new.id.clone()));
+    bed.run(&["cancel", work, "--reason", "enough", "--yes"]).ends(0);
+    let cancelling = worker.not_dispatched(&next, &new);
+    assert_eq!(cancelling.code, Code::CancelRequested);
+    assert_eq!(cancelling.command.unwrap().state, CommandState::Pending);
 }
 
 #[test]
@@ -155,6 +246,42 @@ impl Hands {
         let dispatch = DispatchCommand { fence, token, request_id: None, estimate: None };
         let told = self.runtime.block_on(self.client.dispatch(&command.id, &dispatch)).unwrap();
         assert_eq!(told.state, CommandState::Dispatched, "{told:?}");
+    }
+
+    fn not_dispatched(&self, lease: &Grant, command: &Command) -> Problem {
+        let (fence, token) = (lease.fence, lease.token.clone());
+        let dispatch = DispatchCommand { fence, token, request_id: None, estimate: None };
+        match self.runtime.block_on(self.client.dispatch(&command.id, &dispatch)) {
+            Err(Error::Problem(problem)) => *problem,
+            other => panic!("a refusal was expected, not {other:?}"),
+        }
+    }
+
+    /// Dispatches at once more than the rate of `slow` allows, and returns one of the refusals.
+    fn too_fast(&self, lease: &Grant) -> Problem {
+        let commands: Vec<Command> =
+            (0..6).map(|n| self.reserve(lease, "slow", &format!("m-{n}"), json!({}))).collect();
+        let (fence, token) = (lease.fence, lease.token.clone());
+        let dispatch = DispatchCommand { fence, token, request_id: None, estimate: None };
+        let mut crowd = JoinSet::new();
+        for Command { id, .. } in commands {
+            let (client, dispatch) = (self.client.clone().without_retries(), dispatch.clone());
+            crowd.spawn_on(async move { client.dispatch(&id, &dispatch).await }, self.runtime.handle());
+        }
+        let refused = self.runtime.block_on(crowd.join_all()).into_iter().find_map(Result::err);
+        let Some(Error::Problem(problem)) = refused else { panic!("one a second: {refused:?}") };
+        *problem
+    }
+
+    fn renew(&self, leases: &[&Grant]) -> Renewals {
+        let lease = |held: &&Grant| RenewLease {
+            id: held.work.id.clone(),
+            fence: held.fence,
+            token: held.token.clone(),
+            progress: None,
+        };
+        let renew = Renew { leases: leases.iter().map(lease).collect() };
+        self.runtime.block_on(self.client.renew(&renew)).unwrap()
     }
 
     /// The call was made, and no reply came.
