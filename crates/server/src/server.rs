@@ -2,14 +2,14 @@
 
 use std::{future::Future, io, net::TcpListener, sync::Arc};
 
-use axum::Router;
+use axum::{Extension, Router};
 use tenure_store::{Error, Ledger, Options, Scheduler, Sweeper, SystemClock, aside_with_stack, fair::Fair};
 use tokio::{sync::watch, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     alerts::{Alerts, Watcher},
-    auth::{AdminToken, Auth, FirstStart, FirstStartError},
+    auth::{AdminToken, Auth, FirstStart, FirstStartError, InProcess},
     config::{Config, ConfigError, Database, Live, is_readable_by_all},
     door::Door,
     executor::Outbound,
@@ -153,6 +153,13 @@ impl Server {
     /// Every route, to be served, or to be called in process without a socket.
     pub fn router(&self) -> Router {
         http::router(&self.app)
+    }
+
+    /// The same routes for this process alone, which calls as the machine principal `name` and needs no token. To serve
+    /// it would let everybody in.
+    pub fn in_process(&self, name: &str) -> Result<Router, Error> {
+        let caller = InProcess::new(self.ledger(), name)?;
+        Ok(self.router().layer(Extension(caller)))
     }
 
     /// What changes a daemon while it serves.

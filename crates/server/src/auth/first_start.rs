@@ -1,4 +1,4 @@
-//! The first start of a ledger makes the first credential: a person's, with every scope, in every tenant.
+//! The first start of a ledger makes its first person's credential: with every scope, in every tenant.
 
 use std::{
     fs::{self, OpenOptions},
@@ -11,12 +11,14 @@ use tenure_core::{
     Actor,
     action::{Kinds, Tenants},
 };
-use tenure_store::{Error, Ledger, NewCredential, Principal, PrincipalKind};
+use tenure_store::{Credential, Error, Ledger, NewCredential, Principal, PrincipalKind};
 
 use super::{Scopes, Secret};
 
 /// A chosen token that is easier to guess is refused.
 const SHORTEST: usize = 16;
+/// Credentials that are read at once.
+const PAGE: usize = 1_000;
 
 /// Where the first token comes from.
 #[derive(Clone, Debug)]
@@ -25,12 +27,14 @@ pub enum AdminToken {
     Given(Secret),
     /// Made here, and left in this file for its owner only.
     File(PathBuf),
+    /// No credential is made: the program that embeds the ledger needs none.
+    Unmade,
 }
 
 /// What the start found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FirstStart {
-    /// There are credentials already.
+    /// A person has a credential already, or none was to be made.
     No,
     Given,
     Written(PathBuf),
@@ -49,14 +53,13 @@ pub enum FirstStartError {
 }
 
 impl AdminToken {
-    /// Makes the admin credential where there is none yet. The file comes first: a crash between the two
-    /// leaves a file to be overwritten, and never a ledger that nobody can enter.
+    /// Makes the admin credential where no person has one yet: an embedding program may have made credentials for
+    /// machines before. The file comes first: a crash between the two leaves a file to be overwritten, and never a
+    /// ledger that nobody can enter.
     pub async fn ensure(self, ledger: &Ledger) -> Result<FirstStart, FirstStartError> {
-        // One that cannot be read is there too.
-        if ledger.credentials(None, 1).await?.count() > 0 {
-            return Ok(FirstStart::No);
-        }
         let (secret, outcome) = match self {
+            AdminToken::Unmade => return Ok(FirstStart::No),
+            _ if has_person(ledger).await? => return Ok(FirstStart::No),
             AdminToken::Given(secret) if secret.reveal().len() < SHORTEST => {
                 return Err(FirstStartError::Short);
             }
@@ -82,6 +85,20 @@ impl AdminToken {
             })
             .await?;
         Ok(outcome)
+    }
+}
+
+/// Whether a person has a credential, a revoked one included. A credential that cannot be read may be a person's.
+async fn has_person(ledger: &Ledger) -> Result<bool, Error> {
+    let mut before = None;
+    loop {
+        let page = ledger.credentials(before, PAGE).await?;
+        let is_person = |credential: &Credential| credential.principal.kind == PrincipalKind::Person;
+        if !page.unreadable.is_empty() || page.rows.iter().any(is_person) {
+            return Ok(true);
+        }
+        let Some(next) = page.next() else { return Ok(false) };
+        before = Some(*next);
     }
 }
 

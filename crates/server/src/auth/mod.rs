@@ -1,9 +1,11 @@
 //! Who is asking, and what they may do. Everything is denied that a credential does not allow.
 //!
 //! A credential is a random secret of 256 bits; the ledger keeps its SHA-256 only. It belongs to a principal, a person
-//! or a machine. Its scopes say which routes it opens; its tenants and kinds what exists for it.
+//! or a machine. Its scopes say which routes it opens; its tenants and kinds what exists for it. The process that opened
+//! the ledger needs no credential for its own calls.
 
 mod first_start;
+mod in_process;
 mod mint;
 mod open_calls;
 mod scope;
@@ -26,6 +28,7 @@ use tenure_core::{
 use tenure_store::{Caller, Credential, Error, Ledger, Listed, NewCredential, Principal};
 
 pub use first_start::{AdminToken, FirstStart, FirstStartError};
+pub(crate) use in_process::InProcess;
 pub use mint::{NewToken, Owner};
 pub(crate) use open_calls::{OpenCall, OpenCalls};
 pub use scope::Scopes;

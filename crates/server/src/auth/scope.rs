@@ -11,6 +11,11 @@ impl Scopes {
         Scope::ALL.iter().copied().collect()
     }
 
+    /// All that a machine can hold.
+    pub fn of_machines() -> Self {
+        Self::all().iter().filter(|scope| !is_persons_only(*scope)).collect()
+    }
+
     pub fn has(self, scope: Scope) -> bool {
         self.0 & (1 << scope as u16) != 0
     }
@@ -30,8 +35,12 @@ impl Scopes {
 
     /// What no machine can ever hold.
     pub fn persons_only(self) -> Option<Scope> {
-        self.iter().find(|scope| matches!(scope, Scope::Approve | Scope::Replay))
+        self.iter().find(|scope| is_persons_only(*scope))
     }
+}
+
+fn is_persons_only(scope: Scope) -> bool {
+    matches!(scope, Scope::Approve | Scope::Replay)
 }
 
 impl FromIterator<Scope> for Scopes {

@@ -48,6 +48,19 @@ async fn the_first_start_leaves_a_private_file_and_only_the_first() {
 }
 
 #[tokio::test]
+async fn credentials_of_machines_leave_the_first_start_to_a_person() {
+    let ledger = ledger().await;
+    assert_eq!(AdminToken::Unmade.ensure(&ledger).await.unwrap(), FirstStart::No);
+    assert_eq!(ledger.count_credentials(None).await.unwrap(), 0);
+    let auth = Auth::new(ledger.clone());
+    let InProcess(program) = InProcess::new(&ledger, "a program").unwrap();
+    auth.create(&program, token(PrincipalKind::Machine, &[Scope::Work])).await.unwrap();
+    admin(&ledger).await;
+    let second = AdminToken::Given(Secret::generate().unwrap()).ensure(&ledger).await.unwrap();
+    assert_eq!(second, FirstStart::No);
+}
+
+#[tokio::test]
 async fn a_token_that_is_easy_to_guess_is_refused() {
     let short = AdminToken::Given(Secret::given("dev".into())).ensure(&ledger().await).await;
     assert!(short.unwrap_err().to_string().contains("openssl rand"));

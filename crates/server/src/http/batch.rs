@@ -7,7 +7,7 @@ use std::{
 };
 
 use axum::{
-    Router,
+    Extension, Router,
     body::{Body, Bytes, to_bytes},
     extract::State,
     http::{HeaderMap, Method, Request, Uri, header},
@@ -20,6 +20,7 @@ use tokio::sync::Semaphore;
 use tower::ServiceExt;
 
 use super::{LargeBody, Problem, error::Problems};
+use crate::auth::InProcess;
 
 /// What all answers may take together: a call whose answer no longer fits is for a request of its own, since many
 /// of them would fill the machine.
@@ -41,6 +42,7 @@ pub(crate) struct Inner(pub Router);
     responses((status = 200, description = "Each call's answer.", body = w::BatchReply), Problems))]
 pub(crate) async fn batch(
     State(Inner(router)): State<Inner>,
+    in_process: Option<Extension<InProcess>>,
     headers: HeaderMap,
     LargeBody(body): LargeBody<w::Batch>,
 ) -> Result<Response, Problem> {
@@ -52,13 +54,14 @@ pub(crate) async fn batch(
         );
         return Err(Problem::invalid(detail));
     }
+    let by = By { headers, in_process: in_process.map(|Extension(in_process)| in_process) };
     let room = Room { bytes: AtomicUsize::new(ANSWERS_MAX), reads: Semaphore::new(READS_AT_ONCE) };
     let mut items: Vec<Option<w::BatchItem>> = body.items.into_iter().map(Some).collect();
     let mut answers: Vec<Option<Answered>> = items.iter().map(|_| None).collect();
     for chains in stretches(items.iter().flatten()) {
         let calls = chains.into_iter().map(|chain| {
             let calls: Vec<_> = chain.into_iter().filter_map(|n| Some((n, items[n].take()?))).collect();
-            in_order(&router, &headers, calls, &room)
+            in_order(&router, &by, calls, &room)
         });
         for (n, answer) in join_all(calls).await.into_iter().flatten() {
             answers[n] = Some(answer);
@@ -129,6 +132,12 @@ fn stretches<'a>(items: impl Iterator<Item = &'a w::BatchItem>) -> Vec<Vec<Chain
     stretches
 }
 
+/// Who sent the batch: each of its calls is theirs.
+struct By {
+    headers: HeaderMap,
+    in_process: Option<InProcess>,
+}
+
 /// What the calls of one batch share.
 struct Room {
     bytes: AtomicUsize,
@@ -144,20 +153,20 @@ impl Room {
 
 async fn in_order(
     router: &Router,
-    headers: &HeaderMap,
+    by: &By,
     calls: Vec<(usize, w::BatchItem)>,
     room: &Room,
 ) -> Vec<(usize, Answered)> {
     let mut answers = Vec::with_capacity(calls.len());
     for (n, item) in calls {
-        answers.push((n, one(router.clone(), headers, item, room).await));
+        answers.push((n, one(router.clone(), by, item, room).await));
     }
     answers
 }
 
-async fn one(router: Router, headers: &HeaderMap, item: w::BatchItem, room: &Room) -> Answered {
+async fn one(router: Router, by: &By, item: w::BatchItem, room: &Room) -> Answered {
     let reads = item.method == Some(w::BatchMethod::Get);
-    let request = match request(headers, item) {
+    let request = match request(by, item) {
         Ok(request) => request,
         Err(problem) => return refused(problem),
     };
@@ -241,7 +250,7 @@ fn kind(n: usize, item: &w::BatchItem) -> Kind {
 }
 
 /// The call as if it had come alone, by the same caller.
-fn request(headers: &HeaderMap, item: w::BatchItem) -> Result<Request<Body>, Problem> {
+fn request(by: &By, item: w::BatchItem) -> Result<Request<Body>, Problem> {
     let uri = target(&item.path)?;
     check(&uri)?;
     let method = match item.method.unwrap_or(w::BatchMethod::Post) {
@@ -258,10 +267,13 @@ fn request(headers: &HeaderMap, item: w::BatchItem) -> Result<Request<Body>, Pro
         header::CONTENT_TYPE,
         header::HeaderName::from_static("traceparent"),
     ] {
-        if let Some(value) = headers.get(&name) {
+        if let Some(value) = by.headers.get(&name) {
             request.headers_mut().insert(name, value.clone());
         }
     }
     request.extensions_mut().insert(InBatch);
+    if let Some(in_process) = &by.in_process {
+        request.extensions_mut().insert(in_process.clone());
+    }
     Ok(request)
 }

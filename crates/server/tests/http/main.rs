@@ -11,6 +11,7 @@ mod dials;
 mod dispatch;
 mod dry_run;
 mod evidence;
+mod in_process;
 mod intake;
 mod life;
 mod outage;
