@@ -126,10 +126,8 @@ impl Outcome {
                 Some(Code::OutcomeUnknown | Code::Internal) | None => Outcome::Unknown(problem.to_string()),
                 Some(code) => Outcome::Refused(code.to_string()),
             },
-            Err(Error::Unreachable(..)) => Outcome::Refused("unreachable".to_owned()),
-            Err(error @ (Error::NoAnswer(..) | Error::Protocol(_) | Error::Setup(_))) => {
-                Outcome::Unknown(error.to_string())
-            }
+            Err(Error::Unreachable { .. }) => Outcome::Refused("unreachable".to_owned()),
+            Err(error) => Outcome::Unknown(error.to_string()),
         }
     }
 }
@@ -178,7 +176,7 @@ impl History {
         let asked_us = now_us();
         let answer = answer.await;
         let answered_us = now_us();
-        if matches!(answer, Err(Error::Unreachable(..))) {
+        if matches!(answer, Err(Error::Unreachable { .. })) {
             return Err(Miss::Away);
         }
         let outcome = Outcome::of(&answer);

@@ -76,9 +76,8 @@ impl From<std::io::Error> for Failure {
 
 fn exit_of(error: &Error) -> Exit {
     match error {
-        Error::Unreachable(..) | Error::NoAnswer(..) => Exit::Unreachable,
-        Error::Setup(_) => Exit::Usage,
-        Error::Protocol(_) => Exit::Error,
+        Error::Unreachable { .. } | Error::NoAnswer { .. } => Exit::Unreachable,
+        Error::Setup { .. } => Exit::Usage,
         Error::Problem(problem) => match problem.code.known() {
             Some(Code::NotFound | Code::NoLongerRetained) => Exit::NotFound,
             Some(Code::Ambiguous) => Exit::Usage,
@@ -88,5 +87,6 @@ fn exit_of(error: &Error) -> Exit {
             Some(_) => Exit::Refused,
             None => Exit::Error,
         },
+        _ => Exit::Error,
     }
 }

@@ -122,7 +122,7 @@ impl WorkerHand {
             match client.renew(&renew).await?.leases.pop() {
                 Some(Renewal::Refused { problem, .. }) => Err(Error::Problem(Box::new(problem))),
                 Some(renewed) => Ok(renewed),
-                None => Err(Error::Protocol("no renewal was answered".to_owned())),
+                None => Err(Error::protocol("no renewal was answered")),
             }
         };
         self.hand.insist(call, ask).await.map(drop)

@@ -100,7 +100,7 @@ async fn renew(history: &History, client: &Client, grant: &Grant) -> Result<(), 
         match client.renew(&renew).await?.leases.pop() {
             Some(Renewal::Refused { problem, .. }) => Err(Error::Problem(Box::new(problem))),
             Some(renewed) => Ok(renewed),
-            None => Err(Error::Protocol("no renewal was answered".to_owned())),
+            None => Err(Error::protocol("no renewal was answered")),
         }
     };
     history.call("holder", call, ask).await.map(drop).map_err(|miss| format!("{miss:?}"))

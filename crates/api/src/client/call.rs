@@ -1,6 +1,6 @@
 //! One call: how it is written, sent, repeated where that is safe, and read.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use backon::{ExponentialBuilder, Retryable};
 use bytes::{Bytes, BytesMut};
@@ -8,7 +8,10 @@ use futures_util::StreamExt;
 use http::{Method, Request, Response, StatusCode, header};
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Client, Error, transport::Body};
+use super::{
+    Client, Error,
+    transport::{Body, BodyError},
+};
 use crate::wire::{Code, DRY_RUN_HEADER, Problem};
 
 /// How long an answer may take, besides what the call itself asks to wait.
@@ -146,18 +149,19 @@ impl Client {
             .when(|error| repeatable(error, call.repeat))
             .adjust(|error, delay| delay.map(|delay| delay.max(asked_delay(error))))
             .await?;
-        serde_json::from_slice(&answer).map_err(|e| Error::Protocol(format!("{} answered {e}", call.path)))
+        serde_json::from_slice(&answer)
+            .map_err(|cause| Error::unreadable(&format!("{} answered", call.path), cause))
     }
 
     async fn once(&self, call: &Call) -> Result<Bytes, Error> {
         let answer = async {
             let response = self.open(call).await?;
             let body = collect(response.into_body()).await;
-            body.map_err(|why| Error::NoAnswer(self.name.clone(), why))
+            body.map_err(|cause| Error::no_answer(&self.name, cause))
         };
         let Some(timeout) = call.timeout else { return answer.await };
         tokio::time::timeout(timeout, answer).await.unwrap_or_else(|_| {
-            Err(Error::NoAnswer(self.name.clone(), format!("none within {} s", timeout.as_secs())))
+            Err(Error::no_answer(&self.name, format!("none within {} s", timeout.as_secs())))
         })
     }
 
@@ -176,9 +180,10 @@ impl Client {
         if let Some(host) = &self.host {
             request = request.header(header::HOST, host);
         }
-        let request = request
-            .body(call.body.clone().unwrap_or_default())
-            .map_err(|e| Error::Setup(format!("The request to {} cannot be written: {e}.", call.path)))?;
+        let request = request.body(call.body.clone().unwrap_or_default()).map_err(|cause| Error::Setup {
+            detail: format!("The request to {} cannot be written: {cause}.", call.path),
+            cause: Some(Arc::new(cause)),
+        })?;
         let response = self.transport.send(request).await?;
         if let Some(date) = response.headers().get(header::DATE).and_then(|date| date.to_str().ok()) {
             self.clock.told(date);
@@ -186,7 +191,7 @@ impl Client {
         let status = response.status();
         if call.dry_run && status.is_success() && !response.headers().contains_key(DRY_RUN_HEADER) {
             let detail = format!("{} does not say that it was a dry run: it may have been done", call.path);
-            return Err(Error::Protocol(detail));
+            return Err(Error::protocol(detail));
         }
         if status.is_success() || (call.also_unavailable && status == StatusCode::SERVICE_UNAVAILABLE) {
             return Ok(response);
@@ -194,13 +199,13 @@ impl Client {
         let wait =
             response.headers().get(header::RETRY_AFTER).and_then(|at| at.to_str().ok()).map(str::to_owned);
         let body = collect(response.into_body()).await;
-        let body = body.map_err(|why| Error::NoAnswer(self.name.clone(), why))?;
+        let body = body.map_err(|cause| Error::no_answer(&self.name, cause))?;
         let mut problem: Problem = serde_json::from_slice(&body).map_err(|_| match status {
             // Something between could not reach the daemon, or lost its answer.
             StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
-                Error::NoAnswer(self.name.clone(), status.to_string())
+                Error::no_answer(&self.name, status.to_string())
             }
-            _ => Error::Protocol(format!("{} answered {status} with no problem in it", call.path)),
+            _ => Error::protocol(format!("{} answered {status} with no problem in it", call.path)),
         })?;
         if let Some(seconds) = wait.and_then(|text| text.parse::<u64>().ok()) {
             problem.retry_after_ms.get_or_insert(seconds * 1_000);
@@ -209,12 +214,12 @@ impl Client {
     }
 }
 
-async fn collect(mut body: Body) -> Result<Bytes, String> {
+async fn collect(mut body: Body) -> Result<Bytes, BodyError> {
     let mut bytes = BytesMut::new();
     while let Some(part) = body.next().await {
         let part = part?;
         if bytes.len() + part.len() > ANSWER_BYTES {
-            return Err("its answer is too long".to_owned());
+            return Err("its answer is too long".into());
         }
         bytes.extend_from_slice(&part);
     }
@@ -224,14 +229,14 @@ async fn collect(mut body: Body) -> Result<Bytes, String> {
 /// Only what is about the way to the server, not about the work: `busy` is for the caller to think about.
 fn repeatable(error: &Error, repeat: Repeat) -> bool {
     match error {
-        Error::Unreachable(..) => true,
-        Error::NoAnswer(..) => repeat == Repeat::Safe,
+        Error::Unreachable { .. } => true,
+        Error::NoAnswer { .. } => repeat == Repeat::Safe,
         Error::Problem(problem) => match problem.code.known() {
             Some(Code::Unavailable | Code::RateLimited) => problem.retryable == Some(true),
             Some(Code::OutcomeUnknown) => repeat == Repeat::Safe,
             _ => false,
         },
-        Error::Protocol(_) | Error::Setup(_) => false,
+        Error::Protocol { .. } | Error::Setup { .. } | Error::Json { .. } => false,
     }
 }
 

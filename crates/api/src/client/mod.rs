@@ -21,9 +21,9 @@ use http_body_util::Full;
 use tower_service::Service;
 
 pub use clock::ServerClock;
-pub use error::Error;
+pub use error::{Cause, Error};
 pub use stream::{EventStream, Streamed};
-pub use transport::{Body, Sending, Transport};
+pub use transport::{Body, BodyError, Sending, Transport};
 
 /// How often a call that may be repeated is sent again before its failure is told.
 const TRIES: usize = 4;

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use futures_util::StreamExt;
 
-use super::{Client, Error, call::Call, sse::Frame, sse::Parser, transport::Body};
+use super::{Client, Error, call::Call, sse::Frame, sse::Parser, transport::Body, transport::BodyError};
 use crate::wire::{Alert, Event, EventQuery, Gap, Unreadable};
 
 /// The server sends a comment more often than this; a connection that is silent for longer is dead.
@@ -70,7 +70,7 @@ impl EventStream {
     }
 
     fn take(&mut self, frame: Frame) -> Result<Option<Streamed>, Error> {
-        let read = |e: serde_json::Error| Error::Protocol(format!("an event that cannot be read: {e}"));
+        let read = |cause| Error::unreadable("an event that cannot be read", cause);
         let streamed = match frame.event.as_str() {
             "event" | "" => Streamed::Event(serde_json::from_str(&frame.data).map_err(read)?),
             "alert" => Streamed::Alert(serde_json::from_str(&frame.data).map_err(read)?),
@@ -91,20 +91,20 @@ impl EventStream {
     }
 
     async fn read(&mut self) -> Result<(), Error> {
-        let cut = |why: String| Error::NoAnswer("the event stream".to_owned(), why);
+        let cut = |cause: BodyError| Error::no_answer("the event stream", cause);
         if self.open.is_none() {
             let call = Call::get("/v1/events/stream").query(&self.query).last_event(self.last.clone());
             let opened = tokio::time::timeout(SILENCE, self.client.open(&call)).await;
-            let response = opened.map_err(|_| cut("it did not begin".to_owned()))??;
+            let response = opened.map_err(|_| cut("it did not begin".into()))??;
             self.open = Some((response.into_body(), Parser::default()));
         }
         let Some((body, parser)) = &mut self.open else { return Ok(()) };
         let read = tokio::time::timeout(SILENCE, body.next()).await;
         let bytes = read
-            .map_err(|_| cut("it went silent".to_owned()))?
-            .ok_or_else(|| cut("it was closed".to_owned()))?
+            .map_err(|_| cut("it went silent".into()))?
+            .ok_or_else(|| cut("it was closed".into()))?
             .map_err(cut)?;
-        self.ready.extend(parser.push(&bytes).map_err(Error::Protocol)?);
+        self.ready.extend(parser.push(&bytes).map_err(Error::protocol)?);
         self.pause = PAUSE_MIN;
         Ok(())
     }

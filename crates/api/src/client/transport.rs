@@ -1,6 +1,6 @@
 //! How a request reaches the server: over a socket, or by a call into a router in this process.
 
-use std::{fmt::Display, future::Future, net::IpAddr, pin::Pin, time::Duration};
+use std::{fmt::Display, future::Future, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
@@ -20,11 +20,16 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// A dead peer is noticed, and a quiet long poll is kept open by what sits between.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
-/// An answer's body as it arrives.
-pub type Body = Pin<Box<dyn Stream<Item = Result<Bytes, String>> + Send>>;
+/// Why an answer's body was cut.
+pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
+/// An answer's body as it arrives.
+pub type Body = Pin<Box<dyn Stream<Item = Result<Bytes, BodyError>> + Send>>;
+
+/// A request under way, until its answer begins.
 pub type Sending<'a> = Pin<Box<dyn Future<Output = Result<Response<Body>, Error>> + Send + 'a>>;
 
+/// A way to a server.
 pub trait Transport: Send + Sync + 'static {
     /// Sends a request whose URI is a path. Says [`Error::Unreachable`] only if nothing was sent.
     fn send(&self, request: Request<Bytes>) -> Sending<'_>;
@@ -39,15 +44,15 @@ pub(super) struct Http<C> {
 /// A transport to `http://…` or `https://…`. `plain`: the token may leave this machine unencrypted.
 pub(super) fn over_socket(base: &str, plain: bool) -> Result<Box<dyn Transport>, Error> {
     let base = base.trim_end_matches('/').to_owned();
-    let uri: Uri = base.parse().map_err(|e| bad_url(&base, &e))?;
+    let uri: Uri = base.parse().map_err(|e| bad_url(&base, e))?;
     match (uri.scheme_str(), uri.host()) {
-        (Some("http"), Some(host)) if !plain && !is_here(host) => Err(Error::Setup(format!(
+        (Some("http"), Some(host)) if !plain && !is_here(host) => Err(Error::setup(format!(
             "`{base}` is not encrypted: the token and all that is sent would cross the network readable. Use https, or \
              allow it: TENURE_ALLOW_PLAIN_HTTP=true, `Client::plain_http`."
         ))),
         (Some("http"), Some(_)) => Ok(Box::new(Http { base, client: pool(tcp()) })),
         (Some("https"), Some(_)) => Ok(Box::new(Http { client: pool(tls()?), base })),
-        _ => Err(bad_url(&base, &"it names no scheme and host")),
+        _ => Err(bad_url(&base, "it names no scheme and host")),
     }
 }
 
@@ -56,8 +61,10 @@ fn is_here(host: &str) -> bool {
     host.eq_ignore_ascii_case("localhost") || ip.is_ok_and(|ip| ip.is_loopback())
 }
 
-fn bad_url(base: &str, why: &dyn Display) -> Error {
-    Error::Setup(format!("`{base}` is no URL of a daemon: {why}. Write it as http://127.0.0.1:7171."))
+fn bad_url(base: &str, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    let cause = cause.into();
+    let detail = format!("`{base}` is no URL of a daemon: {cause}. Write it as http://127.0.0.1:7171.");
+    Error::Setup { detail, cause: Some(Arc::from(cause)) }
 }
 
 fn tcp() -> HttpConnector {
@@ -72,8 +79,13 @@ fn tls() -> Result<HttpsConnector<HttpConnector>, Error> {
     let mut tcp = tcp();
     tcp.enforce_http(false);
     let provider = rustls::crypto::ring::default_provider();
-    let builder = HttpsConnectorBuilder::new().with_provider_and_native_roots(provider).map_err(|e| {
-        Error::Setup(format!("The system's certificates cannot be read: {e}. Name a file in SSL_CERT_FILE."))
+    let builder = HttpsConnectorBuilder::new().with_provider_and_native_roots(provider).map_err(|cause| {
+        Error::Setup {
+            detail: format!(
+                "The system's certificates cannot be read: {cause}. Name a file in SSL_CERT_FILE."
+            ),
+            cause: Some(Arc::new(cause)),
+        }
     })?;
     Ok(builder.https_only().enable_http1().wrap_connector(tcp))
 }
@@ -89,28 +101,15 @@ impl<C: Connect + Clone + Send + Sync + 'static> Transport for Http<C> {
     fn send(&self, request: Request<Bytes>) -> Sending<'_> {
         Box::pin(async move {
             let (mut parts, body) = request.into_parts();
-            parts.uri = format!("{}{}", self.base, parts.uri).parse().map_err(|e| bad_url(&self.base, &e))?;
+            parts.uri = format!("{}{}", self.base, parts.uri).parse().map_err(|e| bad_url(&self.base, e))?;
             let sent = self.client.request(Request::from_parts(parts, Full::new(body))).await;
-            let response = sent.map_err(|e| {
-                let why = deepest(&e);
-                if e.is_connect() {
-                    Error::Unreachable(self.base.clone(), why)
-                } else {
-                    Error::NoAnswer(self.base.clone(), why)
-                }
+            let response = sent.map_err(|cause| match cause.is_connect() {
+                true => Error::unreachable(&self.base, cause),
+                false => Error::no_answer(&self.base, cause),
             })?;
             Ok(response.map(stream))
         })
     }
-}
-
-/// The cause that says most: hyper's own words are general.
-fn deepest(error: &dyn std::error::Error) -> String {
-    let mut error = error;
-    while let Some(source) = error.source() {
-        error = source;
-    }
-    error.to_string()
 }
 
 /// The same router, without a socket.
@@ -127,7 +126,7 @@ where
     fn send(&self, request: Request<Bytes>) -> Sending<'_> {
         let mut router = self.0.clone();
         Box::pin(async move {
-            let failed = |e: S::Error| Error::NoAnswer("the embedded ledger".to_owned(), e.to_string());
+            let failed = |cause: S::Error| Error::no_answer("the embedded ledger", cause.to_string());
             std::future::poll_fn(|cx| router.poll_ready(cx)).await.map_err(failed)?;
             let response = router.call(request.map(Full::new)).await.map_err(failed)?;
             Ok(response.map(stream))
@@ -144,7 +143,7 @@ where
     Box::pin(frames.filter_map(|frame| {
         std::future::ready(match frame {
             Ok(frame) => frame.into_data().ok().map(Ok),
-            Err(e) => Some(Err(e.to_string())),
+            Err(e) => Some(Err(e.to_string().into())),
         })
     }))
 }

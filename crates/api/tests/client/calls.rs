@@ -55,7 +55,7 @@ async fn a_dry_run_is_asked_for_until_it_is_answered_and_must_say_that_it_was_on
 
     let deaf = Fake::new(|_| ack("quarantined"));
     let error = deaf.client().dry_run().quarantine(&"w_1".into(), &quarantine()).await.unwrap_err();
-    assert!(matches!(error, Error::Protocol(_)), "{error}");
+    assert!(matches!(error, Error::Protocol { .. }), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,14 +97,14 @@ async fn what_sits_between_is_told_from_the_daemon() {
     fake.client().work(&"w_1".into()).await.unwrap();
     let fake = Fake::new(|_| Answer::Json(418, json!("I am something else")));
     let error = fake.client().work(&"w_1".into()).await.unwrap_err();
-    assert!(matches!(error, Error::Protocol(_)) && error.is_terminal(), "{error}");
+    assert!(matches!(error, Error::Protocol { .. }) && error.is_terminal(), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_goes_silent_is_not_waited_for_for_ever() {
     let fake = Fake::new(|_| Answer::Silence);
     let error = fake.client().without_retries().work(&"w_1".into()).await.unwrap_err();
-    assert!(matches!(error, Error::NoAnswer(..)), "{error}");
+    assert!(matches!(error, Error::NoAnswer { .. }), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -144,7 +144,8 @@ async fn an_empty_port_is_unreachable_and_a_bad_url_is_told() {
     };
     let client = Client::http(&format!("http://127.0.0.1:{port}"), None).unwrap().without_retries();
     let error = client.health().await.unwrap_err();
-    assert!(matches!(error, Error::Unreachable(..)) && error.is_retryable(), "{error}");
+    assert!(matches!(error, Error::Unreachable { .. }) && error.is_retryable(), "{error}");
+    assert!(std::error::Error::source(&error).is_some(), "{error:?}");
     for url in ["127.0.0.1:7171", "ftp://x", "http://", "not a url"] {
         assert!(Client::http(url, None).err().unwrap().is_terminal(), "{url}");
     }

@@ -1,6 +1,9 @@
 //! A scripted server: answers by a function, and keeps what it was asked and when.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
@@ -96,13 +99,12 @@ impl Transport for Fake {
                 Answer::Tried(body) => (200, body.to_string().into_bytes(), false),
                 Answer::Json(status, body) => (status, body.to_string().into_bytes(), false),
                 Answer::Text(text) => (200, text.as_bytes().to_vec(), true),
-                Answer::Unreachable => return Err(Error::Unreachable("it".into(), "refused".into())),
-                Answer::Lost => return Err(Error::NoAnswer("it".into(), "cut".into())),
+                Answer::Unreachable => return Err(Error::unreachable("it", "refused")),
+                Answer::Lost => return Err(Error::no_answer("it", "cut")),
                 Answer::Silence => std::future::pending().await,
             };
             let body = stream::iter([Ok(Bytes::from(bytes))]);
-            let body =
-                if cut { body.chain(stream::iter([Err("cut".to_owned())])).boxed() } else { body.boxed() };
+            let body = if cut { body.chain(stream::iter([Err("cut".into())])).boxed() } else { body.boxed() };
             let mut response = Response::builder().status(status);
             if tried {
                 response = response.header("tenure-dry-run", "true");
@@ -134,4 +136,32 @@ pub fn work(id: &str, disposition: &str) -> Value {
         "timestamps": { "acknowledged": "2026-01-31T08:15:00.000Z", "updated": "2026-01-31T08:15:00.000Z" },
         "input_hash": "00"
     })
+}
+
+pub const TTL: Duration = Duration::from_secs(45);
+pub const RENEW: Duration = Duration::from_secs(15);
+
+/// A lease of a work whose input is `{"n": 1}`.
+pub fn grant(id: &str, disposition: &str) -> Value {
+    json!({
+        "work": work(id, disposition), "input": { "n": 1 }, "fence": 7, "token": "t",
+        "expires_at": "2026-01-31T08:15:45.000Z", "renew_ms": RENEW.as_millis() as u64,
+        "ttl_ms": TTL.as_millis() as u64
+    })
+}
+
+/// Every lease that was asked for is renewed.
+pub fn renewed(asked: &Asked, cancel_requested: bool) -> Answer {
+    let leases: Vec<_> = asked.body["leases"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|lease| {
+            json!({
+                "id": lease["id"], "expires_at": "2026-01-31T08:16:00.000Z",
+                "cancel_requested": cancel_requested
+            })
+        })
+        .collect();
+    Answer::Json(200, json!({ "leases": leases }))
 }
