@@ -4,12 +4,28 @@
 //!     cargo run -p tenure-api --example worker
 //!     tenure ingest manual pr-7 --kind review --disposition rerunnable --input '{"pr": 7}'
 
-use serde_json::json;
+use serde::{Deserialize, Serialize};
 use tenure_api::{
     Client, Error,
-    wire::{ErrorClass, Failure, NewWait, WaitKind, WaitReason},
+    wire::{NewWait, WaitKind},
     worker::{self, Job, Options, Outcome},
 };
+
+#[derive(Deserialize, Serialize)]
+struct Review {
+    pr: u64,
+}
+
+#[derive(Deserialize)]
+struct Decision {
+    approved: bool,
+}
+
+#[derive(Serialize)]
+struct Posted {
+    posted: bool,
+    comment: String,
+}
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
@@ -21,22 +37,15 @@ async fn main() -> Result<(), Error> {
     Ok(())
 }
 
-async fn review(job: Job) -> Outcome {
-    // A checkpoint: if this worker is lost, the next one finds the draft and does not make it again.
-    let draft: Result<_, Error> = job
-        .step("draft", job.input().clone(), || async { Ok(json!({ "comment": "looks right to me" })) })
-        .await;
-    let draft = match draft {
-        Ok(draft) => draft,
-        Err(error) => return Outcome::Err(Failure::new(ErrorClass::Transport, error.to_string())),
-    };
+async fn review(job: Job) -> Result<Posted, Outcome> {
+    let review: Review = job.input()?;
+    // A checkpoint: if this worker is lost, the next one finds the comment and does not write it again.
+    let write = || async { Ok::<_, Error>(format!("{} looks right to me", review.pr)) };
+    let comment = job.step("write", &review, write).await?;
     // A durable pause: no worker is held while a person thinks. `tenure approve ID` answers it.
-    let Some(answer) = job.answer("post-it") else {
-        let ask = NewWait {
-            prompt: Some(format!("Post this? {draft}")),
-            ..NewWait::new(WaitKind::Approval, "post-it")
-        };
-        return Outcome::Wait(vec![ask], WaitReason::default());
+    let Some(Decision { approved }) = job.answer("post-it")? else {
+        let prompt = Some(format!("Post this? {comment}"));
+        return Err(Outcome::wait(NewWait { prompt, ..NewWait::new(WaitKind::Approval, "post-it") }));
     };
-    Outcome::Ok(json!({ "posted": answer["approved"], "review": draft }))
+    Ok(Posted { posted: approved, comment })
 }

@@ -71,6 +71,7 @@ pub struct Ingest {
 }
 
 impl Ingest {
+    /// A work with an input that is JSON already, and defaults for the rest.
     pub fn new(source: Source, kind: &str, disposition: Disposition, input: Value) -> Self {
         Self {
             source,
@@ -89,6 +90,16 @@ impl Ingest {
             claim: None,
             born: None,
         }
+    }
+
+    /// A work with an input of the program's own.
+    pub fn typed(
+        source: Source,
+        kind: &str,
+        disposition: Disposition,
+        input: &(impl Serialize + ?Sized),
+    ) -> Result<Self, serde_json::Error> {
+        Ok(Self::new(source, kind, disposition, serde_json::to_value(input)?))
     }
 }
 

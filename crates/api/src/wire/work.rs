@@ -98,6 +98,27 @@ pub struct Source {
     pub run_id: String,
 }
 
+impl Source {
+    /// A message of a conversation, by its id there.
+    pub fn conversation(id: &str) -> Self {
+        Self::built_in("conversation", id)
+    }
+
+    /// An instruction to the runtime itself.
+    pub fn control(id: &str) -> Self {
+        Self::built_in("control", id)
+    }
+
+    /// Recorded by hand, or by a program for its own purposes.
+    pub fn manual(id: &str) -> Self {
+        Self::built_in("manual", id)
+    }
+
+    fn built_in(system: &str, id: &str) -> Self {
+        Self { system: system.to_owned(), id: id.to_owned(), run_id: String::new() }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]

@@ -6,8 +6,8 @@ use super::{Job, Outcome};
 use crate::{
     Error,
     wire::{
-        CloseOut, Code, Disposition, End, ErrorClass, Fail, Failure, Release, Renew, RenewLease, SetWait,
-        State, Usage, Wait, WaitReason,
+        Ack, CloseOut, Code, Disposition, End, ErrorClass, Fail, Failure, Release, Renew, SetWait, State,
+        Usage, WaitReason, Waiting,
     },
 };
 
@@ -16,19 +16,33 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 const STOPPED: &str = "its worker was asked to stop";
 
-pub(super) enum Delivered {
-    /// The attempt is over.
-    Ended,
-    /// Every answer was there already: the lease goes on with them.
-    GoesOn(Vec<Wait>),
+/// What became of an attempt when its outcome was told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Attempt {
+    /// It is over.
+    Ended(Ack),
+    /// It is over, and the work waits. The tokens that answer its waits are shown here only.
+    Waiting(Waiting),
+    /// Every answer was there already: it goes on with them, under the same lease.
+    GoesOn(Waiting),
+}
+
+impl Attempt {
+    /// Where the work stands.
+    pub fn into_ack(self) -> Ack {
+        match self {
+            Attempt::Ended(ack) => ack,
+            Attempt::Waiting(waiting) | Attempt::GoesOn(waiting) => waiting.work,
+        }
+    }
 }
 
 /// Each of these verbs is recognised by its lease and told its first reply.
-pub(super) async fn deliver(job: &Job, outcome: &Outcome, cancelling: bool) -> Result<Delivered, Error> {
+pub(super) async fn deliver(job: &Job, outcome: &Outcome) -> Result<Attempt, Error> {
     // As it stands now: a repeat is recognised by its content.
     let usage = job.usage();
     until_answered(|| async {
-        let told = once(job, outcome, cancelling, &usage).await;
+        let told = once(job, outcome, &usage).await;
         if matches!(&told, Err(error) if error.code() == Some(Code::LeaseLapsed)) {
             revive(job).await?;
         }
@@ -57,13 +71,13 @@ where
     }
 }
 
-async fn once(job: &Job, outcome: &Outcome, cancelling: bool, usage: &[Usage]) -> Result<Delivered, Error> {
+async fn once(job: &Job, outcome: &Outcome, usage: &[Usage]) -> Result<Attempt, Error> {
     match outcome {
         Outcome::Ok(value) => {
             end(job, End { result: Some(value.clone()), ..End::new(State::Succeeded) }, usage).await
         }
         Outcome::End(declared) => end(job, (**declared).clone(), usage).await,
-        Outcome::Stopped if cancelling => end(job, End::new(State::Cancelled), usage).await,
+        Outcome::Stopped if job.is_cancel_requested() => end(job, End::new(State::Cancelled), usage).await,
         // It cannot be handed back: whoever stopped it half-way says so.
         Outcome::Stopped if job.grant.work.disposition == Disposition::OwnerBound => {
             fail(job, &Failure::new(ErrorClass::Unavailable, STOPPED), usage).await
@@ -80,40 +94,34 @@ async fn once(job: &Job, outcome: &Outcome, cancelling: bool, usage: &[Usage]) -
                 usage: usage.to_vec(),
             };
             let waiting = job.client.wait(job.id(), &wait).await?;
-            if waiting.work.state == State::Running {
-                return Ok(Delivered::GoesOn(waiting.answers));
-            }
-            Ok(Delivered::Ended)
+            Ok(match waiting.work.state == State::Running {
+                true => Attempt::GoesOn(waiting),
+                false => Attempt::Waiting(waiting),
+            })
         }
     }
 }
 
-async fn end(job: &Job, mut end: End, usage: &[Usage]) -> Result<Delivered, Error> {
+async fn end(job: &Job, mut end: End, usage: &[Usage]) -> Result<Attempt, Error> {
     end.usage.extend_from_slice(usage);
     let close = CloseOut::new(job.grant.fence, &job.grant.token, end);
-    job.client.close_out(job.id(), &close).await.map(|_| Delivered::Ended)
+    job.client.close_out(job.id(), &close).await.map(Attempt::Ended)
 }
 
-async fn release(job: &Job, message: &str, usage: &[Usage]) -> Result<Delivered, Error> {
+async fn release(job: &Job, message: &str, usage: &[Usage]) -> Result<Attempt, Error> {
     let message = (!message.is_empty()).then(|| message.to_owned());
     let (fence, token) = (job.grant.fence, job.grant.token.clone());
     let release = Release { fence, token, message, usage: usage.to_vec() };
-    job.client.release(job.id(), &release).await.map(|_| Delivered::Ended)
+    job.client.release(job.id(), &release).await.map(Attempt::Ended)
 }
 
-async fn fail(job: &Job, failure: &Failure, usage: &[Usage]) -> Result<Delivered, Error> {
+async fn fail(job: &Job, failure: &Failure, usage: &[Usage]) -> Result<Attempt, Error> {
     let (fence, token) = (job.grant.fence, job.grant.token.clone());
     let fail = Fail { fence, token, error: failure.clone(), wait: None, usage: usage.to_vec() };
-    job.client.fail(job.id(), &fail).await.map(|_| Delivered::Ended)
+    job.client.fail(job.id(), &fail).await.map(|failed| Attempt::Ended(failed.work))
 }
 
 /// A lapsed lease that nobody took over counts again once it is renewed.
 async fn revive(job: &Job) -> Result<(), Error> {
-    let lease = RenewLease {
-        id: job.id().clone(),
-        fence: job.grant.fence,
-        token: job.grant.token.clone(),
-        progress: None,
-    };
-    job.client.renew(&Renew { leases: vec![lease] }).await.map(drop)
+    job.client.renew(&Renew { leases: vec![job.renewal(&mut 0)] }).await.map(drop)
 }

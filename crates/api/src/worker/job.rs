@@ -2,63 +2,97 @@
 
 use std::{
     future::Future,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use crate::{
     Client, Error,
-    wire::{Accept, AcceptStrength, Ack, Grant, Progress, PutStep, StepVerb, Usage, WorkId},
+    wire::{
+        Accept, AcceptStrength, Ack, Grant, Problem, Progress, PutStep, RenewLease, StepVerb, Usage, Wait,
+        WorkId,
+    },
 };
 
 /// A work in the hands of a handler. Cheap to clone.
 #[derive(Clone)]
 pub struct Job {
+    /// The lease with all that came with it: the work, its input, its checkpoints and its answers.
     pub grant: Arc<Grant>,
+    /// The ledger, as the worker may use it.
     pub client: Client,
     pub(super) cancel: CancellationToken,
-    pub(super) note: Arc<Mutex<Option<Value>>>,
+    cancel_requested: Arc<AtomicBool>,
+    lost: Arc<OnceLock<Box<Problem>>>,
+    note: Arc<Mutex<Option<Value>>>,
     usage: Arc<Mutex<Vec<Usage>>>,
 }
 
 impl Job {
-    pub(super) fn new(client: Client, grant: Arc<Grant>) -> Self {
-        Self { grant, client, cancel: CancellationToken::new(), note: Arc::default(), usage: Arc::default() }
+    pub(super) fn new(client: Client, grant: Grant) -> Self {
+        Self {
+            grant: Arc::new(grant),
+            client,
+            cancel: CancellationToken::new(),
+            cancel_requested: Arc::default(),
+            lost: Arc::default(),
+            note: Arc::default(),
+            usage: Arc::default(),
+        }
     }
 
+    /// The work's id.
     pub fn id(&self) -> &WorkId {
         &self.grant.work.id
     }
 
-    pub fn input(&self) -> &Value {
-        &self.grant.input
+    /// The work's input as a value of this program. The JSON itself is `grant.input`.
+    pub fn input<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        let what = || format!("the input of {} is not what its handler reads", self.id());
+        T::deserialize(&self.grant.input).map_err(|cause| Error::json(what(), cause))
     }
 
-    /// The answer to a wait that has ended.
-    pub fn answer(&self, reference: &str) -> Option<&Value> {
-        let answers = self.grant.answers.iter().rev();
-        answers.into_iter().find(|wait| wait.reference == reference)?.answer.as_ref()
+    /// The answer to a wait that has ended; none while it is not answered.
+    pub fn answer<T: DeserializeOwned>(&self, reference: &str) -> Result<Option<T>, Error> {
+        let mut answers = self.grant.answers.iter().rev();
+        let wait = answers.find(|wait| wait.reference == reference);
+        let Some(answer) = wait.and_then(|wait| wait.answer.as_ref()) else { return Ok(None) };
+        let what = || format!("the answer to `{reference}` is not what its handler reads");
+        T::deserialize(answer).map(Some).map_err(|cause| Error::json(what(), cause))
     }
 
-    /// Ends once the handler is asked to stop: by a cancel, or by a drain.
+    /// Ends once the handler is asked to stop: by a cancel, by a drain, or because the lease is lost or no renewal was
+    /// confirmed in time.
     pub async fn cancelled(&self) {
         self.cancel.cancelled().await;
     }
 
+    /// Whether the handler is asked to stop.
     pub fn is_cancelled(&self) -> bool {
         self.cancel.is_cancelled()
     }
 
+    /// Says how far the work was handed over.
     pub async fn accept(&self, strength: AcceptStrength) -> Result<Ack, Error> {
         let accept = Accept { fence: self.grant.fence, token: self.grant.token.clone(), strength };
         self.client.accept(self.id(), &accept).await
     }
 
-    /// Shows progress: it rides on the next renewal and leaves no event.
-    pub fn note(&self, progress: Value) {
+    /// Shows progress: it rides on the next renewal and leaves no event. The last one before a renewal counts.
+    pub fn note(&self, progress: &(impl Serialize + ?Sized)) -> Result<(), Error> {
+        if let Some(problem) = self.lost.get() {
+            return Err(Error::Problem(problem.clone()));
+        }
+        let progress = to_json("the progress", progress)?;
         *self.note.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress);
+        Ok(())
     }
 
     /// Adds to what this attempt used: it is told with its end, however that comes.
@@ -71,39 +105,97 @@ impl Job {
         self.usage.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Records progress as an event. The same `request_id` again writes nothing.
-    pub async fn progress(&self, progress: Value, request_id: &str) -> Result<Ack, Error> {
+    /// Records progress as an event.
+    pub async fn progress(&self, progress: &(impl Serialize + ?Sized)) -> Result<Ack, Error> {
         let progress = Progress {
             fence: self.grant.fence,
             token: self.grant.token.clone(),
-            progress,
-            request_id: Some(request_id.to_owned()),
+            progress: to_json("the progress", progress)?,
+            request_id: Some(Uuid::now_v7().simple().to_string()),
         };
         self.client.progress(self.id(), &progress).await
     }
 
     /// A checkpoint: its result is reused if it was completed with the same input, and made by `make` otherwise.
-    pub async fn step<F, E>(&self, name: &str, input: Value, make: impl FnOnce() -> F) -> Result<Value, E>
+    pub async fn step<T, E, F>(
+        &self,
+        name: &str,
+        input: &(impl Serialize + ?Sized),
+        make: impl FnOnce() -> F,
+    ) -> Result<T, E>
     where
-        F: Future<Output = Result<Value, E>>,
+        T: Serialize + DeserializeOwned,
         E: From<Error>,
+        F: Future<Output = Result<T, E>>,
     {
         let mut put = PutStep {
             fence: self.grant.fence,
             token: self.grant.token.clone(),
             verb: StepVerb::Begin,
-            input,
+            input: to_json(&format!("the input of step `{name}`"), input)?,
             restart: false,
             result: None,
         };
         let begun = self.client.put_step(self.id(), name, &put).await?;
         if begun.reused {
-            return Ok(begun.step.result.unwrap_or(Value::Null));
+            let what = || format!("the stored result of step `{name}` is not what its handler reads");
+            let stored = begun.step.result.unwrap_or(Value::Null);
+            return T::deserialize(stored).map_err(|cause| Error::json(what(), cause).into());
         }
         let result = make().await?;
         put.verb = StepVerb::Complete;
-        put.result = Some(result.clone());
+        put.result = Some(to_json(&format!("the result of step `{name}`"), &result)?);
         self.client.put_step(self.id(), name, &put).await?;
         Ok(result)
     }
+
+    /// What to send to renew its lease, with the progress that still has room.
+    pub(super) fn renewal(&self, room: &mut usize) -> RenewLease {
+        let mut note = self.note.lock().unwrap_or_else(PoisonError::into_inner);
+        let bytes = note.as_ref().map_or(0, |note| note.to_string().len());
+        let progress = if bytes <= *room { note.take() } else { None };
+        *room -= progress.as_ref().map_or(0, |_| bytes);
+        RenewLease {
+            id: self.id().clone(),
+            fence: self.grant.fence,
+            token: self.grant.token.clone(),
+            progress,
+        }
+    }
+
+    /// Takes what a confirmed renewal asks for.
+    pub(super) fn renewed(&self, cancel_requested: bool, release_requested: bool) {
+        self.cancel_requested.fetch_or(cancel_requested, Relaxed);
+        // A handler that stops without a cancel has its work released.
+        if cancel_requested || release_requested {
+            self.cancel.cancel();
+        }
+    }
+
+    /// Whether the ledger asked for a cancel, as opposed to a drain.
+    pub(super) fn is_cancel_requested(&self) -> bool {
+        self.cancel_requested.load(Relaxed)
+    }
+
+    /// The ledger has refused to renew the lease.
+    pub(super) fn lose(&self, problem: Box<Problem>) {
+        let _first = self.lost.set(problem);
+        self.cancel.cancel();
+    }
+
+    /// Whether the ledger has refused to renew the lease: every verb is refused from then on.
+    pub fn is_lost(&self) -> bool {
+        self.lost.get().is_some()
+    }
+
+    /// Adds answers that were there already when their waits were set.
+    pub(super) fn answered(&mut self, answers: &[Wait]) {
+        let grant = Arc::make_mut(&mut self.grant);
+        grant.answers.retain(|old| answers.iter().all(|new| new.id != old.id));
+        grant.answers.extend_from_slice(answers);
+    }
+}
+
+pub(super) fn to_json(what: &str, value: &(impl Serialize + ?Sized)) -> Result<Value, Error> {
+    serde_json::to_value(value).map_err(|cause| Error::json(format!("{what} is not JSON"), cause))
 }

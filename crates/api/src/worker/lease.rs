@@ -1,11 +1,54 @@
-//! A held lease in the loop's own time: until when it counts, and when to renew it.
+//! A lease in its holder's own time: until when it counts, and when to renew it.
 
-use std::{sync::PoisonError, time::Duration};
+use std::time::Duration;
 
 use tokio::{task::AbortHandle, time::Instant};
 
 use super::Job;
-use crate::wire::{Disposition, Grant, RenewLease};
+use crate::wire::{Disposition, Grant};
+
+/// How soon a renewal that was not answered is tried again.
+pub(super) const RENEW_AGAIN: Duration = Duration::from_millis(100);
+
+/// Progress that rides on one call, so that its body stays small; the rest rides on the next.
+pub(super) const NOTES_BYTES: usize = 256 * 1024;
+
+pub(super) struct LeaseTimer {
+    ttl: Duration,
+    /// How long after one renewal the next is due.
+    pub renew: Duration,
+    /// It counts until then: ttl after the last confirmed renewal, or the claim, was sent.
+    pub valid_until: Instant,
+    pub renew_at: Instant,
+}
+
+impl LeaseTimer {
+    /// A lease from a claim that was sent at `sent`.
+    pub fn new(grant: &Grant, sent: Instant, now: Instant) -> Self {
+        let ttl = Duration::from_millis(grant.ttl_ms);
+        let renew = Duration::from_millis(grant.renew_ms.max(1));
+        let mut timer = Self { ttl, renew, valid_until: sent + ttl, renew_at: now };
+        if timer.is_fresh(now) {
+            timer.renew_at = (now + renew).min(timer.valid_until - renew);
+        }
+        timer
+    }
+
+    /// Far enough from its end for something to be started on it.
+    pub fn is_fresh(&self, now: Instant) -> bool {
+        now + self.renew <= self.valid_until
+    }
+
+    /// A renewal that was sent at `sent` is confirmed.
+    pub fn renewed(&mut self, sent: Instant) {
+        self.valid_until = self.valid_until.max(sent + self.ttl);
+    }
+
+    /// A renewal was not answered.
+    pub fn renew_soon(&mut self) {
+        self.renew_at = self.renew_at.min(Instant::now() + RENEW_AGAIN);
+    }
+}
 
 /// Where the handler stands.
 pub(super) enum Stage {
@@ -16,45 +59,23 @@ pub(super) enum Stage {
     Delivering,
 }
 
-pub(super) struct Held {
+/// A work in the hands of one of the loop's handlers.
+pub(super) struct Handled {
     pub job: Job,
     pub stage: Stage,
-    /// It counts until then: ttl after the last confirmed renewal, or the claim, was sent.
-    pub valid_until: Instant,
-    pub renew_at: Instant,
-    /// The ledger asked for a cancel, as opposed to a drain.
-    pub cancel_requested: bool,
+    pub timer: LeaseTimer,
 }
 
-impl Held {
+impl Handled {
     /// A lease from a claim that was sent at `sent`.
     pub fn new(job: Job, sent: Instant, now: Instant) -> Self {
-        let valid_until = sent + ttl(&job.grant);
-        let mut held =
-            Self { job, stage: Stage::Unconfirmed, valid_until, renew_at: now, cancel_requested: false };
-        if held.is_fresh(now) {
-            held.renew_at = (now + held.renew()).min(valid_until - held.renew());
-        }
-        held
+        let timer = LeaseTimer::new(&job.grant, sent, now);
+        Self { job, stage: Stage::Unconfirmed, timer }
     }
 
-    /// Far enough from its end for a handler to be started on it.
-    pub fn is_fresh(&self, now: Instant) -> bool {
-        now + self.renew() <= self.valid_until
-    }
-
-    /// When its handler must be stopped. What is not running can do no harm.
+    /// When its handler must be stopped. A work whose handler is not running can do no harm.
     pub fn stops_at(&self) -> Option<Instant> {
-        matches!(self.stage, Stage::Running(_)).then_some(self.valid_until)
-    }
-
-    pub fn renew(&self) -> Duration {
-        Duration::from_millis(self.job.grant.renew_ms.max(1))
-    }
-
-    /// A renewal that was sent at `sent` is confirmed.
-    pub fn renewed(&mut self, sent: Instant) {
-        self.valid_until = self.valid_until.max(sent + ttl(&self.job.grant));
+        matches!(self.stage, Stage::Running(_)).then_some(self.timer.valid_until)
     }
 
     /// Whether only this incarnation can know how it ends: such work cannot be handed back.
@@ -62,22 +83,4 @@ impl Held {
         let work = &self.job.grant.work;
         work.disposition == Disposition::OwnerBound && (!defer_start || work.first_started.is_some())
     }
-
-    /// What to send to renew it, with the progress that still has room.
-    pub fn renewal(&self, room: &mut usize) -> RenewLease {
-        let mut note = self.job.note.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes = note.as_ref().map_or(0, |note| note.to_string().len());
-        let progress = if bytes <= *room { note.take() } else { None };
-        *room -= progress.as_ref().map_or(0, |_| bytes);
-        RenewLease {
-            id: self.job.id().clone(),
-            fence: self.job.grant.fence,
-            token: self.job.grant.token.clone(),
-            progress,
-        }
-    }
-}
-
-fn ttl(grant: &Grant) -> Duration {
-    Duration::from_millis(grant.ttl_ms)
 }

@@ -1,5 +1,5 @@
 //! The worker loop: claims to its capacity, renews all leases in one call, runs handlers, delivers how they
-//! ended, and drains.
+//! ended, and drains. A program with a loop of its own holds works by [`Held`] instead.
 //!
 //! It never trusts silence: a lease counts until its ttl has passed since the last confirmed renewal was *sent*,
 //! by this process's monotonic clock; then the handler is stopped, for somebody else may hold the work.
@@ -7,20 +7,27 @@
 mod command;
 mod deliver;
 mod drain;
+mod held;
 mod job;
 mod lease;
 mod run;
 
 use std::time::Duration;
 
+use serde::Serialize;
 use serde_json::Value;
 use uuid::Uuid;
 
 pub use command::{Evidence, Fate, Trouble};
+pub use deliver::Attempt;
+pub use held::{ClaimOptions, Held, Holder, Recorded};
 pub use job::Job;
 pub use run::run;
 
-use crate::wire::{End, Failure, Lever, Liveness, NewWait, WaitReason};
+use crate::{
+    Error,
+    wire::{End, ErrorClass, Failure, Lever, Liveness, NewWait, WaitReason, Worker},
+};
 
 /// How a worker presents itself and what it takes on.
 #[derive(Clone, Debug)]
@@ -50,10 +57,11 @@ pub struct Options {
 impl Options {
     /// A worker of this process, as it boots.
     pub fn new(id: &str) -> Self {
+        let Worker { id, incarnation, liveness } = Worker::of_this_process(id);
         Self {
-            id: id.to_owned(),
-            incarnation: Uuid::now_v7().simple().to_string(),
-            liveness: local_process(),
+            id,
+            incarnation,
+            liveness,
             capacity: 1,
             sources: Vec::new(),
             kinds: Vec::new(),
@@ -73,7 +81,8 @@ impl Options {
     }
 }
 
-/// How a handler ended. `Result<Value, Failure>` converts.
+/// How a handler ended. A result of any value that can be written as JSON converts: its error is a [`Failure`], an
+/// [`Error`] of the client, or any other outcome.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// It succeeded, with its result as the proof.
@@ -90,12 +99,53 @@ pub enum Outcome {
     End(Box<End>),
 }
 
-impl From<Result<Value, Failure>> for Outcome {
-    fn from(result: Result<Value, Failure>) -> Self {
-        match result {
-            Ok(value) => Outcome::Ok(value),
-            Err(failure) => Outcome::Err(failure),
+impl Outcome {
+    /// It pauses until this is answered.
+    pub fn wait(wait: NewWait) -> Self {
+        Outcome::Wait(vec![wait], WaitReason::default())
+    }
+}
+
+impl<T: Serialize, E: Into<Outcome>> From<Result<T, E>> for Outcome {
+    fn from(result: Result<T, E>) -> Self {
+        match result.map(|value| job::to_json("the result", &value)) {
+            Ok(Ok(value)) => Outcome::Ok(value),
+            Ok(Err(error)) => error.into(),
+            Err(other) => other.into(),
         }
+    }
+}
+
+impl From<Failure> for Outcome {
+    fn from(failure: Failure) -> Self {
+        Outcome::Err(failure)
+    }
+}
+
+impl From<Error> for Outcome {
+    fn from(error: Error) -> Self {
+        Outcome::Err(error.into())
+    }
+}
+
+/// A failed call to the ledger fails the attempt: trying again helps unless the call itself was wrong.
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let class = match &error {
+            Error::Json { .. } => ErrorClass::Validation,
+            Error::Setup { .. } => ErrorClass::Misconfigured,
+            error if error.is_terminal() => ErrorClass::Unknown,
+            _ => ErrorClass::Transport,
+        };
+        Failure::new(class, error.to_string())
+    }
+}
+
+impl Worker {
+    /// This process under this id, as it boots: each call is another incarnation.
+    pub fn of_this_process(id: &str) -> Self {
+        let incarnation = Uuid::now_v7().simple().to_string();
+        Self { id: id.to_owned(), incarnation, liveness: local_process() }
     }
 }
 

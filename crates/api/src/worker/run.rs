@@ -13,14 +13,13 @@ use uuid::Uuid;
 
 use super::{
     Job, Options, Outcome,
-    deliver::{Delivered, deliver},
-    lease::{Held, Stage},
+    deliver::{Attempt, deliver},
+    lease::{Handled, NOTES_BYTES, Stage},
 };
 use crate::{
     Client, Error,
     wire::{
-        Claim, DrainReport, ErrorClass, Failure, Grant, Grants, Renew, Renewal, Renewals, Wait, WorkId,
-        Worker,
+        Claim, DrainReport, ErrorClass, Failure, Grant, Grants, Renew, Renewal, Renewals, WorkId, Worker,
     },
 };
 
@@ -29,8 +28,6 @@ const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// No renewal takes more.
 const LEASES: usize = 1_000;
-/// Progress that rides on one renewal, so that its body stays small; the rest rides on the next.
-const NOTES_BYTES: usize = 256 * 1024;
 
 type Handler = Arc<dyn Fn(Job) -> Pin<Box<dyn Future<Output = Outcome> + Send>> + Send + Sync>;
 
@@ -39,7 +36,7 @@ pub(super) enum Report {
     Claimed { sent: Instant, answer: Result<Grants, Error> },
     Renewed { sent: Instant, fences: BTreeMap<WorkId, u64>, answer: Result<Renewals, Error> },
     Finished { id: WorkId, fence: u64, outcome: Outcome },
-    Delivered { id: WorkId, fence: u64, answer: Result<Delivered, Error> },
+    Delivered { id: WorkId, fence: u64, answer: Result<Attempt, Error> },
 }
 
 /// Works until `stop` ends, then drains, and tells what the drain did.
@@ -70,7 +67,7 @@ pub(super) struct Loop {
     pub client: Client,
     pub options: Options,
     handler: Handler,
-    pub held: BTreeMap<WorkId, Held>,
+    pub held: BTreeMap<WorkId, Handled>,
     tasks: JoinSet<Report>,
     /// The claim that is under way.
     pub claiming: Option<Claiming>,
@@ -118,8 +115,8 @@ impl Loop {
 
     fn next_due(&self) -> Instant {
         let claim = (self.claiming.is_none() && self.free() > 0).then_some(self.claim_at);
-        let renewal = self.held.values().map(|held| held.renew_at).min().filter(|_| !self.renewing);
-        let end = self.held.values().filter_map(Held::stops_at).min();
+        let renewal = self.held.values().map(|held| held.timer.renew_at).min().filter(|_| !self.renewing);
+        let end = self.held.values().filter_map(Handled::stops_at).min();
         let far = Instant::now() + Duration::from_secs(3_600);
         [claim.filter(|at| *at > Instant::now()), renewal, end].into_iter().flatten().min().unwrap_or(far)
     }
@@ -135,7 +132,7 @@ impl Loop {
         for id in over {
             self.lose(&id, "no renewal was confirmed in time");
         }
-        if !self.renewing && self.held.values().any(|held| held.renew_at <= now) {
+        if !self.renewing && self.held.values().any(|held| held.timer.renew_at <= now) {
             self.renew_all(now);
         }
     }
@@ -194,19 +191,19 @@ impl Loop {
 
     fn renew_all(&mut self, now: Instant) {
         let mut room = NOTES_BYTES;
-        let leases: Vec<_> = self.held.values().map(|held| held.renewal(&mut room)).collect();
+        let leases: Vec<_> = self.held.values().map(|held| held.job.renewal(&mut room)).collect();
         let fences = leases.iter().map(|lease| (lease.id.clone(), lease.fence)).collect();
-        let within = self.held.values().map(Held::renew).min().unwrap_or(PAUSE_MAX);
+        let within = self.held.values().map(|held| held.timer.renew).min().unwrap_or(PAUSE_MAX);
         for held in self.held.values_mut() {
-            held.renew_at = now + held.renew();
+            held.timer.renew_at = now + held.timer.renew;
         }
         self.renewing = true;
         // The loop repeats renewals itself, so that each counts from when it was really sent.
         let client = self.client.clone().without_retries();
         self.tasks.spawn(async move {
-            let answer = timeout(within, client.renew(&Renew { leases })).await.unwrap_or_else(|_| {
-                Err(Error::NoAnswer("the daemon".to_owned(), "a renewal took too long".to_owned()))
-            });
+            let answer = timeout(within, client.renew(&Renew { leases }))
+                .await
+                .unwrap_or_else(|_| Err(Error::no_answer("the daemon", "a renewal took too long")));
             Report::Renewed { sent: now, fences, answer }
         });
     }
@@ -247,8 +244,8 @@ impl Loop {
     pub fn keep(&mut self, grant: Grant, sent: Instant) -> (WorkId, bool) {
         let id = grant.work.id.clone();
         let now = Instant::now();
-        let held = Held::new(Job::new(self.client.clone(), Arc::new(grant)), sent, now);
-        let fresh = held.is_fresh(now);
+        let held = Handled::new(Job::new(self.client.clone(), grant), sent, now);
+        let fresh = held.timer.is_fresh(now);
         self.held.insert(id.clone(), held);
         (id, fresh)
     }
@@ -270,8 +267,7 @@ impl Loop {
             Ok(renewals) => renewals.leases,
             Err(error) => {
                 tracing::warn!(%error, "the leases could not be renewed; trying again");
-                let soon = Instant::now() + PAUSE_MIN;
-                self.held.values_mut().for_each(|held| held.renew_at = held.renew_at.min(soon));
+                self.held.values_mut().for_each(|held| held.timer.renew_soon());
                 return;
             }
         };
@@ -283,12 +279,8 @@ impl Loop {
             }
             match renewal {
                 Renewal::Renewed { cancel_requested, release_requested, .. } => {
-                    held.renewed(sent);
-                    held.cancel_requested |= cancel_requested;
-                    // A handler that stops without a cancel has its work released.
-                    if cancel_requested || release_requested {
-                        held.job.cancel.cancel();
-                    }
+                    held.timer.renewed(sent);
+                    held.job.renewed(cancel_requested, release_requested);
                     if matches!(held.stage, Stage::Unconfirmed) {
                         self.start(&id);
                     }
@@ -315,20 +307,26 @@ impl Loop {
         if let Stage::Running(task) = std::mem::replace(&mut held.stage, Stage::Delivering) {
             task.abort();
         }
-        let (job, cancelling) = (held.job.clone(), held.cancel_requested);
+        let job = held.job.clone();
         self.tasks.spawn(async move {
-            let answer = deliver(&job, &outcome, cancelling).await;
+            let answer = deliver(&job, &outcome).await;
             Report::Delivered { id: job.id().clone(), fence: job.grant.fence, answer }
         });
     }
 
-    fn delivered(&mut self, id: &WorkId, fence: u64, answer: Result<Delivered, Error>) {
+    fn delivered(&mut self, id: &WorkId, fence: u64, answer: Result<Attempt, Error>) {
         if self.held.get(id).is_none_or(|held| held.job.grant.fence != fence) {
             return;
         }
         match answer {
-            Ok(Delivered::GoesOn(answers)) => return self.go_on(id, answers),
-            Ok(Delivered::Ended) => {}
+            // The handler runs again, with the answers.
+            Ok(Attempt::GoesOn(waiting)) => {
+                if let Some(held) = self.held.get_mut(id) {
+                    held.job.answered(&waiting.answers);
+                }
+                return self.start(id);
+            }
+            Ok(Attempt::Ended(_) | Attempt::Waiting(_)) => {}
             Err(error) => {
                 tracing::warn!(work = %id, %error, "how the handler ended was refused");
                 self.note_untold(id, &error.to_string());
@@ -336,15 +334,6 @@ impl Loop {
         }
         self.held.remove(id);
         self.claim_at = self.claim_at.min(Instant::now());
-    }
-
-    /// The handler runs again, with the answers that were there already.
-    fn go_on(&mut self, id: &WorkId, answers: Vec<Wait>) {
-        let Some(held) = self.held.get_mut(id) else { return };
-        let grant = Arc::make_mut(&mut held.job.grant);
-        grant.answers.retain(|old| answers.iter().all(|new| new.id != old.id));
-        grant.answers.extend(answers);
-        self.start(id);
     }
 }
 

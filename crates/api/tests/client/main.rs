@@ -4,4 +4,5 @@
 mod calls;
 mod command;
 mod fake;
+mod held;
 mod worker;

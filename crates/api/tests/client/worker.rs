@@ -2,42 +2,18 @@
 
 use std::{collections::VecDeque, future::pending, time::Duration};
 
-use crate::fake::{Answer, Asked, Fake, ack, problem, work};
+use crate::fake::{Answer, Asked, Fake, RENEW, TTL, ack, grant, problem, renewed};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tenure_api::{
-    wire::{DrainReport, ErrorClass, Failure, Lever, Liveness, NewWait, Usage, WaitKind, WaitReason},
+    Error,
+    wire::{DrainReport, ErrorClass, Failure, Lever, Liveness, NewWait, Usage, WaitKind},
     worker::{self, Job, Options, Outcome},
 };
 use tokio::{sync::mpsc, time::Instant};
 
-const TTL: Duration = Duration::from_secs(45);
-const RENEW: Duration = Duration::from_secs(15);
-
-fn grant(id: &str, disposition: &str) -> Value {
-    json!({
-        "work": work(id, disposition), "input": { "n": 1 }, "fence": 7, "token": "t",
-        "expires_at": "2026-01-31T08:15:45.000Z", "renew_ms": RENEW.as_millis() as u64,
-        "ttl_ms": TTL.as_millis() as u64
-    })
-}
-
 fn options() -> Options {
     Options { incarnation: "boot".into(), liveness: Liveness::Opaque, ..Options::new("worker-1") }
-}
-
-fn renewed(asked: &Asked, cancel_requested: bool) -> Answer {
-    let leases: Vec<_> = asked.body["leases"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|lease| {
-            json!({
-                "id": lease["id"], "expires_at": "2026-01-31T08:16:00.000Z",
-                "cancel_requested": cancel_requested
-            })
-        })
-        .collect();
-    Answer::Json(200, json!({ "leases": leases }))
 }
 
 /// A server that grants these, one list a claim, renews everything, and takes every end.
@@ -70,9 +46,15 @@ where
 #[tokio::test(start_paused = true)]
 async fn a_work_is_claimed_handled_and_closed_out() {
     let fake = Fake::new(granting([grant("w_1", "rerunnable")]));
-    let handler = |job: Job| async move {
-        Ok::<_, Failure>(json!({ "twice": job.input()["n"].as_i64().unwrap() * 2 }))
-    };
+    #[derive(Deserialize)]
+    struct Input {
+        n: i64,
+    }
+    #[derive(Serialize)]
+    struct Doubled {
+        twice: i64,
+    }
+    let handler = |job: Job| async move { Ok::<_, Error>(Doubled { twice: job.input::<Input>()?.n * 2 }) };
     worker::run(fake.client(), options(), handler, fake.until("/claim", 2)).await;
     let close = &fake.asked("/w_1/close-out")[0].body;
     assert_eq!(*close, json!({ "fence": 7, "token": "t", "state": "succeeded", "result": { "twice": 2 } }));
@@ -184,9 +166,9 @@ async fn an_answer_that_is_there_already_is_worked_with_at_once() {
     });
     let handler = |job: Job| async move {
         job.used(&Usage { model: Some("m".to_owned()), calls: 1, ..Usage::default() });
-        match job.answer("colour") {
-            Some(colour) => Outcome::Ok(colour.clone()),
-            None => Outcome::Wait(vec![NewWait::new(WaitKind::User, "colour")], WaitReason::default()),
+        match job.answer::<String>("colour")? {
+            Some(colour) => Ok(colour),
+            None => Err(Outcome::wait(NewWait::new(WaitKind::User, "colour"))),
         }
     };
     until_asked(&fake, options(), handler, "/w_1/close-out").await;
@@ -196,6 +178,16 @@ async fn an_answer_that_is_there_already_is_worked_with_at_once() {
     let used = |calls: u64| json!([{ "model": "m", "calls": calls }]);
     assert_eq!(fake.asked("/w_1/wait")[0].body["usage"], used(1));
     assert_eq!(close["usage"], used(2), "a lease that goes on tells it all at its end");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_input_that_does_not_fit_fails_the_attempt_and_is_not_tried_again() {
+    let fake = Fake::new(granting([grant("w_1", "rerunnable")]));
+    let handler = |job: Job| async move { job.input::<Vec<u8>>() };
+    until_asked(&fake, options(), handler, "/w_1/fail").await;
+    let error = &fake.asked("/w_1/fail")[0].body["error"];
+    assert_eq!(error["class"], "validation");
+    assert!(error["message"].as_str().unwrap().contains("the input of w_1"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -328,7 +320,7 @@ async fn a_drain_without_a_server_still_stops_handlers_in_time() {
 async fn progress_rides_on_renewals_and_never_bursts_them() {
     let fake = Fake::new(granting([grant("w_1", "rerunnable"), grant("w_2", "rerunnable")]));
     let handler = |job: Job| async move {
-        job.note(json!("x".repeat(200 * 1024)));
+        job.note(&"x".repeat(200 * 1024)).unwrap();
         pending::<Outcome>().await
     };
     let options = Options { capacity: 2, ..options() };
@@ -354,9 +346,7 @@ async fn a_checkpoint_is_not_made_twice() {
         _ => life(asked),
     });
     let handler = |job: Job| async move {
-        let made: Result<Value, tenure_api::Error> =
-            job.step("draft it", json!(1), || async { panic!("made twice") }).await;
-        Outcome::Ok(made.unwrap())
+        job.step::<String, Error, _>("draft it", &1, || async { panic!("made twice") }).await
     };
     until_asked(&fake, options(), handler, "/w_1/close-out").await;
     assert_eq!(fake.asked("/w_1/close-out")[0].body["result"], "stored");

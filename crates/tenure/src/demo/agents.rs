@@ -79,7 +79,7 @@ impl From<Error> for Halt {
 
 async fn handle(job: Job, beat: Duration, world: Arc<World>) -> Outcome {
     // Somebody at a shell may record a work of any shape, and it is done as well.
-    let errand = serde_json::from_value(job.input().clone()).unwrap_or_else(|_| somebodys(&job));
+    let errand = job.input().unwrap_or_else(|_| somebodys(&job));
     let outcome = carry_out(&job, &errand, beat, &world).await;
     outcome.unwrap_or_else(|halt| match halt {
         Halt::Stopped => Outcome::Stopped,
@@ -95,11 +95,12 @@ fn somebodys(job: &Job) -> Errand {
 async fn carry_out(job: &Job, errand: &Errand, beat: Duration, world: &World) -> Result<Outcome, Halt> {
     for (n, (name, beats)) in errand.steps.iter().enumerate() {
         if n == 1
-            && let Some(outcome) = errand.needs.as_ref().and_then(|need| meet(job, need, beat, world))
+            && let Some(need) = &errand.needs
+            && let Some(outcome) = meet(job, need, beat, world)?
         {
             return Ok(outcome);
         }
-        job.step(name, json!({ "of": errand.title }), || work_for(job, beat * *beats)).await?;
+        job.step(name, &json!({ "of": errand.title }), || work_for(job, beat * *beats)).await?;
     }
     let Some(effect) = &errand.effect else { return Ok(Outcome::Ok(json!({ "done": errand.title }))) };
     Ok(match bring_about(job, effect, beat, &world.providers).await? {
@@ -108,17 +109,17 @@ async fn carry_out(job: &Job, errand: &Errand, beat: Duration, world: &World) ->
     })
 }
 
-async fn work_for(job: &Job, time: Duration) -> Result<Value, Halt> {
+async fn work_for(job: &Job, time: Duration) -> Result<String, Halt> {
     tokio::select! {
-        () = tokio::time::sleep(time) => Ok(json!("done")),
+        () = tokio::time::sleep(time) => Ok("done".to_owned()),
         () = job.cancelled() => Err(Halt::Stopped),
     }
 }
 
 /// What keeps the errand from going on, if anything does.
-fn meet(job: &Job, need: &Need, beat: Duration, world: &World) -> Option<Outcome> {
-    match need {
-        Need::Approval { reference, question } => match job.answer(reference) {
+fn meet(job: &Job, need: &Need, beat: Duration, world: &World) -> Result<Option<Outcome>, Error> {
+    Ok(match need {
+        Need::Approval { reference, question } => match job.answer::<Value>(reference)? {
             None => {
                 let wait = NewWait {
                     prompt: Some(question.clone()),
@@ -135,8 +136,8 @@ fn meet(job: &Job, need: &Need, beat: Duration, world: &World) -> Option<Outcome
             }))),
         },
         Need::Login { reference, account } => {
-            if job.answer(reference).is_some() {
-                return None;
+            if job.answer::<Value>(reference)?.is_some() {
+                return Ok(None);
             }
             let message = format!("the login of {account} has expired");
             let wait = NewWait {
@@ -152,5 +153,5 @@ fn meet(job: &Job, need: &Need, beat: Duration, world: &World) -> Option<Outcome
             let refused = Failure::new(ErrorClass::RateLimited, "the search API says: too many requests");
             Outcome::Err(Failure { retry_after_ms, ..refused })
         }),
-    }
+    })
 }

@@ -6,12 +6,13 @@ use std::{
     time::Duration,
 };
 
+use serde::Deserialize;
 use serde_json::json;
 use tenure_api::{
     Client,
     wire::{
         Disposition, ErrorClass, Failure, Ingest, NewWait, Policy, Resolve, RetryPolicy, Source, State,
-        WaitKind, WaitReason,
+        WaitKind,
     },
     worker::{self, Job, Options, Outcome},
 };
@@ -88,15 +89,20 @@ async fn work_all(client: Client) {
     assert!(done.values().all(|times| *times == 1), "{done:?}");
 }
 
-async fn handle(job: Job, done: Arc<Mutex<BTreeMap<u64, u32>>>) -> Outcome {
-    let n = job.input()["n"].as_u64().unwrap();
-    if n.is_multiple_of(10) && job.answer(&format!("gate-{n}")).is_none() {
-        let gate = NewWait::new(WaitKind::External, &format!("gate-{n}"));
-        return Outcome::Wait(vec![gate], WaitReason::default());
+async fn handle(job: Job, done: Arc<Mutex<BTreeMap<u64, u32>>>) -> Result<u64, Outcome> {
+    let Input { n } = job.input()?;
+    let gate = format!("gate-{n}");
+    if n.is_multiple_of(10) && job.answer::<String>(&gate)?.is_none() {
+        return Err(Outcome::wait(NewWait::new(WaitKind::External, &gate)));
     }
     if n % 10 == 1 && job.grant.work.attempt == 1 {
-        return Outcome::Err(Failure::new(ErrorClass::Transport, "the first try never works"));
+        return Err(Failure::new(ErrorClass::Transport, "the first try never works").into());
     }
     *done.lock().unwrap().entry(n).or_default() += 1;
-    Outcome::Ok(json!(n))
+    Ok(n)
+}
+
+#[derive(Deserialize)]
+struct Input {
+    n: u64,
 }

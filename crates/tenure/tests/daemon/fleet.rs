@@ -64,7 +64,7 @@ fn two_daemons_lose_nothing_and_do_nothing_twice_though_one_is_killed() {
 
 async fn handle(job: Job, runs: Runs) -> Outcome {
     *runs.lock().unwrap().entry(job.grant.work.source.id.clone()).or_default() += 1;
-    Outcome::Ok(job.input().clone())
+    Outcome::Ok(job.grant.input.clone())
 }
 
 async fn ingest(client: &Client, works: usize) {

@@ -1,0 +1,240 @@
+//! Works held by a loop that a program has already: no handler, no worker loop. The handle renews its lease by itself.
+
+use std::{future::Future, ops::Deref, pin::pin, time::Duration};
+
+use serde::Serialize;
+use tokio::{
+    task::AbortHandle,
+    time::{Instant, sleep_until, timeout},
+};
+use uuid::Uuid;
+
+use super::{
+    Attempt, Job, Outcome,
+    deliver::deliver,
+    job::to_json,
+    lease::{LeaseTimer, NOTES_BYTES},
+};
+use crate::{
+    Client, Error,
+    wire::{
+        Ack, Claim, Claimant, End, Failure, Grant, Ingest, NewWait, Renew, Renewal, State, WaitReason, Work,
+        WorkId, Worker,
+    },
+};
+
+/// This process as the holder of works. Made once at each start, by [`Client::holder`]; cheap to clone.
+#[derive(Clone)]
+pub struct Holder {
+    client: Client,
+    worker: Worker,
+}
+
+/// Which work to claim, and for how long to wait for one.
+#[derive(Clone, Debug, Default)]
+pub struct ClaimOptions {
+    /// Only works of these sources; of any where it is empty.
+    pub sources: Vec<String>,
+    /// Only works of these kinds; of any where it is empty.
+    pub kinds: Vec<String>,
+    /// Only works of these tenants; of any where it is empty.
+    pub tenants: Vec<String>,
+    /// Exactly this work: refused as `busy` where somebody else holds it.
+    pub work: Option<WorkId>,
+    /// How long an empty queue is waited for.
+    pub wait: Duration,
+    /// Owner-bound work is started by its first verb, not by the claim.
+    pub defer_start: bool,
+}
+
+/// A work that was recorded, and its lease where it could be claimed in the same act.
+pub struct Recorded {
+    /// The work as it stands.
+    pub work: Work,
+    /// False where the same work was already there.
+    pub created: bool,
+    /// None where the work has ended, somebody else holds it or its session, or it waits.
+    pub held: Option<Held>,
+}
+
+/// A work that this process holds. It renews its lease in the background until it is dropped, the attempt has ended or
+/// the lease is lost.
+///
+/// Its verbs carry the lease by themselves; those of [`Job`] are its own as well. Dropped without an end, the lease runs
+/// out and recovery does what the work has declared.
+pub struct Held {
+    job: Job,
+    renewing: AbortHandle,
+}
+
+impl Client {
+    /// This process as a worker with this id, for a loop of its own.
+    pub fn holder(&self, id: &str) -> Holder {
+        Holder { client: self.clone(), worker: Worker::of_this_process(id) }
+    }
+}
+
+impl Holder {
+    /// How this process presents itself.
+    pub fn worker(&self) -> &Worker {
+        &self.worker
+    }
+
+    /// Claims one work. None where nothing is there.
+    pub async fn claim(&self, options: ClaimOptions) -> Result<Option<Held>, Error> {
+        let ClaimOptions { sources, kinds, tenants, work, wait, defer_start } = options;
+        let claim = Claim {
+            sources,
+            kinds,
+            tenants,
+            ids: work.into_iter().collect(),
+            wait_ms: (!wait.is_zero()).then(|| wait.as_millis().try_into().unwrap_or(u64::MAX)),
+            defer_start,
+            ..Claim::new(self.worker.clone(), &request_id())
+        };
+        let sent = Instant::now();
+        match self.client.claim(&claim).await?.leases.pop() {
+            Some(grant) => self.hold(grant, sent).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Records a work and claims it in the same act. Delivered twice, it is one work.
+    pub async fn ingest(&self, new: Ingest) -> Result<Recorded, Error> {
+        let claim = Claimant { worker: self.worker.clone(), request_id: request_id(), defer_start: false };
+        let sent = Instant::now();
+        let ingested = self.client.ingest(&Ingest { claim: Some(claim), ..new }).await?;
+        let held = match ingested.lease {
+            Some(grant) => Some(self.hold(grant, sent).await?),
+            None => None,
+        };
+        Ok(Recorded { work: ingested.work, created: ingested.created, held })
+    }
+
+    /// Holds a lease from a call that was sent at `sent`. One that was long on its way is confirmed first.
+    async fn hold(&self, grant: Grant, sent: Instant) -> Result<Held, Error> {
+        let now = Instant::now();
+        let mut timer = LeaseTimer::new(&grant, sent, now);
+        let job = Job::new(self.client.clone(), grant);
+        if !timer.is_fresh(now) {
+            renew(&self.client, &job).await?;
+            timer.renewed(now);
+            timer.renew_at = now + timer.renew;
+        }
+        let renewing = tokio::spawn(keep(job.clone(), timer)).abort_handle();
+        Ok(Held { job, renewing })
+    }
+}
+
+impl Held {
+    /// The work succeeded, with its result as the proof.
+    pub async fn succeed(&mut self, result: &(impl Serialize + ?Sized)) -> Result<Ack, Error> {
+        let result = Some(to_json("the result", result)?);
+        self.close_out(End { result, ..End::new(State::Succeeded) }).await
+    }
+
+    /// Declares any end. A refused one leaves the lease as it is.
+    pub async fn close_out(&mut self, end: End) -> Result<Ack, Error> {
+        self.finish(Outcome::End(Box::new(end))).await.map(Attempt::into_ack)
+    }
+
+    /// The attempt failed: the retry policy decides what becomes of the work.
+    pub async fn fail(&mut self, failure: Failure) -> Result<Ack, Error> {
+        self.finish(failure).await.map(Attempt::into_ack)
+    }
+
+    /// Hands the work back, and says why.
+    pub async fn release(&mut self, why: &str) -> Result<Ack, Error> {
+        self.finish(Outcome::Release(why.to_owned())).await.map(Attempt::into_ack)
+    }
+
+    /// Pauses the work until these are answered; nobody holds it meanwhile. If all are answered already, the attempt
+    /// goes on, and [`Job::answer`] has what was answered.
+    pub async fn wait(&mut self, waits: impl Into<Vec<NewWait>>) -> Result<Attempt, Error> {
+        self.finish(Outcome::Wait(waits.into(), WaitReason::default())).await
+    }
+
+    /// Tells the ledger how the work went, as the worker loop does for a handler: until it has answered, while the lease
+    /// is renewed.
+    pub async fn finish(&mut self, outcome: impl Into<Outcome>) -> Result<Attempt, Error> {
+        let attempt = deliver(&self.job, &outcome.into()).await?;
+        match &attempt {
+            Attempt::GoesOn(waiting) => self.job.answered(&waiting.answers),
+            Attempt::Ended(_) | Attempt::Waiting(_) => self.renewing.abort(),
+        }
+        Ok(attempt)
+    }
+}
+
+impl Deref for Held {
+    type Target = Job;
+
+    fn deref(&self) -> &Job {
+        &self.job
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.renewing.abort();
+    }
+}
+
+/// Renews until the lease is lost. Asks to stop once no renewal was confirmed in time, and goes on: the ledger alone
+/// knows whether somebody else holds the work.
+async fn keep(job: Job, mut timer: LeaseTimer) {
+    // It renews by itself, so that each renewal counts from when it was really sent.
+    let client = job.client.clone().without_retries();
+    loop {
+        stopping_at(timer.valid_until, &job, sleep_until(timer.renew_at)).await;
+        let sent = Instant::now();
+        timer.renew_at = sent + timer.renew;
+        let renewal = timeout(timer.renew, renew(&client, &job));
+        match stopping_at(timer.valid_until, &job, renewal).await {
+            Ok(Ok(())) => timer.renewed(sent),
+            Ok(Err(_)) if job.is_lost() => return,
+            Ok(Err(error)) => {
+                tracing::warn!(work = %job.id(), %error, "the lease could not be renewed; trying again");
+                timer.renew_soon();
+            }
+            Err(_late) => timer.renew_soon(),
+        }
+    }
+}
+
+/// Waits for an event. If the lease stops counting before that, its holder is asked to stop.
+async fn stopping_at<T>(valid_until: Instant, job: &Job, event: impl Future<Output = T>) -> T {
+    let mut event = pin!(event);
+    tokio::select! {
+        biased;
+        happened = &mut event => return happened,
+        () = sleep_until(valid_until), if !job.is_cancelled() => job.cancel.cancel(),
+    }
+    event.await
+}
+
+/// Renews once, and takes what the ledger answers.
+async fn renew(client: &Client, job: &Job) -> Result<(), Error> {
+    let mut room = NOTES_BYTES;
+    let lease = job.renewal(&mut room);
+    let answered = client.renew(&Renew { leases: vec![lease] }).await?;
+    match answered.leases.into_iter().next() {
+        Some(Renewal::Renewed { cancel_requested, release_requested, .. }) => {
+            job.renewed(cancel_requested, release_requested);
+            Ok(())
+        }
+        Some(Renewal::Refused { problem, .. }) => {
+            let problem = Box::new(problem);
+            if problem.retryable == Some(false) {
+                tracing::warn!(work = %job.id(), %problem, "the lease is lost");
+                job.lose(problem.clone());
+            }
+            Err(Error::Problem(problem))
+        }
+        None => Err(Error::protocol("a renewal was not answered")),
+    }
+}
+
+fn request_id() -> String {
+    Uuid::now_v7().simple().to_string()
+}
