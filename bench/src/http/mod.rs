@@ -2,6 +2,7 @@
 
 mod connection;
 mod daemon;
+mod embedded;
 mod neighbours;
 
 use std::{
@@ -26,6 +27,7 @@ use crate::{
 };
 use connection::Connection;
 use daemon::{Daemon, NO_LIMIT};
+use embedded::Embedded;
 
 const CONNECTIONS: usize = 64;
 
@@ -84,15 +86,19 @@ async fn measure(store: Store, args: &HttpArgs, binary: &Path, plan: &Plan) -> R
     let place = site.empty("http");
     let (daemon, _) = Daemon::start(binary, &place, NO_LIMIT).await?;
     let load = Load::open(&daemon).await?;
+    let embedded = Embedded::open(&site.empty("embedded")).await?;
     say("ready");
 
-    let (mut single, mut batch) = (Vec::new(), Vec::new());
+    let (mut single, mut batch, mut in_process) = (Vec::new(), Vec::new(), Vec::new());
     load.single(plan.slice / 4).await?;
+    embedded.single(plan.slice / 4).await?;
     for round in 1..=plan.rounds {
         single.push(load.single(plan.slice).await?.per_s());
         batch.push(load.batch(plan.slice).await?.per_s() * BATCH as f64);
+        in_process.push(embedded.single(plan.slice).await?.per_s());
         say(&format!("round {round} of {}", plan.rounds));
     }
+    embedded.close().await?;
     let starts = starts(&daemon, plan.start_slice).await?;
     say("starts timed");
     load.fill(plan.stored).await?;
@@ -109,6 +115,7 @@ async fn measure(store: Store, args: &HttpArgs, binary: &Path, plan: &Plan) -> R
     Ok(vec![
         Row { submitters: Some(CONNECTIONS), per_s: median(&single), ..row("ingest") },
         Row { submitters: Some(CONNECTIONS), per_s: median(&batch), ..row("batch") },
+        Row { submitters: Some(CONNECTIONS), per_s: median(&in_process), ..row("embedded") },
         Row { p50_ms: percentile(&starts, 50.0), p99_ms: percentile(&starts, 99.0), ..row("start_ms") },
         Row { stored: Some(plan.stored as usize), bytes: Some(loaded), ..row("memory_load") },
         Row { stored: Some(plan.stored as usize), bytes: Some(resting), ..row("memory") },

@@ -2,6 +2,8 @@
 //!
 //! Wire types are not the core's: the server translates, so that neither binds the other.
 
+#![warn(missing_docs)]
+
 #[cfg(feature = "client")]
 pub mod client;
 pub mod strict;
@@ -11,8 +13,3 @@ pub mod worker;
 
 #[cfg(feature = "client")]
 pub use client::{Client, Error};
-
-/// The guide's examples are compiled.
-#[cfg(all(doctest, feature = "client"))]
-#[doc = include_str!("../../../docs/rust.md")]
-struct Guide;

@@ -85,8 +85,3 @@ pub use postgres::bench_support as postgres_bench_support;
 #[cfg(feature = "sqlite")]
 #[doc(hidden)]
 pub use sqlite::bench_support as sqlite_bench_support;
-
-/// The README's example is compiled and run as a test.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;

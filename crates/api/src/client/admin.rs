@@ -10,6 +10,7 @@ use crate::wire::{
 };
 
 impl Client {
+    /// Removes works that ended before a time. Their identities stay.
     pub async fn prune(&self, prune: &Prune) -> Result<PruneReport, Error> {
         self.call(Call::post("/v1/admin/prune", prune).patient()).await
     }
@@ -24,6 +25,7 @@ impl Client {
         self.call(Call::get("/v1/admin/prune").query(query)).await
     }
 
+    /// Copies the ledger to a new file in the daemon's folder of backups.
     pub async fn backup(&self, backup: &Backup) -> Result<BackupReport, Error> {
         self.call(Call::post("/v1/admin/backup", backup).once().patient()).await
     }
@@ -33,6 +35,7 @@ impl Client {
         self.call(Call::get("/v1/admin/database")).await
     }
 
+    /// The tokens, newest first, without their secrets.
     pub async fn tokens(&self, page: &PageQuery) -> Result<Page<Token>, Error> {
         self.call(Call::get("/v1/tokens").query(page)).await
     }
@@ -42,15 +45,16 @@ impl Client {
         self.call(Call::post("/v1/tokens", new).once()).await
     }
 
+    /// Ends a token, and the calls that it opened.
     pub async fn revoke_token(&self, id: &TokenId, revoke: &RevokeToken) -> Result<Token, Error> {
         self.call(Call::delete(format!("/v1/tokens/{}", segment(id.as_str()))).query(revoke)).await
     }
 
+    /// Whether the process answers.
     pub async fn health(&self) -> Result<Health, Error> {
         self.call(Call::get("/healthz")).await
     }
 
-    /// Whether requests can be served; a server that is not ready says why.
     /// Whether new works are let in, and who stopped it.
     pub async fn intake(&self) -> Result<Intake, Error> {
         self.call(Call::get("/v1/intake")).await
@@ -61,6 +65,7 @@ impl Client {
         self.call(Call::post("/v1/intake", set)).await
     }
 
+    /// Whether requests can be served; a server that is not ready says why.
     pub async fn readiness(&self) -> Result<Readiness, Error> {
         self.call(Call::get("/readyz").also_unavailable()).await
     }

@@ -24,6 +24,7 @@ pub struct ServerClock {
 }
 
 impl ServerClock {
+    /// The time by the server's clock.
     pub fn now(&self) -> Timestamp {
         Timestamp(here().saturating_add(self.ahead.load(Ordering::Relaxed)))
     }

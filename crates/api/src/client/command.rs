@@ -25,14 +25,17 @@ impl Client {
         self.call(Call::post("/v1/commands", new)).await
     }
 
+    /// Commands, newest first.
     pub async fn commands(&self, query: &CommandQuery) -> Result<Page<Command>, Error> {
         self.call(Call::get("/v1/commands").query(query)).await
     }
 
+    /// A command by its id.
     pub async fn command(&self, id: &CommandId) -> Result<Command, Error> {
         self.call(Call::get(path(id, ""))).await
     }
 
+    /// Why a command stands where it stands, and what to do.
     pub async fn explain_command(&self, id: &CommandId) -> Result<CommandExplanation, Error> {
         self.call(Call::get(path(id, "/explain"))).await
     }

@@ -16,6 +16,7 @@ impl Client {
         self.call(Call::post("/v1/work/renew", renew)).await
     }
 
+    /// Says how far the work was handed over to the agent.
     pub async fn accept(&self, id: &WorkId, accept: &Accept) -> Result<Ack, Error> {
         self.call(Call::post(path(id, "/accept"), accept)).await
     }
@@ -32,18 +33,22 @@ impl Client {
         self.call(call.once_if(put.restart)).await
     }
 
+    /// Pauses the work durably. The lease ends, unless every answer is there already.
     pub async fn wait(&self, id: &WorkId, wait: &SetWait) -> Result<Waiting, Error> {
         self.call(Call::post(path(id, "/wait"), wait)).await
     }
 
+    /// Reports a failure: the retry policy decides what becomes of the work.
     pub async fn fail(&self, id: &WorkId, fail: &Fail) -> Result<Failed, Error> {
         self.call(Call::post(path(id, "/fail"), fail)).await
     }
 
+    /// Hands the work back, to be claimed again.
     pub async fn release(&self, id: &WorkId, release: &Release) -> Result<Ack, Error> {
         self.call(Call::post(path(id, "/release"), release)).await
     }
 
+    /// Declares how the work ended.
     pub async fn close_out(&self, id: &WorkId, close: &CloseOut) -> Result<Ack, Error> {
         self.call(Call::post(path(id, "/close-out"), close)).await
     }

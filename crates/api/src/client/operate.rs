@@ -11,14 +11,17 @@ use crate::wire::{
 };
 
 impl Client {
+    /// Asks for a work to stop.
     pub async fn cancel(&self, id: &WorkId, cancel: &Cancel) -> Result<Ack, Error> {
         self.call(Call::post(path(id, "/cancel"), cancel).once()).await
     }
 
+    /// Asks to give a work up once its lease lapses.
     pub async fn abandon(&self, id: &WorkId, abandon: &Abandon) -> Result<Ack, Error> {
         self.call(Call::post(path(id, "/abandon"), abandon).once()).await
     }
 
+    /// Cuts a retry's backoff short.
     pub async fn retry_now(&self, id: &WorkId, retry: &RetryNow) -> Result<Ack, Error> {
         self.call(Call::post(path(id, "/retry-now"), retry).once()).await
     }
@@ -28,14 +31,17 @@ impl Client {
         self.call(Call::post(path(id, "/rerun"), rerun)).await
     }
 
+    /// Sets a work aside for a person. Its holder loses the lease.
     pub async fn quarantine(&self, id: &WorkId, quarantine: &Quarantine) -> Result<Ack, Error> {
         self.call(Call::post(path(id, "/quarantine"), quarantine).once()).await
     }
 
+    /// Only a person: what becomes of a work that was set aside.
     pub async fn decide(&self, id: &WorkId, decide: &Decide) -> Result<Ack, Error> {
         self.call(Call::post(path(id, "/decide"), decide).once()).await
     }
 
+    /// The workers that hold something.
     pub async fn workers(&self) -> Result<Page<WorkerView>, Error> {
         self.call(Call::get("/v1/workers")).await
     }
@@ -45,6 +51,7 @@ impl Client {
         self.call(Call::post(format!("/v1/workers/{}/drain", segment(worker)), drain).once()).await
     }
 
+    /// The thresholds that are crossed now.
     pub async fn alerts(&self) -> Result<Page<Alert>, Error> {
         self.call(Call::get("/v1/alerts")).await
     }

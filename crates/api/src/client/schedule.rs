@@ -9,10 +9,12 @@ use crate::wire::{
 };
 
 impl Client {
+    /// Schedules by name.
     pub async fn schedules(&self, query: &ScheduleQuery) -> Result<Page<Schedule>, Error> {
         self.call(Call::get("/v1/schedules").query(query)).await
     }
 
+    /// A schedule, with what was done to it.
     pub async fn schedule(&self, name: &str, query: &ScheduleGet) -> Result<Schedule, Error> {
         self.call(Call::get(path(name, "")).query(query)).await
     }
@@ -22,14 +24,17 @@ impl Client {
         self.call(Call::put(path(name, ""), set)).await
     }
 
+    /// Stops a schedule.
     pub async fn pause_schedule(&self, name: &str, pause: &PauseSchedule) -> Result<Schedule, Error> {
         self.call(Call::post(path(name, "/pause"), pause)).await
     }
 
+    /// Starts a schedule again.
     pub async fn resume_schedule(&self, name: &str, resume: &PauseSchedule) -> Result<Schedule, Error> {
         self.call(Call::post(path(name, "/resume"), resume)).await
     }
 
+    /// Runs a schedule now, beside its due times.
     pub async fn run_schedule(&self, name: &str, run: &RunSchedule) -> Result<Schedule, Error> {
         self.call(Call::post(path(name, "/run-now"), run)).await
     }

@@ -15,7 +15,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// What a stream brings. Kinds that this client does not know are passed over.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Streamed {
+    /// Something happened.
     Event(Box<Event>),
+    /// A threshold is crossed.
     Alert(Alert),
     /// An event that is stored and cannot be read.
     Unreadable(Unreadable),

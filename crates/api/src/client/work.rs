@@ -30,6 +30,7 @@ impl Client {
         self.call(Call::get(path(id, "")).query(&query).waits(timeout)).await
     }
 
+    /// Works, newest first.
     pub async fn works(&self, query: &WorkQuery) -> Result<Page<Work>, Error> {
         self.call(Call::get("/v1/work").query(query)).await
     }
@@ -39,6 +40,7 @@ impl Client {
         self.call(Call::get(path(id, "/events")).query(query)).await
     }
 
+    /// Why a work stands where it stands, and what to do.
     pub async fn explain(&self, id: &WorkId) -> Result<Explanation, Error> {
         self.call(Call::get(path(id, "/explain"))).await
     }
@@ -48,19 +50,23 @@ impl Client {
         self.call(Call::get("/v1/events").query(query)).await
     }
 
+    /// Claims works: waits for some where `wait_ms` says so.
     pub async fn claim(&self, claim: &Claim) -> Result<Grants, Error> {
         let wait = Duration::from_millis(claim.wait_ms.unwrap_or(0));
         self.call(Call::post("/v1/work/claim", claim).waits(wait)).await
     }
 
+    /// Waits, by the time they were opened.
     pub async fn waits(&self, query: &WaitQuery) -> Result<Page<Wait>, Error> {
         self.call(Call::get("/v1/waits").query(query)).await
     }
 
+    /// Answers by reference, or by the token of a wait. The first answer counts.
     pub async fn resolve(&self, answer: &Resolve) -> Result<Resolved, Error> {
         self.call(Call::post("/v1/resolve", answer)).await
     }
 
+    /// Answers one wait. The first answer counts.
     pub async fn resolve_wait(&self, id: &WaitId, answer: &ResolveWait) -> Result<Resolved, Error> {
         self.call(Call::post(format!("/v1/waits/{}/resolve", segment(id.as_str())), answer)).await
     }
@@ -70,10 +76,12 @@ impl Client {
         self.call(Call::post("/v1/waits/revoke", revoke).once()).await
     }
 
+    /// Only a person: answers what a work in `waiting_approval` asks.
     pub async fn approve(&self, id: &WorkId, answer: &Approve) -> Result<Resolved, Error> {
         self.call(Call::post(path(id, "/approve"), answer)).await
     }
 
+    /// Says that the account which a work in `waiting_auth` needs is connected again.
     pub async fn reconnect(&self, id: &WorkId, answer: &Reconnect) -> Result<Resolved, Error> {
         self.call(Call::post(path(id, "/reconnect"), answer)).await
     }

@@ -9,6 +9,7 @@ use super::{Actor, Timestamp, WorkId};
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Prune {
+    /// Works that ended before it.
     pub before: Timestamp,
     /// At most so many in this call, from 1 to 1,000; 1,000 unless told otherwise.
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 1000))]
@@ -25,8 +26,11 @@ pub struct Prune {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Pruning {
+    /// When.
     pub at: Timestamp,
+    /// Who did it.
     pub by: Actor,
+    /// Why, as it was given.
     pub reason: String,
     /// Only works that ended earlier.
     pub before: Timestamp,
@@ -34,10 +38,13 @@ pub struct Pruning {
     pub works: u64,
 }
 
+/// What a pruning removed, or would remove.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PruneReport {
+    /// Works that were removed.
     pub works: u64,
+    /// Events that were removed with them.
     pub events: u64,
     /// More are old enough: call again.
     pub more: bool,
@@ -50,14 +57,19 @@ pub struct Fault {
     /// Absent where it is of no single work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<WorkId>,
+    /// What contradicts itself, in a sentence.
     pub what: String,
 }
 
+/// What reading everything back found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct VerifyReport {
+    /// Works that were read.
     pub works: u64,
+    /// Events that were read.
     pub events: u64,
+    /// Everything that contradicts itself; empty for a sound ledger.
     pub faults: Vec<Fault>,
 }
 
@@ -71,11 +83,13 @@ pub struct Backup {
     pub name: String,
 }
 
+/// A backup that was made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BackupReport {
     /// On the daemon's machine.
     pub path: String,
+    /// Its size.
     pub bytes: u64,
 }
 
@@ -85,6 +99,7 @@ pub struct BackupReport {
 pub struct Database {
     /// `sqlite`, `postgres` or `memory`
     pub engine: String,
+    /// The version of the database software.
     pub version: String,
     /// Absent where there is nothing to migrate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -115,6 +130,7 @@ pub struct Database {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BackupProgress {
+    /// Bytes that are copied.
     pub bytes: u64,
     /// Zero until the first pages are copied.
     pub total_bytes: u64,
@@ -126,6 +142,7 @@ pub struct BackupProgress {
 pub struct Damaged {
     /// The id of a work or of a command, or the name of a list that could not be read to its end.
     pub id: String,
+    /// Why it cannot be read.
     pub why: String,
     /// When the daemon first found it so.
     pub since: Timestamp,
@@ -135,6 +152,7 @@ pub struct Damaged {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DatabaseFile {
+    /// Its path on the daemon's machine.
     pub path: String,
     /// Who may read and write it, in octal: `600` is its owner alone.
     pub mode: String,
@@ -146,7 +164,9 @@ pub struct DatabaseFile {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Commits {
+    /// How many there were.
     pub count: u64,
+    /// How long one took on average, in milliseconds.
     pub mean_ms: u64,
 }
 
@@ -154,15 +174,21 @@ pub struct Commits {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Schema {
+    /// The newest migration that the daemon knows.
     pub known: u32,
+    /// The newest migration that the ledger has.
     pub applied: u32,
 }
 
+/// A setting of the database, beside the value that keeps every answered commit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Setting {
+    /// Its name in the database.
     pub name: String,
+    /// Its value.
     pub value: String,
+    /// The value that is safe.
     pub wanted: String,
     /// Under it, what was answered lasts.
     pub safe: bool,
@@ -172,6 +198,7 @@ pub struct Setting {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Wal {
+    /// Its size.
     pub bytes: u64,
     /// When the daemon last moved all of it into the file; absent until it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -184,11 +211,15 @@ pub struct Wal {
     pub failure: Option<CheckpointFailure>,
 }
 
+/// Checkpoints that failed in a row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CheckpointFailure {
+    /// How many failed.
     pub count: u64,
+    /// When the first of them failed.
     pub since: Timestamp,
+    /// Why the last of them failed.
     pub why: String,
 }
 

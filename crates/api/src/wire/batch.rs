@@ -9,9 +9,13 @@ use super::word::words;
 pub const BATCH_MAX: usize = 1_000;
 
 words! {
+    /// The method of a call in a batch.
     BatchMethod {
+        /// Most verbs.
         Post = "POST",
+        /// Steps and schedules.
         Put = "PUT",
+        /// Reads.
         Get = "GET",
     }
 }
@@ -21,9 +25,11 @@ words! {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Batch {
+    /// The calls, in order.
     pub items: Vec<BatchItem>,
 }
 
+/// One call of a batch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -33,10 +39,12 @@ pub struct BatchItem {
     pub method: Option<BatchMethod>,
     /// As in the request line, `/v1/work` for one.
     pub path: String,
+    /// The request's body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<Value>,
 }
 
+/// The answers to a batch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BatchReply {
@@ -44,9 +52,11 @@ pub struct BatchReply {
     pub items: Vec<BatchAnswer>,
 }
 
+/// The answer to one call of a batch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BatchAnswer {
+    /// The status that the call alone would have had.
     pub status: u16,
     /// What the call alone would have answered: its reply, or a problem.
     #[serde(default)]

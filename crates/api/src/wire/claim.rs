@@ -16,9 +16,11 @@ pub enum Liveness {
     Opaque,
     /// A process that a sweeper on the same boot and in the same PID namespace can look up.
     LocalProcess {
+        /// The machine's boot, from `/proc/sys/kernel/random/boot_id`.
         boot_id: String,
         /// The inode of the PID namespace.
         pid_namespace: u64,
+        /// The process id.
         pid: u32,
         /// In clock ticks since boot.
         start_time: u64,
@@ -67,8 +69,11 @@ impl TryFrom<LivenessFields> for Liveness {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Worker {
+    /// The worker's id, the same at every start.
     pub id: String,
+    /// New at each start.
     pub incarnation: String,
+    /// What can be looked up of it besides its renewals.
     #[serde(default)]
     pub liveness: Liveness,
 }
@@ -78,7 +83,9 @@ pub struct Worker {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Claimant {
+    /// Who claims.
     pub worker: Worker,
+    /// The same request again returns its leases that are still held.
     pub request_id: String,
     /// Owner-bound work is started by its first verb, not by the claim.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -90,15 +97,20 @@ pub struct Claimant {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
+    /// Who claims.
     pub worker: Worker,
     /// The same request again returns its leases that are still held.
     pub request_id: String,
+    /// Only works of these sources; of any where it is empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<String>,
+    /// Only works of these kinds; of any where it is empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kinds: Vec<String>,
+    /// Only works of these tenants; of any of the credential's where it is empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tenants: Vec<String>,
+    /// Exactly these works: all of them or none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ids: Vec<WorkId>,
     /// 1 unless told otherwise.
@@ -107,11 +119,13 @@ pub struct Claim {
     /// How long an empty queue is waited for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<u64>,
+    /// Owner-bound work is started by its first verb, not by the claim.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub defer_start: bool,
 }
 
 impl Claim {
+    /// A claim of one work of any source and kind.
     pub fn new(worker: Worker, request_id: &str) -> Self {
         Self {
             worker,
@@ -131,13 +145,16 @@ impl Claim {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Grant {
+    /// The work as it stands.
     pub work: Work,
     /// Null only after an erasure.
     #[serde(default)]
     pub input: Value,
+    /// The lease's number, greater than any before it of this work. Every write of the holder carries it.
     pub fence: u64,
     /// Carried by every write of the holder. Shown here only.
     pub token: String,
+    /// When the lease expires unless it is renewed.
     pub expires_at: Timestamp,
     /// Renew at least so often.
     pub renew_ms: u64,
@@ -151,8 +168,10 @@ pub struct Grant {
     pub answers: Vec<Wait>,
 }
 
+/// What a claim was given.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Grants {
+    /// The leases; empty where nothing can be claimed.
     pub leases: Vec<Grant>,
 }

@@ -13,8 +13,10 @@ macro_rules! id {
         pub struct $name(pub String);
 
         impl $name {
+            /// How every id of this kind begins.
             pub const PREFIX: &'static str = $prefix;
 
+            /// The id as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }

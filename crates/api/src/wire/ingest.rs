@@ -8,7 +8,9 @@ use super::{Claimant, Disposition, End, Evidence, Grant, Source, Work, WorkId, W
 words! {
     /// What becomes of a work when its parent ends.
     OnParentClose {
+        /// It is cancelled.
         Cancel = "cancel",
+        /// It goes on.
         Leave = "leave",
     }
 }
@@ -16,8 +18,11 @@ words! {
 words! {
     /// How a retry's delay is spread.
     Jitter {
+        /// Anywhere from nothing to the whole delay.
         Full = "full",
+        /// At least half of the delay.
         Equal = "equal",
+        /// The delay as it is.
         None = "none",
     }
 }
@@ -37,9 +42,13 @@ words! {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Ingest {
+    /// Where it came from: its identity.
     pub source: Source,
+    /// What kind of work it is; workers claim by it.
     pub kind: String,
+    /// What may be done when its worker is lost.
     pub disposition: Disposition,
+    /// What the worker needs, any JSON.
     pub input: Value,
     /// Lower comes first; 3 unless told otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -50,16 +59,22 @@ pub struct Ingest {
     /// One of the credential's; may be left out where it has only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
+    /// Ties works together that belong together; the work's own id where it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
+    /// The workflow that it is part of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<Workflow>,
+    /// The work that it is part of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<WorkId>,
+    /// What becomes of it when its parent ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_parent_close: Option<OnParentClose>,
+    /// How it wants to be treated; its source's settings where it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<Policy>,
+    /// Pointers to what supports it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Evidence>,
     /// Claims it in the same act, where nothing stands against it.
@@ -108,12 +123,16 @@ impl Ingest {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Policy {
+    /// When it is tried again after a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetryPolicy>,
+    /// How long a lease lasts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<LeaseTimings>,
+    /// Its deadlines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeouts: Option<Timeouts>,
+    /// What a lapse means for started owner-bound work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_expiry: Option<OnExpiry>,
 }
@@ -126,13 +145,16 @@ pub struct RetryPolicy {
     /// Counts failures, the first one included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u32>,
+    /// The delay before the first retry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initial_ms: Option<u64>,
     /// 2 doubles each delay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub multiplier: Option<f64>,
+    /// No delay is longer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_ms: Option<u64>,
+    /// How a delay is spread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jitter: Option<Jitter>,
 }
@@ -142,8 +164,11 @@ pub struct RetryPolicy {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LeaseTimings {
+    /// For how long a renewal holds.
     pub ttl_ms: u64,
+    /// How often to renew.
     pub renew_ms: u64,
+    /// How long after the expiry nothing is concluded.
     pub grace_ms: u64,
 }
 
@@ -152,17 +177,22 @@ pub struct LeaseTimings {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Timeouts {
+    /// Until it is claimed first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_ms: Option<u64>,
+    /// For each attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_ms: Option<u64>,
+    /// Until it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overall_ms: Option<u64>,
 }
 
+/// A work that was recorded, or was there already.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Ingested {
+    /// The work as it stands.
     pub work: Work,
     /// False where the same work was already there.
     pub created: bool,

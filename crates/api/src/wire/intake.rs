@@ -14,6 +14,7 @@ pub struct SetIntake {
     /// None: of every tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
+    /// Why. It is kept.
     pub reason: String,
 }
 
@@ -24,8 +25,11 @@ pub struct IntakePause {
     /// None: of every tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
+    /// Since when.
     pub at: Timestamp,
+    /// Who paused it.
     pub actor: Actor,
+    /// Why.
     pub reason: String,
 }
 
@@ -38,11 +42,15 @@ pub struct IntakeChange {
     pub tenant: Option<String>,
     /// False: it was resumed.
     pub paused: bool,
+    /// When.
     pub at: Timestamp,
+    /// Who did it.
     pub actor: Actor,
+    /// Why.
     pub reason: String,
 }
 
+/// Whether new works are let in.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Intake {

@@ -8,6 +8,7 @@ use super::{Phase, State, Timestamp, WaitKind, WaitState, WorkId, word::words};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Page<T> {
+    /// The rows.
     pub items: Vec<T>,
     /// Rows of this page that are stored but cannot be read. `tenure verify` says more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -23,6 +24,7 @@ pub struct Page<T> {
 pub struct Unreadable {
     /// Its id; of an event its work and number, of a schedule its tenant and name.
     pub id: String,
+    /// Why it cannot be read.
     pub why: String,
 }
 
@@ -36,8 +38,10 @@ pub struct WorkQuery {
     #[serde(default, with = "comma", skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "openapi", param(style = Form, explode = false))]
     pub state: Vec<State>,
+    /// Only works in a state of this phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
+    /// Only works of this tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// `source.system`
@@ -46,23 +50,31 @@ pub struct WorkQuery {
     /// `source.id`
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_id: Option<String>,
+    /// Only works of this kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
+    /// Only works of the workflow with this id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<String>,
+    /// Only works of this session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
     /// The worker that holds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
+    /// Only parts of this work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<WorkId>,
+    /// Only works with this correlation id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
+    /// Only works that were recorded later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_after: Option<Timestamp>,
+    /// Only works that were recorded earlier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_before: Option<Timestamp>,
+    /// Only works with a deadline before this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due_before: Option<Timestamp>,
     /// The `next` of the page before.
@@ -102,16 +114,22 @@ pub struct WorkGet {
 #[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct WaitQuery {
+    /// Only waits of this work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<WorkId>,
+    /// Only waits of works of this session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
+    /// Only waits on this reference.
     #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
+    /// Only waits of this kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<WaitKind>,
+    /// Only waits in this state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<WaitState>,
+    /// Only waits of this tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// The last that ended, latest first, on one page; all by the time they were opened unless told.

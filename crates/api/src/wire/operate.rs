@@ -10,7 +10,9 @@ use super::{Failure, State, word::words};
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Cancel {
+    /// Why. It is kept.
     pub reason: String,
+    /// The number of the last event that was seen; refused if there is a later one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub if_seq: Option<u64>,
     /// How long its holder has; a minute unless told otherwise.
@@ -23,7 +25,9 @@ pub struct Cancel {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Abandon {
+    /// Why. It is kept.
     pub reason: String,
+    /// The number of the last event that was seen; refused if there is a later one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub if_seq: Option<u64>,
 }
@@ -33,7 +37,9 @@ pub struct Abandon {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RetryNow {
+    /// Why. It is kept.
     pub reason: String,
+    /// The number of the last event that was seen; refused if there is a later one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub if_seq: Option<u64>,
 }
@@ -43,7 +49,9 @@ pub struct RetryNow {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Quarantine {
+    /// Why. It is kept.
     pub reason: String,
+    /// The number of the last event that was seen; refused if there is a later one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub if_seq: Option<u64>,
 }
@@ -53,6 +61,7 @@ pub struct Quarantine {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Rerun {
+    /// Why. It is kept.
     pub reason: String,
     /// Steps before this one keep their results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -65,10 +74,15 @@ pub struct Rerun {
 words! {
     /// What a person can decide over a quarantined work.
     Decision {
+        /// It is queued again. Refused while a command is in doubt.
         Requeue = "requeue",
+        /// It succeeded.
         Succeeded = "succeeded",
+        /// It failed.
         Failed = "failed",
+        /// It is not to be done.
         Cancelled = "cancelled",
+        /// Nobody can know how it ended.
         Abandoned = "abandoned",
     }
 }
@@ -91,16 +105,23 @@ impl Decision {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Decide {
+    /// Why. It is kept.
     pub reason: String,
+    /// The number of the last event that was seen; refused if there is a later one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub if_seq: Option<u64>,
+    /// What becomes of the work.
     pub decision: Decision,
+    /// The result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
+    /// Where the result is kept, if not here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_ref: Option<String>,
+    /// There is nothing to show.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_output: bool,
+    /// What went wrong, with `failed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,
 }

@@ -141,14 +141,19 @@ words! {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Problem {
+    /// A URN that ends with the `code`.
     #[serde(rename = "type")]
     pub kind: String,
+    /// The problem in a few words.
     pub title: String,
+    /// The HTTP status.
     pub status: u16,
     /// Why, and what to do.
     pub detail: String,
+    /// The occurrence of the problem, where a server names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
+    /// Which problem it is; stable.
     #[cfg_attr(feature = "openapi", schema(value_type = Code))]
     pub code: Word<Code>,
     /// Whether sending the very same request again can help. Null where nobody knows.
@@ -165,6 +170,7 @@ pub struct Problem {
 }
 
 impl Problem {
+    /// The content type of a problem.
     pub const MEDIA_TYPE: &'static str = "application/problem+json";
 }
 

@@ -8,7 +8,9 @@ use super::{Actor, Code, Disposition, Policy, Timestamp, Word, WorkId, Workflow,
 words! {
     /// What happens to a run that is due while the work of the last one is still open.
     Overlap {
+        /// The run is fired.
         Allow = "allow",
+        /// The run is skipped.
         Skip = "skip",
     }
 }
@@ -26,7 +28,9 @@ words! {
 words! {
     /// What became of a run.
     RunOutcome {
+        /// It became a work.
         Ingested = "ingested",
+        /// The ledger refused it.
         Refused = "refused",
     }
 }
@@ -34,10 +38,15 @@ words! {
 words! {
     /// What was done to a schedule.
     ScheduleAct {
+        /// It was made, or replaced.
         Set = "set",
+        /// It was stopped.
         Pause = "pause",
+        /// It was started again.
         Resume = "resume",
+        /// It was run beside its due times.
         Run = "run",
+        /// It was deleted.
         Delete = "delete",
     }
 }
@@ -47,18 +56,25 @@ words! {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Template {
+    /// What kind of work a run is.
     pub kind: String,
+    /// What may be done when its worker is lost.
     pub disposition: Disposition,
+    /// What the worker needs, any JSON.
     pub input: Value,
     /// Lower comes first; 3 unless told otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<i16>,
+    /// The session of every run's work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
+    /// The correlation id of every run's work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
+    /// The workflow that every run's work is part of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<Workflow>,
+    /// How every run's work is treated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<Policy>,
 }
@@ -68,6 +84,7 @@ pub struct Template {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SetSchedule {
+    /// Why. It is kept.
     pub reason: String,
     /// One of the credential's; may be left out where it has only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -81,6 +98,7 @@ pub struct SetSchedule {
     /// Whenever the time since 1970 began is a multiple of it; a second or more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub every_ms: Option<u64>,
+    /// What each run ingests.
     pub template: Template,
     /// Skip unless told otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -98,7 +116,9 @@ pub struct SetSchedule {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PauseSchedule {
+    /// Why. It is kept.
     pub reason: String,
+    /// The schedule's tenant; may be left out where the credential has only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
 }
@@ -108,8 +128,11 @@ pub struct PauseSchedule {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RunSchedule {
+    /// Why. It is kept.
     pub reason: String,
+    /// Names the run.
     pub request_id: String,
+    /// The schedule's tenant; may be left out where the credential has only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
 }
@@ -120,7 +143,9 @@ pub struct RunSchedule {
 #[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct DeleteSchedule {
+    /// Why. It is kept.
     pub reason: String,
+    /// The schedule's tenant; may be left out where the credential has only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
 }
@@ -131,6 +156,7 @@ pub struct DeleteSchedule {
 #[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct ScheduleGet {
+    /// The schedule's tenant; may be left out where the credential has only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
 }
@@ -141,6 +167,7 @@ pub struct ScheduleGet {
 #[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct ScheduleQuery {
+    /// Only schedules of this tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// The `next` of the page before.
@@ -156,19 +183,26 @@ pub struct ScheduleQuery {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TemplateView {
+    /// What kind of work a run is.
     pub kind: String,
+    /// What may be done when its worker is lost.
     #[cfg_attr(feature = "openapi", schema(value_type = Disposition))]
     pub disposition: Word<Disposition>,
     /// Only with the scope `payload`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
+    /// Lower comes first.
     pub priority: i16,
+    /// The session of every run's work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
+    /// The correlation id of every run's work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
+    /// The workflow that every run's work is part of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<Workflow>,
+    /// How every run's work is treated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<Policy>,
 }
@@ -179,11 +213,14 @@ pub struct TemplateView {
 pub struct ScheduleRun {
     /// The `run_id` of its work's source.
     pub run_id: String,
+    /// When it was due.
     pub due_at: Timestamp,
     /// When it was ingested, or refused.
     pub at: Timestamp,
+    /// Whether it was ingested.
     #[cfg_attr(feature = "openapi", schema(value_type = RunOutcome))]
     pub outcome: Word<RunOutcome>,
+    /// The work that it became.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<WorkId>,
 }
@@ -192,8 +229,11 @@ pub struct ScheduleRun {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ScheduleSkip {
+    /// When it was due.
     pub due_at: Timestamp,
+    /// When it was passed over.
     pub at: Timestamp,
+    /// Why.
     #[cfg_attr(feature = "openapi", schema(value_type = SkipReason))]
     pub reason: Word<SkipReason>,
 }
@@ -202,10 +242,14 @@ pub struct ScheduleSkip {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ScheduleError {
+    /// The run that was refused.
     pub run_id: String,
+    /// When it was refused.
     pub at: Timestamp,
+    /// Why, as a problem's code.
     #[cfg_attr(feature = "openapi", schema(value_type = Code))]
     pub code: Word<Code>,
+    /// Why, and what to do.
     pub detail: String,
 }
 
@@ -213,32 +257,48 @@ pub struct ScheduleError {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ScheduleChange {
+    /// When.
     pub at: Timestamp,
+    /// Who did it.
     pub actor: Actor,
+    /// What was done.
     #[cfg_attr(feature = "openapi", schema(value_type = ScheduleAct))]
     pub act: Word<ScheduleAct>,
+    /// Why.
     pub reason: String,
 }
 
+/// Works that come by themselves, by cron or at an interval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Schedule {
+    /// Its name, unique in its tenant.
     pub name: String,
+    /// Its tenant.
     pub tenant: String,
+    /// When it runs: minute, hour, day of month, month, day of week.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cron: Option<String>,
+    /// The time zone that `cron` goes by.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
+    /// How often it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub every_ms: Option<u64>,
+    /// What each run ingests.
     pub template: TemplateView,
+    /// What happens to a run while the work of the last one is open.
     #[cfg_attr(feature = "openapi", schema(value_type = Overlap))]
     pub overlap: Word<Overlap>,
+    /// How late a run may still be fired.
     pub catch_up_ms: u64,
+    /// Whether it is stopped.
     pub paused: bool,
+    /// When it was made.
     pub created_at: Timestamp,
     /// When a person changed it last.
     pub updated_at: Timestamp,
+    /// When it runs next; absent while it is stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_at: Option<Timestamp>,
     /// The next five due times, `next_at` first.
@@ -248,8 +308,10 @@ pub struct Schedule {
     pub fired: u64,
     /// Runs that were passed over.
     pub skipped: u64,
+    /// The last run that fired.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_run: Option<ScheduleRun>,
+    /// The last run that was passed over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_skip: Option<ScheduleSkip>,
     /// Gone once a run is ingested.

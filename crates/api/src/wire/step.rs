@@ -8,7 +8,9 @@ use super::{Timestamp, word::words};
 words! {
     /// What to do with a step.
     StepVerb {
+        /// Begins it, or returns its result if it was completed.
         Begin = "begin",
+        /// Completes it with a result.
         Complete = "complete",
     }
 }
@@ -18,8 +20,11 @@ words! {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PutStep {
+    /// The lease's fence.
     pub fence: u64,
+    /// The lease's token.
     pub token: String,
+    /// Whether to begin or to complete it.
     pub verb: StepVerb,
     /// Hashed: a step with another input is another step.
     pub input: Value,
@@ -35,13 +40,18 @@ pub struct PutStep {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Step {
+    /// Its name, unique in its work.
     pub name: String,
     /// The order in which steps were begun.
     pub ordinal: u32,
+    /// The hash of its input.
     pub input_hash: String,
+    /// When it was begun.
     pub begun_at: Timestamp,
+    /// When it was completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed_at: Option<Timestamp>,
+    /// Its result, once it is completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
     /// Recorded in the log, no longer reused.
@@ -49,9 +59,11 @@ pub struct Step {
     pub voided: bool,
 }
 
+/// A step, and whether its result is to be reused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StepReply {
+    /// The step as it stands.
     pub step: Step,
     /// It was completed before: use its result, and do not do it again.
     pub reused: bool,

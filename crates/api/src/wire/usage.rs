@@ -10,15 +10,19 @@ pub struct Usage {
     /// Who was asked: a provider, an account, a tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
+    /// The model that was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// Tokens that were sent.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub input_tokens: u64,
+    /// Tokens that came back.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub output_tokens: u64,
     /// Those of the input that were read from a cache.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cached_tokens: u64,
+    /// How often it was asked.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub calls: u64,
     /// Millionths of the currency's unit. Needs `currency`.

@@ -6,13 +6,16 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A closed list of words, as it stands in JSON.
 pub trait Words: Copy + Eq + FromStr<Err = NotAWord> + 'static {
+    /// The word as it stands in JSON.
     fn as_str(self) -> &'static str;
 }
 
 /// A text that is none of the words of its list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotAWord {
+    /// The text.
     pub text: String,
+    /// The words of the list.
     pub expected: Vec<&'static str>,
 }
 
@@ -27,11 +30,14 @@ impl std::error::Error for NotAWord {}
 /// A word in a reply: known, or one that a newer server has added. The contract's schema names the list alone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Word<T> {
+    /// A word of the list.
     Known(T),
+    /// A word that this version does not know, as it came.
     Other(String),
 }
 
 impl<T: Words> Word<T> {
+    /// The word as it stands in JSON.
     pub fn as_str(&self) -> &str {
         match self {
             Word::Known(word) => word.as_str(),
@@ -39,6 +45,7 @@ impl<T: Words> Word<T> {
         }
     }
 
+    /// The word, unless it is one that this version does not know.
     pub fn known(&self) -> Option<T> {
         match self {
             Word::Known(word) => Some(*word),
@@ -92,6 +99,7 @@ macro_rules! words {
         }
 
         impl $name {
+            /// Every word of the list.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
             /// The word as it stands in JSON.

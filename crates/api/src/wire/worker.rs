@@ -8,8 +8,11 @@ use super::{LeaseLiveness, Timestamp, Word, WorkId, word::words};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WorkerView {
+    /// The worker's id.
     pub id: String,
+    /// Which start of it.
     pub incarnation: String,
+    /// How many leases it holds.
     pub leases: u64,
     /// The worst of its leases.
     #[cfg_attr(feature = "openapi", schema(value_type = LeaseLiveness))]
@@ -17,10 +20,12 @@ pub struct WorkerView {
     /// What the liveness was graded from, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<String>,
+    /// When the lease that was not renewed for longest was renewed last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oldest_renewal_at: Option<Timestamp>,
     /// By how many renewals it is late, at most.
     pub missed: u32,
+    /// When the first of its leases expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_expiry_at: Option<Timestamp>,
 }
@@ -48,6 +53,7 @@ words! {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Drain {
+    /// Why. It is kept.
     pub reason: String,
     /// Only this incarnation; left out, all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -62,8 +68,10 @@ pub struct Drain {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Pulled {
+    /// The lever.
     #[cfg_attr(feature = "openapi", schema(value_type = Lever))]
     pub lever: Word<Lever>,
+    /// The work; absent where it is about the worker itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<WorkId>,
 }
@@ -72,18 +80,24 @@ pub struct Pulled {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Deferred {
+    /// The lever.
     #[cfg_attr(feature = "openapi", schema(value_type = Lever))]
     pub lever: Word<Lever>,
+    /// The work; absent where it is about the worker itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<WorkId>,
+    /// Why it was not done.
     pub because: String,
 }
 
+/// What a drain did.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DrainReport {
+    /// What is certain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub confirmed: Vec<Pulled>,
+    /// What could not be done, and why. It is safe: leases run out, and recovery does what is declared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deferred: Vec<Deferred>,
 }

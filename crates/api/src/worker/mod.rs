@@ -4,6 +4,7 @@
 //! It never trusts silence: a lease counts until its ttl has passed since the last confirmed renewal was *sent*,
 //! by this process's monotonic clock; then the handler is stopped, for somebody else may hold the work.
 
+#[allow(missing_docs)]
 mod command;
 mod deliver;
 mod drain;
@@ -36,11 +37,15 @@ pub struct Options {
     pub id: String,
     /// New at each boot.
     pub incarnation: String,
+    /// What can be looked up of it besides its renewals.
     pub liveness: Liveness,
     /// How many works it holds at once, at most 1,000.
     pub capacity: usize,
+    /// Only works of these sources; of any where it is empty.
     pub sources: Vec<String>,
+    /// Only works of these kinds; of any where it is empty.
     pub kinds: Vec<String>,
+    /// Only works of these tenants; of any where it is empty.
     pub tenants: Vec<String>,
     /// Owner-bound work is started by its first verb, not by the claim.
     pub defer_start: bool,

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use tenure_api::{
     Error,
     wire::{
-        AcceptStrength, Code, Disposition, End, ErrorClass, Failure, Ingest, NewWait, Source, State, WaitKind,
+        AcceptStrength, Code, Disposition, End, ErrorClass, Failure, Ingest, Intent, NewWait, Source, State,
+        WaitKind,
     },
     worker::{Attempt, ClaimOptions, Fate, Held, Outcome},
 };
@@ -99,7 +100,11 @@ async fn a_lost_lease_stops_the_renewals_and_every_verb_says_so() {
     is_lost(held.progress(&1).await);
     is_lost(held.accept(AcceptStrength::Strong).await);
     is_lost(held.step::<i32, Error, _>("draft", &1, || async { Ok(1) }).await);
-    is_lost(held.command("send_email", "bob@example.com", json!({})).run(|_| async { unreachable!() }).await.map(|_: Fate| ()));
+    is_lost(
+        held.command(Intent::new("send_email", "bob@example.com", json!({})), |_| async { unreachable!() })
+            .await
+            .map(|_: Fate| ()),
+    );
     is_lost(held.wait([NewWait::new(WaitKind::User, "colour")]).await);
     is_lost(held.fail(Failure::new(ErrorClass::Transport, "cut")).await);
     is_lost(held.release("later").await);
@@ -174,7 +179,8 @@ async fn a_work_is_recorded_and_held_in_the_same_act() {
         (asked.path == "/v1/work").then_some(Answer::Json(200, answer))
     });
     let holder = fake.client().holder("bridge");
-    let message = Ingest::typed(Source::conversation("msg-77"), "chat", Disposition::Rerunnable, &"hello").unwrap();
+    let message =
+        Ingest::typed(Source::conversation("msg-77"), "chat", Disposition::Rerunnable, &"hello").unwrap();
     let first = holder.ingest(message.clone()).await.unwrap();
     assert!(first.created && first.held.is_some());
     let second = holder.ingest(message).await.unwrap();

@@ -465,7 +465,7 @@ impl File {
                 alerts: self.alerts.settle(),
                 sources,
                 tools: tools::settle(self.tools, at)?,
-                policy: self.policy.settle(at)?,
+                policy: self.policy.settle(overlay.policies, at)?,
                 command_rate: self.commands.rate_limit.map(tools::Limit::settle),
                 replays: self.commands.replays.settle(),
                 budgets: self.budgets.0.into_iter().map(BudgetSection::settle).collect(),

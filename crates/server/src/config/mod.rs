@@ -33,7 +33,7 @@ pub(crate) use place::is_readable_by_all;
 
 pub use crate::connections::Bounds;
 use crate::{
-    policy::Policies,
+    policy::{Policies, PolicyFile},
     tools::{RateLimit, Tools},
 };
 
@@ -196,6 +196,8 @@ pub struct Overlay {
     pub backups: Option<PathBuf>,
     pub otlp_endpoint: Option<String>,
     pub hosts: Vec<String>,
+    /// Policies of an embedding program, besides those of the file.
+    pub policies: Vec<PolicyFile>,
     pub allow_weak_settings: bool,
     pub accept_loss: bool,
     pub allow_plain_http: bool,

@@ -370,8 +370,9 @@ pub(super) fn settle(
 }
 
 impl PolicySection {
-    pub fn settle(self, at: &Place<'_>) -> Result<Arc<Policies>, ConfigError> {
-        let mut files = Vec::new();
+    /// With policies that are no files.
+    pub fn settle(self, inline: Vec<PolicyFile>, at: &Place<'_>) -> Result<Arc<Policies>, ConfigError> {
+        let mut files = inline;
         for path in self.files {
             let line = at.line(&path);
             let path = path.into_inner();

@@ -30,6 +30,7 @@ pub async fn serve(global: &Global, args: Serve) -> Result<Exit, Failure> {
                 backups: args.backups.clone(),
                 otlp_endpoint: args.otlp_endpoint.clone(),
                 hosts: args.hosts.clone(),
+                policies: Vec::new(),
                 allow_weak_settings: args.allow_weak_settings,
                 accept_loss,
                 allow_plain_http: args.allow_plain_http,

@@ -4,8 +4,9 @@ use serde_json::{Value, json};
 use tenure_api::{
     Client, Error,
     wire::{
-        CallFailure, Claim, Code, Command, CommandState, DispatchCommand, ErrorClass, FailCommand, Grant, Intent,
-        Liveness, NewWait, Problem, Renew, RenewLease, Renewals, Reserve, SetWait, UncertainCommand, WaitKind, WorkId, Worker,
+        CallFailure, Claim, Code, Command, CommandState, DispatchCommand, ErrorClass, FailCommand, Grant,
+        Intent, Liveness, NewWait, Problem, Renew, RenewLease, Renewals, Reserve, SetWait, UncertainCommand,
+        WaitKind, WorkId, Worker,
     },
 };
 use tokio::{runtime::Runtime, task::JoinSet};

@@ -251,3 +251,13 @@ fn a_backup_is_a_ledger_and_a_prune_leaves_what_is_young() {
     }
     bed.run(&["show", &id]).ends(0);
 }
+
+#[test]
+fn the_allocator_has_its_settings() {
+    let bed = Bed::embedded();
+    let shown = tenure(bed.folder.path()).arg("--version").env("MALLOC_CONF", "stats_print:true").output();
+    let said = Said::of(shown.unwrap()).ends(0);
+    for setting in ["opt.narenas: 2", "opt.background_thread: true", "opt.dirty_decay_ms: 300"] {
+        assert!(said.err.contains(setting), "{setting}: {}", said.err);
+    }
+}

@@ -1,7 +1,7 @@
 //! A worker in one screen: it takes reviews, asks a person before it goes on, and stops when it is asked to.
 //!
 //!     tenure serve &
-//!     cargo run -p tenure-api --example worker
+//!     cargo run -p tenure-api --example http_worker
 //!     tenure ingest manual pr-7 --kind review --disposition rerunnable --input '{"pr": 7}'
 
 use serde::{Deserialize, Serialize};

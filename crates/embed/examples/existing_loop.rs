@@ -1,0 +1,73 @@
+//! A loop that a program has already: each message is recorded and held while the program answers it in its own way.
+//!
+//!     cargo run -p tenure-embed --example existing_loop
+
+use serde::{Deserialize, Serialize};
+use tenure_embed::prelude::*;
+
+/// What a messenger delivers, and sometimes delivers twice.
+#[derive(Serialize, Deserialize)]
+struct Message {
+    id: String,
+    text: String,
+}
+
+#[derive(Serialize)]
+struct Reply {
+    text: String,
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    for line in run("ledger.db").await? {
+        println!("{line}");
+    }
+    Ok(())
+}
+
+pub async fn run(db: &str) -> Result<Vec<String>, Box<dyn std::error::Error>> {
+    let tenure = Tenure::builder(db).name("telegram-bridge").open().await?;
+    // Who holds works: once at each start of the program.
+    let holder = tenure.holder("bridge-1");
+    let mut said = Vec::new();
+
+    for message in inbox() {
+        let source = Source::conversation(&message.id);
+        let work = Ingest::typed(source, "chat", Disposition::Rerunnable, &message)?;
+        let Recorded { work, held, .. } = holder.ingest(work).await?;
+        let Some(mut held) = held else {
+            said.push(format!("{}: {} already", message.id, work.state));
+            continue;
+        };
+        // From here on the lease is renewed in the background. A cancel by somebody else ends the answer half-way.
+        let answered = tokio::select! {
+            reply = answer(&held, &message) => Some(reply?),
+            () = held.cancelled() => None,
+        };
+        match answered {
+            Some(reply) => held.succeed(&reply).await.map(drop)?,
+            None => held.finish(Outcome::Stopped).await.map(drop)?,
+        }
+        said.push(tenure.explain(&work.id).await?.sentence);
+    }
+
+    // An earlier run of this program may have left something half-done.
+    while let Some(mut left) = holder.claim(ClaimOptions::default()).await? {
+        let message: Message = left.input()?;
+        let reply = answer(&left, &message).await?;
+        left.succeed(&reply).await?;
+    }
+    tenure.close().await?;
+    Ok(said)
+}
+
+async fn answer(held: &Held, message: &Message) -> Result<Reply, Error> {
+    held.note("thinking")?;
+    let text = held.step("think", message, || async { Ok::<_, Error>(message.text.to_uppercase()) }).await?;
+    Ok(Reply { text })
+}
+
+fn inbox() -> Vec<Message> {
+    let message = |id: &str, text: &str| Message { id: id.to_owned(), text: text.to_owned() };
+    vec![message("m-1", "book me a table"), message("m-2", "for two"), message("m-1", "book me a table")]
+}

@@ -1,0 +1,66 @@
+//! Ledgers for tests.
+
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tenure_embed::{
+    prelude::*,
+    wire::{LeaseTimings, Policy, RetryPolicy},
+};
+
+/// No test waits for longer; most take a moment.
+pub const LONG: Duration = Duration::from_secs(60);
+
+/// A place for a ledger, gone when it is dropped.
+pub struct Place {
+    pub db: String,
+    folder: Option<TempDir>,
+}
+
+impl Place {
+    pub fn sqlite() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let db = folder.path().join("ledger.db").to_str().unwrap().to_owned();
+        Self { db, folder: Some(folder) }
+    }
+
+    pub async fn postgres() -> Self {
+        // Made by a blocking `psql`; the first one also starts the server.
+        let made = tokio::task::spawn_blocking(|| tenure_testkit::shared().create_database()).await;
+        Self { db: made.unwrap(), folder: None }
+    }
+
+    /// What is in the folder of an SQLite ledger besides its own files.
+    pub fn other_files(&self) -> Vec<String> {
+        let Some(folder) = &self.folder else { return Vec::new() };
+        let names = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let names = names.map(|name| name.into_string().unwrap());
+        names
+            .filter(|name| !["ledger.db", "ledger.db-wal", "ledger.db-shm"].contains(&name.as_str()))
+            .collect()
+    }
+}
+
+/// A work whose lease lapses soon when nobody renews it, and which is then tried again at once.
+pub fn brief(id: &str) -> Ingest {
+    let lease = LeaseTimings { ttl_ms: 900, renew_ms: 300, grace_ms: 100 };
+    let retry = RetryPolicy { initial_ms: Some(1), max_ms: Some(1), ..RetryPolicy::default() };
+    let policy = Policy { lease: Some(lease), retry: Some(retry), ..Policy::default() };
+    let new = Ingest::typed(Source::manual(id), "job", Disposition::Rerunnable, &id).unwrap();
+    Ingest { policy: Some(policy), ..new }
+}
+
+/// Runs each test on both databases.
+macro_rules! on_both_databases {
+    ($($name:ident),* $(,)?) => {
+        mod sqlite {
+            use super::*;
+            $(#[tokio::test] async fn $name() { super::$name(Place::sqlite()).await; })*
+        }
+        mod postgres {
+            use super::*;
+            $(#[tokio::test] async fn $name() { super::$name(Place::postgres().await).await; })*
+        }
+    };
+}
+pub(crate) use on_both_databases;
