@@ -178,6 +178,11 @@ impl Draft {
         found.expect("a decision takes in the commands that it tells of")
     }
 
+    fn command_mut(&mut self, id: CommandId) -> &mut Command {
+        let found = self.commands.iter_mut().find(|command| command.id == id);
+        found.expect("a decision takes in the commands that it tells of")
+    }
+
     /// A new command: an event that does not move its work.
     pub fn reserve(&mut self, fact: Fact, said: Said<'_>) {
         self.say(self.work.state, fact, said);
@@ -343,8 +348,10 @@ impl Draft {
             });
         }
         for (id, touch) in std::mem::take(&mut self.told) {
-            let mut command = Box::new(self.command(id).clone());
-            command.due_at = command::due::next(&command).map(|(_, at)| at);
+            // The reply shows it as it is stored.
+            let command = self.command_mut(id);
+            command.due_at = command::due::next(command).map(|(_, at)| at);
+            let command = Box::new(command.clone());
             self.changes.push(Change::Command { command, touch });
         }
         let reply = reply(&self);

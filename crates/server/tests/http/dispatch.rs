@@ -186,7 +186,10 @@ async fn after_the_lease_is_lost(bed: Bed) {
     let new = Held { client: bed.admin(), grant: bed.admin().claim("c2").await };
     assert_eq!(old.not_dispatched(&note, "lease_lost").await["state"], "pending");
     let lease = |of: &Held| json!({ "id": of.grant["work"]["id"], "fence": of.grant["fence"], "token": of.grant["token"] });
-    let both = json!({ "leases": [lease(&old), lease(&new)] });
+    let own = bed.admin().post("/v1/work/renew", json!({ "leases": [lease(&new)] })).await.expect(200);
+    assert_eq!(own["lost"], json!([]));
+    let other = Held::new(&bed.admin(), "b").await;
+    let both = json!({ "leases": [lease(&old), lease(&other)] });
     let renewed = bed.admin().post("/v1/work/renew", both).await.expect(200);
     assert_eq!(renewed["leases"][0]["problem"]["code"], "lease_lost");
     assert!(renewed["leases"][1]["expires_at"].is_string(), "{renewed}");
