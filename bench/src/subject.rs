@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tenure_core::{
     Actor, CommandId, Payload, State,
     action::{ClaimFilter, Claimant, CloseOut},
-    command::{Arguments, Effect, Gate, Intent, Proof, ToolFacts, Verdict},
+    command::{Arguments, Effect, Evaluation, Intent, PolicyDecision, Proof, ToolFacts},
     liveness::Liveness,
     model::{Disposition, Worker},
     policy::{LeaseTimings, PolicyOverrides},
@@ -39,7 +39,7 @@ struct Inner {
     worker: Caller,
     policy: PolicyOverrides,
     /// Lets every command through.
-    gate: Gate,
+    evaluation: Evaluation,
     /// Numbers identities and claim requests.
     next: AtomicU64,
 }
@@ -51,7 +51,7 @@ impl Subject {
             producer: ledger.caller(Actor::machine("bench")),
             worker: ledger.caller(Actor::worker("bench")),
             policy: PolicyOverrides { lease: Some(lease), ..PolicyOverrides::default() },
-            gate: Gate::new(Verdict::new(Effect::Allow, "bench"), ToolFacts::default()),
+            evaluation: Evaluation::new(PolicyDecision::new(Effect::Allow, "bench"), ToolFacts::default()),
             next: AtomicU64::new(0),
             ledger,
         })))
@@ -143,13 +143,13 @@ impl Subject {
         let arguments =
             json!({ "to": "bob@example.com", "subject": "Your order", "text": "It is on its way." });
         let arguments = Arguments::whole(Payload::new(&arguments)?);
-        let mut new = Intent::new("send_email", "bob@example.com", arguments, self.0.gate.clone());
+        let mut new = Intent::new("send_email", "bob@example.com", arguments, self.0.evaluation.clone());
         new.slot = Some(self.number().to_string());
         Ok(self.0.worker.reserve(lease, new).await?.command.id)
     }
 
     pub async fn dispatch(&self, lease: &LeaseRef, id: CommandId) -> Result<()> {
-        self.0.worker.dispatch(lease, id, self.0.gate.clone(), Some("go")).await?;
+        self.0.worker.dispatch(lease, id, self.0.evaluation.clone(), Some("go")).await?;
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use serde_json::json;
 use tenure_core::{
     Actor, CommandState, Payload, State,
     action::CloseOut,
-    command::{Arguments, Effect, Gate, Intent, Verdict},
+    command::{Arguments, Effect, Evaluation, Intent, PolicyDecision},
 };
 use tenure_server::{Config, Overlay, Relay, executor::Outbound};
 use tenure_store::Ledger;
@@ -23,7 +23,7 @@ pub struct Outbox {
     ledger: Ledger,
     subject: Subject,
     relay: Relay,
-    gate: Gate,
+    evaluation: Evaluation,
     /// Ends with the outbox.
     _sink: Sink,
 }
@@ -43,7 +43,7 @@ impl Outbox {
         Ok(Self {
             relay: Relay::alone(ledger.clone(), seen, Outbound::of_this_machine()),
             subject: Subject::new(ledger.clone())?,
-            gate: Gate::new(Verdict::new(Effect::Allow, "bench"), facts),
+            evaluation: Evaluation::new(PolicyDecision::new(Effect::Allow, "bench"), facts),
             ledger,
             _sink: sink,
         })
@@ -80,6 +80,6 @@ impl Outbox {
     fn hook(&self, number: usize) -> Intent {
         let arguments = json!({ "order": number, "text": "It is on its way." });
         let kept = Arguments::whole(Payload::new(&arguments).expect("small and plain"));
-        Intent::new("notify", &format!("order-{number}"), kept, self.gate.clone())
+        Intent::new("notify", &format!("order-{number}"), kept, self.evaluation.clone())
     }
 }

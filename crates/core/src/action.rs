@@ -16,7 +16,7 @@ use crate::{
         WaitKind, Worker, Workflow,
     },
     payload::{Digest, Payload},
-    policy::Policy,
+    policy::WorkPolicy,
     refusal::{Code, Refusal},
     state::State,
     usage::{self, Usage},
@@ -183,7 +183,7 @@ pub struct Ingest {
     pub workflow: Option<Workflow>,
     pub parent: Option<WorkId>,
     pub on_parent_close: OnParentClose,
-    pub policy: Policy,
+    pub policy: WorkPolicy,
     pub evidence: Vec<Evidence>,
     /// The people who asked for it before, besides the actor: those behind a schedule.
     pub asked_by: Vec<Arc<str>>,

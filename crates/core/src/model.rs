@@ -13,7 +13,7 @@ use crate::{
     limits,
     liveness::{Grade, Liveness},
     payload::{self, Digest, Payload},
-    policy::Policy,
+    policy::WorkPolicy,
     records::is_reserved,
     refusal::{Code, Refusal},
     state::State,
@@ -79,7 +79,7 @@ pub struct Spec {
     /// The input's size where it is no light one.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub input_bytes: u32,
-    pub policy: Policy,
+    pub policy: WorkPolicy,
     pub created_at: Millis,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,

@@ -120,14 +120,14 @@ pub enum OnExpiry {
 /// The whole policy of one work, every value settled at ingest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Policy {
+pub struct WorkPolicy {
     pub lease: LeaseTimings,
     pub on_expiry: OnExpiry,
     pub retry: RetryPolicy,
     pub timeouts: Timeouts,
 }
 
-impl Policy {
+impl WorkPolicy {
     pub fn check(&self) -> Result<(), Refusal> {
         self.lease.check()?;
         self.retry.check()?;
@@ -164,7 +164,7 @@ pub struct PolicyOverrides {
 /// The sources that this ledger accepts, each with its default policy, and what each tenant may have.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    sources: BTreeMap<String, Policy>,
+    sources: BTreeMap<String, WorkPolicy>,
     quota: Quota,
 }
 
@@ -173,14 +173,14 @@ pub const BUILT_IN_SOURCES: [&str; 4] = ["control", "conversation", "manual", "s
 
 impl Default for Settings {
     fn default() -> Self {
-        let sources = BUILT_IN_SOURCES.map(|name| (name.to_owned(), Policy::default())).into();
+        let sources = BUILT_IN_SOURCES.map(|name| (name.to_owned(), WorkPolicy::default())).into();
         Self { sources, quota: Quota::default() }
     }
 }
 
 impl Settings {
     /// Adds a source, or changes the default policy of a known one.
-    pub fn with_source(mut self, system: &str, policy: Policy) -> Result<Self, Refusal> {
+    pub fn with_source(mut self, system: &str, policy: WorkPolicy) -> Result<Self, Refusal> {
         limits::name("source.system", system)?;
         policy.check()?;
         self.sources.insert(system.to_owned(), policy);
@@ -198,7 +198,7 @@ impl Settings {
     }
 
     /// The settled policy of a work of this source.
-    pub fn policy(&self, system: &str, wanted: &PolicyOverrides) -> Result<Policy, Refusal> {
+    pub fn policy(&self, system: &str, wanted: &PolicyOverrides) -> Result<WorkPolicy, Refusal> {
         let Some(default) = self.sources.get(system) else {
             let known: Vec<&str> = self.sources.keys().map(String::as_str).collect();
             return Err(Refusal::new(
@@ -209,7 +209,7 @@ impl Settings {
                 ),
             ));
         };
-        let policy = Policy {
+        let policy = WorkPolicy {
             lease: wanted.lease.unwrap_or(default.lease),
             on_expiry: wanted.on_expiry.unwrap_or(default.on_expiry),
             retry: wanted.retry.unwrap_or(default.retry),
@@ -233,7 +233,8 @@ mod tests {
 
     #[test]
     fn a_source_overrides_the_default_and_a_work_overrides_its_source() {
-        let quick = Policy { lease: LeaseTimings::new(3_000, 1_000, 0).unwrap(), ..Policy::default() };
+        let quick =
+            WorkPolicy { lease: LeaseTimings::new(3_000, 1_000, 0).unwrap(), ..WorkPolicy::default() };
         let settings = Settings::default().with_source("telegram", quick).unwrap();
         assert_eq!(settings.policy("telegram", &PolicyOverrides::default()).unwrap().lease.ttl_ms, 3_000);
         assert_eq!(settings.policy("manual", &PolicyOverrides::default()).unwrap().lease.ttl_ms, 45_000);
@@ -247,14 +248,18 @@ mod tests {
 
     #[test]
     fn impossible_policies_are_refused() {
-        let none =
-            Policy { retry: RetryPolicy { max_attempts: 0, ..RetryPolicy::default() }, ..Policy::default() };
-        let shrinking = Policy {
-            retry: RetryPolicy { multiplier_permille: 999, ..RetryPolicy::default() },
-            ..Policy::default()
+        let none = WorkPolicy {
+            retry: RetryPolicy { max_attempts: 0, ..RetryPolicy::default() },
+            ..WorkPolicy::default()
         };
-        let instant =
-            Policy { timeouts: Timeouts { start_ms: Some(0), ..Timeouts::default() }, ..Policy::default() };
+        let shrinking = WorkPolicy {
+            retry: RetryPolicy { multiplier_permille: 999, ..RetryPolicy::default() },
+            ..WorkPolicy::default()
+        };
+        let instant = WorkPolicy {
+            timeouts: Timeouts { start_ms: Some(0), ..Timeouts::default() },
+            ..WorkPolicy::default()
+        };
         for policy in [none, shrinking, instant] {
             assert_eq!(policy.check().unwrap_err().code, Code::ImpossibleTimings);
         }

@@ -4,7 +4,7 @@
 
 use crate::{
     action::Action,
-    command::{CommandAction, Place},
+    command::{CommandAction, ReserveIn},
     ids::WorkId,
     refusal::{Code, Refusal},
 };
@@ -76,7 +76,7 @@ impl Action {
             Action::Rerun { of, .. } => return Some(Added::Rerun(*of)),
             Action::Ingest(ingest) => ingest,
             Action::Command(action) => match &**action {
-                CommandAction::Reserve { place: Place::Alone(ingest), .. } => ingest,
+                CommandAction::Reserve { place: ReserveIn::OwnWork(ingest), .. } => ingest,
                 _ => return None,
             },
             _ => return None,

@@ -44,7 +44,7 @@ impl Doubt {
 
 /// Everything that the verdict depends on. The lease has lapsed, or its holder is proven dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Facts {
+pub struct RecoveryFacts {
     pub abandon_requested: bool,
     pub disposition: Disposition,
     pub started: bool,
@@ -58,7 +58,7 @@ pub struct Facts {
 }
 
 /// The first rule that matches wins.
-pub fn verdict(facts: &Facts) -> Verdict {
+pub fn verdict(facts: &RecoveryFacts) -> Verdict {
     if facts.abandon_requested {
         return Verdict::Abandon;
     }
@@ -86,7 +86,7 @@ pub fn verdict(facts: &Facts) -> Verdict {
 }
 
 /// Expiry alone never ends started owner-bound work: only proof, or what it declared itself.
-fn owner_bound(facts: &Facts) -> Verdict {
+fn owner_bound(facts: &RecoveryFacts) -> Verdict {
     match (facts.grade, facts.on_expiry, facts.doubt) {
         (Grade::Dead, _, _) => Verdict::Abandon,
         (_, OnExpiry::Timeout, Doubt::None) => Verdict::TimeOut,
@@ -98,7 +98,7 @@ fn owner_bound(facts: &Facts) -> Verdict {
 mod tests {
     use super::*;
 
-    const RERUNNABLE: Facts = Facts {
+    const RERUNNABLE: RecoveryFacts = RecoveryFacts {
         abandon_requested: false,
         disposition: Disposition::Rerunnable,
         started: true,
@@ -110,55 +110,67 @@ mod tests {
         max_attempts: 3,
         has_checkpoint: false,
     };
-    const OWNER_BOUND: Facts = Facts { disposition: Disposition::OwnerBound, ..RERUNNABLE };
+    const OWNER_BOUND: RecoveryFacts = RecoveryFacts { disposition: Disposition::OwnerBound, ..RERUNNABLE };
 
     #[test]
     fn the_first_matching_rule_wins() {
         let table = [
             ("rerunnable", RERUNNABLE, Verdict::Retry),
-            ("with a checkpoint", Facts { has_checkpoint: true, ..RERUNNABLE }, Verdict::Resume),
-            ("never started", Facts { started: false, has_checkpoint: true, ..RERUNNABLE }, Verdict::Retry),
+            ("with a checkpoint", RecoveryFacts { has_checkpoint: true, ..RERUNNABLE }, Verdict::Resume),
+            (
+                "never started",
+                RecoveryFacts { started: false, has_checkpoint: true, ..RERUNNABLE },
+                Verdict::Retry,
+            ),
             (
                 "abandon request first",
-                Facts { abandon_requested: true, lapses: 9, ..RERUNNABLE },
+                RecoveryFacts { abandon_requested: true, lapses: 9, ..RERUNNABLE },
                 Verdict::Abandon,
             ),
             (
                 "externally owned",
-                Facts { disposition: Disposition::ExternallyOwned, lapses: 9, ..RERUNNABLE },
+                RecoveryFacts { disposition: Disposition::ExternallyOwned, lapses: 9, ..RERUNNABLE },
                 Verdict::Leave,
             ),
-            ("third lapse", Facts { lapses: 3, ..RERUNNABLE }, Verdict::Quarantine),
-            ("poison before exhaustion", Facts { lapses: 3, failures: 3, ..RERUNNABLE }, Verdict::Quarantine),
-            ("exhausted", Facts { failures: 3, ..RERUNNABLE }, Verdict::Fail),
-            ("native doubt", Facts { doubt: Doubt::AllNative, ..RERUNNABLE }, Verdict::Retry),
+            ("third lapse", RecoveryFacts { lapses: 3, ..RERUNNABLE }, Verdict::Quarantine),
+            (
+                "poison before exhaustion",
+                RecoveryFacts { lapses: 3, failures: 3, ..RERUNNABLE },
+                Verdict::Quarantine,
+            ),
+            ("exhausted", RecoveryFacts { failures: 3, ..RERUNNABLE }, Verdict::Fail),
+            ("native doubt", RecoveryFacts { doubt: Doubt::AllNative, ..RERUNNABLE }, Verdict::Retry),
             (
                 "native doubt, third lapse",
-                Facts { doubt: Doubt::AllNative, lapses: 3, failures: 3, ..RERUNNABLE },
+                RecoveryFacts { doubt: Doubt::AllNative, lapses: 3, failures: 3, ..RERUNNABLE },
                 Verdict::Quarantine,
             ),
             (
                 "native doubt, exhausted",
-                Facts { doubt: Doubt::AllNative, lapses: 2, failures: 3, ..RERUNNABLE },
+                RecoveryFacts { doubt: Doubt::AllNative, lapses: 2, failures: 3, ..RERUNNABLE },
                 Verdict::Fail,
             ),
-            ("lookup doubt", Facts { doubt: Doubt::AllLookup, ..RERUNNABLE }, Verdict::Reconcile),
-            ("other doubt", Facts { doubt: Doubt::Some, ..RERUNNABLE }, Verdict::Quarantine),
+            ("lookup doubt", RecoveryFacts { doubt: Doubt::AllLookup, ..RERUNNABLE }, Verdict::Reconcile),
+            ("other doubt", RecoveryFacts { doubt: Doubt::Some, ..RERUNNABLE }, Verdict::Quarantine),
             ("owner silent", OWNER_BOUND, Verdict::Leave),
-            ("owner suspended", Facts { grade: Grade::Suspended, ..OWNER_BOUND }, Verdict::Leave),
+            ("owner suspended", RecoveryFacts { grade: Grade::Suspended, ..OWNER_BOUND }, Verdict::Leave),
             (
                 "owner silent for the ninth time",
-                Facts { lapses: 9, failures: 9, ..OWNER_BOUND },
+                RecoveryFacts { lapses: 9, failures: 9, ..OWNER_BOUND },
                 Verdict::Leave,
             ),
-            ("owner dead", Facts { grade: Grade::Dead, ..OWNER_BOUND }, Verdict::Abandon),
-            ("declared timeout", Facts { on_expiry: OnExpiry::Timeout, ..OWNER_BOUND }, Verdict::TimeOut),
+            ("owner dead", RecoveryFacts { grade: Grade::Dead, ..OWNER_BOUND }, Verdict::Abandon),
+            (
+                "declared timeout",
+                RecoveryFacts { on_expiry: OnExpiry::Timeout, ..OWNER_BOUND },
+                Verdict::TimeOut,
+            ),
             (
                 "declared timeout with doubt",
-                Facts { on_expiry: OnExpiry::Timeout, doubt: Doubt::Some, ..OWNER_BOUND },
+                RecoveryFacts { on_expiry: OnExpiry::Timeout, doubt: Doubt::Some, ..OWNER_BOUND },
                 Verdict::Leave,
             ),
-            ("owner-bound, not started", Facts { started: false, ..OWNER_BOUND }, Verdict::Retry),
+            ("owner-bound, not started", RecoveryFacts { started: false, ..OWNER_BOUND }, Verdict::Retry),
         ];
         for (name, facts, expected) in table {
             assert_eq!(verdict(&facts), expected, "{name}");

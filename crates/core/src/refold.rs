@@ -232,7 +232,7 @@ fn steps_fault(work: &Work, events: &[Event], steps: &[Step]) -> Option<String> 
 }
 
 /// What a log tells of a wait.
-struct Told<'a> {
+struct LoggedWait<'a> {
     opened: &'a crate::event::WaitOpened,
     opened_at: Millis,
     deadline_at: Option<Millis>,
@@ -242,7 +242,7 @@ struct Told<'a> {
     answer_seq: Option<u64>,
 }
 
-impl Told<'_> {
+impl LoggedWait<'_> {
     fn end(&mut self, state: WaitState, at: Millis, answer_seq: Option<u64>) {
         (self.state, self.ended_at, self.answer_seq) = (state, Some(at), answer_seq);
     }
@@ -258,7 +258,7 @@ impl Told<'_> {
 }
 
 fn waits_fault(work: &Work, events: &[Event], waits: &[Wait]) -> Option<String> {
-    let mut told: HashMap<WaitId, Told<'_>> = HashMap::new();
+    let mut told: HashMap<WaitId, LoggedWait<'_>> = HashMap::new();
     let mut early: HashMap<WaitId, &Event> = HashMap::new();
     for event in events {
         hear(event, &mut told, &mut early);
@@ -276,11 +276,15 @@ fn waits_fault(work: &Work, events: &[Event], waits: &[Wait]) -> Option<String> 
     waits.iter().find(|wait| !right(wait)).map(|wait| format!("wait {} is not what its log says", wait.id))
 }
 
-fn hear<'a>(event: &'a Event, told: &mut HashMap<WaitId, Told<'a>>, early: &mut HashMap<WaitId, &'a Event>) {
+fn hear<'a>(
+    event: &'a Event,
+    told: &mut HashMap<WaitId, LoggedWait<'a>>,
+    early: &mut HashMap<WaitId, &'a Event>,
+) {
     match &event.fact {
         Fact::WaitingSet(set) => {
             for opened in &set.waits {
-                let mut wait = Told {
+                let mut wait = LoggedWait {
                     opened,
                     opened_at: event.at,
                     deadline_at: opened.deadline_at,

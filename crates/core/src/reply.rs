@@ -49,7 +49,7 @@ pub struct Renewed {
 
 /// A wait that was already answered, or that this call answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct ResolvedWait {
     pub wait: WaitId,
     pub work: WorkId,
     /// The event of `work` whose payload is the answer.
@@ -80,7 +80,7 @@ pub enum Reply {
         answers: Vec<Wait>,
     },
     Resolved {
-        answers: Vec<Answer>,
+        answers: Vec<ResolvedWait>,
         /// No wait was there yet: the answer is kept for it.
         kept: bool,
         grant: Option<Box<Grant>>,

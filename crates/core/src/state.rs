@@ -44,19 +44,20 @@ pub enum Phase {
     Pending,
     Active,
     Waiting,
-    Held,
+    Stuck,
     Terminal,
 }
 
 impl Phase {
-    pub const ALL: [Phase; 5] = [Phase::Pending, Phase::Active, Phase::Waiting, Phase::Held, Phase::Terminal];
+    pub const ALL: [Phase; 5] =
+        [Phase::Pending, Phase::Active, Phase::Waiting, Phase::Stuck, Phase::Terminal];
 
     pub const fn as_str(self) -> &'static str {
         match self {
             Phase::Pending => "pending",
             Phase::Active => "active",
             Phase::Waiting => "waiting",
-            Phase::Held => "held",
+            Phase::Stuck => "stuck",
             Phase::Terminal => "terminal",
         }
     }
@@ -234,7 +235,7 @@ impl State {
             Queued | RetryScheduled => Phase::Pending,
             Running | CancelRequested => Phase::Active,
             WaitingUser | WaitingApproval | WaitingAuth | WaitingTool | WaitingExternal => Phase::Waiting,
-            Stalled | Quarantined => Phase::Held,
+            Stalled | Quarantined => Phase::Stuck,
             Succeeded | CompletedWithWarnings | Failed | TimedOut | Cancelled | Abandoned => Phase::Terminal,
         }
     }

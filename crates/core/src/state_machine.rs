@@ -108,7 +108,7 @@ fn conclusion(phase: Phase) -> &'static str {
         Phase::Pending => "nobody works on it; it goes on by itself",
         Phase::Active => "a worker holds it",
         Phase::Waiting => "it needs an answer, and holds no worker",
-        Phase::Held => "it stands still until its holder, a proof or a person moves it",
+        Phase::Stuck => "it stands still until its holder, a proof or a person moves it",
         Phase::Terminal => "it is over and never changes; a rerun is a new work",
     }
 }

@@ -1,5 +1,5 @@
 //! Thresholds of the configuration, looked at again and again: what is crossed is listed, told on the stream
-//! and shown as a metric. Derived from the ledger's figures alone; it decides nothing.
+//! and shown as a metric. Derived from the ledger's gauges alone; it decides nothing.
 
 use std::{
     collections::BTreeMap,
@@ -9,7 +9,7 @@ use std::{
 
 use tenure_api::wire::{Alert, Timestamp};
 use tenure_core::{Millis, State};
-use tenure_store::{Error, Facts, Health, Ledger, SourceFacts, Stats};
+use tenure_store::{CounterSnapshot, Error, Gauges, Health, Ledger, SourceGauges};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -57,7 +57,7 @@ impl Alerts {
     }
 }
 
-/// Looks at the figures and says what is crossed.
+/// Looks at the gauges and says what is crossed.
 pub struct Watcher {
     ledger: Ledger,
     live: watch::Receiver<Arc<Live>>,
@@ -80,17 +80,17 @@ impl Watcher {
     /// One look. The number of alerts that stand.
     pub async fn run_once(&self) -> Result<usize, Error> {
         let health = self.ledger.health().await;
-        let facts = self.ledger.facts().await;
-        let mut crossed = match &facts {
-            Ok(facts) => crossed(&self.live.borrow().alerts, facts),
+        let gauges = self.ledger.gauges().await;
+        let mut crossed = match &gauges {
+            Ok(gauges) => crossed(&self.live.borrow().alerts, gauges),
             Err(_) => Vec::new(),
         };
-        crossed.extend(faults(&health, &facts, &self.ledger.stats()));
+        crossed.extend(faults(&health, &gauges, &self.ledger.stats()));
         let standing = crossed.len();
         self.metrics.set_alerts(crossed.iter().map(|((name, _), _)| (*name).to_owned()));
         let fresh = self.alerts.update(crossed);
         self.feed.tell(fresh.into_iter().map(News::Alert).collect());
-        facts.map(|_| standing)
+        gauges.map(|_| standing)
     }
 
     /// Runs until told to stop.
@@ -109,7 +109,7 @@ impl Watcher {
 }
 
 /// What is wrong with the ledger itself: an alert whatever the configuration says.
-fn faults(health: &Health, facts: &Result<Facts, Error>, stats: &Stats) -> Vec<(Key, Alert)> {
+fn faults(health: &Health, gauges: &Result<Gauges, Error>, stats: &CounterSnapshot) -> Vec<(Key, Alert)> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as Millis);
     let mut faults = Vec::new();
     let mut tell = |name: &'static str, value: u64, since: Millis, message: String| {
@@ -161,13 +161,13 @@ fn faults(health: &Health, facts: &Result<Facts, Error>, stats: &Stats) -> Vec<(
         );
         tell("clock", offset_s.unsigned_abs(), now, message);
     }
-    if let Err(error) = facts {
-        tell("figures", 1, now, format!("The thresholds cannot be looked at: {error}"));
+    if let Err(error) = gauges {
+        tell("gauges", 1, now, format!("The thresholds cannot be looked at: {error}"));
     }
     faults
 }
 
-fn crossed(thresholds: &Thresholds, facts: &Facts) -> Vec<(Key, Alert)> {
+fn crossed(thresholds: &Thresholds, gauges: &Gauges) -> Vec<(Key, Alert)> {
     let mut crossed = Vec::new();
     let mut cross = |name, source: Option<String>, value: u64, threshold: u64, message: String| {
         let alert = Alert {
@@ -175,14 +175,14 @@ fn crossed(thresholds: &Thresholds, facts: &Facts) -> Vec<(Key, Alert)> {
             message,
             value,
             threshold,
-            since: Timestamp(facts.at),
+            since: Timestamp(gauges.at),
             tenant: None,
             source: source.clone(),
         };
         crossed.push(((name, source), alert));
     };
-    if let (Some(limit), Some(oldest)) = (thresholds.open_age, facts.oldest_open()) {
-        let (age, limit) = (age(facts, oldest), ms(limit));
+    if let (Some(limit), Some(oldest)) = (thresholds.open_age, gauges.oldest_open()) {
+        let (age, limit) = (age(gauges, oldest), ms(limit));
         if age > limit {
             let message =
                 format!("A work has been open for {} s. Look at the oldest: `tenure list`.", age / 1_000);
@@ -190,26 +190,26 @@ fn crossed(thresholds: &Thresholds, facts: &Facts) -> Vec<(Key, Alert)> {
         }
     }
     if let Some(limit) = thresholds.pending_age.map(ms) {
-        pending_crossed(limit, facts, &mut cross);
+        pending_crossed(limit, gauges, &mut cross);
     }
     if let Some(limit) = thresholds.expired_leases
-        && facts.expired_leases() > limit
+        && gauges.expired_leases() > limit
     {
-        let count = facts.expired_leases();
+        let count = gauges.expired_leases();
         let message = format!("{count} leases are past their expiry. Look at the workers: `tenure workers`.");
         cross("expired_leases", None, count, limit, message);
     }
     if let Some(limit) = thresholds.stalled
-        && facts.works(State::Stalled) > limit
+        && gauges.works(State::Stalled) > limit
     {
-        let count = facts.works(State::Stalled);
+        let count = gauges.works(State::Stalled);
         let message = format!("{count} works are stalled. Look why: `tenure list --state stalled`.");
         cross("stalled", None, count, limit, message);
     }
     if let Some(limit) = thresholds.wait_deadline.map(ms) {
-        for (kind, waits) in &facts.waits {
+        for (kind, waits) in &gauges.waits {
             let Some(deadline) = waits.nearest_deadline else { continue };
-            let left = u64::try_from(deadline - facts.at).unwrap_or(0);
+            let left = u64::try_from(deadline - gauges.at).unwrap_or(0);
             if left < limit {
                 let kind = crate::wire::ToWire::to_wire(*kind).to_string();
                 let message = format!(
@@ -220,18 +220,18 @@ fn crossed(thresholds: &Thresholds, facts: &Facts) -> Vec<(Key, Alert)> {
             }
         }
     }
-    commands_crossed(thresholds, facts, &mut cross);
+    commands_crossed(thresholds, gauges, &mut cross);
     crossed
 }
 
 /// Sources whose works wait to be claimed for too long, longest first.
 fn pending_crossed(
     limit: u64,
-    facts: &Facts,
+    gauges: &Gauges,
     cross: &mut impl FnMut(&'static str, Option<String>, u64, u64, String),
 ) {
-    let waits = |source: &SourceFacts| source.oldest_ready.map_or(0, |oldest| age(facts, oldest));
-    let mut late: Vec<&SourceFacts> = facts.sources.iter().filter(|source| waits(source) > limit).collect();
+    let waits = |source: &SourceGauges| source.oldest_ready.map_or(0, |oldest| age(gauges, oldest));
+    let mut late: Vec<&SourceGauges> = gauges.sources.iter().filter(|source| waits(source) > limit).collect();
     late.sort_by_key(|source| std::cmp::Reverse(waits(source)));
     let rest = late.split_off(late.len().min(SOURCES));
     for source in late {
@@ -258,10 +258,10 @@ fn pending_crossed(
 /// Commands that nobody ends: in doubt, left to a person, waiting for an approval, or not sent.
 fn commands_crossed(
     thresholds: &Thresholds,
-    facts: &Facts,
+    gauges: &Gauges,
     cross: &mut impl FnMut(&'static str, Option<String>, u64, u64, String),
 ) {
-    let commands = &facts.commands;
+    let commands = &gauges.commands;
     let ((uncertain, doubted), (persons, _), (approvals, asked)) =
         (commands.uncertain(), commands.needs_person(), commands.approvals());
     let ages = [
@@ -271,7 +271,7 @@ fn commands_crossed(
     ];
     for (name, limit, since, count) in ages {
         let (Some(limit), Some(since)) = (limit.map(ms), since) else { continue };
-        let age = age(facts, since);
+        let age = age(gauges, since);
         if age <= limit {
             continue;
         }
@@ -303,8 +303,8 @@ fn commands_crossed(
     }
 }
 
-fn age(facts: &Facts, since: Millis) -> u64 {
-    u64::try_from(facts.at - since).unwrap_or(0)
+fn age(gauges: &Gauges, since: Millis) -> u64 {
+    u64::try_from(gauges.at - since).unwrap_or(0)
 }
 
 fn ms(duration: Duration) -> u64 {
@@ -314,7 +314,9 @@ fn ms(duration: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use tenure_core::{CommandState, command::BlockCode, model::WaitKind};
-    use tenure_store::{CheckpointFailure, CommandFacts, PlaceFacts, SourceFacts, StateFacts, WaitFacts};
+    use tenure_store::{
+        CheckpointFailure, CommandGauges, CommandGroupGauges, SourceGauges, StateGauges, WaitGauges,
+    };
 
     use super::*;
 
@@ -323,24 +325,24 @@ mod tests {
         blocked: Option<BlockCode>,
         needs_person: bool,
         since: Millis,
-    ) -> PlaceFacts {
-        PlaceFacts { tool: "mail".into(), state, blocked, needs_person, commands: 2, since }
+    ) -> CommandGroupGauges {
+        CommandGroupGauges { tool: "mail".into(), state, blocked, needs_person, commands: 2, since }
     }
 
-    fn facts() -> Facts {
-        Facts {
+    fn gauges() -> Gauges {
+        Gauges {
             at: 1_000_000,
-            states: [(State::Stalled, StateFacts { works: 2, oldest: 100_000 })].into(),
-            sources: vec![SourceFacts {
+            states: [(State::Stalled, StateGauges { works: 2, oldest: 100_000 })].into(),
+            sources: vec![SourceGauges {
                 system: "manual".into(),
                 kind: "job".into(),
                 ready: 3,
                 oldest_ready: Some(400_000),
                 expired: 1,
-                ..SourceFacts::default()
+                ..SourceGauges::default()
             }],
-            waits: [(WaitKind::User, WaitFacts { open: 1, nearest_deadline: Some(1_030_000) })].into(),
-            commands: CommandFacts {
+            waits: [(WaitKind::User, WaitGauges { open: 1, nearest_deadline: Some(1_030_000) })].into(),
+            commands: CommandGauges {
                 states: [(CommandState::Uncertain, 3)].into(),
                 places: vec![
                     place(CommandState::Uncertain, None, true, 700_000),
@@ -354,7 +356,7 @@ mod tests {
     #[test]
     fn each_threshold_fires_above_its_limit_and_not_at_it() {
         let names = |thresholds: &Thresholds| -> Vec<&'static str> {
-            crossed(thresholds, &facts()).into_iter().map(|((name, _), _)| name).collect()
+            crossed(thresholds, &gauges()).into_iter().map(|((name, _), _)| name).collect()
         };
         let second = Duration::from_secs;
         let none = Thresholds {
@@ -402,19 +404,19 @@ mod tests {
 
     #[test]
     fn made_up_kinds_make_no_flood_of_alerts_and_hide_nobodys_queue() {
-        let source = |kind: String, ready, oldest| SourceFacts {
+        let source = |kind: String, ready, oldest| SourceGauges {
             system: "manual".into(),
             kind,
             ready,
             oldest_ready: Some(oldest),
-            ..SourceFacts::default()
+            ..SourceGauges::default()
         };
         let mut sources: Vec<_> = (0..1_000).map(|n| source(format!("made-up-{n}"), 2, 500_000)).collect();
         sources.push(source("quiet".into(), 1, 400_000));
         sources.push(source("late".into(), 1, 600_000));
-        let facts = Facts { sources, ..facts() };
+        let gauges = Gauges { sources, ..gauges() };
         let thresholds = Thresholds { pending_age: Some(Duration::from_secs(60)), ..Thresholds::default() };
-        let told = crossed(&thresholds, &facts);
+        let told = crossed(&thresholds, &gauges);
         let told: Vec<&Alert> =
             told.iter().map(|(_, alert)| alert).filter(|alert| alert.name == "pending_age").collect();
         assert_eq!(told.len(), SOURCES + 1);
@@ -434,8 +436,8 @@ mod tests {
         let health =
             Health { unreachable: None, stopped: None, checkpoints: None, damaged: Vec::new(), swept: None };
         let told = |server_changed| {
-            let stats = Stats { server_changes: 1, server_changed, ..Stats::default() };
-            faults(&health, &Ok(facts()), &stats).into_iter().map(|((name, _), _)| name).collect::<Vec<_>>()
+            let stats = CounterSnapshot { server_changes: 1, server_changed, ..CounterSnapshot::default() };
+            faults(&health, &Ok(gauges()), &stats).into_iter().map(|((name, _), _)| name).collect::<Vec<_>>()
         };
         assert!(told(None).is_empty());
         assert_eq!(told(Some(Duration::from_secs(23 * 3_600))), ["server_changed"]);
@@ -447,8 +449,8 @@ mod tests {
         let mut health =
             Health { unreachable: None, stopped: None, checkpoints: None, damaged: Vec::new(), swept: None };
         let told = |health: &Health, clock_offset_ms| -> Vec<Alert> {
-            let stats = Stats { clock_offset_ms, ..Stats::default() };
-            faults(health, &Ok(facts()), &stats).into_iter().map(|(_, alert)| alert).collect()
+            let stats = CounterSnapshot { clock_offset_ms, ..CounterSnapshot::default() };
+            faults(health, &Ok(gauges()), &stats).into_iter().map(|(_, alert)| alert).collect()
         };
         assert!(told(&health, 999).is_empty());
         let why = "disk I/O error".to_owned();
@@ -465,9 +467,9 @@ mod tests {
     fn an_alert_is_told_once_and_keeps_its_beginning() {
         let alerts = Alerts::default();
         let thresholds = Thresholds { stalled: Some(1), ..Thresholds::default() };
-        let first = alerts.update(crossed(&thresholds, &facts()));
+        let first = alerts.update(crossed(&thresholds, &gauges()));
         assert!(!first.is_empty());
-        let later = Facts { at: 1_500_000, ..facts() };
+        let later = Gauges { at: 1_500_000, ..gauges() };
         assert!(alerts.update(crossed(&thresholds, &later)).is_empty());
         let stalled = alerts.list().into_iter().find(|alert| alert.name == "stalled").unwrap();
         assert_eq!(stalled.since, Timestamp(1_000_000));

@@ -44,7 +44,7 @@ struct Open {
 }
 
 /// One open connection, until it is dropped.
-pub(crate) struct Place {
+pub(crate) struct ConnectionSlot {
     connections: Arc<Connections>,
     of: IpAddr,
 }
@@ -59,7 +59,7 @@ impl Connections {
     }
 
     /// A place for one more of this peer; none where there is no room.
-    pub fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
+    pub fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<ConnectionSlot> {
         let of = network(peer);
         let (in_all, of_an_address) = match peer.to_canonical().is_loopback() {
             true => (self.bounds.in_all + OF_THIS_MACHINE, usize::MAX),
@@ -73,11 +73,11 @@ impl Connections {
         }
         open.in_all += 1;
         open.of.insert(of, own + 1);
-        Some(Place { connections: self.clone(), of })
+        Some(ConnectionSlot { connections: self.clone(), of })
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         let mut open = self.connections.open();
         open.in_all -= 1;

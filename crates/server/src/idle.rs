@@ -28,8 +28,8 @@ use tokio::{
 use tower::Layer;
 
 use crate::{
-    connections::{Connections, Place},
-    held,
+    body_permit,
+    connections::{ConnectionSlot, Connections},
 };
 
 /// The first call of a connection arrives within this time.
@@ -109,8 +109,8 @@ pub(crate) async fn note(request: Request, next: Next) -> Response {
     activity.seen().writes_count = http1;
     let response = next.run(request).await;
     activity.moved();
-    let response = match held::length(&response) {
-        Some(_) => held::holding(response, Unread::of(activity.clone())),
+    let response = match body_permit::length(&response) {
+        Some(_) => body_permit::holding(response, Unread::of(activity.clone())),
         None => response,
     };
     if http1 {
@@ -129,11 +129,11 @@ pub(crate) struct Watched<S> {
     inner: S,
     activity: Arc<Activity>,
     timer: Pin<Box<Sleep>>,
-    _place: Place,
+    _place: ConnectionSlot,
 }
 
 impl<S> Watched<S> {
-    fn new(inner: S, activity: Arc<Activity>, place: Place) -> Self {
+    fn new(inner: S, activity: Arc<Activity>, place: ConnectionSlot) -> Self {
         let timer = Box::pin(sleep_until(activity.until()));
         Self { inner, activity, timer, _place: place }
     }

@@ -3,33 +3,33 @@
 
 mod alerts;
 pub mod auth;
+mod body_permit;
 pub mod config;
 mod connections;
-mod door;
+mod evaluator;
 pub mod executor;
 mod feed;
-mod held;
 mod http;
 mod idle;
 mod listen;
 pub mod lookup;
 mod metrics;
-mod patience;
 pub mod policy;
 mod quotas;
 pub mod rate;
 mod reconciler;
 mod relay;
 mod server;
+mod startup;
 pub mod tools;
 mod traces;
 mod wire;
 
 pub use config::{Config, ConfigError, Overlay};
 pub use http::openapi;
-pub use patience::run;
 pub use reconciler::Reconciler;
 pub use relay::Relay;
 pub use server::{ReloadError, Reloader, Server, StartError};
+pub use startup::run;
 #[cfg(feature = "otlp")]
 pub use traces::otlp::Traces;

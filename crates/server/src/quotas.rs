@@ -14,7 +14,7 @@ use tenure_store::{
     fair::{self, Fair, Turn},
 };
 
-use crate::{auth::Session, config::Quotas, http::Problem};
+use crate::{auth::Authenticated, config::Quotas, http::Problem};
 
 /// Credentials that nobody but the operator can use up.
 const CREDENTIALS_OF_THE_OPERATOR: u64 = 1_000;
@@ -115,7 +115,7 @@ impl Usage {
     /// Room for a schedule of this name, until it is made.
     pub async fn schedule(
         &self,
-        who: &Session,
+        who: &Authenticated,
         caller: &Caller,
         tenant: &str,
         name: &str,
@@ -144,7 +144,7 @@ impl Usage {
     /// Room for a credential of these tenants, until it is made. A part of what the ledger keeps is the operator's.
     pub async fn credential(
         &self,
-        who: &Session,
+        who: &Authenticated,
         ledger: &Ledger,
         tenants: &Tenants,
         quotas: &Quotas,

@@ -11,10 +11,10 @@ use crate::{
     alerts::{Alerts, Watcher},
     auth::{AdminToken, Auth, FirstStart, FirstStartError, InProcess},
     config::{Config, ConfigError, Database, Live, is_readable_by_all},
-    door::Door,
+    evaluator::Evaluator,
     executor::Outbound,
     feed::{Feed, FeedReader},
-    http::{self, App, Doors},
+    http::{self, AdmissionLimits, App},
     listen::Listener,
     metrics::Metrics,
     reconciler::Reconciler,
@@ -108,8 +108,8 @@ impl Server {
         beside.spawn(auth.open_calls().clone().run(ledger.clone(), stopping.clone()));
         let app = Arc::new(App {
             auth,
-            door: Arc::new(Door::new(seen.clone())),
-            doors: Doors::new(Some(config.listen), config.live.rate),
+            evaluator: Arc::new(Evaluator::new(seen.clone())),
+            doors: AdmissionLimits::new(Some(config.listen), config.live.rate),
             live: seen,
             backups: config.backups.clone(),
             usage: Arc::default(),
@@ -142,7 +142,7 @@ impl Server {
     /// Starts the relay and the reconciler. A daemon does; a process that is gone in a moment must not begin calls.
     pub fn relay(&mut self, outbound: Outbound) {
         let (ledger, feed, stopping) = (self.ledger(), &self.app.feed, &self.app.stopping);
-        let relay = Relay::new(ledger.clone(), self.app.door.clone(), outbound.clone());
+        let relay = Relay::new(ledger.clone(), self.app.evaluator.clone(), outbound.clone());
         let reconciler = Reconciler::new(ledger.clone(), self.app.live.clone(), outbound);
         let relay = relay.run(feed.to_send.clone(), stopping.clone(), self.config.drain);
         let reconciler = reconciler.run(feed.to_look_up.clone(), stopping.clone());
@@ -225,7 +225,7 @@ impl Reloader {
         self.app.ledger.set_settings(new.live.settings());
         self.app.doors.set_rate(new.live.rate);
         self.live.send_replace(Arc::new(new.live.clone()));
-        self.app.door.reload(&new.live);
+        self.app.evaluator.reload(&new.live);
         self.app.ledger.set_policy_version(Some(new.live.policy.version()));
         self.started.needs_restart(new)
     }

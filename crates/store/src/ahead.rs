@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use tenure_core::{
-    Change, Decision, Millis, Records, Scope, Submission, Work, WorkId, decide, records::Sought,
+    Change, Decision, LoadSet, Millis, Records, Submission, Work, WorkId, decide, records::Sought,
 };
 
-use crate::{Clock, recent::Remembered, terms::Terms};
+use crate::{Clock, ledger_settings::LedgerSettings, recent::Remembered};
 
 /// For how long a decision counts. Later, dates that it looked at may have passed.
 const FRESH: Millis = 100;
@@ -31,10 +31,10 @@ impl Ahead {
     pub fn decide(
         submission: &Submission,
         last: impl FnOnce(WorkId) -> Option<Remembered>,
-        terms: &Terms,
+        ledger_settings: &LedgerSettings,
         clock: &dyn Clock,
     ) -> Option<Self> {
-        let mut needs = Scope::default();
+        let mut needs = LoadSet::default();
         needs.first(submission);
         let [id] = needs.works[..] else { return None };
         needs.works.clear();
@@ -48,7 +48,7 @@ impl Ahead {
         }
         let work = last.work.clone();
         let mut records = Records::default();
-        terms.apply(&mut records);
+        ledger_settings.apply(&mut records);
         last.recall(&mut records);
         // An intent is mostly new: that nothing else has its key is for the writer to see.
         records.looked_for.extend(sought.iter().filter(|sought| matches!(sought, Sought::Key(..))));
@@ -108,8 +108,8 @@ mod tests {
         Action, Actor, CommandId, Payload, Reply,
         action::{Claimant, Holder, Tenants},
         command::{
-            Arguments, CommandAction, DispatchAction, Dispatcher, Effect, Gate, Intent, Place, ToolFacts,
-            Verdict,
+            Arguments, CommandAction, DispatchAction, Dispatcher, Effect, Evaluation, Intent, PolicyDecision,
+            ReserveIn, ToolFacts,
         },
         model::{Disposition, Worker},
         policy::Settings,
@@ -143,19 +143,20 @@ mod tests {
     }
 
     fn intent(to: &str) -> (CommandId, Intent) {
-        let gate = Gate::new(Verdict::new(Effect::Allow, "v1"), ToolFacts::default());
+        let evaluation = Evaluation::new(PolicyDecision::new(Effect::Allow, "v1"), ToolFacts::default());
         let arguments = Arguments::whole(Payload::new(&json!({ "to": to })).unwrap());
-        (CommandId(Uuid::now_v7()), Intent::new("mail", to, arguments, gate))
+        (CommandId(Uuid::now_v7()), Intent::new("mail", to, arguments, evaluation))
     }
 
     fn reserve(holder: &Holder, (id, intent): &(CommandId, Intent)) -> Submission {
-        let (place, intent) = (Place::Held(holder.clone()), Box::new(intent.clone()));
+        let (place, intent) = (ReserveIn::Work(holder.clone()), Box::new(intent.clone()));
         submission(Action::Command(Box::new(CommandAction::Reserve { place, id: *id, intent })))
     }
 
     fn dispatch(holder: &Holder, (id, intent): &(CommandId, Intent)) -> Submission {
         let by = Dispatcher::Holder(holder.clone());
-        let action = DispatchAction { command: *id, by, gate: intent.gate.clone(), request_id: None };
+        let action =
+            DispatchAction { command: *id, by, evaluation: intent.evaluation.clone(), request_id: None };
         submission(Action::Command(Box::new(CommandAction::Dispatch(Box::new(action)))))
     }
 
@@ -165,7 +166,7 @@ mod tests {
         batch.records = Records::default();
         last.clone().recall(&mut batch.records);
         batch.records.looked_for.insert(Sought::Open(id));
-        Ahead::decide(submission, |_| Some(last), &Terms::default(), &ManualClock::new(NOW))
+        Ahead::decide(submission, |_| Some(last), &LedgerSettings::default(), &ManualClock::new(NOW))
     }
 
     #[test]
@@ -227,7 +228,8 @@ mod tests {
         let cancel = Action::Cancel { work: holder.work, reason: String::new(), deadline_ms: None };
         assert!(ahead(&mut batch, &submission(cancel)).is_none(), "a cancel needs a reason");
         assert!(
-            Ahead::decide(&progress(&holder), |_| None, &Terms::default(), &ManualClock::new(NOW)).is_none()
+            Ahead::decide(&progress(&holder), |_| None, &LedgerSettings::default(), &ManualClock::new(NOW))
+                .is_none()
         );
     }
 }

@@ -19,7 +19,7 @@ use tenure_core::{
 use crate::{
     Error,
     job::{Payloads, payloads_of},
-    terms::Terms,
+    ledger_settings::LedgerSettings,
 };
 
 /// What the narrow tables said of a work before the batch.
@@ -137,10 +137,10 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// A batch that is decided under these terms.
-    pub fn under(terms: &Terms) -> Self {
+    /// A batch that is decided under these ledger settings.
+    pub fn under(ledger_settings: &LedgerSettings) -> Self {
         let mut batch = Self::default();
-        terms.apply(&mut batch.records);
+        ledger_settings.apply(&mut batch.records);
         batch
     }
 

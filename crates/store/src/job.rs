@@ -11,11 +11,11 @@ use tokio::{sync::oneshot, time::Instant};
 
 #[cfg(feature = "sqlite")]
 use crate::ahead::Ahead;
-use crate::{Error, fair::Turn, ledger::Outcome};
+use crate::{Error, fair::Turn, ledger::LedgerReply};
 
 /// Lanes of one tenant that a claim looks at: a lane is what is ready of one tenant, kind and source system. One that
 /// has more of them names the kinds that it wants.
-pub(crate) const LANES_MAX: usize = 1_000;
+pub(crate) const QUEUES_MAX: usize = 1_000;
 
 /// Payloads by work and event.
 pub(crate) type Payloads = HashMap<(WorkId, u64), Payload>;
@@ -26,7 +26,7 @@ pub(crate) fn payloads_of(events: Vec<Event>) -> impl Iterator<Item = ((WorkId, 
 }
 
 /// Where its caller waits.
-type Replies = oneshot::Sender<Result<Outcome, Error>>;
+type Replies = oneshot::Sender<Result<LedgerReply, Error>>;
 
 pub(crate) struct Job {
     pub submission: Submission,
@@ -78,7 +78,7 @@ impl Job {
     }
 
     /// Whoever asked may have gone; then nobody is there to be told.
-    pub fn answer(self, answer: Result<Outcome, Error>) {
+    pub fn answer(self, answer: Result<LedgerReply, Error>) {
         let _gone = self.reply.send(answer);
     }
 

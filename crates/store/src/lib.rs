@@ -13,15 +13,17 @@ mod check;
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod counters;
 mod credential;
 mod damaged;
 mod diagnosis;
 mod error;
-mod facts;
 pub mod fair;
+mod gauges;
 mod intake;
 mod job;
 mod ledger;
+mod ledger_settings;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod line;
 mod listed;
@@ -39,11 +41,9 @@ pub mod schema;
 mod spending;
 #[cfg(feature = "sqlite")]
 mod sqlite;
-mod stats;
 mod steady;
 mod store;
 mod sweeper;
-mod terms;
 mod token;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod unlogged;
@@ -54,15 +54,16 @@ mod zone;
 
 pub use aside::{aside, aside_with_stack};
 pub use clock::{Clock, ManualClock, SystemClock};
+pub use counters::CounterSnapshot;
 pub use credential::{CREDENTIALS_MAX, Credential, NewCredential, Principal, PrincipalKind, Revocation};
 pub use damaged::Damaged;
 pub use diagnosis::{CheckpointFailure, Copied, Diagnosis, Schema, Setting, Wal};
 pub use error::{Error, NotDispatched};
-pub use facts::{CommandFacts, Facts, PlaceFacts, SourceFacts, StateFacts, WaitFacts};
+pub use gauges::{CommandGauges, CommandGroupGauges, Gauges, SourceGauges, StateGauges, WaitGauges};
 pub use intake::IntakeChange;
 pub use ledger::{
-    Caller, Claimed, DispatchRef, Due, DueCursor, DuePage, Health, Ingested, LeaseRef, Ledger, NewWait,
-    NewWork, Options, Outcome, Reserved, Resolved, Sending, Waiting, WorkerView, Workers, new_worker,
+    Caller, Claimed, DispatchRef, Due, DueCursor, DuePage, Health, Ingested, LeaseRef, Ledger, LedgerReply,
+    NewWait, NewWork, Options, Reserved, Resolved, Sending, Waiting, WorkerView, Workers, new_worker,
 };
 pub use listed::{EventKey, Listed, Unreadable};
 pub use process::here as local_process;
@@ -70,7 +71,6 @@ pub use query::{CommandFilter, EventPage, Position, StoredEvent, WaitFilter, Wor
 pub use retention::{Pruned, Pruning};
 pub use schedule::{NewSchedule, ScheduleChange};
 pub use scheduler::{Fired, Scheduler};
-pub use stats::Stats;
 pub use sweeper::{Sweep, Sweeper};
 pub use verify::{Anchor, Fault, Report};
 pub use writing::{Cure, Stop};

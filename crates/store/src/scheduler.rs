@@ -202,7 +202,7 @@ async fn begin(
     schedule: &Schedule,
     run_id: &str,
     asked_by: &[Arc<str>],
-) -> Result<impl Future<Output = Result<crate::Outcome, Error>> + use<>, Error> {
+) -> Result<impl Future<Output = Result<crate::LedgerReply, Error>> + use<>, Error> {
     let new = new_run(&schedule.tenant, &schedule.name, &schedule.plan.template, run_id);
     let ingest = Ingest { asked_by: asked_by.to_vec(), ..new.settle(&ledger.settings())? };
     let action = Action::Ingest(Box::new(ingest));
@@ -225,7 +225,7 @@ async fn asked_by(ledger: &Ledger, schedule: &Schedule) -> Result<Vec<Arc<str>>,
 
 /// A refusal is an outcome; anything else leaves the run pending.
 async fn outcome(
-    run: Result<impl Future<Output = Result<crate::Outcome, Error>>, Error>,
+    run: Result<impl Future<Output = Result<crate::LedgerReply, Error>>, Error>,
 ) -> Result<Result<WorkId, Refusal>, Error> {
     let answer = match run {
         Ok(run) => run.await,

@@ -22,19 +22,19 @@ use tenure_core::{
 };
 
 use crate::{
-    Anchor, CheckpointFailure, CommandFilter, Credential, Diagnosis, Error, EventKey, Facts, IntakeChange,
+    Anchor, CheckpointFailure, CommandFilter, Credential, Diagnosis, Error, EventKey, Gauges, IntakeChange,
     Listed, Position, Pruned, Pruning, Revocation, ScheduleChange, StoredEvent, WaitFilter, WorkFilter,
+    counters::Counters,
     damaged::DamagedSet,
     job::{Job, Payloads},
+    ledger_settings::LedgerSettings,
     retention::{Before, Tombstone},
     schedule,
-    stats::Counters,
-    terms::Terms,
     token::Key,
     writing::Stop,
 };
 
-pub(crate) type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
+pub(crate) type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
 pub(crate) trait Store: Send + Sync + 'static {
     /// The key of this ledger's tokens, read at open.
@@ -64,13 +64,13 @@ pub(crate) trait Store: Send + Sync + 'static {
     fn send(&self, job: Job);
 
     /// The store's clock.
-    fn now(&self) -> Answer<'_, Millis>;
+    fn now(&self) -> StoreFuture<'_, Millis>;
 
     /// Works by id; those that do not exist are left out.
-    fn works<'a>(&'a self, ids: &'a [WorkId]) -> Answer<'a, Listed<Work, WorkId>>;
+    fn works<'a>(&'a self, ids: &'a [WorkId]) -> StoreFuture<'a, Listed<Work, WorkId>>;
 
     /// The ids of all works, newest first, below `before`: also of those that cannot be read.
-    fn ids(&self, before: Option<WorkId>, limit: usize) -> Answer<'_, Vec<WorkId>>;
+    fn ids(&self, before: Option<WorkId>, limit: usize) -> StoreFuture<'_, Vec<WorkId>>;
 
     /// The ids of these tenants' works in a range, both ends included.
     fn between<'a>(
@@ -79,10 +79,10 @@ pub(crate) trait Store: Send + Sync + 'static {
         last: WorkId,
         tenants: &'a Tenants,
         limit: usize,
-    ) -> Answer<'a, Vec<WorkId>>;
+    ) -> StoreFuture<'a, Vec<WorkId>>;
 
     /// The tenant of each work; those that do not exist are left out.
-    fn tenants_of<'a>(&'a self, ids: &'a [WorkId]) -> Answer<'a, HashMap<WorkId, String>>;
+    fn tenants_of<'a>(&'a self, ids: &'a [WorkId]) -> StoreFuture<'a, HashMap<WorkId, String>>;
 
     /// Matching works, newest id first, below `before`.
     fn list<'a>(
@@ -90,21 +90,26 @@ pub(crate) trait Store: Send + Sync + 'static {
         filter: &'a WorkFilter,
         before: Option<WorkId>,
         limit: usize,
-    ) -> Answer<'a, Listed<Work, WorkId>>;
+    ) -> StoreFuture<'a, Listed<Work, WorkId>>;
 
-    fn counts<'a>(&'a self, tenants: &'a Tenants) -> Answer<'a, BTreeMap<State, u64>>;
+    fn counts<'a>(&'a self, tenants: &'a Tenants) -> StoreFuture<'a, BTreeMap<State, u64>>;
 
     /// Figures of what is open.
-    fn facts(&self, at: Millis) -> Answer<'_, Facts>;
+    fn gauges(&self, at: Millis) -> StoreFuture<'_, Gauges>;
 
     /// A work's events after `seq`, in order.
-    fn events(&self, work: WorkId, after: u64, limit: usize) -> Answer<'_, Listed<StoredEvent, EventKey>>;
+    fn events(
+        &self,
+        work: WorkId,
+        after: u64,
+        limit: usize,
+    ) -> StoreFuture<'_, Listed<StoredEvent, EventKey>>;
 
     /// What supports a work's events after `seq`, in order.
-    fn evidence(&self, work: WorkId, after: u64) -> Answer<'_, Vec<Evidence>>;
+    fn evidence(&self, work: WorkId, after: u64) -> StoreFuture<'_, Vec<Evidence>>;
 
     /// All events after a position, in an order in which none is ever skipped.
-    fn feed(&self, after: Position, limit: usize) -> Answer<'_, Listed<StoredEvent, EventKey>>;
+    fn feed(&self, after: Position, limit: usize) -> StoreFuture<'_, Listed<StoredEvent, EventKey>>;
 
     /// The events of these tenants alone, with how far the feed was looked at. A page may be short while more follow: then
     /// it is `full` all the same.
@@ -113,30 +118,30 @@ pub(crate) trait Store: Send + Sync + 'static {
         tenants: &'a [String],
         after: Position,
         limit: usize,
-    ) -> Answer<'a, (Listed<StoredEvent, EventKey>, Position)>;
+    ) -> StoreFuture<'a, (Listed<StoredEvent, EventKey>, Position)>;
 
     /// Where the feed ends now: after it come only events that no reader has been shown yet.
-    fn tail(&self) -> Answer<'_, Position>;
+    fn tail(&self) -> StoreFuture<'_, Position>;
 
-    fn payloads<'a>(&'a self, keys: &'a [(WorkId, u64)]) -> Answer<'a, Payloads>;
+    fn payloads<'a>(&'a self, keys: &'a [(WorkId, u64)]) -> StoreFuture<'a, Payloads>;
 
-    fn steps(&self, work: WorkId) -> Answer<'_, Vec<Step>>;
+    fn steps(&self, work: WorkId) -> StoreFuture<'_, Vec<Step>>;
 
     /// In the order of their fences.
-    fn attempts(&self, work: WorkId) -> Answer<'_, Vec<Attempt>>;
+    fn attempts(&self, work: WorkId) -> StoreFuture<'_, Vec<Attempt>>;
 
     /// Matching waits by (opened_at, id).
     fn waits<'a>(
         &'a self,
         filter: &'a WaitFilter,
         limit: usize,
-    ) -> Answer<'a, Listed<Wait, (Millis, WaitId)>>;
+    ) -> StoreFuture<'a, Listed<Wait, (Millis, WaitId)>>;
 
     /// Who occupies a tenant's session, and who is next.
-    fn session<'a>(&'a self, tenant: &'a str, session: &'a str) -> Answer<'a, SessionView>;
+    fn session<'a>(&'a self, tenant: &'a str, session: &'a str) -> StoreFuture<'a, SessionView>;
 
     /// The early answer that is kept for a tenant's reference.
-    fn kept<'a>(&'a self, tenant: &'a str, reference: &'a str) -> Answer<'a, Option<Kept>>;
+    fn kept<'a>(&'a self, tenant: &'a str, reference: &'a str) -> StoreFuture<'a, Option<Kept>>;
 
     /// Open works whose due date is `at` or earlier, earliest first, after the given (due, id).
     fn due(
@@ -144,37 +149,37 @@ pub(crate) trait Store: Send + Sync + 'static {
         at: Millis,
         after: Option<(Millis, WorkId)>,
         limit: usize,
-    ) -> Answer<'_, Vec<(Millis, WorkId)>>;
+    ) -> StoreFuture<'_, Vec<(Millis, WorkId)>>;
 
     /// The earliest due date of all.
-    fn next_due(&self) -> Answer<'_, Option<Millis>>;
+    fn next_due(&self) -> StoreFuture<'_, Option<Millis>>;
 
     /// Works with a lease that nobody found lapsed, by id, after the given one.
-    fn leased(&self, after: Option<WorkId>, limit: usize) -> Answer<'_, Vec<WorkId>>;
+    fn leased(&self, after: Option<WorkId>, limit: usize) -> StoreFuture<'_, Vec<WorkId>>;
 
     /// Drops early answers kept at `at` or before.
-    fn forget_kept(&self, at: Millis) -> Answer<'_, u64>;
+    fn forget_kept(&self, at: Millis) -> StoreFuture<'_, u64>;
 
     /// Keeps a credential, unless its hash is there already or there are too many.
-    fn add_credential<'a>(&'a self, credential: &'a Credential) -> Answer<'a, ()>;
+    fn add_credential<'a>(&'a self, credential: &'a Credential) -> StoreFuture<'a, ()>;
 
-    fn credential(&self, hash: Digest) -> Answer<'_, Option<Credential>>;
+    fn credential(&self, hash: Digest) -> StoreFuture<'_, Option<Credential>>;
 
     /// Newest id first, below `before`.
     fn credentials(
         &self,
         before: Option<CredentialId>,
         limit: usize,
-    ) -> Answer<'_, Listed<Credential, CredentialId>>;
+    ) -> StoreFuture<'_, Listed<Credential, CredentialId>>;
 
     /// Those of a principal, newest id first, revoked ones too.
-    fn credentials_of(&self, principal: PrincipalId, limit: usize) -> Answer<'_, Vec<Credential>>;
+    fn credentials_of(&self, principal: PrincipalId, limit: usize) -> StoreFuture<'_, Vec<Credential>>;
 
     /// How many are not revoked: of all, or of those that are bound to some tenants and reach this one.
-    fn count_credentials<'a>(&'a self, tenant: Option<&'a str>) -> Answer<'a, u64>;
+    fn count_credentials<'a>(&'a self, tenant: Option<&'a str>) -> StoreFuture<'a, u64>;
 
     /// Those of these that were revoked.
-    fn revoked_among<'a>(&'a self, ids: &'a [CredentialId]) -> Answer<'a, Vec<CredentialId>>;
+    fn revoked_among<'a>(&'a self, ids: &'a [CredentialId]) -> StoreFuture<'a, Vec<CredentialId>>;
 
     /// Revokes, unless it was revoked before. None: there is no such credential, or it is the last that opens
     /// everything ([`Credential::opens_everything`]) by the scopes `keeping`. Whoever else revokes at the same
@@ -184,9 +189,9 @@ pub(crate) trait Store: Send + Sync + 'static {
         id: CredentialId,
         revocation: &'a Revocation,
         keeping: Option<&'a [String]>,
-    ) -> Answer<'a, Option<Credential>>;
+    ) -> StoreFuture<'a, Option<Credential>>;
 
-    fn schedule<'a>(&'a self, tenant: &'a str, name: &'a str) -> Answer<'a, Option<Schedule>>;
+    fn schedule<'a>(&'a self, tenant: &'a str, name: &'a str) -> StoreFuture<'a, Option<Schedule>>;
 
     /// By tenant and name, after the given ones.
     fn schedules<'a>(
@@ -194,7 +199,7 @@ pub(crate) trait Store: Send + Sync + 'static {
         tenants: &'a Tenants,
         after: (&'a str, &'a str),
         limit: usize,
-    ) -> Answer<'a, Listed<Schedule, schedule::Key>>;
+    ) -> StoreFuture<'a, Listed<Schedule, schedule::Key>>;
 
     /// Those that somebody must look at by then, earliest first, but for those of some tenants.
     fn schedules_due<'a>(
@@ -202,14 +207,18 @@ pub(crate) trait Store: Send + Sync + 'static {
         at: Millis,
         except: &'a [String],
         limit: usize,
-    ) -> Answer<'a, Vec<Schedule>>;
+    ) -> StoreFuture<'a, Vec<Schedule>>;
 
     /// Saves those whose stored revision is the one before; returns them.
-    fn save_schedules<'a>(&'a self, schedules: &'a [Schedule]) -> Answer<'a, Vec<schedule::Key>>;
+    fn save_schedules<'a>(&'a self, schedules: &'a [Schedule]) -> StoreFuture<'a, Vec<schedule::Key>>;
 
     /// The same for one, by a person: added at its first revision if there is room, deleted by that act, and never
     /// without its trace. False: nothing was written.
-    fn change_schedule<'a>(&'a self, schedule: &'a Schedule, change: &'a ScheduleChange) -> Answer<'a, bool>;
+    fn change_schedule<'a>(
+        &'a self,
+        schedule: &'a Schedule,
+        change: &'a ScheduleChange,
+    ) -> StoreFuture<'a, bool>;
 
     /// Newest first.
     fn schedule_changes<'a>(
@@ -217,53 +226,53 @@ pub(crate) trait Store: Send + Sync + 'static {
         tenant: &'a str,
         name: &'a str,
         limit: usize,
-    ) -> Answer<'a, Vec<ScheduleChange>>;
+    ) -> StoreFuture<'a, Vec<ScheduleChange>>;
 
     /// Pauses that stand, by tenant.
-    fn pauses(&self) -> Answer<'_, Vec<IntakeChange>>;
+    fn pauses(&self) -> StoreFuture<'_, Vec<IntakeChange>>;
 
-    fn change_intake<'a>(&'a self, change: &'a IntakeChange) -> Answer<'a, ()>;
+    fn change_intake<'a>(&'a self, change: &'a IntakeChange) -> StoreFuture<'a, ()>;
 
     /// Newest first.
-    fn intake_changes(&self, limit: usize) -> Answer<'_, Vec<IntakeChange>>;
+    fn intake_changes(&self, limit: usize) -> StoreFuture<'_, Vec<IntakeChange>>;
 
     /// Works that may be pruned: ended before a moment, needed by nothing open, whole identities.
-    fn prunable(&self, before: Before, limit: usize) -> Answer<'_, Vec<WorkId>>;
+    fn prunable(&self, before: Before, limit: usize) -> StoreFuture<'_, Vec<WorkId>>;
 
     /// Deletes those of them that still may be, leaving tombstones.
-    fn add_pruning<'a>(&'a self, pruning: &'a Pruning) -> Answer<'a, ()>;
+    fn add_pruning<'a>(&'a self, pruning: &'a Pruning) -> StoreFuture<'a, ()>;
 
     /// Newest first.
-    fn prunings(&self, limit: usize) -> Answer<'_, Vec<Pruning>>;
+    fn prunings(&self, limit: usize) -> StoreFuture<'_, Vec<Pruning>>;
 
-    fn prune<'a>(&'a self, works: &'a [WorkId], before: Before, at: Millis) -> Answer<'a, Pruned>;
+    fn prune<'a>(&'a self, works: &'a [WorkId], before: Before, at: Millis) -> StoreFuture<'a, Pruned>;
 
-    fn tombstone(&self, work: WorkId) -> Answer<'_, Option<Tombstone>>;
+    fn tombstone(&self, work: WorkId) -> StoreFuture<'_, Option<Tombstone>>;
 
     /// The places and hashes of all events after a position, pruned ones too, in the order of the feed.
-    fn links(&self, after: Position, limit: usize) -> Answer<'_, Vec<(Position, Digest)>>;
+    fn links(&self, after: Position, limit: usize) -> StoreFuture<'_, Vec<(Position, Digest)>>;
 
     /// A ledger has one from its beginning: one that is gone, or was written by somebody else, is corrupt.
-    fn anchor(&self) -> Answer<'_, Anchor>;
+    fn anchor(&self) -> StoreFuture<'_, Anchor>;
 
     /// Keeps an anchor, unless one that covers more is kept already.
-    fn set_anchor(&self, anchor: Anchor) -> Answer<'_, ()>;
+    fn set_anchor(&self, anchor: Anchor) -> StoreFuture<'_, ()>;
 
     /// Copies the whole ledger into a new file.
-    fn backup<'a>(&'a self, to: &'a Path) -> Answer<'a, ()>;
+    fn backup<'a>(&'a self, to: &'a Path) -> StoreFuture<'a, ()>;
 
     /// Faults that only the database itself can see: its own integrity check, narrow tables that
     /// disagree with their works, rows without events. Each is a sentence.
-    fn self_check(&self) -> Answer<'_, Vec<String>>;
+    fn self_check(&self) -> StoreFuture<'_, Vec<String>>;
 
     /// What groups are decided under.
-    fn terms(&self) -> &Terms;
+    fn ledger_settings(&self) -> &LedgerSettings;
 
     /// Commands by id; those that do not exist are left out.
-    fn commands<'a>(&'a self, ids: &'a [CommandId]) -> Answer<'a, Listed<Command, CommandId>>;
+    fn commands<'a>(&'a self, ids: &'a [CommandId]) -> StoreFuture<'a, Listed<Command, CommandId>>;
 
     /// The first open command of each of these lines, in their order.
-    fn heads<'a>(&'a self, lines: &'a [TargetKey]) -> Answer<'a, Vec<Option<CommandId>>>;
+    fn heads<'a>(&'a self, lines: &'a [TargetKey]) -> StoreFuture<'a, Vec<Option<CommandId>>>;
 
     /// Matching commands, newest id first, below `before`.
     fn list_commands<'a>(
@@ -271,9 +280,9 @@ pub(crate) trait Store: Send + Sync + 'static {
         filter: &'a CommandFilter,
         before: Option<CommandId>,
         limit: usize,
-    ) -> Answer<'a, Listed<Command, CommandId>>;
+    ) -> StoreFuture<'a, Listed<Command, CommandId>>;
 
-    fn command_counts<'a>(&'a self, tenants: &'a Tenants) -> Answer<'a, BTreeMap<CommandState, u64>>;
+    fn command_counts<'a>(&'a self, tenants: &'a Tenants) -> StoreFuture<'a, BTreeMap<CommandState, u64>>;
 
     /// Commands whose turn of this kind has come, but for those of some tenants, earliest first, after the given (due,
     /// id). Of what is to be sent in order, only what nothing comes before.
@@ -284,7 +293,7 @@ pub(crate) trait Store: Send + Sync + 'static {
         after: Option<(Millis, CommandId)>,
         except: &[String],
         limit: usize,
-    ) -> Answer<'_, Vec<(Millis, CommandId)>>;
+    ) -> StoreFuture<'_, Vec<(Millis, CommandId)>>;
 
     /// The same of these tenants' lookups alone.
     fn due_lookups<'a>(
@@ -293,23 +302,23 @@ pub(crate) trait Store: Send + Sync + 'static {
         at: Millis,
         after: Option<(Millis, CommandId)>,
         limit: usize,
-    ) -> Answer<'a, Vec<(Millis, CommandId)>>;
+    ) -> StoreFuture<'a, Vec<(Millis, CommandId)>>;
 
     /// The earliest turn of this kind.
-    fn next_due_command(&self, duty: Duty) -> Answer<'_, Option<Millis>>;
+    fn next_due_command(&self, duty: Duty) -> StoreFuture<'_, Option<Millis>>;
 
     /// What the counters of these keys stand at; those that nobody has counted on are left out.
-    fn budgets<'a>(&'a self, keys: &'a [BudgetKey]) -> Answer<'a, Vec<(BudgetKey, Budget)>>;
+    fn budgets<'a>(&'a self, keys: &'a [BudgetKey]) -> StoreFuture<'a, Vec<(BudgetKey, Budget)>>;
 
     /// All counters after a key's text, in its order.
-    fn all_budgets<'a>(&'a self, after: &'a str, limit: usize) -> Answer<'a, Vec<(BudgetKey, Budget)>>;
+    fn all_budgets<'a>(&'a self, after: &'a str, limit: usize) -> StoreFuture<'a, Vec<(BudgetKey, Budget)>>;
 
     /// Whether some work's log is gone.
-    fn any_pruned(&self) -> Answer<'_, bool>;
+    fn any_pruned(&self) -> StoreFuture<'_, bool>;
 
     /// Which database this is, whether its commits last, which schema it has.
-    fn diagnosis(&self) -> Answer<'_, Diagnosis>;
+    fn diagnosis(&self) -> StoreFuture<'_, Diagnosis>;
 
     /// Finishes what is queued and refuses what comes after.
-    fn close(&self) -> Answer<'_, ()>;
+    fn close(&self) -> StoreFuture<'_, ()>;
 }

@@ -103,7 +103,7 @@ async fn slow_figures_delay_neither_credentials_nor_the_clock_nor_the_feed() {
     let bed = Bed::new().await;
     bed.lock("ready").await;
     let ledger = bed.ledger.clone();
-    let figures = tokio::spawn(async move { ledger.facts().await });
+    let gauges = tokio::spawn(async move { ledger.gauges().await });
     bed.until_somebody_waits().await;
     let others = async {
         assert!(bed.ledger.credential(Digest::of("nobody")).await.unwrap().is_none());
@@ -111,9 +111,9 @@ async fn slow_figures_delay_neither_credentials_nor_the_clock_nor_the_feed() {
         bed.ledger.tail().await.unwrap();
         bed.ledger.work(bed.work).await.unwrap();
     };
-    timeout(PATIENCE, others).await.expect("they do not wait for the figures");
-    assert!(!figures.is_finished());
+    timeout(PATIENCE, others).await.expect("they do not wait for the gauges");
+    assert!(!gauges.is_finished());
     bed.unlock().await;
-    figures.await.unwrap().unwrap();
+    gauges.await.unwrap().unwrap();
     bed.ledger.close().await.unwrap();
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use tenure_core::{
     Actor, Payload,
     action::{Claimant, CloseOut},
-    command::{Arguments, Effect, Gate, Intent, Proof, ToolFacts, Verdict},
+    command::{Arguments, Effect, Evaluation, Intent, PolicyDecision, Proof, ToolFacts},
     model::{Disposition, Worker},
     state::{BORN, State},
 };
@@ -46,18 +46,18 @@ async fn ledger() -> (String, Ledger) {
             };
             caller.close_out(&lease, close).await.unwrap();
         } else {
-            let gate = Gate::new(Verdict::new(Effect::Allow, "p"), ToolFacts::default());
+            let evaluation = Evaluation::new(PolicyDecision::new(Effect::Allow, "p"), ToolFacts::default());
             for slot in ["pending", "done"] {
                 let mut new = Intent::new(
                     "mail",
                     "bob",
                     Arguments::whole(Payload::new(&serde_json::json!({})).unwrap()),
-                    gate.clone(),
+                    evaluation.clone(),
                 );
                 new.slot = Some(slot.to_owned());
                 let id = caller.reserve(&lease, new).await.unwrap().command.id;
                 if slot == "done" {
-                    caller.dispatch(&lease, id, gate.clone(), None).await.unwrap();
+                    caller.dispatch(&lease, id, evaluation.clone(), None).await.unwrap();
                     caller.receipt(&lease, id, Proof::provider("x")).await.unwrap();
                 }
             }

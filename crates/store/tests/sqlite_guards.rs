@@ -12,7 +12,7 @@ use tenure_store::{
     core::{
         Actor, Payload, State, WorkId,
         action::{Claimant, CloseOut},
-        command::{Arguments, Effect, Gate, Intent, Proof, ToolFacts, Verdict},
+        command::{Arguments, Effect, Evaluation, Intent, PolicyDecision, Proof, ToolFacts},
         liveness::Liveness,
         model::{Disposition, Worker},
     },
@@ -249,14 +249,18 @@ async fn commands_keep_to_their_table() {
     let mut new = NewWork::new("manual", "commands", "job", Disposition::Rerunnable, json!({}));
     new.claim = Some(claimant("two"));
     let held = caller.ingest(new).await.unwrap().lease.unwrap();
-    let gate = Gate::new(Verdict::new(Effect::Allow, "p"), ToolFacts::default());
+    let evaluation = Evaluation::new(PolicyDecision::new(Effect::Allow, "p"), ToolFacts::default());
     for slot in ["pending", "done"] {
-        let mut new =
-            Intent::new("mail", "bob", Arguments::whole(Payload::new(&json!({})).unwrap()), gate.clone());
+        let mut new = Intent::new(
+            "mail",
+            "bob",
+            Arguments::whole(Payload::new(&json!({})).unwrap()),
+            evaluation.clone(),
+        );
         new.slot = Some(slot.to_owned());
         let id = caller.reserve(&held.lease, new).await.unwrap().command.id;
         if slot == "done" {
-            caller.dispatch(&held.lease, id, gate.clone(), None).await.unwrap();
+            caller.dispatch(&held.lease, id, evaluation.clone(), None).await.unwrap();
             caller.receipt(&held.lease, id, Proof::provider("x")).await.unwrap();
         }
     }

@@ -11,8 +11,8 @@ use tenure_store::{
         Actor, Command, CommandId, CommandState, Payload,
         action::{Claimant, CloseOut, Tenants},
         command::{
-            Arguments, CallError, Duty, Effect, Executor, Gate, Idempotency, Intent, Proof, ToolFacts,
-            Verdict,
+            Arguments, CallError, Duty, Effect, Evaluation, Executor, Idempotency, Intent, PolicyDecision,
+            Proof, ToolFacts,
         },
         model::{Disposition, ErrorClass, Worker},
     },
@@ -51,8 +51,8 @@ const OLDER: [&str; 6] = [
      JOIN lane l ON l.system = r.system AND l.kind = r.kind; DROP TABLE queue",
 ];
 
-fn gate(effect: Effect, tool: ToolFacts) -> Gate {
-    Gate::new(Verdict::new(effect, "p"), tool)
+fn evaluation(effect: Effect, tool: ToolFacts) -> Evaluation {
+    Evaluation::new(PolicyDecision::new(effect, "p"), tool)
 }
 
 fn lookup() -> ToolFacts {
@@ -63,9 +63,9 @@ fn ordered() -> ToolFacts {
     ToolFacts { executor: Executor::Http, ordered: true, ..ToolFacts::default() }
 }
 
-fn mail(slot: &str, text: &str, gate: Gate) -> Intent {
+fn mail(slot: &str, text: &str, evaluation: Evaluation) -> Intent {
     let arguments = Arguments::whole(Payload::new(&json!({ "text": text })).unwrap());
-    let mut new = Intent::new("mail", "bob", arguments, gate);
+    let mut new = Intent::new("mail", "bob", arguments, evaluation);
     new.slot = Some(slot.to_owned());
     new
 }
@@ -79,7 +79,7 @@ async fn open(file: &Path) -> Ledger {
 async fn populate(ledger: &Ledger) -> (LeaseRef, CommandId) {
     let worker = ledger.caller(Actor::worker("w"));
     let person = ledger.caller(Actor::person("ann"));
-    let allow = || gate(Effect::Allow, lookup());
+    let allow = || evaluation(Effect::Allow, lookup());
     let mut new = NewWork::new("manual", "one", "job", Disposition::Rerunnable, json!(1));
     new.claim = Some(Claimant::new(Worker::new("w", "1"), "first"));
     let held = worker.ingest(new).await.unwrap().lease.unwrap();
@@ -89,7 +89,7 @@ async fn populate(ledger: &Ledger) -> (LeaseRef, CommandId) {
     let held = worker.claim_ids(again, vec![held.work.id]).await.unwrap().remove(0);
     let lease = &held.lease;
     worker.reserve(lease, mail("reworded", "Hi", allow())).await.unwrap();
-    let ask = || gate(Effect::NeedsApproval, lookup());
+    let ask = || evaluation(Effect::NeedsApproval, lookup());
     worker.reserve(lease, mail("blocked", "Hi", ask())).await.unwrap();
     let approved = worker.reserve(lease, mail("approved", "Hi", ask())).await.unwrap().command;
     person.approve(approved.id, approved.seal(), false, "yes").await.unwrap();
@@ -116,7 +116,7 @@ async fn outbox(ledger: &Ledger, id: &str) {
     new.claim = Some(Claimant::new(Worker::new("w", "1"), id));
     let held = worker.ingest(new).await.unwrap().lease.unwrap();
     let mut close = CloseOut::succeeded(Payload::new(&json!("done")).unwrap());
-    let out = mail("out", "Hi", gate(Effect::Allow, ordered()));
+    let out = mail("out", "Hi", evaluation(Effect::Allow, ordered()));
     close.commands = vec![worker.outgoing(held.lease.work, out).await.unwrap()];
     worker.close_out(&held.lease, close).await.unwrap();
 }

@@ -9,7 +9,7 @@ use tenure_store::{
     core::{
         Actor, Payload, State, WorkId,
         action::{ClaimFilter, Claimant},
-        command::{Arguments, Duty, Effect, Executor, Gate, Intent, ToolFacts, Verdict},
+        command::{Arguments, Duty, Effect, Evaluation, Executor, Intent, PolicyDecision, ToolFacts},
         model::{Disposition, Worker},
         policy::{PolicyOverrides, Timeouts},
         schedule::{Overlap, Plan, Template, Timing},
@@ -186,9 +186,9 @@ async fn outbox(ledger: &Ledger, id: &str) {
     let new = NewWork::new("manual", id, "job", Disposition::Rerunnable, json!(id));
     let held = caller.ingest(NewWork { claim, ..new }).await.unwrap().lease.unwrap();
     let tool = ToolFacts { executor: Executor::Http, ..ToolFacts::default() };
-    let gate = Gate::new(Verdict::new(Effect::Allow, "p"), tool);
+    let evaluation = Evaluation::new(PolicyDecision::new(Effect::Allow, "p"), tool);
     let arguments = Arguments::whole(Payload::new(&json!(id)).unwrap());
-    caller.reserve(&held.lease, Intent::new("mail", id, arguments, gate)).await.unwrap();
+    caller.reserve(&held.lease, Intent::new("mail", id, arguments, evaluation)).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

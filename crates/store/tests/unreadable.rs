@@ -10,7 +10,7 @@ use tenure_store::{
     core::{
         Actor, Payload, State, WorkId,
         action::{ClaimFilter, Claimant, Kinds, Tenants},
-        command::{Arguments, Effect, Gate, Intent, ToolFacts, Verdict},
+        command::{Arguments, Effect, Evaluation, Intent, PolicyDecision, ToolFacts},
         model::{Disposition, OnTimeout, WaitKind, Worker},
         payload::Digest,
         policy::PolicyOverrides,
@@ -70,9 +70,9 @@ impl Bed {
         let claim = Some(Claimant::new(Worker::new("w", "1"), id));
         let new = NewWork::new("manual", id, "job", Disposition::Rerunnable, json!(id));
         let held = worker.ingest(NewWork { claim, ..new }).await.unwrap().lease.unwrap();
-        let gate = Gate::new(Verdict::new(Effect::Allow, "p"), ToolFacts::default());
+        let evaluation = Evaluation::new(PolicyDecision::new(Effect::Allow, "p"), ToolFacts::default());
         let arguments = Arguments::whole(Payload::new(&json!({})).unwrap());
-        worker.reserve(&held.lease, Intent::new("mail", id, arguments, gate)).await.unwrap();
+        worker.reserve(&held.lease, Intent::new("mail", id, arguments, evaluation)).await.unwrap();
         worker.wait(&held.lease, vec![wait], None).await.unwrap();
         held.work.id
     }

@@ -18,7 +18,7 @@ use crate::{
 };
 
 pub fn check(run: &Run, index: &Index, judge: &mut Judge) {
-    let mut answers = Answers { index, judge };
+    let mut answers = AnswerCheck { index, judge };
     for record in run.history.iter().filter(|record| matches!(record.outcome, Outcome::Ok(_))) {
         if let Err(unreadable) = answers.judge(record) {
             let what = format!("the answer to {:?} is not what the API promises: {unreadable}", record.call);
@@ -28,7 +28,7 @@ pub fn check(run: &Run, index: &Index, judge: &mut Judge) {
     refused(run, index, judge);
 }
 
-struct Answers<'a, 'r> {
+struct AnswerCheck<'a, 'r> {
     index: &'a Index<'r>,
     judge: &'a mut Judge,
 }
@@ -38,7 +38,7 @@ fn read<T: serde::de::DeserializeOwned>(record: &Record) -> Result<T, String> {
     body(record).unwrap_or_else(|| Err("it was not acknowledged".to_owned()))
 }
 
-impl Answers<'_, '_> {
+impl AnswerCheck<'_, '_> {
     fn judge(&mut self, record: &Record) -> Result<(), String> {
         match &record.call {
             Call::Ingest(ingest) => self.ingested(ingest, &read(record)?),

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use serde_json::json;
-use tenure_api::wire::{Disposition, Ingest, Jitter, LeaseTimings, Policy, RetryPolicy, Source};
+use tenure_api::wire::{Disposition, Ingest, Jitter, LeaseTimings, RetryPolicy, Source, WorkPolicy};
 
 use super::Hand;
 use crate::history::Call;
@@ -38,7 +38,7 @@ fn ingest(hand: &mut Hand, number: u64) -> Ingest {
     let mut new = Ingest::new(source, kind, Disposition::Rerunnable, json!({ "number": number }));
     new.session = hand.dice.one_in(3).then(|| format!("session-{}", hand.dice.below(6)));
     // Leases are short, so that those of workers that went silent lapse within a run.
-    new.policy = Some(Policy {
+    new.policy = Some(WorkPolicy {
         lease: Some(LeaseTimings { ttl_ms: 900, renew_ms: 300, grace_ms: 300 }),
         retry: Some(RetryPolicy {
             max_attempts: Some(10),
@@ -47,7 +47,7 @@ fn ingest(hand: &mut Hand, number: u64) -> Ingest {
             jitter: Some(Jitter::None),
             ..RetryPolicy::default()
         }),
-        ..Policy::default()
+        ..WorkPolicy::default()
     });
     new
 }

@@ -11,8 +11,8 @@ use serde_json::json;
 use tenure_api::{
     Client, Error,
     wire::{
-        Claim, Disposition, Grant, Ingest, LeaseTimings, Liveness, Policy, Renew, RenewLease, Renewal,
-        Source, Timeouts, Worker,
+        Claim, Disposition, Grant, Ingest, LeaseTimings, Liveness, Renew, RenewLease, Renewal, Source,
+        Timeouts, WorkPolicy, Worker,
     },
 };
 
@@ -70,7 +70,7 @@ async fn hold(history: &History, client: &Client, number: usize) -> Result<Grant
     let source = Source { system: "manual".into(), id: name.clone(), run_id: String::new() };
     let mut new = Ingest::new(source, "plain", Disposition::Rerunnable, json!({}));
     let timeouts = Timeouts { execution_ms: Some(600_000), overall_ms: Some(1_200_000), start_ms: None };
-    new.policy = Some(Policy { lease: Some(LEASE), timeouts: Some(timeouts), ..Policy::default() });
+    new.policy = Some(WorkPolicy { lease: Some(LEASE), timeouts: Some(timeouts), ..WorkPolicy::default() });
     let call = Call::Ingest(Box::new(new.clone()));
     let work = history.call(&name, call, client.ingest(&new)).await.map_err(|miss| format!("{miss:?}"))?.work;
     let worker = Worker { id: name.clone(), incarnation: "1".into(), liveness: Liveness::Opaque };

@@ -73,7 +73,7 @@ pub struct Ingest {
     pub on_parent_close: Option<OnParentClose>,
     /// How it wants to be treated; its source's settings where it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub policy: Option<Policy>,
+    pub policy: Option<WorkPolicy>,
     /// Pointers to what supports it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Evidence>,
@@ -122,7 +122,7 @@ impl Ingest {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
-pub struct Policy {
+pub struct WorkPolicy {
     /// When it is tried again after a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetryPolicy>,

@@ -58,7 +58,7 @@ pub use holder::{
 };
 pub use id::{CommandId, PrincipalId, TokenId, WaitId, WorkId};
 pub use ingest::{
-    Ingest, Ingested, Jitter, LeaseTimings, OnExpiry, OnParentClose, Policy, RetryPolicy, Timeouts,
+    Ingest, Ingested, Jitter, LeaseTimings, OnExpiry, OnParentClose, RetryPolicy, Timeouts, WorkPolicy,
 };
 pub use intake::{Intake, IntakeChange, IntakePause, SetIntake};
 pub use list::{LimitQuery, Page, PageQuery, Unreadable, Until, WaitQuery, WorkGet, WorkQuery};
@@ -74,8 +74,8 @@ pub use time::Timestamp;
 pub use token::{NewToken, Principal, Revocation, RevokeToken, Scope, Token, TokenKind, TokenMade};
 pub use usage::{USAGE_MAX, Usage};
 pub use wait::{
-    Answer, Approve, NewWait, OnTimeout, OpenedWait, Reconnect, Resolve, ResolveWait, Resolved, RevokeWaits,
-    Revoked, SetWait, Wait, WaitKind, WaitReason, WaitState, Waiting,
+    Approve, NewWait, OnTimeout, OpenedWait, Reconnect, Resolve, ResolveWait, Resolved, ResolvedWait,
+    RevokeWaits, Revoked, SetWait, Wait, WaitKind, WaitReason, WaitState, Waiting,
 };
 pub use word::{NotAWord, Word, Words};
 pub use work::{

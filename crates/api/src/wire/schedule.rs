@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Actor, Code, Disposition, Policy, Timestamp, Word, WorkId, Workflow, word::words};
+use super::{Actor, Code, Disposition, Timestamp, Word, WorkId, WorkPolicy, Workflow, word::words};
 
 words! {
     /// What happens to a run that is due while the work of the last one is still open.
@@ -76,7 +76,7 @@ pub struct Template {
     pub workflow: Option<Workflow>,
     /// How every run's work is treated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub policy: Option<Policy>,
+    pub policy: Option<WorkPolicy>,
 }
 
 /// A schedule to be made, or replaced: `cron` or `every_ms`, and what each run ingests.
@@ -204,7 +204,7 @@ pub struct TemplateView {
     pub workflow: Option<Workflow>,
     /// How every run's work is treated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub policy: Option<Policy>,
+    pub policy: Option<WorkPolicy>,
 }
 
 /// The last run that fired.

@@ -288,7 +288,7 @@ pub struct Reconnect {
 /// A wait with the answer that counts: the first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct Answer {
+pub struct ResolvedWait {
     /// The wait.
     pub wait: WaitId,
     /// The work that waited.
@@ -306,7 +306,7 @@ pub struct Answer {
 pub struct Resolved {
     /// The waits that it answered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub answers: Vec<Answer>,
+    pub answers: Vec<ResolvedWait>,
     /// No wait is there yet: the answer is kept for it.
     #[serde(default)]
     pub kept: bool,

@@ -54,8 +54,8 @@ words! {
         Active = "active",
         /// It waits for an answer.
         Waiting = "waiting",
-        /// It is held back: stalled, or set aside for a person.
-        Held = "held",
+        /// It does not move by itself: stalled, or set aside for a person.
+        Stuck = "stuck",
         /// It has ended.
         Terminal = "terminal",
     }

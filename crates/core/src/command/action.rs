@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::{
     budget::{Cost, Limit, Unit},
     identity::command_key,
-    model::{Arguments, CallError, CommandKind, EvidenceKind, ToolFacts, Verdict},
+    model::{Arguments, CallError, CommandKind, EvidenceKind, PolicyDecision, ToolFacts},
 };
 use crate::{
     Millis,
@@ -21,8 +21,8 @@ use crate::{
 
 /// What the door says of a command at this moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Gate {
-    pub verdict: Verdict,
+pub struct Evaluation {
+    pub decision: PolicyDecision,
     pub tool: ToolFacts,
     /// Budgets that apply: asked at dispatch only.
     pub limits: Vec<Limit>,
@@ -30,15 +30,15 @@ pub struct Gate {
     pub estimate: Cost,
 }
 
-impl Gate {
-    pub fn new(verdict: Verdict, tool: ToolFacts) -> Self {
-        Self { verdict, tool, limits: Vec::new(), estimate: Cost::default() }
+impl Evaluation {
+    pub fn new(decision: PolicyDecision, tool: ToolFacts) -> Self {
+        Self { decision, tool, limits: Vec::new(), estimate: Cost::default() }
     }
 
     pub(crate) fn check(&self) -> Result<(), Refusal> {
-        limits::name("policy_version", &self.verdict.policy_version)?;
-        limits::count("reasons", self.verdict.reasons.len(), limits::WARNINGS)?;
-        self.verdict.reasons.iter().try_for_each(|reason| limits::text("reasons", reason))?;
+        limits::name("policy_version", &self.decision.policy_version)?;
+        limits::count("reasons", self.decision.reasons.len(), limits::WARNINGS)?;
+        self.decision.reasons.iter().try_for_each(|reason| limits::text("reasons", reason))?;
         limits::duration("native_window_ms", self.tool.native_window_ms)?;
         limits::duration("consistency_delay_ms", self.tool.consistency_delay_ms)?;
         limits::duration("lookup_interval_ms", self.tool.lookup_interval_ms)?;
@@ -63,11 +63,11 @@ pub struct Intent {
     pub kind: CommandKind,
     pub arguments: Arguments,
     #[serde(skip)]
-    pub gate: Gate,
+    pub evaluation: Evaluation,
 }
 
 impl Intent {
-    pub fn new(tool: &str, target: &str, arguments: Arguments, gate: Gate) -> Self {
+    pub fn new(tool: &str, target: &str, arguments: Arguments, evaluation: Evaluation) -> Self {
         Self {
             tool: tool.to_owned(),
             target: target.to_owned(),
@@ -75,7 +75,7 @@ impl Intent {
             slot: None,
             kind: CommandKind::default(),
             arguments,
-            gate,
+            evaluation,
         }
     }
 
@@ -89,17 +89,17 @@ impl Intent {
         for (field, name) in [("step", &self.step), ("slot", &self.slot)] {
             name.iter().try_for_each(|name| limits::name(field, name))?;
         }
-        self.gate.check()
+        self.evaluation.check()
     }
 }
 
 /// Where a command is reserved.
 #[derive(Clone, Debug, Serialize)]
-pub enum Place {
+pub enum ReserveIn {
     /// In a work, by its holder.
-    Held(Holder),
+    Work(Holder),
     /// In a work of its own, recorded and claimed in the same act.
-    Alone(Box<Ingest>),
+    OwnWork(Box<Ingest>),
 }
 
 /// Who was told to do it. The store has checked the token; the core gets the outcome.
@@ -138,7 +138,7 @@ impl Dispatcher {
 pub struct DispatchAction {
     pub command: CommandId,
     pub by: Dispatcher,
-    pub gate: Gate,
+    pub evaluation: Evaluation,
     /// The same request again is told to go on; another one is not.
     pub request_id: Option<String>,
 }
@@ -239,7 +239,7 @@ impl Default for ReplayLimits {
 #[derive(Clone, Debug, Serialize)]
 pub enum CommandAction {
     Reserve {
-        place: Place,
+        place: ReserveIn,
         /// The id that the command gets if it is new. Made anew by each call, so it is not part of the content by which a
         /// repeat is recognised.
         #[serde(skip)]
@@ -286,7 +286,7 @@ pub enum CommandAction {
     /// Only by a person.
     Replay {
         command: CommandId,
-        gate: Box<Gate>,
+        evaluation: Box<Evaluation>,
         limits: ReplayLimits,
         /// Which minute it counts in: Unix time in minutes.
         minute: i64,
@@ -329,13 +329,13 @@ impl CommandAction {
     /// Who must hold its work for it.
     pub(crate) fn holder(&self) -> Option<&Holder> {
         match self {
-            CommandAction::Reserve { place: Place::Held(holder), .. }
+            CommandAction::Reserve { place: ReserveIn::Work(holder), .. }
             | CommandAction::Cancel { holder: Some(holder), .. } => Some(holder),
             CommandAction::Dispatch(dispatch) => match &dispatch.by {
                 Dispatcher::Holder(holder) => Some(holder),
                 Dispatcher::Relay => None,
             },
-            CommandAction::Reserve { place: Place::Alone(_), .. }
+            CommandAction::Reserve { place: ReserveIn::OwnWork(_), .. }
             | CommandAction::Approve { .. }
             | CommandAction::Reject { .. }
             | CommandAction::Receipt { .. }
@@ -353,7 +353,7 @@ impl CommandAction {
     /// Who is given a lease by it.
     pub(crate) fn claimant(&self) -> Option<&Claimant> {
         match self {
-            CommandAction::Reserve { place: Place::Alone(work), .. } => work.claim.as_ref(),
+            CommandAction::Reserve { place: ReserveIn::OwnWork(work), .. } => work.claim.as_ref(),
             _ => None,
         }
     }
@@ -362,7 +362,7 @@ impl CommandAction {
     pub(crate) fn hands_out(&self) -> bool {
         matches!(
             self,
-            CommandAction::Reserve { place: Place::Alone(_), .. }
+            CommandAction::Reserve { place: ReserveIn::OwnWork(_), .. }
                 | CommandAction::Dispatch(_)
                 | CommandAction::TakeLookup { .. }
         )

@@ -1,7 +1,7 @@
 //! Dispatch: committed before the call is made. From here on the effect may have happened.
 
 use super::{
-    BlockCode, Command, CommandState, DispatchAction, Dispatcher, Effect, Gate, Idempotency, ToolFacts,
+    BlockCode, Command, CommandState, DispatchAction, Dispatcher, Effect, Evaluation, Idempotency, ToolFacts,
     again,
     budget::Reservation,
     cancel, current_policy,
@@ -36,7 +36,7 @@ impl From<Refusal> for Stop {
 /// The answer says whether to make the call now. Only the command's own holder and the relay are shown the command with
 /// a refusal.
 pub(super) fn decide(cx: Context<'_>, action: &DispatchAction) -> Result<Decision, Refusal> {
-    action.gate.check()?;
+    action.evaluation.check()?;
     if let Some(request) = &action.request_id {
         limits::name("request_id", request)?;
     }
@@ -55,7 +55,7 @@ pub(super) fn decide(cx: Context<'_>, action: &DispatchAction) -> Result<Decisio
 }
 
 fn judge(cx: Context<'_>, command: &Command, action: &DispatchAction) -> Result<Decision, Stop> {
-    current_policy(cx, &action.gate)?;
+    current_policy(cx, &action.evaluation)?;
     let (mut draft, under) = sender(cx, action, command)?;
     match command.state {
         CommandState::Pending | CommandState::Approved | CommandState::Blocked => {}
@@ -70,14 +70,16 @@ fn judge(cx: Context<'_>, command: &Command, action: &DispatchAction) -> Result<
     }
     due(cx, command)?;
     first_of_its_target(cx, command)?;
-    let stop = gate(cx, command, &action.gate).err().or_else(|| over_budget(cx, command, &action.gate));
+    let stop = evaluation(cx, command, &action.evaluation)
+        .err()
+        .or_else(|| over_budget(cx, command, &action.evaluation));
     if let Some((code, message)) = stop {
         return Err(block(cx, draft, command, action, code, &message)?);
     }
     if command.state == CommandState::Blocked {
-        let verdict = Box::new(action.gate.verdict.clone());
+        let decision = Box::new(action.evaluation.decision.clone());
         draft.tell(command.id, CommandState::Pending, Said::default(), |moved| {
-            Fact::CommandUnblocked(Unblocked { moved, verdict })
+            Fact::CommandUnblocked(Unblocked { moved, decision })
         });
     }
     Ok(go(cx, draft, command, action, under)?)
@@ -124,11 +126,13 @@ fn block(
             written: Some(Box::new(put_off(command, cx.now + limits::ASK_AGAIN_MS))),
         });
     }
-    let verdict =
-        Some(&action.gate.verdict).filter(|given| **given != command.body.verdict).cloned().map(Box::new);
+    let decision = Some(&action.evaluation.decision)
+        .filter(|given| **given != command.body.decision)
+        .cloned()
+        .map(Box::new);
     let said = Said { message: Some(message), ..Said::default() };
     draft.tell(command.id, CommandState::Blocked, said, |moved| {
-        Fact::CommandBlocked(Blocked { moved, code, verdict })
+        Fact::CommandBlocked(Blocked { moved, code, decision })
     });
     Ok(Stop { refusal, written: Some(Box::new(finish(cx, draft, command.id)?)) })
 }
@@ -239,9 +243,13 @@ fn first_of_its_target(cx: Context<'_>, command: &Command) -> Result<(), Refusal
 }
 
 /// What policy and approval say now.
-fn gate(cx: Context<'_>, command: &Command, gate: &Gate) -> Result<(), (BlockCode, String)> {
-    let why = |text: &str| gate.verdict.reasons.first().cloned().unwrap_or_else(|| text.to_owned());
-    let needed = match gate.verdict.effect {
+fn evaluation(
+    cx: Context<'_>,
+    command: &Command,
+    evaluation: &Evaluation,
+) -> Result<(), (BlockCode, String)> {
+    let why = |text: &str| evaluation.decision.reasons.first().cloned().unwrap_or_else(|| text.to_owned());
+    let needed = match evaluation.decision.effect {
         Effect::Deny => return Err((BlockCode::PolicyDenied, why("policy denies it"))),
         Effect::NeedsApproval => true,
         Effect::Allow => command.body.review,
@@ -259,12 +267,12 @@ fn gate(cx: Context<'_>, command: &Command, gate: &Gate) -> Result<(), (BlockCod
     Err((BlockCode::ApprovalRequired, message))
 }
 
-fn over_budget(cx: Context<'_>, command: &Command, gate: &Gate) -> Option<(BlockCode, String)> {
+fn over_budget(cx: Context<'_>, command: &Command, evaluation: &Evaluation) -> Option<(BlockCode, String)> {
     let spec = &command.spec;
-    gate.limits.iter().find_map(|limit| {
+    evaluation.limits.iter().find_map(|limit| {
         let key = limit.key(&spec.tenant, command.work, &spec.tool);
         let budget = cx.records.budgets.get(&key).copied().unwrap_or_default();
-        let amount = gate.estimate.of(&limit.unit);
+        let amount = evaluation.estimate.of(&limit.unit);
         // Nothing could be set aside for it, and any number of calls would fit at the same time.
         if amount == 0 {
             let message = format!(
@@ -311,7 +319,7 @@ fn resend(
     if !command.may_resend(cx.now) || command.body.needs_person {
         return Err(in_doubt("").into());
     }
-    if action.gate.verdict.effect == Effect::Deny {
+    if action.evaluation.decision.effect == Effect::Deny {
         return Err(Refusal::new(
             Code::PolicyDenied,
             "Policy denies sending it again. Reconcile it, or have a person record how it went.",
@@ -352,16 +360,29 @@ fn go(
 ) -> Result<Decision, Refusal> {
     // What an earlier dispatch in doubt set aside is still set aside.
     let before = command.body.dispatch.as_ref().map_or(&[][..], |dispatch| &dispatch.reserved[..]);
-    let reserved: Vec<Reservation> =
-        if before.is_empty() { settle::reserve(&mut draft, command, &action.gate) } else { before.to_vec() };
-    let tool = ToolFacts { executor: command.spec.executor, ..action.gate.tool.clone() };
+    let reserved: Vec<Reservation> = if before.is_empty() {
+        settle::reserve(&mut draft, command, &action.evaluation)
+    } else {
+        before.to_vec()
+    };
+    let tool = ToolFacts { executor: command.spec.executor, ..action.evaluation.tool.clone() };
     let deadline_at = (!command.is_worker()).then(|| cx.now + tool.timeout_ms as Millis);
-    let verdict =
-        Some(&action.gate.verdict).filter(|given| **given != command.body.verdict).cloned().map(Box::new);
+    let decision = Some(&action.evaluation.decision)
+        .filter(|given| **given != command.body.decision)
+        .cloned()
+        .map(Box::new);
     let tool = Some(tool).filter(|tool| *tool != command.body.tool).map(Box::new);
     draft.tell(command.id, CommandState::Dispatched, Said::default(), |moved| {
         let request_id = action.request_id.clone();
-        Fact::CommandDispatched(Dispatched { moved, under, tool, verdict, request_id, deadline_at, reserved })
+        Fact::CommandDispatched(Dispatched {
+            moved,
+            under,
+            tool,
+            decision,
+            request_id,
+            deadline_at,
+            reserved,
+        })
     });
     finish(cx, draft, command.id)
 }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     budget::Cost,
     budget::Reservation,
-    model::{BlockCode, CancelCode, CommandSpec, Executor, Receipt, ToolFacts, Verdict},
+    model::{BlockCode, CancelCode, CommandSpec, Executor, PolicyDecision, Receipt, ToolFacts},
     state::CommandState,
 };
 use crate::{Millis, ids::CommandId, model::ErrorClass, payload::Digest};
@@ -29,7 +29,7 @@ pub struct Reserved {
     pub moved: Moved,
     pub spec: Arc<CommandSpec>,
     pub tool: Box<ToolFacts>,
-    pub verdict: Box<Verdict>,
+    pub decision: Box<PolicyDecision>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked: Option<BlockCode>,
     #[serde(default)]
@@ -47,14 +47,14 @@ pub struct Blocked {
     pub moved: Moved,
     pub code: BlockCode,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub verdict: Option<Box<Verdict>>,
+    pub decision: Option<Box<PolicyDecision>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unblocked {
     #[serde(flatten)]
     pub moved: Moved,
-    pub verdict: Box<Verdict>,
+    pub decision: Box<PolicyDecision>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -84,7 +84,7 @@ pub struct Dispatched {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<Box<ToolFacts>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub verdict: Option<Box<Verdict>>,
+    pub decision: Option<Box<PolicyDecision>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -170,5 +170,5 @@ pub struct Replayed {
     #[serde(flatten)]
     pub moved: Moved,
     pub tool: Box<ToolFacts>,
-    pub verdict: Box<Verdict>,
+    pub decision: Box<PolicyDecision>,
 }

@@ -40,7 +40,7 @@ pub fn explain(command: &Command, handed: Option<&Wait>, now: Millis) -> Explana
         }
         CommandState::Blocked => match body.blocked {
             Some(BlockCode::PolicyDenied) => (
-                format!("{what} is denied by policy {}: {why}.", body.verdict.policy_version),
+                format!("{what} is denied by policy {}: {why}.", body.decision.policy_version),
                 format!("change the policy{then}; or `tenure reject {id} --reason …`"),
             ),
             Some(BlockCode::Budget) => (

@@ -91,7 +91,7 @@ fn approve_again(draft: &mut Draft, id: CommandId) {
     let said = Said { message: Some("its approval was used: approve it again"), ..Said::default() };
     draft.tell(id, CommandState::Blocked, said, |moved| {
         let code = BlockCode::ApprovalRequired;
-        Fact::CommandBlocked(Blocked { moved, code, verdict: None })
+        Fact::CommandBlocked(Blocked { moved, code, decision: None })
     });
 }
 

@@ -43,7 +43,7 @@ pub fn matches(row: &Command, folded: &Command) -> bool {
 
 /// The command that a reservation makes.
 pub fn born(event: &Event) -> Option<Command> {
-    let Fact::CommandReserved(Reserved { moved, spec, tool, verdict, blocked, review, estimate, receipt }) =
+    let Fact::CommandReserved(Reserved { moved, spec, tool, decision, blocked, review, estimate, receipt }) =
         &event.fact
     else {
         return None;
@@ -54,7 +54,7 @@ pub fn born(event: &Event) -> Option<Command> {
         attempt: event.attempt,
         arguments: event.seq,
         tool: (**tool).clone(),
-        verdict: (**verdict).clone(),
+        decision: (**decision).clone(),
         blocked: *blocked,
         review: *review,
         message: event.message.clone(),
@@ -101,13 +101,13 @@ pub fn apply(command: &mut Command, event: &Event) {
         Fact::CommandBlocked(blocked) => {
             body.blocked = Some(blocked.code);
             body.approval = None;
-            if let Some(verdict) = &blocked.verdict {
-                body.verdict = (**verdict).clone();
+            if let Some(decision) = &blocked.decision {
+                body.decision = (**decision).clone();
             }
         }
         Fact::CommandUnblocked(unblocked) => {
             body.blocked = None;
-            body.verdict = (*unblocked.verdict).clone();
+            body.decision = (*unblocked.decision).clone();
         }
         Fact::CommandApproved(approved) => {
             body.blocked = None;
@@ -127,8 +127,8 @@ pub fn apply(command: &mut Command, event: &Event) {
             if let Some(tool) = &dispatched.tool {
                 body.tool = (**tool).clone();
             }
-            if let Some(verdict) = &dispatched.verdict {
-                body.verdict = (**verdict).clone();
+            if let Some(decision) = &dispatched.decision {
+                body.decision = (**decision).clone();
             }
             if let Some(approval) = &mut body.approval {
                 approval.used_at = Some(event.at);
@@ -200,7 +200,7 @@ pub fn apply(command: &mut Command, event: &Event) {
             wanted_by(body, event);
             body.replayed_after_end = event.to.is_terminal();
             body.tool = (*replayed.tool).clone();
-            body.verdict = (*replayed.verdict).clone();
+            body.decision = (*replayed.decision).clone();
             body.replays += 1;
             body.failures = 0;
             body.error = None;

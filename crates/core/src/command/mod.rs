@@ -12,6 +12,7 @@ mod explain;
 mod fail;
 pub mod fold;
 pub mod identity;
+mod load_set;
 pub mod model;
 pub mod plan;
 pub(crate) mod receipt;
@@ -19,7 +20,6 @@ mod reconcile;
 mod record;
 mod replay;
 pub(crate) mod reserve;
-mod scope;
 mod settle;
 pub mod state;
 mod tick;
@@ -27,14 +27,14 @@ pub(crate) mod uncertain;
 pub(crate) mod waits;
 
 pub use action::{
-    CommandAction, DispatchAction, Dispatcher, Finding, Gate, Intent, LookupClaim, Place, Proof, Recorded,
-    ReplayLimits, Sender,
+    CommandAction, DispatchAction, Dispatcher, Evaluation, Finding, Intent, LookupClaim, Proof, Recorded,
+    ReplayLimits, ReserveIn, Sender,
 };
 pub use due::Duty;
 pub use explain::{explain, explain_behind};
 pub use model::{
     Approval, Arguments, BlockCode, CallError, CancelCode, Command, CommandKind, CommandSpec, Dispatch,
-    Effect, EvidenceKind, Executor, Idempotency, Receipt, Risk, Tally, ToolFacts, Verdict,
+    Effect, EvidenceKind, Executor, Idempotency, PolicyDecision, Receipt, Risk, Tally, ToolFacts,
 };
 pub use plan::Planned;
 pub use state::CommandState;
@@ -50,7 +50,7 @@ use crate::{
     refusal::{Code, Refusal},
     reply::Reply,
     state::State,
-    work::{Held, IfLapsed, draft::Draft, hold},
+    work::{HolderCheck, IfLapsed, draft::Draft, hold},
 };
 
 pub(crate) fn decide(cx: Context<'_>, action: &CommandAction) -> Result<Decision, Refusal> {
@@ -77,8 +77,8 @@ pub(crate) fn decide(cx: Context<'_>, action: &CommandAction) -> Result<Decision
         CommandAction::Reconcile { command, claim, finding, message } => {
             reconcile::decide(cx, *command, *claim, finding, message.as_deref())
         }
-        CommandAction::Replay { command, gate, limits, minute, reason } => {
-            replay::decide(cx, *command, gate, *limits, *minute, reason)
+        CommandAction::Replay { command, evaluation, limits, minute, reason } => {
+            replay::decide(cx, *command, evaluation, *limits, *minute, reason)
         }
         CommandAction::Record { command, outcome, reason } => record::decide(cx, *command, outcome, reason),
         CommandAction::Cancel { command, holder, reason } => {
@@ -134,8 +134,8 @@ fn finish(cx: Context<'_>, mut draft: Draft, id: CommandId) -> Result<Decision, 
 /// What only the present holder of a work may do with its commands.
 fn held(cx: Context<'_>, holder: &Holder) -> Result<Draft, Refusal> {
     match hold(cx, holder, IfLapsed::Refuse)? {
-        Held::Current(draft) => Ok(*draft),
-        Held::Repeat(_) => {
+        HolderCheck::Current(draft) => Ok(*draft),
+        HolderCheck::Repeat(_) => {
             Err(Refusal::new(Code::LeaseLost, "This attempt has ended. Claim again to go on."))
         }
     }
@@ -160,13 +160,13 @@ fn approver(cx: Context<'_>, verb: &str) -> Result<(), Refusal> {
 }
 
 /// The door must have asked the policy that this process goes by.
-fn current_policy(cx: Context<'_>, gate: &Gate) -> Result<(), Refusal> {
+fn current_policy(cx: Context<'_>, evaluation: &Evaluation) -> Result<(), Refusal> {
     match &cx.records.policy_version {
-        Some(current) if **current != *gate.verdict.policy_version => Err(Refusal::new(
+        Some(current) if **current != *evaluation.decision.policy_version => Err(Refusal::new(
             Code::PolicyStale,
             format!(
                 "Policy {} was asked, and {current} is in force. Evaluate again and send again.",
-                gate.verdict.policy_version
+                evaluation.decision.policy_version
             ),
         )),
         Some(_) | None => Ok(()),

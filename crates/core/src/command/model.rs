@@ -163,14 +163,14 @@ pub enum Effect {
 /// The door's evaluation: what policy says, why, and which policy that was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Verdict {
+pub struct PolicyDecision {
     pub effect: Effect,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
     pub policy_version: String,
 }
 
-impl Verdict {
+impl PolicyDecision {
     pub fn new(effect: Effect, policy_version: &str) -> Self {
         Self { effect, reasons: Vec::new(), policy_version: policy_version.to_owned() }
     }
@@ -305,7 +305,7 @@ pub struct CommandBody {
     /// The event whose payload is the arguments.
     pub arguments: u64,
     pub tool: ToolFacts,
-    pub verdict: Verdict,
+    pub decision: PolicyDecision,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked: Option<BlockCode>,
     /// A person must approve whatever policy says: an earlier effect was not what it seemed.

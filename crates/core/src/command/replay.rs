@@ -1,7 +1,7 @@
 //! Replay: a person has a failed command done again, on its record. Bounded, and never without a reason.
 
 use super::{
-    CommandState, Effect, Gate, ReplayLimits, Risk, ToolFacts,
+    CommandState, Effect, Evaluation, ReplayLimits, Risk, ToolFacts,
     budget::{Account, BudgetKey, Shift, Unit},
     current_policy, draft,
     event::Replayed,
@@ -19,15 +19,15 @@ use crate::{
 pub(super) fn decide(
     cx: Context<'_>,
     id: CommandId,
-    gate: &Gate,
+    evaluation: &Evaluation,
     limits: ReplayLimits,
     minute: i64,
     reason: &str,
 ) -> Result<Decision, Refusal> {
     limits::reason(reason)?;
     person(cx, "replay")?;
-    gate.check()?;
-    current_policy(cx, gate)?;
+    evaluation.check()?;
+    current_policy(cx, evaluation)?;
     let (work, command) = found(cx, id)?;
     if command.state != CommandState::Failed {
         return Err(wrong_state(command.state, "replaying"));
@@ -38,8 +38,8 @@ pub(super) fn decide(
             format!("{} has ended, and nobody is left to do this. Rerun the work.", work.id),
         ));
     }
-    if gate.verdict.effect == Effect::Deny {
-        let why = gate.verdict.reasons.first().map_or("no reason is given", String::as_str);
+    if evaluation.decision.effect == Effect::Deny {
+        let why = evaluation.decision.reasons.first().map_or("no reason is given", String::as_str);
         return Err(Refusal::new(Code::PolicyDenied, format!("Policy denies it: {why}. Change the policy.")));
     }
     let counter = counter(&command.spec.tenant, minute);
@@ -56,14 +56,14 @@ pub(super) fn decide(
             ));
         }
     }
-    let tool = ToolFacts { executor: command.spec.executor, ..gate.tool.clone() };
-    let review = tool.risk == Risk::High || gate.verdict.effect == Effect::NeedsApproval;
+    let tool = ToolFacts { executor: command.spec.executor, ..evaluation.tool.clone() };
+    let review = tool.risk == Risk::High || evaluation.decision.effect == Effect::NeedsApproval;
     let now = if review { CommandState::Blocked } else { CommandState::Pending };
     let mut draft = draft(cx, work, command);
     settle::shift(&mut draft, &counter, Shift { spent: 1, ..Shift::default() });
     let said = Said { message: Some(reason), ..Said::default() };
-    let (tool, verdict) = (Box::new(tool), Box::new(gate.verdict.clone()));
-    draft.tell(id, now, said, |moved| Fact::CommandReplayed(Replayed { moved, tool, verdict }));
+    let (tool, decision) = (Box::new(tool), Box::new(evaluation.decision.clone()));
+    draft.tell(id, now, said, |moved| Fact::CommandReplayed(Replayed { moved, tool, decision }));
     finish(cx, draft, id)
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    CancelCode, Command, CommandSpec, CommandState, Effect, Intent, Place, Receipt, current_policy,
+    CancelCode, Command, CommandSpec, CommandState, Effect, Intent, Receipt, ReserveIn, current_policy,
     event::{CommandCancelled, Moved, Reserved, ReservedAgain},
     model::BlockCode,
 };
@@ -24,15 +24,15 @@ use crate::{
 
 pub(super) fn decide(
     cx: Context<'_>,
-    place: &Place,
+    place: &ReserveIn,
     id: CommandId,
     intent: &Intent,
 ) -> Result<Decision, Refusal> {
     intent.check()?;
-    current_policy(cx, &intent.gate)?;
+    current_policy(cx, &intent.evaluation)?;
     match place {
-        Place::Held(holder) => held(cx, holder, id, intent, None),
-        Place::Alone(work) => alone(cx, work, id, intent),
+        ReserveIn::Work(holder) => held(cx, holder, id, intent, None),
+        ReserveIn::OwnWork(work) => alone(cx, work, id, intent),
     }
 }
 
@@ -90,8 +90,8 @@ pub(crate) fn outgoing(
     id: CommandId,
     intent: &Intent,
 ) -> Result<(), Refusal> {
-    current_policy(cx, &intent.gate)?;
-    if !intent.gate.tool.executor.is_relay() {
+    current_policy(cx, &intent.evaluation)?;
+    if !intent.evaluation.tool.executor.is_relay() {
         return Err(Refusal::new(
             Code::Invalid,
             format!(
@@ -128,14 +128,14 @@ fn record(cx: Context<'_>, draft: &mut Draft, id: CommandId, intent: &Intent) ->
         ));
     }
     let fate = fate(cx, draft, intent)?;
-    let gate = &intent.gate;
+    let evaluation = &intent.evaluation;
     let spec = CommandSpec {
         tenant: draft.work.spec.tenant.clone(),
         key,
         tool: intent.tool.clone(),
         target: intent.target.clone(),
         kind: intent.kind,
-        executor: gate.tool.executor,
+        executor: evaluation.tool.executor,
         input_hash: intent.arguments.hash,
         step: intent.step.clone(),
         slot: intent.slot.clone(),
@@ -143,11 +143,11 @@ fn record(cx: Context<'_>, draft: &mut Draft, id: CommandId, intent: &Intent) ->
     let fact = Reserved {
         moved: Moved { command: id, executor: spec.executor, was: None, now: fate.state },
         spec: Arc::new(spec),
-        tool: Box::new(gate.tool.clone()),
-        verdict: Box::new(gate.verdict.clone()),
+        tool: Box::new(evaluation.tool.clone()),
+        decision: Box::new(evaluation.decision.clone()),
         blocked: fate.blocked,
         review: fate.review,
-        estimate: gate.estimate.clone(),
+        estimate: evaluation.estimate.clone(),
         receipt: fate.receipt.map(Box::new),
     };
     let said = Said {
@@ -226,13 +226,13 @@ fn fate(cx: Context<'_>, draft: &Draft, intent: &Intent) -> Result<Fate, Refusal
             | CommandState::Cancelled => {}
         }
     }
-    let verdict = &intent.gate.verdict;
-    let (state, blocked) = match verdict.effect {
+    let decision = &intent.evaluation.decision;
+    let (state, blocked) = match decision.effect {
         Effect::Allow => (CommandState::Pending, None),
         Effect::Deny => (CommandState::Blocked, Some(BlockCode::PolicyDenied)),
         Effect::NeedsApproval => (CommandState::Blocked, Some(BlockCode::ApprovalRequired)),
     };
-    let message = blocked.and_then(|_| verdict.reasons.first().cloned());
+    let message = blocked.and_then(|_| decision.reasons.first().cloned());
     Ok(Fate { state, blocked, review: false, receipt: None, message })
 }
 

@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Command, Gate, Proof,
+    Command, Evaluation, Proof,
     budget::{BudgetKey, Reservation, Shift},
 };
 use crate::{records::Change, work::draft::Draft};
 
 /// Sets aside what a call is expected to cost.
-pub(super) fn reserve(draft: &mut Draft, command: &Command, gate: &Gate) -> Vec<Reservation> {
+pub(super) fn reserve(draft: &mut Draft, command: &Command, evaluation: &Evaluation) -> Vec<Reservation> {
     let spec = &command.spec;
     let mut amounts: BTreeMap<BudgetKey, u64> = BTreeMap::new();
-    for limit in &gate.limits {
-        let amount = gate.estimate.of(&limit.unit);
+    for limit in &evaluation.limits {
+        let amount = evaluation.estimate.of(&limit.unit);
         // The same counter under two limits is counted once.
         amounts.insert(limit.key(&spec.tenant, command.work, &spec.tool), amount);
     }

@@ -32,7 +32,7 @@ pub(super) fn decide(cx: Context<'_>, id: CommandId) -> Result<Decision, Refusal
             let said = Said { message: Some("its approval has expired"), ..Said::default() };
             draft.tell(id, CommandState::Blocked, said, |moved| {
                 let code = BlockCode::ApprovalRequired;
-                Fact::CommandBlocked(Blocked { moved, code, verdict: None })
+                Fact::CommandBlocked(Blocked { moved, code, decision: None })
             });
         }
         CommandState::Dispatched => {

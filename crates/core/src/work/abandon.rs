@@ -12,7 +12,7 @@ use crate::{
     state::State,
     usage::{self, Usage},
     work::{
-        Held, IfLapsed, cancel,
+        HolderCheck, IfLapsed, cancel,
         draft::{Draft, Said},
         hold, wrong_state,
     },
@@ -65,8 +65,8 @@ pub(crate) fn own(
     limits::reason(reason)?;
     usage::check(usage)?;
     let mut draft = match hold(cx, holder, IfLapsed::Revive)? {
-        Held::Repeat(ack) => return Ok(Decision::again(ack)),
-        Held::Current(draft) => draft,
+        HolderCheck::Repeat(ack) => return Ok(Decision::again(ack)),
+        HolderCheck::Current(draft) => draft,
     };
     if !draft.work.owner_bound_started() {
         return Err(Refusal::new(

@@ -6,7 +6,7 @@ use crate::{
     event::{Accepted, Fact},
     model::AcceptStrength,
     refusal::Refusal,
-    work::{Held, IfLapsed, hold},
+    work::{HolderCheck, IfLapsed, hold},
 };
 
 pub(crate) fn decide(
@@ -15,8 +15,8 @@ pub(crate) fn decide(
     strength: AcceptStrength,
 ) -> Result<Decision, Refusal> {
     match hold(cx, holder, IfLapsed::Refuse)? {
-        Held::Repeat(ack) => Ok(Decision::again(ack)),
-        Held::Current(mut draft) => {
+        HolderCheck::Repeat(ack) => Ok(Decision::again(ack)),
+        HolderCheck::Current(mut draft) => {
             if draft.work.body.accept_strength >= Some(strength) {
                 return Ok(Decision::again(draft.ack()));
             }

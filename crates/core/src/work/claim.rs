@@ -57,10 +57,10 @@ impl ClaimFilter {
 
     /// Whether the filter asks for such a work.
     pub fn matches(&self, spec: &Spec) -> bool {
-        self.wants_lane(&spec.source.system, &spec.kind) && self.wants_tenant(&spec.tenant)
+        self.wants_queue(&spec.source.system, &spec.kind) && self.wants_tenant(&spec.tenant)
     }
 
-    pub fn wants_lane(&self, system: &str, kind: &str) -> bool {
+    pub fn wants_queue(&self, system: &str, kind: &str) -> bool {
         admits(&self.sources, system) && admits(&self.kinds, kind)
     }
 

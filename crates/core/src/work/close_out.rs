@@ -10,7 +10,7 @@ use crate::{
     reply::Reply,
     state::State,
     work::{
-        Held, IfLapsed,
+        HolderCheck, IfLapsed,
         draft::{Draft, Said},
         hold,
     },
@@ -19,8 +19,8 @@ use crate::{
 pub(crate) fn decide(cx: Context<'_>, holder: &Holder, close: &CloseOut) -> Result<Decision, Refusal> {
     close.check()?;
     let mut draft = match hold(cx, holder, IfLapsed::Revive)? {
-        Held::Repeat(ack) => return Ok(Decision::again(ack)),
-        Held::Current(draft) => draft,
+        HolderCheck::Repeat(ack) => return Ok(Decision::again(ack)),
+        HolderCheck::Current(draft) => draft,
     };
     if close.state.is_success() && draft.work.body.commands.unsettled() > 0 {
         return Err(command::open(&draft.commands));

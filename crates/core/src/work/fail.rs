@@ -16,7 +16,7 @@ use crate::{
     state::State,
     usage,
     work::{
-        Held, IfLapsed,
+        HolderCheck, IfLapsed,
         draft::{Draft, Said},
         hold,
         tick::recover,
@@ -43,9 +43,9 @@ pub(crate) fn decide(cx: Context<'_>, fail: &Fail) -> Result<Decision, Refusal> 
         }
     }
     match hold(cx, &fail.holder, IfLapsed::Revive)? {
-        Held::Repeat(ack) if ack.state.is_waiting() => Ok(wait::again(cx, ack)),
-        Held::Repeat(ack) => Ok(Decision::again(ack)),
-        Held::Current(draft) => match &fail.wait {
+        HolderCheck::Repeat(ack) if ack.state.is_waiting() => Ok(wait::again(cx, ack)),
+        HolderCheck::Repeat(ack) => Ok(Decision::again(ack)),
+        HolderCheck::Current(draft) => match &fail.wait {
             Some(spec) if draft.work.state == State::Running => {
                 let action = WaitAction {
                     holder: fail.holder.clone(),

@@ -41,7 +41,7 @@ pub(crate) enum IfLapsed {
 }
 
 /// What a holder's verb meets.
-pub(crate) enum Held {
+pub(crate) enum HolderCheck {
     /// The lease stands: go on with this draft.
     Current(Box<Draft>),
     /// The very same verb ended this attempt before: this was its reply.
@@ -49,14 +49,14 @@ pub(crate) enum Held {
 }
 
 /// The one check of every holder's verb: work + fence + token + not superseded.
-pub(crate) fn hold(cx: Context<'_>, holder: &Holder, lapsed: IfLapsed) -> Result<Held, Refusal> {
+pub(crate) fn hold(cx: Context<'_>, holder: &Holder, lapsed: IfLapsed) -> Result<HolderCheck, Refusal> {
     let work = cx.work(holder.work)?;
     let lease = work.lease.as_ref().filter(|lease| lease.fence == holder.fence && holder.genuine);
     let Some(lease) = lease else {
         return repeat_or_lost(cx, work, holder);
     };
     let Some(lapsed_at) = lease.lapsed_at else {
-        return Ok(Held::Current(Box::new(Draft::new(cx, work))));
+        return Ok(HolderCheck::Current(Box::new(Draft::new(cx, work))));
     };
     if lapsed == IfLapsed::Refuse {
         return Err(Refusal::new(
@@ -64,10 +64,10 @@ pub(crate) fn hold(cx: Context<'_>, holder: &Holder, lapsed: IfLapsed) -> Result
             "The lease lapsed and nobody took over yet. Renew it first, then send this again.",
         ));
     }
-    Ok(Held::Current(Box::new(revive(cx, work, lapsed_at)?)))
+    Ok(HolderCheck::Current(Box::new(revive(cx, work, lapsed_at)?)))
 }
 
-fn repeat_or_lost(cx: Context<'_>, work: &Work, holder: &Holder) -> Result<Held, Refusal> {
+fn repeat_or_lost(cx: Context<'_>, work: &Work, holder: &Holder) -> Result<HolderCheck, Refusal> {
     let end = cx.records.ends.get(&(work.id, holder.fence)).and_then(Option::as_ref);
     if let Some(end) = end
         && holder.genuine
@@ -75,7 +75,7 @@ fn repeat_or_lost(cx: Context<'_>, work: &Work, holder: &Holder) -> Result<Held,
         && end.body_hash == cx.submission.body_hash
         && let Some(ack) = &end.ack
     {
-        return Ok(Held::Repeat(ack.clone()));
+        return Ok(HolderCheck::Repeat(ack.clone()));
     }
     let (now, next) = match (&work.body.holder, work.state) {
         _ if !holder.genuine => (

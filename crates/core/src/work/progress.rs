@@ -8,7 +8,7 @@ use crate::{
     model::ProgressRequest,
     payload::Payload,
     refusal::{Code, Refusal},
-    work::{Held, IfLapsed, draft::Said, hold},
+    work::{HolderCheck, IfLapsed, draft::Said, hold},
 };
 
 /// Progress lives in the row, and every renewal may rewrite it: it stays small.
@@ -25,8 +25,8 @@ pub(crate) fn decide(
         limits::name("request_id", id)?;
     }
     match hold(cx, holder, IfLapsed::Refuse)? {
-        Held::Repeat(ack) => Ok(Decision::again(ack)),
-        Held::Current(mut draft) => {
+        HolderCheck::Repeat(ack) => Ok(Decision::again(ack)),
+        HolderCheck::Current(mut draft) => {
             let asked = request_id.map(|id| ProgressRequest::new(id, content(progress)));
             if let Some(asked) = &asked
                 && let Some(known) =

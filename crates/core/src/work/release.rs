@@ -14,7 +14,7 @@ use crate::{
     state::State,
     usage::{self, Usage},
     work::{
-        Held, IfLapsed,
+        HolderCheck, IfLapsed,
         draft::{Draft, Said},
         hold,
         tick::recover,
@@ -33,8 +33,8 @@ pub(crate) fn decide(
         limits::text("message", message)?;
     }
     let mut draft = match hold(cx, holder, IfLapsed::Refuse)? {
-        Held::Repeat(ack) => return Ok(Decision::again(ack)),
-        Held::Current(draft) => draft,
+        HolderCheck::Repeat(ack) => return Ok(Decision::again(ack)),
+        HolderCheck::Current(draft) => draft,
     };
     if draft.work.owner_bound_started() {
         return Err(Refusal::new(

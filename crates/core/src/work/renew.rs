@@ -13,7 +13,7 @@ use crate::{
     refusal::{Code, Refusal},
     reply::{Renewal, Renewed, Reply},
     state::State,
-    work::{Held, IfLapsed, hold},
+    work::{HolderCheck, IfLapsed, hold},
 };
 
 /// Each lease is answered on its own: one that is lost costs the others nothing.
@@ -50,7 +50,7 @@ fn one(cx: Context<'_>, renewal: &Renew, decision: &mut Decision) -> Result<Rene
         decision.changes.push(Change::Work { work: Arc::new(work), touch: Touch::Renewal });
         return Ok(Renewed { expires_at, cancel_requested: false, release_requested });
     }
-    let Held::Current(mut draft) = hold(cx, &renewal.holder, IfLapsed::Revive)? else {
+    let HolderCheck::Current(mut draft) = hold(cx, &renewal.holder, IfLapsed::Revive)? else {
         return Err(Refusal::new(Code::LeaseLost, "This attempt has ended. Claim again to go on."));
     };
     let cancel = draft.work.body.cancel.clone().filter(|_| draft.work.state == State::CancelRequested);

@@ -15,7 +15,7 @@ use crate::{
     records::{Change, referenced_command, referenced_work},
     recovery::Verdict,
     refusal::{Code, Refusal},
-    reply::{Answer, Reply},
+    reply::{Reply, ResolvedWait},
     state::State,
     work::{
         claim::{self, grant},
@@ -160,7 +160,7 @@ fn by_reference(
 fn keep(cx: Context<'_>, resolve: &Resolve, key: (String, String)) -> Result<Decision, Refusal> {
     if cx.submission.kinds != Kinds::All {
         let detail = "No wait of your kinds is on this reference, and an answer that is kept could become another \
-                      kind's. Answer when the wait is open.";
+                      kind's. ResolvedWait when the wait is open.";
         return Err(Refusal::new(Code::NotFound, detail));
     }
     let reply = Reply::Resolved { answers: Vec::new(), kept: true, grant: None };
@@ -206,7 +206,12 @@ fn answer_all(cx: Context<'_>, resolve: &Resolve, waits: &[(&Work, &Wait)]) -> R
             WaitState::Open => {}
             // By somebody before, or by its default.
             _ if wait.answer_seq.is_some() => {
-                answers.push(Answer { wait: wait.id, work: work.id, seq: wait.answer_seq, first: false });
+                answers.push(ResolvedWait {
+                    wait: wait.id,
+                    work: work.id,
+                    seq: wait.answer_seq,
+                    first: false,
+                });
                 granted = granted.or_else(|| granted_before(cx, resolve.claim.as_ref(), work));
                 continue;
             }
@@ -220,7 +225,7 @@ fn answer_all(cx: Context<'_>, resolve: &Resolve, waits: &[(&Work, &Wait)]) -> R
             Change::Wait(ended) if ended.id == wait.id => ended.answer_seq,
             _ => None,
         });
-        answers.push(Answer { wait: wait.id, work: work.id, seq, first: true });
+        answers.push(ResolvedWait { wait: wait.id, work: work.id, seq, first: true });
         granted = granted.or(grant);
         decision.changes.extend(one.changes);
         decision.events.extend(one.events);
@@ -236,8 +241,8 @@ fn late(
     resolve: &Resolve,
     (work, wait): (&Work, &Wait),
     command: &Command,
-) -> Result<Answer, Refusal> {
-    let answer = |seq, first| Answer { wait: wait.id, work: work.id, seq, first };
+) -> Result<ResolvedWait, Refusal> {
+    let answer = |seq, first| ResolvedWait { wait: wait.id, work: work.id, seq, first };
     if let Some(known) = receipt::receipt_of(command, wait) {
         return Ok(answer(known.response.map(|(_, seq)| seq), false));
     }

@@ -10,7 +10,7 @@ use crate::{
     refusal::{Code, Refusal},
     reply::Reply,
     work::{
-        Held, IfLapsed,
+        HolderCheck, IfLapsed,
         draft::{Draft, Said},
         hold,
     },
@@ -19,8 +19,8 @@ use crate::{
 pub(crate) fn decide(cx: Context<'_>, action: &StepAction) -> Result<Decision, Refusal> {
     limits::name("step", &action.step)?;
     match hold(cx, &action.holder, IfLapsed::Refuse)? {
-        Held::Repeat(ack) => Ok(Decision::again(ack)),
-        Held::Current(draft) => {
+        HolderCheck::Repeat(ack) => Ok(Decision::again(ack)),
+        HolderCheck::Current(draft) => {
             let steps = cx.records.steps.get(&draft.work.id).map_or(&[][..], Vec::as_slice);
             match &action.verb {
                 StepVerb::Begin { restart } => begin(*draft, action, steps, *restart),

@@ -14,7 +14,7 @@ use crate::{
     model::{ErrorClass, OnParentClose, OnTimeout, ReasonCode, Wait, WaitState, Work},
     payload::Payload,
     records::{Change, Touch, referenced_work},
-    recovery::{self, Doubt, Facts, Verdict},
+    recovery::{self, Doubt, RecoveryFacts, Verdict},
     refusal::Refusal,
     reply::{Reply, Ticked},
     retry,
@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// What one look at the row led to.
-enum Outcome {
+enum TickOutcome {
     Acted(Box<Draft>),
     Nothing,
     NotYet,
@@ -45,13 +45,13 @@ pub(crate) struct Look<'a> {
 pub(crate) fn decide(cx: Context<'_>, id: WorkId, seen: Look<'_>) -> Result<Decision, Refusal> {
     let work = cx.work(id)?;
     match look(cx, work, seen)? {
-        Outcome::Acted(draft) => draft.finish(|_| Reply::Ticked(Ticked::Acted)),
-        Outcome::NotYet => Ok(Decision::unchanged(Reply::Ticked(Ticked::NotYet))),
-        Outcome::Nothing => Ok(rearm(cx, work)),
+        TickOutcome::Acted(draft) => draft.finish(|_| Reply::Ticked(Ticked::Acted)),
+        TickOutcome::NotYet => Ok(Decision::unchanged(Reply::Ticked(Ticked::NotYet))),
+        TickOutcome::Nothing => Ok(rearm(cx, work)),
     }
 }
 
-fn look(cx: Context<'_>, work: &Work, seen: Look<'_>) -> Result<Outcome, Refusal> {
+fn look(cx: Context<'_>, work: &Work, seen: Look<'_>) -> Result<TickOutcome, Refusal> {
     if let Some(draft) = orphaned(cx, work)? {
         return acted(draft);
     }
@@ -72,13 +72,13 @@ fn look(cx: Context<'_>, work: &Work, seen: Look<'_>) -> Result<Outcome, Refusal
         | State::Failed
         | State::TimedOut
         | State::Cancelled
-        | State::Abandoned => Ok(Outcome::Nothing),
+        | State::Abandoned => Ok(TickOutcome::Nothing),
     }
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "every branch of `look` answers in the same shape")]
-fn acted(draft: Draft) -> Result<Outcome, Refusal> {
-    Ok(Outcome::Acted(Box::new(draft)))
+fn acted(draft: Draft) -> Result<TickOutcome, Refusal> {
+    Ok(TickOutcome::Acted(Box::new(draft)))
 }
 
 /// Nothing was due: the due date is set to what the row says now, and a lease that lies further ahead
@@ -158,7 +158,7 @@ fn time_out(cx: Context<'_>, work: &Work, deadline: Deadline) -> Draft {
     draft
 }
 
-fn queued(cx: Context<'_>, work: &Work) -> Result<Outcome, Refusal> {
+fn queued(cx: Context<'_>, work: &Work) -> Result<TickOutcome, Refusal> {
     if passed(work.spec.overall_at(), cx.now) {
         return acted(time_out(cx, work, Deadline::Overall));
     }
@@ -173,7 +173,7 @@ fn queued(cx: Context<'_>, work: &Work) -> Result<Outcome, Refusal> {
         recover(cx, &mut draft, Grade::Silent, &[]);
         return acted(draft);
     }
-    Ok(Outcome::Nothing)
+    Ok(TickOutcome::Nothing)
 }
 
 /// While another work holds the session its owner cannot come back, and stalling would hold it twice.
@@ -181,7 +181,7 @@ fn session_is_free(cx: Context<'_>, work: &Work) -> bool {
     claim::session(cx, work).holder.is_none()
 }
 
-fn retrying(cx: Context<'_>, work: &Work) -> Result<Outcome, Refusal> {
+fn retrying(cx: Context<'_>, work: &Work) -> Result<TickOutcome, Refusal> {
     if passed(work.spec.overall_at(), cx.now) {
         return acted(time_out(cx, work, Deadline::Overall));
     }
@@ -190,7 +190,7 @@ fn retrying(cx: Context<'_>, work: &Work) -> Result<Outcome, Refusal> {
         draft.emit(State::Queued, Fact::RetryDue(Plain {}));
         return acted(draft);
     }
-    Ok(Outcome::Nothing)
+    Ok(TickOutcome::Nothing)
 }
 
 /// How a lease stands with this sweeper.
@@ -216,7 +216,7 @@ fn lapse(cx: Context<'_>, work: &Work, seen: Look<'_>) -> Lapse {
     Lapse::Yes(grade)
 }
 
-fn running(cx: Context<'_>, work: &Work, seen: Look<'_>) -> Result<Outcome, Refusal> {
+fn running(cx: Context<'_>, work: &Work, seen: Look<'_>) -> Result<TickOutcome, Refusal> {
     if passed(work.spec.overall_at(), cx.now) {
         return acted(time_out(cx, work, Deadline::Overall));
     }
@@ -224,8 +224,8 @@ fn running(cx: Context<'_>, work: &Work, seen: Look<'_>) -> Result<Outcome, Refu
         return acted(time_out(cx, work, Deadline::Execution));
     }
     let grade = match lapse(cx, work, seen) {
-        Lapse::No => return Ok(Outcome::Nothing),
-        Lapse::NotYet => return Ok(Outcome::NotYet),
+        Lapse::No => return Ok(TickOutcome::Nothing),
+        Lapse::NotYet => return Ok(TickOutcome::NotYet),
         Lapse::Yes(grade) => grade,
     };
     let mut draft = Draft::new(cx, work);
@@ -271,7 +271,7 @@ pub(super) fn recover(cx: Context<'_>, draft: &mut Draft, grade: Grade, evidence
         .max_by_key(|step| step.ordinal);
     let work = &draft.work;
     let doubt = command::doubt(&draft.commands, cx.now);
-    let verdict = recovery::verdict(&Facts {
+    let verdict = recovery::verdict(&RecoveryFacts {
         abandon_requested: work.body.abandon_request.is_some(),
         disposition: work.spec.disposition,
         started: work.started(),
@@ -322,7 +322,7 @@ fn abandoned(work: &Work) -> String {
     }
 }
 
-fn stalled(cx: Context<'_>, work: &Work, sighting: Option<&Sighting>) -> Result<Outcome, Refusal> {
+fn stalled(cx: Context<'_>, work: &Work, sighting: Option<&Sighting>) -> Result<TickOutcome, Refusal> {
     if passed(work.spec.overall_at(), cx.now) {
         return acted(time_out(cx, work, Deadline::Overall));
     }
@@ -332,21 +332,21 @@ fn stalled(cx: Context<'_>, work: &Work, sighting: Option<&Sighting>) -> Result<
     let settled = command::doubt(&draft.commands, cx.now) != Doubt::AllLookup;
     let news = grade == Grade::Dead || work.body.abandon_request.is_some() || settled;
     if !news {
-        return Ok(Outcome::Nothing);
+        return Ok(TickOutcome::Nothing);
     }
     if work.body.cancel.is_some() && harmless_to_cancel(work) && work.body.abandon_request.is_none() {
         draft.emit(State::Cancelled, Fact::Cancelled(Cancelled::new(CancelProof::Lapsed)));
         return acted(draft);
     }
     recover(cx, &mut draft, grade, &proof(sighting, work));
-    if draft.work.state == State::Stalled { Ok(Outcome::Nothing) } else { acted(draft) }
+    if draft.work.state == State::Stalled { Ok(TickOutcome::Nothing) } else { acted(draft) }
 }
 
 /// Nothing ends while the lease is valid; other deadlines sleep.
-fn cancelling(cx: Context<'_>, work: &Work, seen: Look<'_>) -> Result<Outcome, Refusal> {
+fn cancelling(cx: Context<'_>, work: &Work, seen: Look<'_>) -> Result<TickOutcome, Refusal> {
     let grade = match lapse(cx, work, seen) {
-        Lapse::No => return Ok(Outcome::Nothing),
-        Lapse::NotYet => return Ok(Outcome::NotYet),
+        Lapse::No => return Ok(TickOutcome::Nothing),
+        Lapse::NotYet => return Ok(TickOutcome::NotYet),
         Lapse::Yes(grade) => grade,
     };
     let evidence = proof(seen.sighting, work);
@@ -360,14 +360,14 @@ fn cancelling(cx: Context<'_>, work: &Work, seen: Look<'_>) -> Result<Outcome, R
     }
     let deadline = work.body.cancel.as_ref().map(|cancel| cancel.deadline_at);
     if work.body.abandon_request.is_none() && !passed(deadline, cx.now) {
-        return Ok(Outcome::Nothing);
+        return Ok(TickOutcome::Nothing);
     }
     let fact = Recovered { verdict: Verdict::Abandon, grade, from_step: None, reason: None };
     draft.say(State::Abandoned, Fact::Recovered(fact), said);
     acted(draft)
 }
 
-fn waiting(cx: Context<'_>, work: &Work) -> Result<Outcome, Refusal> {
+fn waiting(cx: Context<'_>, work: &Work) -> Result<TickOutcome, Refusal> {
     if passed(work.spec.overall_at(), cx.now) {
         return acted(time_out(cx, work, Deadline::Overall));
     }
@@ -380,7 +380,7 @@ fn waiting(cx: Context<'_>, work: &Work) -> Result<Outcome, Refusal> {
     }
     match open.iter().find(|wait| passed(wait.deadline_at, cx.now)) {
         Some(wait) => acted(unanswered(cx, work, wait)),
-        None => Ok(Outcome::Nothing),
+        None => Ok(TickOutcome::Nothing),
     }
 }
 

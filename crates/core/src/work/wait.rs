@@ -17,7 +17,7 @@ use crate::{
     state::{State, WAITING},
     usage,
     work::{
-        Held, IfLapsed,
+        HolderCheck, IfLapsed,
         draft::{Draft, Said},
         hold,
     },
@@ -26,8 +26,8 @@ use crate::{
 pub(crate) fn decide(cx: Context<'_>, action: &WaitAction) -> Result<Decision, Refusal> {
     check(action)?;
     match hold(cx, &action.holder, IfLapsed::Revive)? {
-        Held::Repeat(ack) => Ok(again(cx, ack)),
-        Held::Current(draft) => open(cx, *draft, action),
+        HolderCheck::Repeat(ack) => Ok(again(cx, ack)),
+        HolderCheck::Current(draft) => open(cx, *draft, action),
     }
 }
 

@@ -4,8 +4,8 @@ use tenure_core::{
     Action, Actor, Code, CommandId, CommandState, Fact, Refusal, Reply, State, WaitId,
     action::{CloseOut, Target, TokenCheck},
     command::{
-        BlockCode, Command, CommandAction, Effect, EvidenceKind, Finding, Gate, Idempotency, LookupClaim,
-        Place, Proof, Recorded, Risk, ToolFacts,
+        BlockCode, Command, CommandAction, Effect, Evaluation, EvidenceKind, Finding, Idempotency,
+        LookupClaim, Proof, Recorded, ReserveIn, Risk, ToolFacts,
     },
     model::{ErrorClass, OnTimeout, WaitKind, WaitState},
     payload::Digest,
@@ -14,8 +14,8 @@ use tenure_core::{
 
 use crate::common::*;
 
-fn ask(tool: ToolFacts) -> Gate {
-    gate(Effect::NeedsApproval, tool)
+fn ask(tool: ToolFacts) -> Evaluation {
+    evaluation(Effect::NeedsApproval, tool)
 }
 
 /// A work that asks for an approval on `ship`.
@@ -162,7 +162,7 @@ fn four_eyes_exclude_who_replayed_it() {
     let id = w.dispatched(&lease, facts.clone());
     w.uncertain(id).unwrap();
     w.record(id, Recorded::DidNotHappen).unwrap();
-    w.replay(id, gate(Effect::Allow, facts)).unwrap();
+    w.replay(id, evaluation(Effect::Allow, facts)).unwrap();
     assert_eq!(approve_as(&mut w, "ana", id, true).unwrap_err().code, Code::FourEyes);
     approve_as(&mut w, "eve", id, true).unwrap();
 }
@@ -193,7 +193,7 @@ fn a_worker_that_says_unsent_gets_no_approval_back() {
         );
         w.pass(HOUR);
         w.renew(&lease).unwrap();
-        let (code, still) = w.not_dispatched(&lease, id, gate(effect, lookup()));
+        let (code, still) = w.not_dispatched(&lease, id, evaluation(effect, lookup()));
         assert_eq!(
             (code, still.state),
             (Code::ApprovalRequired, CommandState::Blocked),
@@ -366,10 +366,10 @@ fn a_workers_word_does_not_end_a_doubt() {
     assert_eq!(w.call_failed(id, ErrorClass::Validation, false).unwrap(), first);
     // The relay's own calls: nobody else can speak of them.
     let id = w.command_id();
-    let mut sent = intent(id, "hi", gate(Effect::Allow, relay(lookup())));
+    let mut sent = intent(id, "hi", evaluation(Effect::Allow, relay(lookup())));
     sent.1.slot = Some("relay".into());
     w.try_reserve(&lease, sent).unwrap();
-    w.relay_dispatch(id, gate(Effect::Allow, relay(lookup()))).unwrap();
+    w.relay_dispatch(id, evaluation(Effect::Allow, relay(lookup()))).unwrap();
     w.uncertain(id).unwrap();
     assert_eq!(w.call_failed(id, ErrorClass::Transport, true).unwrap().state, CommandState::Pending);
 }
@@ -382,7 +382,7 @@ fn whoever_reserves_it_again_cannot_approve_it() {
     let again = |w: &mut World, actor: Actor| {
         let holder = lease.holder();
         let (id, intent) = intent(w.command_id(), "hi", ask(lookup()));
-        let (place, intent) = (Place::Held(holder), Box::new(intent));
+        let (place, intent) = (ReserveIn::Work(holder), Box::new(intent));
         let action = CommandAction::Reserve { place, id, intent };
         match w.submit(actor, Action::Command(Box::new(action))).unwrap() {
             Reply::Command { command, fresh, .. } => (command.id, fresh),

@@ -11,8 +11,8 @@ use tenure_core::{
 
 use crate::common::*;
 
-fn go() -> tenure_core::command::Gate {
-    gate(Effect::Allow, relay(native()))
+fn go() -> tenure_core::command::Evaluation {
+    evaluation(Effect::Allow, relay(native()))
 }
 
 /// A held work with one unsent command of the relay.
@@ -143,7 +143,7 @@ fn a_command_in_doubt_is_not_sent_again_after_a_cancel() {
     let own = w.dispatched(&lease, native());
     w.uncertain(own).unwrap();
     w.cancel(lease.work).unwrap();
-    let refused = w.try_dispatch(&lease, own, gate(Effect::Allow, native())).unwrap_err();
+    let refused = w.try_dispatch(&lease, own, evaluation(Effect::Allow, native())).unwrap_err();
     assert_eq!((refused.code, w.command_state(own)), (Code::CancelRequested, CommandState::Uncertain));
 
     // By the relay: while the work may still succeed it asks again, and afterwards a person is asked.
@@ -198,12 +198,12 @@ fn an_outbox_goes_on_after_every_end_but_a_cancel() {
 fn a_work_asked_to_cancel_dispatches_nothing_new() {
     let mut w = World::default();
     let (lease, relayed) = pending(&mut w);
-    let mut other = intent(w.command_id(), "hi", gate(Effect::Allow, lookup()));
+    let mut other = intent(w.command_id(), "hi", evaluation(Effect::Allow, lookup()));
     other.1.slot = Some("own".into());
     let own = w.try_reserve(&lease, other).unwrap().id;
     w.cancel(lease.work).unwrap();
     let events = w.events();
-    let refused = w.try_dispatch(&lease, own, gate(Effect::Allow, lookup())).unwrap_err();
+    let refused = w.try_dispatch(&lease, own, evaluation(Effect::Allow, lookup())).unwrap_err();
     assert_eq!(refused.code, Code::CancelRequested);
     assert!(refused.detail.contains("asked to cancel (no longer needed)"), "{}", refused.detail);
     let (code, put_off) = w.relay_refused(relayed, go());

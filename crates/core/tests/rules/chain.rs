@@ -157,7 +157,7 @@ fn an_older_command_is_still_its_log() {
     let id = w.dispatched(&lease, native());
     for _ in 0..2 {
         w.uncertain(id).unwrap();
-        w.try_dispatch(&lease, id, gate(Effect::Allow, native())).unwrap();
+        w.try_dispatch(&lease, id, evaluation(Effect::Allow, native())).unwrap();
     }
     let folded = &command::fold::fold(&w.log[&lease.work])[&id];
     let mut older = w.command(id).clone();

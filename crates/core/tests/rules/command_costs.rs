@@ -3,7 +3,7 @@
 use tenure_core::{
     Actor, Code, CommandId, CommandState, State, Usage,
     command::{
-        BlockCode, CommandAction, Effect, Finding, Gate, Proof,
+        BlockCode, CommandAction, Effect, Evaluation, Finding, Proof,
         budget::{BudgetKey, Cost, Limit, Per, Unit},
     },
     limits,
@@ -12,8 +12,8 @@ use tenure_core::{
 
 use crate::common::*;
 
-fn allow(tool: tenure_core::command::ToolFacts) -> Gate {
-    gate(Effect::Allow, tool)
+fn allow(tool: tenure_core::command::ToolFacts) -> Evaluation {
+    evaluation(Effect::Allow, tool)
 }
 
 #[test]
@@ -25,7 +25,7 @@ fn what_a_call_used_is_on_its_receipt_and_summed_on_its_work() {
     let key = tokens.key(TENANT, lease.work, "mail");
     let id = w.reserve(&lease, allow(lookup()));
     let estimate = Cost { tokens: 500, micros: Vec::new() };
-    w.try_dispatch(&lease, id, Gate { limits: vec![tokens], estimate, ..allow(lookup()) }).unwrap();
+    w.try_dispatch(&lease, id, Evaluation { limits: vec![tokens], estimate, ..allow(lookup()) }).unwrap();
     let used = |model: &str| Usage {
         model: Some(model.into()),
         input_tokens: 100,
@@ -49,7 +49,7 @@ fn what_policy_or_a_budget_stops_is_asked_about_again_by_the_relay() {
     let mut w = World::default();
     let lease = w.held("one");
     let id = w.reserve(&lease, allow(relay(lookup())));
-    let deny = gate(Effect::Deny, relay(lookup()));
+    let deny = evaluation(Effect::Deny, relay(lookup()));
     let (code, stopped) = w.relay_refused(id, deny.clone());
     assert_eq!((code, stopped.state), (Code::PolicyDenied, CommandState::Blocked));
     let due = |w: &World| w.command(id).due_at.unwrap() - w.now;
@@ -60,7 +60,7 @@ fn what_policy_or_a_budget_stops_is_asked_about_again_by_the_relay() {
     assert_eq!((w.events(), due(&w)), (events, limits::ASK_AGAIN_MS), "put off, and nothing told");
     assert_eq!(w.relay_dispatch(id, allow(relay(lookup()))).unwrap().state, CommandState::Dispatched);
     let other = w.held("two");
-    let asked = w.reserve(&other, gate(Effect::NeedsApproval, relay(lookup())));
+    let asked = w.reserve(&other, evaluation(Effect::NeedsApproval, relay(lookup())));
     assert_eq!(w.command(asked).due_at, None, "a person is asked, not the clock");
 }
 
@@ -77,7 +77,7 @@ fn budgets_of_different_tools_are_counted_apart() {
             (intent.1.tool, intent.1.slot) = (tool.to_owned(), Some(slot.to_string()));
             let id = w.try_reserve(&lease, intent).unwrap().id;
             let limits = if per == Per::Tool { vec![limit] } else { vec![limit, all] };
-            let told = w.try_dispatch(&lease, id, Gate { limits, ..allow(lookup()) });
+            let told = w.try_dispatch(&lease, id, Evaluation { limits, ..allow(lookup()) });
             let command = w.command(id);
             let refused = told.map_err(|refusal| refusal.code).err();
             assert_eq!(refused, (command.state == CommandState::Blocked).then_some(Code::Budget));
@@ -115,11 +115,12 @@ fn capitals_do_not_pass_a_money_budget() {
     let mut w = World::default();
     let lease = w.held("one");
     let id = w.reserve(&lease, allow(lookup()));
-    let gate = |micros| Gate { limits: vec![money(100)], estimate: costs("USD", micros), ..allow(lookup()) };
-    let (code, blocked) = w.not_dispatched(&lease, id, gate(101));
+    let evaluation =
+        |micros| Evaluation { limits: vec![money(100)], estimate: costs("USD", micros), ..allow(lookup()) };
+    let (code, blocked) = w.not_dispatched(&lease, id, evaluation(101));
     assert_eq!(code, Code::Budget);
     assert_eq!((blocked.state, blocked.body.blocked), (CommandState::Blocked, Some(BlockCode::Budget)));
-    assert_eq!(w.try_dispatch(&lease, id, gate(100)).unwrap().state, CommandState::Dispatched);
+    assert_eq!(w.try_dispatch(&lease, id, evaluation(100)).unwrap().state, CommandState::Dispatched);
 }
 
 #[test]
@@ -128,8 +129,8 @@ fn a_call_that_says_no_cost_is_not_dispatched_under_a_money_budget() {
     let lease = w.held("one");
     let id = w.reserve(&lease, allow(lookup()));
     for estimate in [Cost::default(), costs("eur", 5), Cost { tokens: 7, micros: Vec::new() }] {
-        let gate = Gate { limits: vec![money(100)], estimate, ..allow(lookup()) };
-        let (code, blocked) = w.not_dispatched(&lease, id, gate);
+        let evaluation = Evaluation { limits: vec![money(100)], estimate, ..allow(lookup()) };
+        let (code, blocked) = w.not_dispatched(&lease, id, evaluation);
         assert_eq!(code, Code::Budget);
         assert_eq!((blocked.state, blocked.body.blocked), (CommandState::Blocked, Some(BlockCode::Budget)));
     }
@@ -144,8 +145,8 @@ fn a_receipt_after_absent_is_charged() {
     let limit = money(100);
     let key = limit.key(TENANT, lease.work, "mail");
     let id = w.reserve(&lease, allow(lookup()));
-    let gate = Gate { limits: vec![limit], estimate: costs("usd", 40), ..allow(lookup()) };
-    w.try_dispatch(&lease, id, gate).unwrap();
+    let evaluation = Evaluation { limits: vec![limit], estimate: costs("usd", 40), ..allow(lookup()) };
+    w.try_dispatch(&lease, id, evaluation).unwrap();
     let sender = w.sender(id);
     w.uncertain(id).unwrap();
     w.pass(10 * SECOND);
@@ -162,8 +163,8 @@ fn paid(w: &mut World, lease: &Lease, micros: u64) -> (CommandId, BudgetKey) {
     let limit = money(100);
     let key = limit.key(TENANT, lease.work, "mail");
     let id = w.reserve(lease, allow(lookup()));
-    let gate = Gate { limits: vec![limit], estimate: costs("usd", micros), ..allow(lookup()) };
-    w.try_dispatch(lease, id, gate).unwrap();
+    let evaluation = Evaluation { limits: vec![limit], estimate: costs("usd", micros), ..allow(lookup()) };
+    w.try_dispatch(lease, id, evaluation).unwrap();
     (id, key)
 }
 
@@ -209,10 +210,10 @@ fn a_receipt_after_the_end_of_its_work_is_charged() {
         let limit = money(100);
         let key = limit.key(TENANT, lease.work, "mail");
         let id = w.reserve(&lease, allow(facts.clone()));
-        let gate = Gate { limits: vec![limit], estimate: costs("usd", 40), ..allow(facts) };
+        let evaluation = Evaluation { limits: vec![limit], estimate: costs("usd", 40), ..allow(facts) };
         match relayed {
-            true => w.relay_dispatch(id, gate).unwrap(),
-            false => w.try_dispatch(&lease, id, gate).unwrap(),
+            true => w.relay_dispatch(id, evaluation).unwrap(),
+            false => w.try_dispatch(&lease, id, evaluation).unwrap(),
         };
         let sender = w.sender(id);
         w.uncertain(id).unwrap();

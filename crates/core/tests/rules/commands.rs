@@ -3,8 +3,8 @@
 use tenure_core::{
     Actor, Code, CommandId, CommandState, Refusal,
     command::{
-        BlockCode, CancelCode, CommandAction, DispatchAction, Dispatcher, Effect, EvidenceKind, Finding,
-        Gate, Idempotency, Proof, Recorded, Risk, Sender, ToolFacts,
+        BlockCode, CancelCode, CommandAction, DispatchAction, Dispatcher, Effect, Evaluation, EvidenceKind,
+        Finding, Idempotency, Proof, Recorded, Risk, Sender, ToolFacts,
         budget::{Account, BudgetKey, Cost, Limit, Per, Unit},
     },
     model::ErrorClass,
@@ -13,12 +13,12 @@ use tenure_core::{
 
 use crate::common::*;
 
-fn allow(tool: ToolFacts) -> Gate {
-    gate(Effect::Allow, tool)
+fn allow(tool: ToolFacts) -> Evaluation {
+    evaluation(Effect::Allow, tool)
 }
 
-fn ask(tool: ToolFacts) -> Gate {
-    gate(Effect::NeedsApproval, tool)
+fn ask(tool: ToolFacts) -> Evaluation {
+    evaluation(Effect::NeedsApproval, tool)
 }
 
 /// A held work with a command of a looked-up, low-risk tool in this state.
@@ -86,7 +86,7 @@ fn every_verb_from_every_state() {
         ),
         (
             "dispatch, denied",
-            |w, lease, id| w.try_dispatch(lease, id, gate(Effect::Deny, lookup())),
+            |w, lease, id| w.try_dispatch(lease, id, evaluation(Effect::Deny, lookup())),
             [
                 Err(Code::PolicyDenied),
                 Err(Code::PolicyDenied),
@@ -241,7 +241,7 @@ fn a_stale_policy_is_asked_again() {
     let mut w = World::default();
     let lease = w.held("m");
     let mut stale = allow(lookup());
-    stale.verdict.policy_version = "p0".into();
+    stale.decision.policy_version = "p0".into();
     let id = w.command_id();
     let refused = w.try_reserve(&lease, intent(id, "hi", stale.clone())).unwrap_err();
     assert_eq!((refused.code, refused.retryable()), (Code::PolicyStale, tenure_core::Retryable::Yes));
@@ -297,7 +297,7 @@ fn approvals_expire_and_policy_is_asked_again() {
         "expired before any tick"
     );
     w.approve(id).unwrap();
-    let (code, denied) = w.not_dispatched(&lease, id, gate(Effect::Deny, short));
+    let (code, denied) = w.not_dispatched(&lease, id, evaluation(Effect::Deny, short));
     assert_eq!((code, denied.body.blocked), (Code::PolicyDenied, Some(BlockCode::PolicyDenied)));
     assert_eq!(w.approve(id).unwrap_err().code, Code::PolicyDenied);
 }
@@ -329,7 +329,7 @@ fn only_the_very_same_request_is_told_to_go_again() {
     let mut dispatch = |request: Option<&str>| {
         let by = Dispatcher::Holder(lease.holder());
         let request_id = request.map(str::to_owned);
-        let action = DispatchAction { command: id, by, gate: allow(lookup()), request_id };
+        let action = DispatchAction { command: id, by, evaluation: allow(lookup()), request_id };
         w.on_command(Actor::worker("w1"), CommandAction::Dispatch(Box::new(action)))
     };
     assert!(dispatch(Some("r1")).is_ok());
@@ -441,7 +441,7 @@ fn budgets_are_set_aside_settled_and_given_back() {
     let mut w = World::default();
     let lease = w.held("m");
     let money = || Unit::Micros("EUR".into());
-    let paid = |amount: u64| Gate {
+    let paid = |amount: u64| Evaluation {
         limits: vec![
             Limit { per: Per::Tenant, unit: money(), period: "2026-11".into(), max: 100, only: None },
             Limit { per: Per::Tool, unit: Unit::Calls, period: String::new(), max: 2, only: None },

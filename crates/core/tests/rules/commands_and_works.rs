@@ -4,7 +4,7 @@ use tenure_core::{
     Action, Actor, Code, CommandState, Reply, State,
     action::{CloseOut, Decide},
     command::{
-        CancelCode, CommandAction, Effect, Finding, Idempotency, Place, Planned, Proof, Recorded, Risk,
+        CancelCode, CommandAction, Effect, Finding, Idempotency, Planned, Proof, Recorded, ReserveIn, Risk,
         ToolFacts, explain, plan::plan,
     },
     model::{ErrorClass, OnTimeout, ReasonCode, WaitKind},
@@ -65,7 +65,7 @@ fn a_stalled_work_goes_on_when_the_lookup_has_settled_its_doubt() {
     assert_eq!(w.state(lease.work), State::Queued);
     let lease = w.claim(lease.work, &w2());
     let again = w.command_id();
-    let known = w.try_reserve(&lease, intent(again, "hi", gate(Effect::Allow, lookup()))).unwrap();
+    let known = w.try_reserve(&lease, intent(again, "hi", evaluation(Effect::Allow, lookup()))).unwrap();
     assert_eq!((known.id, known.state), (id, CommandState::Succeeded), "the receipt is reused");
     w.close(&lease, State::Succeeded).unwrap();
 }
@@ -115,7 +115,7 @@ fn other_ends_leave_the_doubt_and_cancel_the_rest() {
     let lease = w.held("m");
     let sent = w.dispatched(&lease, lookup());
     let id = w.command_id();
-    let mut idle = intent(id, "hi", gate(Effect::NeedsApproval, lookup()));
+    let mut idle = intent(id, "hi", evaluation(Effect::NeedsApproval, lookup()));
     idle.1.slot = Some("2".into());
     let idle = w.try_reserve(&lease, idle).unwrap().id;
     w.close(&lease, State::Failed).unwrap();
@@ -184,7 +184,7 @@ fn a_worker_that_cannot_go_on_waits_for_the_approval() {
     for approve in [true, false] {
         let mut w = World::default();
         let lease = w.held("m");
-        let id = w.reserve(&lease, gate(Effect::NeedsApproval, lookup()));
+        let id = w.reserve(&lease, evaluation(Effect::NeedsApproval, lookup()));
         assert_eq!(w.state(lease.work), State::Running, "only its worker says that it cannot go on");
         let mut spec = w.spec(&reference_to_command(id), WaitKind::Approval);
         spec.endless = true;
@@ -198,7 +198,7 @@ fn a_worker_that_cannot_go_on_waits_for_the_approval() {
         assert_eq!(answer["state"], decided.state.as_str());
         let lease = w.claim(lease.work, &w2());
         if approve {
-            let gone = w.try_dispatch(&lease, id, gate(Effect::NeedsApproval, lookup())).unwrap();
+            let gone = w.try_dispatch(&lease, id, evaluation(Effect::NeedsApproval, lookup())).unwrap();
             assert_eq!(gone.state, CommandState::Dispatched, "approved once, by whoever holds it now");
         }
     }
@@ -208,7 +208,7 @@ fn a_worker_that_cannot_go_on_waits_for_the_approval() {
 fn a_wait_for_a_decided_command_keeps_its_lease() {
     let mut w = World::default();
     let lease = w.held("m");
-    let id = w.reserve(&lease, gate(Effect::NeedsApproval, lookup()));
+    let id = w.reserve(&lease, evaluation(Effect::NeedsApproval, lookup()));
     w.approve(id).unwrap();
     let spec = w.spec(&reference_to_command(id), WaitKind::Approval);
     w.wait_for(&lease, vec![spec]).unwrap();
@@ -286,7 +286,7 @@ fn a_handed_command_is_in_doubt_when_its_wait_ends_without_an_answer() {
 fn outbox(w: &mut World, source: &str, facts: ToolFacts) -> (Lease, tenure_core::CommandId) {
     let lease = w.held(source);
     let id = w.command_id();
-    let mut sent = intent(id, "your report", gate(Effect::Allow, relay(facts)));
+    let mut sent = intent(id, "your report", evaluation(Effect::Allow, relay(facts)));
     sent.1.slot = Some(source.to_owned());
     let close = CloseOut { commands: vec![sent], ..close(State::Succeeded) };
     w.by(&lease, Action::CloseOut { holder: lease.holder(), close }).unwrap();
@@ -299,7 +299,7 @@ fn the_outbox_commits_with_the_end_and_the_relay_sends_it_once() {
     let mut w = World::default();
     let (lease, id) = outbox(&mut w, "m", native());
     assert_eq!(w.story(lease.work)[2..], ["command_reserved", "close_out"]);
-    let go = gate(Effect::Allow, relay(native()));
+    let go = evaluation(Effect::Allow, relay(native()));
     assert_eq!(w.relay_dispatch(id, go.clone()).unwrap().state, CommandState::Dispatched);
     let second = w.relay_dispatch(id, go.clone()).unwrap_err();
     assert_eq!(second.code, Code::AlreadyDispatched, "two relays never send the same one");
@@ -322,7 +322,7 @@ fn a_close_out_sends_nothing_that_its_worker_would_have_to_do() {
     let mut w = World::default();
     let lease = w.held("m");
     let id = w.command_id();
-    let commands = vec![intent(id, "hi", gate(Effect::Allow, lookup()))];
+    let commands = vec![intent(id, "hi", evaluation(Effect::Allow, lookup()))];
     let close = CloseOut { commands, ..close(State::Succeeded) };
     let refused =
         w.by(&lease, Action::CloseOut { holder: lease.holder(), close: close.clone() }).unwrap_err();
@@ -338,7 +338,7 @@ fn ordered_commands_to_a_target_wait_for_one_another() {
     let (_, first) = outbox(&mut w, "m", ordered.clone());
     w.pass(1);
     let (_, second) = outbox(&mut w, "n", ordered.clone());
-    let go = || gate(Effect::Allow, relay(ordered.clone()));
+    let go = || evaluation(Effect::Allow, relay(ordered.clone()));
     assert_eq!(w.relay_dispatch(second, go()).unwrap_err().code, Code::NotDue);
     w.relay_dispatch(first, go()).unwrap();
     assert_eq!(w.relay_dispatch(second, go()).unwrap_err().code, Code::NotDue);
@@ -350,17 +350,17 @@ fn ordered_commands_to_a_target_wait_for_one_another() {
 fn the_relay_and_the_worker_keep_to_their_own() {
     let mut w = World::default();
     let lease = w.held("m");
-    let id = w.reserve(&lease, gate(Effect::Allow, lookup()));
-    let refused = w.relay_dispatch(id, gate(Effect::Allow, lookup())).unwrap_err();
+    let id = w.reserve(&lease, evaluation(Effect::Allow, lookup()));
+    let refused = w.relay_dispatch(id, evaluation(Effect::Allow, lookup())).unwrap_err();
     assert_eq!(refused.code, Code::IllegalState);
     let new = w.command_id();
-    let mut sent = intent(new, "hi", gate(Effect::Allow, relay(lookup())));
+    let mut sent = intent(new, "hi", evaluation(Effect::Allow, relay(lookup())));
     sent.1.slot = Some("sent".into());
     w.try_reserve(&lease, sent).unwrap();
-    let refused = w.try_dispatch(&lease, new, gate(Effect::Allow, relay(lookup()))).unwrap_err();
+    let refused = w.try_dispatch(&lease, new, evaluation(Effect::Allow, relay(lookup()))).unwrap_err();
     assert_eq!(refused.code, Code::IllegalState);
     let (_, out) = outbox(&mut w, "n", lookup());
-    let foreign = w.try_dispatch(&lease, out, gate(Effect::Allow, relay(lookup()))).unwrap_err();
+    let foreign = w.try_dispatch(&lease, out, evaluation(Effect::Allow, relay(lookup()))).unwrap_err();
     assert_eq!(foreign.code, Code::NotFound, "another work's command is not there");
 }
 
@@ -371,10 +371,10 @@ fn a_rerun_reuses_receipts_and_repeats_nothing_by_itself() {
     let done = w.dispatched(&lease, lookup());
     w.receipt(done).unwrap();
     let id = w.command_id();
-    let mut doubtful = intent(id, "hi", gate(Effect::Allow, lookup()));
+    let mut doubtful = intent(id, "hi", evaluation(Effect::Allow, lookup()));
     doubtful.1.slot = Some("doubtful".into());
     let doubtful_id = w.try_reserve(&lease, doubtful.clone()).unwrap().id;
-    w.try_dispatch(&lease, doubtful_id, gate(Effect::Allow, lookup())).unwrap();
+    w.try_dispatch(&lease, doubtful_id, evaluation(Effect::Allow, lookup())).unwrap();
     w.close(&lease, State::Failed).unwrap();
 
     let commands = w.records.commands_of(lease.work).to_vec();
@@ -390,7 +390,7 @@ fn a_rerun_reuses_receipts_and_repeats_nothing_by_itself() {
     let again = w.rerun(lease.work, None).unwrap();
     let lease = w.claim(again.id, &w1());
     let new = w.command_id();
-    let reused = w.try_reserve(&lease, intent(new, "hi", gate(Effect::Allow, lookup()))).unwrap();
+    let reused = w.try_reserve(&lease, intent(new, "hi", evaluation(Effect::Allow, lookup()))).unwrap();
     assert_eq!((reused.id, reused.state), (new, CommandState::Succeeded));
     assert_eq!(reused.body.receipt.as_ref().unwrap().reused_from, Some(done));
     doubtful.0 = w.command_id();
@@ -411,7 +411,7 @@ fn a_rerun_with_other_arguments_or_an_explicit_execute() {
     let again = w.rerun(lease.work, None).unwrap();
     let lease = w.claim(again.id, &w1());
     let id = w.command_id();
-    let other = w.try_reserve(&lease, intent(id, "hello", gate(Effect::Allow, lookup()))).unwrap();
+    let other = w.try_reserve(&lease, intent(id, "hello", evaluation(Effect::Allow, lookup()))).unwrap();
     assert_eq!(other.state, CommandState::Blocked, "it happened before, in other words: a person looks");
     w.close(&lease, State::Failed).unwrap();
 
@@ -421,7 +421,7 @@ fn a_rerun_with_other_arguments_or_an_explicit_execute() {
     w.submit(Actor::person("ana"), action).unwrap();
     let lease = w.claim(id, &w1());
     let id = w.command_id();
-    let fresh = w.try_reserve(&lease, intent(id, "hi", gate(Effect::Allow, lookup()))).unwrap();
+    let fresh = w.try_reserve(&lease, intent(id, "hi", evaluation(Effect::Allow, lookup()))).unwrap();
     assert_eq!(fresh.state, CommandState::Pending);
     assert_ne!(fresh.idempotency_key(), w.command(done).idempotency_key());
 }
@@ -434,8 +434,8 @@ fn a_command_without_a_work_gets_one_of_its_own() {
         let mut work = ingest(id, "one-risky-tool");
         work.source.system = "manual".into();
         work.claim = Some(claimant(&w1(), request));
-        let (id, intent) = intent(command, "hi", gate(Effect::Allow, lookup()));
-        let (place, intent) = (Place::Alone(Box::new(work)), Box::new(intent));
+        let (id, intent) = intent(command, "hi", evaluation(Effect::Allow, lookup()));
+        let (place, intent) = (ReserveIn::OwnWork(Box::new(work)), Box::new(intent));
         let action = CommandAction::Reserve { place, id, intent };
         w.submit(Actor::worker("w1"), Action::Command(Box::new(action)))
     };
@@ -450,7 +450,7 @@ fn a_command_without_a_work_gets_one_of_its_own() {
     assert_eq!((same.id, again.work.fence), (command.id, grant.work.fence));
     assert_eq!(reserve(&mut w, "r2").unwrap_err().code, Code::Busy);
     let lease = lease(&grant);
-    w.try_dispatch(&lease, command.id, gate(Effect::Allow, lookup())).unwrap();
+    w.try_dispatch(&lease, command.id, evaluation(Effect::Allow, lookup())).unwrap();
     w.receipt(command.id).unwrap();
     w.close(&lease, State::Succeeded).unwrap();
 }
@@ -459,7 +459,7 @@ fn a_command_without_a_work_gets_one_of_its_own() {
 fn tenants_do_not_see_each_others_commands() {
     let mut w = World::default();
     let lease = w.held("m");
-    let id = w.reserve(&lease, gate(Effect::NeedsApproval, lookup()));
+    let id = w.reserve(&lease, evaluation(Effect::NeedsApproval, lookup()));
     let foreign = tenure_core::action::Tenants::Only(vec!["other".into()]);
     let (seal, reason) = (w.command(id).seal(), "mine".into());
     let approve = CommandAction::Approve { command: id, seal, four_eyes: false, reason };
@@ -490,7 +490,7 @@ fn lookups_are_passed_over_while_somebody_is_at_it() {
 fn every_state_is_explained() {
     let mut w = World::default();
     let lease = w.held("m");
-    let id = w.reserve(&lease, gate(Effect::NeedsApproval, lookup()));
+    let id = w.reserve(&lease, evaluation(Effect::NeedsApproval, lookup()));
     let says = |w: &World, words: &str| {
         let said = explain(w.command(id), None, w.now);
         let text = format!("{} {}", said.sentence, said.next);
@@ -499,7 +499,7 @@ fn every_state_is_explained() {
     says(&w, "tenure approve");
     w.approve(id).unwrap();
     says(&w, "approved by ana");
-    w.try_dispatch(&lease, id, gate(Effect::NeedsApproval, lookup())).unwrap();
+    w.try_dispatch(&lease, id, evaluation(Effect::NeedsApproval, lookup())).unwrap();
     says(&w, "no receipt yet");
     w.uncertain(id).unwrap();
     says(&w, "a lookup asks the provider");

@@ -17,7 +17,7 @@ fn twice(w: &mut World) -> (tenure_core::CommandId, Sender, Sender) {
     let first = w.sender(id);
     w.failed_by(id, first, error(ErrorClass::Unavailable)).unwrap();
     w.pass(1_000);
-    w.try_dispatch(&lease, id, gate(Effect::Allow, lookup())).unwrap();
+    w.try_dispatch(&lease, id, evaluation(Effect::Allow, lookup())).unwrap();
     let second = w.sender(id);
     assert_eq!((first.dispatch, second.dispatch, first.fence), (Some(1), Some(2), second.fence));
     (id, first, second)
@@ -87,7 +87,7 @@ fn evidence_outlives_the_lease_and_the_failure_of_the_call_after_it() {
     w.pass(80_000);
     w.tick(lease.work);
     let other = w.claim(lease.work, &w2());
-    w.try_dispatch(&other, id, gate(Effect::Allow, native)).unwrap();
+    w.try_dispatch(&other, id, evaluation(Effect::Allow, native)).unwrap();
     let second = w.sender(id);
     assert_ne!(first.fence, second.fence);
     let stale = w.uncertain_by(id, first, error(ErrorClass::Timeout)).unwrap_err();
@@ -102,7 +102,7 @@ fn evidence_outlives_the_lease_and_the_failure_of_the_call_after_it() {
     w.uncertain(id).unwrap();
     w.pass(10_000);
     w.reconcile(id, Finding::Absent).unwrap();
-    w.try_dispatch(&lease, id, gate(Effect::Allow, lookup())).unwrap();
+    w.try_dispatch(&lease, id, evaluation(Effect::Allow, lookup())).unwrap();
     let second = w.sender(id);
     assert_eq!(w.call_failed(id, ErrorClass::Validation, false).unwrap().state, CommandState::Failed);
     assert_eq!(w.receipt_by(id, second).unwrap_err().code, Code::IllegalState, "whoever said no said no");
@@ -117,11 +117,11 @@ fn only_so_many_dispatches_are_remembered() {
     let first = w.sender(id);
     for _ in 0..EARLIER_DISPATCHES {
         w.uncertain(id).unwrap();
-        w.try_dispatch(&lease, id, gate(Effect::Allow, native())).unwrap();
+        w.try_dispatch(&lease, id, evaluation(Effect::Allow, native())).unwrap();
     }
     assert_eq!(w.command(id).fence_of(1), Some(first.fence));
     w.uncertain(id).unwrap();
-    w.try_dispatch(&lease, id, gate(Effect::Allow, native())).unwrap();
+    w.try_dispatch(&lease, id, evaluation(Effect::Allow, native())).unwrap();
     assert_eq!(w.command(id).body.earlier.len(), EARLIER_DISPATCHES);
     assert_eq!(w.receipt_by(id, first).unwrap_err().code, Code::LeaseLost);
     assert_eq!(w.receipt(id).unwrap().state, CommandState::Succeeded);

@@ -7,7 +7,7 @@ use tenure_core::{
     command::{Effect, EvidenceKind, Finding, Idempotency, Intent, Proof, Recorded, Risk, ToolFacts},
     event::Unfit,
     model::{ErrorClass, OnTimeout, ReasonCode, WaitKind, WaitState},
-    reply::Answer,
+    reply::ResolvedWait,
 };
 
 use crate::common::*;
@@ -29,7 +29,7 @@ fn handed(w: &mut World, lease: &Lease, id: CommandId, on_timeout: OnTimeout) ->
     wait
 }
 
-fn answers(reply: Reply) -> (Vec<Answer>, bool) {
+fn answers(reply: Reply) -> (Vec<ResolvedWait>, bool) {
     match reply {
         Reply::Resolved { answers, kept, .. } => (answers, kept),
         other => panic!("{other:?}"),
@@ -65,14 +65,14 @@ fn an_answer_kept_after_an_unsent_call_is_no_receipt_of_the_next() {
     for facts in [lookup(), blind(), native()] {
         let mut w = World::default();
         let lease = w.held("m");
-        let id = w.reserve(&lease, gate(Effect::Allow, facts.clone()));
-        w.try_dispatch(&lease, id, gate(Effect::Allow, facts.clone())).unwrap();
+        let id = w.reserve(&lease, evaluation(Effect::Allow, facts.clone()));
+        w.try_dispatch(&lease, id, evaluation(Effect::Allow, facts.clone())).unwrap();
         w.call_failed(id, ErrorClass::Unavailable, true).unwrap();
         assert_eq!(w.command_state(id), CommandState::Pending);
         w.pass(1);
         assert!(answers(w.resolve("job-7", "of another job").unwrap()).1);
         w.now = w.command(id).body.next_at.unwrap();
-        w.try_dispatch(&lease, id, gate(Effect::Allow, facts)).unwrap();
+        w.try_dispatch(&lease, id, evaluation(Effect::Allow, facts)).unwrap();
         handed(&mut w, &lease, id, OnTimeout::TimeOut);
         assert_eq!(w.command_state(id), CommandState::Dispatched);
         let refused = w.log[&lease.work].iter().find_map(|event| match &event.fact {
@@ -93,7 +93,7 @@ fn an_answer_kept_between_two_sends_of_the_same_key_is_its_receipt() {
     w.resolve("job-7", "done").unwrap();
     w.after(LAPSE, lease.work);
     let lease = w.claim(lease.work, &w2());
-    w.try_dispatch(&lease, id, gate(Effect::Allow, native())).unwrap();
+    w.try_dispatch(&lease, id, evaluation(Effect::Allow, native())).unwrap();
     handed(&mut w, &lease, id, OnTimeout::TimeOut);
     assert_eq!(w.command_state(id), CommandState::Succeeded);
 }
@@ -326,7 +326,7 @@ fn sent_twice(w: &mut World, facts: ToolFacts) -> (CommandId, [WaitId; 2]) {
         w.tick(lease.work);
     }
     let lease = w.claim(lease.work, &w2());
-    w.try_dispatch(&lease, id, gate(Effect::Allow, facts)).unwrap();
+    w.try_dispatch(&lease, id, evaluation(Effect::Allow, facts)).unwrap();
     let mut spec = w.spec("job-8", WaitKind::Tool);
     spec.command = Some(id);
     let second = spec.id;
@@ -391,10 +391,10 @@ fn a_command_handed_over_under_a_used_reference_is_refused_by_its_name() {
         w.resolve("job-7", "done").unwrap();
         lease = w.claim(lease.work, &w1());
         let id = w.command_id();
-        let (id, second) = intent(id, "hi", gate(Effect::Allow, lookup()));
+        let (id, second) = intent(id, "hi", evaluation(Effect::Allow, lookup()));
         let second = Intent { slot: Some("b".into()), ..second };
         let id = w.try_reserve(&lease, (id, second)).unwrap().id;
-        w.try_dispatch(&lease, id, gate(Effect::Allow, lookup())).unwrap();
+        w.try_dispatch(&lease, id, evaluation(Effect::Allow, lookup())).unwrap();
         let mut spec = w.spec("job-7", WaitKind::Tool);
         spec.command = Some(id);
         let refused = w.wait_for(&lease, vec![spec]).unwrap_err();

@@ -262,7 +262,7 @@ fn waiting_for_a_command() {
         (WaitKind::Tool, "nothing: it goes on with C; `tenure commands show C` says why it has not"),
     ] {
         let lease = w.held(&format!("{kind:?}"));
-        let id = w.reserve(&lease, gate(Effect::NeedsApproval, lookup()));
+        let id = w.reserve(&lease, evaluation(Effect::NeedsApproval, lookup()));
         let spec = w.spec(&reference_to_command(id), kind);
         w.wait_for(&lease, vec![spec]).unwrap();
         assert_eq!(w.explain(lease.work).next.replace(&id.to_string(), "C"), expected);
@@ -289,9 +289,9 @@ fn a_command_that_needs_a_person_says_what_to_type() {
 fn what_waits_in_line_says_what_the_first_of_it_waits_for() {
     let mut w = World::default();
     let lease = w.held("m");
-    let first = w.reserve(&lease, gate(Effect::NeedsApproval, lookup()));
+    let first = w.reserve(&lease, evaluation(Effect::NeedsApproval, lookup()));
     let other = w.held("n");
-    let second = w.reserve(&other, gate(Effect::Allow, lookup()));
+    let second = w.reserve(&other, evaluation(Effect::Allow, lookup()));
     w.pass(300 * SECOND);
     let told = command::explain_behind(w.command(second), w.command(first), None, w.now);
     let short = |text: &str| text.replace(&first.to_string(), "C");

@@ -3,7 +3,7 @@
 use tenure_core::{
     Actor, Code, CommandState, Refusal, State, WorkId,
     action::{Decide, Target, TokenCheck},
-    command::{self, Effect, Gate, Idempotency, Proof, Recorded, Risk},
+    command::{self, Effect, Evaluation, Idempotency, Proof, Recorded, Risk},
     model::{ErrorClass, WaitKind},
 };
 
@@ -13,8 +13,8 @@ fn blind() -> command::ToolFacts {
     tool(Idempotency::None, Risk::Low)
 }
 
-fn allow(facts: command::ToolFacts) -> Gate {
-    gate(Effect::Allow, facts)
+fn allow(facts: command::ToolFacts) -> Evaluation {
+    evaluation(Effect::Allow, facts)
 }
 
 /// The sentence and the next step, the ids replaced.
@@ -103,7 +103,7 @@ fn an_end_says_what_its_commands_still_need() {
 fn a_bad_end_and_a_running_work_say_it_too() {
     let mut w = World::default();
     let lease = w.held("a");
-    let id = w.reserve(&lease, gate(Effect::NeedsApproval, lookup()));
+    let id = w.reserve(&lease, evaluation(Effect::NeedsApproval, lookup()));
     let names = [(lease.work.to_string(), "W"), (id.to_string(), "C")];
     let (sentence, next) = said(&w, lease.work, &names);
     assert!(sentence.ends_with("renewed 0 s ago; one of its commands waits for an approval."), "{sentence}");

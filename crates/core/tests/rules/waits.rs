@@ -5,12 +5,12 @@ use tenure_core::{
     action::{Target, Tenants, TokenCheck, WaitAction, WaitSpec},
     limits,
     model::{ErrorClass, OnTimeout, Output, WaitKind, WaitState},
-    reply::{Answer, Ticked},
+    reply::{ResolvedWait, Ticked},
 };
 
 use crate::common::*;
 
-fn answers(reply: Reply) -> (Vec<Answer>, bool) {
+fn answers(reply: Reply) -> (Vec<ResolvedWait>, bool) {
     match reply {
         Reply::Resolved { answers, kept, .. } => (answers, kept),
         other => panic!("{other:?}"),

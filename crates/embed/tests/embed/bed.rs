@@ -5,7 +5,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tenure_embed::{
     prelude::*,
-    wire::{LeaseTimings, Policy, RetryPolicy},
+    wire::{LeaseTimings, RetryPolicy, WorkPolicy},
 };
 
 /// No test waits for longer; most take a moment.
@@ -45,7 +45,7 @@ impl Place {
 pub fn brief(id: &str) -> Ingest {
     let lease = LeaseTimings { ttl_ms: 900, renew_ms: 300, grace_ms: 100 };
     let retry = RetryPolicy { initial_ms: Some(1), max_ms: Some(1), ..RetryPolicy::default() };
-    let policy = Policy { lease: Some(lease), retry: Some(retry), ..Policy::default() };
+    let policy = WorkPolicy { lease: Some(lease), retry: Some(retry), ..WorkPolicy::default() };
     let new = Ingest::typed(Source::manual(id), "job", Disposition::Rerunnable, &id).unwrap();
     Ingest { policy: Some(policy), ..new }
 }

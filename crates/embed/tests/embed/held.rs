@@ -23,7 +23,7 @@ async fn it_outlives_many_leases(place: Place) {
     // Another work's start deadline is what passes meanwhile: longer than this one's lease and grace.
     let later = Ingest::typed(Source::manual("b"), "other", Disposition::Rerunnable, &1).unwrap();
     let timeouts = tenure_embed::wire::Timeouts { start_ms: Some(2_500), ..Default::default() };
-    let policy = tenure_embed::wire::Policy { timeouts: Some(timeouts), ..Default::default() };
+    let policy = tenure_embed::wire::WorkPolicy { timeouts: Some(timeouts), ..Default::default() };
     let later = tenure.ingest(&Ingest { policy: Some(policy), ..later }).await.unwrap().work.id;
     let ended = tenure.work_at_end(&later, LONG).await.unwrap();
     assert_eq!(ended.state, State::TimedOut);

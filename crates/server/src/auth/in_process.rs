@@ -12,11 +12,11 @@ use tenure_core::{
 use tenure_store::{Ledger, Principal, PrincipalKind};
 use uuid::{Builder, Uuid};
 
-use super::{Scopes, Session};
+use super::{Authenticated, Scopes};
 
 /// Marks a request as this process's own. Nothing that arrives over a socket can carry it.
 #[derive(Clone)]
-pub(crate) struct InProcess(pub Arc<Session>);
+pub(crate) struct InProcess(pub Arc<Authenticated>);
 
 impl InProcess {
     /// A machine called `name`, with every scope that a machine can hold, in every tenant. The same name is the same
@@ -26,7 +26,7 @@ impl InProcess {
         let id = id_of(name);
         let principal =
             Principal { id: PrincipalId(id), kind: PrincipalKind::Machine, name: name.to_owned() };
-        Ok(Self(Arc::new(Session {
+        Ok(Self(Arc::new(Authenticated {
             id: CredentialId(id),
             scopes: Scopes::of_machines(),
             tenants: Tenants::All,

@@ -6,7 +6,7 @@ use tenure_core::{
 };
 use tenure_store::{Credential, Error, Ledger, Principal, PrincipalKind};
 
-use super::{Scopes, Session};
+use super::{Authenticated, Scopes};
 
 /// A credential that somebody asks for.
 #[derive(Clone, Debug)]
@@ -35,7 +35,7 @@ fn refuse<T>(code: Code, detail: impl Into<String>) -> Result<T, Refusal> {
 
 impl NewToken {
     /// The principal that it is for.
-    pub(super) async fn principal(&self, ledger: &Ledger, by: &Session) -> Result<Principal, Error> {
+    pub(super) async fn principal(&self, ledger: &Ledger, by: &Authenticated) -> Result<Principal, Error> {
         match self.owner {
             Owner::New(kind) => Ok(Principal::new(kind, &self.name)),
             Owner::Known(id) if id == by.principal.id => Ok(by.principal.clone()),
@@ -59,7 +59,7 @@ impl NewToken {
 
     /// Whether this session may make it: at most its own scopes, tenants, kinds, worker and expiry, nothing that only
     /// people may have for a machine, and no person by a machine.
-    pub(super) fn check(&self, by: &Session, principal: &Principal) -> Result<(), Refusal> {
+    pub(super) fn check(&self, by: &Authenticated, principal: &Principal) -> Result<(), Refusal> {
         if principal.kind == PrincipalKind::Person && by.principal.kind == PrincipalKind::Machine {
             return refuse(
                 Code::PersonRequired,
@@ -86,7 +86,7 @@ impl NewToken {
         self.check_within(by)
     }
 
-    fn check_within(&self, by: &Session) -> Result<(), Refusal> {
+    fn check_within(&self, by: &Authenticated) -> Result<(), Refusal> {
         let beyond = |what: &str| {
             let detail = format!("A credential gives at most what it has itself: {what}.");
             refuse(Code::Forbidden, detail)
@@ -110,7 +110,7 @@ impl NewToken {
     }
 }
 
-impl Session {
+impl Authenticated {
     /// Whether a credential may nothing that this one may not.
     fn exceeds(&self, other: &Credential) -> bool {
         self.covers(other)

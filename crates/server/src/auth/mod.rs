@@ -61,7 +61,7 @@ pub enum Denied {
 
 /// A request's credential, with the ledger as its holder may use it.
 #[derive(Clone)]
-pub struct Session {
+pub struct Authenticated {
     pub id: CredentialId,
     pub principal: Principal,
     pub scopes: Scopes,
@@ -72,7 +72,7 @@ pub struct Session {
     caller: Caller,
 }
 
-impl Session {
+impl Authenticated {
     fn new(ledger: &Ledger, credential: &Credential) -> Self {
         let scopes: Scopes = credential.scopes.iter().filter_map(|scope| scope.parse().ok()).collect();
         let caller = ledger
@@ -147,7 +147,7 @@ pub struct Auth {
 
 #[derive(Clone)]
 struct Known {
-    session: Arc<Session>,
+    session: Arc<Authenticated>,
     revoked: bool,
 }
 
@@ -161,7 +161,7 @@ impl Auth {
         &self,
         token: &str,
         peer: Option<IpAddr>,
-    ) -> Result<Result<Arc<Session>, Denied>, Error> {
+    ) -> Result<Result<Arc<Authenticated>, Denied>, Error> {
         let hash = Secret::hash_of(token);
         let known = match self.recall(&hash) {
             Some(known) => Some(known),
@@ -184,7 +184,7 @@ impl Auth {
     }
 
     /// A call that ends with its credential.
-    pub(crate) fn open_call(&self, session: &Session) -> OpenCall {
+    pub(crate) fn open_call(&self, session: &Authenticated) -> OpenCall {
         self.open_calls.open(session)
     }
 
@@ -207,7 +207,7 @@ impl Auth {
             return Ok(None);
         };
         let known = Known {
-            session: Arc::new(Session::new(&self.ledger, &credential)),
+            session: Arc::new(Authenticated::new(&self.ledger, &credential)),
             revoked: credential.revoked.is_some(),
         };
         let mut memory = self.memory();
@@ -219,7 +219,7 @@ impl Auth {
     }
 
     /// Makes a credential. The secret is in the answer and nowhere else.
-    pub async fn create(&self, by: &Session, new: NewToken) -> Result<(Credential, Secret), Error> {
+    pub async fn create(&self, by: &Authenticated, new: NewToken) -> Result<(Credential, Secret), Error> {
         let principal = new.principal(&self.ledger, by).await?;
         new.check(by, &principal)?;
         let secret = Secret::generate()?;
@@ -243,7 +243,7 @@ impl Auth {
     /// The credentials that reach no further than this one, newest first.
     pub async fn list(
         &self,
-        by: &Session,
+        by: &Authenticated,
         before: Option<CredentialId>,
         limit: usize,
     ) -> Result<Listed<Credential, CredentialId>, Error> {
@@ -255,7 +255,12 @@ impl Auth {
     }
 
     /// Ends a credential that reaches no further than this one, and the calls that it opened; in this process at once.
-    pub async fn revoke(&self, by: &Session, id: CredentialId, reason: &str) -> Result<Credential, Error> {
+    pub async fn revoke(
+        &self,
+        by: &Authenticated,
+        id: CredentialId,
+        reason: &str,
+    ) -> Result<Credential, Error> {
         let known = self.ledger.credential_by_id(id).await?;
         if !by.covers(&known) {
             let detail = format!("There is no credential {id} here. Check the id.");

@@ -11,7 +11,7 @@ use tenure_core::{CredentialId, Millis};
 use tenure_store::{Error, Ledger};
 use tokio_util::sync::CancellationToken;
 
-use super::{Denied, Session, wall_clock};
+use super::{Authenticated, Denied, wall_clock};
 
 /// How often the ledger is asked about the credentials of open calls, all in one question.
 const PAUSE: Duration = Duration::from_millis(400);
@@ -37,7 +37,7 @@ pub(crate) struct OpenCall {
 }
 
 impl OpenCalls {
-    pub fn open(self: &Arc<Self>, session: &Session) -> OpenCall {
+    pub fn open(self: &Arc<Self>, session: &Authenticated) -> OpenCall {
         let (id, expires_at) = (session.id, session.expires_at);
         let mut watched = self.watched();
         let fresh = || Watched { calls: 0, expires_at, ended: CancellationToken::new() };

@@ -10,7 +10,7 @@ async fn ledger() -> Ledger {
     Ledger::open_memory(Options { sweep: false, ..Options::default() }).await.unwrap()
 }
 
-async fn admin(ledger: &Ledger) -> (Auth, Arc<Session>) {
+async fn admin(ledger: &Ledger) -> (Auth, Arc<Authenticated>) {
     let secret = Secret::generate().unwrap();
     assert_eq!(AdminToken::Given(secret.clone()).ensure(ledger).await.unwrap(), FirstStart::Given);
     let auth = Auth::new(ledger.clone());
@@ -85,7 +85,7 @@ async fn strangers_revoked_and_expired_ones_are_told_apart() {
     };
     let (_, secret) = auth.create(&admin, soon).await.unwrap();
     let session = auth.identify(secret.reveal(), None).await.unwrap().unwrap();
-    let past = Session { expires_at: Some(wall_clock()), ..Session::clone(&session) };
+    let past = Authenticated { expires_at: Some(wall_clock()), ..Authenticated::clone(&session) };
     let entry = (Known { session: Arc::new(past), revoked: false }, Instant::now());
     auth.known.lock().unwrap().insert(secret.hash(), entry);
     assert_eq!(auth.identify(secret.reveal(), None).await.unwrap().err(), Some(Denied::Expired));

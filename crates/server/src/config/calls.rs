@@ -8,9 +8,9 @@ use serde::Deserialize;
 
 use super::{
     ConfigError,
+    config_source::{ConfigSource, Secret},
     file::Host,
     period::Period,
-    place::{Place, Secret},
 };
 use crate::executor::{HttpTarget, IdPlace, Program};
 
@@ -203,7 +203,7 @@ fn is_readable_on_the_way(url: &Uri) -> bool {
 }
 
 impl HttpSection {
-    pub fn settle(self, at: &Place<'_>, line: Option<usize>) -> Result<HttpTarget, ConfigError> {
+    pub fn settle(self, at: &ConfigSource<'_>, line: Option<usize>) -> Result<HttpTarget, ConfigError> {
         let default = HttpTarget::default();
         let from = match (&self.secret_env, &self.secret_file) {
             (None, None) => None,

@@ -6,15 +6,15 @@ use serde::Deserialize;
 use tenure_core::{
     Refusal, limits,
     model::WaitKind,
-    policy::{Jitter, LeaseTimings, OnExpiry, Policy, RetryPolicy, Timeouts},
+    policy::{Jitter, LeaseTimings, OnExpiry, RetryPolicy, Timeouts, WorkPolicy},
     quota::Quota,
 };
 use toml::Spanned;
 
 use super::{
     Bounds, Config, ConfigError, Database, Live, Overlay, Quotas, Rate, Source, Thresholds, Tls,
+    config_source::{ConfigSource, Secret},
     period::Period,
-    place::{Place, Secret},
     tools::{self, BudgetSection, CommandSection, PolicySection, ToolName, ToolSection},
 };
 
@@ -295,7 +295,7 @@ impl SourceSection {
         let mut waits = base.waits.clone();
         waits.extend(self.waits.into_iter().map(|(kind, period)| (kind, period.0)));
         Source {
-            policy: Policy {
+            policy: WorkPolicy {
                 lease: self.lease.map_or(base.policy.lease, |lease| lease.0),
                 on_expiry: self.on_expiry.unwrap_or(base.policy.on_expiry),
                 retry: self.retry.map_or(base.policy.retry, |retry| retry.0),
@@ -355,7 +355,7 @@ impl TryFrom<RawRetry> for Retry {
                 .multiplier
                 .map_or(default.multiplier_permille, |factor| (factor * 1_000.0).round() as u32),
         };
-        checked(Policy { retry, ..Policy::default() }).map(|policy| Retry(policy.retry))
+        checked(WorkPolicy { retry, ..WorkPolicy::default() }).map(|policy| Retry(policy.retry))
     }
 }
 
@@ -380,12 +380,13 @@ impl TryFrom<RawTimeouts> for TimeoutSection {
             overall_ms: raw.overall.map(Period::ms),
             start_ms: raw.start.map(Period::ms),
         };
-        checked(Policy { timeouts, ..Policy::default() }).map(|policy| TimeoutSection(policy.timeouts))
+        checked(WorkPolicy { timeouts, ..WorkPolicy::default() })
+            .map(|policy| TimeoutSection(policy.timeouts))
     }
 }
 
 /// The core's own judgement: no rule of a policy is written a second time here.
-fn checked(policy: Policy) -> Result<Policy, String> {
+fn checked(policy: WorkPolicy) -> Result<WorkPolicy, String> {
     policy.check().map(|()| policy).map_err(as_written)
 }
 
@@ -402,11 +403,11 @@ impl File {
             .map_err(|error| ConfigError::file(&name, format!("cannot be read: {error}. Check the path")))
     }
 
-    pub fn parse(at: &Place<'_>) -> Result<Self, ConfigError> {
+    pub fn parse(at: &ConfigSource<'_>) -> Result<Self, ConfigError> {
         toml::from_str(at.text).map_err(|error| ConfigError::toml(at.name, at.text, &error))
     }
 
-    pub fn settle(self, overlay: Overlay, at: &Place<'_>) -> Result<Config, ConfigError> {
+    pub fn settle(self, overlay: Overlay, at: &ConfigSource<'_>) -> Result<Config, ConfigError> {
         let listen = match (overlay.listen, self.listen) {
             (Some(text), _) => Listen::try_from(text).map_err(|e| ConfigError::flag("--listen", e))?.0,
             (None, Some(listen)) => listen.0,
@@ -479,7 +480,7 @@ fn database(
     written: Option<Spanned<String>>,
     env: Option<Spanned<String>>,
     file: Option<Spanned<PathBuf>>,
-    at: &Place<'_>,
+    at: &ConfigSource<'_>,
 ) -> Result<Option<String>, ConfigError> {
     match (written, env, file) {
         (None, None, None) => Ok(None),

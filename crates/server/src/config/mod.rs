@@ -3,10 +3,10 @@
 
 mod budget;
 mod calls;
+mod config_source;
 mod error;
 mod file;
 mod period;
-mod place;
 mod tools;
 
 use std::{
@@ -21,15 +21,15 @@ use std::{
 use tenure_core::{
     command::ReplayLimits,
     model::WaitKind,
-    policy::{Policy, Settings},
+    policy::{Settings, WorkPolicy},
     quota::Quota,
 };
 
 pub use budget::{Budget, BudgetPeriod, limits_of};
+use config_source::ConfigSource;
+pub(crate) use config_source::is_readable_by_all;
 pub use error::ConfigError;
 use file::File;
-use place::Place;
-pub(crate) use place::is_readable_by_all;
 
 pub use crate::connections::Bounds;
 use crate::{
@@ -180,7 +180,7 @@ impl Default for Thresholds {
 /// How works of one source are treated unless they say otherwise.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Source {
-    pub policy: Policy,
+    pub policy: WorkPolicy,
     /// Deadlines of waits that name none, by kind.
     pub waits: BTreeMap<WaitKind, Duration>,
 }
@@ -228,11 +228,12 @@ impl Config {
         env: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Self, ConfigError> {
         let folder = Path::new(name).parent().unwrap_or(Path::new(""));
-        let at = Place { name, text, folder, env, allow_readable_secrets: false, allow_plain_http: false };
+        let at =
+            ConfigSource { name, text, folder, env, allow_readable_secrets: false, allow_plain_http: false };
         let file = File::parse(&at)?;
         let allow_readable_secrets = overlay.allow_readable_secrets || file.allow_readable_secrets;
         let allow_plain_http = overlay.allow_plain_http || file.allow_plain_http;
-        file.settle(overlay, &Place { allow_readable_secrets, allow_plain_http, ..at })
+        file.settle(overlay, &ConfigSource { allow_readable_secrets, allow_plain_http, ..at })
     }
 
     /// The keys that differ and that a reload cannot change.

@@ -12,7 +12,7 @@ fn nothing_written_is_a_whole_configuration() {
     assert_eq!(config.listen.to_string(), "127.0.0.1:7171");
     assert_eq!(config.db, Database::Sqlite("tenure.db".into()));
     assert_eq!(config.token_file, PathBuf::from("tenure.db.token"));
-    assert_eq!(config.live.sources["manual"].policy, Policy::default());
+    assert_eq!(config.live.sources["manual"].policy, WorkPolicy::default());
 }
 
 #[test]

@@ -107,7 +107,7 @@ fn files_are_beside_the_configuration() {
 fn without_policies_the_default_stands() {
     let live = parse("").unwrap();
     let estimate = Default::default();
-    let verdict = live.policy.ask(&crate::policy::Ask {
+    let decision = live.policy.ask(&crate::policy::Ask {
         actor: &tenure_core::Actor::person("ana"),
         tool: "rm",
         risk: live.tools.get("rm").facts.risk,
@@ -118,7 +118,7 @@ fn without_policies_the_default_stands() {
         now: 0,
         estimate: &estimate,
     });
-    assert_eq!(verdict.effect, Effect::NeedsApproval);
+    assert_eq!(decision.effect, Effect::NeedsApproval);
 }
 
 #[test]

@@ -18,9 +18,9 @@ use super::{
     ConfigError,
     budget::{Budget, BudgetPeriod, BudgetUnit},
     calls::{ExecSection, HttpSection},
+    config_source::ConfigSource,
     file::{Positive, Retry},
     period::Period,
-    place::Place,
 };
 use crate::{
     lookup::Lookup,
@@ -193,7 +193,7 @@ struct LookupSection {
 }
 
 impl LookupSection {
-    fn settle(self, at: &Place<'_>, line: Option<usize>) -> Result<Lookup, ConfigError> {
+    fn settle(self, at: &ConfigSource<'_>, line: Option<usize>) -> Result<Lookup, ConfigError> {
         let wrong = |message: &str| Err(at.error(line, message));
         let by = match (self.by, self.http, self.exec, self.root) {
             (LookedUp::Worker, None, None, None) => Lookup::Worker,
@@ -226,7 +226,7 @@ impl LookupSection {
 }
 
 impl ToolSection {
-    fn settle(self, at: &Place<'_>) -> Result<Tool, ConfigError> {
+    fn settle(self, at: &ConfigSource<'_>) -> Result<Tool, ConfigError> {
         let default = ToolFacts::default();
         let redact_line = self.redact.as_ref().and_then(|paths| at.line(paths));
         let relay = relay(self.executor, self.http, self.exec, at)?;
@@ -288,7 +288,7 @@ fn relay(
     executor: Executor,
     http: Option<Spanned<HttpSection>>,
     exec: Option<Spanned<ExecSection>>,
-    at: &Place<'_>,
+    at: &ConfigSource<'_>,
 ) -> Result<Option<Relay>, ConfigError> {
     let line = http.as_ref().and_then(|http| at.line(http)).or(exec.as_ref().and_then(|exec| at.line(exec)));
     let wrong = |message: &str| Err(at.error(line, message));
@@ -321,7 +321,7 @@ fn relay(
 fn idempotency(
     said: Option<Spanned<Idempotency>>,
     has_lookup: bool,
-    at: &Place<'_>,
+    at: &ConfigSource<'_>,
 ) -> Result<Idempotency, ConfigError> {
     let line = said.as_ref().and_then(|said| at.line(said));
     match (said.map(Spanned::into_inner), has_lookup) {
@@ -337,7 +337,7 @@ fn idempotency(
     }
 }
 
-fn read_schema(section: Spanned<SchemaSection>, at: &Place<'_>) -> Result<Arc<Schema>, ConfigError> {
+fn read_schema(section: Spanned<SchemaSection>, at: &ConfigSource<'_>) -> Result<Arc<Schema>, ConfigError> {
     let line = at.line(&section);
     let written = match section.into_inner() {
         SchemaSection::Inline(table) => {
@@ -358,7 +358,7 @@ fn read_schema(section: Spanned<SchemaSection>, at: &Place<'_>) -> Result<Arc<Sc
 /// A mistake that has no line of its own is the tool's.
 pub(super) fn settle(
     tools: BTreeMap<ToolName, Spanned<ToolSection>>,
-    at: &Place<'_>,
+    at: &ConfigSource<'_>,
 ) -> Result<Tools, ConfigError> {
     let settled = tools.into_iter().map(|(name, section)| {
         let line = at.line(&section);
@@ -371,7 +371,11 @@ pub(super) fn settle(
 
 impl PolicySection {
     /// With policies that are no files.
-    pub fn settle(self, inline: Vec<PolicyFile>, at: &Place<'_>) -> Result<Arc<Policies>, ConfigError> {
+    pub fn settle(
+        self,
+        inline: Vec<PolicyFile>,
+        at: &ConfigSource<'_>,
+    ) -> Result<Arc<Policies>, ConfigError> {
         let mut files = inline;
         for path in self.files {
             let line = at.line(&path);

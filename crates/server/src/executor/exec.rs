@@ -19,7 +19,7 @@ use tenure_core::{
 };
 
 use super::{
-    Call, Outcome,
+    Call, CallOutcome,
     process::{Ended, Output, Program},
 };
 
@@ -42,25 +42,25 @@ struct Said {
 }
 
 impl Exec {
-    pub async fn call(&self, call: &Call) -> Outcome {
+    pub async fn call(&self, call: &Call) -> CallOutcome {
         self.outcome(self.0.run(&call.body()).await)
     }
 
-    fn outcome(&self, ended: Ended) -> Outcome {
+    fn outcome(&self, ended: Ended) -> CallOutcome {
         match ended {
             Ended::NotStarted(why) => {
-                Outcome::unsent(ErrorClass::Misconfigured, format!("nothing was done: {why}"))
+                CallOutcome::unsent(ErrorClass::Misconfigured, format!("nothing was done: {why}"))
             }
             Ended::Exited { code, output } => exited(code, &output),
-            Ended::Killed { signal: Some(signal), output } => Outcome::uncertain(
+            Ended::Killed { signal: Some(signal), output } => CallOutcome::uncertain(
                 ErrorClass::Unknown,
                 format!("signal {signal} ended the program{}", output.seen()),
             ),
-            Ended::Killed { signal: None, output } => Outcome::uncertain(
+            Ended::Killed { signal: None, output } => CallOutcome::uncertain(
                 ErrorClass::Unknown,
                 format!("nobody could see how the program ended{}", output.seen()),
             ),
-            Ended::TimedOut(output) => Outcome::uncertain(
+            Ended::TimedOut(output) => CallOutcome::uncertain(
                 ErrorClass::Timeout,
                 format!(
                     "the program did not end within {:?} and was killed{}",
@@ -72,22 +72,22 @@ impl Exec {
     }
 }
 
-fn exited(code: i32, output: &Output) -> Outcome {
+fn exited(code: i32, output: &Output) -> CallOutcome {
     let told = format!("the program ended with {code}{}", output.seen());
     match code {
         0 => proof(output).map_or_else(
             |why| {
-                Outcome::uncertain(
+                CallOutcome::uncertain(
                     ErrorClass::Unknown,
                     format!("the program ended with 0, but {why}{}", output.seen()),
                 )
             },
-            |proof| Outcome::Succeeded(Box::new(proof)),
+            |proof| CallOutcome::Succeeded(Box::new(proof)),
         ),
-        REFUSED => Outcome::refused(ErrorClass::Validation, told),
-        TRY_AGAIN => Outcome::unsent(ErrorClass::Unavailable, told),
-        NOT_ALLOWED => Outcome::refused(ErrorClass::Auth, told),
-        _ => Outcome::uncertain(ErrorClass::Unknown, told),
+        REFUSED => CallOutcome::refused(ErrorClass::Validation, told),
+        TRY_AGAIN => CallOutcome::unsent(ErrorClass::Unavailable, told),
+        NOT_ALLOWED => CallOutcome::refused(ErrorClass::Auth, told),
+        _ => CallOutcome::uncertain(ErrorClass::Unknown, told),
     }
 }
 
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
     use crate::executor::example;
 
-    async fn run(script: &str) -> Outcome {
+    async fn run(script: &str) -> CallOutcome {
         let program = Program {
             command: ["sh", "-c", script].map(str::to_owned).to_vec(),
             env: Vec::new(),
@@ -140,7 +140,7 @@ mod tests {
         let output = Output { stdout: b"{\"external_id\":\"x\"}".to_vec(), ..Output::default() };
         let outcome = Exec(program).outcome(Ended::Killed { signal: None, output });
         assert!(
-            matches!(&outcome, Outcome::Uncertain(error) if error.message.contains("nobody could see")),
+            matches!(&outcome, CallOutcome::Uncertain(error) if error.message.contains("nobody could see")),
             "{outcome:?}"
         );
     }
@@ -149,7 +149,7 @@ mod tests {
     async fn a_program_that_names_evidence_did_it() {
         let outcome = run(r#"grep -q '"n":1' && echo '{"external_id":"m-1","response":{"ok":true}}'"#).await;
         match outcome {
-            Outcome::Succeeded(proof) => {
+            CallOutcome::Succeeded(proof) => {
                 assert_eq!(proof.external_id.as_deref(), Some("m-1"));
                 assert_eq!(proof.response.unwrap().text(), r#"{"ok":true}"#);
             }
@@ -159,14 +159,14 @@ mod tests {
 
     #[tokio::test]
     async fn exit_codes_prove_what_they_are_documented_to_prove() {
-        let refused = |class| move |outcome: Outcome| matches!(outcome, Outcome::Failed { error, unsent: false } if error.class == class);
+        let refused = |class| move |outcome: CallOutcome| matches!(outcome, CallOutcome::Failed { error, unsent: false } if error.class == class);
         assert!(refused(ErrorClass::Validation)(run("echo no such address >&2; exit 65").await));
         assert!(refused(ErrorClass::Auth)(run("exit 77").await));
         assert!(
-            matches!(run("exit 75").await, Outcome::Failed { error, unsent: true } if error.class == ErrorClass::Unavailable)
+            matches!(run("exit 75").await, CallOutcome::Failed { error, unsent: true } if error.class == ErrorClass::Unavailable)
         );
         for script in ["exit 1", "exit 2", "exit 127", "kill -9 $$", "tail -f /dev/null"] {
-            assert!(matches!(run(script).await, Outcome::Uncertain(_)), "{script}");
+            assert!(matches!(run(script).await, CallOutcome::Uncertain(_)), "{script}");
         }
     }
 
@@ -181,7 +181,7 @@ mod tests {
             ("head -c 1000000 /dev/zero", "more than is read"),
         ] {
             match run(script).await {
-                Outcome::Uncertain(error) => {
+                CallOutcome::Uncertain(error) => {
                     assert!(error.message.contains(seen), "{script}: {}", error.message);
                     assert!(error.message.chars().count() < 1_100);
                 }
@@ -199,7 +199,7 @@ mod tests {
         };
         let outcome = Exec(missing).call(&example()).await;
         assert!(
-            matches!(outcome, Outcome::Failed { error, unsent: true } if error.class == ErrorClass::Misconfigured)
+            matches!(outcome, CallOutcome::Failed { error, unsent: true } if error.class == ErrorClass::Misconfigured)
         );
     }
 }

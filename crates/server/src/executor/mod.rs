@@ -16,7 +16,8 @@ use tenure_core::{
 
 pub use exec::Exec;
 pub use http::{
-    Answer, Http, HttpTarget, IdPlace, Outbound, Resolve, Resolving, SystemResolver, Trouble, WebhookSecret,
+    Http, HttpAnswer, HttpTarget, IdPlace, Outbound, Resolve, Resolving, SystemResolver, Trouble,
+    WebhookSecret,
 };
 pub use process::Program;
 pub(crate) use {exec::evidence, process::Ended};
@@ -38,7 +39,7 @@ pub struct Call {
 }
 
 #[derive(Serialize)]
-struct Told<'c> {
+struct CallMessage<'c> {
     #[serde(rename = "type")]
     tool: &'c str,
     data: Data<'c>,
@@ -62,7 +63,7 @@ struct Data<'c> {
 impl Call {
     /// What is sent, the same bytes each time: providers compare what comes under one key.
     pub fn body(&self) -> Bytes {
-        let told = Told {
+        let told = CallMessage {
             tool: &self.tool,
             data: Data {
                 command: self.command,
@@ -82,7 +83,7 @@ impl Call {
 
 /// How a call went.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome {
+pub enum CallOutcome {
     /// It happened, with evidence.
     Succeeded(Box<Proof>),
     /// It did not happen. `unsent`: nothing reached anybody.
@@ -93,17 +94,17 @@ pub enum Outcome {
     Uncertain(CallError),
 }
 
-impl Outcome {
+impl CallOutcome {
     fn refused(class: ErrorClass, message: impl Into<String>) -> Self {
-        Outcome::Failed { error: problem(class, message), unsent: false }
+        CallOutcome::Failed { error: problem(class, message), unsent: false }
     }
 
     fn unsent(class: ErrorClass, message: impl Into<String>) -> Self {
-        Outcome::Failed { error: problem(class, message), unsent: true }
+        CallOutcome::Failed { error: problem(class, message), unsent: true }
     }
 
     fn uncertain(class: ErrorClass, message: impl Into<String>) -> Self {
-        Outcome::Uncertain(problem(class, message))
+        CallOutcome::Uncertain(problem(class, message))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use tenure_api::wire as w;
 
-use super::{Answer, App, Body, Json, Params, Who, error::Problems, work::page_size};
+use super::{App, Body, Json, JsonResult, Params, Who, error::Problems, work::page_size};
 use crate::wire;
 
 const PRUNED: u32 = 1_000;
@@ -19,7 +19,7 @@ pub(crate) async fn prune(
     State(app): State<Arc<App>>,
     who: Who,
     Body(body): Body<w::Prune>,
-) -> Answer<w::PruneReport> {
+) -> JsonResult<w::PruneReport> {
     who.session.require_everywhere()?;
     let limit = page_size(body.limit, PRUNED)?;
     if body.dry_run || who.dry_run {
@@ -39,7 +39,7 @@ pub(crate) async fn prunings(
     State(app): State<Arc<App>>,
     who: Who,
     Params(query): Params<w::LimitQuery>,
-) -> Answer<w::Page<w::Pruning>> {
+) -> JsonResult<w::Page<w::Pruning>> {
     who.session.require_everywhere()?;
     let prunings = app.ledger.prunings(page_size(query.limit, PRUNINGS)?).await?;
     Ok(Json(w::Page {
@@ -52,7 +52,7 @@ pub(crate) async fn prunings(
 /// Reads everything back and tells what contradicts itself.
 #[utoipa::path(post, path = "/v1/admin/verify", tag = "admin", security(("token" = ["admin"])),
     responses((status = 200, description = "What was read and found.", body = w::VerifyReport), Problems))]
-pub(crate) async fn verify(State(app): State<Arc<App>>, who: Who) -> Answer<w::VerifyReport> {
+pub(crate) async fn verify(State(app): State<Arc<App>>, who: Who) -> JsonResult<w::VerifyReport> {
     who.session.require_everywhere()?;
     let report = app.ledger.verify().await?;
     let fault = |fault: tenure_store::Fault| w::Fault {
@@ -69,7 +69,7 @@ pub(crate) async fn verify(State(app): State<Arc<App>>, who: Who) -> Answer<w::V
 /// Tells which database the ledger is in, whether its commits last, and which schema it has.
 #[utoipa::path(get, path = "/v1/admin/database", tag = "admin", security(("token" = ["operate"])),
     responses((status = 200, description = "What the database says of itself.", body = w::Database), Problems))]
-pub(crate) async fn database(State(app): State<Arc<App>>, who: Who) -> Answer<w::Database> {
+pub(crate) async fn database(State(app): State<Arc<App>>, who: Who) -> JsonResult<w::Database> {
     who.session.require_everywhere()?;
     Ok(Json(wire::database(app.ledger.diagnosis().await?, &app.ledger.stats(), app.ledger.damaged())))
 }

@@ -12,7 +12,7 @@ use axum::extract::State;
 use tenure_api::wire::{self as w, Code};
 use tenure_store::{Error, PrincipalKind};
 
-use super::{Answer, App, Body, Json, Problem, Who, error::Problems};
+use super::{App, Body, Json, JsonResult, Problem, Who, error::Problems};
 
 const NAME_MAX: usize = 200;
 
@@ -27,7 +27,7 @@ pub(crate) async fn backup(
     State(app): State<Arc<App>>,
     who: Who,
     Body(body): Body<w::Backup>,
-) -> Answer<w::BackupReport> {
+) -> JsonResult<w::BackupReport> {
     who.session.require_everywhere()?;
     if who.session.principal.kind != PrincipalKind::Person {
         let detail = "Only a person's credential makes a backup: the copy holds every payload and the key of all tokens. \

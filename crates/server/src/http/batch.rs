@@ -55,9 +55,9 @@ pub(crate) async fn batch(
         return Err(Problem::invalid(detail));
     }
     let by = By { headers, in_process: in_process.map(|Extension(in_process)| in_process) };
-    let room = Room { bytes: AtomicUsize::new(ANSWERS_MAX), reads: Semaphore::new(READS_AT_ONCE) };
+    let room = BatchLimits { bytes: AtomicUsize::new(ANSWERS_MAX), reads: Semaphore::new(READS_AT_ONCE) };
     let mut items: Vec<Option<w::BatchItem>> = body.items.into_iter().map(Some).collect();
-    let mut answers: Vec<Option<Answered>> = items.iter().map(|_| None).collect();
+    let mut answers: Vec<Option<BatchAnswer>> = items.iter().map(|_| None).collect();
     for chains in stretches(items.iter().flatten()) {
         let calls = chains.into_iter().map(|chain| {
             let calls: Vec<_> = chain.into_iter().filter_map(|n| Some((n, items[n].take()?))).collect();
@@ -71,17 +71,17 @@ pub(crate) async fn batch(
 }
 
 /// The answer to a call, as text: parsed, it would take several times as much.
-struct Answered {
+struct BatchAnswer {
     status: u16,
     body: Bytes,
 }
 
 /// A [`w::BatchReply`].
-fn reply(answers: Vec<Answered>) -> Response {
+fn reply(answers: Vec<BatchAnswer>) -> Response {
     let length: usize = answers.iter().map(|answer| answer.body.len() + 40).sum();
     let mut text = Vec::with_capacity(length + 12);
     text.extend_from_slice(b"{\"items\":[");
-    for (n, Answered { status, body }) in answers.into_iter().enumerate() {
+    for (n, BatchAnswer { status, body }) in answers.into_iter().enumerate() {
         let comma = if n > 0 { "," } else { "" };
         text.extend_from_slice(format!("{comma}{{\"status\":{status},\"body\":").as_bytes());
         text.extend_from_slice(&body);
@@ -139,12 +139,12 @@ struct By {
 }
 
 /// What the calls of one batch share.
-struct Room {
+struct BatchLimits {
     bytes: AtomicUsize,
     reads: Semaphore,
 }
 
-impl Room {
+impl BatchLimits {
     /// Whether an answer of so many bytes still fits; then they are taken.
     fn take(&self, bytes: usize) -> bool {
         self.bytes.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(bytes)).is_ok()
@@ -155,8 +155,8 @@ async fn in_order(
     router: &Router,
     by: &By,
     calls: Vec<(usize, w::BatchItem)>,
-    room: &Room,
-) -> Vec<(usize, Answered)> {
+    room: &BatchLimits,
+) -> Vec<(usize, BatchAnswer)> {
     let mut answers = Vec::with_capacity(calls.len());
     for (n, item) in calls {
         answers.push((n, one(router.clone(), by, item, room).await));
@@ -164,7 +164,7 @@ async fn in_order(
     answers
 }
 
-async fn one(router: Router, by: &By, item: w::BatchItem, room: &Room) -> Answered {
+async fn one(router: Router, by: &By, item: w::BatchItem, room: &BatchLimits) -> BatchAnswer {
     let reads = item.method == Some(w::BatchMethod::Get);
     let request = match request(by, item) {
         Ok(request) => request,
@@ -178,7 +178,7 @@ async fn one(router: Router, by: &By, item: w::BatchItem, room: &Room) -> Answer
         return refused(too_long());
     }
     // Every route that a batch can reach answers with JSON.
-    Answered { status, body: if body.is_empty() { Bytes::from_static(b"null") } else { body } }
+    BatchAnswer { status, body: if body.is_empty() { Bytes::from_static(b"null") } else { body } }
 }
 
 pub(super) fn too_long() -> Problem {
@@ -189,10 +189,10 @@ pub(super) fn too_long() -> Problem {
     Problem::new(Code::TooLarge, detail)
 }
 
-fn refused(problem: Problem) -> Answered {
+fn refused(problem: Problem) -> BatchAnswer {
     let problem = problem.into_wire();
     let body = serde_json::to_vec(&problem).expect("wire types are plain JSON");
-    Answered { status: problem.status, body: body.into() }
+    BatchAnswer { status: problem.status, body: body.into() }
 }
 
 /// Where a call goes, as the router will read it: without a fragment, and never to another host.

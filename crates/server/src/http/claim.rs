@@ -7,7 +7,7 @@ use tenure_api::wire as w;
 use tenure_core::{Refusal, WorkId, action::ClaimFilter};
 use tenure_store::{LeaseRef, fair};
 
-use super::{Answer, App, Body, Json, Problem, Who, error::Problems};
+use super::{App, Body, Json, JsonResult, Problem, Who, error::Problems};
 use crate::wire;
 
 /// No claim waits for longer; whoever wants more asks again.
@@ -21,7 +21,7 @@ pub(crate) async fn claim(
     State(app): State<Arc<App>>,
     who: Who,
     Body(body): Body<w::Claim>,
-) -> Answer<w::Grants> {
+) -> JsonResult<w::Grants> {
     let caller = who.caller();
     let w::Claim { worker, request_id, defer_start, .. } = body;
     let claimant = wire::claimant(w::Claimant { worker, request_id, defer_start });
@@ -62,7 +62,7 @@ pub(crate) async fn claim(
 #[utoipa::path(post, path = "/v1/work/renew", tag = "worker", request_body = w::Renew,
     security(("token" = ["work"])),
     responses((status = 200, description = "Each lease's answer.", body = w::Renewals), Problems))]
-pub(crate) async fn renew(who: Who, Body(body): Body<w::Renew>) -> Answer<w::Renewals> {
+pub(crate) async fn renew(who: Who, Body(body): Body<w::Renew>) -> JsonResult<w::Renewals> {
     let leases = body
         .leases
         .into_iter()

@@ -8,7 +8,7 @@ use tenure_api::wire::{self as w, Code, Scope};
 use tenure_core::Command;
 use tenure_store::{DispatchRef, LeaseRef, PrincipalKind};
 
-use super::{Answer, App, Body, Json, Problem, Segments, Who, error::Problems};
+use super::{App, Body, Json, JsonResult, Problem, Segments, Who, error::Problems};
 use crate::wire::{self, Shown};
 
 fn reply(command: &Command) -> Json<w::Command> {
@@ -29,12 +29,12 @@ pub(crate) async fn approve(
     who: Who,
     Segments([id]): Segments<1>,
     Body(body): Body<w::ApproveCommand>,
-) -> Answer<w::Command> {
+) -> JsonResult<w::Command> {
     let seal = wire::digest("seal", &body.seal)?;
     let caller = who.caller();
     let command = caller.command(id.parse()?).await?;
     // As it is configured now, not when it was reserved.
-    let four_eyes = app.door.live().tools.get(&command.spec.tool).facts.four_eyes;
+    let four_eyes = app.evaluator.live().tools.get(&command.spec.tool).facts.four_eyes;
     Ok(reply(&caller.approve(command.id, seal, four_eyes, &body.reason).await?))
 }
 
@@ -46,7 +46,7 @@ pub(crate) async fn reject(
     who: Who,
     Segments([id]): Segments<1>,
     Body(body): Body<w::RejectCommand>,
-) -> Answer<w::Command> {
+) -> JsonResult<w::Command> {
     Ok(reply(&who.caller().reject(id.parse()?, &body.reason).await?))
 }
 
@@ -70,26 +70,27 @@ pub(crate) async fn dispatch(
     who: Who,
     Segments([id]): Segments<1>,
     Body(body): Body<w::DispatchCommand>,
-) -> Answer<w::Command> {
+) -> JsonResult<w::Command> {
     let caller = who.caller();
     let command = caller.command(id.parse()?).await?;
     let lease = LeaseRef { work: command.work, fence: body.fence, token: body.token };
     // A dispatch that leads to no call takes nothing of the tool's rate.
     let takes = command.may_go_out() && app.ledger.holder(&lease).genuine;
     if takes {
-        app.door.take(&command.spec.tool).map_err(|wait| too_fast(&command, wait))?;
+        app.evaluator.take(&command.spec.tool).map_err(|wait| too_fast(&command, wait))?;
     }
     let estimate = body.estimate.map(wire::cost);
     let act = || async {
-        let facts = app.door.facts(&app.ledger, &caller, command.work).await?;
-        let arguments = app.door.arguments(&app.ledger, &facts, &command).await?;
-        let gate = app.door.gate(facts.asked(caller.actor()), &command, &arguments, estimate.clone());
-        caller.dispatch(&lease, command.id, gate, body.request_id.as_deref()).await
+        let facts = app.evaluator.input(&app.ledger, &caller, command.work).await?;
+        let arguments = app.evaluator.arguments(&app.ledger, &facts, &command).await?;
+        let evaluation =
+            app.evaluator.evaluation(facts.asked(caller.actor()), &command, &arguments, estimate.clone());
+        caller.dispatch(&lease, command.id, evaluation, body.request_id.as_deref()).await
     };
-    let dispatched = app.door.current(act).await;
+    let dispatched = app.evaluator.current(act).await;
     let refused = dispatched.as_ref().is_err_and(|error| error.refusal().is_some());
     if takes && refused {
-        app.door.give_back(&command.spec.tool);
+        app.evaluator.give_back(&command.spec.tool);
     }
     Ok(reply(&dispatched?))
 }
@@ -110,7 +111,7 @@ pub(crate) async fn receipt(
     who: Who,
     Segments([id]): Segments<1>,
     Body(mut body): Body<w::DeliverReceipt>,
-) -> Answer<w::Command> {
+) -> JsonResult<w::Command> {
     let by = sender(std::mem::take(&mut body.token), body.fence, body.dispatch)?;
     Ok(reply(&who.caller().receipt(&by, id.parse()?, wire::proof(body)?).await?))
 }
@@ -124,7 +125,7 @@ pub(crate) async fn fail(
     who: Who,
     Segments([id]): Segments<1>,
     Body(body): Body<w::FailCommand>,
-) -> Answer<w::Command> {
+) -> JsonResult<w::Command> {
     let by = sender(body.token, body.fence, body.dispatch)?;
     Ok(reply(&who.caller().fail_command(&by, id.parse()?, wire::call_error(body.error), body.unsent).await?))
 }
@@ -138,7 +139,7 @@ pub(crate) async fn uncertain(
     who: Who,
     Segments([id]): Segments<1>,
     Body(body): Body<w::UncertainCommand>,
-) -> Answer<w::Command> {
+) -> JsonResult<w::Command> {
     let by = sender(body.token, body.fence, body.dispatch)?;
     Ok(reply(&who.caller().uncertain(&by, id.parse()?, wire::call_error(body.error)).await?))
 }
@@ -151,7 +152,7 @@ pub(crate) async fn reconcile(
     who: Who,
     Segments([id]): Segments<1>,
     Body(mut body): Body<w::Reconcile>,
-) -> Answer<w::Command> {
+) -> JsonResult<w::Command> {
     let (caller, id) = (who.caller(), id.parse()?);
     let (token, message) = (body.token.take(), body.message.take());
     let message = message.as_deref();
@@ -178,16 +179,16 @@ pub(crate) async fn replay(
     who: Who,
     Segments([id]): Segments<1>,
     Body(body): Body<w::ReplayCommand>,
-) -> Answer<w::Command> {
+) -> JsonResult<w::Command> {
     let caller = who.caller();
     let command = caller.command(id.parse()?).await?;
     let act = || async {
-        let facts = app.door.facts(&app.ledger, &caller, command.work).await?;
-        let arguments = app.door.arguments(&app.ledger, &facts, &command).await?;
-        let gate = app.door.gate(facts.asked(caller.actor()), &command, &arguments, None);
-        caller.replay(command.id, gate, app.door.live().replays, &body.reason).await
+        let facts = app.evaluator.input(&app.ledger, &caller, command.work).await?;
+        let arguments = app.evaluator.arguments(&app.ledger, &facts, &command).await?;
+        let evaluation = app.evaluator.evaluation(facts.asked(caller.actor()), &command, &arguments, None);
+        caller.replay(command.id, evaluation, app.evaluator.live().replays, &body.reason).await
     };
-    Ok(reply(&app.door.current(act).await?))
+    Ok(reply(&app.evaluator.current(act).await?))
 }
 
 /// A person says how a command in doubt went.
@@ -198,7 +199,7 @@ pub(crate) async fn record(
     who: Who,
     Segments([id]): Segments<1>,
     Body(mut body): Body<w::RecordCommand>,
-) -> Answer<w::Command> {
+) -> JsonResult<w::Command> {
     let reason = std::mem::take(&mut body.reason);
     Ok(reply(&who.caller().record_outcome(id.parse()?, wire::recorded(body)?, &reason).await?))
 }
@@ -212,7 +213,7 @@ pub(crate) async fn cancel(
     who: Who,
     Segments([id]): Segments<1>,
     Body(body): Body<w::CancelCommand>,
-) -> Answer<w::Command> {
+) -> JsonResult<w::Command> {
     let lease = match (body.fence, body.token) {
         (Some(fence), Some(token)) => {
             who.session.require(Scope::Work)?;

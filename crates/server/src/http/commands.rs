@@ -20,7 +20,7 @@ use tenure_store::{Caller, CommandFilter, Error, LeaseRef, Ledger, NewWork, fair
 use tokio::time::Instant;
 
 use super::{
-    Answer, App, Body, Json, Params, Problem, Segments, Who, claim::WAIT_MAX, error::Problems,
+    App, Body, Json, JsonResult, Params, Problem, Segments, Who, claim::WAIT_MAX, error::Problems,
     work::page_size,
 };
 use crate::wire::{self, Shown, ToCore, ToWire};
@@ -49,11 +49,11 @@ pub(crate) async fn reserve(
     let wanted = body.intent();
     let caller = who.caller();
     let act = || async {
-        let facts = app.door.facts(&app.ledger, &caller, lease.work).await?;
-        let intent = app.door.intent(facts.asked(caller.actor()), &wanted).await?;
+        let facts = app.evaluator.input(&app.ledger, &caller, lease.work).await?;
+        let intent = app.evaluator.intent(facts.asked(caller.actor()), &wanted).await?;
         caller.reserve(&lease, intent).await
     };
-    let reserved = app.door.current(act).await.inspect_err(|error| count_reuse(&app, error))?;
+    let reserved = app.evaluator.current(act).await.inspect_err(|error| count_reuse(&app, error))?;
     let shown = Shown { response: reserved.response.as_ref(), ..Shown::default() };
     let status = if reserved.fresh { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(wire::command(&reserved.command, &shown))).into_response())
@@ -90,11 +90,11 @@ pub(crate) async fn reserve_alone(
     };
     let caller = who.caller();
     let act = || async {
-        let facts = app.door.facts_of_new(&app.ledger, &work).await?;
-        let intent = app.door.intent(facts.asked(caller.actor()), &wanted).await?;
+        let facts = app.evaluator.input_of_new(&app.ledger, &work).await?;
+        let intent = app.evaluator.intent(facts.asked(caller.actor()), &wanted).await?;
         caller.reserve_alone(work.clone(), intent).await
     };
-    let reserved = app.door.current(act).await.inspect_err(|error| count_reuse(&app, error))?;
+    let reserved = app.evaluator.current(act).await.inspect_err(|error| count_reuse(&app, error))?;
     let shown = Shown { response: reserved.response.as_ref(), ..Shown::default() };
     let command = wire::command(&reserved.command, &shown);
     let lease = reserved.lease.map(wire::grant);
@@ -112,7 +112,10 @@ fn count_reuse(app: &App, error: &Error) {
 /// Lists commands, newest first, without payloads.
 #[utoipa::path(get, path = "/v1/commands", tag = "command", params(w::CommandQuery), security(("token" = ["view"])),
     responses((status = 200, description = "A page of commands.", body = w::Page<w::Command>), Problems))]
-pub(crate) async fn list(who: Who, Params(query): Params<w::CommandQuery>) -> Answer<w::Page<w::Command>> {
+pub(crate) async fn list(
+    who: Who,
+    Params(query): Params<w::CommandQuery>,
+) -> JsonResult<w::Page<w::Command>> {
     let limit = page_size(query.limit, PAGE)?;
     let before = query.cursor.as_deref().map(str::parse::<CommandId>).transpose()?;
     let filter = CommandFilter {
@@ -148,7 +151,7 @@ pub(crate) async fn get(
     State(app): State<Arc<App>>,
     who: Who,
     Segments([id]): Segments<1>,
-) -> Answer<w::Command> {
+) -> JsonResult<w::Command> {
     let command = find(&who.caller(), &id).await?;
     let payloads = who.session.may(Scope::Payload);
     let (mut arguments, mut response) = (None, None);
@@ -167,7 +170,7 @@ pub(crate) async fn get(
 #[utoipa::path(get, path = "/v1/commands/{id}/explain", tag = "command", params(("id" = String, Path)),
     security(("token" = ["view"])),
     responses((status = 200, description = "One sentence, and the next step.", body = w::CommandExplanation), Problems))]
-pub(crate) async fn explain(who: Who, Segments([id]): Segments<1>) -> Answer<w::CommandExplanation> {
+pub(crate) async fn explain(who: Who, Segments([id]): Segments<1>) -> JsonResult<w::CommandExplanation> {
     let caller = who.caller();
     let command = find(&caller, &id).await?;
     let explained = caller.explain_command(command.id).await?;
@@ -187,8 +190,8 @@ pub(crate) async fn claim(
     State(app): State<Arc<App>>,
     who: Who,
     Body(body): Body<w::ClaimLookups>,
-) -> Answer<w::Lookups> {
-    let live = app.door.live();
+) -> JsonResult<w::Lookups> {
+    let live = app.evaluator.live();
     let by_worker = |tool: &str| {
         let asked = body.tools.is_empty() || body.tools.iter().any(|name| name == tool);
         asked && live.tools.get(tool).is_looked_up_by_workers()
@@ -242,7 +245,7 @@ pub(crate) async fn replay_plan(
     who: Who,
     Segments([id]): Segments<1>,
     Params(query): Params<w::ReplayPlanQuery>,
-) -> Answer<w::ReplayPlan> {
+) -> JsonResult<w::ReplayPlan> {
     let caller = who.caller();
     let id = super::work::find(&caller, &id).await?;
     let execute: Vec<_> =
@@ -263,12 +266,12 @@ async fn effects(
     work: WorkId,
     commands: &[Command],
 ) -> Result<HashMap<CommandId, Effect>, Problem> {
-    let facts = app.door.facts(&app.ledger, caller, work).await?;
+    let facts = app.evaluator.input(&app.ledger, caller, work).await?;
     let mut effects = HashMap::new();
     for command in commands {
-        let arguments = app.door.arguments(&app.ledger, &facts, command).await?;
-        let gate = app.door.gate(facts.asked(caller.actor()), command, &arguments, None);
-        effects.insert(command.id, gate.verdict.effect);
+        let arguments = app.evaluator.arguments(&app.ledger, &facts, command).await?;
+        let evaluation = app.evaluator.evaluation(facts.asked(caller.actor()), command, &arguments, None);
+        effects.insert(command.id, evaluation.decision.effect);
     }
     Ok(effects)
 }

@@ -7,8 +7,8 @@ use tenure_api::wire::{self as w, Scope};
 use tenure_core::action::Tenants;
 use tenure_store::Position;
 
-use super::{Answer, App, Json, Params, Problem, Who, error::Problems, work::page_size};
-use crate::{auth::Session, wire};
+use super::{App, Json, JsonResult, Params, Problem, Who, error::Problems, work::page_size};
+use crate::{auth::Authenticated, wire};
 
 const PAGE: u32 = 100;
 
@@ -19,7 +19,7 @@ pub(crate) async fn list(
     State(app): State<Arc<App>>,
     who: Who,
     Params(query): Params<w::EventQuery>,
-) -> Answer<w::EventPage> {
+) -> JsonResult<w::EventPage> {
     let after = query.after.as_deref().map(str::parse).transpose()?.unwrap_or(Position::default());
     let tenants = tenants(&who.session, query.tenant)?;
     let page = app.feed.page(after, page_size(query.limit, PAGE)?, &tenants).await?;
@@ -30,7 +30,7 @@ pub(crate) async fn list(
 }
 
 /// The credential's tenants, or the one of them that is asked for.
-pub(super) fn tenants(session: &Session, asked: Option<String>) -> Result<Tenants, Problem> {
+pub(super) fn tenants(session: &Authenticated, asked: Option<String>) -> Result<Tenants, Problem> {
     match asked {
         None => Ok(session.tenants.clone()),
         Some(tenant) => Ok(Tenants::Only(vec![session.tenant(Some(&tenant))?])),

@@ -13,8 +13,8 @@ use tenure_api::{strict, wire::Code};
 use tenure_core::Evidence;
 use tenure_store::Caller;
 
-use super::{Problem, guard::DryRun};
-use crate::auth::Session;
+use super::{Problem, admission::DryRun};
+use crate::auth::Authenticated;
 
 /// No body is larger; a batch carries many and may be eight times that.
 pub(super) const BODY_MAX: usize = 1024 * 1024;
@@ -184,7 +184,7 @@ impl<const N: usize, S: Send + Sync> FromRequestParts<S> for Segments<N> {
 
 /// Whoever sent the request, with its trace.
 pub(crate) struct Who {
-    pub session: Arc<Session>,
+    pub session: Arc<Authenticated>,
     /// It only asks what would happen.
     pub dry_run: bool,
     evidence: Vec<Evidence>,
@@ -201,7 +201,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Who {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let session = parts.extensions.get::<Arc<Session>>().cloned();
+        let session = parts.extensions.get::<Arc<Authenticated>>().cloned();
         let session = session.ok_or_else(|| Problem::from(crate::auth::Denied::NoToken))?;
         let dry_run = parts.extensions.get::<DryRun>().is_some_and(|asked| asked.0);
         Ok(Who { session, dry_run, evidence: traceparent(&parts.headers).into_iter().collect() })

@@ -7,9 +7,9 @@ use tenure_api::wire as w;
 use tenure_core::{WorkId, action::CloseOut};
 use tenure_store::{LeaseRef, NewWait};
 
-use super::{Answer, App, Body, Json, Problem, Segments, Who, error::Problems};
+use super::{App, Body, Json, JsonResult, Problem, Segments, Who, error::Problems};
 use crate::{
-    door::Facts,
+    evaluator::EvaluationInput,
     wire::{self, ToCore},
 };
 
@@ -25,7 +25,7 @@ pub(crate) async fn accept(
     who: Who,
     Segments([id]): Segments<1>,
     Body(body): Body<w::Accept>,
-) -> Answer<w::Ack> {
+) -> JsonResult<w::Ack> {
     let lease = lease(&id, body.fence, body.token)?;
     Ok(Json(wire::ack(&who.caller().accept(&lease, body.strength.to_core()).await?)))
 }
@@ -38,7 +38,7 @@ pub(crate) async fn progress(
     who: Who,
     Segments([id]): Segments<1>,
     Body(body): Body<w::Progress>,
-) -> Answer<w::Ack> {
+) -> JsonResult<w::Ack> {
     let lease = lease(&id, body.fence, body.token)?;
     let ack = who.caller().progress(&lease, &body.progress, body.request_id.as_deref()).await?;
     Ok(Json(wire::ack(&ack)))
@@ -52,7 +52,7 @@ pub(crate) async fn release(
     who: Who,
     Segments([id]): Segments<1>,
     Body(body): Body<w::Release>,
-) -> Answer<w::Ack> {
+) -> JsonResult<w::Ack> {
     let lease = lease(&id, body.fence, body.token)?;
     let caller = who.caller().having_used(wire::usage(body.usage));
     Ok(Json(wire::ack(&caller.release(&lease, body.message.as_deref()).await?)))
@@ -67,7 +67,7 @@ pub(crate) async fn fail(
     who: Who,
     Segments([id]): Segments<1>,
     Body(body): Body<w::Fail>,
-) -> Answer<w::Failed> {
+) -> JsonResult<w::Failed> {
     let lease = lease(&id, body.fence, body.token)?;
     let error = wire::failure(body.error);
     let caller = who.caller().having_used(wire::usage(body.usage));
@@ -89,7 +89,7 @@ pub(crate) async fn wait(
     who: Who,
     Segments([id]): Segments<1>,
     Body(body): Body<w::SetWait>,
-) -> Answer<w::Waiting> {
+) -> JsonResult<w::Waiting> {
     let lease = lease(&id, body.fence, body.token)?;
     let waits = with_deadlines(&app, &who, lease.work, body.waits).await?;
     let w::WaitReason { tool, message } = body.reason.unwrap_or_default();
@@ -128,7 +128,7 @@ pub(crate) async fn close_out(
     who: Who,
     Segments([id]): Segments<1>,
     Body(mut body): Body<w::CloseOut>,
-) -> Answer<w::Ack> {
+) -> JsonResult<w::Ack> {
     let lease = lease(&id, body.fence, std::mem::take(&mut body.token))?;
     let caller = who.caller();
     let ack = if body.state == w::State::Abandoned && body.commands.is_empty() {
@@ -139,18 +139,18 @@ pub(crate) async fn close_out(
         let close = wire::close_out(body.end())?;
         let act = || async {
             let facts = match outbox[..] {
-                [] => Facts::default(),
-                _ => app.door.facts(&app.ledger, &caller, lease.work).await?,
+                [] => EvaluationInput::default(),
+                _ => app.evaluator.input(&app.ledger, &caller, lease.work).await?,
             };
             let asked = facts.asked(caller.actor());
             let mut commands = Vec::with_capacity(outbox.len());
             for wanted in &outbox {
-                let intent = app.door.intent(asked, wanted).await?;
+                let intent = app.evaluator.intent(asked, wanted).await?;
                 commands.push(caller.outgoing(lease.work, intent).await?);
             }
             caller.close_out(&lease, CloseOut { commands, ..close.clone() }).await
         };
-        app.door.current(act).await?
+        app.evaluator.current(act).await?
     };
     Ok(Json(wire::ack(&ack)))
 }
@@ -163,7 +163,7 @@ pub(crate) async fn complete(
     who: Who,
     Segments([id]): Segments<1>,
     Body(mut body): Body<w::Complete>,
-) -> Answer<w::Ack> {
+) -> JsonResult<w::Ack> {
     let token = std::mem::take(&mut body.token);
     let ack = who.caller().complete(id.parse()?, &token, wire::close_out(body.end())?).await?;
     Ok(Json(wire::ack(&ack)))

@@ -4,7 +4,7 @@ use tenure_api::wire as w;
 use tenure_core::intake::Pause;
 use tenure_store::Caller;
 
-use super::{Answer, Body, Json, Problem, Who, error::Problems};
+use super::{Body, Json, JsonResult, Problem, Who, error::Problems};
 use crate::wire;
 
 /// Acts that are told.
@@ -13,7 +13,7 @@ const CHANGES: usize = 20;
 /// Whether new works are let in, and who stopped it.
 #[utoipa::path(get, path = "/v1/intake", tag = "operator", security(("token" = ["view"])),
     responses((status = 200, description = "The pauses that stand, and the last acts.", body = w::Intake), Problems))]
-pub(crate) async fn get(who: Who) -> Answer<w::Intake> {
+pub(crate) async fn get(who: Who) -> JsonResult<w::Intake> {
     let caller = who.caller();
     let pauses = caller.intake().await?;
     shown(&caller, &pauses).await
@@ -24,7 +24,7 @@ pub(crate) async fn get(who: Who) -> Answer<w::Intake> {
 #[utoipa::path(post, path = "/v1/intake", tag = "operator", request_body = w::SetIntake,
     security(("token" = ["operate"])),
     responses((status = 200, description = "The pauses that stand now.", body = w::Intake), Problems))]
-pub(crate) async fn set(who: Who, Body(body): Body<w::SetIntake>) -> Answer<w::Intake> {
+pub(crate) async fn set(who: Who, Body(body): Body<w::SetIntake>) -> JsonResult<w::Intake> {
     let caller = who.caller();
     let tenant = body.tenant.as_deref();
     let pauses = if body.paused {

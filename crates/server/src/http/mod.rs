@@ -1,6 +1,7 @@
 //! HTTP: one file a noun. A handler reads the request, calls the ledger and writes the answer.
 
 mod admin;
+mod admission;
 mod alerts;
 mod backup;
 mod batch;
@@ -12,7 +13,6 @@ mod error;
 mod events;
 mod extract;
 mod framing;
-mod guard;
 mod health;
 mod holder;
 mod ingest;
@@ -35,13 +35,14 @@ use tokio_util::sync::CancellationToken;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    alerts::Alerts, auth::Auth, config::Live, door::Door, feed::Feed, metrics::Metrics, quotas::Usage,
+    alerts::Alerts, auth::Auth, config::Live, evaluator::Evaluator, feed::Feed, metrics::Metrics,
+    quotas::Usage,
 };
+pub use admission::AdmissionLimits;
+pub(crate) use admission::HEADERS_COUNT;
 pub(crate) use error::Problem;
 use extract::{Body, Json, LargeBody, Params, Segments, Who};
 pub(crate) use framing::check as check_framing;
-pub use guard::Doors;
-pub(crate) use guard::HEADERS_COUNT;
 pub(crate) use health::{healthy, not_ready};
 
 /// What every handler can reach.
@@ -52,11 +53,11 @@ pub(crate) struct App {
     pub metrics: Arc<Metrics>,
     pub alerts: Arc<Alerts>,
     pub live: watch::Receiver<Arc<Live>>,
-    pub doors: Doors,
+    pub doors: AdmissionLimits,
     /// The folder of backups.
     pub backups: Option<PathBuf>,
     /// What is asked of a command before the ledger is.
-    pub door: Arc<Door>,
+    pub evaluator: Arc<Evaluator>,
     /// What tenants have of what is bounded by quotas.
     pub usage: Arc<Usage>,
     /// Claims that look at the queue at once.
@@ -66,7 +67,7 @@ pub(crate) struct App {
 }
 
 /// What most handlers answer.
-type Answer<T> = Result<Json<T>, Problem>;
+type JsonResult<T> = Result<Json<T>, Problem>;
 
 /// Every route that a batch may carry as well, and those that it may not.
 fn routes() -> OpenApiRouter<Arc<App>> {
@@ -145,13 +146,13 @@ pub(crate) fn router(app: &Arc<App>) -> Router {
     let (batch, of_batch) = OpenApiRouter::new().routes(routes!(batch::batch)).split_for_parts();
     openapi.merge(of_batch);
     let contract = Arc::new(contract::Contract::new(openapi));
-    let guard = guard::Guard { app: app.clone(), contract: contract.clone() };
+    let guard = admission::Admission { app: app.clone(), contract: contract.clone() };
     let guarded =
-        |router: Router| router.route_layer(middleware::from_fn_with_state(guard.clone(), guard::guard));
+        |router: Router| router.route_layer(middleware::from_fn_with_state(guard.clone(), admission::guard));
     let closed = |router: Router| {
         router
-            .fallback(guard::no_such_route)
-            .method_not_allowed_fallback(guard::method_not_allowed)
+            .fallback(admission::no_such_route)
+            .method_not_allowed_fallback(admission::method_not_allowed)
             .layer(axum::Extension(contract.clone()))
     };
     let inner = guarded(inner);

@@ -9,7 +9,7 @@ use axum::{
 };
 use tenure_api::wire::{self as w, Scope};
 
-use super::{Answer, App, Body, Json, Problem, Segments, Who, error::Problems};
+use super::{App, Body, Json, JsonResult, Problem, Segments, Who, error::Problems};
 use crate::wire::{self, View};
 
 /// Asks for a work to stop.
@@ -20,7 +20,7 @@ pub(crate) async fn cancel(
     who: Who,
     Segments([id]): Segments<1>,
     Body(body): Body<w::Cancel>,
-) -> Answer<w::Ack> {
+) -> JsonResult<w::Ack> {
     let caller = who.caller().having_seen(body.if_seq);
     Ok(Json(wire::ack(&caller.cancel(id.parse()?, &body.reason, body.deadline_ms).await?)))
 }
@@ -33,7 +33,7 @@ pub(crate) async fn abandon(
     who: Who,
     Segments([id]): Segments<1>,
     Body(body): Body<w::Abandon>,
-) -> Answer<w::Ack> {
+) -> JsonResult<w::Ack> {
     let caller = who.caller().having_seen(body.if_seq);
     Ok(Json(wire::ack(&caller.request_abandon(id.parse()?, &body.reason).await?)))
 }
@@ -46,7 +46,7 @@ pub(crate) async fn retry_now(
     who: Who,
     Segments([id]): Segments<1>,
     Body(body): Body<w::RetryNow>,
-) -> Answer<w::Ack> {
+) -> JsonResult<w::Ack> {
     let caller = who.caller().having_seen(body.if_seq);
     Ok(Json(wire::ack(&caller.retry_now(id.parse()?, &body.reason).await?)))
 }
@@ -83,7 +83,7 @@ pub(crate) async fn quarantine(
     who: Who,
     Segments([id]): Segments<1>,
     Body(body): Body<w::Quarantine>,
-) -> Answer<w::Ack> {
+) -> JsonResult<w::Ack> {
     let caller = who.caller().having_seen(body.if_seq);
     Ok(Json(wire::ack(&caller.quarantine(id.parse()?, &body.reason).await?)))
 }
@@ -96,7 +96,7 @@ pub(crate) async fn decide(
     who: Who,
     Segments([id]): Segments<1>,
     Body(mut body): Body<w::Decide>,
-) -> Answer<w::Ack> {
+) -> JsonResult<w::Ack> {
     let caller = who.caller().having_seen(body.if_seq);
     let reason = std::mem::take(&mut body.reason);
     Ok(Json(wire::ack(&caller.decide(id.parse()?, &reason, wire::decide(body)?).await?)))

@@ -13,7 +13,7 @@ use tenure_core::{
     schedule::{SYSTEM, Schedule},
 };
 
-use super::{Answer, App, Body, Json, Params, Problem, Segments, Who, error::Problems, work::page_size};
+use super::{App, Body, Json, JsonResult, Params, Problem, Segments, Who, error::Problems, work::page_size};
 use crate::wire;
 
 const PAGE: u32 = 50;
@@ -36,7 +36,7 @@ pub(crate) async fn list(
     State(app): State<Arc<App>>,
     who: Who,
     Params(query): Params<w::ScheduleQuery>,
-) -> Answer<w::Page<w::Schedule>> {
+) -> JsonResult<w::Page<w::Schedule>> {
     let limit = page_size(query.limit, PAGE)?;
     let tenants = query.tenant.map(|tenant| Tenants::Only(vec![tenant]));
     let after = match query.cursor.as_deref().map(|cursor| cursor.rsplit_once('/')) {
@@ -61,7 +61,7 @@ pub(crate) async fn get(
     who: Who,
     Segments([name]): Segments<1>,
     Params(query): Params<w::ScheduleGet>,
-) -> Answer<w::Schedule> {
+) -> JsonResult<w::Schedule> {
     let tenant = who.session.tenant(query.tenant.as_deref())?;
     let caller = who.caller();
     let schedule = view(&app, &who, &caller.schedule(&tenant, &name).await?);
@@ -103,7 +103,7 @@ pub(crate) async fn pause(
     who: Who,
     Segments([name]): Segments<1>,
     Body(body): Body<w::PauseSchedule>,
-) -> Answer<w::Schedule> {
+) -> JsonResult<w::Schedule> {
     let tenant = who.session.tenant(body.tenant.as_deref())?;
     Ok(Json(view(&app, &who, &who.caller().pause_schedule(&tenant, &name, &body.reason).await?)))
 }
@@ -117,7 +117,7 @@ pub(crate) async fn resume(
     who: Who,
     Segments([name]): Segments<1>,
     Body(body): Body<w::PauseSchedule>,
-) -> Answer<w::Schedule> {
+) -> JsonResult<w::Schedule> {
     let tenant = who.session.tenant(body.tenant.as_deref())?;
     Ok(Json(view(&app, &who, &who.caller().resume_schedule(&tenant, &name, &body.reason).await?)))
 }
@@ -131,7 +131,7 @@ pub(crate) async fn run_now(
     who: Who,
     Segments([name]): Segments<1>,
     Body(body): Body<w::RunSchedule>,
-) -> Answer<w::Schedule> {
+) -> JsonResult<w::Schedule> {
     let tenant = who.session.tenant(body.tenant.as_deref())?;
     let ran = who.caller().run_schedule(&tenant, &name, &body.request_id, &body.reason).await?;
     Ok(Json(view(&app, &who, &ran)))
@@ -146,7 +146,7 @@ pub(crate) async fn delete(
     who: Who,
     Segments([name]): Segments<1>,
     Params(query): Params<w::DeleteSchedule>,
-) -> Answer<w::Schedule> {
+) -> JsonResult<w::Schedule> {
     let tenant = who.session.tenant(query.tenant.as_deref())?;
     Ok(Json(view(&app, &who, &who.caller().delete_schedule(&tenant, &name, &query.reason).await?)))
 }

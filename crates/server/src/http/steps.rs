@@ -3,7 +3,7 @@
 use tenure_api::wire as w;
 use tenure_store::LeaseRef;
 
-use super::{Answer, Body, Json, Problem, Segments, Who, error::Problems};
+use super::{Body, Json, JsonResult, Problem, Segments, Who, error::Problems};
 use crate::wire;
 
 /// Begins or completes a checkpoint. A completed one with the same input comes back with its result.
@@ -15,7 +15,7 @@ pub(crate) async fn put(
     who: Who,
     Segments([id, name]): Segments<2>,
     Body(body): Body<w::PutStep>,
-) -> Answer<w::StepReply> {
+) -> JsonResult<w::StepReply> {
     let lease = LeaseRef { work: id.parse()?, fence: body.fence, token: body.token };
     let caller = who.caller();
     let (step, result) = match (body.verb, &body.result) {

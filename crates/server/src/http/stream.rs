@@ -55,7 +55,7 @@ pub(crate) async fn stream(
     let tenants = tenants(&who.session, query.tenant)?;
     let place = app.usage.stream(&who.session.tenants, &app.live.borrow().quotas)?;
     let reader = Reader {
-        place: if after.is_some() { Place::Behind } else { Place::Live { next: told } },
+        place: if after.is_some() { StreamState::Behind } else { StreamState::Live { next: told } },
         cursor: after.unwrap_or(now),
         tenants,
         _place: place,
@@ -70,7 +70,7 @@ pub(crate) async fn stream(
     Ok((headers, Body::from_stream(chunks(reader))).into_response())
 }
 
-enum Place {
+enum StreamState {
     /// Reading the ledger.
     Behind,
     /// Reading the news, from this number on.
@@ -82,7 +82,7 @@ enum Place {
 
 struct Reader {
     app: Arc<App>,
-    place: Place,
+    place: StreamState,
     /// The last event that was sent or passed over.
     cursor: Position,
     tenants: Tenants,
@@ -125,11 +125,11 @@ impl Reader {
                 return Some(piece);
             }
             match self.place {
-                Place::Over => return None,
+                StreamState::Over => return None,
                 _ if self.app.stopping.is_cancelled() => self.end(STOPPING),
                 _ if self.open.is_ended() => self.end(DENIED),
-                Place::Behind => self.catch_up().await,
-                Place::Live { next } => self.live(next).await,
+                StreamState::Behind => self.catch_up().await,
+                StreamState::Live { next } => self.live(next).await,
             }
         }
     }
@@ -155,7 +155,7 @@ impl Reader {
                 let unreadable = unreadable.iter().map(|(_, event)| message("unreadable", None, event));
                 self.pending.extend(unreadable);
                 if next == before {
-                    self.place = Place::Live { next: told };
+                    self.place = StreamState::Live { next: told };
                 }
                 self.cursor = next;
             }
@@ -180,7 +180,7 @@ impl Reader {
             Ok(news) => news,
             Err(Behind) => return self.gap(),
         };
-        self.place = Place::Live { next: next + news.len() as u64 };
+        self.place = StreamState::Live { next: next + news.len() as u64 };
         for one in &news {
             match &**one {
                 News::Event(event) if event.stored.position > self.cursor => {
@@ -204,7 +204,7 @@ impl Reader {
     }
 
     fn end(&mut self, last: Bytes) {
-        self.place = Place::Over;
+        self.place = StreamState::Over;
         self.pending.push_back(last);
     }
 

@@ -9,7 +9,7 @@ use axum::{
 };
 use tenure_api::wire as w;
 
-use super::{Answer, App, Body, Json, Params, Problem, Segments, Who, error::Problems, work::page_size};
+use super::{App, Body, Json, JsonResult, Params, Problem, Segments, Who, error::Problems, work::page_size};
 use crate::wire;
 
 const PAGE: u32 = 50;
@@ -21,7 +21,7 @@ pub(crate) async fn list(
     State(app): State<Arc<App>>,
     who: Who,
     Params(query): Params<w::PageQuery>,
-) -> Answer<w::Page<w::Token>> {
+) -> JsonResult<w::Page<w::Token>> {
     let before = query.cursor.as_deref().map(str::parse).transpose()?;
     let page = app.auth.list(&who.session, before, page_size(query.limit, PAGE)?).await?;
     let items = page.iter().map(wire::token).collect();
@@ -53,7 +53,7 @@ pub(crate) async fn revoke(
     who: Who,
     Segments([id]): Segments<1>,
     Params(query): Params<w::RevokeToken>,
-) -> Answer<w::Token> {
+) -> JsonResult<w::Token> {
     let revoked = app.auth.revoke(&who.session, id.parse()?, &query.reason).await?;
     Ok(Json(wire::token(&revoked)))
 }

@@ -10,7 +10,7 @@ use tenure_core::{
 };
 use tenure_store::{Caller, Resolved, WaitFilter};
 
-use super::{Answer, Body, Json, Params, Problem, Segments, Who, error::Problems, work::page_size};
+use super::{Body, Json, JsonResult, Params, Problem, Segments, Who, error::Problems, work::page_size};
 use crate::wire::{self, ToCore};
 
 const PAGE: u32 = 50;
@@ -20,7 +20,7 @@ const LOOKED_AT: usize = 1_000;
 /// Lists waits in the order in which they were opened.
 #[utoipa::path(get, path = "/v1/waits", tag = "wait", params(w::WaitQuery), security(("token" = ["view"])),
     responses((status = 200, description = "A page of waits.", body = w::Page<w::Wait>), Problems))]
-pub(crate) async fn list(who: Who, Params(query): Params<w::WaitQuery>) -> Answer<w::Page<w::Wait>> {
+pub(crate) async fn list(who: Who, Params(query): Params<w::WaitQuery>) -> JsonResult<w::Page<w::Wait>> {
     let limit = page_size(query.limit, PAGE)?;
     let filter = WaitFilter {
         tenants: query.tenant.map(|tenant| Tenants::Only(vec![tenant])),
@@ -63,7 +63,7 @@ pub(crate) async fn resolve_one(
     who: Who,
     Segments([id]): Segments<1>,
     Body(body): Body<w::ResolveWait>,
-) -> Answer<w::Resolved> {
+) -> JsonResult<w::Resolved> {
     let wait = id.parse()?;
     let seal = body.seal.map(|seal| wire::digest("seal", &seal)).transpose()?;
     // A token of another wait is a wrong one.
@@ -80,7 +80,7 @@ pub(crate) async fn resolve_one(
 #[utoipa::path(post, path = "/v1/resolve", tag = "wait", request_body = w::Resolve,
     security(("token" = ["resolve"])),
     responses((status = 200, description = "Each wait's answer that counts: the first.", body = w::Resolved), Problems))]
-pub(crate) async fn resolve(who: Who, Body(body): Body<w::Resolve>) -> Answer<w::Resolved> {
+pub(crate) async fn resolve(who: Who, Body(body): Body<w::Resolve>) -> JsonResult<w::Resolved> {
     let resolved = match (&body.reference, &body.token) {
         (Some(reference), None) => {
             let tenant = who.session.tenant(body.tenant.as_deref())?;
@@ -132,7 +132,7 @@ fn reply(who: &Who, resolved: Resolved) -> Json<w::Resolved> {
 #[utoipa::path(post, path = "/v1/waits/revoke", tag = "operator", request_body = w::RevokeWaits,
     security(("token" = ["operate"])),
     responses((status = 200, description = "The works that waited.", body = w::Revoked), Problems))]
-pub(crate) async fn revoke(who: Who, Body(body): Body<w::RevokeWaits>) -> Answer<w::Revoked> {
+pub(crate) async fn revoke(who: Who, Body(body): Body<w::RevokeWaits>) -> JsonResult<w::Revoked> {
     let tenant = who.session.tenant(body.tenant.as_deref())?;
     let acks = who.caller().revoke_session_waits(&tenant, &body.session, &body.reason).await?;
     Ok(Json(w::Revoked { works: acks.iter().map(wire::ack).collect() }))
@@ -146,7 +146,7 @@ pub(crate) async fn approve(
     who: Who,
     Segments([id]): Segments<1>,
     Body(body): Body<w::Approve>,
-) -> Answer<w::Resolved> {
+) -> JsonResult<w::Resolved> {
     let (caller, seal) = (who.caller(), wire::digest("seal", &body.seal)?);
     let wait = sealed(&caller, id.parse()?, seal).await?;
     let answer = json!({ "approved": body.approved, "note": body.note });
@@ -161,7 +161,7 @@ pub(crate) async fn reconnect(
     who: Who,
     Segments([id]): Segments<1>,
     Body(body): Body<w::Reconnect>,
-) -> Answer<w::Resolved> {
+) -> JsonResult<w::Resolved> {
     let caller = who.caller();
     let wait = reconnection(&caller, id.parse()?).await?;
     let answer = json!({ "reconnected": true, "note": body.note });

@@ -12,7 +12,7 @@ use tenure_core::{
 use tenure_store::{Caller, WaitFilter, WorkFilter};
 use tokio::time::Instant;
 
-use super::{Answer, App, Json, Params, Problem, Segments, Who, error::Problems};
+use super::{App, Json, JsonResult, Params, Problem, Segments, Who, error::Problems};
 use crate::{
     auth::OpenCall,
     wire::{self, ToCore, ToWire, View},
@@ -67,7 +67,7 @@ pub(crate) async fn list(
     State(app): State<Arc<App>>,
     who: Who,
     Params(query): Params<w::WorkQuery>,
-) -> Answer<w::Page<w::Work>> {
+) -> JsonResult<w::Page<w::Work>> {
     let caller = who.caller();
     let limit = page_size(query.limit, PAGE)?;
     let before = query.cursor.as_deref().map(str::parse).transpose()?;
@@ -114,7 +114,7 @@ pub(crate) async fn get(
     who: Who,
     Segments([id]): Segments<1>,
     Params(query): Params<w::WorkGet>,
-) -> Answer<w::Work> {
+) -> JsonResult<w::Work> {
     let caller = who.caller();
     let id = find(&caller, &id).await?;
     let work = match query.wait {
@@ -186,7 +186,7 @@ pub(crate) async fn events(
     who: Who,
     Segments([id]): Segments<1>,
     Params(query): Params<w::WorkEventQuery>,
-) -> Answer<w::Page<w::Event>> {
+) -> JsonResult<w::Page<w::Event>> {
     let caller = who.caller();
     let work = caller.work(find(&caller, &id).await?).await?;
     let limit = page_size(query.limit, EVENT_PAGE)?;
@@ -201,7 +201,7 @@ pub(crate) async fn events(
 #[utoipa::path(get, path = "/v1/work/{id}/explain", tag = "work", params(("id" = String, Path)),
     security(("token" = ["view"])),
     responses((status = 200, description = "One sentence, and the next step.", body = w::Explanation), Problems))]
-pub(crate) async fn explain(who: Who, Segments([id]): Segments<1>) -> Answer<w::Explanation> {
+pub(crate) async fn explain(who: Who, Segments([id]): Segments<1>) -> JsonResult<w::Explanation> {
     let caller = who.caller();
     let id = find(&caller, &id).await?;
     let state: WorkState = caller.work(id).await?.state;

@@ -4,7 +4,7 @@ use tenure_api::wire as w;
 use tenure_core::{Code, Refusal, State, Work};
 use tenure_store::{Caller, Error, WorkFilter};
 
-use super::{Answer, Body, Json, Problem, Segments, Who, error::Problems};
+use super::{Body, Json, JsonResult, Problem, Segments, Who, error::Problems};
 use crate::wire::{self, ToWire};
 
 const PAGE: usize = 1_000;
@@ -12,7 +12,7 @@ const PAGE: usize = 1_000;
 /// Lists the workers that hold something.
 #[utoipa::path(get, path = "/v1/workers", tag = "worker", security(("token" = ["view"])),
     responses((status = 200, description = "The workers.", body = w::Page<w::WorkerView>), Problems))]
-pub(crate) async fn list(who: Who) -> Answer<w::Page<w::WorkerView>> {
+pub(crate) async fn list(who: Who) -> JsonResult<w::Page<w::WorkerView>> {
     let workers = who.caller().workers().await?.workers;
     Ok(Json(w::Page {
         items: workers.into_iter().map(wire::worker).collect(),
@@ -30,7 +30,7 @@ pub(crate) async fn drain(
     who: Who,
     Segments([id]): Segments<1>,
     Body(body): Body<w::Drain>,
-) -> Answer<w::DrainReport> {
+) -> JsonResult<w::DrainReport> {
     if body.reason.trim().is_empty() {
         return Err(
             Refusal::new(Code::ReasonMissing, "Say why: a drain needs a reason, and it is kept.").into()

@@ -19,7 +19,7 @@ use tenure_core::{
     },
     model::ErrorClass,
 };
-use tenure_store::{Error, Facts, Ledger};
+use tenure_store::{Error, Gauges, Ledger};
 use uuid::Uuid;
 
 use super::seconds;
@@ -246,7 +246,7 @@ impl CommandDials {
     /// Sets what stands now.
     pub async fn show(
         &self,
-        facts: &Facts,
+        facts: &Gauges,
         spent_from: Vec<BudgetKey>,
         live: &Live,
         ledger: &Ledger,

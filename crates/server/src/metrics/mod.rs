@@ -390,26 +390,26 @@ impl Metrics {
 
     /// The text that a scraper reads.
     pub(crate) async fn render(&self, ledger: &Ledger, live: &Live) -> Result<String, Error> {
-        let facts = ledger.facts().await?;
+        let gauges = ledger.gauges().await?;
         let spent_from = self.sent().spent();
-        self.commands.show(&facts, spent_from, live, ledger).await?;
+        self.commands.show(&gauges, spent_from, live, ledger).await?;
         self.works.clear();
-        for (state, of) in &facts.states {
+        for (state, of) in &gauges.states {
             self.works.get_or_create(&OfState { state: state.as_str() }).set(of.works as i64);
         }
         self.ready.clear();
         self.pending_age.clear();
-        for source in &facts.sources {
+        for source in &gauges.sources {
             let labels = OfSource { source: source.system.clone(), kind: source.kind.clone() };
             self.ready.get_or_create(&labels).set(source.ready as i64);
-            let age = source.oldest_ready.map_or(0, |oldest| seconds(facts.at - oldest));
+            let age = source.oldest_ready.map_or(0, |oldest| seconds(gauges.at - oldest));
             self.pending_age.get_or_create(&labels).set(age);
         }
-        let held = facts.works(State::Running) + facts.works(State::CancelRequested);
+        let held = gauges.works(State::Running) + gauges.works(State::CancelRequested);
         self.in_flight.set(held as i64);
-        self.expired_leases.set(facts.expired_leases() as i64);
+        self.expired_leases.set(gauges.expired_leases() as i64);
         self.waits.clear();
-        for (kind, of) in &facts.waits {
+        for (kind, of) in &gauges.waits {
             let kind = crate::wire::ToWire::to_wire(*kind).to_string();
             self.waits.get_or_create(&OfKind { kind }).set(of.open as i64);
         }

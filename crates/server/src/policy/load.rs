@@ -13,7 +13,7 @@ use miette::Diagnostic;
 use serde_json::Value;
 use tenure_core::payload::Digest;
 
-use super::{Known, Loaded, Sets, join::Forbids, names, wanted::Wanted};
+use super::{Known, Loaded, Sets, join::Forbids, names, read_paths::ReadPaths};
 
 /// Levels of JSON in a flat policy: some thirty conditions in a row.
 const FLAT: usize = 64;
@@ -173,7 +173,7 @@ fn sets(policies: &[Written], tool: Option<&str>) -> Sets {
         ActionConstraint::In(named) => named.iter().any(is),
     };
     let policies: Vec<&Written> = policies.iter().filter(meets).collect();
-    let mut wanted = Wanted::default();
+    let mut wanted = ReadPaths::default();
     policies.iter().for_each(|written| wanted.add(&written.form));
     let (permits, forbids): (Vec<&Written>, Vec<&Written>) =
         policies.into_iter().partition(|written| written.policy.effect() == Clause::Permit);

@@ -1,7 +1,7 @@
 //! Policy: whether a command may be done. Policies are Cedar, in files; without files the default stands. A set that
 //! cannot be read or names what does not exist is refused whole, so whoever reloads keeps the old one.
 //!
-//! Cedar knows two effects, and a command three verdicts. A `forbid` marked `@unless("approved")` forbids until a
+//! Cedar knows two effects, and a command three decisions. A `forbid` marked `@unless("approved")` forbids until a
 //! person approves; everything else is Cedar's own: a `forbid` beats every `permit`, and what nobody permits is denied.
 //! A `forbid` that cannot be evaluated counts as met: a mistake in a policy never opens a door. Where a policy looks at a
 //! value that Cedar cannot hold, the command is denied.
@@ -9,8 +9,8 @@
 mod join;
 mod load;
 mod names;
+mod read_paths;
 mod request;
-mod wanted;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -21,16 +21,16 @@ use cedar_policy::{Effect as Clause, PolicyId, PolicySet};
 use serde_json::Value;
 use tenure_core::{
     Actor, Millis,
-    command::{Effect, Risk, Verdict, budget::Cost},
+    command::{Effect, PolicyDecision, Risk, budget::Cost},
     limits,
 };
 
 use join::Forbids;
 pub use load::{PolicyError, PolicyFile};
+use read_paths::ReadPaths;
 use request::Question;
-use wanted::Wanted;
 
-/// The version of the verdicts that no file changed.
+/// The version of the decisions that no file changed.
 const DEFAULT_VERSION: &str = "default-1";
 /// Reasons that are told.
 const TOLD: usize = 10;
@@ -89,7 +89,7 @@ struct Known {
 struct Sets {
     permits: PolicySet,
     forbids: Forbids,
-    wanted: Wanted,
+    wanted: ReadPaths,
 }
 
 impl Default for Policies {
@@ -138,7 +138,7 @@ impl Policies {
         self.len() == 0
     }
 
-    pub fn ask(&self, ask: &Ask<'_>) -> Verdict {
+    pub fn ask(&self, ask: &Ask<'_>) -> PolicyDecision {
         let (effect, mut reasons) = match &self.files {
             None => by_default(ask.risk),
             Some(loaded) => loaded.ask(ask),
@@ -149,7 +149,7 @@ impl Policies {
                 reason.truncate(end);
             }
         }
-        Verdict { effect, reasons, policy_version: self.version.clone() }
+        PolicyDecision { effect, reasons, policy_version: self.version.clone() }
     }
 }
 

@@ -14,7 +14,7 @@ use tenure_core::{
 
 use super::{
     Ask, WorkFacts, names,
-    wanted::{WHOLE, Wanted},
+    read_paths::{ReadPaths, WHOLE},
 };
 
 static AUTHORIZER: LazyLock<Authorizer> = LazyLock::new(Authorizer::new);
@@ -41,7 +41,7 @@ pub(super) struct Question {
 }
 
 impl Question {
-    pub fn new(ask: &Ask<'_>, wanted: &Wanted) -> Result<Self, String> {
+    pub fn new(ask: &Ask<'_>, wanted: &ReadPaths) -> Result<Self, String> {
         let kind = match ask.actor.kind {
             ActorKind::Person => &PERSON,
             ActorKind::Machine => &MACHINE,
@@ -80,7 +80,7 @@ fn resource(ask: &Ask<'_>, target: &EntityUid) -> Result<Entity, String> {
     Entity::new(target.clone(), attributes, Default::default()).map_err(|e| e.to_string())
 }
 
-fn context(ask: &Ask<'_>, wanted: &Wanted) -> Result<Context, String> {
+fn context(ask: &Ask<'_>, wanted: &ReadPaths) -> Result<Context, String> {
     let mut pairs = Vec::new();
     let mut put = |name: &str, expr| pairs.push((name.to_owned(), expr));
     if let Some(wanted) = wanted.of("arguments") {
@@ -149,7 +149,7 @@ impl Unfit {
 const VALUES: usize = 25_000;
 
 /// JSON in Cedar's terms; `left` is how many more values may come. A null field is an absent one: Cedar has no null, and `has` says the same of both.
-fn value(json: &Value, wanted: &Wanted, left: &mut usize) -> Result<Option<Expr>, Unfit> {
+fn value(json: &Value, wanted: &ReadPaths, left: &mut usize) -> Result<Option<Expr>, Unfit> {
     *left = left.checked_sub(1).ok_or_else(|| {
         Unfit::new(format!("policies look at more than {VALUES} values: send fewer in one command"))
     })?;

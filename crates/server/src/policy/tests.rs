@@ -21,7 +21,7 @@ fn load(text: &str) -> Policies {
     Policies::load(&[file(text)]).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn asked(policies: &Policies, tool: &str, risk: Risk, arguments: &Value) -> Verdict {
+fn asked(policies: &Policies, tool: &str, risk: Risk, arguments: &Value) -> PolicyDecision {
     let estimate = Cost { tokens: 900, micros: vec![("usd".into(), 5_000)] };
     policies.ask(&Ask {
         actor: &Actor::worker(AGENT),
@@ -51,7 +51,7 @@ fn without_files_risk_decides() {
 }
 
 #[test]
-fn three_verdicts_from_two_effects() {
+fn three_decisions_from_two_effects() {
     let text = r#"
         permit (principal, action, resource);
 
@@ -81,8 +81,8 @@ fn three_verdicts_from_two_effects() {
 #[test]
 fn an_approval_lifts_a_forbid_and_permits_nothing_by_itself() {
     let text = r#"@unless("approved") forbid (principal, action, resource);"#;
-    let verdict = asked(&load(text), "pay", Risk::High, &json!({}));
-    assert_eq!((verdict.effect, verdict.reasons[0].as_str()), (Effect::Deny, "no policy permits it"));
+    let decision = asked(&load(text), "pay", Risk::High, &json!({}));
+    assert_eq!((decision.effect, decision.reasons[0].as_str()), (Effect::Deny, "no policy permits it"));
 }
 
 #[test]
@@ -122,15 +122,15 @@ fn a_forbid_that_cannot_be_evaluated_counts_as_met() {
     let all = "permit (principal, action, resource);";
     for arguments in [json!({}), json!({ "amount": "many" }), json!({ "amount": null }), json!(null)] {
         let rule = "forbid (principal, action, resource) when { context.arguments.amount > 100 };";
-        let verdict = asked(&load(&format!("{all}\n{rule}")), "pay", Risk::Low, &arguments);
-        assert_eq!(verdict.effect, Effect::Deny, "{arguments}");
-        assert!(verdict.reasons[0].contains("counts as met"), "{:?}", verdict.reasons);
+        let decision = asked(&load(&format!("{all}\n{rule}")), "pay", Risk::Low, &arguments);
+        assert_eq!(decision.effect, Effect::Deny, "{arguments}");
+        assert!(decision.reasons[0].contains("counts as met"), "{:?}", decision.reasons);
         let soft = format!("{all}\n@unless(\"approved\") {rule}");
         assert_eq!(effect(&soft, arguments.clone()), Effect::NeedsApproval, "{arguments}");
         let permit = "permit (principal, action, resource) when { context.arguments.amount < 100 };";
-        let verdict = asked(&load(permit), "pay", Risk::Low, &arguments);
-        assert_eq!(verdict.effect, Effect::Deny, "{arguments}");
-        assert!(verdict.reasons[1].contains("permits nothing"), "{:?}", verdict.reasons);
+        let decision = asked(&load(permit), "pay", Risk::Low, &arguments);
+        assert_eq!(decision.effect, Effect::Deny, "{arguments}");
+        assert!(decision.reasons[1].contains("permits nothing"), "{:?}", decision.reasons);
     }
 }
 
@@ -162,9 +162,9 @@ fn a_value_that_cedar_cannot_hold_does_not_slip_past_a_forbid() {
         (json!({ "to": vec!["x"; 25_000] }), "look at more than 25000 values"),
         (json!({ "deep": { "sum": [{ "a": 0.000_01 }] } }), "`context.arguments.deep.sum.a` the number"),
     ] {
-        let verdict = asked(&policies, "pay", Risk::Low, &arguments);
-        assert_eq!(verdict.effect, Effect::Deny, "{arguments}");
-        assert!(verdict.reasons[0].contains(told), "{arguments}: {:?}", verdict.reasons);
+        let decision = asked(&policies, "pay", Risk::Low, &arguments);
+        assert_eq!(decision.effect, Effect::Deny, "{arguments}");
+        assert!(decision.reasons[0].contains(told), "{arguments}: {:?}", decision.reasons);
     }
     let others = json!({ "amount": 5000, "to": ["bob", "eve"], "memo": 5000.00001, "cc": [null, 1, "x"] });
     assert_eq!(asked(&policies, "pay", Risk::Low, &others).effect, Effect::Allow, "nobody looks at the rest");
@@ -289,7 +289,7 @@ fn the_examples_of_the_guide_say_what_it_says() {
 
 /// What Cedar says of each policy by itself, as it was written, over a command that is told whole.
 fn one_by_one(policies: &PolicySet, ask: &Ask<'_>) -> (Effect, Vec<String>) {
-    let question = Question::new(ask, &wanted::WHOLE).unwrap();
+    let question = Question::new(ask, &read_paths::WHOLE).unwrap();
     let (mut hard, mut soft) = (Vec::new(), Vec::new());
     for policy in policies.policies() {
         let alone = PolicySet::from_policies([policy.clone()]).unwrap();
@@ -384,12 +384,12 @@ fn joined_forbids_say_what_each_of_them_says() {
             now: MONDAY_AT_TEN,
             estimate: &estimate,
         };
-        let verdict = policies.ask(&ask);
+        let decision = policies.ask(&ask);
         // The label comes before the reason, or why it cannot be evaluated.
-        let told = verdict.reasons.iter().map(|reason| reason.split([':', ',']).next().unwrap().to_owned());
+        let told = decision.reasons.iter().map(|reason| reason.split([':', ',']).next().unwrap().to_owned());
         let told: Vec<String> = told.collect();
-        assert_eq!((verdict.effect, told), one_by_one(&written, &ask), "{arguments}");
-        *seen.entry(format!("{:?}", verdict.effect)).or_insert(0) += 1;
+        assert_eq!((decision.effect, told), one_by_one(&written, &ask), "{arguments}");
+        *seen.entry(format!("{:?}", decision.effect)).or_insert(0) += 1;
     }
     assert!(seen.len() == 3 && seen.values().all(|times| *times > 1), "{seen:?}");
 }

@@ -8,15 +8,15 @@ use std::{
 use serde_json::Value;
 use tenure_core::{
     Actor, Code, Millis, Payload,
-    command::{CallError, Effect, Gate},
+    command::{CallError, Effect, Evaluation},
     model::ErrorClass,
 };
 use tenure_store::{Due, Error, Sending};
 
 use super::{Shared, gone};
 use crate::{
-    door::Asked,
-    executor::{Call, Exec, Http, Outcome},
+    evaluator::Asked,
+    executor::{Call, CallOutcome, Exec, Http},
     tools,
 };
 
@@ -44,28 +44,28 @@ pub(super) enum Done {
 
 impl Shared {
     /// What policy, budgets and the configuration say of it now, with whoever wanted it as the actor.
-    pub fn gate(&self, due: &Due, now: Millis) -> Gate {
+    pub fn evaluation(&self, due: &Due, now: Millis) -> Evaluation {
         let id = due.work.id.to_string();
         let asked = Asked::of(&due.command.body.submitter, &due.work, &id, now);
         let arguments = due.arguments.as_ref().map_or(Value::Null, Payload::value);
-        self.door.gate(asked, &due.command, &arguments, None)
+        self.evaluator.evaluation(asked, &due.command, &arguments, None)
     }
 
     /// How long the tool's rate keeps it waiting. What policy denies needs no token.
-    pub fn rate(&self, due: &Due, gate: &Gate) -> Option<Duration> {
-        if gate.verdict.effect == Effect::Deny {
+    pub fn rate(&self, due: &Due, evaluation: &Evaluation) -> Option<Duration> {
+        if evaluation.decision.effect == Effect::Deny {
             return None;
         }
-        self.door.take(&due.command.spec.tool).err()
+        self.evaluator.take(&due.command.spec.tool).err()
     }
 
-    pub async fn send(&self, due: &Due, gate: Gate, now: Millis) -> Done {
+    pub async fn send(&self, due: &Due, evaluation: Evaluation, now: Millis) -> Done {
         let caller = self.ledger.caller(Actor::system("relay"));
         let id = due.command.id;
         let asked = Since::now();
-        let dispatched = match caller.relay_dispatch(id, gate).await {
+        let dispatched = match caller.relay_dispatch(id, evaluation).await {
             Err(error) if error.refusal().is_some_and(|refusal| refusal.code == Code::PolicyStale) => {
-                self.door.current(|| caller.relay_dispatch(id, self.gate(due, now))).await
+                self.evaluator.current(|| caller.relay_dispatch(id, self.evaluation(due, now))).await
             }
             dispatched => dispatched,
         };
@@ -92,7 +92,7 @@ impl Shared {
         self.deliver(&sending, outcome).await
     }
 
-    async fn call(&self, due: &Due, sending: &Sending, now: Millis) -> Outcome {
+    async fn call(&self, due: &Due, sending: &Sending, now: Millis) -> CallOutcome {
         let spec = &due.command.spec;
         let unsent = |message: String| unsent(ErrorClass::Misconfigured, message);
         if let Some(why) = self.gone().refuses(due, now) {
@@ -113,7 +113,7 @@ impl Shared {
 
     /// The tool's executor, as the configuration says now. Its connections are kept for as long as it says the same.
     fn executor(&self, tool: &str) -> Option<Executor> {
-        let live = self.door.live();
+        let live = self.evaluator.live();
         let how = live.tools.get(tool).relay.as_ref()?;
         let mut known = self.executors.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, executor)) = known.get(tool).filter(|(declared, _)| declared == how) {
@@ -127,11 +127,11 @@ impl Shared {
         Some(executor)
     }
 
-    fn remember(&self, due: &Due, outcome: &Outcome, now: Millis) {
+    fn remember(&self, due: &Due, outcome: &CallOutcome, now: Millis) {
         match outcome {
-            Outcome::Gone(_) => self.gone().close(due, now),
-            Outcome::Succeeded(_) => self.gone().open(due),
-            Outcome::Failed { .. } | Outcome::Uncertain(_) => {}
+            CallOutcome::Gone(_) => self.gone().close(due, now),
+            CallOutcome::Succeeded(_) => self.gone().open(due),
+            CallOutcome::Failed { .. } | CallOutcome::Uncertain(_) => {}
         }
     }
 
@@ -141,21 +141,21 @@ impl Shared {
 
     /// What is known is told, however long the ledger is away: repeated, it is the same. It is lost only with the
     /// process, and then the deadline makes the command uncertain.
-    async fn deliver(&self, sending: &Sending, outcome: Outcome) -> Done {
+    async fn deliver(&self, sending: &Sending, outcome: CallOutcome) -> Done {
         let caller = self.ledger.caller(Actor::system("relay"));
         let (proof, id) = (&sending.proof, sending.command.id);
         loop {
             let told = match outcome.clone() {
-                Outcome::Succeeded(evidence) => caller.receipt(proof, id, *evidence).await,
-                Outcome::Failed { error, unsent } => caller.fail_command(proof, id, error, unsent).await,
-                Outcome::Gone(error) => caller.fail_command(proof, id, error, false).await,
-                Outcome::Uncertain(error) => caller.uncertain(proof, id, error).await,
+                CallOutcome::Succeeded(evidence) => caller.receipt(proof, id, *evidence).await,
+                CallOutcome::Failed { error, unsent } => caller.fail_command(proof, id, error, unsent).await,
+                CallOutcome::Gone(error) => caller.fail_command(proof, id, error, false).await,
+                CallOutcome::Uncertain(error) => caller.uncertain(proof, id, error).await,
             };
             match told {
                 Ok(_) => return Done::Told,
                 // Somebody else has told meanwhile: a sweeper, a lookup, a person.
                 Err(Error::Refused(refusal)) => {
-                    if matches!(outcome, Outcome::Succeeded(_)) {
+                    if matches!(outcome, CallOutcome::Succeeded(_)) {
                         tracing::error!(command = %id, %refusal, "a call took effect, and the ledger refuses its receipt");
                     } else {
                         tracing::info!(command = %id, %refusal, "how the call went is not news");
@@ -172,9 +172,9 @@ impl Shared {
     }
 }
 
-fn unsent(class: ErrorClass, message: impl Into<String>) -> Outcome {
+fn unsent(class: ErrorClass, message: impl Into<String>) -> CallOutcome {
     let error = CallError { class, message: message.into(), retry_after_ms: None };
-    Outcome::Failed { error, unsent: true }
+    CallOutcome::Failed { error, unsent: true }
 }
 
 /// When a dispatch was asked for. By two clocks: the one does not count while the machine sleeps, the other may be set.

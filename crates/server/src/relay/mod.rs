@@ -1,4 +1,4 @@
-//! The relay: sends the commands that are its own. It asks the door, dispatches, which commits, and only then calls;
+//! The relay: sends the commands that are its own. It asks the evaluator, dispatches, which commits, and only then calls;
 //! then it tells how the call went. It decides nothing: what may go, what is tried again and when is the core's.
 //!
 //! Any number of relays may run on one ledger: a dispatch is given to one of them. What is under way when a relay dies
@@ -24,7 +24,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{config::Live, door::Door, executor::Outbound, tools};
+use crate::{config::Live, evaluator::Evaluator, executor::Outbound, tools};
 pub(crate) use call::told;
 use call::{Done, Executor};
 use queue::{CALLS, Queue};
@@ -41,7 +41,7 @@ const PASSED_OVER: Duration = Duration::from_secs(60);
 /// What the calls share.
 struct Shared {
     ledger: Ledger,
-    door: Arc<Door>,
+    evaluator: Arc<Evaluator>,
     outbound: Outbound,
     executors: Mutex<HashMap<String, (tools::Relay, Executor)>>,
     gone: Mutex<gone::Gone>,
@@ -74,10 +74,10 @@ pub struct Relay {
 }
 
 impl Relay {
-    pub(crate) fn new(ledger: Ledger, door: Arc<Door>, outbound: Outbound) -> Self {
+    pub(crate) fn new(ledger: Ledger, evaluator: Arc<Evaluator>, outbound: Outbound) -> Self {
         let (executors, gone) = Default::default();
         Self {
-            shared: Arc::new(Shared { ledger, door, outbound, executors, gone, margin: tools::MARGIN }),
+            shared: Arc::new(Shared { ledger, evaluator, outbound, executors, gone, margin: tools::MARGIN }),
             queue: Queue::default(),
             calls: JoinSet::new(),
             time: (0, Instant::now()),
@@ -87,9 +87,9 @@ impl Relay {
         }
     }
 
-    /// With a door of its own, for whoever runs one without a server.
+    /// With an evaluator of its own, to run one without a server.
     pub fn alone(ledger: Ledger, live: watch::Receiver<Arc<Live>>, outbound: Outbound) -> Self {
-        Self::new(ledger, Arc::new(Door::new(live)), outbound)
+        Self::new(ledger, Arc::new(Evaluator::new(live)), outbound)
     }
 
     /// Calls only where the dispatch was answered within this time, which is at most the margin that a dispatch has.
@@ -192,8 +192,8 @@ impl Relay {
             && let Some(due) = self.queue.next(Instant::now())
         {
             let now = self.now();
-            let gate = self.shared.gate(&due, now);
-            if let Some(wait) = self.shared.rate(&due, &gate) {
+            let evaluation = self.shared.evaluation(&due, now);
+            if let Some(wait) = self.shared.rate(&due, &evaluation) {
                 self.queue.put_back(due, Instant::now() + wait);
                 continue;
             }
@@ -202,7 +202,7 @@ impl Relay {
             let tenant = due.command.spec.tenant.as_str().into();
             let call = async move {
                 // One command that breaks its call must not cost the others their relay.
-                let sent = AssertUnwindSafe(shared.send(&due, gate, now)).catch_unwind().await;
+                let sent = AssertUnwindSafe(shared.send(&due, evaluation, now)).catch_unwind().await;
                 let done = sent.unwrap_or_else(|_| Done::Refused("the call broke off".to_owned()));
                 let (command, spec) = (&due.command, &due.command.spec);
                 let ordered = command.body.tool.ordered;

@@ -27,7 +27,7 @@ const AT_HAND_OF_A_TENANT_BYTES: usize = 2 * AT_HAND_BYTES;
 const AT_HAND_IN_ALL_BYTES: usize = 32 * 1024 * 1024;
 
 #[derive(Default)]
-struct Line {
+struct ToolQueue {
     ready: VecDeque<Due>,
     bytes: usize,
     under_way: usize,
@@ -35,7 +35,7 @@ struct Line {
     not_before: Option<Instant>,
 }
 
-impl Line {
+impl ToolQueue {
     /// `of_tool`: calls of the same tool, of all tenants together.
     fn may_go(&self, now: Instant, of_tool: usize) -> bool {
         let bound = match self.ready.front().map(|due| due.command.spec.executor) {
@@ -62,7 +62,7 @@ fn weight(due: &Due) -> usize {
 /// The lines of one tenant, by tool.
 #[derive(Default)]
 struct Tenant {
-    lines: BTreeMap<String, Line>,
+    lines: BTreeMap<String, ToolQueue>,
     under_way: usize,
     /// The tool whose turn was last.
     last: String,
@@ -73,7 +73,8 @@ impl Tenant {
         if self.under_way >= CALLS_OF_A_TENANT {
             return None;
         }
-        let may_go = |tool: &String, line: &Line| line.may_go(now, of_tools.get(tool).copied().unwrap_or(0));
+        let may_go =
+            |tool: &String, line: &ToolQueue| line.may_go(now, of_tools.get(tool).copied().unwrap_or(0));
         let tool = in_turn(&self.lines, &self.last, may_go)?;
         let due = self.lines.get_mut(&tool)?.take()?;
         self.under_way += 1;

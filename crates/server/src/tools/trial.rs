@@ -4,7 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 use tenure_core::{
     Actor, ActorKind, Millis, Refusal,
-    command::{CommandKind, Effect, Executor, Idempotency, Risk, Verdict},
+    command::{CommandKind, Effect, Executor, Idempotency, PolicyDecision, Risk},
     limits,
     payload::Digest,
     refusal::Code,
@@ -110,16 +110,16 @@ pub struct Judged {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_hash: Option<Digest>,
     #[serde(flatten)]
-    pub verdict: Verdict,
+    pub decision: PolicyDecision,
 }
 
 impl Judged {
     pub fn is_allowed(&self) -> bool {
-        self.verdict.effect == Effect::Allow
+        self.decision.effect == Effect::Allow
     }
 
     pub fn is_denied(&self) -> bool {
-        self.verdict.effect == Effect::Deny
+        self.decision.effect == Effect::Deny
     }
 }
 
@@ -129,7 +129,7 @@ pub fn try_out(live: &Live, trial: &Trial<'_>) -> Result<Judged, Refusal> {
     limits::reference("target", trial.target)?;
     let tool = live.tools.get(trial.tool);
     let checked = tool.arguments(trial.arguments)?;
-    let verdict = live.policy.ask(&Ask {
+    let decision = live.policy.ask(&Ask {
         actor: &actor(trial.actor)?,
         tool: trial.tool,
         risk: tool.facts.risk,
@@ -145,7 +145,7 @@ pub fn try_out(live: &Live, trial: &Trial<'_>) -> Result<Judged, Refusal> {
         declared: live.tools.is_declared(trial.tool),
         arguments: checked.arguments.kept.value(),
         input_hash: (!checked.arguments.redacted).then_some(checked.arguments.hash),
-        verdict,
+        decision,
     })
 }
 

@@ -42,9 +42,9 @@ pub(crate) fn command(command: &Command, shown: &Shown<'_>) -> w::Command {
         idempotency_key: command.idempotency_key(),
         seal: command.seal().hex(),
         decision: w::PolicyDecision {
-            policy_version: body.verdict.policy_version.clone(),
-            effect: body.verdict.effect.to_wire().into(),
-            reasons: body.verdict.reasons.clone(),
+            policy_version: body.decision.policy_version.clone(),
+            effect: body.decision.effect.to_wire().into(),
+            reasons: body.decision.reasons.clone(),
         },
         approval: body.approval.as_ref().map(|approval| w::Approval {
             by: actor(&approval.by),

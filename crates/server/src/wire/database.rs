@@ -3,11 +3,11 @@
 use std::{os::unix::fs::PermissionsExt, path::Path};
 
 use tenure_api::wire as w;
-use tenure_store::{CheckpointFailure, Damaged, Diagnosis, Setting, Stats, Wal};
+use tenure_store::{CheckpointFailure, CounterSnapshot, Damaged, Diagnosis, Setting, Wal};
 
 use super::at;
 
-pub(crate) fn database(told: Diagnosis, stats: &Stats, passed_over: Vec<Damaged>) -> w::Database {
+pub(crate) fn database(told: Diagnosis, stats: &CounterSnapshot, passed_over: Vec<Damaged>) -> w::Database {
     let damaged = |one: Damaged| w::Damaged { id: one.id, why: one.why, since: at(one.since) };
     let setting = |setting: Setting| w::Setting {
         name: setting.name.to_owned(),

@@ -6,14 +6,14 @@ use tenure_core::{
     action::{Claimant, CloseOut, Decide, Failure},
     liveness::Liveness,
     model::{Source, Worker, Workflow},
-    policy::{LeaseTimings, Policy, PolicyOverrides, RetryPolicy, Timeouts},
+    policy::{LeaseTimings, PolicyOverrides, RetryPolicy, Timeouts, WorkPolicy},
 };
 use tenure_store::{NewWait, NewWork};
 
 use super::ToCore;
 
 /// `source`: the policy of the work's source, from which a partly given retry policy takes the rest.
-pub(crate) fn new_work(new: w::Ingest, tenant: String, source: &Policy) -> Result<NewWork, Refusal> {
+pub(crate) fn new_work(new: w::Ingest, tenant: String, source: &WorkPolicy) -> Result<NewWork, Refusal> {
     Ok(NewWork {
         tenant,
         source: Source { system: new.source.system, id: new.source.id, run_id: new.source.run_id },
@@ -37,7 +37,7 @@ pub(super) fn workflow(workflow: w::Workflow) -> Workflow {
     Workflow { id: workflow.id, version: workflow.version }
 }
 
-pub(super) fn overrides(policy: w::Policy, source: &Policy) -> PolicyOverrides {
+pub(super) fn overrides(policy: w::WorkPolicy, source: &WorkPolicy) -> PolicyOverrides {
     PolicyOverrides {
         lease: policy.lease.map(|lease| LeaseTimings {
             ttl_ms: lease.ttl_ms,

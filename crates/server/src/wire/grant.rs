@@ -79,7 +79,7 @@ pub(crate) fn resolved(resolved: Resolved, payloads: bool) -> w::Resolved {
         answers: resolved
             .answers
             .iter()
-            .map(|(answer, payload)| w::Answer {
+            .map(|(answer, payload)| w::ResolvedWait {
                 wait: answer.wait.to_string().into(),
                 work: answer.work.to_string().into(),
                 first: answer.first,

@@ -3,7 +3,7 @@
 use tenure_api::wire as w;
 use tenure_core::{
     Millis, Refusal,
-    policy::{Policy, PolicyOverrides},
+    policy::{PolicyOverrides, WorkPolicy},
     schedule::{CATCH_UP_MS, Cron, Overlap, Plan, RunOutcome, Schedule, Template, Timing},
 };
 use tenure_store::{NewSchedule, ScheduleChange};
@@ -16,7 +16,7 @@ pub(crate) fn new_schedule(
     name: String,
     tenant: String,
     set: w::SetSchedule,
-    source: &Policy,
+    source: &WorkPolicy,
 ) -> Result<NewSchedule, Problem> {
     let timing = match (set.cron, set.every_ms, set.zone) {
         (Some(cron), None, zone) => {
@@ -39,7 +39,7 @@ pub(crate) fn new_schedule(
     Ok(NewSchedule { tenant, name, plan, paused: set.paused })
 }
 
-fn template(template: w::Template, source: &Policy) -> Template {
+fn template(template: w::Template, source: &WorkPolicy) -> Template {
     Template {
         kind: template.kind,
         disposition: template.disposition.to_core(),
@@ -115,8 +115,8 @@ fn template_view(template: &Template, payloads: bool) -> w::TemplateView {
     }
 }
 
-fn policy(policy: &PolicyOverrides) -> w::Policy {
-    w::Policy {
+fn policy(policy: &PolicyOverrides) -> w::WorkPolicy {
+    w::WorkPolicy {
         retry: policy.retry.map(|retry| w::RetryPolicy {
             max_attempts: Some(retry.max_attempts),
             initial_ms: Some(retry.initial_ms),

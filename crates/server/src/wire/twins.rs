@@ -53,7 +53,7 @@ twins! {
         RetryScheduled, Stalled, CancelRequested, Quarantined, Succeeded, CompletedWithWarnings, Failed,
         TimedOut, Cancelled, Abandoned
     }
-    Phase = Phase { Pending, Active, Waiting, Held, Terminal }
+    Phase = Phase { Pending, Active, Waiting, Stuck, Terminal }
     Disposition = Disposition { Rerunnable, OwnerBound, ExternallyOwned }
     ErrorClass = ErrorClass {
         Transport, Timeout, RateLimited, Unavailable, Validation, Auth, Quota, PolicyDenied, Misconfigured,

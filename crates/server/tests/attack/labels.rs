@@ -11,7 +11,7 @@ use tenure_store::{
     core::{
         Actor, Payload,
         action::Claimant,
-        command::{Arguments, CallError, Effect, Gate, Intent, ToolFacts, Verdict},
+        command::{Arguments, CallError, Effect, Evaluation, Intent, PolicyDecision, ToolFacts},
         model::{Disposition, ErrorClass, Worker},
     },
 };
@@ -72,11 +72,11 @@ fn work(tenant: String, name: &str) -> NewWork {
 async fn doubt(caller: Caller, tenant: String, tool: String) {
     let claim = Some(Claimant::new(Worker::new("w", "1"), &tool));
     let held = caller.ingest(NewWork { claim, ..work(tenant, &tool) }).await.unwrap().lease.unwrap().lease;
-    let gate = Gate::new(Verdict::new(Effect::Allow, "p"), ToolFacts::default());
+    let evaluation = Evaluation::new(PolicyDecision::new(Effect::Allow, "p"), ToolFacts::default());
     let arguments = Arguments::whole(Payload::new(&json!({})).unwrap());
-    let new = Intent::new(&tool, "target", arguments, gate.clone());
+    let new = Intent::new(&tool, "target", arguments, evaluation.clone());
     let id = caller.reserve(&held, new).await.unwrap().command.id;
-    caller.dispatch(&held, id, gate, None).await.unwrap();
+    caller.dispatch(&held, id, evaluation, None).await.unwrap();
     let lost = CallError { class: ErrorClass::Timeout, message: "no answer".into(), retry_after_ms: None };
     caller.uncertain(&held, id, lost).await.unwrap();
 }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::json;
 use tenure_core::{CommandId, Payload, WorkId};
-use tenure_server::executor::{Call, Http, HttpTarget, Outbound, Outcome};
+use tenure_server::executor::{Call, CallOutcome, Http, HttpTarget, Outbound};
 use tenure_testkit::Provider;
 use uuid::Uuid;
 
@@ -56,6 +56,6 @@ fn no_certificates() -> rustls::ClientConfig {
 }
 
 /// One call of a tool, with names that lead nowhere but to their own addresses.
-pub async fn send(target: HttpTarget) -> Outcome {
+pub async fn send(target: HttpTarget) -> CallOutcome {
     http(target, Names::new(&[])).call(&call("bob"), NOW).await
 }

@@ -1,7 +1,7 @@
 //! Calls and lookups over HTTP against a provider that misbehaves: what was really called, and what is said of it.
 
 mod bed;
-mod guard;
+mod egress;
 mod lookup;
 #[path = "../common/names.rs"]
 mod names;

@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::{Value, json};
 use tenure_core::{command::EvidenceKind, model::ErrorClass};
-use tenure_server::executor::{IdPlace, Outcome};
+use tenure_server::executor::{CallOutcome, IdPlace};
 use tenure_testkit::{Provider, Reply};
 
 use crate::{
@@ -29,7 +29,7 @@ async fn a_call_is_a_signed_webhook_with_a_stable_id() {
     target.external_id = Some(IdPlace::Body("/message/id".parse().unwrap()));
     let http = http(target, Names::new(&[]));
     match http.call(&call("bob"), NOW).await {
-        Outcome::Succeeded(proof) => {
+        CallOutcome::Succeeded(proof) => {
             assert_eq!((proof.kind, proof.external_id.as_deref()), (EvidenceKind::Provider, Some("m-1")));
             assert_eq!(proof.response.unwrap().value(), json!({ "message": { "id": "m-1" } }));
         }
@@ -66,7 +66,7 @@ async fn a_reply_that_is_lost_after_the_call_was_read_is_uncertain() {
             target.timeout = Duration::from_secs(3);
         }
         let outcome = send(target).await;
-        assert!(matches!(outcome, Outcome::Uncertain(_)), "{reply:?}: {outcome:?}");
+        assert!(matches!(outcome, CallOutcome::Uncertain(_)), "{reply:?}: {outcome:?}");
         assert_eq!(provider.calls().len(), 1, "{reply:?}");
     }
 }
@@ -80,8 +80,8 @@ async fn nobody_there_is_proven_unsent() {
     // The listener is told to end by a connection: it is gone once connecting fails.
     let address = closed.url.as_ref().unwrap().authority().unwrap().to_string();
     while std::net::TcpStream::connect(&address).is_ok() {}
-    let unsent = |outcome: Outcome| match outcome {
-        Outcome::Failed { error, unsent: true } => error,
+    let unsent = |outcome: CallOutcome| match outcome {
+        CallOutcome::Failed { error, unsent: true } => error,
         other => panic!("{other:?}"),
     };
     assert_eq!(unsent(send(closed.clone()).await).class, ErrorClass::Transport);
@@ -98,22 +98,22 @@ async fn no_handshake_is_proven_unsent() {
     let mut target = at(&provider, "/");
     target.url = Some(provider.url("/").replace("http:", "https:").parse().unwrap());
     let outcome = send(target).await;
-    assert!(matches!(outcome, Outcome::Failed { unsent: true, .. }), "{outcome:?}");
+    assert!(matches!(outcome, CallOutcome::Failed { unsent: true, .. }), "{outcome:?}");
 }
 
 #[tokio::test]
 async fn an_answer_that_breaks_off_or_never_ends_is_still_an_answer() {
     let provider = Provider::always(Reply::CutShort);
     match send(at(&provider, "/")).await {
-        Outcome::Succeeded(proof) => assert_eq!(proof.response, None),
+        CallOutcome::Succeeded(proof) => assert_eq!(proof.response, None),
         other => panic!("{other:?}"),
     }
     let mut by_id = at(&provider, "/");
     by_id.external_id = Some(IdPlace::Body("/id".parse().unwrap()));
-    assert!(matches!(send(by_id).await, Outcome::Uncertain(_)));
+    assert!(matches!(send(by_id).await, CallOutcome::Uncertain(_)));
     let endless = Provider::always(Reply::json(200, &"x".repeat(2_000_000)));
     match send(at(&endless, "/")).await {
-        Outcome::Succeeded(proof) => {
+        CallOutcome::Succeeded(proof) => {
             assert_eq!((proof.reference.as_deref(), proof.response), (Some("HTTP 200"), None))
         }
         other => panic!("{other:?}"),
@@ -129,9 +129,9 @@ async fn a_second_answer_is_nobody_elses_receipt() {
     });
     let http = http(at(&provider, "/"), Names::new(&[]));
     for _ in 0..10 {
-        assert!(matches!(http.call(&call("bob"), NOW).await, Outcome::Succeeded(_)));
+        assert!(matches!(http.call(&call("bob"), NOW).await, CallOutcome::Succeeded(_)));
         let next = http.call(&call("bob"), NOW).await;
-        assert!(matches!(next, Outcome::Failed { unsent: false, .. }), "{next:?}");
+        assert!(matches!(next, CallOutcome::Failed { unsent: false, .. }), "{next:?}");
     }
 }
 
@@ -142,7 +142,7 @@ async fn a_slow_provider_is_waited_for() {
     let waiting = provider.clone();
     tokio::task::spawn_blocking(move || waiting.wait_for(1)).await.unwrap();
     provider.release();
-    assert!(matches!(sending.await.unwrap(), Outcome::Succeeded(_)));
+    assert!(matches!(sending.await.unwrap(), CallOutcome::Succeeded(_)));
 }
 
 #[tokio::test]
@@ -150,7 +150,7 @@ async fn connections_are_used_again() {
     let provider = Provider::always(Reply::status(200));
     let http = http(at(&provider, "/"), Names::new(&[]));
     for _ in 0..20 {
-        assert!(matches!(http.call(&call("bob"), NOW).await, Outcome::Succeeded(_)));
+        assert!(matches!(http.call(&call("bob"), NOW).await, CallOutcome::Succeeded(_)));
     }
     assert_eq!(provider.calls().len(), 20);
     assert!(provider.connections() < 5, "{}", provider.connections());

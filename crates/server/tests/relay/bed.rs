@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tenure_core::{
     Actor, Command, CommandId, CommandState, Fact, Millis, Payload, State,
     action::{Claimant, CloseOut},
-    command::{Arguments, Effect, Gate, Intent, Verdict},
+    command::{Arguments, Effect, Evaluation, Intent, PolicyDecision},
     model::Disposition,
 };
 use tenure_server::{Config, Overlay, Reconciler, Relay, config::Live, executor::Outbound};
@@ -75,8 +75,8 @@ impl Bed {
     /// What the configuration says of a tool's command, allowed.
     pub fn new_command(&self, tool: &str, target: &str, arguments: &Value) -> Intent {
         let facts = self.live.borrow().tools.get(tool).facts.clone();
-        let gate = Gate::new(Verdict::new(Effect::Allow, &self.version), facts);
-        Intent::new(tool, target, Arguments::whole(Payload::new(arguments).unwrap()), gate)
+        let evaluation = Evaluation::new(PolicyDecision::new(Effect::Allow, &self.version), facts);
+        Intent::new(tool, target, Arguments::whole(Payload::new(arguments).unwrap()), evaluation)
     }
 
     pub async fn held_by(&self, tenant: &str, id: &str) -> Claimed {

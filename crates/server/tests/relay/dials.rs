@@ -91,8 +91,8 @@ async fn a_daemon_sends_what_is_its_own_and_shows_it() {
     )
     .await;
     let person = server.ledger().caller(Actor::person("ada"));
-    let gate = bed.new_command("hook", "bad", &serde_json::json!({})).gate;
-    person.replay(ids[1], gate, Default::default(), "try").await.unwrap();
+    let evaluation = bed.new_command("hook", "bad", &serde_json::json!({})).evaluation;
+    person.replay(ids[1], evaluation, Default::default(), "try").await.unwrap();
     until(
         &server,
         &["tenure_command_replays_total 1", r#"tenure_command_moves_total{tool="hook",state="failed"} 2"#],

@@ -32,9 +32,9 @@ async fn doubtful_of(bed: &Bed, tenant: &str, id: &str, tool: &str) -> CommandId
     let worker = bed.ledger.caller(Actor::worker("w"));
     let held = bed.held_by(tenant, id).await;
     let new = bed.new_command(tool, "bob", &json!({ "text": "hi" }));
-    let gate = new.gate.clone();
+    let evaluation = new.evaluation.clone();
     let id = worker.reserve(&held.lease, new).await.unwrap().command.id;
-    worker.dispatch(&held.lease, id, gate, None).await.unwrap();
+    worker.dispatch(&held.lease, id, evaluation, None).await.unwrap();
     let error = CallError { class: ErrorClass::Timeout, message: "no answer".into(), retry_after_ms: None };
     worker.uncertain(&held.lease, id, error).await.unwrap();
     id

@@ -224,8 +224,8 @@ async fn a_target_that_is_gone_is_called_again_only_by_a_replay() {
     assert_eq!((refused.state, provider.calls().len()), (CommandState::Failed, 1));
     assert!(refused.body.message.as_ref().unwrap().contains("replay"), "{:?}", refused.body.message);
     let person = bed.ledger.caller(Actor::person("ada"));
-    let gate = bed.new_command("hook", "a", &json!({})).gate;
-    person.replay(first, gate, Default::default(), "it is back").await.unwrap();
+    let evaluation = bed.new_command("hook", "a", &json!({})).evaluation;
+    person.replay(first, evaluation, Default::default(), "it is back").await.unwrap();
     bed.relay.run_once().await.unwrap();
     assert_eq!(bed.state(first).await, CommandState::Succeeded);
     let third = bed.outbox("three", "hook", &["a"]).await[0];

@@ -5,8 +5,8 @@ use tenure_core::{
     Actor, Code, CommandId, CommandState, Payload, State,
     action::{CloseOut, Failure},
     command::{
-        Arguments, CallError, Duty, Effect, Executor, Gate, Idempotency, Intent, ReplayLimits, Risk,
-        ToolFacts, Verdict,
+        Arguments, CallError, Duty, Effect, Evaluation, Executor, Idempotency, Intent, PolicyDecision,
+        ReplayLimits, Risk, ToolFacts,
     },
     limits,
     model::ErrorClass,
@@ -15,15 +15,15 @@ use tenure_core::{
 use super::{Bed, job, not_dispatched, owner_bound, refused, success};
 use crate::{Claimed, NewWork};
 
-fn gate(executor: Executor) -> Gate {
+fn evaluation(executor: Executor) -> Evaluation {
     let tool =
         ToolFacts { risk: Risk::Low, idempotency: Idempotency::Native, executor, ..ToolFacts::default() };
-    Gate::new(Verdict::new(Effect::Allow, "p1"), tool)
+    Evaluation::new(PolicyDecision::new(Effect::Allow, "p1"), tool)
 }
 
 fn mail(to: &str, executor: Executor) -> Intent {
     let arguments = Arguments::whole(Payload::new(&json!({ "text": "hi" })).unwrap());
-    Intent::new("mail", to, arguments, gate(executor))
+    Intent::new("mail", to, arguments, evaluation(executor))
 }
 
 /// A held work with unsent commands, two of the relay and one of its worker.
@@ -107,12 +107,13 @@ pub async fn only_a_replay_after_the_end_outlives_a_cancel(bed: &mut Bed) {
     let refused_call =
         || CallError { class: ErrorClass::Validation, message: "no".into(), retry_after_ms: None };
     let again = async |id| {
-        let done = bed.person().replay(id, gate(Executor::Http), ReplayLimits::default(), "fixed").await;
+        let done =
+            bed.person().replay(id, evaluation(Executor::Http), ReplayLimits::default(), "fixed").await;
         assert_eq!(done.unwrap().state, CommandState::Pending);
     };
     let (held, commands) = with_commands(bed, "one").await;
     for id in &commands[..2] {
-        let sent = relay.relay_dispatch(*id, gate(Executor::Http)).await.unwrap();
+        let sent = relay.relay_dispatch(*id, evaluation(Executor::Http)).await.unwrap();
         relay.fail_command(&sent.proof, *id, refused_call(), false).await.unwrap();
     }
     again(commands[0]).await;
@@ -123,7 +124,7 @@ pub async fn only_a_replay_after_the_end_outlives_a_cancel(bed: &mut Bed) {
         states(bed, &commands).await,
         [CommandState::Cancelled, CommandState::Pending, CommandState::Cancelled]
     );
-    let sent = relay.relay_dispatch(commands[1], gate(Executor::Http)).await.unwrap();
+    let sent = relay.relay_dispatch(commands[1], evaluation(Executor::Http)).await.unwrap();
     assert_eq!(sent.command.state, CommandState::Dispatched);
 }
 
@@ -132,17 +133,17 @@ pub async fn a_command_in_doubt_is_not_sent_again_after_a_cancel(bed: &mut Bed) 
     let (held, commands) = with_commands(bed, "one").await;
     let timeout =
         || CallError { class: ErrorClass::Timeout, message: "no reply".into(), retry_after_ms: None };
-    let own = gate(Executor::Worker);
+    let own = evaluation(Executor::Worker);
     bed.worker("w").dispatch(&held.lease, commands[2], own.clone(), None).await.unwrap();
     bed.worker("w").uncertain(&held.lease, commands[2], timeout()).await.unwrap();
-    let sent = relay.relay_dispatch(commands[0], gate(Executor::Http)).await.unwrap();
+    let sent = relay.relay_dispatch(commands[0], evaluation(Executor::Http)).await.unwrap();
     relay.uncertain(&sent.proof, commands[0], timeout()).await.unwrap();
     bed.person().cancel(held.work.id, "enough", None).await.unwrap();
     let told = bed.worker("w").dispatch(&held.lease, commands[2], own, None).await;
     assert_eq!(refused(told), Code::CancelRequested);
     bed.worker("w").close_out(&held.lease, CloseOut::new(State::Cancelled)).await.unwrap();
     bed.skip(60_000).await;
-    let (code, asked) = not_dispatched(relay.relay_dispatch(commands[0], gate(Executor::Http)).await);
+    let (code, asked) = not_dispatched(relay.relay_dispatch(commands[0], evaluation(Executor::Http)).await);
     assert_eq!(code, Code::InDoubt);
     assert_eq!((asked.state, asked.body.needs_person), (CommandState::Uncertain, true));
     assert!(bed.ledger.due_commands(Duty::Send, 10).await.unwrap().is_empty(), "nobody asks again");
@@ -152,16 +153,16 @@ pub async fn a_work_asked_to_cancel_dispatches_nothing_new(bed: &mut Bed) {
     let (held, commands) = with_commands(bed, "one").await;
     bed.person().cancel(held.work.id, "enough", None).await.unwrap();
     let worker = bed.worker("w");
-    let own = worker.dispatch(&held.lease, commands[2], gate(Executor::Worker), None).await;
+    let own = worker.dispatch(&held.lease, commands[2], evaluation(Executor::Worker), None).await;
     assert_eq!(refused(own), Code::CancelRequested);
     let relay = bed.ledger.caller(Actor::system("relay"));
-    let (code, put_off) = not_dispatched(relay.relay_dispatch(commands[0], gate(Executor::Http)).await);
+    let (code, put_off) = not_dispatched(relay.relay_dispatch(commands[0], evaluation(Executor::Http)).await);
     assert_eq!((code, put_off.state), (Code::CancelRequested, CommandState::Pending));
     worker.close_out(&held.lease, success()).await.unwrap();
     let due = bed.ledger.due_commands(Duty::Send, 10).await.unwrap();
     assert_eq!(due.iter().map(|command| command.id).collect::<Vec<_>>(), [commands[1]]);
     bed.skip(limits::CANCEL_ASK_AGAIN_MS).await;
     assert_eq!(bed.ledger.due_commands(Duty::Send, 10).await.unwrap().len(), 2, "it finished first");
-    let sent = relay.relay_dispatch(commands[0], gate(Executor::Http)).await.unwrap();
+    let sent = relay.relay_dispatch(commands[0], evaluation(Executor::Http)).await.unwrap();
     assert_eq!(sent.command.state, CommandState::Dispatched);
 }

@@ -5,8 +5,8 @@ use tenure_core::{
     Actor, Code, Command, CommandId, CommandState, Payload, State, Usage,
     action::{CloseOut, Failure},
     command::{
-        Arguments, CallError, Duty, Effect, Executor, Finding, Gate, Idempotency, Intent, Planned, Proof,
-        Recorded, ReplayLimits, Risk, ToolFacts, Verdict,
+        Arguments, CallError, Duty, Effect, Evaluation, Executor, Finding, Idempotency, Intent, Planned,
+        PolicyDecision, Proof, Recorded, ReplayLimits, Risk, ToolFacts,
         budget::{Account, BudgetKey, Cost, Limit, Per, Unit},
     },
     model::{ErrorClass, WaitKind},
@@ -33,17 +33,17 @@ pub(super) fn native() -> ToolFacts {
     ToolFacts { idempotency: Idempotency::Native, ..lookup() }
 }
 
-pub(super) fn gate(effect: Effect, tool: ToolFacts) -> Gate {
-    Gate::new(Verdict::new(effect, "p1"), tool)
+pub(super) fn evaluation(effect: Effect, tool: ToolFacts) -> Evaluation {
+    Evaluation::new(PolicyDecision::new(effect, "p1"), tool)
 }
 
-pub(super) fn allow() -> Gate {
-    gate(Effect::Allow, lookup())
+pub(super) fn allow() -> Evaluation {
+    evaluation(Effect::Allow, lookup())
 }
 
-pub(super) fn mail(text: &str, gate: Gate) -> Intent {
+pub(super) fn mail(text: &str, evaluation: Evaluation) -> Intent {
     let arguments = Arguments::whole(Payload::new(&json!({ "text": text })).unwrap());
-    Intent::new("mail", "bob", arguments, gate)
+    Intent::new("mail", "bob", arguments, evaluation)
 }
 
 fn timeout() -> CallError {
@@ -53,7 +53,7 @@ fn timeout() -> CallError {
 /// A held work with a dispatched command.
 pub(super) async fn dispatched(bed: &Bed, id: &str, tool: ToolFacts) -> (Claimed, CommandId) {
     let held = bed.held(job(id), "w").await;
-    let allowed = gate(Effect::Allow, tool);
+    let allowed = evaluation(Effect::Allow, tool);
     let command = bed.worker("w").reserve(&held.lease, mail("hi", allowed.clone())).await.unwrap().command;
     let go = bed.worker("w").dispatch(&held.lease, command.id, allowed, None).await.unwrap();
     assert_eq!(go.state, CommandState::Dispatched);
@@ -117,7 +117,7 @@ pub async fn the_same_intent_is_the_same_command(bed: &mut Bed) {
 
 pub async fn approvals_are_sealed_used_once_and_expire(bed: &mut Bed) {
     let held = bed.held(job("one"), "w").await;
-    let ask = gate(Effect::NeedsApproval, ToolFacts { risk: Risk::High, ..lookup() });
+    let ask = evaluation(Effect::NeedsApproval, ToolFacts { risk: Risk::High, ..lookup() });
     let worker = bed.worker("w");
     let id = worker.reserve(&held.lease, mail("hi", ask.clone())).await.unwrap().command.id;
     let seal = bed.ledger.command(id).await.unwrap().seal();
@@ -149,7 +149,7 @@ pub async fn approvals_are_sealed_used_once_and_expire(bed: &mut Bed) {
 
 pub async fn a_worker_waits_for_the_approval(bed: &mut Bed) {
     let held = bed.held(job("one"), "w").await;
-    let ask = gate(Effect::NeedsApproval, lookup());
+    let ask = evaluation(Effect::NeedsApproval, lookup());
     let worker = bed.worker("w");
     let id = worker.reserve(&held.lease, mail("hi", ask.clone())).await.unwrap().command.id;
     bed.expect(held.work.id, State::Running).await;
@@ -220,7 +220,8 @@ pub async fn a_lapse_puts_it_in_doubt_and_a_lookup_ends_it(bed: &mut Bed) {
     bed.pass(LAPSE_MS).await;
     bed.expect(other.work.id, State::Queued).await;
     let next = bed.take(other.work.id, "v").await;
-    let again = bed.worker("v").dispatch(&next.lease, id, gate(Effect::Allow, native()), None).await.unwrap();
+    let again =
+        bed.worker("v").dispatch(&next.lease, id, evaluation(Effect::Allow, native()), None).await.unwrap();
     assert_eq!(again.state, CommandState::Dispatched, "the same key again is no second effect");
     let late = bed.worker("w").uncertain(&other.lease, id, timeout()).await;
     assert_eq!(refused(late), Code::DispatchSuperseded, "another dispatch by now");
@@ -239,7 +240,7 @@ pub async fn a_late_copy_speaks_of_its_own_dispatch_only(bed: &mut Bed) {
     let first = DispatchRef::new(held.lease.clone(), 1);
     worker.fail_command(&first, id, busy("slow down"), true).await.unwrap();
     bed.skip(5_000).await;
-    let again = worker.dispatch(&held.lease, id, gate(Effect::Allow, lookup()), None).await.unwrap();
+    let again = worker.dispatch(&held.lease, id, evaluation(Effect::Allow, lookup()), None).await.unwrap();
     assert_eq!((again.state, again.body.dispatches), (CommandState::Dispatched, 2));
     let before = bed.story(held.work.id).await;
     let copy = worker.fail_command(&first, id, busy("slow down"), true).await.unwrap();
@@ -284,7 +285,7 @@ pub async fn what_nobody_can_tell_ends_with_a_person(bed: &mut Bed) {
 async fn outbox(bed: &Bed, id: &str, tool: ToolFacts) -> (Claimed, CommandId) {
     let held = bed.held(job(id), "w").await;
     let tool = ToolFacts { executor: Executor::Http, ..tool };
-    let report = mail("your report", gate(Effect::Allow, tool));
+    let report = mail("your report", evaluation(Effect::Allow, tool));
     let (command, report) = bed.worker("w").outgoing(held.work.id, report).await.unwrap();
     let close = CloseOut { commands: vec![(command, report)], ..success() };
     bed.worker("w").close_out(&held.lease, close.clone()).await.unwrap();
@@ -297,7 +298,7 @@ pub async fn the_outbox_is_sent_once(bed: &mut Bed) {
     bed.expect(held.work.id, State::Succeeded).await;
     let due = bed.ledger.due_commands(Duty::Send, 10).await.unwrap();
     assert_eq!(due.iter().map(|c| c.id).collect::<Vec<_>>(), [id]);
-    let go = gate(Effect::Allow, due[0].body.tool.clone());
+    let go = evaluation(Effect::Allow, due[0].body.tool.clone());
     let ledger = bed.ledger.clone();
     let relay = || ledger.caller(tenure_core::Actor::system("relay"));
     let mut crowd = JoinSet::new();
@@ -324,7 +325,7 @@ pub async fn ordered_sends_wait_for_one_another(bed: &mut Bed) {
     let ordered = ToolFacts { ordered: true, ..native() };
     let (_, first) = outbox(bed, "one", ordered.clone()).await;
     let (_, second) = outbox(bed, "two", ordered.clone()).await;
-    let go = || gate(Effect::Allow, ToolFacts { executor: Executor::Http, ..ordered.clone() });
+    let go = || evaluation(Effect::Allow, ToolFacts { executor: Executor::Http, ..ordered.clone() });
     let relay = bed.ledger.caller(tenure_core::Actor::system("relay"));
     assert_eq!(refused(relay.relay_dispatch(second, go()).await), Code::NotDue);
     let sent = relay.relay_dispatch(first, go()).await.unwrap();
@@ -345,7 +346,7 @@ pub async fn what_waits_in_line_names_the_first_of_it(bed: &mut Bed) {
     let (_, first) = outbox(bed, "one", ordered.clone()).await;
     let (held, second) = outbox(bed, "two", ordered.clone()).await;
     let relay = bed.ledger.caller(tenure_core::Actor::system("relay"));
-    let ask = gate(Effect::NeedsApproval, ordered);
+    let ask = evaluation(Effect::NeedsApproval, ordered);
     let (code, stopped) = not_dispatched(relay.relay_dispatch(first, ask).await);
     assert_eq!((code, stopped.state), (Code::ApprovalRequired, CommandState::Blocked));
     let behind = format!("waits behind {first}, which is blocked");
@@ -378,7 +379,7 @@ pub async fn budgets_hold_under_a_crowd(bed: &mut Bed) {
     let limits =
         vec![Limit { per: Per::Tenant, unit: unit.clone(), period: "2026-11".into(), max: 100, only: None }];
     let estimate = Cost { tokens: 0, micros: vec![("EUR".into(), 20)] };
-    let paid = Gate { limits, estimate, ..allow() };
+    let paid = Evaluation { limits, estimate, ..allow() };
     let mut crowd = JoinSet::new();
     for (lease, id) in works.clone() {
         let (worker, paid) = (bed.worker("w"), paid.clone());
@@ -420,7 +421,7 @@ pub async fn budgets_hold_under_a_crowd(bed: &mut Bed) {
 pub async fn one_answer_settles_what_several_works_set_aside(bed: &mut Bed) {
     let limits =
         vec![Limit { per: Per::Tenant, unit: Unit::Calls, period: String::new(), max: 100, only: None }];
-    let counted = Gate { limits, ..allow() };
+    let counted = Evaluation { limits, ..allow() };
     for n in 0..3 {
         let held = bed.held(job(&format!("m{n}")), "w").await;
         let worker = bed.worker("w");
@@ -547,7 +548,7 @@ pub async fn a_changed_policy_is_asked_again(bed: &mut Bed) {
 pub async fn commands_are_listed_within_their_tenants(bed: &mut Bed) {
     let (held, first) = dispatched(bed, "one", lookup()).await;
     bed.clock.advance(1_000);
-    let mut new = mail("two", gate(Effect::Deny, lookup()));
+    let mut new = mail("two", evaluation(Effect::Deny, lookup()));
     new.target = "eve".into();
     let second = bed.worker("w").reserve(&held.lease, new).await.unwrap().command.id;
     let all = |filter: CommandFilter| {
@@ -625,12 +626,12 @@ pub async fn usage_is_kept_where_commands_are_in_doubt(bed: &mut Bed) {
     }
 }
 
-fn money(estimate: Cost, tool: ToolFacts) -> (Gate, BudgetKey) {
+fn money(estimate: Cost, tool: ToolFacts) -> (Evaluation, BudgetKey) {
     let unit = Unit::Micros("usd".into());
     let limit = Limit { per: Per::Tenant, unit: unit.clone(), period: String::new(), max: 100, only: None };
     let (tenant, period) = (TENANT.into(), String::new());
     let key = BudgetKey { tenant, account: Account::Tenant, unit, period, only: None };
-    (Gate { limits: vec![limit], estimate, ..gate(Effect::Allow, tool) }, key)
+    (Evaluation { limits: vec![limit], estimate, ..evaluation(Effect::Allow, tool) }, key)
 }
 
 fn usd(currency: &str, micros: u64) -> Cost {

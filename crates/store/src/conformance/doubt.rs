@@ -10,7 +10,7 @@ use tenure_core::{
 
 use super::{
     Bed, LAPSE_MS, TENANT,
-    commands::{dispatched, gate, lookup, mail, native, state},
+    commands::{dispatched, evaluation, lookup, mail, native, state},
     job, refused, said_in,
 };
 use crate::{LeaseRef, NewWait, NewWork, WaitFilter};
@@ -48,7 +48,7 @@ pub async fn an_answer_kept_after_an_unsent_call_is_no_receipt(bed: &mut Bed) {
     bed.clock.advance(10);
     assert!(bed.machine().resolve(TENANT, "job", &json!("of another"), None).await.unwrap().kept);
     bed.clock.advance(unsent.body.next_at.unwrap() - bed.now());
-    worker.dispatch(&held.lease, id, gate(Effect::Allow, lookup()), None).await.unwrap();
+    worker.dispatch(&held.lease, id, evaluation(Effect::Allow, lookup()), None).await.unwrap();
     hand_over(bed, &held.lease, id, "job", OnTimeout::TimeOut).await;
     assert_eq!(state(bed, id).await, CommandState::Dispatched);
     bed.machine().resolve(TENANT, "job", &json!("done"), None).await.unwrap();
@@ -59,7 +59,7 @@ pub async fn an_answer_kept_after_an_unsent_call_is_no_receipt(bed: &mut Bed) {
 
 /// Each of the two calls has its callback: the second is not told that it is the first.
 pub async fn a_second_callback_of_a_command_sent_twice_is_refused(bed: &mut Bed) {
-    let allowed = || gate(Effect::Allow, lookup());
+    let allowed = || evaluation(Effect::Allow, lookup());
     for (name, waits, [one, other]) in [("a", ["a1", "a2"], ["a2", "a1"]), ("b", ["b1", "b2"], ["b1", "b2"])]
     {
         let (held, id) = dispatched(bed, name, lookup()).await;
@@ -118,7 +118,7 @@ pub async fn a_wait_that_ends_in_doubt_queues_nothing(bed: &mut Bed) {
 
         let chat = format!("chat-{name}");
         let held = bed.held(said_in(&chat, &format!("{name}-revoked")), "w").await;
-        let allowed = super::commands::gate(tenure_core::command::Effect::Allow, facts);
+        let allowed = super::commands::evaluation(tenure_core::command::Effect::Allow, facts);
         let new = super::commands::mail("hi", allowed.clone());
         let id = bed.worker("w").reserve(&held.lease, new).await.unwrap().command.id;
         bed.worker("w").dispatch(&held.lease, id, allowed, None).await.unwrap();
@@ -184,7 +184,7 @@ pub async fn a_native_command_in_doubt_stays_within_its_attempts(bed: &mut Bed) 
         let new = job(name);
         let policy = PolicyOverrides { retry: Some(retry), ..new.policy };
         let work = bed.ingest(NewWork { policy, ..new }).await.id;
-        let allowed = gate(Effect::Allow, native());
+        let allowed = evaluation(Effect::Allow, native());
         for lapse in 1..=lapses {
             let held = bed.take(work, "w").await;
             let id =

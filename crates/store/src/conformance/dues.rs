@@ -1,36 +1,36 @@
-//! Commands whose turn has come, and the figures of those that have not ended.
+//! Commands whose turn has come, and the gauges of those that have not ended.
 
 use serde_json::json;
 use tenure_core::{
     Actor, CommandId, CommandState, Payload,
     action::CloseOut,
     command::{
-        Arguments, BlockCode, CallError, Duty, Effect, Executor, Gate, Idempotency, Intent, Risk, ToolFacts,
-        Verdict,
+        Arguments, BlockCode, CallError, Duty, Effect, Evaluation, Executor, Idempotency, Intent,
+        PolicyDecision, Risk, ToolFacts,
     },
     model::ErrorClass,
 };
 
 use super::{Bed, START, job, success};
-use crate::{CommandFacts, PlaceFacts};
+use crate::{CommandGauges, CommandGroupGauges};
 
 fn tool(executor: Executor) -> ToolFacts {
     ToolFacts { risk: Risk::Low, idempotency: Idempotency::None, executor, ..ToolFacts::default() }
 }
 
-fn gate(effect: Effect, tool: ToolFacts) -> Gate {
-    Gate::new(Verdict::new(effect, "p1"), tool)
+fn evaluation(effect: Effect, tool: ToolFacts) -> Evaluation {
+    Evaluation::new(PolicyDecision::new(effect, "p1"), tool)
 }
 
-fn mail(target: &str, gate: Gate) -> Intent {
+fn mail(target: &str, evaluation: Evaluation) -> Intent {
     let arguments = Arguments::whole(Payload::new(&json!({ "to": target })).unwrap());
-    Intent::new("mail", target, arguments, gate)
+    Intent::new("mail", target, arguments, evaluation)
 }
 
 /// Work that ends with something to send.
 async fn outbox(bed: &Bed, id: &str, target: &str, tool: ToolFacts) -> CommandId {
     let held = bed.held(job(id), "w").await;
-    let new = mail(target, gate(Effect::Allow, tool));
+    let new = mail(target, evaluation(Effect::Allow, tool));
     let (command, new) = bed.worker("w").outgoing(held.work.id, new).await.unwrap();
     let close = CloseOut { commands: vec![(command, new)], ..success() };
     bed.worker("w").close_out(&held.lease, close).await.unwrap();
@@ -70,7 +70,7 @@ pub async fn only_the_first_of_a_line_is_due(bed: &mut Bed) {
     };
     assert_eq!(due(bed).await, [a1, b1]);
     let relay = bed.ledger.caller(Actor::system("relay"));
-    let sending = relay.relay_dispatch(a1, gate(Effect::Allow, ordered)).await.unwrap();
+    let sending = relay.relay_dispatch(a1, evaluation(Effect::Allow, ordered)).await.unwrap();
     assert_eq!(due(bed).await, [b1], "the first is under way");
     let error = CallError { class: ErrorClass::Validation, message: "no".into(), retry_after_ms: None };
     relay.fail_command(&sending.proof, a1, error, false).await.unwrap();
@@ -78,13 +78,13 @@ pub async fn only_the_first_of_a_line_is_due(bed: &mut Bed) {
 }
 
 pub async fn open_commands_are_counted(bed: &mut Bed) {
-    assert_eq!(bed.ledger.facts().await.unwrap().commands, CommandFacts::default());
+    assert_eq!(bed.ledger.gauges().await.unwrap().commands, CommandGauges::default());
     outbox(bed, "1", "a", tool(Executor::Http)).await;
     let held = bed.held(job("2"), "w").await;
     let worker = bed.worker("w");
-    let ask = gate(Effect::NeedsApproval, tool(Executor::Worker));
+    let ask = evaluation(Effect::NeedsApproval, tool(Executor::Worker));
     worker.reserve(&held.lease, mail("asked", ask)).await.unwrap();
-    let allow = gate(Effect::Allow, tool(Executor::Worker));
+    let allow = evaluation(Effect::Allow, tool(Executor::Worker));
     for target in ["b", "c", "d"] {
         let id = worker.reserve(&held.lease, mail(target, allow.clone())).await.unwrap().command.id;
         worker.dispatch(&held.lease, id, allow.clone(), None).await.unwrap();
@@ -94,21 +94,21 @@ pub async fn open_commands_are_counted(bed: &mut Bed) {
             worker.uncertain(&held.lease, id, lost).await.unwrap();
         }
     }
-    let facts = bed.ledger.facts().await.unwrap().commands;
-    let states: Vec<(CommandState, u64)> = facts.states.iter().map(|(state, n)| (*state, *n)).collect();
+    let gauges = bed.ledger.gauges().await.unwrap().commands;
+    let states: Vec<(CommandState, u64)> = gauges.states.iter().map(|(state, n)| (*state, *n)).collect();
     use CommandState::{Blocked, Dispatched, Pending, Uncertain};
     assert_eq!(states, [(Pending, 1), (Blocked, 1), (Dispatched, 2), (Uncertain, 1)]);
     let place = |state, blocked, needs_person, commands, since| {
         let tool = "mail".to_owned();
-        PlaceFacts { tool, state, blocked, needs_person, commands, since }
+        CommandGroupGauges { tool, state, blocked, needs_person, commands, since }
     };
     let places = [
         place(Dispatched, None, false, 2, START),
         place(Blocked, Some(BlockCode::ApprovalRequired), false, 1, START),
         place(Uncertain, None, true, 1, START + 7),
     ];
-    assert_eq!(facts.places, places);
-    assert_eq!(facts.unsent_since, Some(START));
-    assert_eq!((facts.uncertain(), facts.needs_person()), ((1, Some(START + 7)), (1, Some(START + 7))));
-    assert_eq!(facts.approvals(), (1, Some(START)));
+    assert_eq!(gauges.places, places);
+    assert_eq!(gauges.unsent_since, Some(START));
+    assert_eq!((gauges.uncertain(), gauges.needs_person()), ((1, Some(START + 7)), (1, Some(START + 7))));
+    assert_eq!(gauges.approvals(), (1, Some(START)));
 }

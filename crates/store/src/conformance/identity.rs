@@ -113,7 +113,7 @@ pub async fn who_is_bound_to_a_worker_claims_for_no_other(bed: &mut Bed) {
 
     // A command without a work gets one, and with it a lease.
     let mail =
-        || super::commands::mail("hi", super::commands::gate(Effect::Allow, super::commands::lookup()));
+        || super::commands::mail("hi", super::commands::evaluation(Effect::Allow, super::commands::lookup()));
     let alone = |worker: &str| NewWork { claim: Some(claimant(worker, "r4")), ..job("c") };
     assert_eq!(refused(bound.reserve_alone(alone("w2"), mail()).await), Code::Forbidden);
     assert!(bound.reserve_alone(alone("w1"), mail()).await.unwrap().lease.is_some());
@@ -147,7 +147,7 @@ fn sorted(people: &[std::sync::Arc<str>]) -> Vec<&str> {
 
 pub async fn four_eyes_know_submitters_reservers_and_replayers(bed: &mut Bed) {
     let tool = super::commands::lookup();
-    let ask = || super::commands::gate(Effect::NeedsApproval, tool.clone());
+    let ask = || super::commands::evaluation(Effect::NeedsApproval, tool.clone());
     let person = |id: &str| bed.ledger.caller(Actor::person(id));
     let work = person("sue").ingest(job("a")).await.unwrap().work.id;
     let held = bed.take(work, "w").await;
@@ -178,7 +178,8 @@ pub async fn four_eyes_know_submitters_reservers_and_replayers(bed: &mut Bed) {
 /// Not by its whole id, nor by less of it.
 pub async fn foreign_kinds_are_found_by_no_beginning(bed: &mut Bed) {
     let held = bed.held(job("o"), "w").await;
-    let mail = super::commands::mail("hi", super::commands::gate(Effect::Allow, super::commands::lookup()));
+    let mail =
+        super::commands::mail("hi", super::commands::evaluation(Effect::Allow, super::commands::lookup()));
     let id = bed.worker("w").reserve(&held.lease, mail).await.unwrap().command.id;
     let bound = bed.machine().of_kinds(Kinds::Only(vec!["mail".to_owned()]));
     let (work, command) = (held.work.id.to_string(), id.to_string());

@@ -14,8 +14,8 @@ pub mod deadlines;
 pub mod doubt;
 pub mod dry_run;
 pub mod dues;
-pub mod facts;
 pub mod family;
+pub mod gauges;
 pub mod identity;
 pub mod ingest;
 pub mod intake;
@@ -262,7 +262,7 @@ macro_rules! conformance_tests {
                 only_the_first_of_a_line_is_due,
                 open_commands_are_counted,
             }
-            facts {
+            gauges {
                 open_works_and_waits_are_counted,
                 workers_show_by_their_leases,
                 what_this_process_did_is_counted,

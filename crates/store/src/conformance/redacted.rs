@@ -12,7 +12,7 @@ use tenure_core::{
 
 use super::{
     Bed,
-    commands::{gate, lookup},
+    commands::{evaluation, lookup},
     job, refused,
 };
 use crate::NewWork;
@@ -21,7 +21,7 @@ fn unlock(pin: &str) -> Intent {
     let whole = Payload::new(&json!({ "door": "front", "pin": pin })).unwrap();
     let kept = Payload::new(&json!({ "door": "front", "pin": "[redacted]" })).unwrap();
     let arguments = Arguments::redacted(&whole, kept);
-    Intent::new("unlock", "door-1", arguments, gate(Effect::Allow, lookup()))
+    Intent::new("unlock", "door-1", arguments, evaluation(Effect::Allow, lookup()))
 }
 
 pub async fn the_same_arguments_are_known_again_in_a_work_and_its_reruns(bed: &mut Bed) {
@@ -35,7 +35,7 @@ pub async fn the_same_arguments_are_known_again_in_a_work_and_its_reruns(bed: &m
         Code::IdempotencyMismatch,
         "other arguments of the same intent"
     );
-    worker.dispatch(&held.lease, first.id, gate(Effect::Allow, lookup()), None).await.unwrap();
+    worker.dispatch(&held.lease, first.id, evaluation(Effect::Allow, lookup()), None).await.unwrap();
     worker.receipt(&held.lease, first.id, Proof::provider("m-1")).await.unwrap();
     worker.close_out(&held.lease, CloseOut::failed(ErrorClass::Unknown, "gave up")).await.unwrap();
 

@@ -14,13 +14,13 @@ use tenure_core::{
     model::{AcceptStrength, WaitState},
     payload::Digest,
     quota::Added,
-    reply::{Answer, Renewal},
+    reply::{Renewal, ResolvedWait},
     state::State,
     work::step::same_result,
 };
 use uuid::Uuid;
 
-use super::{Claimed, Ingested, LeaseRef, Ledger, NewWait, NewWork, Outcome, schema, seed};
+use super::{Claimed, Ingested, LeaseRef, Ledger, LedgerReply, NewWait, NewWork, schema, seed};
 use crate::{Error, WaitFilter};
 
 /// What a wait call led to.
@@ -37,7 +37,7 @@ pub struct Waiting {
 #[derive(Clone, Debug)]
 pub struct Resolved {
     /// Each wait it was for, with the answer that counts: the first.
-    pub answers: Vec<(Answer, Option<Payload>)>,
+    pub answers: Vec<(ResolvedWait, Option<Payload>)>,
     /// No wait is there yet: the answer is kept for it.
     pub kept: bool,
     pub lease: Option<Claimed>,
@@ -124,7 +124,7 @@ impl Caller {
         Self { dry_run, ..self }
     }
 
-    pub async fn submit(&self, action: Action) -> Result<Outcome, Error> {
+    pub async fn submit(&self, action: Action) -> Result<LedgerReply, Error> {
         self.ledger.submit(self.submission(action)?).await
     }
 
@@ -233,7 +233,7 @@ impl Caller {
         self.claimed(outcome)
     }
 
-    fn claimed(&self, mut outcome: Outcome) -> Result<Vec<Claimed>, Error> {
+    fn claimed(&self, mut outcome: LedgerReply) -> Result<Vec<Claimed>, Error> {
         match outcome.reply {
             Reply::Claimed(grants) => Ok(grants
                 .into_iter()
@@ -353,7 +353,7 @@ impl Caller {
         self.waiting(self.submit_judged(lease.work, action).await?)
     }
 
-    fn waiting(&self, outcome: Outcome) -> Result<Waiting, Error> {
+    fn waiting(&self, outcome: LedgerReply) -> Result<Waiting, Error> {
         match &outcome.reply {
             // A failure that is not to wait: its work was asked to cancel.
             Reply::Ack(ack) => Ok(Waiting { ack: ack.clone(), waits: Vec::new(), answers: Vec::new() }),
@@ -374,7 +374,7 @@ impl Caller {
 
     /// Opens waits after a look at the answers that are kept for them. One that comes between the look and the
     /// decision is looked at as well.
-    async fn submit_judged(&self, work: WorkId, mut action: Action) -> Result<Outcome, Error> {
+    async fn submit_judged(&self, work: WorkId, mut action: Action) -> Result<LedgerReply, Error> {
         const LOOKS: usize = 3;
         let mut looks = 0;
         loop {
@@ -600,7 +600,7 @@ impl Caller {
     }
 }
 
-fn ack_of(outcome: Outcome) -> Result<Ack, Error> {
+fn ack_of(outcome: LedgerReply) -> Result<Ack, Error> {
     match outcome.reply {
         Reply::Ack(ack) => Ok(ack),
         other => Err(unexpected(&other)),

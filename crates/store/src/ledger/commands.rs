@@ -6,8 +6,8 @@ use tenure_core::{
     Action, Code, Command, CommandId, CommandState, Identity, Millis, Payload, Refusal, Reply, WorkId,
     action::{Ingest, Kinds, Tenants},
     command::{
-        self, Arguments, CallError, CommandAction, DispatchAction, Dispatcher, Duty, Effect, Finding, Gate,
-        Intent, LookupClaim, Place, Planned, Proof, Recorded, ReplayLimits, Sender,
+        self, Arguments, CallError, CommandAction, DispatchAction, Dispatcher, Duty, Effect, Evaluation,
+        Finding, Intent, LookupClaim, Planned, Proof, Recorded, ReplayLimits, ReserveIn, Sender,
         budget::{Budget, BudgetKey},
         plan::plan,
     },
@@ -18,7 +18,7 @@ use tenure_core::{
 };
 use uuid::Uuid;
 
-use super::{Caller, Claimed, LeaseRef, Ledger, NewWork, Outcome, caller::unexpected, reads::PAGE_MAX};
+use super::{Caller, Claimed, LeaseRef, Ledger, LedgerReply, NewWork, caller::unexpected, reads::PAGE_MAX};
 use crate::{CommandFilter, Error, Listed, NotDispatched, WaitFilter, WorkFilter, job::Payloads, token};
 
 /// A command as it stands after it was reserved.
@@ -73,7 +73,7 @@ impl Ledger {
     /// The policy that groups are decided under from now on: a door that asked another one must ask again.
     /// None: whatever the door says counts.
     pub fn set_policy_version(&self, version: Option<&str>) {
-        self.store().terms().set_policy(version);
+        self.store().ledger_settings().set_policy(version);
     }
 
     pub async fn command(&self, id: CommandId) -> Result<Command, Error> {
@@ -247,7 +247,7 @@ impl Caller {
 
     /// Records an intended effect before it happens. The same intent again is the same command.
     pub async fn reserve(&self, lease: &LeaseRef, intent: Intent) -> Result<Reserved, Error> {
-        let place = Place::Held(self.ledger.holder(lease));
+        let place = ReserveIn::Work(self.ledger.holder(lease));
         let untold = self.dry_run && intent.arguments.redacted;
         let intent = Box::new(self.keyed_in(lease.work, intent).await?);
         let mut reserved =
@@ -263,7 +263,7 @@ impl Caller {
     /// is there already and free, it is claimed; of one that has ended, the command is shown as it ended.
     pub async fn reserve_alone(&self, work: NewWork, intent: Intent) -> Result<Reserved, Error> {
         let work = work.settle(&self.ledger.settings())?;
-        let place = Place::Alone(Box::new(work.clone()));
+        let place = ReserveIn::OwnWork(Box::new(work.clone()));
         let identity = Identity { tenant: work.tenant.clone(), source: work.source.clone() };
         let keyed = Box::new(self.keyed(&identity, intent.clone()));
         let reserve = CommandAction::Reserve { place, id: new_command(), intent: keyed };
@@ -341,17 +341,17 @@ impl Caller {
         &self,
         lease: &LeaseRef,
         id: CommandId,
-        gate: Gate,
+        evaluation: Evaluation,
         request_id: Option<&str>,
     ) -> Result<Command, Error> {
         let by = Dispatcher::Holder(self.ledger.holder(lease));
         let request_id = request_id.map(str::to_owned);
-        Ok(self.dispatched(DispatchAction { command: id, by, gate, request_id }).await?.0)
+        Ok(self.dispatched(DispatchAction { command: id, by, evaluation, request_id }).await?.0)
     }
 
     /// The relay's dispatch: its claim on the command, until the tool's `timeout_ms` has passed.
-    pub async fn relay_dispatch(&self, id: CommandId, gate: Gate) -> Result<Sending, Error> {
-        let action = DispatchAction { command: id, by: Dispatcher::Relay, gate, request_id: None };
+    pub async fn relay_dispatch(&self, id: CommandId, evaluation: Evaluation) -> Result<Sending, Error> {
+        let action = DispatchAction { command: id, by: Dispatcher::Relay, evaluation, request_id: None };
         let (command, outcome) = self.dispatched(action).await?;
         let fence = command.body.dispatch.as_ref().map_or(0, |dispatch| dispatch.fence);
         let token = self.ledger.store().key().command(id, fence);
@@ -362,7 +362,7 @@ impl Caller {
         })
     }
 
-    async fn dispatched(&self, action: DispatchAction) -> Result<(Command, Outcome), Error> {
+    async fn dispatched(&self, action: DispatchAction) -> Result<(Command, LedgerReply), Error> {
         let action = Action::Command(Box::new(CommandAction::Dispatch(Box::new(action))));
         let outcome = self.submit(action).await?;
         match &outcome.reply {
@@ -494,13 +494,13 @@ impl Caller {
     pub async fn replay(
         &self,
         id: CommandId,
-        gate: Gate,
+        evaluation: Evaluation,
         limits: ReplayLimits,
         reason: &str,
     ) -> Result<Command, Error> {
         let minute = self.ledger.now().await? / 60_000;
-        let (gate, reason) = (Box::new(gate), reason.to_owned());
-        let action = CommandAction::Replay { command: id, gate, limits, minute, reason };
+        let (evaluation, reason) = (Box::new(evaluation), reason.to_owned());
+        let action = CommandAction::Replay { command: id, evaluation, limits, minute, reason };
         Ok(self.on_command(action).await?.command)
     }
 

@@ -16,13 +16,13 @@ impl Ledger {
     /// Learns whose intake is paused; groups go by it from now on.
     pub(crate) async fn look_at_intake(&self) -> Result<Arc<[Pause]>, Error> {
         let pauses = self.store().pauses().await?.iter().map(IntakeChange::pause).collect();
-        self.store().terms().set_paused(pauses);
+        self.store().ledger_settings().set_paused(pauses);
         Ok(self.pauses())
     }
 
     /// Whose intake this process knows to be paused: it looks every second.
     pub fn pauses(&self) -> Arc<[Pause]> {
-        self.store().terms().paused().unwrap_or_default()
+        self.store().ledger_settings().paused().unwrap_or_default()
     }
 }
 

@@ -8,9 +8,9 @@ mod health;
 mod intake;
 mod new;
 mod patience;
+mod quota;
 mod reads;
 mod retention;
-mod room;
 mod schedules;
 mod schema;
 mod scoped;
@@ -37,11 +37,11 @@ use tokio::{
 
 use crate::{
     Clock, Error, SystemClock,
+    counters::CounterSnapshot,
     fair::{self, Fair, Turn},
     job::{Job, Payloads, left, weight},
     memory,
     scheduler::Scheduler,
-    stats::Stats,
     store::Store,
     sweeper::Sweeper,
     token,
@@ -105,12 +105,12 @@ impl Default for Options {
 
 /// A reply, with the payloads that it refers to.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct LedgerReply {
     pub reply: Reply,
     pub(crate) payloads: Payloads,
 }
 
-impl Outcome {
+impl LedgerReply {
     /// The payload of an event that the reply refers to.
     pub fn payload(&self, work: WorkId, seq: u64) -> Option<&Payload> {
         self.payloads.get(&(work, seq))
@@ -180,7 +180,7 @@ struct Inner {
     closed: watch::Sender<bool>,
     /// Where a commit takes no longer than to fall asleep and be woken.
     callers: Option<patience::Callers>,
-    rooms: Arc<room::Rooms>,
+    rooms: Arc<quota::QuotaUsage>,
     /// What callers that are bound to tenants have queued. The writer takes it in the order in which it came: who queues
     /// much would be first for long.
     writes: Arc<Fair>,
@@ -241,7 +241,7 @@ impl Ledger {
     }
 
     /// Submits an action as it is. [`Caller`] has a method for each.
-    pub async fn submit(&self, submission: Submission) -> Result<Outcome, Error> {
+    pub async fn submit(&self, submission: Submission) -> Result<LedgerReply, Error> {
         let turn = match &submission.tenants {
             Tenants::All => None,
             bound => Some(self.0.writes.turn(fair::key_of(bound)).await),
@@ -254,7 +254,7 @@ impl Ledger {
         &self,
         mut submission: Submission,
         turn: Option<Turn>,
-    ) -> Result<impl Future<Output = Result<Outcome, Error>> + use<>, Error> {
+    ) -> Result<impl Future<Output = Result<LedgerReply, Error>> + use<>, Error> {
         let place = match submission.tenants {
             Tenants::All => None,
             Tenants::Only(_) => Box::pin(self.room(&mut submission)).await?,
@@ -276,7 +276,7 @@ impl Ledger {
         actor: Actor,
         tenants: Tenants,
         action: Action,
-    ) -> Result<impl Future<Output = Result<Outcome, Error>> + use<>, Error> {
+    ) -> Result<impl Future<Output = Result<LedgerReply, Error>> + use<>, Error> {
         Ok(self.queue(Submission::new(actor, tenants, action, seed()?), None, None))
     }
 
@@ -286,7 +286,7 @@ impl Ledger {
         submission: Submission,
         wait: Option<Duration>,
         turn: Option<Turn>,
-    ) -> impl Future<Output = Result<Outcome, Error>> + use<> {
+    ) -> impl Future<Output = Result<LedgerReply, Error>> + use<> {
         let (reply, answer) = oneshot::channel();
         let park_until = wait.map(|wait| Instant::now() + wait.min(PARK_MAX));
         let mut job = Job::new(submission, park_until, reply);
@@ -313,7 +313,11 @@ impl Ledger {
 
     /// A reply with the payloads that the store left to its caller. Their bytes are bounded by tenant and in all, and count
     /// until the answer of the call has left.
-    async fn completed(&self, mut outcome: Outcome, keys: Vec<(WorkId, u64)>) -> Result<Outcome, Error> {
+    async fn completed(
+        &self,
+        mut outcome: LedgerReply,
+        keys: Vec<(WorkId, u64)>,
+    ) -> Result<LedgerReply, Error> {
         let kib = |bytes: usize| bytes.div_ceil(1024);
         let most = match weight(&outcome.reply) {
             0 => keys.len() * limits::PAYLOAD_BYTES,
@@ -415,7 +419,7 @@ impl Ledger {
     }
 
     /// What this process has done with the ledger since it opened it.
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> CounterSnapshot {
         let store = self.store();
         store.counters().stats(store.queued(), store.clock())
     }
@@ -446,7 +450,7 @@ impl Ledger {
 }
 
 /// The payloads that a reply lacks.
-fn missing(outcome: &Outcome) -> Vec<(WorkId, u64)> {
+fn missing(outcome: &LedgerReply) -> Vec<(WorkId, u64)> {
     let mut keys = left(&outcome.reply);
     keys.retain(|key| !outcome.payloads.contains_key(key));
     keys

@@ -12,7 +12,7 @@ use tenure_core::{
 };
 
 use crate::{
-    CommandFilter, Error, EventKey, EventPage, Facts, Ledger, Listed, Position, StoredEvent, WaitFilter,
+    CommandFilter, Error, EventKey, EventPage, Gauges, Ledger, Listed, Position, StoredEvent, WaitFilter,
     WorkFilter,
 };
 
@@ -77,8 +77,8 @@ impl Ledger {
     }
 
     /// Figures of everything that is open, in all tenants.
-    pub async fn facts(&self) -> Result<Facts, Error> {
-        self.store().facts(self.now().await?).await
+    pub async fn gauges(&self) -> Result<Gauges, Error> {
+        self.store().gauges(self.now().await?).await
     }
 
     /// A work's events after `seq`, up to what a page may weigh.

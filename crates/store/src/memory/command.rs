@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use tenure_core::{
-    Command, CommandId, CommandState, Millis, Scope, Submission, Work,
+    Command, CommandId, CommandState, LoadSet, Millis, Submission, Work,
     action::Tenants,
     command::{
         Duty,
@@ -22,14 +22,14 @@ impl Inner {
     pub fn refresh_commands(&mut self, submission: &Submission) {
         self.records.earlier.clear();
         self.records.heads.clear();
-        let mut scope = Scope::default();
-        scope.first(submission);
-        scope.then(submission, &self.records);
-        for (work, key) in scope.earlier {
+        let mut load_set = LoadSet::default();
+        load_set.first(submission);
+        load_set.then(submission, &self.records);
+        for (work, key) in load_set.earlier {
             let found = self.records.works.get(&work).and_then(|work| self.earlier(work, key)).cloned();
             self.records.earlier.insert((work, key), found);
         }
-        for key in scope.heads {
+        for key in load_set.heads {
             let head = self.head(&key);
             self.records.heads.insert(key, head);
         }

@@ -4,7 +4,7 @@
 mod claim;
 mod command;
 mod credential;
-mod facts;
+mod gauges;
 mod look;
 mod retention;
 mod schedule;
@@ -16,8 +16,8 @@ use std::{
 };
 
 use tenure_core::{
-    Attempt, Change, Code, Command, CommandId, CommandState, CredentialId, Event, Evidence, Millis,
-    PrincipalId, Records, Refusal, Reply, Scope, State, Step, Submission, Wait, WaitId, Work, WorkId,
+    Attempt, Change, Code, Command, CommandId, CommandState, CredentialId, Event, Evidence, LoadSet, Millis,
+    PrincipalId, Records, Refusal, Reply, State, Step, Submission, Wait, WaitId, Work, WorkId,
     action::{Action, Tenants},
     command::{
         Duty,
@@ -33,17 +33,17 @@ use tokio::time::Instant;
 
 use self::look::{listed, page};
 use crate::{
-    Anchor, Clock, CommandFilter, Credential, Diagnosis, Error, EventKey, Facts, IntakeChange, Listed,
-    Options, Outcome, Position, Pruned, Pruning, Revocation, ScheduleChange, StoredEvent, WaitFilter,
+    Anchor, Clock, CommandFilter, Credential, Diagnosis, Error, EventKey, Gauges, IntakeChange, LedgerReply,
+    Listed, Options, Position, Pruned, Pruning, Revocation, ScheduleChange, StoredEvent, WaitFilter,
     WorkFilter,
+    counters::Counters,
     damaged::DamagedSet,
     job::{Job, Payloads, left, payloads_of, wanted},
+    ledger_settings::LedgerSettings,
     retention::{Before, Tombstone},
     schedule::{self as schedules, Key as ScheduleKey},
-    stats::Counters,
     steady::SteadyClock,
-    store::{Answer, Store},
-    terms::Terms,
+    store::{Store, StoreFuture},
     token::Key,
 };
 
@@ -51,7 +51,7 @@ pub(crate) struct Memory {
     key: Key,
     clock: SteadyClock,
     counters: Counters,
-    terms: Terms,
+    ledger_settings: LedgerSettings,
     damaged: DamagedSet,
     inner: Arc<Mutex<Inner>>,
 }
@@ -85,7 +85,7 @@ pub(crate) fn open(options: &Options) -> Result<Arc<dyn Store>, Error> {
         key,
         clock,
         counters: Counters::default(),
-        terms: Terms::default(),
+        ledger_settings: LedgerSettings::default(),
         damaged: DamagedSet::default(),
         inner: Arc::default(),
     }))
@@ -97,7 +97,7 @@ impl Memory {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ready<'a, T: Send + 'a>(&self, read: impl FnOnce(&Inner) -> T) -> Answer<'a, T> {
+    fn ready<'a, T: Send + 'a>(&self, read: impl FnOnce(&Inner) -> T) -> StoreFuture<'a, T> {
         let value = read(&self.inner());
         Box::pin(std::future::ready(Ok(value)))
     }
@@ -120,12 +120,12 @@ impl Memory {
     }
 }
 
-fn nothing() -> Outcome {
-    Outcome { reply: Reply::Claimed(Vec::new()), payloads: Payloads::new() }
+fn nothing() -> LedgerReply {
+    LedgerReply { reply: Reply::Claimed(Vec::new()), payloads: Payloads::new() }
 }
 
 impl Inner {
-    fn submit(&mut self, submission: &Submission, now: Millis) -> Result<Outcome, Error> {
+    fn submit(&mut self, submission: &Submission, now: Millis) -> Result<LedgerReply, Error> {
         let submission = &self.selected(submission);
         self.refresh(submission);
         self.refresh_commands(submission);
@@ -134,7 +134,7 @@ impl Inner {
             let keys = [wanted(&decision.reply), left(&decision.reply)].concat();
             let mut payloads = self.payloads(&keys);
             payloads.extend(payloads_of(decision.events).filter(|(key, _)| keys.contains(key)));
-            return Ok(Outcome { reply: decision.reply, payloads });
+            return Ok(LedgerReply { reply: decision.reply, payloads });
         }
         for event in decision.events {
             let index = self.links.len();
@@ -157,16 +157,16 @@ impl Inner {
             self.records.absorb(change);
         }
         let payloads = self.payloads(&wanted(&decision.reply));
-        Ok(Outcome { reply: decision.reply, payloads })
+        Ok(LedgerReply { reply: decision.reply, payloads })
     }
 
     /// Everything is at hand but what is derived: sessions, and inputs that live in the log.
     fn refresh(&mut self, submission: &Submission) {
-        let mut scope = Scope::default();
-        scope.first(submission);
-        scope.then(submission, &self.records);
-        let mut keys = scope.sessions;
-        let works = scope.works.iter().chain(&scope.waits).chain(&scope.steps);
+        let mut load_set = LoadSet::default();
+        load_set.first(submission);
+        load_set.then(submission, &self.records);
+        let mut keys = load_set.sessions;
+        let works = load_set.works.iter().chain(&load_set.waits).chain(&load_set.steps);
         keys.extend(works.filter_map(|id| self.records.works.get(id)?.spec.session_key()));
         if let Action::Resolve(resolve) = &submission.action
             && resolve.claim.is_some()
@@ -178,7 +178,7 @@ impl Inner {
             let view = self.view(&key);
             self.records.sessions.insert(key, view);
         }
-        for id in scope.inputs {
+        for id in load_set.inputs {
             let input = self.payloads(&[(id, 1)]).remove(&(id, 1));
             self.records.inputs.insert(id, input);
         }
@@ -205,7 +205,7 @@ fn position(index: usize) -> Position {
     Position { epoch: 0, txn: 0, number: index as i64 + 1 }
 }
 
-fn is_empty(outcome: &Outcome) -> bool {
+fn is_empty(outcome: &LedgerReply) -> bool {
     matches!(&outcome.reply, Reply::Claimed(grants) if grants.is_empty())
 }
 
@@ -237,7 +237,7 @@ impl Store for Memory {
         if inner.closed {
             return job.answer(Err(Error::Unavailable("the ledger is closed".into())));
         }
-        self.terms.apply(&mut inner.records);
+        self.ledger_settings.apply(&mut inner.records);
         let answer = inner.submit(&job.submission, now);
         match (answer, job.park_until) {
             (Ok(outcome), Some(until)) if is_empty(&outcome) && until > Instant::now() => {
@@ -250,19 +250,19 @@ impl Store for Memory {
         self.counters.committed(1, began.elapsed());
     }
 
-    fn now(&self) -> Answer<'_, Millis> {
+    fn now(&self) -> StoreFuture<'_, Millis> {
         let now = self.clock.wall();
         self.ready(|_| now)
     }
 
-    fn works<'a>(&'a self, ids: &'a [WorkId]) -> Answer<'a, Listed<Work, WorkId>> {
+    fn works<'a>(&'a self, ids: &'a [WorkId]) -> StoreFuture<'a, Listed<Work, WorkId>> {
         self.ready(|inner| {
             let works = ids.iter().filter_map(|id| Some((**inner.records.works.get(id)?).clone()));
             Listed::of(works.collect(), usize::MAX, |work| work.id)
         })
     }
 
-    fn ids(&self, before: Option<WorkId>, limit: usize) -> Answer<'_, Vec<WorkId>> {
+    fn ids(&self, before: Option<WorkId>, limit: usize) -> StoreFuture<'_, Vec<WorkId>> {
         self.ready(|inner| {
             let below = |id: &&WorkId| before.is_none_or(|before| **id < before);
             let mut ids: Vec<WorkId> = inner.records.works.keys().filter(below).copied().collect();
@@ -278,7 +278,7 @@ impl Store for Memory {
         last: WorkId,
         tenants: &'a Tenants,
         limit: usize,
-    ) -> Answer<'a, Vec<WorkId>> {
+    ) -> StoreFuture<'a, Vec<WorkId>> {
         self.ready(|inner| {
             let here = |work: &&Work| (first..=last).contains(&work.id) && tenants.allow(&work.spec.tenant);
             let works = inner.records.works.values().map(Arc::as_ref);
@@ -286,7 +286,7 @@ impl Store for Memory {
         })
     }
 
-    fn tenants_of<'a>(&'a self, ids: &'a [WorkId]) -> Answer<'a, HashMap<WorkId, String>> {
+    fn tenants_of<'a>(&'a self, ids: &'a [WorkId]) -> StoreFuture<'a, HashMap<WorkId, String>> {
         self.ready(|inner| {
             let tenant = |id: &WorkId| Some((*id, inner.records.works.get(id)?.spec.tenant.clone()));
             ids.iter().filter_map(tenant).collect()
@@ -298,11 +298,11 @@ impl Store for Memory {
         filter: &'a WorkFilter,
         before: Option<WorkId>,
         limit: usize,
-    ) -> Answer<'a, Listed<Work, WorkId>> {
+    ) -> StoreFuture<'a, Listed<Work, WorkId>> {
         self.ready(|inner| inner.list(filter, before, limit))
     }
 
-    fn counts<'a>(&'a self, tenants: &'a Tenants) -> Answer<'a, BTreeMap<State, u64>> {
+    fn counts<'a>(&'a self, tenants: &'a Tenants) -> StoreFuture<'a, BTreeMap<State, u64>> {
         self.ready(|inner| {
             let mut counts = BTreeMap::new();
             for work in inner.records.works.values().filter(|work| tenants.allow(&work.spec.tenant)) {
@@ -312,18 +312,23 @@ impl Store for Memory {
         })
     }
 
-    fn facts(&self, at: Millis) -> Answer<'_, Facts> {
-        self.ready(|inner| inner.facts(at))
+    fn gauges(&self, at: Millis) -> StoreFuture<'_, Gauges> {
+        self.ready(|inner| inner.gauges(at))
     }
 
-    fn events(&self, work: WorkId, after: u64, limit: usize) -> Answer<'_, Listed<StoredEvent, EventKey>> {
+    fn events(
+        &self,
+        work: WorkId,
+        after: u64,
+        limit: usize,
+    ) -> StoreFuture<'_, Listed<StoredEvent, EventKey>> {
         self.ready(|inner| {
             let indexes = inner.by_work.get(&work).map_or(&[][..], Vec::as_slice);
             page(indexes.iter().skip(after as usize).filter_map(|index| inner.stored(*index)), limit)
         })
     }
 
-    fn evidence(&self, work: WorkId, after: u64) -> Answer<'_, Vec<Evidence>> {
+    fn evidence(&self, work: WorkId, after: u64) -> StoreFuture<'_, Vec<Evidence>> {
         self.ready(|inner| {
             let indexes = inner.by_work.get(&work).map_or(&[][..], Vec::as_slice);
             let events = indexes.iter().skip(after as usize).filter_map(|index| inner.stored(*index));
@@ -331,7 +336,7 @@ impl Store for Memory {
         })
     }
 
-    fn feed(&self, after: Position, limit: usize) -> Answer<'_, Listed<StoredEvent, EventKey>> {
+    fn feed(&self, after: Position, limit: usize) -> StoreFuture<'_, Listed<StoredEvent, EventKey>> {
         self.ready(|inner| {
             let first = after.number.max(0) as usize;
             page(inner.log.range(first..).filter_map(|(index, _)| inner.stored(*index)), limit)
@@ -343,23 +348,23 @@ impl Store for Memory {
         tenants: &'a [String],
         after: Position,
         limit: usize,
-    ) -> Answer<'a, (Listed<StoredEvent, EventKey>, Position)> {
+    ) -> StoreFuture<'a, (Listed<StoredEvent, EventKey>, Position)> {
         self.ready(|inner| inner.feed_of(tenants, after, limit))
     }
 
-    fn tail(&self) -> Answer<'_, Position> {
+    fn tail(&self) -> StoreFuture<'_, Position> {
         self.ready(|inner| Position { epoch: 0, txn: 0, number: inner.log.len() as i64 })
     }
 
-    fn payloads<'a>(&'a self, keys: &'a [(WorkId, u64)]) -> Answer<'a, Payloads> {
+    fn payloads<'a>(&'a self, keys: &'a [(WorkId, u64)]) -> StoreFuture<'a, Payloads> {
         self.ready(|inner| inner.payloads(keys))
     }
 
-    fn steps(&self, work: WorkId) -> Answer<'_, Vec<Step>> {
+    fn steps(&self, work: WorkId) -> StoreFuture<'_, Vec<Step>> {
         self.ready(|inner| inner.records.steps.get(&work).cloned().unwrap_or_default())
     }
 
-    fn attempts(&self, work: WorkId) -> Answer<'_, Vec<Attempt>> {
+    fn attempts(&self, work: WorkId) -> StoreFuture<'_, Vec<Attempt>> {
         self.ready(|inner| {
             inner.attempts.range((work, 0)..=(work, u64::MAX)).map(|(_, attempt)| attempt.clone()).collect()
         })
@@ -369,7 +374,7 @@ impl Store for Memory {
         &'a self,
         filter: &'a WaitFilter,
         limit: usize,
-    ) -> Answer<'a, Listed<Wait, (Millis, WaitId)>> {
+    ) -> StoreFuture<'a, Listed<Wait, (Millis, WaitId)>> {
         self.ready(|inner| {
             let all = inner.records.waits.iter();
             let mut waits: Vec<&Wait> = all
@@ -396,12 +401,12 @@ impl Store for Memory {
         })
     }
 
-    fn session<'a>(&'a self, tenant: &'a str, session: &'a str) -> Answer<'a, SessionView> {
+    fn session<'a>(&'a self, tenant: &'a str, session: &'a str) -> StoreFuture<'a, SessionView> {
         let key = (tenant.to_owned(), session.to_owned());
         self.ready(move |inner| inner.view(&key))
     }
 
-    fn kept<'a>(&'a self, tenant: &'a str, reference: &'a str) -> Answer<'a, Option<Kept>> {
+    fn kept<'a>(&'a self, tenant: &'a str, reference: &'a str) -> StoreFuture<'a, Option<Kept>> {
         let key = (tenant.to_owned(), reference.to_owned());
         self.ready(|inner| inner.records.kept.get(&key).cloned().flatten())
     }
@@ -411,7 +416,7 @@ impl Store for Memory {
         at: Millis,
         after: Option<(Millis, WorkId)>,
         limit: usize,
-    ) -> Answer<'_, Vec<(Millis, WorkId)>> {
+    ) -> StoreFuture<'_, Vec<(Millis, WorkId)>> {
         self.ready(|inner| {
             let mut due: Vec<(Millis, WorkId)> = inner
                 .records
@@ -426,11 +431,11 @@ impl Store for Memory {
         })
     }
 
-    fn next_due(&self) -> Answer<'_, Option<Millis>> {
+    fn next_due(&self) -> StoreFuture<'_, Option<Millis>> {
         self.ready(|inner| inner.records.works.values().filter_map(|work| work.due_at).min())
     }
 
-    fn leased(&self, after: Option<WorkId>, limit: usize) -> Answer<'_, Vec<WorkId>> {
+    fn leased(&self, after: Option<WorkId>, limit: usize) -> StoreFuture<'_, Vec<WorkId>> {
         self.ready(|inner| {
             let mut ids: Vec<WorkId> = inner
                 .records
@@ -445,7 +450,7 @@ impl Store for Memory {
         })
     }
 
-    fn forget_kept(&self, at: Millis) -> Answer<'_, u64> {
+    fn forget_kept(&self, at: Millis) -> StoreFuture<'_, u64> {
         let mut inner = self.inner();
         let old: Vec<TenantKey> = inner
             .records
@@ -460,12 +465,12 @@ impl Store for Memory {
         Box::pin(std::future::ready(Ok(count)))
     }
 
-    fn add_credential<'a>(&'a self, credential: &'a Credential) -> Answer<'a, ()> {
+    fn add_credential<'a>(&'a self, credential: &'a Credential) -> StoreFuture<'a, ()> {
         self.inner().add_credential(credential);
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn credential(&self, hash: Digest) -> Answer<'_, Option<Credential>> {
+    fn credential(&self, hash: Digest) -> StoreFuture<'_, Option<Credential>> {
         self.ready(|inner| inner.credential(hash).cloned())
     }
 
@@ -473,19 +478,19 @@ impl Store for Memory {
         &self,
         before: Option<CredentialId>,
         limit: usize,
-    ) -> Answer<'_, Listed<Credential, CredentialId>> {
+    ) -> StoreFuture<'_, Listed<Credential, CredentialId>> {
         self.ready(|inner| Listed::of(inner.credentials(before, limit), limit, |one| one.id))
     }
 
-    fn credentials_of(&self, principal: PrincipalId, limit: usize) -> Answer<'_, Vec<Credential>> {
+    fn credentials_of(&self, principal: PrincipalId, limit: usize) -> StoreFuture<'_, Vec<Credential>> {
         self.ready(|inner| inner.credentials_of(principal, limit))
     }
 
-    fn count_credentials<'a>(&'a self, tenant: Option<&'a str>) -> Answer<'a, u64> {
+    fn count_credentials<'a>(&'a self, tenant: Option<&'a str>) -> StoreFuture<'a, u64> {
         self.ready(|inner| inner.count_credentials(tenant))
     }
 
-    fn revoked_among<'a>(&'a self, ids: &'a [CredentialId]) -> Answer<'a, Vec<CredentialId>> {
+    fn revoked_among<'a>(&'a self, ids: &'a [CredentialId]) -> StoreFuture<'a, Vec<CredentialId>> {
         self.ready(|inner| inner.revoked_among(ids))
     }
 
@@ -494,12 +499,12 @@ impl Store for Memory {
         id: CredentialId,
         revocation: &'a Revocation,
         keeping: Option<&'a [String]>,
-    ) -> Answer<'a, Option<Credential>> {
+    ) -> StoreFuture<'a, Option<Credential>> {
         let revoked = self.inner().revoke_credential(id, revocation, keeping);
         Box::pin(std::future::ready(Ok(revoked)))
     }
 
-    fn schedule<'a>(&'a self, tenant: &'a str, name: &'a str) -> Answer<'a, Option<Schedule>> {
+    fn schedule<'a>(&'a self, tenant: &'a str, name: &'a str) -> StoreFuture<'a, Option<Schedule>> {
         self.ready(|inner| inner.schedules.get(&(tenant.to_owned(), name.to_owned())).cloned())
     }
 
@@ -508,7 +513,7 @@ impl Store for Memory {
         tenants: &'a Tenants,
         after: (&'a str, &'a str),
         limit: usize,
-    ) -> Answer<'a, Listed<Schedule, ScheduleKey>> {
+    ) -> StoreFuture<'a, Listed<Schedule, ScheduleKey>> {
         let after = (after.0.to_owned(), after.1.to_owned());
         self.ready(|inner| Listed::of(inner.schedules(tenants, &after, limit), limit, schedules::key))
     }
@@ -518,16 +523,20 @@ impl Store for Memory {
         at: Millis,
         except: &'a [String],
         limit: usize,
-    ) -> Answer<'a, Vec<Schedule>> {
+    ) -> StoreFuture<'a, Vec<Schedule>> {
         self.ready(|inner| inner.schedules_due(at, except, limit))
     }
 
-    fn save_schedules<'a>(&'a self, schedules: &'a [Schedule]) -> Answer<'a, Vec<ScheduleKey>> {
+    fn save_schedules<'a>(&'a self, schedules: &'a [Schedule]) -> StoreFuture<'a, Vec<ScheduleKey>> {
         let kept = self.inner().save_schedules(schedules);
         Box::pin(std::future::ready(Ok(kept)))
     }
 
-    fn change_schedule<'a>(&'a self, schedule: &'a Schedule, change: &'a ScheduleChange) -> Answer<'a, bool> {
+    fn change_schedule<'a>(
+        &'a self,
+        schedule: &'a Schedule,
+        change: &'a ScheduleChange,
+    ) -> StoreFuture<'a, bool> {
         let changed = self.inner().change_schedule(schedule, change);
         Box::pin(std::future::ready(Ok(changed)))
     }
@@ -537,57 +546,57 @@ impl Store for Memory {
         tenant: &'a str,
         name: &'a str,
         limit: usize,
-    ) -> Answer<'a, Vec<ScheduleChange>> {
+    ) -> StoreFuture<'a, Vec<ScheduleChange>> {
         self.ready(|inner| inner.schedule_changes(&(tenant.to_owned(), name.to_owned()), limit))
     }
 
-    fn pauses(&self) -> Answer<'_, Vec<IntakeChange>> {
+    fn pauses(&self) -> StoreFuture<'_, Vec<IntakeChange>> {
         self.ready(Inner::pauses)
     }
 
-    fn change_intake<'a>(&'a self, change: &'a IntakeChange) -> Answer<'a, ()> {
+    fn change_intake<'a>(&'a self, change: &'a IntakeChange) -> StoreFuture<'a, ()> {
         self.inner().intake.push(change.clone());
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn intake_changes(&self, limit: usize) -> Answer<'_, Vec<IntakeChange>> {
+    fn intake_changes(&self, limit: usize) -> StoreFuture<'_, Vec<IntakeChange>> {
         self.ready(|inner| inner.intake.iter().rev().take(limit).cloned().collect())
     }
 
-    fn prunable(&self, before: Before, limit: usize) -> Answer<'_, Vec<WorkId>> {
+    fn prunable(&self, before: Before, limit: usize) -> StoreFuture<'_, Vec<WorkId>> {
         self.ready(|inner| inner.prunable(before, limit))
     }
 
-    fn add_pruning<'a>(&'a self, pruning: &'a Pruning) -> Answer<'a, ()> {
+    fn add_pruning<'a>(&'a self, pruning: &'a Pruning) -> StoreFuture<'a, ()> {
         self.inner().prunings.push(pruning.clone());
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn prunings(&self, limit: usize) -> Answer<'_, Vec<Pruning>> {
+    fn prunings(&self, limit: usize) -> StoreFuture<'_, Vec<Pruning>> {
         self.ready(|inner| inner.prunings.iter().rev().take(limit).cloned().collect())
     }
 
-    fn prune<'a>(&'a self, works: &'a [WorkId], before: Before, at: Millis) -> Answer<'a, Pruned> {
+    fn prune<'a>(&'a self, works: &'a [WorkId], before: Before, at: Millis) -> StoreFuture<'a, Pruned> {
         let pruned = self.inner().prune(works, before, at);
         Box::pin(std::future::ready(Ok(pruned)))
     }
 
-    fn tombstone(&self, work: WorkId) -> Answer<'_, Option<Tombstone>> {
+    fn tombstone(&self, work: WorkId) -> StoreFuture<'_, Option<Tombstone>> {
         self.ready(|inner| inner.tombstones.get(&work).cloned())
     }
 
-    fn links(&self, after: Position, limit: usize) -> Answer<'_, Vec<(Position, Digest)>> {
+    fn links(&self, after: Position, limit: usize) -> StoreFuture<'_, Vec<(Position, Digest)>> {
         self.ready(|inner| {
             let later = inner.links.iter().enumerate().skip(after.number.max(0) as usize).take(limit);
             later.map(|(index, hash)| (position(index), *hash)).collect()
         })
     }
 
-    fn anchor(&self) -> Answer<'_, Anchor> {
+    fn anchor(&self) -> StoreFuture<'_, Anchor> {
         self.ready(|inner| inner.anchor)
     }
 
-    fn set_anchor(&self, anchor: Anchor) -> Answer<'_, ()> {
+    fn set_anchor(&self, anchor: Anchor) -> StoreFuture<'_, ()> {
         let mut inner = self.inner();
         if inner.anchor.events < anchor.events {
             inner.anchor = anchor;
@@ -595,12 +604,12 @@ impl Store for Memory {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn backup<'a>(&'a self, _: &'a Path) -> Answer<'a, ()> {
+    fn backup<'a>(&'a self, _: &'a Path) -> StoreFuture<'a, ()> {
         let detail = "A ledger in memory is gone with its process. Open one in a file to keep it.";
         Box::pin(std::future::ready(Err(Refusal::new(Code::Invalid, detail).into())))
     }
 
-    fn self_check(&self) -> Answer<'_, Vec<String>> {
+    fn self_check(&self) -> StoreFuture<'_, Vec<String>> {
         self.ready(|inner| {
             let open = |waits: &[Wait]| waits.iter().filter(|w| w.state == WaitState::Open).count();
             inner
@@ -616,11 +625,11 @@ impl Store for Memory {
         })
     }
 
-    fn terms(&self) -> &Terms {
-        &self.terms
+    fn ledger_settings(&self) -> &LedgerSettings {
+        &self.ledger_settings
     }
 
-    fn commands<'a>(&'a self, ids: &'a [CommandId]) -> Answer<'a, Listed<Command, CommandId>> {
+    fn commands<'a>(&'a self, ids: &'a [CommandId]) -> StoreFuture<'a, Listed<Command, CommandId>> {
         self.ready(|inner| {
             let commands = ids.iter().filter_map(|id| inner.records.command(*id).cloned());
             Listed::of(commands.collect(), usize::MAX, |command| command.id)
@@ -632,11 +641,11 @@ impl Store for Memory {
         filter: &'a CommandFilter,
         before: Option<CommandId>,
         limit: usize,
-    ) -> Answer<'a, Listed<Command, CommandId>> {
+    ) -> StoreFuture<'a, Listed<Command, CommandId>> {
         self.ready(|inner| Listed::of(inner.list_commands(filter, before, limit), limit, |one| one.id))
     }
 
-    fn command_counts<'a>(&'a self, tenants: &'a Tenants) -> Answer<'a, BTreeMap<CommandState, u64>> {
+    fn command_counts<'a>(&'a self, tenants: &'a Tenants) -> StoreFuture<'a, BTreeMap<CommandState, u64>> {
         self.ready(|inner| inner.command_counts(tenants))
     }
 
@@ -647,7 +656,7 @@ impl Store for Memory {
         after: Option<(Millis, CommandId)>,
         except: &[String],
         limit: usize,
-    ) -> Answer<'_, Vec<(Millis, CommandId)>> {
+    ) -> StoreFuture<'_, Vec<(Millis, CommandId)>> {
         self.ready(|inner| inner.due_commands(duty, at, after, |tenant| !except.contains(tenant), limit))
     }
 
@@ -657,39 +666,39 @@ impl Store for Memory {
         at: Millis,
         after: Option<(Millis, CommandId)>,
         limit: usize,
-    ) -> Answer<'a, Vec<(Millis, CommandId)>> {
+    ) -> StoreFuture<'a, Vec<(Millis, CommandId)>> {
         self.ready(|inner| inner.due_commands(Duty::Lookup, at, after, |one| tenants.contains(one), limit))
     }
 
-    fn heads<'a>(&'a self, lines: &'a [TargetKey]) -> Answer<'a, Vec<Option<CommandId>>> {
+    fn heads<'a>(&'a self, lines: &'a [TargetKey]) -> StoreFuture<'a, Vec<Option<CommandId>>> {
         self.ready(|inner| lines.iter().map(|line| inner.head(line)).collect())
     }
 
-    fn next_due_command(&self, duty: Duty) -> Answer<'_, Option<Millis>> {
+    fn next_due_command(&self, duty: Duty) -> StoreFuture<'_, Option<Millis>> {
         self.ready(|inner| inner.next_due_command(duty))
     }
 
-    fn all_budgets<'a>(&'a self, after: &'a str, limit: usize) -> Answer<'a, Vec<(BudgetKey, Budget)>> {
+    fn all_budgets<'a>(&'a self, after: &'a str, limit: usize) -> StoreFuture<'a, Vec<(BudgetKey, Budget)>> {
         self.ready(|inner| inner.all_budgets(after, limit))
     }
 
-    fn any_pruned(&self) -> Answer<'_, bool> {
+    fn any_pruned(&self) -> StoreFuture<'_, bool> {
         self.ready(|inner| !inner.tombstones.is_empty())
     }
 
-    fn budgets<'a>(&'a self, keys: &'a [BudgetKey]) -> Answer<'a, Vec<(BudgetKey, Budget)>> {
+    fn budgets<'a>(&'a self, keys: &'a [BudgetKey]) -> StoreFuture<'a, Vec<(BudgetKey, Budget)>> {
         self.ready(|inner| {
             let known = |key: &BudgetKey| Some((key.clone(), *inner.records.budgets.get(key)?));
             keys.iter().filter_map(known).collect()
         })
     }
 
-    fn diagnosis(&self) -> Answer<'_, Diagnosis> {
+    fn diagnosis(&self) -> StoreFuture<'_, Diagnosis> {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         self.ready(|_| Diagnosis { engine: "memory", version, ..Diagnosis::default() })
     }
 
-    fn close(&self) -> Answer<'_, ()> {
+    fn close(&self) -> StoreFuture<'_, ()> {
         let mut inner = self.inner();
         inner.closed = true;
         for job in std::mem::take(&mut inner.parked) {

@@ -4,9 +4,9 @@
 use tokio_postgres::Row;
 
 use super::{
+    connection::{Param, params},
     read::Reader,
     row::get,
-    session::{Param, params},
 };
 use crate::Error;
 

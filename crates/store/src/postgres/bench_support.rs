@@ -3,7 +3,7 @@
 
 pub use super::{
     command::{INSERT as INSERT_COMMAND, STATUS as SAVE_COMMAND_STATUS, UPDATE as UPDATE_COMMAND},
-    session::SETTINGS,
+    connection::SETTINGS,
 };
 use super::{connect::Connector, migrate};
 use crate::{Error, Options};

@@ -21,18 +21,18 @@ use uuid::Uuid;
 
 use super::{
     Shared,
+    connection::{PgConnection, Pipeline, params},
     fault::Fault,
     group::{self, complete, is_nothing, outcome},
-    lane::Line,
+    lane::LaneConnection,
     load::{self, Lessons, session_slot},
     queue::nothing,
     row::get,
-    session::{Pipeline, Session, params},
 };
 use crate::{
-    Error, Outcome,
+    Error, LedgerReply,
     batch::Batch,
-    job::{Job, LANES_MAX},
+    job::{Job, QUEUES_MAX},
 };
 
 /// While one waits for its commit, the other selects and decides.
@@ -121,7 +121,7 @@ const SELECT: &str = concat!(
 
 /// Runs until the claims are closed.
 pub(super) async fn run(shared: Arc<Shared>) {
-    let mut line = Line::new(shared.clone());
+    let mut line = LaneConnection::new(shared.clone());
     let mut looked = Instant::now();
     loop {
         let next = shared.parked.expire();
@@ -158,7 +158,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
 }
 
 /// Serves claims in groups, oldest first.
-async fn serve(line: &mut Line, mut jobs: VecDeque<Job>) {
+async fn serve(line: &mut LaneConnection, mut jobs: VecDeque<Job>) {
     while !jobs.is_empty() {
         let mut some = Vec::new();
         while let Some(job) = jobs.pop_front() {
@@ -174,7 +174,7 @@ async fn serve(line: &mut Line, mut jobs: VecDeque<Job>) {
     }
 }
 
-async fn group(line: &mut Line, mut jobs: Vec<Job>) {
+async fn group(line: &mut LaneConnection, mut jobs: Vec<Job>) {
     let mut fruitless = 0;
     while !jobs.is_empty() {
         let given = match attempt(line, &jobs).await {
@@ -198,7 +198,7 @@ async fn group(line: &mut Line, mut jobs: Vec<Job>) {
         let before = jobs.len();
         for (job, given) in jobs.into_iter().zip(given) {
             match given {
-                Given::Outcome(outcome) => job.answer(outcome),
+                Given::LedgerReply(outcome) => job.answer(outcome),
                 Given::Later if fruitless + 1 < TRIES => unlucky.push(job),
                 Given::Later | Given::Nothing => rest(&line.shared, job),
             }
@@ -219,14 +219,14 @@ fn rest(shared: &Shared, job: Job) {
 /// What a claim is given for which nothing was selected. One that makes no sense is refused.
 fn without(submission: &Submission, more: bool) -> Given {
     match decide(&Records::default(), submission, 0) {
-        Err(refusal) => Given::Outcome(Err(Error::Refused(refusal))),
+        Err(refusal) => Given::LedgerReply(Err(Error::Refused(refusal))),
         Ok(_) if more => Given::Later,
         Ok(_) => Given::Nothing,
     }
 }
 
 enum Given {
-    Outcome(Result<Outcome, Error>),
+    LedgerReply(Result<LedgerReply, Error>),
     /// There is nothing for this claim.
     Nothing,
     /// Others were quicker, or came first in this group: there may be more.
@@ -258,7 +258,7 @@ fn owner(job: &Job) -> String {
     }
 }
 
-async fn attempt(line: &mut Line, jobs: &[Job]) -> Result<Vec<Given>, Fault> {
+async fn attempt(line: &mut LaneConnection, jobs: &[Job]) -> Result<Vec<Given>, Fault> {
     let shared = line.shared.clone();
     let session = line.session().await?;
     shared.time.settle(session).await?;
@@ -317,7 +317,7 @@ async fn attempt(line: &mut Line, jobs: &[Job]) -> Result<Vec<Given>, Fault> {
     for (at, reply) in replies {
         given[at] = match reply {
             Ok(reply) if is_nothing(&reply) && !repeats.contains(&key(&jobs[at])) => Given::Later,
-            reply => Given::Outcome(reply.map(|reply| outcome(reply, &payloads))),
+            reply => Given::LedgerReply(reply.map(|reply| outcome(reply, &payloads))),
         };
     }
     Ok(given)
@@ -325,7 +325,7 @@ async fn attempt(line: &mut Line, jobs: &[Job]) -> Result<Vec<Given>, Fault> {
 
 /// Finds those of the candidates that cannot be read, so that the next selection passes them over.
 async fn pass_over(
-    session: &Session,
+    session: &PgConnection,
     shared: &Shared,
     candidates: &[WorkId],
     error: Error,
@@ -388,7 +388,7 @@ struct Selected {
 }
 
 /// What is to be avoided is passed over.
-async fn select(session: &Session, jobs: &[Job], avoided: HashSet<WorkId>) -> Result<Selected, Fault> {
+async fn select(session: &PgConnection, jobs: &[Job], avoided: HashSet<WorkId>) -> Result<Selected, Fault> {
     let mut asked: HashMap<Asked<'_>, Askers> = HashMap::new();
     for (at, job) in jobs.iter().enumerate() {
         let Some(filter) = job.claim_filter().filter(|filter| filter.check().is_ok()) else { continue };
@@ -416,7 +416,7 @@ async fn select(session: &Session, jobs: &[Job], avoided: HashSet<WorkId>) -> Re
             limit as i64,
             incarnations,
             seed,
-            LANES_MAX as i64,
+            QUEUES_MAX as i64,
             load::uuids(&avoided)
         ];
         selections.push((pipeline.add(SELECT, params), askers, limit));
@@ -500,7 +500,7 @@ mod tests {
     use tokio_postgres::SimpleQueryMessage;
 
     use super::*;
-    use crate::{Ledger, Options, postgres::session::SETTINGS};
+    use crate::{Ledger, Options, postgres::connection::SETTINGS};
 
     const FLOOD: &str = "INSERT INTO ready (tenant, kind, system, priority, created_at, work) \
          SELECT 'flood', 'job', 'manual', 3, n, gen_random_uuid() FROM generate_series(1, 50000) AS n \

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use tenure_core::{
-    Command, CommandId, CommandState, Millis, Records, Scope,
+    Command, CommandId, CommandState, LoadSet, Millis, Records,
     action::Tenants,
     command::{
         Duty,
@@ -19,9 +19,9 @@ use uuid::Uuid;
 
 use super::{
     around::{Look, pages},
+    connection::{Pipeline, Results, params},
     read::{List, Reader, first, listed},
     row::{self, get, json, name},
-    session::{Pipeline, Results, params},
 };
 use crate::{CommandFilter, Error, Listed, batch::Batch, line::line};
 
@@ -182,14 +182,14 @@ pub(super) struct Loading {
     budgets: Option<usize>,
 }
 
-pub(super) fn load<'a>(pipeline: &mut Pipeline<'a>, scope: &'a Scope) -> Loading {
+pub(super) fn load<'a>(pipeline: &mut Pipeline<'a>, load_set: &'a LoadSet) -> Loading {
     let mut loading = Loading::default();
-    if !scope.command_ids.is_empty() {
-        let ids: Vec<Uuid> = scope.command_ids.iter().map(|id| id.0).collect();
+    if !load_set.command_ids.is_empty() {
+        let ids: Vec<Uuid> = load_set.command_ids.iter().map(|id| id.0).collect();
         loading.works = Some(pipeline.add(WORKS_OF, params![ids]));
     }
     let (mut ids, mut keys, mut open, mut outgoing) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for sought in &scope.commands {
+    for sought in &load_set.commands {
         match sought {
             Sought::Id(id) => ids.push(id.0),
             Sought::Key(work, key) => keys.push((work.0, &key.0[..])),
@@ -204,15 +204,16 @@ pub(super) fn load<'a>(pipeline: &mut Pipeline<'a>, scope: &'a Scope) -> Loading
     });
     loading.open = pipeline.add_if(!open.is_empty(), OPEN, || params![distinct(open)]);
     loading.outgoing = pipeline.add_if(!outgoing.is_empty(), OUTGOING, || params![distinct(outgoing)]);
-    loading.earlier = pipeline.add_if(!scope.earlier.is_empty(), EARLIER, || {
-        let wanted = distinct(scope.earlier.iter().map(|(work, key)| (work.0, &key.0[..])).collect());
+    loading.earlier = pipeline.add_if(!load_set.earlier.is_empty(), EARLIER, || {
+        let wanted = distinct(load_set.earlier.iter().map(|(work, key)| (work.0, &key.0[..])).collect());
         let (works, keys): (Vec<Uuid>, Vec<&[u8]>) = wanted.into_iter().unzip();
         params![works, keys]
     });
-    loading.heads = pipeline
-        .add_if(!scope.heads.is_empty(), HEADS, || params![distinct(scope.heads.iter().map(line).collect())]);
-    if !scope.budgets.is_empty() {
-        let keys = distinct(scope.budgets.iter().map(BudgetKey::text).collect::<Vec<String>>());
+    loading.heads = pipeline.add_if(!load_set.heads.is_empty(), HEADS, || {
+        params![distinct(load_set.heads.iter().map(line).collect())]
+    });
+    if !load_set.budgets.is_empty() {
+        let keys = distinct(load_set.budgets.iter().map(BudgetKey::text).collect::<Vec<String>>());
         pipeline.add(OPEN_BUDGETS, params![keys.clone()]);
         loading.budgets = Some(pipeline.add(LOCK_BUDGETS, params![keys]));
     }
@@ -227,17 +228,17 @@ fn distinct<T: Ord>(mut list: Vec<T>) -> Vec<T> {
 }
 
 impl Loading {
-    pub fn take(self, results: &mut Results, scope: &Scope, records: &mut Records) -> Result<(), Error> {
+    pub fn take(self, results: &mut Results, load_set: &LoadSet, records: &mut Records) -> Result<(), Error> {
         for row in results.maybe(self.works) {
             records.command_ids.insert(CommandId(get(&row, 0)?), row::id(&row, 1)?);
         }
-        records.looked_for.extend(&scope.commands);
+        records.looked_for.extend(&load_set.commands);
         for rows in [self.ids, self.keys, self.open, self.outgoing] {
             for row in results.maybe(rows) {
                 records.take_in(command(&row)?);
             }
         }
-        records.earlier.extend(scope.earlier.iter().map(|key| (*key, None)));
+        records.earlier.extend(load_set.earlier.iter().map(|key| (*key, None)));
         for row in results.maybe(self.earlier) {
             let key: Digest = row::digest(get(&row, 10)?)?;
             records.earlier.insert((row::id(&row, 9)?, key), Some(command(&row)?));
@@ -246,14 +247,14 @@ impl Loading {
         for row in results.maybe(self.heads) {
             heads.insert(get::<i64>(&row, 0)?, get::<Option<Uuid>>(&row, 1)?.map(CommandId));
         }
-        for key in &scope.heads {
+        for key in &load_set.heads {
             records.heads.insert(key.clone(), heads.get(&line(key)).copied().flatten());
         }
         let mut budgets = BTreeMap::new();
         for row in results.maybe(self.budgets) {
             budgets.insert(get::<String>(&row, 0)?, budget(&row)?);
         }
-        for key in &scope.budgets {
+        for key in &load_set.budgets {
             records.budgets.insert(key.clone(), budgets.get(&key.text()).copied().unwrap_or_default());
         }
         Ok(())

@@ -11,10 +11,10 @@ use tokio_postgres::{Client, Config, Connection, Error as PgError, Socket, tls::
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::{
+    connection::{PgConnection, SETTINGS},
     diagnosis::durability,
     fault::describe,
     server::{Fences, Identity, Servers},
-    session::{SETTINGS, Session},
     tls,
 };
 use crate::{Error, Options, diagnosis::Setting};
@@ -84,7 +84,7 @@ impl Connector {
     }
 
     /// A connection for reads and small writes. Whichever server answers now is checked.
-    pub async fn session(&self) -> Result<Session, Error> {
+    pub async fn session(&self) -> Result<PgConnection, Error> {
         self.tried(async {
             let (client, connection) = self.connect().await?;
             let driver = tokio::spawn(async move {
@@ -92,7 +92,7 @@ impl Connector {
                     tracing::debug!(error = describe(&error), "a connection ended");
                 }
             });
-            let mut session = Session::new(client, driver.abort_handle(), self.answer_within);
+            let mut session = PgConnection::new(client, driver.abort_handle(), self.answer_within);
             session.client.batch_execute(SETTINGS).await.map_err(|e| refused(&e))?;
             check_settings(&session.client, self.allow_weak).await?;
             (session.identity, session.server) = self.meet(&session.client).await?;
@@ -114,7 +114,7 @@ impl Connector {
     }
 
     /// A lane's connection: one that has joined the ledger's writers on its server.
-    pub async fn lane(&self, fences: &Fences) -> Result<Session, Error> {
+    pub async fn lane(&self, fences: &Fences) -> Result<PgConnection, Error> {
         let mut session = self.session().await?;
         let joined = self.servers.join(&mut session.client, session.identity.as_ref(), fences);
         let asked = tokio::time::timeout(self.answer_within, joined).await;
@@ -124,7 +124,7 @@ impl Connector {
 
     /// Whether a connection is open, and to the server that answers now. After a failover the old server may still
     /// answer on connections that it has; what is written there is lost.
-    pub fn is_usable(&self, session: &Session) -> bool {
+    pub fn is_usable(&self, session: &PgConnection) -> bool {
         !session.client.is_closed() && self.servers.number() == session.server
     }
 

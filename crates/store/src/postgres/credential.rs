@@ -5,9 +5,9 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{
+    connection::params,
     read::Reader,
     row::{self, get},
-    session::params,
 };
 use crate::{Credential, Error, Listed, Principal, Revocation, credential::CREDENTIALS_MAX, token::Key};
 

@@ -6,9 +6,9 @@ use std::{
 };
 
 use tenure_core::{
-    Identity, Payload, Records, Reply, Scope, Submission, Work, WorkId,
+    Identity, LoadSet, Payload, Records, Reply, Submission, Work, WorkId,
     action::{Action, Ingest},
-    command::{CommandAction, Place},
+    command::{CommandAction, ReserveIn},
     in_turns,
     records::Touch,
 };
@@ -16,14 +16,14 @@ use uuid::Uuid;
 
 use super::{
     Shared,
+    connection::{PgConnection, Pipeline, params},
     fault::Fault,
     load::{self, Lessons, Mark},
     row::{self, get},
     save,
-    session::{Pipeline, Session, params},
 };
 use crate::{
-    Error, Outcome,
+    Error, LedgerReply,
     batch::Batch,
     job::{Job, Payloads, left, wanted},
     token::Key,
@@ -35,9 +35,9 @@ const ROUNDS: usize = 8;
 /// What became of a group.
 pub(super) struct Decided {
     /// In the order of the jobs.
-    pub answers: Vec<Result<Outcome, Error>>,
+    pub answers: Vec<Result<LedgerReply, Error>>,
     /// In the order of the parked claims; None: nothing for this one.
-    pub served: Vec<Option<Outcome>>,
+    pub served: Vec<Option<LedgerReply>>,
     /// Whether there is more to claim now than before.
     pub news: bool,
 }
@@ -45,16 +45,16 @@ pub(super) struct Decided {
 /// Runs a group. `parked` are claims that may take what this group brings, inside its own commit.
 pub(super) async fn run(
     shared: &Shared,
-    session: &Session,
+    session: &PgConnection,
     jobs: &[Job],
     parked: &[Job],
     lessons: &mut Lessons,
 ) -> Result<Decided, Fault> {
     let submissions = || jobs.iter().chain(parked).map(|job| &job.submission);
-    let mut scope = Scope::default();
-    submissions().for_each(|submission| scope.first(submission));
-    let mut batch = Batch::under(&shared.terms);
-    let mark = load::first(session, shared, &scope, lessons, &mut batch.records).await?;
+    let mut load_set = LoadSet::default();
+    submissions().for_each(|submission| load_set.first(submission));
+    let mut batch = Batch::under(&shared.ledger_settings);
+    let mark = load::first(session, shared, &load_set, lessons, &mut batch.records).await?;
     batch.records.fence_floor = mark.fence_floor;
     complete(session, &shared.key, submissions, &mut batch.records).await?;
 
@@ -75,23 +75,23 @@ pub(super) async fn run(
 
 /// Loads what the loaded rows show to be needed, until nothing is.
 pub(super) async fn complete<'a, I: Iterator<Item = &'a Submission>>(
-    session: &Session,
+    session: &PgConnection,
     key: &Key,
     submissions: impl Fn() -> I,
     records: &mut Records,
 ) -> Result<(), Fault> {
     for _ in 0..ROUNDS {
-        let mut scope = Scope::default();
-        submissions().for_each(|submission| scope.then(submission, records));
-        if scope.is_empty() {
+        let mut load_set = LoadSet::default();
+        submissions().for_each(|submission| load_set.then(submission, records));
+        if load_set.is_empty() {
             return Ok(());
         }
         // Budgets are locked, so all at once and last: two groups then wait for each other in one order.
-        let budgets = std::mem::take(&mut scope.budgets);
-        if scope.is_empty() {
-            scope.budgets = budgets;
+        let budgets = std::mem::take(&mut load_set.budgets);
+        if load_set.is_empty() {
+            load_set.budgets = budgets;
         }
-        load::then(session, key, &scope, records).await?;
+        load::then(session, key, &load_set, records).await?;
     }
     Err(Fault::Data(Error::Corrupt("a group's records lead to ever more records".to_owned())))
 }
@@ -100,7 +100,7 @@ pub(super) fn ingest(submission: &Submission) -> Option<&Ingest> {
     match &submission.action {
         Action::Ingest(ingest) => Some(ingest),
         Action::Command(action) => match &**action {
-            CommandAction::Reserve { place: Place::Alone(work), .. } => Some(work),
+            CommandAction::Reserve { place: ReserveIn::OwnWork(work), .. } => Some(work),
             _ => None,
         },
         _ => None,
@@ -165,15 +165,15 @@ pub(super) fn is_nothing(reply: &Reply) -> bool {
 }
 
 /// A reply with those of the payloads that it shows.
-pub(super) fn outcome(reply: Reply, payloads: &Payloads) -> Outcome {
+pub(super) fn outcome(reply: Reply, payloads: &Payloads) -> LedgerReply {
     let shown = wanted(&reply).into_iter().chain(left(&reply));
     let payloads = shown.filter_map(|key| Some((key, payloads.get(&key)?.clone()))).collect();
-    Outcome { reply, payloads }
+    LedgerReply { reply, payloads }
 }
 
 /// Saves and commits; answers with the payloads that the replies show.
 pub(super) async fn commit(
-    session: &Session,
+    session: &PgConnection,
     key: &Key,
     batch: &Batch,
     mark: Mark,
@@ -205,7 +205,7 @@ pub(super) async fn commit(
 
 /// Identities need no lock: whoever inserts first has them. Losers are decided again, knowing of the others.
 async fn insert_works(
-    session: &Session,
+    session: &PgConnection,
     rows: &[crate::batch::Row<'_>],
     lessons: &mut Lessons,
 ) -> Result<(), Fault> {
@@ -225,7 +225,7 @@ async fn insert_works(
 /// Locks what is to be woken. If somebody else holds one of them, the group starts over and locks them all
 /// in order: it never waits for works while it holds others.
 async fn find_woken(
-    session: &Session,
+    session: &PgConnection,
     mut pipeline: Pipeline<'_>,
     batch: &Batch,
     lessons: &mut Lessons,
@@ -277,7 +277,7 @@ pub(super) fn fitting<'a>(jobs: &'a [Job]) -> impl Fn(&Job) -> bool + use<'a> {
     move |job: &Job| {
         let Some(filter) = job.claim_filter() else { return false };
         offered.iter().any(|ingest| {
-            filter.wants_lane(&ingest.source.system, &ingest.kind)
+            filter.wants_queue(&ingest.source.system, &ingest.kind)
                 && filter.wants_tenant(&ingest.tenant)
                 && job.submission.tenants.allow(&ingest.tenant)
         })

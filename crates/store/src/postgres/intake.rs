@@ -3,9 +3,9 @@
 use tokio_postgres::Row;
 
 use super::{
+    connection::params,
     read::Reader,
     row::{self, get},
-    session::params,
 };
 use crate::{Error, IntakeChange};
 

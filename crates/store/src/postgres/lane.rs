@@ -4,10 +4,10 @@ use std::{sync::Arc, time::Instant};
 
 use super::{
     Shared,
+    connection::PgConnection,
     fault::Fault,
     group::{self, Decided},
     load::Lessons,
-    session::Session,
 };
 use crate::{Error, job::Job, writing::Cure};
 
@@ -18,7 +18,7 @@ const TRIES: usize = 12;
 
 /// Runs until the queue is closed and empty.
 pub(super) async fn run(shared: Arc<Shared>) {
-    let mut line = Line::new(shared.clone());
+    let mut line = LaneConnection::new(shared.clone());
     while let Some(jobs) = shared.writes.take(GROUP).await {
         let _busy = Busy { shared: &shared, jobs: jobs.len() };
         line.serve(jobs).await;
@@ -40,18 +40,18 @@ impl Drop for Busy<'_> {
 }
 
 /// A lane's connection, made when it is needed and made again when it was lost.
-pub(super) struct Line {
+pub(super) struct LaneConnection {
     pub shared: Arc<Shared>,
-    session: Option<Session>,
+    session: Option<PgConnection>,
 }
 
-impl Line {
+impl LaneConnection {
     pub fn new(shared: Arc<Shared>) -> Self {
         Self { shared, session: None }
     }
 
     /// A connection that works, as far as one can know.
-    pub async fn session(&mut self) -> Result<&Session, Error> {
+    pub async fn session(&mut self) -> Result<&PgConnection, Error> {
         if let Some(stop) = self.shared.writing.stopped() {
             return Err(Error::Stopped(stop.why));
         }

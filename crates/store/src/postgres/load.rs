@@ -9,7 +9,7 @@ use std::{
 };
 
 use tenure_core::{
-    ByWork, CommandId, Identity, Millis, Payload, Records, Scope, WaitId, WorkId,
+    ByWork, CommandId, Identity, LoadSet, Millis, Payload, Records, WaitId, WorkId,
     model::RequestKey,
     records::{Sought, TenantKey},
 };
@@ -20,9 +20,9 @@ use super::{
     Shared,
     cache::{Version, Written, Xid},
     command,
+    connection::{PgConnection, Pipeline, Results, params},
     fault::Fault,
     row::{self, get, work_columns},
-    session::{Pipeline, Results, Session, params},
     time::Time,
 };
 use crate::{Error, token::Key};
@@ -40,7 +40,7 @@ const LOCK_SESSIONS_OF: &str = "SELECT pg_advisory_xact_lock(2, k) FROM (SELECT 
      UNION ALL SELECT w.session_lock FROM work w WHERE w.id = ANY($2::uuid[]) AND w.session_lock IS NOT NULL \
      ) named ORDER BY k) sorted";
 
-/// The works that a scope leads to: by id, by waits on references, by waits, by commands.
+/// The works that a load set leads to: by id, by waits on references, by waits, by commands.
 macro_rules! reached {
     () => {
         "SELECT unnest($1::uuid[]) AS id \
@@ -199,35 +199,35 @@ struct First {
 
 /// BEGIN, every lock, the clock, and what the actions name: one round trip.
 pub(super) async fn first(
-    session: &Session,
+    session: &PgConnection,
     shared: &Shared,
-    scope: &Scope,
+    load_set: &LoadSet,
     lessons: &mut Lessons,
     records: &mut Records,
 ) -> Result<Mark, Fault> {
-    let mut scope = scope.clone();
-    scope.works.extend(&lessons.works);
-    scope.kept.extend(scope.references.iter().cloned());
+    let mut load_set = load_set.clone();
+    load_set.works.extend(&lessons.works);
+    load_set.kept.extend(load_set.references.iter().cloned());
     // Ingests are decided as new; only what is known to exist, or is asked for by a rerun, is looked up.
     let (load, assume): (Vec<_>, Vec<_>) =
-        std::mem::take(&mut scope.identities).into_iter().partition(|id| lessons.identities.contains(id));
+        std::mem::take(&mut load_set.identities).into_iter().partition(|id| lessons.identities.contains(id));
     records.identities.extend(assume.into_iter().map(|identity| (identity, None)));
-    scope.identities = load;
+    load_set.identities = load;
 
-    let known = if reaches(&scope) { None } else { shared.recent.take(&scope.works) };
-    let spared = known.as_ref().map_or_else(Vec::new, |known| spare(known, &mut scope.commands));
+    let known = if reaches(&load_set) { None } else { shared.recent.take(&load_set.works) };
+    let spared = known.as_ref().map_or_else(Vec::new, |known| spare(known, &mut load_set.commands));
     let mut pipeline = Pipeline::default();
     let mut first = First::default();
     pipeline.add("BEGIN", params![]);
-    lock(&mut pipeline, &mut first, known.as_ref(), &scope);
+    lock(&mut pipeline, &mut first, known.as_ref(), &load_set);
     let mark = pipeline.add(MARK, params![]);
-    let (tenants, references) = columns(&scope.references);
+    let (tenants, references) = columns(&load_set.references);
     first.references = pipeline.add_if(!tenants.is_empty(), REFERENCES, || params![tenants, references]);
-    let wait_ids: Vec<Uuid> = scope.wait_ids.iter().map(|id| id.0).collect();
+    let wait_ids: Vec<Uuid> = load_set.wait_ids.iter().map(|id| id.0).collect();
     first.wait_ids = pipeline.add_if(!wait_ids.is_empty(), WAIT_IDS, || params![wait_ids]);
-    let requests: Vec<i64> = scope.requests.iter().map(|key| key.0).collect();
+    let requests: Vec<i64> = load_set.requests.iter().map(|key| key.0).collect();
     first.requests = pipeline.add_if(!requests.is_empty(), REQUESTS, || params![requests]);
-    first.rest = rest(&mut pipeline, &scope);
+    first.rest = rest(&mut pipeline, &load_set);
 
     let asked = shared.time.begin();
     let mut results = pipeline.run(session).await?;
@@ -237,13 +237,13 @@ pub(super) async fn first(
         Some(known) => unchanged(session, &shared.key, works, known, spared, records).await?,
         None => take_works(&works, records)?,
     }
-    take_references(&results.maybe(first.references), &scope, records)?;
+    take_references(&results.maybe(first.references), &load_set, records)?;
     for row in results.maybe(first.wait_ids) {
         records.wait_ids.insert(WaitId(get(&row, 0)?), row::id(&row, 1)?);
     }
-    take_requests(&results.maybe(first.requests), &scope.requests, records)?;
+    take_requests(&results.maybe(first.requests), &load_set.requests, records)?;
     learn_given(records, lessons)?;
-    first.rest.take(&shared.key, &mut results, &scope, records)?;
+    first.rest.take(&shared.key, &mut results, &load_set, records)?;
     Ok(mark)
 }
 
@@ -257,7 +257,7 @@ fn take_works(rows: &[Row], records: &mut Records) -> Result<(), Error> {
 
 /// Takes over works whose rows are as this process left them, and reads the others. They are locked already.
 async fn unchanged(
-    session: &Session,
+    session: &PgConnection,
     key: &Key,
     versions: Vec<Row>,
     mut known: ByWork<Written>,
@@ -275,7 +275,7 @@ async fn unchanged(
     if !stale.is_empty() {
         take_works(&session.query(PEERS, params![uuids(&stale)]).await?, records)?;
         let commands = spared.into_iter().filter(|sought| !records.looked_for.contains(sought)).collect();
-        then(session, key, &Scope { commands, ..Scope::default() }, records).await?;
+        then(session, key, &LoadSet { commands, ..LoadSet::default() }, records).await?;
     }
     Ok(())
 }
@@ -299,16 +299,16 @@ fn spare(known: &ByWork<Written>, commands: &mut Vec<Sought>) -> Vec<Sought> {
     spared
 }
 
-fn read_mark(session: &Session, rows: &[Row], time: &Time, asked: Millis) -> Result<Mark, Fault> {
+fn read_mark(session: &PgConnection, rows: &[Row], time: &Time, asked: Millis) -> Result<Mark, Fault> {
     let row = rows.first().ok_or_else(|| Fault::Lost("the server told no time".to_owned()))?;
     let now = time.at(get(row, 0)?, asked)?;
     let fence_floor = get::<i64>(row, 3)? as u64;
     Ok(Mark { now, txn: get(row, 1)?, fence_floor, by: session.version(get(row, 2)?) })
 }
 
-/// Whether a scope leads to works that it does not name, and that may change.
-fn reaches(scope: &Scope) -> bool {
-    !(scope.references.is_empty() && scope.wait_ids.is_empty() && scope.command_ids.is_empty())
+/// Whether a load set leads to works that it does not name, and that may change.
+fn reaches(load_set: &LoadSet) -> bool {
+    !(load_set.references.is_empty() && load_set.wait_ids.is_empty() && load_set.command_ids.is_empty())
 }
 
 /// The statements that lock. Of works that this process wrote lately, all of them, only the versions are read.
@@ -316,21 +316,21 @@ fn lock<'a>(
     pipeline: &mut Pipeline<'a>,
     first: &mut First,
     known: Option<&ByWork<Written>>,
-    scope: &'a Scope,
+    load_set: &'a LoadSet,
 ) {
-    let references = scope.references.iter().map(|(_, reference)| reference).chain(&scope.locks);
+    let references = load_set.references.iter().map(|(_, reference)| reference).chain(&load_set.locks);
     let references = sorted(references.map(|reference| slot(&[reference])));
     pipeline.add_if(!references.is_empty(), LOCK_REFERENCES, || params![references]);
-    let requests = sorted(scope.requests.iter().map(|key| request_slot(*key)));
+    let requests = sorted(load_set.requests.iter().map(|key| request_slot(*key)));
     pipeline.add_if(!requests.is_empty(), LOCK_REQUESTS, || params![requests]);
 
-    let named = scope.sessions.iter().map(|(tenant, session)| session_slot(tenant, session));
-    let ids = uuids(&scope.works);
-    if reaches(scope) {
+    let named = load_set.sessions.iter().map(|(tenant, session)| session_slot(tenant, session));
+    let ids = uuids(&load_set.works);
+    if reaches(load_set) {
         let reached = || {
-            let (tenants, references) = columns(&scope.references);
-            let waits: Vec<Uuid> = scope.wait_ids.iter().map(|id| id.0).collect();
-            let commands: Vec<Uuid> = scope.command_ids.iter().map(|id| id.0).collect();
+            let (tenants, references) = columns(&load_set.references);
+            let waits: Vec<Uuid> = load_set.wait_ids.iter().map(|id| id.0).collect();
+            let commands: Vec<Uuid> = load_set.command_ids.iter().map(|id| id.0).collect();
             params![ids.clone(), tenants, references, waits, commands]
         };
         let mut with_sessions = reached();
@@ -356,8 +356,8 @@ fn lock<'a>(
     first.works = pipeline.add_if(!ids.is_empty(), works, || params![ids]);
 }
 
-fn take_references(rows: &[Row], scope: &Scope, records: &mut Records) -> Result<(), Error> {
-    for key in &scope.references {
+fn take_references(rows: &[Row], load_set: &LoadSet, records: &mut Records) -> Result<(), Error> {
+    for key in &load_set.references {
         records.references.entry(key.clone()).or_default();
     }
     for row in rows {
@@ -381,7 +381,7 @@ pub(super) fn take_requests(rows: &[Row], keys: &[RequestKey], records: &mut Rec
 /// For claims: locks the requests, the sessions of the candidates, by their slots, and those candidates that are free.
 /// One that cannot be read is told of and passed over: it costs the others nothing.
 pub(super) async fn candidates(
-    session: &Session,
+    session: &PgConnection,
     shared: &Shared,
     requests: &[RequestKey],
     sessions: &BTreeSet<i32>,
@@ -430,7 +430,7 @@ fn learn_given(records: &Records, lessons: &mut Lessons) -> Result<(), Fault> {
 }
 
 /// For claims alone: nothing about these works will change, so they are read and not locked.
-pub(super) async fn given_before(session: &Session, records: &mut Records) -> Result<(), Fault> {
+pub(super) async fn given_before(session: &PgConnection, records: &mut Records) -> Result<(), Fault> {
     let missing = given_unread(records);
     if missing.is_empty() {
         return Ok(());
@@ -457,7 +457,7 @@ struct Rest {
     commands: command::Loading,
 }
 
-fn rest<'a>(pipeline: &mut Pipeline<'a>, scope: &'a Scope) -> Rest {
+fn rest<'a>(pipeline: &mut Pipeline<'a>, load_set: &'a LoadSet) -> Rest {
     let by_work = |pipeline: &mut Pipeline<'a>, ids: &[WorkId], sql| {
         pipeline.add_if(!ids.is_empty(), sql, || params![uuids(ids)])
     };
@@ -468,13 +468,13 @@ fn rest<'a>(pipeline: &mut Pipeline<'a>, scope: &'a Scope) -> Rest {
         })
     };
     Rest {
-        peers: by_work(pipeline, &scope.peers, PEERS),
-        identities: pipeline.add_if(!scope.identities.is_empty(), NEWEST, || {
+        peers: by_work(pipeline, &load_set.peers, PEERS),
+        identities: pipeline.add_if(!load_set.identities.is_empty(), NEWEST, || {
             let names = |id: &'a Identity| {
                 [&id.tenant, &id.source.system, &id.source.id, &id.source.run_id].map(String::as_str)
             };
             let ids: Vec<(i32, [&str; 4])> = (0..)
-                .zip(scope.identities.iter().map(names))
+                .zip(load_set.identities.iter().map(names))
                 .filter(|id| id.1.into_iter().all(askable))
                 .collect();
             params![
@@ -485,21 +485,21 @@ fn rest<'a>(pipeline: &mut Pipeline<'a>, scope: &'a Scope) -> Rest {
                 ids.iter().map(|id| id.0).collect::<Vec<_>>(),
             ]
         }),
-        sessions: by_key(pipeline, &scope.sessions, SESSIONS),
-        kept: by_key(pipeline, &scope.kept, KEPT),
-        kept_counts: pipeline.add_if(!scope.kept_counts.is_empty(), KEPT_COUNTS, || {
-            let tenants = scope.kept_counts.iter().map(String::as_str).filter(|tenant| askable(tenant));
+        sessions: by_key(pipeline, &load_set.sessions, SESSIONS),
+        kept: by_key(pipeline, &load_set.kept, KEPT),
+        kept_counts: pipeline.add_if(!load_set.kept_counts.is_empty(), KEPT_COUNTS, || {
+            let tenants = load_set.kept_counts.iter().map(String::as_str).filter(|tenant| askable(tenant));
             params![tenants.collect::<Vec<_>>()]
         }),
-        ends: pipeline.add_if(!scope.ends.is_empty(), ENDS, || {
+        ends: pipeline.add_if(!load_set.ends.is_empty(), ENDS, || {
             let (works, fences): (Vec<Uuid>, Vec<i64>) =
-                scope.ends.iter().map(|(work, fence)| (work.0, *fence as i64)).unzip();
+                load_set.ends.iter().map(|(work, fence)| (work.0, *fence as i64)).unzip();
             params![works, fences]
         }),
-        steps: by_work(pipeline, &scope.steps, STEPS),
-        waits: by_work(pipeline, &scope.waits, WAITS),
-        inputs: by_work(pipeline, &scope.inputs, INPUTS),
-        commands: command::load(pipeline, scope),
+        steps: by_work(pipeline, &load_set.steps, STEPS),
+        waits: by_work(pipeline, &load_set.waits, WAITS),
+        inputs: by_work(pipeline, &load_set.inputs, INPUTS),
+        commands: command::load(pipeline, load_set),
     }
 }
 
@@ -508,10 +508,10 @@ impl Rest {
         self,
         key: &Key,
         results: &mut Results,
-        scope: &Scope,
+        load_set: &LoadSet,
         records: &mut Records,
     ) -> Result<(), Error> {
-        records.peers.extend(scope.peers.iter().map(|id| (*id, None)));
+        records.peers.extend(load_set.peers.iter().map(|id| (*id, None)));
         for row in results.maybe(self.peers) {
             let work = row::work(&row)?;
             records.peers.insert(work.id, Some(work));
@@ -519,7 +519,7 @@ impl Rest {
         for row in results.maybe(self.identities) {
             let number = get::<i32>(&row, 0)? as usize;
             let newest = get::<Option<Uuid>>(&row, 1)?.map(WorkId);
-            let identity = scope.identities[number].clone();
+            let identity = load_set.identities[number].clone();
             if newest.is_none() && get(&row, 2)? {
                 records.pruned.insert(identity.clone());
             }
@@ -528,60 +528,65 @@ impl Rest {
         for row in results.maybe(self.sessions) {
             records.sessions.insert((get(&row, 0)?, get(&row, 1)?), row::session(&row)?);
         }
-        records.kept.extend(scope.kept.iter().map(|key| (key.clone(), None)));
+        records.kept.extend(load_set.kept.iter().map(|key| (key.clone(), None)));
         for row in results.maybe(self.kept) {
             if let Some(kept) = key.genuine(row::kept(&row)?, row::mac(&row, 6)?) {
                 records.kept.insert((kept.tenant.clone(), kept.reference.clone()), Some(kept));
             }
         }
-        for tenant in &scope.kept_counts {
+        for tenant in &load_set.kept_counts {
             records.kept_counts.entry(tenant.clone()).or_default();
         }
         for row in results.maybe(self.kept_counts) {
             records.kept_counts.insert(get(&row, 0)?, get::<i64>(&row, 1)? as usize);
         }
-        self.take_owned(results, scope, records)
+        self.take_owned(results, load_set, records)
     }
 
     /// What belongs to a work.
-    fn take_owned(self, results: &mut Results, scope: &Scope, records: &mut Records) -> Result<(), Error> {
-        records.ends.extend(scope.ends.iter().map(|key| (*key, None)));
+    fn take_owned(
+        self,
+        results: &mut Results,
+        load_set: &LoadSet,
+        records: &mut Records,
+    ) -> Result<(), Error> {
+        records.ends.extend(load_set.ends.iter().map(|key| (*key, None)));
         for row in results.maybe(self.ends) {
             let key = (row::id(&row, 0)?, get::<i64>(&row, 1)? as u64);
             records.ends.insert(key, row::attempt_end(&row, 2)?.map(Arc::new));
         }
-        for id in &scope.steps {
+        for id in &load_set.steps {
             records.steps.insert(*id, Vec::new());
         }
         for row in results.maybe(self.steps) {
             let step = row::step(&row)?;
             records.steps.entry(step.work).or_default().push(step);
         }
-        for id in &scope.waits {
+        for id in &load_set.waits {
             records.waits.insert(*id, Vec::new());
         }
         for row in results.maybe(self.waits) {
             let wait = row::wait(&row)?;
             records.waits.entry(wait.work).or_default().push(wait);
         }
-        records.inputs.extend(scope.inputs.iter().map(|id| (*id, None)));
+        records.inputs.extend(load_set.inputs.iter().map(|id| (*id, None)));
         for row in results.maybe(self.inputs) {
             records.inputs.insert(row::id(&row, 0)?, get::<Option<String>>(&row, 1)?.map(Payload::stored));
         }
-        self.commands.take(results, scope, records)
+        self.commands.take(results, load_set, records)
     }
 }
 
 /// What the loaded rows showed to be needed too.
 pub(super) async fn then(
-    session: &Session,
+    session: &PgConnection,
     key: &Key,
-    scope: &Scope,
+    load_set: &LoadSet,
     records: &mut Records,
 ) -> Result<(), Fault> {
     let mut pipeline = Pipeline::default();
-    let rest = rest(&mut pipeline, scope);
+    let rest = rest(&mut pipeline, load_set);
     let mut results = pipeline.run(session).await?;
-    rest.take(key, &mut results, scope, records)?;
+    rest.take(key, &mut results, load_set, records)?;
     Ok(())
 }

@@ -10,12 +10,12 @@ mod check;
 mod claim;
 mod command;
 mod connect;
+mod connection;
 mod credential;
 mod diagnosis;
-mod facts;
 mod fault;
+mod gauges;
 mod group;
-mod in_hand;
 mod intake;
 mod lane;
 mod load;
@@ -27,8 +27,8 @@ mod row;
 mod save;
 mod schedule;
 mod seats;
+mod selection;
 mod server;
-mod session;
 mod time;
 mod tls;
 mod unlogged;
@@ -68,26 +68,26 @@ use tokio::{
 use self::{
     cache::Recent,
     connect::Connector,
-    in_hand::InHand,
     load::Mark,
     queue::{Parked, Queue},
     read::Reader,
     seats::Seats,
+    selection::Selections,
     server::Fences,
     time::Time,
     unreadable::Unreadable,
 };
 use crate::{
-    Anchor, CommandFilter, Credential, Diagnosis, Error, EventKey, Facts, IntakeChange, Listed, Options,
+    Anchor, CommandFilter, Credential, Diagnosis, Error, EventKey, Gauges, IntakeChange, Listed, Options,
     Position, Pruned, Pruning, Revocation, ScheduleChange, StoredEvent, WaitFilter, WorkFilter,
     batch::Batch,
+    counters::Counters,
     damaged::DamagedSet,
     job::{Job, Payloads},
+    ledger_settings::LedgerSettings,
     retention::{Before, Tombstone},
     schedule::Key as ScheduleKey,
-    stats::Counters,
-    store::{Answer, Store},
-    terms::Terms,
+    store::{Store, StoreFuture},
     token::Key,
     writing::{Cure, Stop, Writing},
 };
@@ -106,9 +106,9 @@ struct Shared {
     announced: Notify,
     recent: Recent,
     counters: Counters,
-    terms: Terms,
+    ledger_settings: LedgerSettings,
     damaged: DamagedSet,
-    in_hand: InHand,
+    in_hand: Selections,
     unreadable: Unreadable,
     fences: Fences,
     writing: Writing,
@@ -168,8 +168,8 @@ struct Postgres {
     lists: Reader,
     /// One for credentials: who somebody is must be found however much others read.
     credentials: Reader,
-    /// One for the figures of dials and alerts, which are added up over everything that is open.
-    figures: Reader,
+    /// One for the gauges of dials and alerts, which are added up over everything that is open.
+    gauges: Reader,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -190,9 +190,9 @@ pub(crate) async fn open(url: &str, options: &Options) -> Result<Arc<dyn Store>,
         announced: Notify::new(),
         recent: Recent::default(),
         counters: Counters::default(),
-        terms: Terms::default(),
+        ledger_settings: LedgerSettings::default(),
         damaged: DamagedSet::default(),
-        in_hand: InHand::default(),
+        in_hand: Selections::default(),
         unreadable: Unreadable::default(),
         fences: Fences::default(),
         writing: Writing::default(),
@@ -209,7 +209,7 @@ pub(crate) async fn open(url: &str, options: &Options) -> Result<Arc<dyn Store>,
         points: Reader::new(shared.clone(), seats.clone()),
         lists: Reader::new(shared.clone(), seats.clone()),
         credentials: Reader::new(shared.clone(), seats.clone()),
-        figures: Reader::new(shared.clone(), seats),
+        gauges: Reader::new(shared.clone(), seats),
         shared,
         tasks: Mutex::new(tasks),
     }))
@@ -267,15 +267,15 @@ impl Store for Postgres {
         }
     }
 
-    fn now(&self) -> Answer<'_, Millis> {
+    fn now(&self) -> StoreFuture<'_, Millis> {
         Box::pin(self.points.now(&self.shared.time))
     }
 
-    fn works<'a>(&'a self, ids: &'a [WorkId]) -> Answer<'a, Listed<Work, WorkId>> {
+    fn works<'a>(&'a self, ids: &'a [WorkId]) -> StoreFuture<'a, Listed<Work, WorkId>> {
         Box::pin(self.points.works(ids))
     }
 
-    fn ids(&self, before: Option<WorkId>, limit: usize) -> Answer<'_, Vec<WorkId>> {
+    fn ids(&self, before: Option<WorkId>, limit: usize) -> StoreFuture<'_, Vec<WorkId>> {
         Box::pin(self.lists.ids(before, limit))
     }
 
@@ -285,11 +285,11 @@ impl Store for Postgres {
         last: WorkId,
         tenants: &'a Tenants,
         limit: usize,
-    ) -> Answer<'a, Vec<WorkId>> {
+    ) -> StoreFuture<'a, Vec<WorkId>> {
         Box::pin(self.lists.between(first, last, tenants, limit))
     }
 
-    fn tenants_of<'a>(&'a self, ids: &'a [WorkId]) -> Answer<'a, HashMap<WorkId, String>> {
+    fn tenants_of<'a>(&'a self, ids: &'a [WorkId]) -> StoreFuture<'a, HashMap<WorkId, String>> {
         Box::pin(self.points.tenants_of(ids))
     }
 
@@ -298,27 +298,32 @@ impl Store for Postgres {
         filter: &'a WorkFilter,
         before: Option<WorkId>,
         limit: usize,
-    ) -> Answer<'a, Listed<Work, WorkId>> {
+    ) -> StoreFuture<'a, Listed<Work, WorkId>> {
         Box::pin(self.lists.list(filter, before, limit))
     }
 
-    fn counts<'a>(&'a self, tenants: &'a Tenants) -> Answer<'a, BTreeMap<State, u64>> {
+    fn counts<'a>(&'a self, tenants: &'a Tenants) -> StoreFuture<'a, BTreeMap<State, u64>> {
         Box::pin(self.lists.counts(tenants))
     }
 
-    fn facts(&self, at: Millis) -> Answer<'_, Facts> {
-        Box::pin(self.figures.facts(at))
+    fn gauges(&self, at: Millis) -> StoreFuture<'_, Gauges> {
+        Box::pin(self.gauges.gauges(at))
     }
 
-    fn events(&self, work: WorkId, after: u64, limit: usize) -> Answer<'_, Listed<StoredEvent, EventKey>> {
+    fn events(
+        &self,
+        work: WorkId,
+        after: u64,
+        limit: usize,
+    ) -> StoreFuture<'_, Listed<StoredEvent, EventKey>> {
         Box::pin(self.points.events(work, after, limit))
     }
 
-    fn evidence(&self, work: WorkId, after: u64) -> Answer<'_, Vec<Evidence>> {
+    fn evidence(&self, work: WorkId, after: u64) -> StoreFuture<'_, Vec<Evidence>> {
         Box::pin(self.points.evidence(work, after))
     }
 
-    fn feed(&self, after: Position, limit: usize) -> Answer<'_, Listed<StoredEvent, EventKey>> {
+    fn feed(&self, after: Position, limit: usize) -> StoreFuture<'_, Listed<StoredEvent, EventKey>> {
         Box::pin(self.lists.feed(after, limit))
     }
 
@@ -327,23 +332,23 @@ impl Store for Postgres {
         tenants: &'a [String],
         after: Position,
         limit: usize,
-    ) -> Answer<'a, (Listed<StoredEvent, EventKey>, Position)> {
+    ) -> StoreFuture<'a, (Listed<StoredEvent, EventKey>, Position)> {
         Box::pin(self.lists.feed_of(tenants, after, limit))
     }
 
-    fn tail(&self) -> Answer<'_, Position> {
+    fn tail(&self) -> StoreFuture<'_, Position> {
         Box::pin(self.lists.tail())
     }
 
-    fn payloads<'a>(&'a self, keys: &'a [(WorkId, u64)]) -> Answer<'a, Payloads> {
+    fn payloads<'a>(&'a self, keys: &'a [(WorkId, u64)]) -> StoreFuture<'a, Payloads> {
         Box::pin(self.points.payloads(keys))
     }
 
-    fn steps(&self, work: WorkId) -> Answer<'_, Vec<Step>> {
+    fn steps(&self, work: WorkId) -> StoreFuture<'_, Vec<Step>> {
         Box::pin(self.points.steps(work))
     }
 
-    fn attempts(&self, work: WorkId) -> Answer<'_, Vec<Attempt>> {
+    fn attempts(&self, work: WorkId) -> StoreFuture<'_, Vec<Attempt>> {
         Box::pin(self.points.attempts(work))
     }
 
@@ -351,15 +356,15 @@ impl Store for Postgres {
         &'a self,
         filter: &'a WaitFilter,
         limit: usize,
-    ) -> Answer<'a, Listed<Wait, (Millis, WaitId)>> {
+    ) -> StoreFuture<'a, Listed<Wait, (Millis, WaitId)>> {
         Box::pin(self.lists.waits(filter, limit))
     }
 
-    fn session<'a>(&'a self, tenant: &'a str, session: &'a str) -> Answer<'a, SessionView> {
+    fn session<'a>(&'a self, tenant: &'a str, session: &'a str) -> StoreFuture<'a, SessionView> {
         Box::pin(self.points.session_view(tenant, session))
     }
 
-    fn kept<'a>(&'a self, tenant: &'a str, reference: &'a str) -> Answer<'a, Option<Kept>> {
+    fn kept<'a>(&'a self, tenant: &'a str, reference: &'a str) -> StoreFuture<'a, Option<Kept>> {
         Box::pin(self.points.kept(tenant, reference))
     }
 
@@ -368,27 +373,27 @@ impl Store for Postgres {
         at: Millis,
         after: Option<(Millis, WorkId)>,
         limit: usize,
-    ) -> Answer<'_, Vec<(Millis, WorkId)>> {
+    ) -> StoreFuture<'_, Vec<(Millis, WorkId)>> {
         Box::pin(self.points.due(at, after, limit))
     }
 
-    fn next_due(&self) -> Answer<'_, Option<Millis>> {
+    fn next_due(&self) -> StoreFuture<'_, Option<Millis>> {
         Box::pin(self.points.next_due())
     }
 
-    fn leased(&self, after: Option<WorkId>, limit: usize) -> Answer<'_, Vec<WorkId>> {
+    fn leased(&self, after: Option<WorkId>, limit: usize) -> StoreFuture<'_, Vec<WorkId>> {
         Box::pin(self.points.leased(after, limit))
     }
 
-    fn forget_kept(&self, at: Millis) -> Answer<'_, u64> {
+    fn forget_kept(&self, at: Millis) -> StoreFuture<'_, u64> {
         Box::pin(self.points.forget_kept(at))
     }
 
-    fn add_credential<'a>(&'a self, credential: &'a Credential) -> Answer<'a, ()> {
+    fn add_credential<'a>(&'a self, credential: &'a Credential) -> StoreFuture<'a, ()> {
         Box::pin(self.points.add_credential(credential, self.key().row_mac(credential)))
     }
 
-    fn credential(&self, hash: Digest) -> Answer<'_, Option<Credential>> {
+    fn credential(&self, hash: Digest) -> StoreFuture<'_, Option<Credential>> {
         Box::pin(self.credentials.credential(hash))
     }
 
@@ -396,19 +401,19 @@ impl Store for Postgres {
         &self,
         before: Option<CredentialId>,
         limit: usize,
-    ) -> Answer<'_, Listed<Credential, CredentialId>> {
+    ) -> StoreFuture<'_, Listed<Credential, CredentialId>> {
         Box::pin(self.lists.credentials(before, limit))
     }
 
-    fn credentials_of(&self, principal: PrincipalId, limit: usize) -> Answer<'_, Vec<Credential>> {
+    fn credentials_of(&self, principal: PrincipalId, limit: usize) -> StoreFuture<'_, Vec<Credential>> {
         Box::pin(self.points.credentials_of(principal, limit))
     }
 
-    fn count_credentials<'a>(&'a self, tenant: Option<&'a str>) -> Answer<'a, u64> {
+    fn count_credentials<'a>(&'a self, tenant: Option<&'a str>) -> StoreFuture<'a, u64> {
         Box::pin(self.points.count_credentials(tenant))
     }
 
-    fn revoked_among<'a>(&'a self, ids: &'a [CredentialId]) -> Answer<'a, Vec<CredentialId>> {
+    fn revoked_among<'a>(&'a self, ids: &'a [CredentialId]) -> StoreFuture<'a, Vec<CredentialId>> {
         Box::pin(self.points.revoked_among(ids))
     }
 
@@ -417,15 +422,15 @@ impl Store for Postgres {
         id: CredentialId,
         revocation: &'a Revocation,
         keeping: Option<&'a [String]>,
-    ) -> Answer<'a, Option<Credential>> {
+    ) -> StoreFuture<'a, Option<Credential>> {
         Box::pin(self.points.revoke_credential(self.key(), id, revocation, keeping))
     }
 
-    fn terms(&self) -> &Terms {
-        &self.shared.terms
+    fn ledger_settings(&self) -> &LedgerSettings {
+        &self.shared.ledger_settings
     }
 
-    fn commands<'a>(&'a self, ids: &'a [CommandId]) -> Answer<'a, Listed<Command, CommandId>> {
+    fn commands<'a>(&'a self, ids: &'a [CommandId]) -> StoreFuture<'a, Listed<Command, CommandId>> {
         Box::pin(self.points.commands(ids))
     }
 
@@ -434,11 +439,11 @@ impl Store for Postgres {
         filter: &'a CommandFilter,
         before: Option<CommandId>,
         limit: usize,
-    ) -> Answer<'a, Listed<Command, CommandId>> {
+    ) -> StoreFuture<'a, Listed<Command, CommandId>> {
         Box::pin(self.lists.list_commands(filter, before, limit))
     }
 
-    fn command_counts<'a>(&'a self, tenants: &'a Tenants) -> Answer<'a, BTreeMap<CommandState, u64>> {
+    fn command_counts<'a>(&'a self, tenants: &'a Tenants) -> StoreFuture<'a, BTreeMap<CommandState, u64>> {
         Box::pin(self.lists.command_counts(tenants))
     }
 
@@ -449,7 +454,7 @@ impl Store for Postgres {
         after: Option<(Millis, CommandId)>,
         except: &[String],
         limit: usize,
-    ) -> Answer<'_, Vec<(Millis, CommandId)>> {
+    ) -> StoreFuture<'_, Vec<(Millis, CommandId)>> {
         let except = except.to_vec();
         Box::pin(self.points.due_commands(duty, at, after, except, limit))
     }
@@ -460,31 +465,31 @@ impl Store for Postgres {
         at: Millis,
         after: Option<(Millis, CommandId)>,
         limit: usize,
-    ) -> Answer<'a, Vec<(Millis, CommandId)>> {
+    ) -> StoreFuture<'a, Vec<(Millis, CommandId)>> {
         Box::pin(self.points.due_lookups(tenants, at, after, limit))
     }
 
-    fn heads<'a>(&'a self, lines: &'a [TargetKey]) -> Answer<'a, Vec<Option<CommandId>>> {
+    fn heads<'a>(&'a self, lines: &'a [TargetKey]) -> StoreFuture<'a, Vec<Option<CommandId>>> {
         Box::pin(self.points.heads(lines))
     }
 
-    fn next_due_command(&self, duty: Duty) -> Answer<'_, Option<Millis>> {
+    fn next_due_command(&self, duty: Duty) -> StoreFuture<'_, Option<Millis>> {
         Box::pin(self.points.next_due_command(duty))
     }
 
-    fn budgets<'a>(&'a self, keys: &'a [BudgetKey]) -> Answer<'a, Vec<(BudgetKey, Budget)>> {
+    fn budgets<'a>(&'a self, keys: &'a [BudgetKey]) -> StoreFuture<'a, Vec<(BudgetKey, Budget)>> {
         Box::pin(self.points.budgets(keys))
     }
 
-    fn all_budgets<'a>(&'a self, after: &'a str, limit: usize) -> Answer<'a, Vec<(BudgetKey, Budget)>> {
+    fn all_budgets<'a>(&'a self, after: &'a str, limit: usize) -> StoreFuture<'a, Vec<(BudgetKey, Budget)>> {
         Box::pin(self.points.all_budgets(after, limit))
     }
 
-    fn any_pruned(&self) -> Answer<'_, bool> {
+    fn any_pruned(&self) -> StoreFuture<'_, bool> {
         Box::pin(self.points.any_pruned())
     }
 
-    fn schedule<'a>(&'a self, tenant: &'a str, name: &'a str) -> Answer<'a, Option<Schedule>> {
+    fn schedule<'a>(&'a self, tenant: &'a str, name: &'a str) -> StoreFuture<'a, Option<Schedule>> {
         Box::pin(self.points.schedule(tenant, name))
     }
 
@@ -493,7 +498,7 @@ impl Store for Postgres {
         tenants: &'a Tenants,
         after: (&'a str, &'a str),
         limit: usize,
-    ) -> Answer<'a, Listed<Schedule, ScheduleKey>> {
+    ) -> StoreFuture<'a, Listed<Schedule, ScheduleKey>> {
         Box::pin(self.lists.schedules(tenants, after, limit))
     }
 
@@ -502,15 +507,19 @@ impl Store for Postgres {
         at: Millis,
         except: &'a [String],
         limit: usize,
-    ) -> Answer<'a, Vec<Schedule>> {
+    ) -> StoreFuture<'a, Vec<Schedule>> {
         Box::pin(self.points.schedules_due(at, except, limit))
     }
 
-    fn save_schedules<'a>(&'a self, schedules: &'a [Schedule]) -> Answer<'a, Vec<ScheduleKey>> {
+    fn save_schedules<'a>(&'a self, schedules: &'a [Schedule]) -> StoreFuture<'a, Vec<ScheduleKey>> {
         Box::pin(self.points.save_schedules(schedules))
     }
 
-    fn change_schedule<'a>(&'a self, schedule: &'a Schedule, change: &'a ScheduleChange) -> Answer<'a, bool> {
+    fn change_schedule<'a>(
+        &'a self,
+        schedule: &'a Schedule,
+        change: &'a ScheduleChange,
+    ) -> StoreFuture<'a, bool> {
         Box::pin(self.points.change_schedule(schedule, change))
     }
 
@@ -519,55 +528,55 @@ impl Store for Postgres {
         tenant: &'a str,
         name: &'a str,
         limit: usize,
-    ) -> Answer<'a, Vec<ScheduleChange>> {
+    ) -> StoreFuture<'a, Vec<ScheduleChange>> {
         Box::pin(self.lists.schedule_changes(tenant, name, limit))
     }
 
-    fn pauses(&self) -> Answer<'_, Vec<IntakeChange>> {
+    fn pauses(&self) -> StoreFuture<'_, Vec<IntakeChange>> {
         Box::pin(self.points.pauses())
     }
 
-    fn change_intake<'a>(&'a self, change: &'a IntakeChange) -> Answer<'a, ()> {
+    fn change_intake<'a>(&'a self, change: &'a IntakeChange) -> StoreFuture<'a, ()> {
         Box::pin(self.points.change_intake(change))
     }
 
-    fn intake_changes(&self, limit: usize) -> Answer<'_, Vec<IntakeChange>> {
+    fn intake_changes(&self, limit: usize) -> StoreFuture<'_, Vec<IntakeChange>> {
         Box::pin(self.points.intake_changes(limit))
     }
 
-    fn prunable(&self, before: Before, limit: usize) -> Answer<'_, Vec<WorkId>> {
+    fn prunable(&self, before: Before, limit: usize) -> StoreFuture<'_, Vec<WorkId>> {
         Box::pin(self.lists.prunable(before, limit))
     }
 
-    fn add_pruning<'a>(&'a self, pruning: &'a Pruning) -> Answer<'a, ()> {
+    fn add_pruning<'a>(&'a self, pruning: &'a Pruning) -> StoreFuture<'a, ()> {
         Box::pin(self.points.add_pruning(pruning, self.key().row_mac(pruning)))
     }
 
-    fn prunings(&self, limit: usize) -> Answer<'_, Vec<Pruning>> {
+    fn prunings(&self, limit: usize) -> StoreFuture<'_, Vec<Pruning>> {
         Box::pin(self.lists.prunings(limit))
     }
 
-    fn prune<'a>(&'a self, works: &'a [WorkId], before: Before, at: Millis) -> Answer<'a, Pruned> {
+    fn prune<'a>(&'a self, works: &'a [WorkId], before: Before, at: Millis) -> StoreFuture<'a, Pruned> {
         Box::pin(self.lists.prune(self.key(), works, before, at))
     }
 
-    fn tombstone(&self, work: WorkId) -> Answer<'_, Option<Tombstone>> {
+    fn tombstone(&self, work: WorkId) -> StoreFuture<'_, Option<Tombstone>> {
         Box::pin(self.points.tombstone(work))
     }
 
-    fn links(&self, after: Position, limit: usize) -> Answer<'_, Vec<(Position, Digest)>> {
+    fn links(&self, after: Position, limit: usize) -> StoreFuture<'_, Vec<(Position, Digest)>> {
         Box::pin(self.lists.links(after, limit))
     }
 
-    fn anchor(&self) -> Answer<'_, Anchor> {
+    fn anchor(&self) -> StoreFuture<'_, Anchor> {
         Box::pin(self.points.anchor(self.key()))
     }
 
-    fn set_anchor(&self, anchor: Anchor) -> Answer<'_, ()> {
+    fn set_anchor(&self, anchor: Anchor) -> StoreFuture<'_, ()> {
         Box::pin(self.points.set_anchor(self.key().with_mac(anchor), anchor.events))
     }
 
-    fn backup<'a>(&'a self, to: &'a Path) -> Answer<'a, ()> {
+    fn backup<'a>(&'a self, to: &'a Path) -> StoreFuture<'a, ()> {
         let detail = format!(
             "A PostgreSQL ledger is copied by PostgreSQL's own tools. Type: pg_dump --format=custom \
              --file={} \"$DATABASE_URL\"",
@@ -576,15 +585,15 @@ impl Store for Postgres {
         Box::pin(std::future::ready(Err(Refusal::new(Code::Invalid, detail).into())))
     }
 
-    fn self_check(&self) -> Answer<'_, Vec<String>> {
+    fn self_check(&self) -> StoreFuture<'_, Vec<String>> {
         Box::pin(self.lists.self_check(self.key()))
     }
 
-    fn diagnosis(&self) -> Answer<'_, Diagnosis> {
+    fn diagnosis(&self) -> StoreFuture<'_, Diagnosis> {
         Box::pin(self.points.diagnosis())
     }
 
-    fn close(&self) -> Answer<'_, ()> {
+    fn close(&self) -> StoreFuture<'_, ()> {
         self.shared.close();
         let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(PoisonError::into_inner));
         Box::pin(async move {

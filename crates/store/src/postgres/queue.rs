@@ -9,7 +9,7 @@ use tenure_core::Reply;
 use tokio::{sync::Notify, time::Instant};
 
 use crate::{
-    Error, Outcome,
+    Error, LedgerReply,
     job::{Job, Payloads},
 };
 
@@ -196,6 +196,6 @@ impl Parked {
     }
 }
 
-pub(super) fn nothing() -> Outcome {
-    Outcome { reply: Reply::Claimed(Vec::new()), payloads: Payloads::new() }
+pub(super) fn nothing() -> LedgerReply {
+    LedgerReply { reply: Reply::Claimed(Vec::new()), payloads: Payloads::new() }
 }

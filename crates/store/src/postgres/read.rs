@@ -22,12 +22,12 @@ use super::{
     Shared,
     around::{Look, pages},
     check,
+    connection::{Param, PgConnection, params},
     fault::Fault,
     load::{KEPT, PEERS, SESSIONS, uuids},
     row::{self, event_columns, get, work_columns},
     save::PAYLOADS,
     seats::Seats,
-    session::{Param, Session, params},
     time::Time,
 };
 use crate::{
@@ -134,7 +134,7 @@ const NOW: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint
 /// A connection that the daemon's own reads share, made again when it was lost, and those of tenants' reads.
 pub(super) struct Reader {
     pub shared: Arc<Shared>,
-    session: Mutex<Option<Arc<Session>>>,
+    session: Mutex<Option<Arc<PgConnection>>>,
     seats: Arc<Seats>,
 }
 
@@ -143,7 +143,7 @@ impl Reader {
         Self { shared, session: Mutex::new(None), seats }
     }
 
-    async fn session(&self) -> Result<Arc<Session>, Error> {
+    async fn session(&self) -> Result<Arc<PgConnection>, Error> {
         let mut session = self.session.lock().await;
         if let Some(session) = session.as_ref().filter(|session| self.shared.connector.is_usable(session)) {
             return Ok(session.clone());
@@ -154,7 +154,7 @@ impl Reader {
     }
 
     /// A connection of one's own, for what takes long or needs a transaction.
-    pub async fn own_session(&self) -> Result<Session, Error> {
+    pub async fn own_session(&self) -> Result<PgConnection, Error> {
         self.shared.connector.session().await
     }
 
@@ -430,7 +430,7 @@ impl Reader {
 
     pub async fn forget_kept(&self, at: Millis) -> Result<u64, Error> {
         let session = self.session().await?;
-        let mut pipeline = super::session::Pipeline::default();
+        let mut pipeline = super::connection::Pipeline::default();
         let step = pipeline.add(FORGET, params![at]);
         let results = pipeline.run(&session).await.map_err(|fault| fault.at_commit().error())?;
         Ok(results.affected(step))

@@ -9,11 +9,11 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{
+    connection::{PgConnection, Pipeline, params},
     fault::Fault,
     load::uuids,
     read::Reader,
     row::{self, get},
-    session::{Pipeline, Session, params},
 };
 use crate::{
     Anchor, Error, Position, Pruned, Pruning,
@@ -247,7 +247,13 @@ fn position(row: &Row) -> Result<Position, Error> {
 }
 
 /// Sets tombstones, each with its MAC.
-async fn bury(session: &Session, key: &Key, ids: &[WorkId], before: Before, at: Millis) -> Result<(), Fault> {
+async fn bury(
+    session: &PgConnection,
+    key: &Key,
+    ids: &[WorkId],
+    before: Before,
+    at: Millis,
+) -> Result<(), Fault> {
     session.query("BEGIN", params![]).await?;
     let rows = session.query(BURY, params![before.any, before.with_commands, uuids(ids), at]).await?;
     let (mut works, mut macs): (Vec<Uuid>, Vec<Vec<u8>>) = (Vec::new(), Vec::new());
@@ -261,7 +267,7 @@ async fn bury(session: &Session, key: &Key, ids: &[WorkId], before: Before, at: 
 }
 
 /// Adds the links of these works' events, each with its MAC.
-async fn link_events(session: &Session, key: &Key, works: &[Uuid]) -> Result<(), Fault> {
+async fn link_events(session: &PgConnection, key: &Key, works: &[Uuid]) -> Result<(), Fault> {
     let rows = session.query(EVENTS, params![works]).await?;
     let links = rows.iter().map(link).collect::<Result<Vec<Link>, Error>>()?;
     let values = params![
@@ -276,7 +282,7 @@ async fn link_events(session: &Session, key: &Key, works: &[Uuid]) -> Result<(),
 }
 
 /// One transaction. Dropping its session after a fault ends it.
-async fn delete(session: &Session, key: &Key, mut works: Vec<Uuid>) -> Result<Pruned, Fault> {
+async fn delete(session: &PgConnection, key: &Key, mut works: Vec<Uuid>) -> Result<Pruned, Fault> {
     session.query("BEGIN", params![]).await?;
     session.query(LOCK, params![works.clone()]).await?;
     let reprieved = session.query(REPRIEVED, params![works.clone()]).await?;

@@ -10,9 +10,9 @@ use uuid::Uuid;
 use super::{
     bench_support::{INSERT_EVENT, UPDATE_WORK},
     command,
+    connection::{Pipeline, params},
     load::{Mark, session_slot, uuids},
     row::{json, name},
-    session::{Pipeline, params},
 };
 use crate::batch::{Batch, Row};
 use crate::token::Key;

@@ -8,9 +8,9 @@ use tenure_core::{
 use tokio_postgres::Row;
 
 use super::{
+    connection::params,
     read::Reader,
     row::{self, get},
-    session::params,
 };
 use crate::{
     Error, Listed, ScheduleChange,

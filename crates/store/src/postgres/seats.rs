@@ -8,7 +8,7 @@ use std::{
 
 use tokio::runtime::Handle;
 
-use super::{connect::Connector, fault::Fault, session::Session};
+use super::{connect::Connector, connection::PgConnection, fault::Fault};
 use crate::{
     Error,
     error::READ_WITHIN,
@@ -25,7 +25,7 @@ const STOPPED: &str = "(57014)";
 pub(super) struct Seats {
     connector: Arc<Connector>,
     turns: Arc<Fair>,
-    idle: Mutex<Vec<Session>>,
+    idle: Mutex<Vec<PgConnection>>,
 }
 
 impl Seats {
@@ -49,18 +49,18 @@ impl Seats {
         Ok(Seat { held: Some((session, turn)), of: self.clone(), done: false })
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Session>> {
+    fn idle(&self) -> MutexGuard<'_, Vec<PgConnection>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An idle connection to the server that answers now; those to another one are closed.
-    fn take_idle(&self) -> Option<Session> {
+    fn take_idle(&self) -> Option<PgConnection> {
         let mut idle = self.idle();
         idle.retain(|session| self.connector.is_usable(session));
         idle.pop()
     }
 
-    fn put_back(&self, session: Session) {
+    fn put_back(&self, session: PgConnection) {
         if self.connector.is_usable(&session) {
             self.idle().push(session);
         }
@@ -68,7 +68,7 @@ impl Seats {
 }
 
 pub(super) struct Seat {
-    held: Option<(Session, Turn)>,
+    held: Option<(PgConnection, Turn)>,
     of: Arc<Seats>,
     done: bool,
 }
@@ -85,9 +85,9 @@ impl Seat {
 }
 
 impl Deref for Seat {
-    type Target = Session;
+    type Target = PgConnection;
 
-    fn deref(&self) -> &Session {
+    fn deref(&self) -> &PgConnection {
         &self.held.as_ref().expect("it is taken only when the seat is dropped").0
     }
 }

@@ -121,7 +121,7 @@ struct Branch {
 }
 
 /// What a database says of itself.
-struct Facts {
+struct ServerInfo {
     epoch: i32,
     /// A stored position is ahead of the server's own transactions, as after a dump and a restore.
     ahead: bool,
@@ -133,7 +133,7 @@ struct Facts {
     floor: i64,
 }
 
-impl Facts {
+impl ServerInfo {
     async fn ask(transaction: &Transaction<'_>) -> Result<Self, PgError> {
         let row = transaction.query_one(FACTS, &[]).await?;
         Ok(Self {
@@ -239,7 +239,7 @@ impl Servers {
         };
         let transaction = client.transaction().await.map_err(failed)?;
         transaction.batch_execute(LOCK).await.map_err(failed)?;
-        let facts = Facts::ask(&transaction).await.map_err(failed)?;
+        let facts = ServerInfo::ask(&transaction).await.map_err(failed)?;
         let set = async |key: &str, value: &str| {
             transaction.execute(SET, &[&key, &value]).await.map(drop).map_err(failed)
         };
@@ -391,7 +391,7 @@ mod tests {
 
     #[test]
     fn an_epoch_is_above_those_of_lost_branches() {
-        let facts = |epoch, seconds| Facts {
+        let facts = |epoch, seconds| ServerInfo {
             epoch,
             ahead: false,
             next_transaction: 1,

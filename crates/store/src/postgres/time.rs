@@ -11,9 +11,9 @@ use std::sync::{
 use tenure_core::Millis;
 
 use super::{
+    connection::{PgConnection, params},
     fault::Fault,
     row::get,
-    session::{Session, params},
 };
 use crate::{
     Clock, SystemClock,
@@ -90,7 +90,7 @@ impl Time {
     }
 
     /// Agrees with the other processes where that was never done, or not since a jump.
-    pub async fn settle(&self, session: &Session) -> Result<(), Fault> {
+    pub async fn settle(&self, session: &PgConnection) -> Result<(), Fault> {
         if self.given.is_some() || self.agreed.load(Relaxed) != NEVER {
             return Ok(());
         }
@@ -98,7 +98,7 @@ impl Time {
     }
 
     /// Agrees with them again and again: whoever shows that time goes on protects it from those that stood still.
-    pub async fn beat(&self, session: &Session) -> Result<(), Fault> {
+    pub async fn beat(&self, session: &PgConnection) -> Result<(), Fault> {
         let agreed = self.agreed.load(Relaxed);
         if self.given.is_some() || (agreed != NEVER && self.own.monotonic() - agreed < BEAT_MS) {
             return Ok(());
@@ -106,7 +106,7 @@ impl Time {
         self.agree(session).await
     }
 
-    async fn agree(&self, session: &Session) -> Result<(), Fault> {
+    async fn agree(&self, session: &PgConnection) -> Result<(), Fault> {
         for _ in 0..TRIES {
             let from = self.own.monotonic();
             let rows = session.query(CLOCK, params![]).await?;

@@ -1,5 +1,5 @@
-//! Which works a claim by filter gets: the heads of its lanes, merged. A lane is what is ready of one tenant, kind and
-//! source system. Whatever waits in other lanes, or behind those heads, costs nothing.
+//! Which works a claim by filter gets: the heads of its queues, merged. A queue is what is ready of one tenant, kind and
+//! source system. Whatever waits in other queues, or behind those heads, costs nothing.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -18,9 +18,9 @@ use super::{
     row::{self, Read},
     tables::Tables,
 };
-use crate::job::LANES_MAX;
+use crate::job::QUEUES_MAX;
 
-/// The names that lanes begin with, one after another: none that has nothing ready is ever seen.
+/// The names that queues begin with, one after another: none that has nothing ready is ever seen.
 const NEXT_TENANT: &str = "SELECT tenant FROM ready WHERE tenant > ?1 ORDER BY tenant LIMIT 1";
 const NEXT_KIND: &str = "SELECT kind FROM ready WHERE kind > ?1 AND tenant = ?2 ORDER BY kind LIMIT 1";
 const NEXT_SYSTEM: &str =
@@ -29,7 +29,7 @@ const READY_AFTER: &str = "SELECT priority, created_at, work, bound FROM ready \
      WHERE tenant = ?1 AND kind = ?2 AND system = ?3 AND (priority, created_at, work) > (?4, ?5, ?6) \
      ORDER BY priority, created_at, work LIMIT ?7";
 
-/// Rows read ahead at first, and in the only lane of a claim: some may be bound to another owner.
+/// Rows read ahead at first, and in the only queue of a claim: some may be bound to another owner.
 const AHEAD: usize = 4;
 
 /// Who claims.
@@ -53,8 +53,8 @@ impl Ready {
     }
 }
 
-/// What was read of one lane. A row that was dealt out leaves a gap.
-struct Lane {
+/// What was read of one queue. A row that was dealt out leaves a gap.
+struct ReadyQueue {
     tenant: Arc<str>,
     kind: String,
     system: String,
@@ -69,7 +69,7 @@ struct Lane {
 #[derive(Default)]
 struct Stock {
     kinds: Option<Vec<String>>,
-    lanes: HashMap<String, Vec<Lane>>,
+    queues: HashMap<String, Vec<ReadyQueue>>,
 }
 
 /// The queues of one group: each row is dealt out once, to the first claim that accepts it.
@@ -79,9 +79,9 @@ pub(super) struct Queues {
     stocks: HashMap<Arc<str>, Stock>,
 }
 
-/// One tenant's lanes for one claim.
+/// One tenant's queues for one claim.
 struct Turns<'q> {
-    lanes: Vec<(&'q mut Lane, usize)>,
+    queues: Vec<(&'q mut ReadyQueue, usize)>,
     /// Which of them has the tenant's next work.
     next: usize,
     priority: i64,
@@ -95,15 +95,15 @@ impl Queues {
     pub fn take(&mut self, tables: &Tables<'_>, wish: &Wish<'_>, max: usize) -> Read<Vec<WorkId>> {
         let asked = self.tenants_of(tables, wish)?;
         for tenant in &asked {
-            self.stocks.entry(tenant.clone()).or_default().find_lanes(tables, tenant, wish.filter)?;
+            self.stocks.entry(tenant.clone()).or_default().find_queues(tables, tenant, wish.filter)?;
         }
         let stocks = self.stocks.iter_mut().filter(|(tenant, _)| asked.contains(*tenant));
-        let lanes: Vec<_> = stocks.map(|(tenant, stock)| (tenant, stock.lanes_of(wish.filter))).collect();
-        let count: usize = lanes.iter().map(|(_, lanes)| lanes.len()).sum();
+        let queues: Vec<_> = stocks.map(|(tenant, stock)| (tenant, stock.queues_of(wish.filter))).collect();
+        let count: usize = queues.iter().map(|(_, queues)| queues.len()).sum();
         let ahead = max.div_ceil(count.max(1)).max(AHEAD);
-        let mut turns = Vec::with_capacity(lanes.len());
-        for (tenant, lanes) in lanes {
-            turns.extend(Turns::new(tables, wish, tenant, lanes, ahead)?);
+        let mut turns = Vec::with_capacity(queues.len());
+        for (tenant, queues) in queues {
+            turns.extend(Turns::new(tables, wish, tenant, queues, ahead)?);
         }
         let mut taken = Vec::with_capacity(max.min(ahead));
         while taken.len() < max {
@@ -142,12 +142,12 @@ impl Queues {
 }
 
 impl Stock {
-    /// Finds the lanes that a claim asks for, unless an earlier one of the group has.
-    fn find_lanes(&mut self, tables: &Tables<'_>, tenant: &Arc<str>, filter: &ClaimFilter) -> Read<()> {
+    /// Finds the queues that a claim asks for, unless an earlier one of the group has.
+    fn find_queues(&mut self, tables: &Tables<'_>, tenant: &Arc<str>, filter: &ClaimFilter) -> Read<()> {
         let kinds = match &filter.kinds[..] {
             [] => {
                 if self.kinds.is_none() {
-                    self.kinds = Some(tables.names(NEXT_KIND, &[&**tenant], LANES_MAX)?);
+                    self.kinds = Some(tables.names(NEXT_KIND, &[&**tenant], QUEUES_MAX)?);
                 }
                 self.kinds.as_deref().unwrap_or_default()
             }
@@ -155,22 +155,23 @@ impl Stock {
         };
         let mut found = 0;
         for kind in kinds {
-            if found >= LANES_MAX {
+            if found >= QUEUES_MAX {
                 break;
             }
-            if !self.lanes.contains_key(kind) {
-                let systems = tables.names(NEXT_SYSTEM, &[&**tenant, kind], LANES_MAX)?;
-                let lanes = systems.into_iter().map(|system| Lane::new(tenant, kind, system)).collect();
-                self.lanes.insert(kind.clone(), lanes);
+            if !self.queues.contains_key(kind) {
+                let systems = tables.names(NEXT_SYSTEM, &[&**tenant, kind], QUEUES_MAX)?;
+                let queues =
+                    systems.into_iter().map(|system| ReadyQueue::new(tenant, kind, system)).collect();
+                self.queues.insert(kind.clone(), queues);
             }
-            found += self.lanes.get(kind).map_or(0, Vec::len);
+            found += self.queues.get(kind).map_or(0, Vec::len);
         }
         Ok(())
     }
 
-    fn lanes_of(&mut self, filter: &ClaimFilter) -> Vec<&mut Lane> {
-        let lanes = self.lanes.values_mut().flatten();
-        lanes.filter(|lane| filter.wants_lane(&lane.system, &lane.kind)).collect()
+    fn queues_of(&mut self, filter: &ClaimFilter) -> Vec<&mut ReadyQueue> {
+        let queues = self.queues.values_mut().flatten();
+        queues.filter(|queue| filter.wants_queue(&queue.system, &queue.kind)).collect()
     }
 }
 
@@ -180,38 +181,38 @@ impl<'q> Turns<'q> {
         tables: &Tables<'_>,
         wish: &Wish<'_>,
         tenant: &str,
-        lanes: Vec<&'q mut Lane>,
+        queues: Vec<&'q mut ReadyQueue>,
         ahead: usize,
     ) -> Read<Option<Self>> {
-        let mut found = Vec::with_capacity(lanes.len());
-        for lane in lanes {
-            let at = lane.find(tables, lane.first, wish, ahead)?;
-            found.extend(at.map(|at| (lane, at)));
+        let mut found = Vec::with_capacity(queues.len());
+        for queue in queues {
+            let at = queue.find(tables, queue.first, wish, ahead)?;
+            found.extend(at.map(|at| (queue, at)));
         }
         let place = place_in_turn(wish.seed, tenant);
-        let mut turns = Self { lanes: found, next: 0, priority: i64::MIN, given: 0, place };
+        let mut turns = Self { queues: found, next: 0, priority: i64::MIN, given: 0, place };
         Ok(turns.choose().then_some(turns))
     }
 
     fn take(&mut self) -> Option<WorkId> {
-        let (lane, at) = &mut self.lanes[self.next];
+        let (queue, at) = &mut self.queues[self.next];
         self.given += 1;
-        lane.rows[*at].take().map(|ready| ready.work)
+        queue.rows[*at].take().map(|ready| ready.work)
     }
 
     /// Goes on to the tenant's next work; false where there is none.
     fn find_next(&mut self, tables: &Tables<'_>, wish: &Wish<'_>, ahead: usize) -> Read<bool> {
-        let (lane, at) = &mut self.lanes[self.next];
-        match lane.find(tables, *at + 1, wish, ahead)? {
+        let (queue, at) = &mut self.queues[self.next];
+        match queue.find(tables, *at + 1, wish, ahead)? {
             Some(next) => *at = next,
-            None => drop(self.lanes.swap_remove(self.next)),
+            None => drop(self.queues.swap_remove(self.next)),
         }
         Ok(self.choose())
     }
 
     fn choose(&mut self) -> bool {
-        let heads = self.lanes.iter().enumerate();
-        let heads = heads.filter_map(|(i, (lane, at))| Some((lane.rows[*at].as_ref()?.order(), i)));
+        let heads = self.queues.iter().enumerate();
+        let heads = heads.filter_map(|(i, (queue, at))| Some((queue.rows[*at].as_ref()?.order(), i)));
         let Some(((priority, ..), next)) = heads.min() else { return false };
         self.next = next;
         if priority != self.priority {
@@ -221,7 +222,7 @@ impl<'q> Turns<'q> {
     }
 }
 
-impl Lane {
+impl ReadyQueue {
     fn new(tenant: &Arc<str>, kind: &str, system: String) -> Self {
         let (tenant, kind, rows) = (tenant.clone(), kind.to_owned(), Vec::new());
         Self { tenant, kind, system, rows, first: 0, last: None, exhausted: false }
@@ -257,8 +258,8 @@ impl Lane {
             None => (i64::MIN, i64::MIN, &[][..]),
         };
         let mut statement = tables.cached(READY_AFTER)?;
-        let lane = params![&*self.tenant, self.kind, self.system, priority, created_at, work, count as i64];
-        let mut rows = statement.query(lane)?;
+        let queue = params![&*self.tenant, self.kind, self.system, priority, created_at, work, count as i64];
+        let mut rows = statement.query(queue)?;
         let before = self.rows.len();
         while let Some(found) = rows.next()? {
             let ready = Ready {
@@ -303,7 +304,7 @@ mod tests {
         token::Key,
     };
 
-    /// As much of one tenant as the default quota allows, in one lane and in lanes of their own, before one of another.
+    /// As much of one tenant as the default quota allows, in one queue and in queues of their own, before one of another.
     const FLOOD: &str = "WITH RECURSIVE n(n) AS (VALUES (0) UNION ALL SELECT n + 1 FROM n WHERE n < 49999) \
          INSERT INTO ready (tenant, kind, system, priority, created_at, work) \
          SELECT 'flood', 'job', 'manual', 3, n, unhex(format('%032x', n)) FROM n \
@@ -320,22 +321,22 @@ mod tests {
         let both = Tenants::Only(vec!["flood".to_owned(), "quiet".to_owned()]);
         let jobs = ClaimFilter { kinds: vec!["job".to_owned()], max: 2, ..ClaimFilter::default() };
         let any = ClaimFilter { max: 2, ..ClaimFilter::default() };
-        for (tenants, filter, lanes, takes) in [
+        for (tenants, filter, wanted, takes) in [
             (Tenants::Only(vec!["quiet".to_owned()]), &any, 1, 1),
             (Tenants::Only(vec!["quiet".to_owned()]), &jobs, 1, 1),
             (both, &jobs, 2, 2),
             (Tenants::All, &jobs, 2, 2),
-            (Tenants::All, &any, LANES_MAX + 1, 2),
+            (Tenants::All, &any, QUEUES_MAX + 1, 2),
         ] {
             let mut queues = Queues::default();
             let wish = Wish { filter, tenants: &tenants, incarnation: "i", seed: &[7; 16] };
             let taken = queues.take(&tables, &wish, filter.max).unwrap();
             assert_eq!(taken.len(), takes, "{tenants:?}");
             assert!(taken.contains(&quiet), "{tenants:?}");
-            let lanes_read: Vec<_> =
-                queues.stocks.values().flat_map(|stock| stock.lanes.values().flatten()).collect();
-            assert_eq!(lanes_read.len(), lanes, "{tenants:?}");
-            assert!(lanes_read.iter().all(|lane| lane.rows.len() <= AHEAD), "{tenants:?}");
+            let queues_read: Vec<_> =
+                queues.stocks.values().flat_map(|stock| stock.queues.values().flatten()).collect();
+            assert_eq!(queues_read.len(), wanted, "{tenants:?}");
+            assert!(queues_read.iter().all(|queue| queue.rows.len() <= AHEAD), "{tenants:?}");
         }
     }
 

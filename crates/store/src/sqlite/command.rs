@@ -8,7 +8,7 @@ use std::{
 
 use rusqlite::{Row, Statement, params, params_from_iter, types::Value};
 use tenure_core::{
-    Command, CommandId, CommandState, Millis, Records, Scope, WorkId,
+    Command, CommandId, CommandState, LoadSet, Millis, Records, WorkId,
     action::Tenants,
     command::{
         CommandSpec, Duty,
@@ -195,8 +195,8 @@ fn budget(row: &Row<'_>) -> Read<Budget> {
 }
 
 impl Tables<'_> {
-    pub fn load_commands(&mut self, scope: &Scope, records: &mut Records) -> Read<()> {
-        for id in &scope.command_ids {
+    pub fn load_commands(&mut self, load_set: &LoadSet, records: &mut Records) -> Read<()> {
+        for id in &load_set.command_ids {
             if !records.command_ids.contains_key(id)
                 && let Some(work) =
                     self.one(WORK_OF, [id.0.as_bytes()], |row| Ok(WorkId(row::uuid(row, 0)?)))?
@@ -205,7 +205,7 @@ impl Tables<'_> {
                 records.command_ids.insert(*id, work);
             }
         }
-        for sought in &scope.commands {
+        for sought in &load_set.commands {
             if !records.looked_for.insert(*sought) || !sought.may_be_there(records) {
                 continue;
             }
@@ -218,18 +218,18 @@ impl Tables<'_> {
             .into_iter()
             .for_each(|command| records.take_in(command));
         }
-        for (work, key) in &scope.earlier {
+        for (work, key) in &load_set.earlier {
             if let Entry::Vacant(entry) = records.earlier.entry((*work, *key)) {
                 entry.insert(self.one(EARLIER, params![work.0.as_bytes(), &key.0[..]], command)?);
             }
         }
-        for key in &scope.heads {
+        for key in &load_set.heads {
             if !records.heads.contains_key(key) {
                 let head = self.one(HEAD, [line(key)], |row| Ok(CommandId(row::uuid(row, 0)?)))?;
                 records.heads.insert(key.clone(), head);
             }
         }
-        for key in &scope.budgets {
+        for key in &load_set.budgets {
             if let Entry::Vacant(entry) = records.budgets.entry(key.clone()) {
                 entry.insert(self.one(BUDGET, [key.text()], budget)?.unwrap_or_default());
             }

@@ -21,11 +21,11 @@ use crate::{
     Clock, Error,
     batch::Batch,
     job::{Job, Payloads, left, wanted},
-    ledger::Outcome,
+    ledger::LedgerReply,
     recent::Remembered,
 };
 
-pub(super) type Answer = Result<Outcome, Error>;
+pub(super) type JobResult = Result<LedgerReply, Error>;
 
 /// Why a group was not committed.
 pub(super) enum Failure {
@@ -43,16 +43,16 @@ impl From<Fault> for Failure {
 
 /// What a claim by filter came to.
 pub(super) enum Claimed {
-    Answer(Answer),
+    JobResult(JobResult),
     /// Nothing for it now; it may wait.
-    Nothing(Answer),
+    Nothing(JobResult),
 }
 
 /// The answers of a committed group, in the order of its jobs.
 pub(super) struct Committed {
-    pub submitted: Vec<Answer>,
+    pub submitted: Vec<JobResult>,
     /// None for a parked claim that goes on waiting.
-    pub parked: Vec<Option<Answer>>,
+    pub parked: Vec<Option<JobResult>>,
     pub claims: Vec<Claimed>,
     /// What is left of its batches: to be dropped when nobody waits for it.
     pub spent: [Batch; 2],
@@ -96,7 +96,7 @@ impl Group<'_> {
     }
 
     fn decide(&mut self, tables: &mut Tables<'_>, now: Millis) -> Read<Committed> {
-        let mut batch = Batch::under(&tables.terms);
+        let mut batch = Batch::under(&tables.ledger_settings);
         tables.gather(self.submits.iter().map(|job| &job.submission), &mut batch.records)?;
         let submitted: Vec<Result<Reply, Error>> =
             self.submits.iter_mut().map(|job| decide(&mut batch, job, now)).collect();
@@ -122,7 +122,7 @@ impl Group<'_> {
 
         let claims = claims.into_iter().map(|(reply, waits)| {
             let answer = tables.outcome(reply, &tried)?;
-            Ok(if waits { Claimed::Nothing(answer) } else { Claimed::Answer(answer) })
+            Ok(if waits { Claimed::Nothing(answer) } else { Claimed::JobResult(answer) })
         });
         let claims = claims.collect::<Read<_>>()?;
         let parked =
@@ -276,7 +276,7 @@ fn claim_of(job: &Job) -> Option<(&Claimant, &ClaimFilter)> {
 
 impl Tables<'_> {
     /// A reply with the payloads that it shows.
-    fn outcome(&mut self, reply: Result<Reply, Error>, tried: &Payloads) -> Read<Answer> {
+    fn outcome(&mut self, reply: Result<Reply, Error>, tried: &Payloads) -> Read<JobResult> {
         let reply = match reply {
             Ok(reply) => reply,
             Err(error) => return Ok(Err(error)),
@@ -291,7 +291,7 @@ impl Tables<'_> {
             let left = left(&reply).into_iter();
             payloads.extend(left.filter_map(|key| Some((key, tried.get(&key)?.clone()))));
         }
-        Ok(Ok(Outcome { reply, payloads }))
+        Ok(Ok(LedgerReply { reply, payloads }))
     }
 
     /// Waits for the write lock, then sees whether another process was here since the last group.

@@ -5,13 +5,13 @@ use std::{collections::hash_map::Entry, sync::Arc};
 
 use rusqlite::{CachedStatement, Params, Row, params};
 use tenure_core::{
-    Identity, Records, Scope, Submission, WaitId, Work, WorkId,
+    Identity, LoadSet, Records, Submission, WaitId, Work, WorkId,
     records::{SessionView, TenantKey},
 };
 
 use super::{
     fault::Fault,
-    log::Place,
+    log::RowRef,
     row::{self, Read, attempt_columns, kept_columns, step_columns, wait_columns},
     tables::Tables,
 };
@@ -47,37 +47,37 @@ impl<'c> Tables<'c> {
         submissions: impl Iterator<Item = &'s Submission> + Clone,
         records: &mut Records,
     ) -> Read<()> {
-        let mut scope = Scope::default();
-        submissions.clone().for_each(|submission| scope.first(submission));
+        let mut load_set = LoadSet::default();
+        submissions.clone().for_each(|submission| load_set.first(submission));
         for _ in 0..ROUNDS {
-            if scope.is_empty() {
+            if load_set.is_empty() {
                 return Ok(());
             }
-            self.load(&scope, records)?;
-            scope = Scope::default();
-            submissions.clone().for_each(|submission| scope.then(submission, records));
+            self.load(&load_set, records)?;
+            load_set = LoadSet::default();
+            submissions.clone().for_each(|submission| load_set.then(submission, records));
         }
         Ok(())
     }
 
-    fn load(&mut self, scope: &Scope, records: &mut Records) -> Read<()> {
-        records.works.reserve(scope.works.len());
-        records.looked_for.reserve(scope.commands.len());
-        records.command_ids.reserve(scope.commands.len());
-        for id in &scope.works {
+    fn load(&mut self, load_set: &LoadSet, records: &mut Records) -> Read<()> {
+        records.works.reserve(load_set.works.len());
+        records.looked_for.reserve(load_set.commands.len());
+        records.command_ids.reserve(load_set.commands.len());
+        for id in &load_set.works {
             self.load_work(*id, records)?;
         }
-        for identity in &scope.identities {
+        for identity in &load_set.identities {
             self.load_identity(identity, records)?;
         }
-        for key in &scope.references {
+        for key in &load_set.references {
             self.load_reference(key, records)?;
             self.load_kept(key, records)?;
         }
-        for id in &scope.wait_ids {
+        for id in &load_set.wait_ids {
             self.load_wait_id(*id, records)?;
         }
-        for request in &scope.requests {
+        for request in &load_set.requests {
             if !records.requests.contains_key(request) {
                 let given = self.all(ATTEMPTS_OF_REQUEST, [request.0], |row| {
                     Ok((WorkId(row::uuid(row, 0)?), row.get::<_, i64>(1)? as u64))
@@ -88,49 +88,49 @@ impl<'c> Tables<'c> {
                 records.requests.insert(*request, given);
             }
         }
-        for key in &scope.sessions {
+        for key in &load_set.sessions {
             if !records.sessions.contains_key(key) {
                 let view = self.session(key)?;
                 records.sessions.insert(key.clone(), view);
             }
         }
-        for id in &scope.peers {
+        for id in &load_set.peers {
             if !records.peers.contains_key(id) {
                 let work = self.work(*id)?;
                 records.peers.insert(*id, work);
             }
         }
-        self.load_parts(scope, records)?;
-        self.load_commands(scope, records)
+        self.load_parts(load_set, records)?;
+        self.load_commands(load_set, records)
     }
 
-    fn load_parts(&mut self, scope: &Scope, records: &mut Records) -> Read<()> {
-        for (work, fence) in &scope.ends {
+    fn load_parts(&mut self, load_set: &LoadSet, records: &mut Records) -> Read<()> {
+        for (work, fence) in &load_set.ends {
             if let Entry::Vacant(entry) = records.ends.entry((*work, *fence)) {
                 let key = params![work.0.as_bytes(), *fence as i64];
                 entry.insert(self.one(END_OF_ATTEMPT, key, row::attempt_end)?.flatten().map(Arc::new));
             }
         }
-        for id in &scope.steps {
+        for id in &load_set.steps {
             if let Entry::Vacant(entry) = records.steps.entry(*id) {
                 entry.insert(self.all(STEPS_OF_WORK, [id.0.as_bytes()], row::step)?);
             }
         }
-        for id in &scope.waits {
+        for id in &load_set.waits {
             if let Entry::Vacant(entry) = records.waits.entry(*id) {
                 entry.insert(self.all(WAITS_OF_WORK, [id.0.as_bytes()], row::wait)?);
             }
         }
-        for key in &scope.kept {
+        for key in &load_set.kept {
             self.load_kept(key, records)?;
         }
-        for tenant in &scope.kept_counts {
+        for tenant in &load_set.kept_counts {
             if let Entry::Vacant(entry) = records.kept_counts.entry(tenant.clone()) {
                 let count = self.one(KEPT_COUNT, [tenant], |row| Ok(row.get::<_, i64>(0)?))?;
                 entry.insert(count.unwrap_or(0) as usize);
             }
         }
-        for id in &scope.inputs {
+        for id in &load_set.inputs {
             if !records.inputs.contains_key(id) {
                 let input = self.payload(*id, 1)?;
                 records.inputs.insert(*id, input);
@@ -203,7 +203,7 @@ impl<'c> Tables<'c> {
         let mut rows = self.hot.work.query([id.0.as_bytes()])?;
         let Some(found) = rows.next()? else { return Ok(None) };
         let work = row::work(found, &mut self.specs, &mut self.hot.spec)?;
-        let place = Place { rowid: found.get(0)?, last_event: found.get(20)?, seq: work.seq };
+        let place = RowRef { rowid: found.get(0)?, last_event: found.get(20)?, seq: work.seq };
         self.places.insert(id, place);
         Ok(Some(work))
     }

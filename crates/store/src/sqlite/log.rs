@@ -81,7 +81,7 @@ pub(super) fn after(seq: u64, limit: usize) -> (i64, i64) {
 
 /// Where a work lies, and its last event.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct RowRef {
     pub rowid: i64,
     pub last_event: i64,
     pub seq: u64,
@@ -89,7 +89,7 @@ pub(super) struct Place {
 
 impl Tables<'_> {
     /// A row that changes was loaded in this very transaction.
-    pub fn place(&self, id: WorkId) -> Read<Place> {
+    pub fn place(&self, id: WorkId) -> Read<RowRef> {
         self.places.get(&id).copied().ok_or_else(|| Fault::stored(format!("{id} was changed unread")))
     }
 

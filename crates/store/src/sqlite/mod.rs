@@ -1,7 +1,6 @@
 //! A ledger in one SQLite file. One thread writes, in groups; reads have connections of their own and
 //! never wait for it. Several processes may share the file.
 
-mod answers;
 #[doc(hidden)]
 pub mod bench_support;
 mod check;
@@ -11,9 +10,9 @@ mod command;
 mod copied;
 mod credential;
 mod diagnosis;
-mod facts;
 mod fault;
 mod file;
+mod gauges;
 mod group;
 mod intake;
 mod load;
@@ -24,6 +23,7 @@ mod migrate;
 mod plan;
 mod read;
 mod readers;
+mod responder;
 mod retention;
 mod row;
 mod save;
@@ -65,28 +65,28 @@ use tenure_core::{
 use tokio::sync::oneshot;
 
 use crate::{
-    Anchor, CheckpointFailure, Clock, CommandFilter, Credential, Diagnosis, Error, EventKey, Facts,
+    Anchor, CheckpointFailure, Clock, CommandFilter, Credential, Diagnosis, Error, EventKey, Gauges,
     IntakeChange, Listed, Options, Position, Pruned, Pruning, Revocation, ScheduleChange, StoredEvent,
     WaitFilter, WorkFilter,
     ahead::Ahead,
     aside,
+    counters::Counters,
     damaged::DamagedSet,
     job::{Job, Payloads},
+    ledger_settings::LedgerSettings,
     retention::{Before, Tombstone},
     schedule::Key as ScheduleKey,
-    stats::Counters,
     steady::SteadyClock,
-    store::{Answer, Store},
-    terms::Terms,
+    store::{Store, StoreFuture},
     token::Key,
     writing::{Cure, Stop, Writing},
 };
-use answers::Answers;
 use checkpoint::{Checkpoints, Progress};
 use fault::Fault;
 use file::LedgerFile;
 use read::Reader;
 use readers::Readers;
+use responder::Responder;
 use row::Read;
 use tables::Works;
 use writer::{Desk, Message};
@@ -106,7 +106,7 @@ struct SqliteStore {
     path: PathBuf,
     queued: Arc<AtomicUsize>,
     counters: Arc<Counters>,
-    terms: Arc<Terms>,
+    ledger_settings: Arc<LedgerSettings>,
     damaged: DamagedSet,
     works: Arc<Works>,
     writing: Arc<Writing>,
@@ -133,10 +133,10 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Arc<dyn Store>, Err
     let queued = Arc::new(AtomicUsize::new(0));
     let checkpoints = Checkpoints::start(path, clock.clone())?;
     let checkpoints_progress = checkpoints.progress.clone();
-    let answers = Answers::start()?;
+    let responder = Responder::start()?;
     let counters = Arc::new(Counters::default());
     let writing = Arc::new(Writing::default());
-    let terms = Arc::new(Terms::default());
+    let ledger_settings = Arc::new(LedgerSettings::default());
     let works = Arc::new(Works::default());
     let desk = Desk {
         key: key.clone(),
@@ -144,12 +144,12 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Arc<dyn Store>, Err
         inbox: received,
         queued: queued.clone(),
         counters: counters.clone(),
-        terms: terms.clone(),
+        ledger_settings: ledger_settings.clone(),
         works: works.clone(),
         writing: writing.clone(),
         file: LedgerFile::of(path, options.allow_weak_settings, clock.clone()),
         checkpoints,
-        answers,
+        responder,
     };
     start(conn, desk)?;
     let path = path.to_owned();
@@ -160,7 +160,7 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Arc<dyn Store>, Err
         inbox,
         queued,
         counters,
-        terms,
+        ledger_settings,
         damaged: DamagedSet::default(),
         works,
         writing,
@@ -182,7 +182,7 @@ impl SqliteStore {
     fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&mut Reader) -> Read<T> + Send + 'static,
-    ) -> Answer<'_, T> {
+    ) -> StoreFuture<'_, T> {
         Box::pin(self.readers.read(read))
     }
 
@@ -190,7 +190,7 @@ impl SqliteStore {
     fn write<T: Send + 'static>(
         &self,
         write: impl FnOnce(&Connection) -> Read<T> + Send + 'static,
-    ) -> Answer<'_, T> {
+    ) -> StoreFuture<'_, T> {
         let (reply, answer) = oneshot::channel();
         let aside = move |conn: Result<&Connection, Error>| {
             let written = conn.map(write);
@@ -217,7 +217,8 @@ impl SqliteStore {
 
     /// What this submission comes to, as far as memory knows. Whatever makes the core panic is the writer's to find.
     fn ahead(&self, submission: &Submission) -> Option<Ahead> {
-        let decide = || Ahead::decide(submission, |id| self.works.guess(id), &self.terms, &*self.clock);
+        let decide =
+            || Ahead::decide(submission, |id| self.works.guess(id), &self.ledger_settings, &*self.clock);
         catch_unwind(AssertUnwindSafe(decide)).ok().flatten()
     }
 
@@ -269,7 +270,7 @@ impl Store for SqliteStore {
         }
     }
 
-    fn now(&self) -> Answer<'_, Millis> {
+    fn now(&self) -> StoreFuture<'_, Millis> {
         let now = self.clock.wall();
         let jumps = self.clock.told().0;
         if self.jumps.swap(jumps, Ordering::Relaxed) != jumps {
@@ -279,12 +280,12 @@ impl Store for SqliteStore {
         Box::pin(async move { Ok(now) })
     }
 
-    fn works<'a>(&'a self, ids: &'a [WorkId]) -> Answer<'a, Listed<Work, WorkId>> {
+    fn works<'a>(&'a self, ids: &'a [WorkId]) -> StoreFuture<'a, Listed<Work, WorkId>> {
         let ids = ids.to_vec();
         self.read(move |reader| reader.works(&ids))
     }
 
-    fn ids(&self, before: Option<WorkId>, limit: usize) -> Answer<'_, Vec<WorkId>> {
+    fn ids(&self, before: Option<WorkId>, limit: usize) -> StoreFuture<'_, Vec<WorkId>> {
         self.read(move |reader| reader.all_ids(before, limit))
     }
 
@@ -294,12 +295,12 @@ impl Store for SqliteStore {
         last: WorkId,
         tenants: &'a Tenants,
         limit: usize,
-    ) -> Answer<'a, Vec<WorkId>> {
+    ) -> StoreFuture<'a, Vec<WorkId>> {
         let tenants = tenants.clone();
         self.read(move |reader| reader.between(first, last, &tenants, limit))
     }
 
-    fn tenants_of<'a>(&'a self, ids: &'a [WorkId]) -> Answer<'a, HashMap<WorkId, String>> {
+    fn tenants_of<'a>(&'a self, ids: &'a [WorkId]) -> StoreFuture<'a, HashMap<WorkId, String>> {
         let ids = ids.to_vec();
         self.read(move |reader| reader.tenants_of(&ids))
     }
@@ -309,29 +310,34 @@ impl Store for SqliteStore {
         filter: &'a WorkFilter,
         before: Option<WorkId>,
         limit: usize,
-    ) -> Answer<'a, Listed<Work, WorkId>> {
+    ) -> StoreFuture<'a, Listed<Work, WorkId>> {
         let filter = filter.clone();
         self.read(move |reader| reader.list(&filter, before, limit))
     }
 
-    fn counts<'a>(&'a self, tenants: &'a Tenants) -> Answer<'a, BTreeMap<State, u64>> {
+    fn counts<'a>(&'a self, tenants: &'a Tenants) -> StoreFuture<'a, BTreeMap<State, u64>> {
         let tenants = tenants.clone();
         self.read(move |reader| reader.counts(&tenants))
     }
 
-    fn facts(&self, at: Millis) -> Answer<'_, Facts> {
-        self.read(move |reader| reader.facts(at))
+    fn gauges(&self, at: Millis) -> StoreFuture<'_, Gauges> {
+        self.read(move |reader| reader.gauges(at))
     }
 
-    fn events(&self, work: WorkId, after: u64, limit: usize) -> Answer<'_, Listed<StoredEvent, EventKey>> {
+    fn events(
+        &self,
+        work: WorkId,
+        after: u64,
+        limit: usize,
+    ) -> StoreFuture<'_, Listed<StoredEvent, EventKey>> {
         self.read(move |reader| reader.events(work, after, limit))
     }
 
-    fn evidence(&self, work: WorkId, after: u64) -> Answer<'_, Vec<Evidence>> {
+    fn evidence(&self, work: WorkId, after: u64) -> StoreFuture<'_, Vec<Evidence>> {
         self.read(move |reader| reader.evidence(work, after))
     }
 
-    fn feed(&self, after: Position, limit: usize) -> Answer<'_, Listed<StoredEvent, EventKey>> {
+    fn feed(&self, after: Position, limit: usize) -> StoreFuture<'_, Listed<StoredEvent, EventKey>> {
         self.read(move |reader| reader.feed(after, limit))
     }
 
@@ -340,25 +346,25 @@ impl Store for SqliteStore {
         tenants: &'a [String],
         after: Position,
         limit: usize,
-    ) -> Answer<'a, (Listed<StoredEvent, EventKey>, Position)> {
+    ) -> StoreFuture<'a, (Listed<StoredEvent, EventKey>, Position)> {
         let tenants = tenants.to_vec();
         self.read(move |reader| reader.feed_of(&tenants, after, limit))
     }
 
-    fn tail(&self) -> Answer<'_, Position> {
+    fn tail(&self) -> StoreFuture<'_, Position> {
         self.read(|reader| reader.tail())
     }
 
-    fn payloads<'a>(&'a self, keys: &'a [(WorkId, u64)]) -> Answer<'a, Payloads> {
+    fn payloads<'a>(&'a self, keys: &'a [(WorkId, u64)]) -> StoreFuture<'a, Payloads> {
         let keys = keys.to_vec();
         self.read(move |reader| reader.payloads(&keys))
     }
 
-    fn steps(&self, work: WorkId) -> Answer<'_, Vec<Step>> {
+    fn steps(&self, work: WorkId) -> StoreFuture<'_, Vec<Step>> {
         self.read(move |reader| reader.steps(work))
     }
 
-    fn attempts(&self, work: WorkId) -> Answer<'_, Vec<Attempt>> {
+    fn attempts(&self, work: WorkId) -> StoreFuture<'_, Vec<Attempt>> {
         self.read(move |reader| reader.attempts(work))
     }
 
@@ -366,17 +372,17 @@ impl Store for SqliteStore {
         &'a self,
         filter: &'a WaitFilter,
         limit: usize,
-    ) -> Answer<'a, Listed<Wait, (Millis, WaitId)>> {
+    ) -> StoreFuture<'a, Listed<Wait, (Millis, WaitId)>> {
         let filter = filter.clone();
         self.read(move |reader| reader.waits(&filter, limit))
     }
 
-    fn session<'a>(&'a self, tenant: &'a str, session: &'a str) -> Answer<'a, SessionView> {
+    fn session<'a>(&'a self, tenant: &'a str, session: &'a str) -> StoreFuture<'a, SessionView> {
         let key = (tenant.to_owned(), session.to_owned());
         self.read(move |reader| reader.session(&key))
     }
 
-    fn kept<'a>(&'a self, tenant: &'a str, reference: &'a str) -> Answer<'a, Option<Kept>> {
+    fn kept<'a>(&'a self, tenant: &'a str, reference: &'a str) -> StoreFuture<'a, Option<Kept>> {
         let key = (tenant.to_owned(), reference.to_owned());
         self.read(move |reader| reader.kept(&key))
     }
@@ -386,28 +392,28 @@ impl Store for SqliteStore {
         at: Millis,
         after: Option<(Millis, WorkId)>,
         limit: usize,
-    ) -> Answer<'_, Vec<(Millis, WorkId)>> {
+    ) -> StoreFuture<'_, Vec<(Millis, WorkId)>> {
         self.read(move |reader| reader.due(at, after, limit))
     }
 
-    fn next_due(&self) -> Answer<'_, Option<Millis>> {
+    fn next_due(&self) -> StoreFuture<'_, Option<Millis>> {
         self.read(Reader::next_due)
     }
 
-    fn leased(&self, after: Option<WorkId>, limit: usize) -> Answer<'_, Vec<WorkId>> {
+    fn leased(&self, after: Option<WorkId>, limit: usize) -> StoreFuture<'_, Vec<WorkId>> {
         self.read(move |reader| reader.leased(after, limit))
     }
 
-    fn forget_kept(&self, at: Millis) -> Answer<'_, u64> {
+    fn forget_kept(&self, at: Millis) -> StoreFuture<'_, u64> {
         self.write(move |conn| Ok(conn.execute(FORGET_KEPT, [at])? as u64))
     }
 
-    fn add_credential<'a>(&'a self, credential: &'a Credential) -> Answer<'a, ()> {
+    fn add_credential<'a>(&'a self, credential: &'a Credential) -> StoreFuture<'a, ()> {
         let (credential, mac) = (credential.clone(), self.key.row_mac(credential));
         self.write(move |conn| credential::add(conn, &credential, mac))
     }
 
-    fn credential(&self, hash: Digest) -> Answer<'_, Option<Credential>> {
+    fn credential(&self, hash: Digest) -> StoreFuture<'_, Option<Credential>> {
         Box::pin(self.readers.credentials(move |reader| reader.credential(hash)))
     }
 
@@ -415,20 +421,20 @@ impl Store for SqliteStore {
         &self,
         before: Option<CredentialId>,
         limit: usize,
-    ) -> Answer<'_, Listed<Credential, CredentialId>> {
+    ) -> StoreFuture<'_, Listed<Credential, CredentialId>> {
         self.read(move |reader| reader.credentials(before, limit))
     }
 
-    fn credentials_of(&self, principal: PrincipalId, limit: usize) -> Answer<'_, Vec<Credential>> {
+    fn credentials_of(&self, principal: PrincipalId, limit: usize) -> StoreFuture<'_, Vec<Credential>> {
         self.read(move |reader| reader.credentials_of(principal, limit))
     }
 
-    fn count_credentials<'a>(&'a self, tenant: Option<&'a str>) -> Answer<'a, u64> {
+    fn count_credentials<'a>(&'a self, tenant: Option<&'a str>) -> StoreFuture<'a, u64> {
         let tenant = tenant.map(str::to_owned);
         self.read(move |reader| reader.count_credentials(tenant.as_deref()))
     }
 
-    fn revoked_among<'a>(&'a self, ids: &'a [CredentialId]) -> Answer<'a, Vec<CredentialId>> {
+    fn revoked_among<'a>(&'a self, ids: &'a [CredentialId]) -> StoreFuture<'a, Vec<CredentialId>> {
         let ids = ids.to_vec();
         self.read(move |reader| reader.revoked_among(&ids))
     }
@@ -438,13 +444,13 @@ impl Store for SqliteStore {
         id: CredentialId,
         revocation: &'a Revocation,
         keeping: Option<&'a [String]>,
-    ) -> Answer<'a, Option<Credential>> {
+    ) -> StoreFuture<'a, Option<Credential>> {
         let (revocation, keeping) = (revocation.clone(), keeping.map(<[String]>::to_vec));
         let key = self.key.clone();
         self.write(move |conn| credential::revoke(conn, &key, id, &revocation, keeping.as_deref()))
     }
 
-    fn schedule<'a>(&'a self, tenant: &'a str, name: &'a str) -> Answer<'a, Option<Schedule>> {
+    fn schedule<'a>(&'a self, tenant: &'a str, name: &'a str) -> StoreFuture<'a, Option<Schedule>> {
         let key = (tenant.to_owned(), name.to_owned());
         self.read(move |reader| reader.schedule(&key))
     }
@@ -454,7 +460,7 @@ impl Store for SqliteStore {
         tenants: &'a Tenants,
         after: (&'a str, &'a str),
         limit: usize,
-    ) -> Answer<'a, Listed<Schedule, ScheduleKey>> {
+    ) -> StoreFuture<'a, Listed<Schedule, ScheduleKey>> {
         let (tenants, after) = (tenants.clone(), (after.0.to_owned(), after.1.to_owned()));
         self.read(move |reader| reader.schedules(&tenants, &after, limit))
     }
@@ -464,17 +470,21 @@ impl Store for SqliteStore {
         at: Millis,
         except: &'a [String],
         limit: usize,
-    ) -> Answer<'a, Vec<Schedule>> {
+    ) -> StoreFuture<'a, Vec<Schedule>> {
         let except = except.to_vec();
         self.read(move |reader| reader.schedules_due(at, &except, limit))
     }
 
-    fn save_schedules<'a>(&'a self, schedules: &'a [Schedule]) -> Answer<'a, Vec<ScheduleKey>> {
+    fn save_schedules<'a>(&'a self, schedules: &'a [Schedule]) -> StoreFuture<'a, Vec<ScheduleKey>> {
         let schedules = schedules.to_vec();
         self.write(move |conn| schedule::save(conn, &schedules))
     }
 
-    fn change_schedule<'a>(&'a self, schedule: &'a Schedule, change: &'a ScheduleChange) -> Answer<'a, bool> {
+    fn change_schedule<'a>(
+        &'a self,
+        schedule: &'a Schedule,
+        change: &'a ScheduleChange,
+    ) -> StoreFuture<'a, bool> {
         let (schedule, change) = (schedule.clone(), change.clone());
         self.write(move |conn| schedule::change(conn, &schedule, &change))
     }
@@ -484,38 +494,38 @@ impl Store for SqliteStore {
         tenant: &'a str,
         name: &'a str,
         limit: usize,
-    ) -> Answer<'a, Vec<ScheduleChange>> {
+    ) -> StoreFuture<'a, Vec<ScheduleChange>> {
         let key = (tenant.to_owned(), name.to_owned());
         self.read(move |reader| reader.schedule_changes(&key, limit))
     }
 
-    fn pauses(&self) -> Answer<'_, Vec<IntakeChange>> {
+    fn pauses(&self) -> StoreFuture<'_, Vec<IntakeChange>> {
         self.read(|reader| reader.pauses())
     }
 
-    fn change_intake<'a>(&'a self, change: &'a IntakeChange) -> Answer<'a, ()> {
+    fn change_intake<'a>(&'a self, change: &'a IntakeChange) -> StoreFuture<'a, ()> {
         let change = change.clone();
         self.write(move |conn| intake::add(conn, &change))
     }
 
-    fn intake_changes(&self, limit: usize) -> Answer<'_, Vec<IntakeChange>> {
+    fn intake_changes(&self, limit: usize) -> StoreFuture<'_, Vec<IntakeChange>> {
         self.read(move |reader| reader.intake_changes(limit))
     }
 
-    fn prunable(&self, before: Before, limit: usize) -> Answer<'_, Vec<WorkId>> {
+    fn prunable(&self, before: Before, limit: usize) -> StoreFuture<'_, Vec<WorkId>> {
         Box::pin(readers::at_leisure(&self.path, move |reader| reader.prunable(before, limit)))
     }
 
-    fn add_pruning<'a>(&'a self, pruning: &'a Pruning) -> Answer<'a, ()> {
+    fn add_pruning<'a>(&'a self, pruning: &'a Pruning) -> StoreFuture<'a, ()> {
         let (pruning, mac) = (pruning.clone(), self.key.row_mac(pruning));
         self.write(move |conn| retention::add(conn, &pruning, mac))
     }
 
-    fn prunings(&self, limit: usize) -> Answer<'_, Vec<Pruning>> {
+    fn prunings(&self, limit: usize) -> StoreFuture<'_, Vec<Pruning>> {
         self.read(move |reader| reader.prunings(limit))
     }
 
-    fn prune<'a>(&'a self, works: &'a [WorkId], before: Before, at: Millis) -> Answer<'a, Pruned> {
+    fn prune<'a>(&'a self, works: &'a [WorkId], before: Before, at: Millis) -> StoreFuture<'a, Pruned> {
         Box::pin(async move {
             let mut pruned = Pruned::default();
             for piece in retention::pieces(works) {
@@ -528,25 +538,25 @@ impl Store for SqliteStore {
         })
     }
 
-    fn tombstone(&self, work: WorkId) -> Answer<'_, Option<Tombstone>> {
+    fn tombstone(&self, work: WorkId) -> StoreFuture<'_, Option<Tombstone>> {
         self.read(move |reader| reader.tombstone(work))
     }
 
-    fn links(&self, after: Position, limit: usize) -> Answer<'_, Vec<(Position, Digest)>> {
+    fn links(&self, after: Position, limit: usize) -> StoreFuture<'_, Vec<(Position, Digest)>> {
         self.read(move |reader| reader.links(after, limit))
     }
 
-    fn anchor(&self) -> Answer<'_, Anchor> {
+    fn anchor(&self) -> StoreFuture<'_, Anchor> {
         let key = self.key.clone();
         self.read(move |reader| reader.anchor(&key))
     }
 
-    fn set_anchor(&self, anchor: Anchor) -> Answer<'_, ()> {
+    fn set_anchor(&self, anchor: Anchor) -> StoreFuture<'_, ()> {
         let stored = self.key.with_mac(anchor);
         self.write(move |conn| retention::set_anchor(conn, &stored, anchor.events))
     }
 
-    fn backup<'a>(&'a self, to: &'a Path) -> Answer<'a, ()> {
+    fn backup<'a>(&'a self, to: &'a Path) -> StoreFuture<'a, ()> {
         let copying = match self.backup.begin() {
             Ok(copying) => copying,
             Err(error) => return Box::pin(async move { Err(error) }),
@@ -560,16 +570,16 @@ impl Store for SqliteStore {
         })
     }
 
-    fn self_check(&self) -> Answer<'_, Vec<String>> {
+    fn self_check(&self) -> StoreFuture<'_, Vec<String>> {
         let key = self.key.clone();
         Box::pin(readers::at_leisure(&self.path, move |reader| reader.self_check(&key)))
     }
 
-    fn terms(&self) -> &Terms {
-        &self.terms
+    fn ledger_settings(&self) -> &LedgerSettings {
+        &self.ledger_settings
     }
 
-    fn commands<'a>(&'a self, ids: &'a [CommandId]) -> Answer<'a, Listed<Command, CommandId>> {
+    fn commands<'a>(&'a self, ids: &'a [CommandId]) -> StoreFuture<'a, Listed<Command, CommandId>> {
         let ids = ids.to_vec();
         self.read(move |reader| reader.commands(&ids))
     }
@@ -579,12 +589,12 @@ impl Store for SqliteStore {
         filter: &'a CommandFilter,
         before: Option<CommandId>,
         limit: usize,
-    ) -> Answer<'a, Listed<Command, CommandId>> {
+    ) -> StoreFuture<'a, Listed<Command, CommandId>> {
         let filter = filter.clone();
         self.read(move |reader| reader.list_commands(&filter, before, limit))
     }
 
-    fn command_counts<'a>(&'a self, tenants: &'a Tenants) -> Answer<'a, BTreeMap<CommandState, u64>> {
+    fn command_counts<'a>(&'a self, tenants: &'a Tenants) -> StoreFuture<'a, BTreeMap<CommandState, u64>> {
         let tenants = tenants.clone();
         self.read(move |reader| reader.command_counts(&tenants))
     }
@@ -596,7 +606,7 @@ impl Store for SqliteStore {
         after: Option<(Millis, CommandId)>,
         except: &[String],
         limit: usize,
-    ) -> Answer<'_, Vec<(Millis, CommandId)>> {
+    ) -> StoreFuture<'_, Vec<(Millis, CommandId)>> {
         let except = except.to_vec();
         self.read(move |reader| reader.due_commands(duty, at, after, &except, limit))
     }
@@ -607,41 +617,41 @@ impl Store for SqliteStore {
         at: Millis,
         after: Option<(Millis, CommandId)>,
         limit: usize,
-    ) -> Answer<'a, Vec<(Millis, CommandId)>> {
+    ) -> StoreFuture<'a, Vec<(Millis, CommandId)>> {
         let tenants: BTreeSet<String> = tenants.iter().cloned().collect();
         self.read(move |reader| reader.due_lookups(&tenants, at, after, limit))
     }
 
-    fn heads<'a>(&'a self, lines: &'a [TargetKey]) -> Answer<'a, Vec<Option<CommandId>>> {
+    fn heads<'a>(&'a self, lines: &'a [TargetKey]) -> StoreFuture<'a, Vec<Option<CommandId>>> {
         let lines = lines.to_vec();
         self.read(move |reader| reader.heads(&lines))
     }
 
-    fn next_due_command(&self, duty: Duty) -> Answer<'_, Option<Millis>> {
+    fn next_due_command(&self, duty: Duty) -> StoreFuture<'_, Option<Millis>> {
         self.read(move |reader| reader.next_due_command(duty))
     }
 
-    fn budgets<'a>(&'a self, keys: &'a [BudgetKey]) -> Answer<'a, Vec<(BudgetKey, Budget)>> {
+    fn budgets<'a>(&'a self, keys: &'a [BudgetKey]) -> StoreFuture<'a, Vec<(BudgetKey, Budget)>> {
         let keys = keys.to_vec();
         self.read(move |reader| reader.budgets(&keys))
     }
 
-    fn all_budgets<'a>(&'a self, after: &'a str, limit: usize) -> Answer<'a, Vec<(BudgetKey, Budget)>> {
+    fn all_budgets<'a>(&'a self, after: &'a str, limit: usize) -> StoreFuture<'a, Vec<(BudgetKey, Budget)>> {
         let after = after.to_owned();
         self.read(move |reader| reader.all_budgets(&after, limit))
     }
 
-    fn any_pruned(&self) -> Answer<'_, bool> {
+    fn any_pruned(&self) -> StoreFuture<'_, bool> {
         self.read(Reader::any_pruned)
     }
 
-    fn diagnosis(&self) -> Answer<'_, Diagnosis> {
+    fn diagnosis(&self) -> StoreFuture<'_, Diagnosis> {
         let (path, checkpoints) = (self.path.clone(), self.checkpoints.clone());
         let backup = self.backup.progress();
         self.write(move |conn| Ok(Diagnosis { backup, ..diagnosis::of(conn, &path, &checkpoints)? }))
     }
 
-    fn close(&self) -> Answer<'_, ()> {
+    fn close(&self) -> StoreFuture<'_, ()> {
         let (reply, answer) = oneshot::channel();
         let sent = self.inbox.send(Message::Close(reply));
         Box::pin(async move {

@@ -11,7 +11,7 @@ use tenure_core::{
 };
 
 use super::{
-    log::Place,
+    log::RowRef,
     row::{self, Read},
     tables::Tables,
 };
@@ -115,7 +115,7 @@ impl Tables<'_> {
             previous.map(|place| place.last_event),
             event.actor.name.as_deref(),
         ])?;
-        let place = Place {
+        let place = RowRef {
             // A new work's row comes after its events.
             rowid: previous.map_or(0, |place| place.rowid),
             last_event: self.conn.last_insert_rowid(),
@@ -179,7 +179,7 @@ impl Tables<'_> {
         statement.raw_bind_parameter(33, spec.priority)?;
         statement.raw_bind_parameter(34, spec.created_at)?;
         statement.raw_execute()?;
-        self.places.insert(work.id, Place { rowid: self.conn.last_insert_rowid(), ..place });
+        self.places.insert(work.id, RowRef { rowid: self.conn.last_insert_rowid(), ..place });
         self.specs.put(work.id, spec.clone());
         Ok(())
     }
@@ -367,7 +367,7 @@ impl Tables<'_> {
 
 /// Binds what events change, as the insert and the update of a work both number it. The first parameter
 /// says which work: its id, or where it lies.
-fn bind_mutable(statement: &mut Statement<'_>, work: &Work, place: Place) -> Read<()> {
+fn bind_mutable(statement: &mut Statement<'_>, work: &Work, place: RowRef) -> Read<()> {
     let lease = work.lease.as_ref();
     statement.raw_bind_parameter(2, work.state.code())?;
     statement.raw_bind_parameter(3, work.seq as i64)?;

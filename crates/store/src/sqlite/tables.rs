@@ -8,12 +8,12 @@ use tenure_core::{ByWork, WorkId};
 
 use super::{
     command,
-    log::{INPUT, Place, SPEC},
+    log::{INPUT, RowRef, SPEC},
     row::{Read, Specs, specs, work_columns},
 };
 use crate::{
+    ledger_settings::LedgerSettings,
     recent::{RecentWorks, Remembered},
-    terms::Terms,
     token::Key,
 };
 
@@ -90,10 +90,10 @@ pub(super) struct Hot<'c> {
 /// Works as this process last saved or saw them, with where they lie. They count for the writer alone, which sees under the
 /// lock whether anybody else has written since; for all others they are a guess, and may be of a group that comes to nothing.
 #[derive(Default)]
-pub(super) struct Works(Mutex<RecentWorks<(Place, Remembered)>>);
+pub(super) struct Works(Mutex<RecentWorks<(RowRef, Remembered)>>);
 
 impl Works {
-    pub fn all(&self) -> MutexGuard<'_, RecentWorks<(Place, Remembered)>> {
+    pub fn all(&self) -> MutexGuard<'_, RecentWorks<(RowRef, Remembered)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -110,17 +110,22 @@ pub(super) struct Tables<'c> {
     pub hot: Hot<'c>,
     pub specs: Specs,
     /// Where the works of the group at hand lie.
-    pub places: ByWork<Place>,
+    pub places: ByWork<RowRef>,
     pub works: Arc<Works>,
     /// The file's version at the last look: it moves when another connection has committed.
     pub seen: i64,
     /// Whether the group at hand has marked the file as in use.
     pub marked: bool,
-    pub terms: Arc<Terms>,
+    pub ledger_settings: Arc<LedgerSettings>,
 }
 
 impl<'c> Tables<'c> {
-    pub fn new(conn: &'c Connection, key: Key, terms: Arc<Terms>, works: Arc<Works>) -> Read<Self> {
+    pub fn new(
+        conn: &'c Connection,
+        key: Key,
+        ledger_settings: Arc<LedgerSettings>,
+        works: Arc<Works>,
+    ) -> Read<Self> {
         // Kept for good, and so not in the small memory that SQLite has for passing needs.
         let prepare = |sql: &str| conn.prepare_with_flags(sql, PrepFlags::SQLITE_PREPARE_PERSISTENT);
         let hot = Hot {
@@ -153,7 +158,7 @@ impl<'c> Tables<'c> {
             works,
             seen: 0,
             marked: false,
-            terms,
+            ledger_settings,
         })
     }
 

@@ -16,23 +16,24 @@ use tenure_core::Reply;
 use tokio::{sync::oneshot, time::Instant};
 
 use super::{
-    answers::Answers,
     checkpoint::Checkpoints,
     fault::Fault,
     file::LedgerFile,
-    group::{Answer, Claimed, Committed, Failure, Group},
-    loss, settings,
+    group::{Claimed, Committed, Failure, Group, JobResult},
+    loss,
+    responder::Responder,
+    settings,
     tables::{Tables, Works},
     time,
 };
 use crate::{
     Error,
     awake::Awake,
+    counters::Counters,
     job::{Job, Payloads},
-    ledger::Outcome,
-    stats::Counters,
+    ledger::LedgerReply,
+    ledger_settings::LedgerSettings,
     steady::{Offset, SteadyClock},
-    terms::Terms,
     token::Key,
     writing::{Cure, Writing},
 };
@@ -67,12 +68,12 @@ pub(super) struct Desk {
     pub inbox: Receiver<Message>,
     pub queued: Arc<AtomicUsize>,
     pub counters: Arc<Counters>,
-    pub terms: Arc<Terms>,
+    pub ledger_settings: Arc<LedgerSettings>,
     pub works: Arc<Works>,
     pub writing: Arc<Writing>,
     pub file: LedgerFile,
     pub checkpoints: Checkpoints,
-    pub answers: Answers,
+    pub responder: Responder,
 }
 
 impl Drop for Desk {
@@ -134,7 +135,7 @@ pub(super) fn run(mut conn: Connection, mut desk: Desk) {
 
 /// Writes until the store closes, or a write fails.
 fn write(conn: &Connection, desk: &mut Desk) -> End {
-    let tables = match Tables::new(conn, desk.key.clone(), desk.terms.clone(), desk.works.clone()) {
+    let tables = match Tables::new(conn, desk.key.clone(), desk.ledger_settings.clone(), desk.works.clone()) {
         Ok(tables) => tables,
         Err(fault) => {
             let cure = fault.cure().unwrap_or(Cure::Reopening);
@@ -303,7 +304,7 @@ impl Writer<'_> {
             }
             if job.park_until.is_none_or(|until| until <= now) {
                 let reply = Reply::Claimed(Vec::new());
-                job.answer(Ok(Outcome { reply, payloads: Payloads::new() }));
+                job.answer(Ok(LedgerReply { reply, payloads: Payloads::new() }));
             } else {
                 self.parked.push(job);
             }
@@ -395,7 +396,7 @@ impl Writer<'_> {
 
     fn answer(&mut self, answers: Committed, submits: Jobs, claims: Jobs) {
         self.desk.checkpoints.committed(submits.len() + claims.len());
-        let mut told: Vec<(Box<Job>, Answer)> = submits.into_iter().zip(answers.submitted).collect();
+        let mut told: Vec<(Box<Job>, JobResult)> = submits.into_iter().zip(answers.submitted).collect();
         if answers.parked.iter().any(Option::is_some) {
             for (job, answer) in std::mem::take(&mut self.parked).into_iter().zip(answers.parked) {
                 match answer {
@@ -407,10 +408,10 @@ impl Writer<'_> {
         for (job, claimed) in claims.into_iter().zip(answers.claims) {
             match claimed {
                 Claimed::Nothing(_) if job.park_until.is_some() => self.parked.push(job),
-                Claimed::Nothing(answer) | Claimed::Answer(answer) => told.push((job, answer)),
+                Claimed::Nothing(answer) | Claimed::JobResult(answer) => told.push((job, answer)),
             }
         }
-        self.desk.answers.tell(told, answers.spent);
+        self.desk.responder.tell(told, answers.spent);
     }
 
     /// Nothing more is written until the file was opened again.
@@ -444,7 +445,7 @@ impl Writer<'_> {
     fn finish(&mut self) {
         for job in self.parked.drain(..) {
             let reply = Reply::Claimed(Vec::new());
-            job.answer(Ok(Outcome { reply, payloads: Payloads::new() }));
+            job.answer(Ok(LedgerReply { reply, payloads: Payloads::new() }));
         }
         while let Ok(message) = self.desk.inbox.try_recv() {
             if let Message::Job(job) = message {
@@ -472,9 +473,9 @@ mod tests {
     use super::*;
     use crate::{NewWork, SystemClock, sqlite::migrate, sqlite::settings};
 
-    type Answered = oneshot::Receiver<Result<Outcome, Error>>;
+    type Receiving = oneshot::Receiver<Result<LedgerReply, Error>>;
 
-    fn ingest(number: usize) -> (Message, Answered) {
+    fn ingest(number: usize) -> (Message, Receiving) {
         let input = json!("x".repeat(2_000));
         let new = NewWork::new("manual", &number.to_string(), "job", Disposition::Rerunnable, input);
         let action = Action::Ingest(Box::new(new.settle(&Settings::default()).unwrap()));
@@ -498,7 +499,7 @@ mod tests {
         inbox.send(Message::Close(closed)).unwrap();
         Desk {
             key: Key::new([0; 32]),
-            terms: Arc::default(),
+            ledger_settings: Arc::default(),
             works: Arc::default(),
             clock: Arc::new(SteadyClock::of(None)),
             inbox: received,
@@ -507,7 +508,7 @@ mod tests {
             writing: Arc::default(),
             file: LedgerFile::of(path, false, Arc::new(SystemClock)),
             checkpoints: Checkpoints::start(path, Arc::new(SystemClock)).unwrap(),
-            answers: Answers::start().unwrap(),
+            responder: Responder::start().unwrap(),
         }
     }
 

@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use script::Script;
 use tenure_core::{Command, Submission, Work, action::Tenants};
 use tenure_store::{
-    CommandFilter, Error, Ledger, ManualClock, Options, Outcome, StoredEvent, WaitFilter, WorkFilter,
+    CommandFilter, Error, Ledger, LedgerReply, ManualClock, Options, StoredEvent, WaitFilter, WorkFilter,
 };
 
 const SEEDS: u64 = 1_024;
@@ -27,7 +27,7 @@ enum Seen {
     Refused(tenure_core::Refusal),
 }
 
-fn seen(answer: Result<Outcome, Error>) -> Seen {
+fn seen(answer: Result<LedgerReply, Error>) -> Seen {
     match answer {
         Ok(outcome) => {
             let payloads = script::payload_keys(&outcome.reply)

@@ -14,7 +14,7 @@ use tenure_core::{
     model::{
         AcceptStrength, Disposition, ErrorClass, OnParentClose, OnTimeout, Source, WaitKind, Worker, Workflow,
     },
-    policy::{Jitter, LeaseTimings, OnExpiry, Policy, RetryPolicy, Timeouts},
+    policy::{Jitter, LeaseTimings, OnExpiry, RetryPolicy, Timeouts, WorkPolicy},
     state::State,
 };
 use uuid::Uuid;
@@ -263,9 +263,9 @@ impl Script {
         }
     }
 
-    fn policy(&mut self) -> Policy {
+    fn policy(&mut self) -> WorkPolicy {
         let some = |dice: &mut StdRng, ms: u64| dice.random_bool(0.2).then_some(ms);
-        Policy {
+        WorkPolicy {
             lease: LeaseTimings::new(45_000, 15_000, if self.mostly() { 30_000 } else { 0 }).unwrap(),
             on_expiry: if self.mostly() { OnExpiry::Leave } else { OnExpiry::Timeout },
             retry: RetryPolicy {
@@ -483,7 +483,7 @@ impl Script {
     fn outgoing(&mut self) -> (CommandId, tenure_core::command::Intent) {
         let mut intent = self.intent();
         if self.mostly() {
-            intent.gate.tool.executor = tenure_core::command::Executor::Http;
+            intent.evaluation.tool.executor = tenure_core::command::Executor::Http;
         }
         (CommandId(self.uuid()), intent)
     }

@@ -11,7 +11,7 @@ use tenure_store::{
         Actor,
         action::{Claimant, CloseOut, Failure, Kinds, Tenants},
         command::{
-            Arguments, Effect, Gate, Intent, Proof, ToolFacts, Verdict,
+            Arguments, Effect, Evaluation, Intent, PolicyDecision, Proof, ToolFacts,
             budget::{Limit, Per, Unit},
         },
         model::{Disposition, ErrorClass, WaitKind, Worker},
@@ -29,11 +29,14 @@ pub fn options(clock: &Arc<ManualClock>) -> Options {
 async fn spend(caller: &Caller, lease: &LeaseRef) {
     let limits =
         vec![Limit { per: Per::Tenant, unit: Unit::Calls, period: String::new(), max: 9, only: None }];
-    let gate = Gate { limits, ..Gate::new(Verdict::new(Effect::Allow, "p"), ToolFacts::default()) };
+    let evaluation = Evaluation {
+        limits,
+        ..Evaluation::new(PolicyDecision::new(Effect::Allow, "p"), ToolFacts::default())
+    };
     let arguments = Arguments::whole(Payload::new(&json!({})).unwrap());
-    let new = Intent::new("mail", "bob", arguments, gate.clone());
+    let new = Intent::new("mail", "bob", arguments, evaluation.clone());
     let id = caller.reserve(lease, new).await.unwrap().command.id;
-    caller.dispatch(lease, id, gate, None).await.unwrap();
+    caller.dispatch(lease, id, evaluation, None).await.unwrap();
     caller.receipt(lease, id, Proof::provider("m-1")).await.unwrap();
 }
 

@@ -5,8 +5,8 @@ use tenure_api::{
     Client, Error,
     client::{EventStream, Streamed},
     wire::{
-        Command, CommandId, CommandQuery, Event, EventQuery, Explanation, Ingest as NewWork, Policy, Source,
-        State, Timeouts, Work, WorkEventQuery, WorkId, WorkQuery,
+        Command, CommandId, CommandQuery, Event, EventQuery, Explanation, Ingest as NewWork, Source, State,
+        Timeouts, Work, WorkEventQuery, WorkId, WorkPolicy, WorkQuery,
     },
 };
 
@@ -41,7 +41,7 @@ pub async fn ingest(cx: &Context, args: Ingest) -> Result<Exit, Failure> {
         correlation_id: args.correlation_id,
         parent,
         policy: (timeouts != Timeouts::default())
-            .then(|| Policy { timeouts: Some(timeouts), ..Policy::default() }),
+            .then(|| WorkPolicy { timeouts: Some(timeouts), ..WorkPolicy::default() }),
         ..NewWork::new(source, &args.kind, args.disposition, args.input)
     };
     let ingested = cx.client.ingest(&new).await?;

@@ -92,14 +92,14 @@ fn one(out: &Out, args: &ToolsCheck, live: &Live, tool: &str) -> Result<Exit, Fa
 }
 
 fn text(judged: &Judged) -> String {
-    let mut lines = vec![format!("{} {}", safe(&judged.tool), word(&judged.verdict.effect))];
-    lines.extend(judged.verdict.reasons.iter().map(|reason| format!("  {}", safe(reason))));
+    let mut lines = vec![format!("{} {}", safe(&judged.tool), word(&judged.decision.effect))];
+    lines.extend(judged.decision.reasons.iter().map(|reason| format!("  {}", safe(reason))));
     if !judged.declared {
         lines
             .push("  the tool is not declared: high risk, not idempotent, executed by its worker".to_owned());
     }
     lines.push(format!("arguments {}", safe(&judged.arguments.to_string())));
     lines.extend(judged.input_hash.iter().map(|hash| format!("hash      {}", word(hash))));
-    lines.push(format!("policy    {}\n", judged.verdict.policy_version));
+    lines.push(format!("policy    {}\n", judged.decision.policy_version));
     lines.join("\n")
 }

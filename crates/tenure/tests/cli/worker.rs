@@ -11,8 +11,8 @@ use serde_json::json;
 use tenure_api::{
     Client,
     wire::{
-        Disposition, ErrorClass, Failure, Ingest, NewWait, Policy, Resolve, RetryPolicy, Source, State,
-        WaitKind,
+        Disposition, ErrorClass, Failure, Ingest, NewWait, Resolve, RetryPolicy, Source, State, WaitKind,
+        WorkPolicy,
     },
     worker::{self, Job, Options, Outcome},
 };
@@ -47,7 +47,7 @@ async fn work_all(client: Client) {
         async move {
             let source = Source { system: "manual".into(), id: n.to_string(), run_id: String::new() };
             let retry = RetryPolicy { initial_ms: Some(1), max_ms: Some(1), ..RetryPolicy::default() };
-            let policy = Policy { retry: Some(retry), ..Policy::default() };
+            let policy = WorkPolicy { retry: Some(retry), ..WorkPolicy::default() };
             let new = Ingest::new(source, "k", Disposition::Rerunnable, json!({ "n": n }));
             client.ingest(&Ingest { policy: Some(policy), ..new }).await.unwrap().work.id
         }

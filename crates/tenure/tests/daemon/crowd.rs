@@ -8,7 +8,8 @@ use std::{
 
 use serde_json::{Value, json};
 use tenure_api::wire::{
-    Claim, Disposition, Ingest, LeaseTimings, Liveness, Policy, Renew, RenewLease, Renewal, Source, Worker,
+    Claim, Disposition, Ingest, LeaseTimings, Liveness, Renew, RenewLease, Renewal, Source, WorkPolicy,
+    Worker,
 };
 
 use crate::bed::{ADMIN, Daemon, Home};
@@ -61,7 +62,7 @@ async fn load(daemon: &Daemon) -> (Vec<String>, Vec<Duration>) {
     let new = |id: String| {
         let source = Source { system: "manual".into(), id, run_id: String::new() };
         let lease = LeaseTimings { ttl_ms: 6_000, renew_ms: 2_000, grace_ms: 1_000 };
-        let policy = Policy { lease: Some(lease), ..Policy::default() };
+        let policy = WorkPolicy { lease: Some(lease), ..WorkPolicy::default() };
         Ingest { policy: Some(policy), ..Ingest::new(source, "job", Disposition::Rerunnable, json!(1)) }
     };
     let held = client.ingest(&new("held".into())).await.unwrap().work.id;

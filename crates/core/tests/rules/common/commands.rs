@@ -7,9 +7,9 @@ use tenure_core::{
     Action, Actor, Code, Command, CommandId, CommandState, Event, Fact, Records, Refusal, Reply, State,
     WorkId,
     command::{
-        Arguments, CallError, CommandAction, CommandKind, DispatchAction, Dispatcher, Effect, Executor,
-        Finding, Gate, Idempotency, Intent, Place, Proof, Recorded, ReplayLimits, Risk, Sender, ToolFacts,
-        Verdict,
+        Arguments, CallError, CommandAction, CommandKind, DispatchAction, Dispatcher, Effect, Evaluation,
+        Executor, Finding, Idempotency, Intent, PolicyDecision, Proof, Recorded, ReplayLimits, ReserveIn,
+        Risk, Sender, ToolFacts,
         budget::{Account, Budget, BudgetKey},
         due, fold,
     },
@@ -44,8 +44,8 @@ pub fn relay(facts: ToolFacts) -> ToolFacts {
     ToolFacts { executor: Executor::Http, ..facts }
 }
 
-pub fn gate(effect: Effect, tool: ToolFacts) -> Gate {
-    Gate::new(Verdict::new(effect, POLICY), tool)
+pub fn evaluation(effect: Effect, tool: ToolFacts) -> Evaluation {
+    Evaluation::new(PolicyDecision::new(effect, POLICY), tool)
 }
 
 pub fn error(class: ErrorClass) -> CallError {
@@ -53,9 +53,9 @@ pub fn error(class: ErrorClass) -> CallError {
 }
 
 /// `mail` to bob, with these arguments and what the door says of it, under the id that it gets.
-pub fn intent(id: CommandId, arguments: &str, gate: Gate) -> (CommandId, Intent) {
+pub fn intent(id: CommandId, arguments: &str, evaluation: Evaluation) -> (CommandId, Intent) {
     let arguments = Arguments::whole(payload(arguments));
-    (id, Intent { kind: CommandKind::Message, ..Intent::new("mail", "bob", arguments, gate) })
+    (id, Intent { kind: CommandKind::Message, ..Intent::new("mail", "bob", arguments, evaluation) })
 }
 
 /// The command of a reply. A dispatch that is accepted has dispatched it: nothing else may be answered by a call.
@@ -93,46 +93,56 @@ impl World {
         lease: &Lease,
         (id, intent): (CommandId, Intent),
     ) -> Result<Command, Refusal> {
-        let place = Place::Held(lease.holder());
+        let place = ReserveIn::Work(lease.holder());
         self.on_command(
             Actor::worker(&lease.worker),
             CommandAction::Reserve { place, id, intent: Box::new(intent) },
         )
     }
 
-    pub fn reserve(&mut self, lease: &Lease, gate: Gate) -> CommandId {
+    pub fn reserve(&mut self, lease: &Lease, evaluation: Evaluation) -> CommandId {
         let id = self.command_id();
-        self.try_reserve(lease, intent(id, "hi", gate)).expect("an acceptable command").id
+        self.try_reserve(lease, intent(id, "hi", evaluation)).expect("an acceptable command").id
     }
 
-    pub fn try_dispatch(&mut self, lease: &Lease, id: CommandId, gate: Gate) -> Result<Command, Refusal> {
+    pub fn try_dispatch(
+        &mut self,
+        lease: &Lease,
+        id: CommandId,
+        evaluation: Evaluation,
+    ) -> Result<Command, Refusal> {
         let by = Dispatcher::Holder(lease.holder());
-        let action = DispatchAction { command: id, by, gate, request_id: None };
+        let action = DispatchAction { command: id, by, evaluation, request_id: None };
         self.on_command(Actor::worker(&lease.worker), CommandAction::Dispatch(Box::new(action)))
     }
 
     /// A dispatch that is refused: why, and the command as it stands then.
-    pub fn not_dispatched(&mut self, lease: &Lease, id: CommandId, gate: Gate) -> (Code, Command) {
-        let refusal = self.try_dispatch(lease, id, gate).expect_err("a refusal");
+    pub fn not_dispatched(
+        &mut self,
+        lease: &Lease,
+        id: CommandId,
+        evaluation: Evaluation,
+    ) -> (Code, Command) {
+        let refusal = self.try_dispatch(lease, id, evaluation).expect_err("a refusal");
         (refusal.code, self.command(id).clone())
     }
 
     /// Reserves and dispatches a command that policy allows.
     pub fn dispatched(&mut self, lease: &Lease, facts: ToolFacts) -> CommandId {
-        let id = self.reserve(lease, gate(Effect::Allow, facts.clone()));
-        let command = self.try_dispatch(lease, id, gate(Effect::Allow, facts)).expect("allowed");
+        let id = self.reserve(lease, evaluation(Effect::Allow, facts.clone()));
+        let command = self.try_dispatch(lease, id, evaluation(Effect::Allow, facts)).expect("allowed");
         assert_eq!(command.state, CommandState::Dispatched);
         id
     }
 
-    pub fn relay_dispatch(&mut self, id: CommandId, gate: Gate) -> Result<Command, Refusal> {
-        let action = DispatchAction { command: id, by: Dispatcher::Relay, gate, request_id: None };
+    pub fn relay_dispatch(&mut self, id: CommandId, evaluation: Evaluation) -> Result<Command, Refusal> {
+        let action = DispatchAction { command: id, by: Dispatcher::Relay, evaluation, request_id: None };
         self.on_command(Actor::system("relay"), CommandAction::Dispatch(Box::new(action)))
     }
 
     /// The same by the relay.
-    pub fn relay_refused(&mut self, id: CommandId, gate: Gate) -> (Code, Command) {
-        let refusal = self.relay_dispatch(id, gate).expect_err("a refusal");
+    pub fn relay_refused(&mut self, id: CommandId, evaluation: Evaluation) -> (Code, Command) {
+        let refusal = self.relay_dispatch(id, evaluation).expect_err("a refusal");
         (refusal.code, self.command(id).clone())
     }
 
@@ -209,10 +219,10 @@ impl World {
         self.on_command(Actor::person("ana"), CommandAction::Record { command: id, outcome, reason })
     }
 
-    pub fn replay(&mut self, id: CommandId, gate: Gate) -> Result<Command, Refusal> {
+    pub fn replay(&mut self, id: CommandId, evaluation: Evaluation) -> Result<Command, Refusal> {
         let (limits, minute) = (ReplayLimits::default(), self.now / 60_000);
-        let (gate, reason) = (Box::new(gate), "it is back up".to_owned());
-        let action = CommandAction::Replay { command: id, gate, limits, minute, reason };
+        let (evaluation, reason) = (Box::new(evaluation), "it is back up".to_owned());
+        let action = CommandAction::Replay { command: id, evaluation, limits, minute, reason };
         self.on_command(Actor::person("ana"), action)
     }
 

@@ -1,8 +1,8 @@
-//! A store's loading, over the world's records: only what the scope asks for. A decision over that part
+//! A store's loading, over the world's records: only what the load set asks for. A decision over that part
 //! must be the decision over everything, or a database would decide differently.
 
 use tenure_core::{
-    Command, Decision, Millis, Records, Refusal, Scope, Submission, WorkId, decide, records::Sought,
+    Command, Decision, LoadSet, Millis, Records, Refusal, Submission, WorkId, decide, records::Sought,
 };
 
 const ROUNDS: usize = 6;
@@ -18,78 +18,78 @@ pub fn scope_suffices(
     assert_eq!(
         format!("{again:?}"),
         format!("{outcome:?}"),
-        "the scope of {:?} loads too little",
+        "the load set of {:?} loads too little",
         submission.action
     );
 }
 
 fn load(all: &Records, submission: &Submission) -> Records {
     let mut part = Records { policy_version: all.policy_version.clone(), ..Records::default() };
-    let mut scope = Scope::default();
-    scope.first(submission);
+    let mut load_set = LoadSet::default();
+    load_set.first(submission);
     for _ in 0..ROUNDS {
-        if scope.is_empty() {
+        if load_set.is_empty() {
             return part;
         }
-        fill(all, &mut part, &scope);
-        scope = Scope::default();
-        scope.then(submission, &part);
+        fill(all, &mut part, &load_set);
+        load_set = LoadSet::default();
+        load_set.then(submission, &part);
     }
-    panic!("the scope of {:?} never ends: {scope:?}", submission.action);
+    panic!("the load set of {:?} never ends: {load_set:?}", submission.action);
 }
 
-fn fill(all: &Records, part: &mut Records, scope: &Scope) {
-    for id in &scope.works {
+fn fill(all: &Records, part: &mut Records, load_set: &LoadSet) {
+    for id in &load_set.works {
         work(all, part, *id);
     }
-    for id in &scope.peers {
+    for id in &load_set.peers {
         part.peers.insert(*id, all.works.get(id).map(|work| (**work).clone()));
     }
-    for identity in &scope.identities {
+    for identity in &load_set.identities {
         part.identities.insert(identity.clone(), all.identities.get(identity).copied().flatten());
     }
-    for key in &scope.references {
+    for key in &load_set.references {
         let works = all.references.get(key).cloned().unwrap_or_default();
         works.iter().for_each(|id| work_with_waits(all, part, *id));
         part.references.insert(key.clone(), works);
         part.kept.insert(key.clone(), all.kept.get(key).cloned().flatten());
     }
-    for id in &scope.wait_ids {
+    for id in &load_set.wait_ids {
         if let Some(owner) = all.wait_ids.get(id) {
             part.wait_ids.insert(*id, *owner);
             work_with_waits(all, part, *owner);
         }
     }
-    for key in &scope.sessions {
+    for key in &load_set.sessions {
         part.sessions.insert(key.clone(), all.sessions.get(key).copied().unwrap_or_default());
     }
-    for key in &scope.kept {
+    for key in &load_set.kept {
         part.kept.insert(key.clone(), all.kept.get(key).cloned().flatten());
     }
-    for key in &scope.requests {
+    for key in &load_set.requests {
         let given = all.requests.get(key).cloned().unwrap_or_default();
         given.iter().for_each(|(id, _)| work(all, part, *id));
         part.requests.insert(*key, given);
     }
-    for key in &scope.ends {
+    for key in &load_set.ends {
         part.ends.insert(*key, all.ends.get(key).cloned().flatten());
     }
-    for id in &scope.steps {
+    for id in &load_set.steps {
         part.steps.insert(*id, all.steps.get(id).cloned().unwrap_or_default());
     }
-    for id in &scope.waits {
+    for id in &load_set.waits {
         part.waits.insert(*id, all.waits.get(id).cloned().unwrap_or_default());
     }
-    for id in &scope.inputs {
+    for id in &load_set.inputs {
         part.inputs.insert(*id, all.inputs.get(id).cloned().flatten());
     }
-    for id in &scope.command_ids {
+    for id in &load_set.command_ids {
         if let Some(owner) = all.command_ids.get(id) {
             part.command_ids.insert(*id, *owner);
             work(all, part, *owner);
         }
     }
-    for sought in &scope.commands {
+    for sought in &load_set.commands {
         part.looked_for.insert(*sought);
         let found = |command: &&Command| match sought {
             Sought::Id(id) => command.id == *id,
@@ -110,16 +110,16 @@ fn fill(all: &Records, part: &mut Records, scope: &Scope) {
             }
         }
     }
-    for key in &scope.earlier {
+    for key in &load_set.earlier {
         part.earlier.insert(*key, all.earlier.get(key).cloned().flatten());
     }
-    for key in &scope.heads {
+    for key in &load_set.heads {
         part.heads.insert(key.clone(), all.heads.get(key).copied().flatten());
     }
-    for key in &scope.budgets {
+    for key in &load_set.budgets {
         part.budgets.insert(key.clone(), all.budgets.get(key).copied().unwrap_or_default());
     }
-    for tenant in &scope.kept_counts {
+    for tenant in &load_set.kept_counts {
         part.kept_counts.insert(tenant.clone(), all.kept_counts.get(tenant).copied().unwrap_or(0));
     }
 }

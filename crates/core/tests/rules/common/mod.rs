@@ -24,7 +24,7 @@ use tenure_core::{
         Worker,
     },
     payload::Digest,
-    policy::{Jitter, Policy, RetryPolicy, Timeouts},
+    policy::{Jitter, RetryPolicy, Timeouts, WorkPolicy},
     records::{Change, SessionView},
     reply::{Ack, Grant, Renewed, Ticked},
 };
@@ -489,12 +489,15 @@ pub fn ingest(id: WorkId, source_id: &str) -> Ingest {
 }
 
 /// The default policy, without jitter.
-pub fn policy() -> Policy {
-    Policy { retry: RetryPolicy { jitter: Jitter::None, ..RetryPolicy::default() }, ..Policy::default() }
+pub fn policy() -> WorkPolicy {
+    WorkPolicy {
+        retry: RetryPolicy { jitter: Jitter::None, ..RetryPolicy::default() },
+        ..WorkPolicy::default()
+    }
 }
 
-pub fn timeouts(execution_ms: Option<u64>, overall_ms: Option<u64>, start_ms: Option<u64>) -> Policy {
-    Policy { timeouts: Timeouts { execution_ms, overall_ms, start_ms }, ..policy() }
+pub fn timeouts(execution_ms: Option<u64>, overall_ms: Option<u64>, start_ms: Option<u64>) -> WorkPolicy {
+    WorkPolicy { timeouts: Timeouts { execution_ms, overall_ms, start_ms }, ..policy() }
 }
 
 pub fn worker(id: &str, incarnation: &str) -> Worker {

@@ -4,8 +4,8 @@ use tenure_core::{
     Actor, CommandId, CommandState, Refusal,
     action::CloseOut,
     command::{
-        CommandAction, DispatchAction, Dispatcher, Duty, Effect, Finding, Gate, Place, Proof, Recorded,
-        ReplayLimits, Risk, Sender, ToolFacts,
+        CommandAction, DispatchAction, Dispatcher, Duty, Effect, Evaluation, Finding, Proof, Recorded,
+        ReplayLimits, ReserveIn, Risk, Sender, ToolFacts,
         budget::{Cost, Limit, Per, Unit},
         due,
     },
@@ -15,18 +15,18 @@ use tenure_core::{
 use super::*;
 
 /// A random door: mostly allowing, sometimes not, sometimes with a budget.
-fn door(a: u8, b: u8) -> Gate {
+fn door(a: u8, b: u8) -> Evaluation {
     let effect = [Effect::Allow, Effect::Allow, Effect::NeedsApproval, Effect::Deny][usize::from(a) % 4];
     let facts = [native(), lookup(), ToolFacts { risk: Risk::High, ..lookup() }, ToolFacts::default()];
-    let mut gate = gate(effect, facts[usize::from(b) % 4].clone());
-    gate.tool.approval_ms = 30_000;
-    gate.tool.native_window_ms = 600_000;
+    let mut evaluation = evaluation(effect, facts[usize::from(b) % 4].clone());
+    evaluation.tool.approval_ms = 30_000;
+    evaluation.tool.native_window_ms = 600_000;
     if a.is_multiple_of(5) {
-        gate.limits =
+        evaluation.limits =
             vec![Limit { per: Per::Tenant, unit: Unit::Tokens, period: String::new(), max: 300, only: None }];
-        gate.estimate = Cost { tokens: u64::from(b), micros: Vec::new() };
+        evaluation.estimate = Cost { tokens: u64::from(b), micros: Vec::new() };
     }
-    gate
+    evaluation
 }
 
 impl Actors {
@@ -63,11 +63,11 @@ impl Actors {
             6 => self.decides(a, b, c),
             7 => self.in_state(a, CommandState::Uncertain).map(|id| self.looks_up(id, b)),
             8 => self.in_state(a, CommandState::Failed).map(|id| {
-                let gate = Box::new(door(b, c));
+                let evaluation = Box::new(door(b, c));
                 let (limits, minute) = (ReplayLimits::default(), self.world.now / 60_000);
                 let reason = "again".to_owned();
                 let actor = if c.is_multiple_of(4) { Actor::machine("bot") } else { Actor::person("ana") };
-                let replay = CommandAction::Replay { command: id, gate, limits, minute, reason };
+                let replay = CommandAction::Replay { command: id, evaluation, limits, minute, reason };
                 let outcome = self.world.on_command(actor.clone(), replay);
                 assert!(outcome.is_err() || actor == Actor::person("ana"), "only a person replays");
                 outcome
@@ -88,11 +88,11 @@ impl Actors {
         let (id, mut wanted) = intent(id, ["hi", "hello"][usize::from(b % 2)], door(a, c));
         wanted.slot = Some(format!("s{}", b % 3));
         if a.is_multiple_of(4) {
-            wanted.gate.tool.executor = tenure_core::command::Executor::Http;
+            wanted.evaluation.tool.executor = tenure_core::command::Executor::Http;
         }
         // Sometimes a person goes on with what a worker reserved.
         let actor = if c.is_multiple_of(5) { Actor::person("ria") } else { Actor::worker(&lease.worker) };
-        let (place, intent) = (Place::Held(lease.holder()), Box::new(wanted));
+        let (place, intent) = (ReserveIn::Work(lease.holder()), Box::new(wanted));
         Some(self.world.on_command(actor, CommandAction::Reserve { place, id, intent }))
     }
 
@@ -108,10 +108,10 @@ impl Actors {
             }
             Some(_) | None => Dispatcher::Relay,
         };
-        let mut gate = door(if c.is_multiple_of(3) { a } else { 0 }, b);
-        gate.tool = if c.is_multiple_of(2) { command.body.tool.clone() } else { gate.tool };
+        let mut evaluation = door(if c.is_multiple_of(3) { a } else { 0 }, b);
+        evaluation.tool = if c.is_multiple_of(2) { command.body.tool.clone() } else { evaluation.tool };
         let request_id = c.is_multiple_of(3).then(|| format!("d{}", b % 2));
-        let action = DispatchAction { command: id, by, gate, request_id };
+        let action = DispatchAction { command: id, by, evaluation, request_id };
         Some(self.world.on_command(Actor::worker("w1"), CommandAction::Dispatch(Box::new(action))))
     }
 
@@ -177,8 +177,8 @@ impl Actors {
         let Some(lease) = self.leases.last().cloned().filter(|_| a.is_multiple_of(3)) else { return };
         let id = self.world.command_id();
         let (id, mut wanted) = intent(id, "bye", door(b, c));
-        wanted.gate.tool.executor = tenure_core::command::Executor::Http;
-        wanted.gate.tool.ordered = c.is_multiple_of(2);
+        wanted.evaluation.tool.executor = tenure_core::command::Executor::Http;
+        wanted.evaluation.tool.ordered = c.is_multiple_of(2);
         let close = CloseOut { commands: vec![(id, wanted)], ..close(State::Succeeded) };
         let _: Result<Reply, Refusal> =
             self.world.by(&lease, Action::CloseOut { holder: lease.holder(), close });

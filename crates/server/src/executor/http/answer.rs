@@ -9,13 +9,13 @@ use tenure_core::{
     model::ErrorClass,
 };
 
-use super::{Answer, HttpTarget, IdPlace, Trouble};
-use crate::executor::{Outcome, excerpt, problem};
+use super::{HttpAnswer, HttpTarget, IdPlace, Trouble};
+use crate::executor::{CallOutcome, excerpt, problem};
 
 /// A provider cannot send a command to sleep for longer.
 const LONGEST_RETRY_AFTER_MS: u64 = 24 * 3_600_000;
 
-pub(super) fn outcome(target: &HttpTarget, answer: &Answer, now: Millis) -> Outcome {
+pub(super) fn outcome(target: &HttpTarget, answer: &HttpAnswer, now: Millis) -> CallOutcome {
     let status = answer.status;
     let error = |class| CallError {
         retry_after_ms: retry_after(&answer.headers, now),
@@ -25,18 +25,20 @@ pub(super) fn outcome(target: &HttpTarget, answer: &Answer, now: Millis) -> Outc
         return success(target, answer);
     }
     if target.unsent_statuses.contains(&status.as_u16()) {
-        return Outcome::Failed { error: error(ErrorClass::Unavailable), unsent: true };
+        return CallOutcome::Failed { error: error(ErrorClass::Unavailable), unsent: true };
     }
     match status {
-        StatusCode::GONE => Outcome::Gone(error(ErrorClass::Misconfigured)),
+        StatusCode::GONE => CallOutcome::Gone(error(ErrorClass::Misconfigured)),
         // Another call under this key is under way, or what it would make is there already; or it may be yet.
-        StatusCode::CONFLICT | StatusCode::REQUEST_TIMEOUT => Outcome::Uncertain(error(ErrorClass::Unknown)),
-        _ if status.is_client_error() => {
-            Outcome::Failed { error: error(client_error(status)), unsent: false }
+        StatusCode::CONFLICT | StatusCode::REQUEST_TIMEOUT => {
+            CallOutcome::Uncertain(error(ErrorClass::Unknown))
         }
-        _ if status.is_server_error() => Outcome::Uncertain(error(ErrorClass::Unavailable)),
+        _ if status.is_client_error() => {
+            CallOutcome::Failed { error: error(client_error(status)), unsent: false }
+        }
+        _ if status.is_server_error() => CallOutcome::Uncertain(error(ErrorClass::Unavailable)),
         // "Look elsewhere" may be said before the deed or after it.
-        _ => Outcome::Uncertain(error(ErrorClass::Unknown)),
+        _ => CallOutcome::Uncertain(error(ErrorClass::Unknown)),
     }
 }
 
@@ -53,7 +55,7 @@ fn client_error(status: StatusCode) -> ErrorClass {
     }
 }
 
-fn success(target: &HttpTarget, answer: &Answer) -> Outcome {
+fn success(target: &HttpTarget, answer: &HttpAnswer) -> CallOutcome {
     let json = answer.body.as_ref().ok().and_then(|body| serde_json::from_slice::<Value>(body).ok());
     let external_id = match &target.external_id {
         None => None,
@@ -69,12 +71,12 @@ fn success(target: &HttpTarget, answer: &Answer) -> Outcome {
     let external_id = external_id.filter(|id| limits::reference("external_id", id).is_ok());
     if target.external_id.is_some() && external_id.is_none() {
         let status = answer.status;
-        return Outcome::uncertain(
+        return CallOutcome::uncertain(
             ErrorClass::Unknown,
             format!("the provider answered {status} without the id that the tool declares{}", said(answer)),
         );
     }
-    Outcome::Succeeded(Box::new(Proof {
+    CallOutcome::Succeeded(Box::new(Proof {
         external_id,
         reference: Some(format!("HTTP {}", answer.status.as_u16())),
         response: response(answer, json),
@@ -83,7 +85,7 @@ fn success(target: &HttpTarget, answer: &Answer) -> Outcome {
 }
 
 /// JSON as it is where it can be kept exactly, else the beginning of the text.
-fn response(answer: &Answer, json: Option<Value>) -> Option<Payload> {
+fn response(answer: &HttpAnswer, json: Option<Value>) -> Option<Payload> {
     if let Some(payload) = json.and_then(|json| Payload::new(&json).ok()) {
         return Some(payload);
     }
@@ -92,7 +94,7 @@ fn response(answer: &Answer, json: Option<Value>) -> Option<Payload> {
     Payload::new(&Value::String(text)).ok()
 }
 
-fn said(answer: &Answer) -> String {
+fn said(answer: &HttpAnswer) -> String {
     match &answer.body {
         Ok(body) if body.is_empty() => String::new(),
         Ok(body) => format!(": {}", excerpt(&String::from_utf8_lossy(body), 300)),
@@ -112,20 +114,20 @@ fn retry_after(headers: &HeaderMap, now: Millis) -> Option<u64> {
     Some(ms.min(LONGEST_RETRY_AFTER_MS))
 }
 
-pub(super) fn no_answer(trouble: Trouble) -> Outcome {
+pub(super) fn no_answer(trouble: Trouble) -> CallOutcome {
     match trouble {
         Trouble::Refused(why) => {
-            Outcome::unsent(ErrorClass::Misconfigured, format!("nothing was sent: {why}"))
+            CallOutcome::unsent(ErrorClass::Misconfigured, format!("nothing was sent: {why}"))
         }
         Trouble::Unreachable(why) => {
-            Outcome::unsent(ErrorClass::Transport, format!("nothing was sent: {why}"))
+            CallOutcome::unsent(ErrorClass::Transport, format!("nothing was sent: {why}"))
         }
-        Trouble::Lost(why) => Outcome::uncertain(
+        Trouble::Lost(why) => CallOutcome::uncertain(
             ErrorClass::Transport,
             format!("the connection broke before an answer came: {why}"),
         ),
         Trouble::TimedOut(after) => {
-            Outcome::uncertain(ErrorClass::Timeout, format!("no answer came within {after:?}"))
+            CallOutcome::uncertain(ErrorClass::Timeout, format!("no answer came within {after:?}"))
         }
     }
 }
@@ -134,9 +136,9 @@ pub(super) fn no_answer(trouble: Trouble) -> Outcome {
 mod tests {
     use super::*;
 
-    fn judged(status: u16, headers: &[(&'static str, &str)], body: &str, target: HttpTarget) -> Outcome {
+    fn judged(status: u16, headers: &[(&'static str, &str)], body: &str, target: HttpTarget) -> CallOutcome {
         let headers = headers.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()));
-        let answer = Answer {
+        let answer = HttpAnswer {
             status: StatusCode::from_u16(status).unwrap(),
             headers: headers.collect(),
             body: Ok(body.to_owned().into()),
@@ -147,14 +149,14 @@ mod tests {
     #[test]
     fn what_each_status_proves() {
         let plain = |status| judged(status, &[], "because", HttpTarget::default());
-        let class = |outcome: &Outcome| match outcome {
-            Outcome::Failed { error, .. } | Outcome::Gone(error) | Outcome::Uncertain(error) => {
+        let class = |outcome: &CallOutcome| match outcome {
+            CallOutcome::Failed { error, .. } | CallOutcome::Gone(error) | CallOutcome::Uncertain(error) => {
                 Some(error.class)
             }
-            Outcome::Succeeded(_) => None,
+            CallOutcome::Succeeded(_) => None,
         };
         for status in [200, 201, 202, 204] {
-            assert!(matches!(plain(status), Outcome::Succeeded(_)), "{status}");
+            assert!(matches!(plain(status), CallOutcome::Succeeded(_)), "{status}");
         }
         for (status, expected) in [
             (400, ErrorClass::Validation),
@@ -166,20 +168,20 @@ mod tests {
             (429, ErrorClass::RateLimited),
         ] {
             let outcome = plain(status);
-            assert!(matches!(outcome, Outcome::Failed { unsent: false, .. }), "{status}");
+            assert!(matches!(outcome, CallOutcome::Failed { unsent: false, .. }), "{status}");
             assert_eq!(class(&outcome), Some(expected), "{status}");
         }
         for status in [301, 302, 303, 304, 408, 409, 500, 502, 503, 504, 599] {
-            assert!(matches!(plain(status), Outcome::Uncertain(_)), "{status}");
+            assert!(matches!(plain(status), CallOutcome::Uncertain(_)), "{status}");
         }
-        assert!(matches!(plain(410), Outcome::Gone(error) if error.message.contains("because")));
+        assert!(matches!(plain(410), CallOutcome::Gone(error) if error.message.contains("because")));
     }
 
     #[test]
     fn a_status_that_the_provider_declares_safe_is_proven_unsent() {
         let target = HttpTarget { unsent_statuses: vec![503], ..HttpTarget::default() };
         match judged(503, &[("retry-after", "7")], "", target) {
-            Outcome::Failed { error, unsent: true } => assert_eq!(error.retry_after_ms, Some(7_000)),
+            CallOutcome::Failed { error, unsent: true } => assert_eq!(error.retry_after_ms, Some(7_000)),
             other => panic!("{other:?}"),
         }
     }
@@ -202,7 +204,7 @@ mod tests {
     fn a_success_is_believed_by_the_declared_id_only() {
         let by = |place| HttpTarget { external_id: Some(place), ..HttpTarget::default() };
         let id = |outcome| match outcome {
-            Outcome::Succeeded(proof) => proof.external_id,
+            CallOutcome::Succeeded(proof) => proof.external_id,
             other => panic!("{other:?}"),
         };
         let header = || by(IdPlace::Header("x-message-id".parse().unwrap()));
@@ -210,14 +212,14 @@ mod tests {
         let body = || by(IdPlace::Body("/data/id".parse().unwrap()));
         assert_eq!(id(judged(200, &[], r#"{"data":{"id":77}}"#, body())).as_deref(), Some("77"));
         for garbage in ["", "<html>", r#"{"data":{}}"#, r#"{"data":{"id":""}}"#] {
-            assert!(matches!(judged(200, &[], garbage, body()), Outcome::Uncertain(_)), "{garbage}");
+            assert!(matches!(judged(200, &[], garbage, body()), CallOutcome::Uncertain(_)), "{garbage}");
         }
     }
 
     #[test]
     fn an_answer_is_kept_as_json_or_as_bounded_text() {
         let kept = |body: &str| match judged(200, &[], body, HttpTarget::default()) {
-            Outcome::Succeeded(proof) => proof.response.map(|payload| payload.text().to_owned()),
+            CallOutcome::Succeeded(proof) => proof.response.map(|payload| payload.text().to_owned()),
             other => panic!("{other:?}"),
         };
         assert_eq!(kept(r#"{ "b": 1, "a": 2 }"#).as_deref(), Some(r#"{"a":2,"b":1}"#));

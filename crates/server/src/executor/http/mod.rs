@@ -2,7 +2,7 @@
 //! few times, and judged like the first URL; nothing else is ever sent again.
 
 mod answer;
-mod guard;
+mod egress;
 mod names;
 mod sign;
 
@@ -22,13 +22,13 @@ use hyper_util::{
 use ipnet::IpNet;
 use tenure_core::Millis;
 
-pub use guard::{Resolve, Resolving};
+pub use egress::{Resolve, Resolving};
 pub use names::SystemResolver;
 pub use sign::WebhookSecret;
 
-use super::{Call, Outcome};
+use super::{Call, CallOutcome};
 use crate::tools::Pointer;
-use guard::{Connector, Guard, NoConnection};
+use egress::{Connector, EgressRules, NoConnection};
 
 /// What is read of an answer.
 const ANSWER_BYTES: usize = 256 * 1024;
@@ -139,12 +139,12 @@ impl Outbound {
 #[derive(Clone)]
 pub struct Http {
     target: Arc<HttpTarget>,
-    guard: Arc<Guard>,
+    guard: Arc<EgressRules>,
     client: legacy::Client<HttpsConnector<Connector>, Full<Bytes>>,
 }
 
 /// What came back.
-pub struct Answer {
+pub struct HttpAnswer {
     pub status: StatusCode,
     pub headers: HeaderMap,
     /// Or why it could not be read to its end.
@@ -167,7 +167,7 @@ impl Http {
     pub fn new(outbound: &Outbound, target: Arc<HttpTarget>) -> Self {
         let own = target.url.as_ref().and_then(Uri::host).map(str::to_owned);
         let hosts = own.into_iter().chain(target.hosts.iter().cloned()).collect();
-        let guard = Arc::new(Guard { hosts, networks: target.networks.clone() });
+        let guard = Arc::new(EgressRules { hosts, networks: target.networks.clone() });
         let connector = Connector {
             guard: guard.clone(),
             resolver: outbound.resolver.clone(),
@@ -186,7 +186,7 @@ impl Http {
     }
 
     /// Makes the call. `now` is the signature's time.
-    pub async fn call(&self, call: &Call, now: Millis) -> Outcome {
+    pub async fn call(&self, call: &Call, now: Millis) -> CallOutcome {
         match self.exchange(call, now).await {
             Ok(answer) => answer::outcome(&self.target, &answer, now),
             Err(trouble) => answer::no_answer(trouble),
@@ -194,7 +194,7 @@ impl Http {
     }
 
     /// Sends a command's body and reads what comes back.
-    pub async fn exchange(&self, call: &Call, now: Millis) -> Result<Answer, Trouble> {
+    pub async fn exchange(&self, call: &Call, now: Millis) -> Result<HttpAnswer, Trouble> {
         let url = match &self.target.url {
             Some(url) => url.clone(),
             None => call.target.parse().map_err(|_| {
@@ -206,7 +206,7 @@ impl Http {
         answered.unwrap_or(Err(Trouble::TimedOut(timeout)))
     }
 
-    async fn follow(&self, call: &Call, url: Uri, now: Millis) -> Result<Answer, Trouble> {
+    async fn follow(&self, call: &Call, url: Uri, now: Millis) -> Result<HttpAnswer, Trouble> {
         let body = call.body();
         let mut next = url.clone();
         for _ in 0..=REDIRECTS {
@@ -220,7 +220,7 @@ impl Http {
             if !keeps_the_call {
                 let read = Limited::new(stream, ANSWER_BYTES).collect().await;
                 let body = read.map(|whole| whole.to_bytes()).map_err(|error| error.to_string());
-                return Ok(Answer { status: parts.status, headers: parts.headers, body });
+                return Ok(HttpAnswer { status: parts.status, headers: parts.headers, body });
             }
             // The receiver has done nothing and names another: a broken name is as good as none.
             next = location(&next, &parts.headers)
@@ -273,7 +273,7 @@ impl Http {
 /// Scheme, host and port, however they are written.
 fn authority(uri: &Uri) -> Option<(String, String, u16)> {
     let scheme = uri.scheme_str()?.to_ascii_lowercase();
-    let port = guard::port(uri);
+    let port = egress::port(uri);
     Some((scheme, uri.host()?.to_ascii_lowercase(), port))
 }
 

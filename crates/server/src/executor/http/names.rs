@@ -12,7 +12,7 @@ use tenure_store::{
     fair::{self, Fair},
 };
 
-use super::guard::{Resolve, Resolving};
+use super::egress::{Resolve, Resolving};
 
 /// Names that are looked up at once, and how many of them for one tenant.
 const LOOKUPS: usize = 32;

@@ -33,7 +33,7 @@ fn receipt() -> Value {
         "reused_from": COMMAND, "usage": usage() })
 }
 
-fn verdict() -> Value {
+fn decision() -> Value {
     json!({ "effect": "needs_approval", "reasons": ["large"], "policy_version": "p1" })
 }
 
@@ -139,21 +139,21 @@ fn samples() -> Vec<(&'static str, Value)> {
             "command_reserved",
             with(
                 moved(),
-                json!({ "tool": tool(), "verdict": verdict(), "blocked": "budget",
+                json!({ "tool": tool(), "decision": decision(), "blocked": "budget",
             "review": true, "estimate": { "tokens": 1, "micros": [["EUR", 5]] }, "receipt": receipt(),
             "spec": { "tenant": "t", "key": HASH, "tool": "pay", "target": "acme", "kind": "http_api",
                 "executor": "worker", "input_hash": HASH, "step": "s", "slot": "1" } }),
             ),
         ),
-        ("command_blocked", with(moved(), json!({ "code": "budget", "verdict": verdict() }))),
-        ("command_unblocked", with(moved(), json!({ "verdict": verdict() }))),
+        ("command_blocked", with(moved(), json!({ "code": "budget", "decision": decision() }))),
+        ("command_unblocked", with(moved(), json!({ "decision": decision() }))),
         ("command_approved", with(moved(), json!({ "seal": HASH, "expires_at": MS }))),
         ("command_cancelled", with(moved(), json!({ "code": "superseded", "superseded_by": COMMAND }))),
         (
             "command_dispatched",
             with(
                 moved(),
-                json!({ "under": MS * 1024, "tool": tool(), "verdict": verdict(),
+                json!({ "under": MS * 1024, "tool": tool(), "decision": decision(),
             "request_id": "r", "deadline_at": MS, "reserved": reserved() }),
             ),
         ),
@@ -174,7 +174,7 @@ fn samples() -> Vec<(&'static str, Value)> {
         ),
         ("command_reserved_again", moved()),
         ("command_resent", moved()),
-        ("command_replayed", with(moved(), json!({ "tool": tool(), "verdict": verdict() }))),
+        ("command_replayed", with(moved(), json!({ "tool": tool(), "decision": decision() }))),
     ]
 }
 

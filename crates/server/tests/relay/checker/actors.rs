@@ -8,7 +8,7 @@ use std::sync::{
 use tenure_core::{
     Actor, Code, Command, CommandId, CommandState, State, WorkId,
     action::{Claimant, CloseOut, Decide},
-    command::{BlockCode, CallError, Gate, Intent, Proof, Recorded},
+    command::{BlockCode, CallError, Evaluation, Intent, Proof, Recorded},
     model::ErrorClass,
 };
 use tenure_store::{Caller, DispatchRef, Error, LeaseRef, Ledger, new_worker};
@@ -64,7 +64,7 @@ pub struct Scenario {
     pub dice: Dice,
     /// Nobody records how this one went: it stays with a person.
     pub left_to_a_person: bool,
-    pub gate: Gate,
+    pub evaluation: Evaluation,
 }
 
 impl Scenario {
@@ -92,14 +92,14 @@ impl Scenario {
         wanted: Intent,
         chaos: bool,
     ) -> Option<()> {
-        let gate = wanted.gate.clone();
+        let evaluation = wanted.evaluation.clone();
         let command = worker.reserve(lease, wanted).await.ok()?.command;
         self.command = Some(command.id);
         stage.tell(&command);
         self.crash(chaos)?;
         match command.state {
             CommandState::Pending | CommandState::Approved | CommandState::Uncertain => {
-                self.effect(stage, worker, lease, &command, gate, chaos).await
+                self.effect(stage, worker, lease, &command, evaluation, chaos).await
             }
             CommandState::Succeeded => {
                 let close = CloseOut { no_output: true, ..CloseOut::new(State::Succeeded) };
@@ -124,17 +124,17 @@ impl Scenario {
         worker: &Caller,
         lease: &LeaseRef,
         command: &Command,
-        gate: Gate,
+        evaluation: Evaluation,
         chaos: bool,
     ) -> Option<()> {
         let (id, request) = (command.id, stage.request());
-        let mut answer = worker.dispatch(lease, id, gate.clone(), Some(&request)).await;
+        let mut answer = worker.dispatch(lease, id, evaluation.clone(), Some(&request)).await;
         if chaos && self.dice.one_in(4) {
             // The reply was lost, and is asked for again.
-            answer = worker.dispatch(lease, id, gate.clone(), Some(&request)).await;
+            answer = worker.dispatch(lease, id, evaluation.clone(), Some(&request)).await;
         }
         if chaos && self.dice.one_in(4) {
-            let other = worker.dispatch(lease, id, gate, Some(&stage.request())).await;
+            let other = worker.dispatch(lease, id, evaluation, Some(&stage.request())).await;
             assert!(other.is_err() || answer.is_err(), "two were told to go");
         }
         let go = match answer {
@@ -208,7 +208,7 @@ impl Scenario {
                 }
             }
             (CommandState::Failed, _) if chaos && self.dice.one_in(4) => {
-                person.replay(id, self.gate.clone(), Default::default(), "again").await
+                person.replay(id, self.evaluation.clone(), Default::default(), "again").await
             }
             (CommandState::Pending, _) if chaos && self.dice.one_in(60) => {
                 person.cancel_command(id, None, "not wanted").await

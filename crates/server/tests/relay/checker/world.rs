@@ -129,7 +129,7 @@ impl World {
                 // Whoever waits in a line behind it would wait with it.
                 copy: None,
                 left_to_a_person: self.dice.one_in(10) && tool != "ordered_hook",
-                gate: wanted.gate.clone(),
+                evaluation: wanted.evaluation.clone(),
             };
             if tool.ends_with("hook") {
                 let worker = self.ledger.caller(Actor::worker("w"));
@@ -269,7 +269,7 @@ impl World {
         let worker = self.ledger.caller(Actor::worker("w"));
         let lease = Self::held(self.ledger.clone(), 0).await;
         let wanted = self.wanted("plain_task", 0);
-        let gate = wanted.gate.clone();
+        let evaluation = wanted.evaluation.clone();
         let command = worker.reserve(&lease, wanted).await.unwrap().command;
         let (id, key) = (command.id, command.idempotency_key());
         let work = lease.work;
@@ -281,7 +281,7 @@ impl World {
             dice: Dice(0),
             copy: None,
             left_to_a_person: false,
-            gate: gate.clone(),
+            evaluation: evaluation.clone(),
         });
         self.truth.healthy.store(true, Ordering::SeqCst);
         if bug == "left_open" {
@@ -290,7 +290,7 @@ impl World {
         if bug == "call_before_dispatch" {
             self.truth.call(&key, id, 0, false);
         }
-        worker.dispatch(&lease, id, gate, None).await.unwrap();
+        worker.dispatch(&lease, id, evaluation, None).await.unwrap();
         let refused = CallError { class: ErrorClass::Validation, message: "no".into(), retry_after_ms: None };
         match bug {
             "blind_retry" => (0..2).for_each(|_| _ = self.truth.call(&key, id, 1, true)),

@@ -5,8 +5,8 @@ use tenure_core::{
     Action, CommandId, CommandState, WorkId,
     command::{
         Arguments, CallError, Command, CommandAction, CommandKind, DispatchAction, Dispatcher, Effect,
-        Executor, Finding, Gate, Idempotency, Intent, LookupClaim, Place, Proof, Recorded, ReplayLimits,
-        Risk, Sender, ToolFacts, Verdict,
+        Evaluation, Executor, Finding, Idempotency, Intent, LookupClaim, PolicyDecision, Proof, Recorded,
+        ReplayLimits, ReserveIn, Risk, Sender, ToolFacts,
         budget::{Cost, Limit, Per, Unit},
     },
     payload::Digest,
@@ -34,7 +34,7 @@ impl Script {
         }
     }
 
-    fn gate(&mut self) -> Gate {
+    fn evaluation(&mut self) -> Evaluation {
         let effect = *[Effect::Allow, Effect::Allow, Effect::Allow, Effect::NeedsApproval, Effect::Deny]
             .choose(&mut self.dice)
             .unwrap();
@@ -69,7 +69,7 @@ impl Script {
             tokens: self.dice.random_range(0..400),
             micros: vec![("EUR".to_owned(), self.dice.random_range(0..40))],
         };
-        Gate { verdict: Verdict::new(effect, "p1"), tool, limits, estimate }
+        Evaluation { decision: PolicyDecision::new(effect, "p1"), tool, limits, estimate }
     }
 
     pub(super) fn intent(&mut self) -> Intent {
@@ -80,7 +80,7 @@ impl Script {
             slot: self.dice.random_bool(0.5).then(|| format!("slot-{}", self.dice.random_range(0..3))),
             kind: CommandKind::Message,
             arguments: Arguments::whole(self.payload()),
-            gate: self.gate(),
+            evaluation: self.evaluation(),
         }
     }
 
@@ -122,7 +122,7 @@ impl Script {
             15 => match self.known(&[Failed]) {
                 Some(c) => CommandAction::Replay {
                     command: c.id,
-                    gate: Box::new(self.gate()),
+                    evaluation: Box::new(self.evaluation()),
                     limits: ReplayLimits::default(),
                     minute: 7,
                     reason: "again".into(),
@@ -165,9 +165,9 @@ impl Script {
             && let Action::Ingest(mut work) = self.ingest()
         {
             work.claim = Some(self.claimant());
-            return CommandAction::Reserve { place: Place::Alone(work), id, intent };
+            return CommandAction::Reserve { place: ReserveIn::OwnWork(work), id, intent };
         }
-        CommandAction::Reserve { place: Place::Held(self.holder()), id, intent }
+        CommandAction::Reserve { place: ReserveIn::Work(self.holder()), id, intent }
     }
 
     fn dispatch(&mut self) -> CommandAction {
@@ -185,12 +185,12 @@ impl Script {
             }
             _ => Dispatcher::Relay,
         };
-        let mut gate = self.gate();
+        let mut evaluation = self.evaluation();
         if self.mostly() {
-            gate.tool = c.body.tool.clone();
+            evaluation.tool = c.body.tool.clone();
         }
         let request_id = self.dice.random_bool(0.5).then(|| "d1".to_owned());
-        CommandAction::Dispatch(Box::new(DispatchAction { command: c.id, by, gate, request_id }))
+        CommandAction::Dispatch(Box::new(DispatchAction { command: c.id, by, evaluation, request_id }))
     }
 
     fn fence_of(&self, work: WorkId) -> u64 {

@@ -22,7 +22,7 @@ pub(super) type Param<'a> = Box<dyn ToSql + Sync + Send + 'a>;
 /// Parameters in the order of their `$n`.
 macro_rules! params {
     ($($value:expr),* $(,)?) => {
-        vec![$(Box::new($value) as $crate::postgres::session::Param<'_>),*]
+        vec![$(Box::new($value) as $crate::postgres::connection::Param<'_>),*]
     };
 }
 pub(super) use params;
@@ -42,7 +42,7 @@ pub(super) struct Given {
     pub affected: u64,
 }
 
-pub(super) struct Session {
+pub(super) struct PgConnection {
     pub client: Client,
     /// The server at its other end, as this process numbers those that it met.
     pub server: u32,
@@ -53,14 +53,14 @@ pub(super) struct Session {
     answer_within: Duration,
 }
 
-impl Drop for Session {
+impl Drop for PgConnection {
     /// By itself the driver would wait for what is still unanswered.
     fn drop(&mut self) {
         self.driver.abort();
     }
 }
 
-impl Session {
+impl PgConnection {
     pub fn new(client: Client, driver: AbortHandle, answer_within: Duration) -> Self {
         Self { client, server: 0, identity: None, prepared: Mutex::default(), driver, answer_within }
     }
@@ -160,11 +160,11 @@ impl<'a> Pipeline<'a> {
     }
 
     /// The first fault is the cause of every later one.
-    pub async fn run(self, session: &Session) -> Result<Results, Fault> {
+    pub async fn run(self, session: &PgConnection) -> Result<Results, Fault> {
         session.within(self.exchange(session)).await
     }
 
-    async fn exchange(self, session: &Session) -> Result<Results, Fault> {
+    async fn exchange(self, session: &PgConnection) -> Result<Results, Fault> {
         let statements = session.prepare(&self.steps).await?;
         let sent = self.steps.into_iter().zip(&statements).map(|((_, params), statement)| {
             // Polled in order for the first time by `join_all`, and sent by that first poll.

@@ -1,16 +1,16 @@
 //! What a decision about commands needs to be loaded.
 
-use super::{Command, CommandAction, Intent, Place, replay, settle};
+use super::{Command, CommandAction, Intent, ReserveIn, replay, settle};
 use crate::{
-    Scope, Submission,
+    LoadSet, Submission,
     ids::{CommandId, WorkId},
     model::{Wait, WaitState},
     records::{Records, Sought, target_key},
 };
 
-impl Scope {
+impl LoadSet {
     pub(crate) fn first_of_command(&mut self, action: &CommandAction, submission: &Submission) {
-        if let CommandAction::Reserve { place: Place::Alone(work), .. } = action {
+        if let CommandAction::Reserve { place: ReserveIn::OwnWork(work), .. } = action {
             self.ingested(work, submission);
         }
         let id = action.command();
@@ -35,11 +35,11 @@ impl Scope {
         records: &Records,
     ) {
         match action {
-            CommandAction::Reserve { place: Place::Held(holder), intent, .. } => {
+            CommandAction::Reserve { place: ReserveIn::Work(holder), intent, .. } => {
                 self.held(holder, records);
                 self.intent(holder.work, intent, records);
             }
-            CommandAction::Reserve { place: Place::Alone(work), intent, .. } => {
+            CommandAction::Reserve { place: ReserveIn::OwnWork(work), intent, .. } => {
                 self.ingested_then(work, submission, records);
                 // Only the very same request gets the work again: that one is at hand.
                 let given =
@@ -122,7 +122,7 @@ impl Scope {
         match action {
             CommandAction::Dispatch(dispatch) => {
                 let spec = &command.spec;
-                for limit in &dispatch.gate.limits {
+                for limit in &dispatch.evaluation.limits {
                     self.budget(limit.key(&spec.tenant, command.work, &spec.tool), records);
                 }
                 let target = target_key(command);

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, sync::atomic::Ordering, time::Duration};
 
 use tenure_core::model::ErrorClass;
-use tenure_server::executor::{HttpTarget, Outcome};
+use tenure_server::executor::{CallOutcome, HttpTarget};
 use tenure_testkit::{Provider, Reply};
 
 use crate::{
@@ -13,9 +13,11 @@ use crate::{
 
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
-fn refused(outcome: Outcome) -> String {
+fn refused(outcome: CallOutcome) -> String {
     match outcome {
-        Outcome::Failed { error, unsent: true } if error.class == ErrorClass::Misconfigured => error.message,
+        CallOutcome::Failed { error, unsent: true } if error.class == ErrorClass::Misconfigured => {
+            error.message
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -58,7 +60,7 @@ async fn a_name_that_changes_its_mind_after_the_check_reaches_nothing_inside() {
     let url = format!("http://rebind.example:{}/", inside.address().port());
     let http = http(target, names.clone());
     let outcome = http.call(&call(&url), NOW).await;
-    assert!(matches!(outcome, Outcome::Failed { unsent: true, .. }), "{outcome:?}");
+    assert!(matches!(outcome, CallOutcome::Failed { unsent: true, .. }), "{outcome:?}");
     assert_eq!(names.asked.load(Ordering::Relaxed), 1, "resolved once, and connected to what was checked");
     // Asked anew for the next call, it is judged anew.
     let why = refused(http.call(&call(&url), NOW).await);
@@ -103,7 +105,7 @@ async fn a_redirect_that_keeps_the_call_is_followed_and_credentials_stay_home() 
     let mut target = at(&provider, "/");
     target.headers = vec![("authorization".parse().unwrap(), "Bearer t".parse().unwrap())];
     target.secret = Some(SECRET.parse().unwrap());
-    assert!(matches!(send(target).await, Outcome::Succeeded(_)));
+    assert!(matches!(send(target).await, CallOutcome::Succeeded(_)));
     let (home, moved) = (provider.calls(), other.calls());
     assert_eq!(home.iter().map(|call| call.path.as_str()).collect::<Vec<_>>(), ["/", "/there"]);
     for name in ["authorization", "webhook-signature"] {
@@ -131,7 +133,7 @@ async fn a_command_that_names_the_port_or_plain_http_is_sent_no_credentials() {
 async fn a_redirect_that_changes_the_call_is_uncertain_and_not_followed() {
     for status in [301, 302, 303] {
         let provider = Provider::always(Reply::redirect(status, "/elsewhere"));
-        assert!(matches!(send(at(&provider, "/")).await, Outcome::Uncertain(_)), "{status}");
+        assert!(matches!(send(at(&provider, "/")).await, CallOutcome::Uncertain(_)), "{status}");
         assert_eq!(provider.calls().len(), 1, "{status}");
     }
 }

@@ -7,7 +7,7 @@ use toml::Spanned;
 
 use super::{ConfigError, error::line_of};
 
-pub(super) struct Place<'a> {
+pub(super) struct ConfigSource<'a> {
     pub name: &'a str,
     pub text: &'a str,
     /// Files that it names are beside it.
@@ -40,7 +40,7 @@ impl fmt::Display for Secret<'_> {
     }
 }
 
-impl Place<'_> {
+impl ConfigSource<'_> {
     pub fn line<T>(&self, part: &Spanned<T>) -> Option<usize> {
         Some(line_of(self.text, &part.span()))
     }

@@ -1,4 +1,4 @@
-//! Room for one more work of a tenant, counted by this process: what it adds itself is counted at once, what ends and what
+//! How many open works a tenant has, counted by this process: what it adds itself is counted at once, what ends and what
 //! others add is seen when the tenant's works are counted anew.
 
 use std::{
@@ -14,7 +14,7 @@ use tenure_core::{
 };
 use tokio::time::Instant;
 
-use super::{Ledger, Outcome};
+use super::{Ledger, LedgerReply};
 use crate::Error;
 
 /// A tenant at its quota is counted anew after so long.
@@ -25,9 +25,9 @@ const REMEMBERED: usize = 10_000;
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
-pub(super) struct Rooms(Mutex<HashMap<String, Room>>);
+pub(super) struct QuotaUsage(Mutex<HashMap<String, TenantUsage>>);
 
-struct Room {
+struct TenantUsage {
     /// None: never.
     counted: Option<Instant>,
     /// Open works when they were counted, and those added since.
@@ -46,7 +46,7 @@ enum Asked {
     Count,
 }
 
-impl Room {
+impl TenantUsage {
     fn new() -> Self {
         Self { counted: None, works: 0, under_way: 0, bytes: 0, at: Instant::now() }
     }
@@ -75,8 +75,8 @@ impl Room {
     }
 }
 
-impl Rooms {
-    fn of(&self) -> MutexGuard<'_, HashMap<String, Room>> {
+impl QuotaUsage {
+    fn of(&self) -> MutexGuard<'_, HashMap<String, TenantUsage>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -85,38 +85,38 @@ impl Rooms {
         if rooms.len() >= REMEMBERED && !rooms.contains_key(tenant) {
             rooms.clear();
         }
-        rooms.entry(tenant.to_owned()).or_insert_with(Room::new).take(tenant, bytes, quota)
+        rooms.entry(tenant.to_owned()).or_insert_with(TenantUsage::new).take(tenant, bytes, quota)
     }
 
     fn counted(&self, tenant: &str, works: u64) {
         let mut rooms = self.of();
-        let room = rooms.entry(tenant.to_owned()).or_insert_with(Room::new);
+        let room = rooms.entry(tenant.to_owned()).or_insert_with(TenantUsage::new);
         (room.counted, room.works) = (Some(Instant::now()), works);
     }
 }
 
-/// Room for one work, until it is known whether the work was added. One whose caller has gone counts as added.
-pub(super) struct Place {
-    rooms: Arc<Rooms>,
+/// A place in the quota for one work, until it is known whether the work was added. One whose caller has gone counts as added.
+pub(super) struct QuotaSlot {
+    rooms: Arc<QuotaUsage>,
     tenant: String,
     bytes: u64,
     added: bool,
 }
 
-impl Place {
+impl QuotaSlot {
     /// Nothing was added, so the room is there for others.
-    pub fn settle(mut self, outcome: &Result<Outcome, Error>, dry_run: bool) {
+    pub fn settle(mut self, outcome: &Result<LedgerReply, Error>, dry_run: bool) {
         self.added = match outcome {
             Ok(_) if dry_run => false,
-            Ok(Outcome { reply: Reply::Ingested { created, .. }, .. }) => *created,
-            Ok(Outcome { reply: Reply::Command { fresh, .. }, .. }) => *fresh,
+            Ok(LedgerReply { reply: Reply::Ingested { created, .. }, .. }) => *created,
+            Ok(LedgerReply { reply: Reply::Command { fresh, .. }, .. }) => *fresh,
             Ok(_) | Err(Error::Refused(_)) => false,
             Err(_) => true,
         };
     }
 }
 
-impl Drop for Place {
+impl Drop for QuotaSlot {
     fn drop(&mut self) {
         let mut rooms = self.rooms.of();
         let Some(room) = rooms.get_mut(&self.tenant) else { return };
@@ -131,7 +131,7 @@ impl Drop for Place {
 
 impl Ledger {
     /// Takes room for the work that a submission of a tenant adds; where there is none, the submission says why.
-    pub(super) async fn room(&self, submission: &mut Submission) -> Result<Option<Place>, Error> {
+    pub(super) async fn room(&self, submission: &mut Submission) -> Result<Option<QuotaSlot>, Error> {
         if submission.no_room.is_some() {
             return Ok(None);
         }
@@ -172,11 +172,11 @@ impl Ledger {
         tenant: String,
         bytes: u64,
         quota: &Quota,
-    ) -> Result<Result<Place, Refusal>, Error> {
+    ) -> Result<Result<QuotaSlot, Refusal>, Error> {
         let rooms = self.0.rooms.clone();
         loop {
             match rooms.take(&tenant, bytes, quota) {
-                Asked::Taken => return Ok(Ok(Place { rooms, tenant, bytes, added: true })),
+                Asked::Taken => return Ok(Ok(QuotaSlot { rooms, tenant, bytes, added: true })),
                 Asked::Refused(refusal) => return Ok(Err(refusal)),
                 Asked::Count => {
                     let states = self.counts(&Tenants::Only(vec![tenant.clone()])).await?;
@@ -202,7 +202,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_full_tenant_is_counted_anew_once_in_a_while() {
-        let (mut room, two) = (Room::new(), of_works(2));
+        let (mut room, two) = (TenantUsage::new(), of_works(2));
         assert!(matches!(room.take("a", 0, &two), Asked::Count), "nobody has counted yet");
         (room.counted, room.works) = (Some(Instant::now()), 1);
         assert!(matches!(room.take("a", 0, &two), Asked::Taken));
@@ -216,7 +216,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn bytes_wear_off_within_a_minute() {
-        let (mut room, quota) = (Room::new(), Quota { input_bytes: 1_000, ..Quota::default() });
+        let (mut room, quota) = (TenantUsage::new(), Quota { input_bytes: 1_000, ..Quota::default() });
         assert!(matches!(room.take("a", 1_000, &quota), Asked::Taken));
         assert!(refused(&room.take("a", 500, &quota)));
         tokio::time::advance(MINUTE / 2).await;
@@ -226,11 +226,11 @@ mod tests {
 
     #[tokio::test]
     async fn room_of_a_caller_that_has_gone_is_not_given_back() {
-        let rooms = Arc::new(Rooms::default());
+        let rooms = Arc::new(QuotaUsage::default());
         rooms.counted("a", 0);
         let one = of_works(1);
         assert!(matches!(rooms.take("a", 0, &one), Asked::Taken));
-        drop(Place { rooms: rooms.clone(), tenant: "a".to_owned(), bytes: 0, added: true });
+        drop(QuotaSlot { rooms: rooms.clone(), tenant: "a".to_owned(), bytes: 0, added: true });
         assert!(refused(&rooms.take("a", 0, &one)));
     }
 }

@@ -9,8 +9,8 @@ use super::{
     row::{self, Read},
 };
 use crate::{
-    CommandFacts, Facts, PlaceFacts,
-    facts::{Sources, StateFacts, WaitFacts},
+    CommandGauges, CommandGroupGauges, Gauges,
+    gauges::{Sources, StateGauges, WaitGauges},
 };
 
 /// Ids are given in the order of time: the first of a state is its oldest.
@@ -36,11 +36,11 @@ const PLACES: &str = concat!(
 );
 
 impl Reader {
-    fn command_facts(&mut self, at: Millis) -> Read<CommandFacts> {
+    fn command_facts(&mut self, at: Millis) -> Read<CommandGauges> {
         let states = self.all(OPEN_COUNTS, [], |row| Ok((command::state(row, 0)?, count(row, 1)?)))?;
         let places = self.all(PLACES, [], |row| {
             let blocked: Option<String> = row.get(2)?;
-            Ok(PlaceFacts {
+            Ok(CommandGroupGauges {
                 tool: row.get(0)?,
                 state: command::state(row, 1)?,
                 blocked: blocked.map(|code| row::named(&code)).transpose()?,
@@ -50,12 +50,12 @@ impl Reader {
             })
         })?;
         let due = self.next_due_command(Duty::Send)?;
-        Ok(CommandFacts::new(states.into_iter().collect(), places, due, at))
+        Ok(CommandGauges::new(states.into_iter().collect(), places, due, at))
     }
 
-    pub fn facts(&mut self, at: Millis) -> Read<Facts> {
+    pub fn gauges(&mut self, at: Millis) -> Read<Gauges> {
         let states = self.all(STATES, [], |row| {
-            Ok((row::state(row, 0)?, StateFacts { works: count(row, 1)?, oldest: row.get(2)? }))
+            Ok((row::state(row, 0)?, StateGauges { works: count(row, 1)?, oldest: row.get(2)? }))
         })?;
         let mut sources = Sources::default();
         for (system, kind, works, oldest) in
@@ -70,10 +70,10 @@ impl Reader {
             sources.held(system, kind, state, works, expired);
         }
         let waits = self.all(WAITS, [], |row| {
-            let facts = WaitFacts { open: count(row, 1)?, nearest_deadline: row.get(2)? };
-            Ok((row::named(row::text(row, 0)?)?, facts))
+            let gauges = WaitGauges { open: count(row, 1)?, nearest_deadline: row.get(2)? };
+            Ok((row::named(row::text(row, 0)?)?, gauges))
         })?;
-        Ok(Facts {
+        Ok(Gauges {
             at,
             states: states.into_iter().collect(),
             sources: sources.most(),

@@ -38,14 +38,14 @@ pub enum NoConnection {
 
 /// What one tool may call.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Guard {
+pub struct EgressRules {
     /// Only these names; any where there are none.
     pub hosts: Vec<String>,
     /// Networks that are allowed although they are not public.
     pub networks: Vec<IpNet>,
 }
 
-impl Guard {
+impl EgressRules {
     /// What can be judged by the URL alone.
     pub fn url(&self, uri: &Uri) -> Result<(), NoConnection> {
         let refused = |why: String| Err(NoConnection::Refused(why));
@@ -138,7 +138,7 @@ pub(super) fn port(uri: &Uri) -> u16 {
 /// Connects to what the guard allows.
 #[derive(Clone)]
 pub(super) struct Connector {
-    pub guard: Arc<Guard>,
+    pub guard: Arc<EgressRules>,
     pub resolver: Arc<dyn Resolve>,
     pub timeout: Duration,
 }
@@ -238,8 +238,8 @@ mod tests {
     #[test]
     fn an_address_in_the_clothes_of_the_other_family_is_judged_as_what_it_is() {
         let mapped: SocketAddr = "[::ffff:127.0.0.1]:80".parse().unwrap();
-        assert!(Guard::default().addresses("x", &[mapped]).is_err());
-        let guard = Guard { networks: vec!["127.0.0.0/8".parse().unwrap()], ..Guard::default() };
+        assert!(EgressRules::default().addresses("x", &[mapped]).is_err());
+        let guard = EgressRules { networks: vec!["127.0.0.0/8".parse().unwrap()], ..EgressRules::default() };
         assert!(guard.addresses("x", &[mapped]).is_ok());
         assert!(guard.addresses("x", &["10.0.0.1:80".parse().unwrap()]).is_err());
     }
@@ -247,13 +247,13 @@ mod tests {
     #[test]
     fn one_bad_address_among_good_ones_is_enough() {
         let found = ["8.8.8.8:80", "169.254.169.254:80"].map(|address| address.parse().unwrap());
-        let error = Guard::default().addresses("mixed.example", &found).unwrap_err();
+        let error = EgressRules::default().addresses("mixed.example", &found).unwrap_err();
         assert!(matches!(&error, NoConnection::Refused(why) if why.contains("169.254.169.254")), "{error}");
     }
 
     #[test]
     fn a_url_is_http_and_names_an_allowed_host() {
-        let guard = Guard { hosts: vec!["hooks.example".into()], ..Guard::default() };
+        let guard = EgressRules { hosts: vec!["hooks.example".into()], ..EgressRules::default() };
         for (url, fine) in [
             ("https://hooks.example/x", true),
             ("http://HOOKS.example:8080/x", true),

@@ -26,7 +26,7 @@ pub(crate) struct Counters {
 
 /// A look at the counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
+pub struct CounterSnapshot {
     /// Groups committed, and the submissions in them.
     pub groups: u64,
     pub submissions: u64,
@@ -75,8 +75,8 @@ impl Counters {
         self.runs_refused.fetch_add(fired.refused as u64, Relaxed);
     }
 
-    pub fn stats(&self, queued: usize, (clock_jumps, clock_offset_ms): (u64, i64)) -> Stats {
-        Stats {
+    pub fn stats(&self, queued: usize, (clock_jumps, clock_offset_ms): (u64, i64)) -> CounterSnapshot {
+        CounterSnapshot {
             groups: self.groups.load(Relaxed),
             submissions: self.submissions.load(Relaxed),
             group_time: Duration::from_micros(self.micros.load(Relaxed)),

@@ -9,14 +9,14 @@ use super::names::path;
 
 /// Paths from a policy's variables, as in `context.arguments.amount`. Whatever is at the end of one is wanted whole.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Wanted {
+pub(super) struct ReadPaths {
     whole: bool,
-    below: BTreeMap<String, Wanted>,
+    below: BTreeMap<String, ReadPaths>,
 }
 
-pub(super) static WHOLE: Wanted = Wanted { whole: true, below: BTreeMap::new() };
+pub(super) static WHOLE: ReadPaths = ReadPaths { whole: true, below: BTreeMap::new() };
 
-impl Wanted {
+impl ReadPaths {
     /// Adds what a policy, in its JSON form, looks at.
     pub fn add(&mut self, form: &Value) {
         if let Some(path) = path(form) {
@@ -32,12 +32,12 @@ impl Wanted {
     }
 
     /// What is wanted of what has this name; nothing at all is none.
-    pub fn of(&self, name: &str) -> Option<&Wanted> {
+    pub fn of(&self, name: &str) -> Option<&ReadPaths> {
         if self.whole { Some(&WHOLE) } else { self.below.get(name) }
     }
 
     /// The names that are wanted; none where it is all of them.
-    pub fn names(&self) -> Option<impl Iterator<Item = (&str, &Wanted)>> {
+    pub fn names(&self) -> Option<impl Iterator<Item = (&str, &ReadPaths)>> {
         (!self.whole).then(|| self.below.iter().map(|(name, wanted)| (name.as_str(), wanted)))
     }
 }
@@ -50,8 +50,8 @@ mod tests {
 
     use super::*;
 
-    fn wanted(conditions: &[&str]) -> Wanted {
-        let mut wanted = Wanted::default();
+    fn wanted(conditions: &[&str]) -> ReadPaths {
+        let mut wanted = ReadPaths::default();
         for condition in conditions {
             let text = format!("permit (principal, action, resource) when {{ {condition} }};");
             wanted.add(&Policy::from_str(&text).unwrap().to_json().unwrap());
@@ -60,7 +60,7 @@ mod tests {
     }
 
     /// The paths, with a star where all is wanted.
-    fn paths(wanted: &Wanted) -> Vec<String> {
+    fn paths(wanted: &ReadPaths) -> Vec<String> {
         let mut paths: Vec<String> = wanted.whole.then(|| "*".to_owned()).into_iter().collect();
         for (name, below) in &wanted.below {
             paths.extend(self::paths(below).into_iter().map(|path| format!("{name}.{path}")));

@@ -7,14 +7,14 @@ use tenure_core::{
 };
 
 use super::{Bed, START, any, claimant, job, owner_bound, request, said_in, success};
-use crate::{Facts, LeaseRef, NewWait, NewWork, SourceFacts, StateFacts, WaitFacts};
+use crate::{Gauges, LeaseRef, NewWait, NewWork, SourceGauges, StateGauges, WaitGauges};
 
-fn source(facts: &Facts, kind: &str) -> SourceFacts {
-    facts.sources.iter().find(|source| source.kind == kind).cloned().unwrap_or_default()
+fn source(gauges: &Gauges, kind: &str) -> SourceGauges {
+    gauges.sources.iter().find(|source| source.kind == kind).cloned().unwrap_or_default()
 }
 
 pub async fn open_works_and_waits_are_counted(bed: &mut Bed) {
-    assert_eq!(bed.ledger.facts().await.unwrap(), Facts { at: START, ..Facts::default() });
+    assert_eq!(bed.ledger.gauges().await.unwrap(), Gauges { at: START, ..Gauges::default() });
     let of = |kind: &str| NewWork { kind: kind.to_owned(), ..job(&request()) };
     bed.ingest(of("a")).await;
     bed.clock.advance(10);
@@ -36,9 +36,9 @@ pub async fn open_works_and_waits_are_counted(bed: &mut Bed) {
     let done = bed.held(of("d"), "w").await;
     bed.worker("w").close_out(&done.lease, success()).await.unwrap();
 
-    let facts = bed.ledger.facts().await.unwrap();
-    assert_eq!(facts.at, START + 10);
-    let counted: Vec<(State, u64)> = facts.states.iter().map(|(state, it)| (*state, it.works)).collect();
+    let gauges = bed.ledger.gauges().await.unwrap();
+    assert_eq!(gauges.at, START + 10);
+    let counted: Vec<(State, u64)> = gauges.states.iter().map(|(state, it)| (*state, it.works)).collect();
     let expected = [
         (State::Queued, 5),
         (State::Running, 2),
@@ -47,32 +47,32 @@ pub async fn open_works_and_waits_are_counted(bed: &mut Bed) {
         (State::CancelRequested, 1),
     ];
     assert_eq!(counted, expected, "what has ended is not counted");
-    assert_eq!(facts.states[&State::Queued], StateFacts { works: 5, oldest: START });
-    assert_eq!(facts.oldest_open(), Some(START));
-    let a = SourceFacts { ready: 2, oldest_ready: Some(START), ..SourceFacts::default() };
-    let named = |kind: &str, facts: SourceFacts| SourceFacts {
+    assert_eq!(gauges.states[&State::Queued], StateGauges { works: 5, oldest: START });
+    assert_eq!(gauges.oldest_open(), Some(START));
+    let a = SourceGauges { ready: 2, oldest_ready: Some(START), ..SourceGauges::default() };
+    let named = |kind: &str, gauges: SourceGauges| SourceGauges {
         system: "manual".to_owned(),
         kind: kind.to_owned(),
-        ..facts
+        ..gauges
     };
-    assert_eq!(source(&facts, "a"), named("a", a));
-    let b = SourceFacts { ready: 1, oldest_ready: Some(START + 10), running: 1, ..SourceFacts::default() };
-    assert_eq!(source(&facts, "b"), named("b", b));
-    assert_eq!(source(&facts, "s").ready, 1);
-    assert_eq!(source(&facts, "c").cancel_requested, 1);
-    assert_eq!(source(&facts, "w"), SourceFacts::default(), "nobody can work on what waits");
-    let user = WaitFacts { open: 2, nearest_deadline: Some(START + 10 + 90_000) };
-    assert_eq!(facts.waits[&WaitKind::User], user);
-    assert_eq!(facts.waits[&WaitKind::Tool], WaitFacts { open: 1, nearest_deadline: None });
-    assert_eq!(facts.expired_leases(), 0);
+    assert_eq!(source(&gauges, "a"), named("a", a));
+    let b = SourceGauges { ready: 1, oldest_ready: Some(START + 10), running: 1, ..SourceGauges::default() };
+    assert_eq!(source(&gauges, "b"), named("b", b));
+    assert_eq!(source(&gauges, "s").ready, 1);
+    assert_eq!(source(&gauges, "c").cancel_requested, 1);
+    assert_eq!(source(&gauges, "w"), SourceGauges::default(), "nobody can work on what waits");
+    let user = WaitGauges { open: 2, nearest_deadline: Some(START + 10 + 90_000) };
+    assert_eq!(gauges.waits[&WaitKind::User], user);
+    assert_eq!(gauges.waits[&WaitKind::Tool], WaitGauges { open: 1, nearest_deadline: None });
+    assert_eq!(gauges.expired_leases(), 0);
 
     bed.clock.advance(super::LEASE.ttl_ms as i64 + 1);
-    assert_eq!(bed.ledger.facts().await.unwrap().expired_leases(), 3, "and nobody has looked yet");
+    assert_eq!(bed.ledger.gauges().await.unwrap().expired_leases(), 3, "and nobody has looked yet");
     bed.pass(super::LAPSE_MS).await;
-    let facts = bed.ledger.facts().await.unwrap();
+    let gauges = bed.ledger.gauges().await.unwrap();
     bed.expect(stalled.work.id, State::Stalled).await;
-    assert_eq!((facts.works(State::Stalled), source(&facts, "o").stalled), (1, 1));
-    assert_eq!(source(&facts, "o").expired, 0, "a lapse that was found is no longer an expired lease");
+    assert_eq!((gauges.works(State::Stalled), source(&gauges, "o").stalled), (1, 1));
+    assert_eq!(source(&gauges, "o").expired, 0, "a lapse that was found is no longer an expired lease");
 }
 
 pub async fn workers_show_by_their_leases(bed: &mut Bed) {

@@ -24,10 +24,10 @@ pub(crate) fn length(response: &Response) -> Option<u64> {
 /// The answer, holding `what`.
 pub(crate) fn holding<T: Send + Sync + 'static>(response: Response, what: T) -> Response {
     let what = Arc::new(what);
-    response.map(|inner| Body::new(Held { inner, rest: Bytes::new(), what }))
+    response.map(|inner| Body::new(BodyWithPermit { inner, rest: Bytes::new(), what }))
 }
 
-struct Held<T> {
+struct BodyWithPermit<T> {
     inner: Body,
     /// What was not handed on of the last frame.
     rest: Bytes,
@@ -46,7 +46,7 @@ impl<T> AsRef<[u8]> for Piece<T> {
     }
 }
 
-impl<T: Send + Sync + 'static> HttpBody for Held<T> {
+impl<T: Send + Sync + 'static> HttpBody for BodyWithPermit<T> {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tenure_api::wire as w;
 use tenure_core::{
     Actor, Code, Command, Millis, Refusal, Work, WorkId,
-    command::{Gate, Intent, Verdict, budget::Cost},
+    command::{Evaluation, Intent, PolicyDecision, budget::Cost},
 };
 use tenure_store::{
     Caller, Error, Ledger, NewWork,
@@ -34,10 +34,10 @@ use crate::{
 /// Policies look at so many values in a few milliseconds.
 const FEW_VALUES: u64 = 1_000;
 
-/// How often a verdict that a reload overtook is asked for again before the caller is told.
+/// How often a decision that a reload overtook is asked for again before the caller is told.
 const ASKED_AGAIN: u32 = 8;
 
-pub(crate) struct Door {
+pub(crate) struct Evaluator {
     live: watch::Receiver<Arc<Live>>,
     rates: Mutex<Rates>,
     started: Instant,
@@ -54,10 +54,10 @@ pub(crate) struct Asked<'a> {
     pub live: Option<&'a Arc<Live>>,
 }
 
-/// What verdicts hang on besides the command, as far as a configuration asks for it. It goes with that configuration:
+/// What decisions hang on besides the command, as far as a configuration asks for it. It goes with that configuration:
 /// another one may ask for more.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Facts {
+pub(crate) struct EvaluationInput {
     live: Arc<Live>,
     /// The work with its id as it is written; none where it is about to be recorded, or nobody asks.
     work: Option<(Box<Work>, String)>,
@@ -68,7 +68,7 @@ pub(crate) struct Facts {
     now: Millis,
 }
 
-impl Facts {
+impl EvaluationInput {
     pub fn asked<'a>(&'a self, actor: &'a Actor) -> Asked<'a> {
         let Self { live, work, tenant, kind, source, now } = self;
         let live = Some(live);
@@ -91,7 +91,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-impl Door {
+impl Evaluator {
     pub fn new(live: watch::Receiver<Arc<Live>>) -> Self {
         let rates = {
             let live = live.borrow();
@@ -110,26 +110,36 @@ impl Door {
         self.rates.lock().unwrap_or_else(PoisonError::into_inner).reload(live.command_rate, &live.tools);
     }
 
-    /// What verdicts over commands of a work hang on, read only where something asks for it.
-    pub async fn facts(&self, ledger: &Ledger, caller: &Caller, work: WorkId) -> Result<Facts, Error> {
+    /// What decisions over commands of a work hang on, read only where something asks for it.
+    pub async fn input(
+        &self,
+        ledger: &Ledger,
+        caller: &Caller,
+        work: WorkId,
+    ) -> Result<EvaluationInput, Error> {
         let live = self.live();
         if !asks_for_facts(&live) {
-            return Ok(Facts { live, ..Facts::default() });
+            return Ok(EvaluationInput { live, ..EvaluationInput::default() });
         }
         let work = Some((Box::new(caller.work(work).await?), work.to_string()));
-        Ok(Facts { live, work, now: ledger.now().await?, ..Facts::default() })
+        Ok(EvaluationInput { live, work, now: ledger.now().await?, ..EvaluationInput::default() })
     }
 
     /// The same of a work that is about to be recorded.
-    pub async fn facts_of_new(&self, ledger: &Ledger, work: &NewWork) -> Result<Facts, Error> {
+    pub async fn input_of_new(&self, ledger: &Ledger, work: &NewWork) -> Result<EvaluationInput, Error> {
         let live = self.live();
         let now = if asks_for_facts(&live) { ledger.now().await? } else { 0 };
         let (tenant, kind, source) = (work.tenant.clone(), work.kind.clone(), work.source.system.clone());
-        Ok(Facts { live, work: None, tenant, kind, source, now })
+        Ok(EvaluationInput { live, work: None, tenant, kind, source, now })
     }
 
     /// What was kept of a command's arguments, read only where a policy looks at them.
-    pub async fn arguments(&self, ledger: &Ledger, facts: &Facts, command: &Command) -> Result<Value, Error> {
+    pub async fn arguments(
+        &self,
+        ledger: &Ledger,
+        facts: &EvaluationInput,
+        command: &Command,
+    ) -> Result<Value, Error> {
         if !facts.live.policy.has_files() {
             return Ok(Value::Null);
         }
@@ -154,26 +164,26 @@ impl Door {
             now: asked.now,
             estimate: &estimate,
         };
-        let verdict = verdict(&live, &ask);
-        let gate = Gate { verdict, tool: tool.facts.clone(), limits: Vec::new(), estimate };
+        let decision = decision(&live, &ask);
+        let evaluation = Evaluation { decision, tool: tool.facts.clone(), limits: Vec::new(), estimate };
         Ok(Intent {
             step: wanted.step.clone(),
             slot: wanted.slot.clone(),
             kind: tool.kind,
-            ..Intent::new(&wanted.tool, &wanted.target, checked.arguments, gate)
+            ..Intent::new(&wanted.tool, &wanted.target, checked.arguments, evaluation)
         })
     }
 
     /// What is said of a recorded command now: before it is dispatched or replayed. Policies are asked about whoever
     /// reserved it. `arguments` is what was kept of them; without `estimate` the one of its reservation counts, and always at
     /// least the tool's own.
-    pub fn gate(
+    pub fn evaluation(
         &self,
         asked: Asked<'_>,
         command: &Command,
         arguments: &Value,
         estimate: Option<Cost>,
-    ) -> Gate {
+    ) -> Evaluation {
         let live = asked.live.cloned().unwrap_or_else(|| self.live());
         let spec = &command.spec;
         let tool = live.tools.get(&spec.tool);
@@ -190,8 +200,8 @@ impl Door {
             now: asked.now,
             estimate: &estimate,
         };
-        Gate {
-            verdict: verdict(&live, &ask),
+        Evaluation {
+            decision: decision(&live, &ask),
             tool: facts.clone(),
             limits: limits_of(&live.budgets, &spec.tool, asked.now),
             estimate,
@@ -228,7 +238,7 @@ impl Door {
 
 /// What policies say. Cedar has no loops and values are bounded, so it ends; over large arguments it takes tens of
 /// milliseconds, in which the other tasks of this thread run on another one.
-fn verdict(live: &Live, ask: &Ask<'_>) -> Verdict {
+fn decision(live: &Live, ask: &Ask<'_>) -> PolicyDecision {
     let many = live.policy.has_files() && Size::of(ask.arguments).values > FEW_VALUES;
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) if many => block_in_place(|| live.policy.ask(ask)),
@@ -266,8 +276,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_verdict_that_a_reload_overtook_is_asked_for_again_and_not_for_ever() {
-        let door = Door::new(watch::channel(Arc::new(Live::default())).1);
+    async fn a_decision_that_a_reload_overtook_is_asked_for_again_and_not_for_ever() {
+        let evaluator = Evaluator::new(watch::channel(Arc::new(Live::default())).1);
         let asked = AtomicU32::new(0);
         let stale = |until: u32| {
             let n = asked.fetch_add(1, Ordering::Relaxed) + 1;
@@ -276,25 +286,28 @@ mod tests {
                 if n < until { Err(Error::Refused(refusal)) } else { Ok(n) }
             }
         };
-        assert_eq!(door.current(|| stale(3)).await.unwrap(), 3);
+        assert_eq!(evaluator.current(|| stale(3)).await.unwrap(), 3);
         asked.store(0, Ordering::Relaxed);
-        assert!(door.current(|| stale(u32::MAX)).await.is_err());
+        assert!(evaluator.current(|| stale(u32::MAX)).await.is_err());
         assert_eq!(asked.load(Ordering::Relaxed), ASKED_AGAIN);
     }
 
-    /// One thread for all tasks: unless the verdict gives it to them, the other one waits for it.
+    /// One thread for all tasks: unless the decision gives it to them, the other one waits for it.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn a_verdict_over_large_arguments_keeps_nobody_waiting() {
+    async fn a_decision_over_large_arguments_keeps_nobody_waiting() {
         let text = "permit (principal, action, resource) unless { context.arguments == {} };";
         let live = Arc::new(Live { policy: policies(text), ..Live::default() });
-        let door = Door::new(watch::channel(live).1);
+        let evaluator = Evaluator::new(watch::channel(live).1);
         let items: Vec<Value> = (0..20_000).map(|n| json!(format!("item {n}"))).collect();
         let asking = tokio::spawn(async move {
-            let (facts, actor) = (Facts { live: door.live(), ..Facts::default() }, Actor::worker("a"));
+            let (facts, actor) = (
+                EvaluationInput { live: evaluator.live(), ..EvaluationInput::default() },
+                Actor::worker("a"),
+            );
             let wanted = w::Intent::new("rm", "/", json!({ "items": items }));
             let (told, other) = std::sync::mpsc::channel();
             tokio::spawn(async move { told.send(std::time::Instant::now()) });
-            door.intent(facts.asked(&actor), &wanted).await.unwrap();
+            evaluator.intent(facts.asked(&actor), &wanted).await.unwrap();
             let done = std::time::Instant::now();
             other.recv().is_ok_and(|ran| ran < done)
         });
@@ -304,13 +317,13 @@ mod tests {
     #[tokio::test]
     async fn facts_are_put_to_the_policies_that_they_were_read_for() {
         let (live, seen) = watch::channel(Arc::new(Live::default()));
-        let door = Door::new(seen);
-        let facts = Facts { live: door.live(), ..Facts::default() };
+        let evaluator = Evaluator::new(seen);
+        let facts = EvaluationInput { live: evaluator.live(), ..EvaluationInput::default() };
         let strict = policies("permit (principal, action, resource) when { context.tenant == \"acme\" };");
         live.send_replace(Arc::new(Live { policy: strict.clone(), ..Live::default() }));
         let actor = Actor::worker("a");
         let wanted = w::Intent::new("rm", "/", json!({}));
-        let judged = door.intent(facts.asked(&actor), &wanted).await.unwrap().gate.verdict;
+        let judged = evaluator.intent(facts.asked(&actor), &wanted).await.unwrap().evaluation.decision;
         assert_ne!(
             judged.policy_version,
             strict.version(),

@@ -74,7 +74,7 @@ async fn wait_and_serve(
             stop.cancel();
         }
     });
-    let gate = Gate::new(why);
+    let gate = StartupRouter::new(why);
     let drain = config.drain;
     let serving = tokio::spawn(listener.serve(gate.router(), stop.clone().cancelled_owned(), drain));
     let server = open_at_last(&config, &admin, &gate, &stop).await;
@@ -102,7 +102,7 @@ async fn wait_and_serve(
 async fn open_at_last(
     config: &Config,
     admin: &AdminToken,
-    gate: &Gate,
+    gate: &StartupRouter,
     stop: &CancellationToken,
 ) -> Result<Option<Server>, StartError> {
     loop {
@@ -120,7 +120,7 @@ async fn open_at_last(
 
 /// The door while there is nothing behind it, and after.
 #[derive(Clone)]
-struct Gate(Arc<Mutex<Behind>>);
+struct StartupRouter(Arc<Mutex<Behind>>);
 
 #[derive(Clone)]
 enum Behind {
@@ -128,7 +128,7 @@ enum Behind {
     Ledger(Router),
 }
 
-impl Gate {
+impl StartupRouter {
     fn new(why: Error) -> Self {
         Self(Arc::new(Mutex::new(Behind::Nothing(why))))
     }

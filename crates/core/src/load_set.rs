@@ -15,7 +15,7 @@ use crate::{
 /// Keys to load. Where rows are locked one by one, the order is: `locks` and `references`, sessions,
 /// works; what a later round asks for needs no lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Scope {
+pub struct LoadSet {
     /// To be locked, with the sessions that they belong to.
     pub works: Vec<WorkId>,
     /// To be read only.
@@ -48,9 +48,9 @@ pub struct Scope {
     pub budgets: Vec<BudgetKey>,
 }
 
-impl Scope {
+impl LoadSet {
     pub fn is_empty(&self) -> bool {
-        *self == Scope::default()
+        *self == LoadSet::default()
     }
 
     /// Adds what one submission needs first. Lists may get duplicates; stores sort them anyway.

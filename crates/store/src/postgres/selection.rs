@@ -9,26 +9,26 @@ use std::{
 use tenure_core::WorkId;
 
 #[derive(Default)]
-pub(super) struct InHand {
+pub(super) struct Selections {
     turn: tokio::sync::Mutex<()>,
     works: Mutex<HashSet<WorkId>>,
 }
 
 /// The right to select.
-pub(super) struct Turn<'a> {
-    in_hand: &'a InHand,
+pub(super) struct SelectionTurn<'a> {
+    in_hand: &'a Selections,
     _turn: tokio::sync::MutexGuard<'a, ()>,
 }
 
 /// What one lane has chosen; free again when it is dropped.
-pub(super) struct Held<'a> {
-    in_hand: &'a InHand,
+pub(super) struct SelectedWorks<'a> {
+    in_hand: &'a Selections,
     works: Vec<WorkId>,
 }
 
-impl InHand {
-    pub async fn turn(&self) -> Turn<'_> {
-        Turn { in_hand: self, _turn: self.turn.lock().await }
+impl Selections {
+    pub async fn turn(&self) -> SelectionTurn<'_> {
+        SelectionTurn { in_hand: self, _turn: self.turn.lock().await }
     }
 
     fn works(&self) -> MutexGuard<'_, HashSet<WorkId>> {
@@ -36,26 +36,26 @@ impl InHand {
     }
 }
 
-impl<'a> Turn<'a> {
+impl<'a> SelectionTurn<'a> {
     /// What the other lanes have chosen.
     pub fn others(&self) -> HashSet<WorkId> {
         self.in_hand.works().clone()
     }
 
     /// Keeps what was chosen from the others.
-    pub fn hold(self, works: Vec<WorkId>) -> Held<'a> {
+    pub fn hold(self, works: Vec<WorkId>) -> SelectedWorks<'a> {
         self.in_hand.works().extend(&works);
-        Held { in_hand: self.in_hand, works }
+        SelectedWorks { in_hand: self.in_hand, works }
     }
 }
 
-impl Held<'_> {
+impl SelectedWorks<'_> {
     pub fn works(&self) -> &[WorkId] {
         &self.works
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for SelectedWorks<'_> {
     fn drop(&mut self) {
         let mut works = self.in_hand.works();
         self.works.iter().for_each(|id| {

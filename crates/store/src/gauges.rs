@@ -14,30 +14,30 @@ const OTHER: &str = "other";
 
 /// The open part of a ledger at one moment. What has ended is not counted here: the feed tells of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct Gauges {
     pub at: Millis,
     /// Every open state in which some work stands.
-    pub states: BTreeMap<State, StateFacts>,
-    pub sources: Vec<SourceFacts>,
+    pub states: BTreeMap<State, StateGauges>,
+    pub sources: Vec<SourceGauges>,
     /// Open waits, by kind.
-    pub waits: BTreeMap<WaitKind, WaitFacts>,
-    pub commands: CommandFacts,
+    pub waits: BTreeMap<WaitKind, WaitGauges>,
+    pub commands: CommandGauges,
 }
 
 /// The commands that something may still happen to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CommandFacts {
+pub struct CommandGauges {
     /// Every open state in which some command stands.
     pub states: BTreeMap<CommandState, u64>,
     /// Those that stand between an intent and its end: stopped, sent, or in doubt; most first.
-    pub places: Vec<PlaceFacts>,
+    pub places: Vec<CommandGroupGauges>,
     /// When the earliest was due that the relay has not sent.
     pub unsent_since: Option<Millis>,
 }
 
 /// Commands of one tool that stand in one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PlaceFacts {
+pub struct CommandGroupGauges {
     pub tool: String,
     pub state: CommandState,
     pub blocked: Option<BlockCode>,
@@ -47,15 +47,15 @@ pub struct PlaceFacts {
     pub since: Millis,
 }
 
-impl CommandFacts {
+impl CommandGauges {
     pub(crate) fn new(
         states: BTreeMap<CommandState, u64>,
-        mut places: Vec<PlaceFacts>,
+        mut places: Vec<CommandGroupGauges>,
         due: Option<Millis>,
         at: Millis,
     ) -> Self {
         places.sort_by(|one, other| {
-            let of = |place: &PlaceFacts| {
+            let of = |place: &CommandGroupGauges| {
                 (place.tool.clone(), place.state, place.needs_person, place.blocked.map(|code| code as u8))
             };
             other.commands.cmp(&one.commands).then_with(|| of(one).cmp(&of(other)))
@@ -65,7 +65,7 @@ impl CommandFacts {
         Self { states, places, unsent_since: due.filter(|due| *due <= at) }
     }
 
-    fn count(&self, of: impl Fn(&PlaceFacts) -> bool) -> (u64, Option<Millis>) {
+    fn count(&self, of: impl Fn(&CommandGroupGauges) -> bool) -> (u64, Option<Millis>) {
         let there = || self.places.iter().filter(|place| of(place));
         (there().map(|place| place.commands).sum(), there().map(|place| place.since).min())
     }
@@ -87,9 +87,9 @@ impl CommandFacts {
 }
 
 /// Counts a place that is not named under that of the other tools in the same state.
-fn add_to_other(places: &mut Vec<PlaceFacts>, mut place: PlaceFacts) {
+fn add_to_other(places: &mut Vec<CommandGroupGauges>, mut place: CommandGroupGauges) {
     place.tool = OTHER.to_owned();
-    let same = |known: &&mut PlaceFacts| {
+    let same = |known: &&mut CommandGroupGauges| {
         known.tool == OTHER
             && (known.state, known.blocked, known.needs_person)
                 == (place.state, place.blocked, place.needs_person)
@@ -104,7 +104,7 @@ fn add_to_other(places: &mut Vec<PlaceFacts>, mut place: PlaceFacts) {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StateFacts {
+pub struct StateGauges {
     pub works: u64,
     /// When the one that was ingested first came in.
     pub oldest: Millis,
@@ -112,7 +112,7 @@ pub struct StateFacts {
 
 /// Works of one source system and kind, as far as somebody can or does work on them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SourceFacts {
+pub struct SourceGauges {
     pub system: String,
     pub kind: String,
     /// Those that a claim would find, and when the oldest of them came in.
@@ -126,12 +126,12 @@ pub struct SourceFacts {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WaitFacts {
+pub struct WaitGauges {
     pub open: u64,
     pub nearest_deadline: Option<Millis>,
 }
 
-impl Facts {
+impl Gauges {
     pub fn works(&self, state: State) -> u64 {
         self.states.get(&state).map_or(0, |facts| facts.works)
     }
@@ -148,11 +148,11 @@ impl Facts {
 
 /// Sources while their figures come in.
 #[derive(Default)]
-pub(crate) struct Sources(BTreeMap<(String, String), SourceFacts>);
+pub(crate) struct Sources(BTreeMap<(String, String), SourceGauges>);
 
 impl Sources {
-    fn of(&mut self, system: String, kind: String) -> &mut SourceFacts {
-        let fresh = SourceFacts { system: system.clone(), kind: kind.clone(), ..SourceFacts::default() };
+    fn of(&mut self, system: String, kind: String) -> &mut SourceGauges {
+        let fresh = SourceGauges { system: system.clone(), kind: kind.clone(), ..SourceGauges::default() };
         self.0.entry((system, kind)).or_insert(fresh)
     }
 
@@ -173,9 +173,9 @@ impl Sources {
         source.expired += expired;
     }
 
-    pub fn most(self) -> Vec<SourceFacts> {
-        let mut sources: Vec<SourceFacts> = self.0.into_values().collect();
-        let works = |s: &SourceFacts| s.ready + s.running + s.cancel_requested + s.stalled;
+    pub fn most(self) -> Vec<SourceGauges> {
+        let mut sources: Vec<SourceGauges> = self.0.into_values().collect();
+        let works = |s: &SourceGauges| s.ready + s.running + s.cancel_requested + s.stalled;
         sources.sort_by_key(|source| Reverse(works(source)));
         let mut late = sources.split_off(sources.len().min(SOURCES_MAX / 2));
         late.sort_by_key(|source| source.oldest_ready.unwrap_or(Millis::MAX));
@@ -183,13 +183,13 @@ impl Sources {
         sources.extend(late);
         sources.sort_by_key(|source| Reverse(works(source)));
         if !rest.is_empty() {
-            sources.push(rest.into_iter().fold(SourceFacts::other(), SourceFacts::and));
+            sources.push(rest.into_iter().fold(SourceGauges::other(), SourceGauges::and));
         }
         sources
     }
 }
 
-impl SourceFacts {
+impl SourceGauges {
     fn other() -> Self {
         Self { system: OTHER.to_owned(), kind: OTHER.to_owned(), ..Self::default() }
     }
@@ -212,9 +212,16 @@ impl SourceFacts {
 mod tests {
     use super::*;
 
-    fn uncertain(tool: &str, commands: u64, since: Millis) -> PlaceFacts {
+    fn uncertain(tool: &str, commands: u64, since: Millis) -> CommandGroupGauges {
         let state = CommandState::Uncertain;
-        PlaceFacts { tool: tool.to_owned(), state, blocked: None, needs_person: true, commands, since }
+        CommandGroupGauges {
+            tool: tool.to_owned(),
+            state,
+            blocked: None,
+            needs_person: true,
+            commands,
+            since,
+        }
     }
 
     #[test]
@@ -222,7 +229,7 @@ mod tests {
         let mut places: Vec<_> =
             (0..=SOURCES_MAX).map(|n| uncertain(&format!("made-up-{n}"), 2, 500)).collect();
         places.push(uncertain("mail", 1, 100));
-        let facts = CommandFacts::new(BTreeMap::new(), places, None, 1_000);
+        let facts = CommandGauges::new(BTreeMap::new(), places, None, 1_000);
         let all = 2 * (SOURCES_MAX as u64 + 1) + 1;
         assert_eq!(facts.uncertain(), (all, Some(100)));
         assert_eq!(facts.needs_person(), (all, Some(100)));
@@ -238,7 +245,7 @@ mod tests {
         }
         sources.ready("manual".into(), "job".into(), 1, Some(100));
         sources.held("manual".into(), "job".into(), State::Stalled, 0, 1);
-        let facts = Facts { sources: sources.most(), ..Facts::default() };
+        let facts = Gauges { sources: sources.most(), ..Gauges::default() };
         assert_eq!(facts.expired_leases(), 1);
         let job = facts.sources.iter().find(|source| source.kind == "job").unwrap();
         assert_eq!(job.oldest_ready, Some(100), "the one that waits longest is named");

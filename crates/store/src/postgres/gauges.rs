@@ -7,13 +7,13 @@ use tokio_postgres::Row;
 
 use super::{
     command,
+    connection::params,
     read::Reader,
     row::{self, get},
-    session::params,
 };
 use crate::{
-    CommandFacts, Error, Facts, PlaceFacts,
-    facts::{Sources, StateFacts, WaitFacts},
+    CommandGauges, CommandGroupGauges, Error, Gauges,
+    gauges::{Sources, StateGauges, WaitGauges},
 };
 
 /// Ids are given in the order of time: the first of a state is its oldest.
@@ -45,14 +45,14 @@ const PLACES: &str = "SELECT c.tool, c.state, c.blocked, c.needs_person, count(*
      GROUP BY c.tool, c.state, c.blocked, c.needs_person";
 
 impl Reader {
-    async fn command_facts(&self, at: Millis) -> Result<CommandFacts, Error> {
+    async fn command_facts(&self, at: Millis) -> Result<CommandGauges, Error> {
         let mut states = BTreeMap::new();
         for row in self.query(COMMANDS, params![]).await? {
             states.insert(command::state(get(&row, 0)?)?, count(&row, 1)?);
         }
         let mut places = Vec::new();
         for row in self.query(PLACES, params![]).await? {
-            places.push(PlaceFacts {
+            places.push(CommandGroupGauges {
                 tool: get(&row, 0)?,
                 state: command::state(get(&row, 1)?)?,
                 blocked: get::<Option<&str>>(&row, 2)?.map(row::parse_name).transpose()?,
@@ -62,14 +62,14 @@ impl Reader {
             });
         }
         let due = self.next_due_command(Duty::Send).await?;
-        Ok(CommandFacts::new(states, places, due, at))
+        Ok(CommandGauges::new(states, places, due, at))
     }
 
-    pub async fn facts(&self, at: Millis) -> Result<Facts, Error> {
-        let mut facts = Facts { at, ..Facts::default() };
+    pub async fn gauges(&self, at: Millis) -> Result<Gauges, Error> {
+        let mut gauges = Gauges { at, ..Gauges::default() };
         for row in self.query(STATES, params![]).await? {
-            let state = StateFacts { works: count(&row, 1)?, oldest: get(&row, 2)? };
-            facts.states.insert(row::state(get(&row, 0)?)?, state);
+            let state = StateGauges { works: count(&row, 1)?, oldest: get(&row, 2)? };
+            gauges.states.insert(row::state(get(&row, 0)?)?, state);
         }
         let mut sources = Sources::default();
         for row in self.query(READY, params![]).await? {
@@ -79,13 +79,13 @@ impl Reader {
             let state = row::state(get(&row, 2)?)?;
             sources.held(get(&row, 0)?, get(&row, 1)?, state, count(&row, 3)?, count(&row, 4)?);
         }
-        facts.sources = sources.most();
+        gauges.sources = sources.most();
         for row in self.query(WAITS, params![]).await? {
-            let wait = WaitFacts { open: count(&row, 1)?, nearest_deadline: get(&row, 2)? };
-            facts.waits.insert(row::parse_name(get(&row, 0)?)?, wait);
+            let wait = WaitGauges { open: count(&row, 1)?, nearest_deadline: get(&row, 2)? };
+            gauges.waits.insert(row::parse_name(get(&row, 0)?)?, wait);
         }
-        facts.commands = self.command_facts(at).await?;
-        Ok(facts)
+        gauges.commands = self.command_facts(at).await?;
+        Ok(gauges)
     }
 }
 

@@ -5,20 +5,20 @@ use std::{
     thread,
 };
 
-use super::group::Answer;
+use super::group::JobResult;
 use crate::{Error, batch::Batch, job::Job};
 
 /// Smaller groups are answered on the spot: waking another thread would take longer.
 const LARGE: usize = 32;
 
-type Told = Vec<(Box<Job>, Answer)>;
+type Finished = Vec<(Box<Job>, JobResult)>;
 
 /// What nobody needs any more: to take it apart takes as long as to answer.
 type Spent = [Batch; 2];
 
-pub(super) struct Answers(Sender<(Told, Spent)>);
+pub(super) struct Responder(Sender<(Finished, Spent)>);
 
-impl Answers {
+impl Responder {
     pub fn start() -> Result<Self, Error> {
         let (sender, told) = channel();
         thread::Builder::new()
@@ -28,8 +28,8 @@ impl Answers {
         Ok(Self(sender))
     }
 
-    /// Answers each. Their commit has returned.
-    pub fn tell(&self, told: Told, spent: Spent) {
+    /// Answers each caller. Their commit has returned.
+    pub fn tell(&self, told: Finished, spent: Spent) {
         let here = match told.len() >= LARGE {
             true => self.0.send((told, spent)).err().map(|refused| refused.0),
             false => Some((told, spent)),
@@ -40,12 +40,12 @@ impl Answers {
     }
 }
 
-fn run(handed: &Receiver<(Told, Spent)>) {
+fn run(handed: &Receiver<(Finished, Spent)>) {
     while let Ok((told, _spent)) = handed.recv() {
         answer(told);
     }
 }
 
-fn answer(told: Told) {
+fn answer(told: Finished) {
     told.into_iter().for_each(|(job, answer)| job.answer(answer));
 }

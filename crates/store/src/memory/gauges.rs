@@ -6,17 +6,17 @@ use tenure_core::{CommandState, Millis, State, claimable, command::Duty, model::
 
 use super::Inner;
 use crate::{
-    CommandFacts, Facts, PlaceFacts,
-    facts::{Sources, StateFacts},
+    CommandGauges, CommandGroupGauges, Gauges,
+    gauges::{Sources, StateGauges},
 };
 
 impl Inner {
-    pub fn facts(&self, at: Millis) -> Facts {
-        let mut facts = Facts { at, ..Facts::default() };
+    pub fn gauges(&self, at: Millis) -> Gauges {
+        let mut gauges = Gauges { at, ..Gauges::default() };
         let mut sources = Sources::default();
         for work in self.records.works.values().filter(|work| !work.state.is_terminal()) {
             let came = work.spec.created_at;
-            let state = facts.states.entry(work.state).or_insert(StateFacts { works: 0, oldest: came });
+            let state = gauges.states.entry(work.state).or_insert(StateGauges { works: 0, oldest: came });
             state.works += 1;
             state.oldest = state.oldest.min(came);
             let (system, kind) = (work.spec.source.system.clone(), work.spec.kind.clone());
@@ -27,19 +27,19 @@ impl Inner {
                 sources.ready(system, kind, 1, Some(came));
             }
         }
-        facts.sources = sources.most();
+        gauges.sources = sources.most();
         let open = self.records.waits.values().flatten().filter(|wait| wait.state == WaitState::Open);
         for wait in open {
-            let kind = facts.waits.entry(wait.kind).or_default();
+            let kind = gauges.waits.entry(wait.kind).or_default();
             kind.open += 1;
             kind.nearest_deadline = kind.nearest_deadline.into_iter().chain(wait.deadline_at).min();
         }
-        facts.commands = self.command_facts(at);
-        facts
+        gauges.commands = self.command_facts(at);
+        gauges
     }
 
-    fn command_facts(&self, at: Millis) -> CommandFacts {
-        let (mut states, mut places) = (BTreeMap::new(), BTreeMap::<_, PlaceFacts>::new());
+    fn command_facts(&self, at: Millis) -> CommandGauges {
+        let (mut states, mut places) = (BTreeMap::new(), BTreeMap::<_, CommandGroupGauges>::new());
         for command in self.records.commands.values().flatten().filter(|command| command.state.is_open()) {
             *states.entry(command.state).or_default() += 1;
             if matches!(command.state, CommandState::Pending | CommandState::Approved) {
@@ -50,13 +50,13 @@ impl Inner {
             let tool = command.spec.tool.clone();
             let key = (tool.clone(), state, needs_person, blocked.map(|code| code as u8));
             let since = command.updated_at;
-            let fresh = PlaceFacts { tool, state, blocked, needs_person, commands: 0, since };
+            let fresh = CommandGroupGauges { tool, state, blocked, needs_person, commands: 0, since };
             let place = places.entry(key).or_insert(fresh);
             place.commands += 1;
             place.since = place.since.min(since);
         }
         let due = self.next_due_command(Duty::Send);
-        CommandFacts::new(states, places.into_values().collect(), due, at)
+        CommandGauges::new(states, places.into_values().collect(), due, at)
     }
 
     /// Whether some worker could claim it: the one that it is bound to, or anybody.

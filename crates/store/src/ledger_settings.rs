@@ -6,14 +6,14 @@ use std::sync::{Arc, PoisonError, RwLock};
 use tenure_core::{Records, intake::Pause};
 
 #[derive(Debug, Default)]
-pub(crate) struct Terms {
+pub(crate) struct LedgerSettings {
     /// None: whatever the door says counts.
     policy: RwLock<Option<Arc<str>>>,
     /// None: nobody's.
     paused: RwLock<Option<Arc<[Pause]>>>,
 }
 
-impl Terms {
+impl LedgerSettings {
     pub fn set_policy(&self, version: Option<&str>) {
         *self.policy.write().unwrap_or_else(PoisonError::into_inner) = version.map(Arc::from);
     }

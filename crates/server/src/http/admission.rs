@@ -34,21 +34,21 @@ use super::{
     extract::BODY_MAX,
 };
 use crate::{
-    auth::{Denied, InProcess, Session},
+    auth::{Authenticated, Denied, InProcess},
+    body_permit,
     config::{Live, Rate},
-    held,
     quotas::InUse,
     traces,
 };
 
 #[derive(Clone)]
-pub(crate) struct Guard {
+pub(crate) struct Admission {
     pub app: Arc<App>,
     pub contract: Arc<Contract>,
 }
 
 /// What the configuration says about who may knock, and how often.
-pub struct Doors {
+pub struct AdmissionLimits {
     /// Where the daemon listens; none where the router is used in process.
     listen: Option<SocketAddr>,
     limiter: RwLock<(Rate, Arc<DefaultKeyedRateLimiter<CredentialId>>)>,
@@ -73,7 +73,7 @@ const SHORT: u64 = 16 * 1024;
 const TURN_WITHIN: Duration = Duration::from_secs(5);
 const ROOM_WITHIN: Duration = Duration::from_secs(2);
 
-impl Doors {
+impl AdmissionLimits {
     pub fn new(listen: Option<SocketAddr>, rate: Rate) -> Self {
         Self {
             listen,
@@ -116,7 +116,7 @@ impl Doors {
     }
 
     /// The turn of a long poll, once there is something to answer. It ends when the answer is there.
-    pub(super) async fn end_of_poll(&self, who: &Session) -> Result<(), Problem> {
+    pub(super) async fn end_of_poll(&self, who: &Authenticated) -> Result<(), Problem> {
         let turn = self.turn(&fair::key_of(&who.tenants), Needs::Read).await?;
         turn.into_iter().for_each(fair::keep);
         Ok(())
@@ -140,7 +140,7 @@ impl Doors {
         let call = Call::of(tenant.clone());
         let response = call.run(next.run(request)).await;
         // A stream is not in memory, and has a place of its own.
-        let Some(bytes) = held::length(&response) else { return response };
+        let Some(bytes) = body_permit::length(&response) else { return response };
         let counts = bytes > SHORT || (in_batch && safe);
         let more =
             if counts { bytes.div_ceil(1024) as usize } else { 0 }.saturating_sub(call.keeps(&self.answers));
@@ -159,7 +159,7 @@ impl Doors {
         }
         call.give_back(&self.reads);
         drop(turn);
-        held::holding(response, (call, place))
+        body_permit::holding(response, (call, place))
     }
 
     /// Only names that were allowed: a page elsewhere that points its own name here gets nothing.
@@ -255,7 +255,7 @@ fn host_name(host: &str) -> &str {
     }
 }
 
-pub(crate) async fn guard(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn guard(State(guard): State<Admission>, mut request: Request, next: Next) -> Response {
     let method = request.method().clone();
     let path = request.extensions().get::<MatchedPath>().cloned();
     let route = path.as_ref().map_or("", |path| path.as_str());
@@ -263,7 +263,8 @@ pub(crate) async fn guard(State(guard): State<Guard>, mut request: Request, next
     let answering = async {
         match admit(&guard, &method, route, &mut request).await {
             Ok(admitted) => {
-                let tenant = request.extensions().get::<Arc<Session>>().map(|who| fair::key_of(&who.tenants));
+                let tenant =
+                    request.extensions().get::<Arc<Authenticated>>().map(|who| fair::key_of(&who.tenants));
                 let place = request.extensions_mut().remove::<Arc<InUse>>();
                 let DryRun(dry_run) = admitted.dry_run;
                 let mut response = match tenant {
@@ -293,7 +294,7 @@ pub(crate) async fn guard(State(guard): State<Guard>, mut request: Request, next
 }
 
 async fn admit(
-    guard: &Guard,
+    guard: &Admission,
     method: &Method,
     route: &str,
     request: &mut Request,
@@ -459,7 +460,7 @@ mod tests {
             origins: vec!["https://ops.example.com".into()],
             ..Live::default()
         };
-        let doors = Doors::new(Some("10.0.0.5:7171".parse().unwrap()), Rate::default());
+        let doors = AdmissionLimits::new(Some("10.0.0.5:7171".parse().unwrap()), Rate::default());
         let knock = |host: &str, origin: Option<&str>| {
             let mut headers = HeaderMap::new();
             headers.insert(header::HOST, host.parse().unwrap());
