@@ -11,8 +11,8 @@ use tempfile::TempDir;
 use crate::bed::{Daemon, Said, tenure};
 
 #[test]
-fn five_minutes() {
-    let said = follow("getting-started.md");
+fn quickstart() {
+    let said = follow("quickstart.md");
     assert!(said.out.contains("approved") && said.out.contains("close_out"), "{}", said.out);
     assert!(said.out.contains("refused, with exit code 4"), "{}", said.out);
 }
