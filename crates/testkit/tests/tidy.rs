@@ -2,11 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
+use std::process::Command;
 
 mod repo;
+mod words;
 use repo::assert_none;
 
 const LONGEST: usize = 700;
+
+const SUBJECT: usize = 72;
+
+/// Older commits have longer subjects.
+const LAST_LONG_SUBJECT: &str = "bf7f732f2856843239984f95197f9c7ee6bb6742";
 
 /// Left behind by unfinished work. Written in halves, or this file would find itself.
 const UNFINISHED: [&str; 4] =
@@ -77,6 +84,27 @@ fn every_link_leads_somewhere() {
 }
 
 #[test]
+fn sentences_name_their_subject() {
+    let texts = repo::files().into_iter().filter(|file| is_markdown(file) || is_rust(file));
+    let found: Vec<_> = texts.flat_map(|file| words::findings(&file, &repo::read(&file))).collect();
+    assert_none("name the subject, in the usual word", &found);
+}
+
+#[test]
+fn commit_subjects_are_short() {
+    let range = format!("{LAST_LONG_SUBJECT}..HEAD");
+    let log = Command::new("git")
+        .args(["log", "-20", "--no-merges", "--format=%s", &range])
+        .current_dir(repo::root())
+        .output();
+    // A copy without history, or with a part of it, has nothing to check.
+    let log = log.ok().filter(|log| log.status.success()).map(|log| log.stdout).unwrap_or_default();
+    let subjects = String::from_utf8_lossy(&log);
+    let long: Vec<_> = subjects.lines().filter(|subject| is_long(subject)).map(str::to_owned).collect();
+    assert_none(&format!("a commit subject has at most {SUBJECT} characters"), &long);
+}
+
+#[test]
 fn the_rules_see_what_they_look_for() {
     let text = format!("fn a() {{\n    {}later)\n}}", UNFINISHED[0]);
     assert_eq!(
@@ -122,9 +150,43 @@ fn the_rules_see_what_they_look_for() {
     );
 }
 
+#[test]
+fn the_rules_of_words_see_what_they_look_for() {
+    let broken = |file: &str, text: &str| words::findings(Path::new(file), text).len();
+    for text in [
+        "It is one. What joined says the same.",
+        "It is done (now). Whoever did it is named.",
+        "- Item.\n  Those of one tenant\n  are counted.",
+        "| a | It is. What it is |",
+        "**It is so.** Who may call is written down.",
+        "It runs, whatever happens.",
+    ] {
+        assert_eq!(broken("a.md", text), 1, "{text}");
+        let comment: String = text.lines().map(|line| format!("    /// {line}\n")).collect();
+        assert_eq!(broken("a.rs", &comment), 1, "{text}");
+        assert_eq!(broken("a.rs", &format!("let text = \"{text}\";")), 0, "{text}");
+        assert_eq!(broken("a.md", &format!("```\n{text}\n```\n")), 0, "{text}");
+    }
+    assert_eq!(broken("a.md", "What joined says the same."), 1);
+    for text in [
+        "What is it waiting for? A person.",
+        "- **Who holds it?** A worker.",
+        "## What is checked",
+        "`What` is a name. It says \"Whatever.\" to us.",
+        "See [this](whatever.md).",
+        "It says what it does, and who did it.",
+        "    What is indented is code.",
+        "| What happens at the deadline. |",
+    ] {
+        assert_eq!(broken("a.md", text), 0, "{text}");
+    }
+    assert_eq!(broken("a.rs", "/// What happens at the deadline."), 0);
+    assert!(is_long(&"ä".repeat(SUBJECT + 1)) && !is_long(&"ä".repeat(SUBJECT)));
+}
+
 /// Every Rust file with its text.
 fn sources() -> Vec<(PathBuf, String)> {
-    let files = repo::files().into_iter().filter(|file| file.extension().is_some_and(|ext| ext == "rs"));
+    let files = repo::files().into_iter().filter(|file| is_rust(file));
     files.map(|file| (file.clone(), repo::read(&file))).collect()
 }
 
@@ -161,6 +223,14 @@ fn declares(line: &str, name: &str) -> bool {
         let mut words = code.trim_end().rsplit([' ', ')']);
         code.ends_with(' ') && words.next() == Some("mod")
     })
+}
+
+fn is_long(subject: &str) -> bool {
+    subject.chars().count() > SUBJECT
+}
+
+fn is_rust(file: &Path) -> bool {
+    file.extension().is_some_and(|ext| ext == "rs")
 }
 
 fn is_markdown(file: &Path) -> bool {
