@@ -1,4 +1,5 @@
-//! A worker in one screen: it takes reviews, asks a person before it goes on, and stops when it is asked to.
+//! A worker in one screen: it handles reviews, asks a person before it continues, and drains when it is asked
+//! to stop.
 //!
 //!     tenure serve &
 //!     cargo run -p tenure-api --example http_worker
@@ -39,10 +40,10 @@ async fn main() -> Result<(), Error> {
 
 async fn review(job: Job) -> Result<Posted, Outcome> {
     let review: Review = job.input()?;
-    // A checkpoint: if this worker is lost, the next one finds the comment and does not write it again.
+    // A checkpoint: if this worker is lost, the next one gets the comment and does not write it again.
     let write = || async { Ok::<_, Error>(format!("{} looks right to me", review.pr)) };
     let comment = job.step("write", &review, write).await?;
-    // A durable pause: no worker is held while a person thinks. `tenure approve ID` answers it.
+    // A durable pause: no worker is occupied while the person thinks. `tenure approve ID` answers it.
     let Some(Decision { approved }) = job.answer("post-it")? else {
         let prompt = Some(format!("Post this? {comment}"));
         return Err(Outcome::wait(NewWait { prompt, ..NewWait::new(WaitKind::Approval, "post-it") }));

@@ -1,6 +1,7 @@
-//! Tenure as other programs see it: wire types and error codes, the client, the worker loop.
+//! The wire types and error codes of Tenure's API, the client, and the worker loop.
 //!
-//! Wire types are not the core's: the server translates, so that neither binds the other.
+//! The wire types are not the core's types: the server translates between them, so that either can change
+//! alone.
 
 #![warn(missing_docs)]
 

@@ -1,5 +1,6 @@
-//! JSON as a ledger reads it: objects by name and each name once. serde would take a list of values for an object,
-//! in an order that nobody wrote down, and the last of two equal names for the only one.
+//! Strict JSON: an object must be written as an object, and must not repeat a name. By default serde would
+//! read a list as an object, with its values taken in field order, and some targets would keep the last of
+//! two equal names.
 
 use std::{borrow::Cow, collections::HashSet, fmt};
 
@@ -8,10 +9,10 @@ use serde::de::{
     VariantAccess, Visitor,
 };
 
-/// How the error about a name that stands twice begins.
+/// The beginning of the error message about a repeated name.
 pub const DUPLICATE: &str = "duplicate key";
 
-/// Reads a whole text.
+/// Deserializes a complete text.
 pub fn from_slice<'de, T: Deserialize<'de>>(text: &'de [u8]) -> Result<T, serde_json::Error> {
     let mut json = serde_json::Deserializer::from_slice(text);
     let value = T::deserialize(Strict(&mut json))?;
@@ -19,7 +20,7 @@ pub fn from_slice<'de, T: Deserialize<'de>>(text: &'de [u8]) -> Result<T, serde_
     Ok(value)
 }
 
-/// A deserializer, visitor, seed or access whose inner ones are strict as well.
+/// Wraps a deserializer, visitor, seed or access so that everything nested in it is strict as well.
 struct Strict<T>(T);
 
 macro_rules! forward {
@@ -41,7 +42,7 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Strict<D> {
         deserialize_identifier deserialize_ignored_any
     }
 
-    /// An object, never a list.
+    /// Accepts an object only, not a list.
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         _: &'static str,
@@ -194,7 +195,7 @@ impl<'de, A: VariantAccess<'de>> VariantAccess<'de> for Strict<A> {
     }
 }
 
-/// Up to so many names are compared one by one.
+/// Up to this many names are compared one by one; beyond it they are hashed.
 const FEW: usize = 16;
 
 /// The fields of an object, with the names seen so far.
@@ -236,7 +237,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Fields<'de, A> {
     }
 }
 
-/// A field's name, borrowed from the text where it stands there as it is.
+/// A field's name, borrowed from the text when it has no escapes.
 struct Name;
 
 impl<'de> DeserializeSeed<'de> for Name {

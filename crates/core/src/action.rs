@@ -1,4 +1,4 @@
-//! The inputs of the core: everything that anybody can ask of the ledger.
+//! The inputs of the core: every action that callers, sweepers and the relay can submit.
 
 use std::sync::Arc;
 
@@ -22,31 +22,33 @@ use crate::{
     usage::{self, Usage},
 };
 
-/// One action with who asks, for which tenants they may ask, and the randomness it needs.
+/// One action with its actor, the tenants that the actor may access, and the randomness that the decision
+/// needs.
 #[derive(Clone, Debug)]
 pub struct Submission {
     pub actor: Actor,
     pub tenants: Tenants,
     pub kinds: Kinds,
-    /// The only worker for which the actor may claim, if it is bound to one.
+    /// The only worker for which the actor may claim, if its credential is bound to one.
     pub worker: Option<Arc<str>>,
     pub action: Action,
     /// Salts and jitter are derived from it.
     pub seed: [u8; 16],
-    /// The digest of the content of a verb that can end an attempt: its repeat is recognised by it.
+    /// The digest of the request body of a verb that can end an attempt; a repeat is recognized by it.
     pub body_hash: Option<Digest>,
-    /// What supports every event that it leads to: the trace of a request, for one. It comes with the way that a
-    /// submission took and is no part of what was asked, so a repeat may well have another.
+    /// Evidence for every event that the action causes, for example the trace of the request. It depends on
+    /// how the submission arrived and is not part of its content, so a repeat may have different evidence.
     pub evidence: Vec<Evidence>,
-    /// Whether the actor may approve, if it is a person: what its credential says.
+    /// Whether the actor's credential allows approvals, if the actor is a person.
     pub approves: bool,
-    /// Whether the actor may say that a command happened, if it is a person: what its credential says.
+    /// Whether the actor's credential allows recording that a command happened, if the actor is a person.
     pub replays: bool,
-    /// The last event that the caller has seen of the work: if it moved on since, nothing is done.
+    /// The last event of the work item that the caller has seen: the action is refused if there is a later
+    /// one.
     pub if_seq: Option<u64>,
-    /// Only what would happen is asked for: nothing is written.
+    /// A dry run: the decision is made and nothing is written.
     pub dry_run: bool,
-    /// Why it may not add a work. What is there already is answered all the same.
+    /// Why the actor may not add a work item. An action that adds none, such as a repeat, is still answered.
     pub no_room: Option<Refusal>,
 }
 
@@ -73,41 +75,42 @@ impl Submission {
         }
     }
 
-    /// Whether it may add a work.
+    /// Whether it may add a work item.
     pub(crate) fn room(&self) -> Result<(), Refusal> {
         self.no_room.clone().map_or(Ok(()), Err)
     }
 
-    /// Whether it can be decided at all, whatever is stored. A token or a licence to act that was never recorded
-    /// could be taken for one that was, so that what hands one out has no dry run.
+    /// Whether it can be decided at all, independently of the stored records. An action that grants something
+    /// has no dry run: a token or permission that was never recorded could be mistaken for a real one.
     pub fn check(&self) -> Result<(), Refusal> {
         if self.dry_run && self.action.hands_out() {
-            let detail = "What claims or dispatches has no dry run: the lease would be nobody's. \
-                          Leave the claim out, or do it and release it.";
+            let detail = "Calls that claim or dispatch cannot be dry-run, because they grant a lease or a \
+             permission. Leave the claim out, or run it for real and release it.";
             return Err(Refusal::new(Code::Unsupported, detail));
         }
         if let (Some(bound), Some(claimant)) = (self.worker.as_deref(), self.action.claimant())
             && claimant.worker.id != bound
         {
-            let detail = format!("This credential claims for worker {bound} only. Give that as `worker.id`.");
+            let detail =
+                format!("This credential may claim only as worker {bound}. Give that as `worker.id`.");
             return Err(Refusal::new(Code::Forbidden, detail));
         }
         limits::name("actor.id", &self.actor.id)?;
         self.actor.name.as_deref().map_or(Ok(()), |name| limits::name("actor.name", name))
     }
 
-    /// Whether the actor may touch a work. One that it may not does not exist for it.
+    /// Whether the actor may access a work item. If not, it does not exist for the actor.
     pub fn reaches(&self, spec: &Spec) -> bool {
         self.tenants.allow(&spec.tenant) && self.kinds.allow(&spec.kind)
     }
 
-    /// An agent must never approve its own doing, so only people do.
+    /// Only people approve: an agent must never approve its own actions.
     pub fn may_approve(&self) -> bool {
         self.actor.kind == ActorKind::Person && self.approves
     }
 }
 
-/// Every name, or only these.
+/// Every name, or only the listed ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Names {
     #[default]
@@ -115,10 +118,10 @@ pub enum Names {
     Only(Vec<String>),
 }
 
-/// The tenants that a caller may touch. What lies outside does not exist for it.
+/// The tenants that a caller may access. Others do not exist for it.
 pub type Tenants = Names;
 
-/// The kinds of work that a caller may touch. What lies outside does not exist for it.
+/// The kinds of work that a caller may access. Others do not exist for it.
 pub type Kinds = Names;
 
 impl Names {
@@ -129,7 +132,7 @@ impl Names {
         }
     }
 
-    /// Whether all of the others are among these.
+    /// Whether it includes all of the others.
     pub fn cover(&self, others: &Names) -> bool {
         match (self, others) {
             (Names::All, _) => true,
@@ -138,7 +141,7 @@ impl Names {
         }
     }
 
-    /// The same text for the same names, in whatever order they are listed.
+    /// The same text for the same names, in any order.
     fn text(&self) -> String {
         match self {
             Names::All => String::new(),
@@ -150,7 +153,7 @@ impl Names {
         }
     }
 
-    /// Those asked for, as far as they are among these; all of these where nothing is asked for.
+    /// The requested names, as far as they are included; all of these if none are requested.
     pub fn narrowed(&self, asked: Option<&Names>) -> Names {
         match asked {
             None | Some(Names::All) => self.clone(),
@@ -161,7 +164,7 @@ impl Names {
     }
 }
 
-/// The proof that a holder's verb carries. The store has checked the token; the core gets the outcome.
+/// The lease that authorizes a holder's verb. The store has checked the token; the core gets the result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Holder {
     pub work: WorkId,
@@ -185,19 +188,19 @@ pub struct Ingest {
     pub on_parent_close: OnParentClose,
     pub policy: WorkPolicy,
     pub evidence: Vec<Evidence>,
-    /// The people who asked for it before, besides the actor: those behind a schedule.
+    /// The people who requested it, besides the actor: those who set up the schedule.
     pub asked_by: Vec<Arc<str>>,
     pub claim: Option<Claimant>,
-    /// Detached work that is over: recorded, never running. Only for externally owned work.
+    /// Detached work that is over already: recorded, never run. Only for externally owned work.
     pub born: Option<CloseOut>,
 }
 
-/// Who claims, and under which request.
+/// The claiming worker, and its request id.
 #[derive(Clone, Debug, Serialize)]
 pub struct Claimant {
     pub worker: Worker,
     pub request_id: String,
-    /// Owner-bound work is started by its first verb, not by the claim.
+    /// Owner-bound work is started by the holder's first verb instead of the claim.
     pub defer_start: bool,
 }
 
@@ -206,8 +209,9 @@ impl Claimant {
         Self { worker, request_id: request_id.to_owned(), defer_start: false }
     }
 
-    /// The key under which a repeat of this request is found. A repeat returns leases with their tokens, so it must
-    /// come from the same actor within the same tenants: anybody may send another's worker and request ids.
+    /// The key under which a repeat of this request is found. A repeat returns leases with their tokens, so
+    /// it must come from the same actor within the same tenants: any caller may send another's worker and
+    /// request ids.
     pub fn key(&self, submission: &Submission) -> RequestKey {
         let Submission { actor, tenants, .. } = submission;
         let Worker { id, incarnation, .. } = &self.worker;
@@ -234,13 +238,13 @@ pub struct Claim {
 #[derive(Clone, Debug, Serialize)]
 pub enum ClaimBy {
     Filter(ClaimFilter),
-    /// All of these or none.
+    /// All of these work items or none.
     Ids(Vec<WorkId>),
-    /// What the store selected for a filter: each is taken if it is still claimable.
+    /// The work items that the store selected for a filter: each is claimed if it is still claimable.
     Chosen(Vec<WorkId>),
 }
 
-/// Which works a claimer wants. Empty lists do not restrict.
+/// The work items that a claimer accepts. Empty lists do not restrict.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub struct ClaimFilter {
     pub sources: Vec<String>,
@@ -276,31 +280,31 @@ pub struct StepAction {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct WaitSpec {
-    /// Made anew by each call, so no part of the content by which a repeat is recognised.
+    /// Generated anew for each call, so not part of the content by which a repeat is recognized.
     #[serde(skip)]
     pub id: WaitId,
     pub kind: WaitKind,
     pub reference: String,
     pub prompt: Option<String>,
     pub assignee: Option<String>,
-    /// None: the kind's default, unless `endless`.
+    /// None: the default of the kind, unless `endless`.
     pub timeout_ms: Option<u64>,
     pub endless: bool,
     pub on_timeout: OnTimeout,
     pub default: Option<Payload>,
     pub schema: Option<Payload>,
-    /// A dispatched command that is handed to the wait: the answer is its receipt.
+    /// A dispatched command that is handed over to the wait: the answer is its receipt.
     pub command: Option<CommandId>,
-    /// What the door found of the answer that is kept for it. No part of what was asked.
+    /// The server's check of the early answer, if one is stored. Not part of the request.
     #[serde(skip)]
     pub judged: Option<Judged>,
 }
 
-/// An early answer, held against the schema of the wait that is to be opened.
+/// An early answer, checked against the schema of the wait that is to be opened.
 #[derive(Clone, Debug)]
 pub struct Judged {
     pub answer: Digest,
-    /// Why it does not fit.
+    /// Why it does not match.
     pub fault: Option<String>,
 }
 
@@ -313,16 +317,16 @@ pub struct WaitAction {
     pub usage: Vec<Usage>,
 }
 
-/// Which wait an answer is for.
+/// The wait that an answer is for.
 #[derive(Clone, Debug, Serialize)]
 pub enum Target {
     /// Every open wait of this tenant with this reference.
     Reference { tenant: String, reference: String },
-    /// One wait, by a person or by its token. An approval needs the seal of what was shown.
+    /// One wait, by a person or by its token. An approval must carry the seal of what the person was shown.
     Wait { id: WaitId, token: TokenCheck, seal: Option<Digest> },
 }
 
-/// What the store found of the token that came with an answer.
+/// The store's check of the token that came with an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum TokenCheck {
     Absent,
@@ -355,7 +359,7 @@ impl Failure {
 pub struct Fail {
     pub holder: Holder,
     pub error: Failure,
-    /// An `auth` failure may ask to wait for a reconnect instead of counting as a failure.
+    /// For an `auth` failure: wait for the account to be reconnected instead of counting a failure.
     pub wait: Option<WaitSpec>,
     pub usage: Vec<Usage>,
 }
@@ -370,8 +374,9 @@ pub struct CloseOut {
     pub warnings: Vec<String>,
     pub error: Option<(ErrorClass, String)>,
     pub evidence: Vec<Evidence>,
-    /// The outbox: what the relay does once this end is committed, each under the id that it gets if it is new. The ids
-    /// are made anew by each call, so they are not part of the content by which a repeat is recognised.
+    /// The outbox: side effects that the relay executes once this end is committed, each with the id that it
+    /// gets if it is new. The ids are generated anew for each call, so they are not part of the content by
+    /// which a repeat is recognized.
     #[serde(serialize_with = "intents")]
     pub commands: Vec<(CommandId, Intent)>,
     pub usage: Vec<Usage>,
@@ -412,7 +417,7 @@ pub enum Action {
         holder: Holder,
         close: CloseOut,
     },
-    /// The owner of owner-bound work gives it up: nobody can know how it ended.
+    /// The owner of owner-bound work gives it up: its outcome cannot be known.
     AbandonOwn {
         holder: Holder,
         reason: String,
@@ -433,7 +438,7 @@ pub enum Action {
         reason: String,
         deadline_ms: Option<u64>,
     },
-    /// Asks the holder to hand the work back, so that another worker goes on with it.
+    /// Asks the holder to release the work item, so that another worker can continue it.
     RequestRelease {
         work: WorkId,
         reason: String,
@@ -459,11 +464,11 @@ pub enum Action {
         of: WorkId,
         id: WorkId,
         from_step: Option<String>,
-        /// The keys of commands that are to be executed again.
+        /// The keys of the commands to execute again.
         execute: Vec<Digest>,
         reason: String,
     },
-    /// Ends a work's open waits without an answer; its worker goes on and sees them cancelled.
+    /// Ends the open waits of a work item without an answer; its worker continues and sees them as cancelled.
     RevokeWaits {
         work: WorkId,
         reason: String,
@@ -471,7 +476,7 @@ pub enum Action {
 
     Tick {
         work: WorkId,
-        /// The store's time when the sweeper looked: leases are judged as they stood then.
+        /// The store's time when the sweeper looked: leases are judged as of then.
         looked_at: Millis,
         watched_ms: u64,
         sighting: Option<Sighting>,
@@ -481,7 +486,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// Whether whoever asks may be given a lease, or told to go ahead.
+    /// Whether it grants the caller a lease or the permission to make a call.
     fn hands_out(&self) -> bool {
         match self {
             Action::Claim(_) => true,
@@ -492,7 +497,7 @@ impl Action {
         }
     }
 
-    /// Who is given a lease by it.
+    /// The worker that it grants a lease to.
     fn claimant(&self) -> Option<&Claimant> {
         match self {
             Action::Claim(claim) => Some(&claim.claimant),
@@ -503,7 +508,7 @@ impl Action {
         }
     }
 
-    /// The waits that it is about to open: the door looks at what is kept for them.
+    /// The waits that it is about to open: the server checks the early answers for them.
     pub fn opens_mut(&mut self) -> &mut [WaitSpec] {
         match self {
             Action::Wait(wait) => &mut wait.waits,
@@ -512,7 +517,7 @@ impl Action {
         }
     }
 
-    /// Whether it is a holder's verb after which its attempt may be over.
+    /// Whether it is a holder's verb after which the attempt may be over.
     fn ends_attempt(&self) -> bool {
         match self {
             Action::Wait(_)
@@ -543,7 +548,7 @@ impl Action {
 }
 
 impl CloseOut {
-    /// An end that says nothing yet but how; a success needs its proof as well.
+    /// An end in this state without further fields; a success also needs its result.
     pub fn new(state: State) -> Self {
         Self {
             state,
@@ -558,7 +563,7 @@ impl CloseOut {
         }
     }
 
-    /// A success, with its result as the proof.
+    /// A success with its result.
     pub fn succeeded(result: Payload) -> Self {
         Self { result: Some(result), ..Self::new(State::Succeeded) }
     }
@@ -572,7 +577,7 @@ impl CloseOut {
         if !self.commands.is_empty() {
             return Err(Refusal::new(
                 Code::Invalid,
-                "`commands` go with the close-out of a work's holder only. Leave them out.",
+                "`commands` are accepted only in the close-out by the holder of the work item. Leave them out.",
             ));
         }
         self.check()
@@ -583,8 +588,8 @@ impl CloseOut {
             return Err(Refusal::new(
                 Code::Invalid,
                 format!(
-                    "`{}` is not an end. Close out as succeeded, completed_with_warnings, failed, timed_out, \
-                     cancelled or abandoned; to pause, use `wait`.",
+                    "`{}` is not a terminal state. Close out as succeeded, completed_with_warnings, failed, \
+                     timed_out, cancelled or abandoned; to pause, use `wait`.",
                     self.state
                 ),
             ));
@@ -595,13 +600,13 @@ impl CloseOut {
         if outputs > 1 {
             return Err(Refusal::new(
                 Code::Invalid,
-                "Give one of `result`, `result_ref` and `no_output`, not several.",
+                "Give only one of `result`, `result_ref` and `no_output`.",
             ));
         }
         if self.state.is_success() && outputs == 0 {
             return Err(Refusal::new(
                 Code::ResultMissing,
-                "A success needs proof: give `result` or `result_ref`, or say `no_output: true`.",
+                "A success needs a result: give `result` or `result_ref`, or set `no_output: true`.",
             ));
         }
         if self.state == State::CompletedWithWarnings && self.warnings.is_empty() {
@@ -621,7 +626,8 @@ impl CloseOut {
         if self.state == State::Cancelled && !self.commands.is_empty() {
             return Err(Refusal::new(
                 Code::Invalid,
-                "A cancelled work sends nothing. Leave `commands` out, or close out with the state that it has reached.",
+                "A cancelled work item has no side effects. Leave `commands` out, or close out with the \
+                 state that it has reached.",
             ));
         }
         limits::count("commands", self.commands.len(), limits::OUTBOX)?;

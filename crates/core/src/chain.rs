@@ -1,5 +1,6 @@
-//! The hash chain: each event's hash covers its predecessor's, so that an edited, dropped or reordered
-//! event shows. Free text and payloads enter as one salted digest and can be erased.
+//! The hash chain: each event's hash covers the hash of the event before it, so that an edited, dropped or
+//! reordered event is detected. Free text and payloads are hashed into one salted digest, so that they can be
+//! erased without breaking the chain.
 
 use sha2::{Digest as _, Sha256};
 
@@ -9,10 +10,10 @@ use crate::{
     payload::{Digest, Payload},
 };
 
-/// Room for the array of an event with little data.
+/// The capacity for the hashed array of an event with little data.
 const USUAL_BYTES: usize = 512;
 
-/// The salted digest of an event's erasable part. None where it has none.
+/// The salted digest of an event's erasable part. None if the event has no such part.
 pub fn content(
     message: Option<&str>,
     payload: Option<&Payload>,
@@ -46,8 +47,8 @@ fn content_digest(
     Digest(hash.finalize().into())
 }
 
-/// The hash of an event: SHA-256 over the RFC 8785 array of all its fields but the position. The array
-/// holds only strings, integers and nulls; the structured data enters as its stored text.
+/// The hash of an event: SHA-256 over the RFC 8785 array of all its fields except the position. The array
+/// holds only strings, integers and nulls; the structured data is included as its stored text.
 pub fn hash(event: &Event) -> Digest {
     let fields = (
         event.work,
@@ -67,7 +68,8 @@ pub fn hash(event: &Event) -> Digest {
     );
     let mut text = Vec::with_capacity(USUAL_BYTES);
     serde_json::to_writer(&mut text, &fields).expect("strings and integers always serialise");
-    // A name comes last, where there is one: events of actors without names hash as they did before names were kept.
+    // The name comes last and only if there is one, so that events from before names were stored keep their
+    // hash.
     if let Some(name) = &event.actor.name {
         text.pop();
         text.push(b',');
@@ -77,7 +79,7 @@ pub fn hash(event: &Event) -> Digest {
     Digest::of(text)
 }
 
-/// What is wrong with an event as it stands in a store, if anything.
+/// The first fault of a stored event, if there is one.
 pub fn fault(event: &Event, previous: Digest) -> Option<String> {
     if event.prev_hash != previous {
         return Some(format!("event {} does not follow the event before it", event.seq));

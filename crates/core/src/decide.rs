@@ -1,4 +1,4 @@
-//! The one door: an action in, a decision or a refusal out.
+//! The only entry point: an action in, a decision or a refusal out.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
 
 pub use crate::work::claim::{claim_order, claimable, in_turns, place_in_turn};
 
-/// What an accepted action does.
+/// The effects of an accepted action.
 #[derive(Clone, Debug)]
 pub struct Decision {
     pub changes: Vec<Change>,
@@ -26,7 +26,7 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// Nothing to write: a repeat, or a look.
+    /// Nothing to write: a repeat or a read.
     pub fn unchanged(reply: Reply) -> Self {
         Self { changes: Vec::new(), events: Vec::new(), reply }
     }
@@ -36,7 +36,7 @@ impl Decision {
     }
 }
 
-/// What a decision is made from.
+/// The inputs of a decision.
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'a> {
     pub records: &'a Records,
@@ -45,7 +45,7 @@ pub(crate) struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
-    /// A work that the caller may see. Works of other tenants and kinds do not exist for it.
+    /// A work item that the caller may see. Work items of other tenants and kinds do not exist for it.
     pub fn work(&self, id: WorkId) -> Result<&'a Work, Refusal> {
         let work = self
             .records
@@ -54,13 +54,14 @@ impl<'a> Context<'a> {
             .map(Arc::as_ref)
             .filter(|work| self.submission.reaches(&work.spec))
             .ok_or_else(|| {
-                Refusal::new(Code::NotFound, format!("There is no work {id} here. Check the id."))
+                Refusal::new(Code::NotFound, format!("There is no work item {id}. Check the id."))
             })?;
         match self.submission.if_seq {
             Some(seen) if seen != work.seq => Err(Refusal::new(
                 Code::StateChanged,
                 format!(
-                    "The work moved on since event {seen}: it is {} at event {}. Nothing was done; look again.",
+                    "The work item has changed since event {seen}: it is {} at event {}. Nothing was \
+                     changed; read it again.",
                     work.state, work.seq
                 ),
             )),

@@ -1,4 +1,4 @@
-//! A part of a record that stores keep as one JSON text.
+//! The part of a record that stores keep as one JSON text.
 
 use std::{
     fmt::{self, Debug, Formatter},
@@ -10,7 +10,8 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::json;
 
-/// Most changes of a record leave it alone: clones share it and its text, and the first to write gets its own.
+/// Copy-on-write: most changes of a record leave the document alone, so clones share it and its text, and the
+/// first write makes a copy.
 #[derive(Clone, Default)]
 pub struct Document<T>(Arc<Inner<T>>);
 
@@ -18,22 +19,22 @@ pub struct Document<T>(Arc<Inner<T>>);
 struct Inner<T> {
     part: T,
     text: OnceLock<String>,
-    /// How long its text was when it last had one: what is written next is about as long.
+    /// The length of its last text, as an estimate for the next one.
     was: usize,
 }
 
-/// For a first text, and for what a change adds to one.
+/// The capacity for the first text, and for what a change adds to one.
 const FIRST: usize = 256;
 const MORE: usize = 64;
 
 impl<T: Serialize + DeserializeOwned> Document<T> {
-    /// As it was read back from a store.
+    /// A document that was read back from a store.
     pub fn stored(text: &str) -> Result<Self, serde_json::Error> {
         let part = serde_json::from_str(text)?;
         Ok(Self(Arc::new(Inner { part, text: OnceLock::from(text.to_owned()), was: 0 })))
     }
 
-    /// As it is to be stored; written once, however often it is asked for.
+    /// Its stored form; serialized once, however often it is called.
     pub fn text(&self) -> &str {
         let room = if self.0.was == 0 { FIRST } else { self.0.was + MORE };
         self.0.text.get_or_init(|| json::text(&self.0.part, room))
@@ -46,7 +47,7 @@ impl<T> From<T> for Document<T> {
     }
 }
 
-/// The text belongs to what it was written from.
+/// The cached text is not cloned, because it belongs to the value that it was written from.
 impl<T: Clone> Clone for Inner<T> {
     fn clone(&self) -> Self {
         Self {

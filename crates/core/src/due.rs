@@ -1,4 +1,4 @@
-//! One due date per open row: a lower bound of whatever happens next by itself.
+//! One due date for each open row: a lower bound of the next thing that happens to it by itself.
 
 use crate::{
     Millis,
@@ -8,7 +8,7 @@ use crate::{
     state::State,
 };
 
-/// When the row must be looked at again. None where nothing will ever happen by itself.
+/// When the row must be looked at again. None if nothing will ever happen to it by itself.
 pub fn next(work: &Work, now: Millis) -> Option<Millis> {
     let overall = work.spec.overall_at();
     match work.state {
@@ -36,7 +36,7 @@ fn earliest<const N: usize>(dates: [Option<Millis>; N]) -> Option<Millis> {
     dates.into_iter().flatten().min()
 }
 
-/// The start deadline counts until the first claim.
+/// The start deadline applies until the first claim.
 fn start(work: &Work) -> Option<Millis> {
     work.spec.start_at().filter(|_| work.attempt == 0)
 }
@@ -50,13 +50,13 @@ fn lease_check(work: &Work, now: Millis) -> Option<Millis> {
     earliest([lapse_at(work), look(work, now)])
 }
 
-/// When to look again whether the holder's process is still there.
+/// When to check again whether the holder's process still exists.
 fn look(work: &Work, now: Millis) -> Option<Millis> {
     local_process(work).then(|| now + work.spec.policy.lease.renew_ms as Millis)
 }
 
-/// A lapse ends a cancelled work at once where that is harmless or an abandon was asked for, else only
-/// after the cancel deadline.
+/// When a lapse ends a cancelled work item: at once if that is harmless or an abandon was requested, else
+/// only after the cancel deadline.
 fn cancel_check(work: &Work) -> Option<Millis> {
     let lapse = lapse_at(work)?;
     match &work.body.cancel {
@@ -71,7 +71,7 @@ fn stalled_check(work: &Work, now: Millis) -> Option<Millis> {
     if work.body.abandon_request.is_some() {
         return Some(now);
     }
-    // It was stalled for commands in doubt, and none is left.
+    // It was stalled because of commands in doubt, and none is left.
     let leaves = work.owner_bound_started() && work.spec.policy.on_expiry == OnExpiry::Leave;
     if work.body.commands.total > 0 && !leaves && work.body.commands.unsettled() == 0 {
         return Some(now);
@@ -86,7 +86,8 @@ fn local_process(work: &Work) -> bool {
     })
 }
 
-/// Never started, or declared rerunnable with nothing in doubt: stopping it half-way leaves nothing to doubt.
+/// It was never started, or is declared rerunnable with nothing in doubt: stopping it half-way leaves no
+/// doubt.
 pub fn harmless_to_cancel(work: &Work) -> bool {
     let certain = work.body.commands.unsettled() == 0;
     !work.started() || (work.spec.disposition == Disposition::Rerunnable && certain)

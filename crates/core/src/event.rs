@@ -1,4 +1,4 @@
-//! Events: the immutable facts of the log. A work's row is what its events add up to.
+//! Events: the immutable facts of the log. A work item's row is the fold of its events.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub enum ActorKind {
     Person,
     Machine,
     Worker,
-    /// Tenure itself: the sweeper and the relay.
+    /// Tenure itself: the sweeper, the scheduler and the relay.
     System,
 }
 
@@ -38,7 +38,7 @@ impl ActorKind {
     }
 }
 
-/// Who did it: known by its id. The name is a label for people, and two actors may share one.
+/// The actor, identified by its id. The name is a label for people, and two actors may share one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Actor {
@@ -74,12 +74,12 @@ impl Actor {
         Self::new(ActorKind::System, id)
     }
 
-    /// The same actor, with a name for people to read.
+    /// The same actor, with a display name.
     pub fn named(self, name: &str) -> Self {
         Self { name: Some(name.into()), ..self }
     }
 
-    /// What people read: its name, or else its id.
+    /// A label for people: the name, or else the id.
     pub fn label(&self) -> &str {
         self.name.as_deref().unwrap_or(&self.id)
     }
@@ -89,7 +89,7 @@ fn is_zero(n: &u32) -> bool {
     *n == 0
 }
 
-/// A pointer to something outside that supports an event: a trace, a log line, a ticket.
+/// A pointer to external evidence for an event: a trace, a log line, a ticket.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Evidence {
@@ -98,7 +98,7 @@ pub struct Evidence {
     pub reference: String,
 }
 
-/// Which declared deadline passed.
+/// The declared deadline that passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Deadline {
@@ -116,10 +116,10 @@ pub struct Created {
     /// How many checkpoints it took over.
     #[serde(default)]
     pub steps: u32,
-    /// The bytes of their results, counted towards `limits::WORK_BYTES`.
+    /// The size in bytes of their results, counted towards `limits::WORK_BYTES`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub bytes: u32,
-    /// Work that was over when it was recorded.
+    /// Set for work that was over when it was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Output>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -134,7 +134,7 @@ pub struct Created {
 pub struct Claimed {
     pub worker: Worker,
     pub request: RequestKey,
-    /// Whether the claim itself starts the work.
+    /// Whether the claim itself starts the work item.
     pub starts: bool,
     pub expires_at: Millis,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -153,7 +153,7 @@ pub struct Accepted {
 pub struct Progressed {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// The beginning of the content's hash, where there is a request id: a repeat has the same.
+    /// The beginning of the content's hash, if there is a request id: a repeat has the same one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<String>,
 }
@@ -161,7 +161,7 @@ pub struct Progressed {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepBegun {
     pub input_hash: Digest,
-    /// How many earlier rows of this step and later ones are void now.
+    /// How many earlier rows of this step and of later ones are voided by it.
     #[serde(default)]
     pub voided: u32,
 }
@@ -169,7 +169,7 @@ pub struct StepBegun {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepCompleted {
     pub input_hash: Digest,
-    /// Of the result.
+    /// The size of the result.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub bytes: u32,
 }
@@ -189,9 +189,9 @@ pub struct WaitOpened {
 pub struct WaitingSet {
     pub waits: Vec<WaitOpened>,
     pub open: u32,
-    /// Rows that the work has now, answered ones included.
+    /// How many wait rows the work item has now, answered ones included.
     pub total: u32,
-    /// Of the schemas and defaults of `waits`.
+    /// The size of the schemas and defaults of `waits`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub bytes: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -210,10 +210,10 @@ pub struct WaitResolved {
     pub open: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_due: Option<Millis>,
-    /// An answer that came before the wait.
+    /// Whether the answer came before the wait.
     #[serde(default)]
     pub early: bool,
-    /// Of the answer.
+    /// The size of the answer.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub bytes: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -234,13 +234,14 @@ pub struct EarlyAnswerRefused {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unfit {
-    /// It is not what the wait's schema asks for.
+    /// It does not match the wait's schema.
     Schema,
-    /// An approval is asked for, and no answer that was kept approves.
+    /// An approval is required, and no stored answer approves.
     NotApproved,
-    /// It is older than the dispatch of the command that is handed to the wait.
+    /// It is older than the dispatch of the command that is handed over to the wait.
     BeforeDispatch,
-    /// A command is handed to the wait, and a person's word, kept before anybody asked, is no receipt.
+    /// A command is handed over to the wait, and a person's answer from before anybody asked is not a
+    /// receipt.
     NotEvidence,
 }
 
@@ -316,7 +317,7 @@ pub struct Recovered {
 pub struct Late {
     pub lapsed_at: Millis,
     pub expires_at: Millis,
-    /// The lapse's failure, if it counted as one, taken back.
+    /// Failures to subtract: the lapse's failure, if it counted as one.
     pub failures: u32,
     pub lapses: u32,
 }
@@ -328,7 +329,7 @@ pub struct CancelRequested {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cancelled {
-    /// How it is known that nothing runs on.
+    /// How it is known that nothing is still running.
     pub proof: CancelProof,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub usage: Vec<Usage>,
@@ -345,11 +346,11 @@ impl Cancelled {
 pub enum CancelProof {
     /// Nobody held it.
     NotHeld,
-    /// Its holder handed it back.
+    /// Its holder released it.
     HolderStopped,
     /// Its lease lapsed, and running it again would be harmless.
     Lapsed,
-    /// Its holder said so at close-out.
+    /// Its holder declared it in the close-out.
     Declared,
 }
 
@@ -361,7 +362,7 @@ pub struct ClosedOut {
     pub error: Option<ErrorClass>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// Decided by a person, or declared by the outside owner or by the holder.
+    /// Decided by a person, or declared by the external owner or by the holder.
     pub by: ClosedBy,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub usage: Vec<Usage>,
@@ -390,7 +391,7 @@ pub struct Requeued {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plain {}
 
-/// Room for the data of most events.
+/// The capacity for the data of most events.
 const USUAL_BYTES: usize = 512;
 
 macro_rules! facts {
@@ -419,7 +420,7 @@ macro_rules! facts {
                 }
             }
 
-            /// Reads a stored fact back.
+            /// Parses a stored fact.
             pub fn parse(kind: &str, data: &str) -> Result<Fact, String> {
                 match kind {
                     $($text => serde_json::from_str(data).map(Fact::$name).map_err(|e| e.to_string()),)*
@@ -431,53 +432,63 @@ macro_rules! facts {
 }
 
 facts! {
-    WorkCreated(Created) = "work_created": "The work was recorded.",
-    Claimed(Claimed) = "claimed": "A worker holds it now, under a new fence.",
-    Accepted(Accepted) = "accepted": "The holder took it on, weakly or strongly.",
+    WorkCreated(Created) = "work_created": "The work item was recorded.",
+    Claimed(Claimed) = "claimed": "A worker claimed it, under a new fence.",
+    Accepted(Accepted) = "accepted": "It was handed over to the agent, weakly or strongly.",
     Progressed(Progressed) = "progressed": "The holder reported progress.",
     StepBegun(StepBegun) = "step_begun": "A checkpoint was begun.",
     StepCompleted(StepCompleted) = "step_completed": "A checkpoint was completed; its result is the payload.",
-    WaitingSet(WaitingSet) = "waiting_set": "The work waits; its lease ended unless every answer was already there.",
+    WaitingSet(WaitingSet) = "waiting_set": "It waits; its lease ended unless every answer existed already.",
     WaitResolved(WaitResolved) = "wait_resolved": "A wait was answered; the answer is the payload.",
-    EarlyAnswerRefused(EarlyAnswerRefused) = "early_answer_refused": "An answer that came before its wait does not answer it, and was dropped; it is the payload.",
-    WaitTimedOut(WaitTimedOut) = "wait_timed_out": "A wait's deadline passed; its policy says what follows.",
-    WaitEscalated(WaitTimedOut) = "wait_escalated": "A wait's deadline passed and was re-armed: somebody should look.",
-    WaitsRevoked(WaitsRevoked) = "waits_revoked": "The open waits were called off; the work goes on without answers.",
+    EarlyAnswerRefused(EarlyAnswerRefused) = "early_answer_refused": "An early answer does not answer the \
+     wait that it came before, and was dropped; it is the payload.",
+    WaitTimedOut(WaitTimedOut) = "wait_timed_out": "A wait's deadline passed; its `on_timeout` decides what \
+     follows.",
+    WaitEscalated(WaitTimedOut) = "wait_escalated": "A wait's deadline passed and was extended: somebody \
+     should look.",
+    WaitsRevoked(WaitsRevoked) = "waits_revoked": "The open waits were cancelled; the work item continues \
+     without answers.",
     AttemptFailed(AttemptFailed) = "attempt_failed": "The holder reported a failure; the retry policy decided what follows.",
-    RetryDue(Plain) = "retry_due": "The retry's time has come.",
-    RetriedNow(Plain) = "retried_now": "An operator cut the backoff short.",
-    Released(Released) = "lease_released": "The holder handed it back.",
+    RetryDue(Plain) = "retry_due": "The retry became due.",
+    RetriedNow(Plain) = "retried_now": "An operator ended the backoff early.",
+    Released(Released) = "lease_released": "The holder released it.",
     LeaseLapsed(LeaseLapsed) = "lease_lapsed": "The lease was found past expiry and grace, or its holder dead.",
-    Recovered(Recovered) = "recovered": "Recovery decided by the declared contract.",
-    Late(Late) = "late": "A lapsed holder that nobody superseded wrote again.",
-    OwnerAbsent(Plain) = "owner_absent": "Started owner-bound work whose owner did not come back.",
+    Recovered(Recovered) = "recovered": "Recovery decided by the declared disposition.",
+    Late(Late) = "late": "A lapsed holder that was not superseded wrote again.",
+    OwnerAbsent(Plain) = "owner_absent": "The owner of started owner-bound work did not come back.",
     TimeoutMarked(TimeoutMarked) = "timeout_marked": "A declared deadline passed.",
-    CancelRequested(CancelRequested) = "cancel_requested": "Somebody asked for it to stop.",
-    CancelAcknowledged(Plain) = "cancel_acknowledged": "The holder was told of the cancel.",
-    Cancelled(Cancelled) = "cancelled": "It was cancelled, with how that is known.",
-    ReleaseRequested(Plain) = "release_requested": "An operator asked its holder to hand it back.",
+    CancelRequested(CancelRequested) = "cancel_requested": "A cancel was requested.",
+    CancelAcknowledged(Plain) = "cancel_acknowledged": "The holder was notified of the cancel.",
+    Cancelled(Cancelled) = "cancelled": "It was cancelled; the data says how that is proven.",
+    ReleaseRequested(Plain) = "release_requested": "An operator asked its holder to release it.",
     AbandonRequested(Plain) = "abandon_requested": "Somebody asked to give it up once its lease lapses.",
     Quarantined(Quarantined) = "quarantined": "It was set aside for a person.",
     Requeued(Requeued) = "requeued": "A person decided to run it again.",
-    ClosedOut(ClosedOut) = "close_out": "Its end was declared.",
-    CommandReserved(command::Reserved) = "command_reserved": "An effect is intended; its arguments are the payload.",
-    CommandBlocked(command::Blocked) = "command_blocked": "A command was stopped: by policy, for want of an approval, or by a budget.",
-    CommandUnblocked(command::Unblocked) = "command_unblocked": "What stopped a command no longer does.",
-    CommandApproved(command::Approved) = "command_approved": "A person approved exactly this command, once and for a while.",
-    CommandCancelled(command::CommandCancelled) = "command_cancelled": "A command will not be done, and never was.",
-    CommandDispatched(command::Dispatched) = "command_dispatched": "Somebody was told to do it: from here on it may have happened.",
+    ClosedOut(ClosedOut) = "close_out": "It was closed out.",
+    CommandReserved(command::Reserved) = "command_reserved": "A side effect was recorded as a command; its \
+     arguments are the payload.",
+    CommandBlocked(command::Blocked) = "command_blocked": "A command was stopped: by policy, a missing \
+     approval or a budget.",
+    CommandUnblocked(command::Unblocked) = "command_unblocked": "A command is no longer stopped.",
+    CommandApproved(command::Approved) = "command_approved": "A person approved exactly this command, for \
+     one dispatch and a limited time.",
+    CommandCancelled(command::CommandCancelled) = "command_cancelled": "A command was cancelled: it never \
+     happened and will not.",
+    CommandDispatched(command::Dispatched) = "command_dispatched": "A command was dispatched: from here on \
+     it may have happened.",
     CommandSucceeded(command::CommandSucceeded) = "command_succeeded": "A command took effect, with evidence; the response is the payload.",
     CommandFailed(command::CommandFailed) = "command_failed": "A command did not take effect.",
-    CommandUnsent(command::Unsent) = "command_unsent": "A call is proven not to have been made; it is tried again.",
-    CommandUncertain(command::Uncertain) = "command_uncertain": "Nobody knows whether a command took effect.",
-    CommandLookedUp(command::LookedUp) = "command_looked_up": "A lookup found no effect, or could not tell.",
+    CommandUnsent(command::Unsent) = "command_unsent": "It is proven that a call was not made; it is tried \
+     again.",
+    CommandUncertain(command::Uncertain) = "command_uncertain": "It is unknown whether a command took effect.",
+    CommandLookedUp(command::LookedUp) = "command_looked_up": "A lookup found no effect, or had no result.",
     CommandReservedAgain(command::ReservedAgain) = "command_reserved_again": "Another person reserved a command that was reserved before.",
     CommandResent(command::Resent) = "command_resent": "A command in doubt is sent again with the same provider key.",
-    CommandReplayed(command::Replayed) = "command_replayed": "A person had a failed command done again.",
+    CommandReplayed(command::Replayed) = "command_replayed": "A person had a failed command executed again.",
 }
 
 impl Fact {
-    /// What it says was used: by an attempt that it ends, or by a command's call.
+    /// The usage that it reports: of an attempt that it ends, or of a command's call.
     pub fn usage(&self) -> &[Usage] {
         match self {
             Fact::WorkCreated(created) => &created.usage,
@@ -492,13 +503,13 @@ impl Fact {
     }
 }
 
-/// One entry of a work's log.
+/// One entry of a work item's log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     pub work: WorkId,
     pub seq: u64,
     pub at: Millis,
-    /// None at birth; equal to `to` where nothing moves.
+    /// None in the first event; equal to `to` if the state does not change.
     pub from: Option<State>,
     pub to: State,
     pub actor: Actor,
@@ -506,7 +517,7 @@ pub struct Event {
     pub step: Option<String>,
     pub fence: Option<u64>,
     pub fact: Fact,
-    /// The fact as stored: what the hash covers.
+    /// The fact as stored, which the hash covers.
     pub data: String,
     /// Free text and payloads: the part that can be erased without breaking the chain.
     pub message: Option<String>,

@@ -1,5 +1,5 @@
-//! Why a work stands where it stands, in one sentence, and what a person can do about it.
-//! Derived from the record alone; it decides nothing.
+//! Explains in one sentence why a work item is in its state, and what a person can do about it. Derived from
+//! the records alone; it decides nothing.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,33 +22,34 @@ mod ended;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explanation {
-    /// Who holds it, since when, why it does not go on, and what happens by itself.
+    /// Who holds it, since when, why it does not go on, and what will happen without help.
     pub sentence: String,
-    /// What to type, or `nothing: …` where it goes on by itself.
+    /// The command line to type, or `nothing: …` if it continues without help.
     pub next: String,
 }
 
 impl Explanation {
-    /// Of a work, one of whose commands is kept waiting. Where the work asks for nothing, that is what to do.
+    /// The explanation of a work item, extended by that of a command which needs something. If the work item
+    /// itself needs nothing, the command's next step is returned.
     pub fn with_command(self, command: Explanation) -> Self {
         let next = if self.next.starts_with("nothing") { command.next } else { self.next };
         Self { sentence: format!("{} Its command {}", self.sentence, command.sentence), next }
     }
 }
 
-/// What stands around a work.
+/// The records around a work item.
 #[derive(Clone, Copy, Default)]
 pub struct Around<'a> {
     pub waits: &'a [Wait],
     /// Its latest events, oldest first.
     pub last: &'a [Event],
-    /// Those of its commands that something is still to happen to.
+    /// Its commands that are not settled.
     pub commands: &'a [Command],
-    /// Of a queued work: another one that holds its session, or comes first there.
+    /// For a queued work item: another one that holds its session, or comes first in it.
     pub ahead: Option<&'a Work>,
 }
 
-/// Explains a work from its row and what stands around it.
+/// Explains a work item from its row and the records around it.
 pub fn explain(work: &Work, around: &Around<'_>, now: Millis) -> Explanation {
     let Around { waits, last, commands, ahead } = *around;
     let view = View { work, waits, last, commands, ahead, now };
@@ -112,7 +113,7 @@ impl View<'_> {
         format!("`tenure {verb} {} --reason …`", self.work.id)
     }
 
-    /// The declared end that comes by itself, as a closing clause.
+    /// The overall deadline, as a closing clause.
     fn overall(&self) -> String {
         match self.work.spec.overall_at() {
             Some(at) => format!("; its overall deadline ends it {}", self.until(at)),
@@ -123,7 +124,7 @@ impl View<'_> {
     fn error(&self) -> String {
         match &self.work.body.error {
             Some(error) => {
-                let message = error.message.as_deref().unwrap_or("(no message kept)");
+                let message = error.message.as_deref().unwrap_or("(no message recorded)");
                 format!("{}: {message}", class(error.class))
             }
             None => "no error was given".to_owned(),
@@ -133,12 +134,12 @@ impl View<'_> {
     fn queued(&self) -> (String, String) {
         let work = self.work;
         let why = match self.arrival().map(|event| &event.fact) {
-            Some(Fact::Released(_)) => "its holder handed it back",
+            Some(Fact::Released(_)) => "its holder released it",
             Some(Fact::RetryDue(_)) => "its retry is due",
             Some(Fact::RetriedNow(_)) => "an operator retried it",
             Some(Fact::Recovered(_)) => "its holder was lost and recovery queued it again",
             Some(Fact::WaitResolved(_) | Fact::WaitTimedOut(_)) => "its last wait is answered",
-            Some(Fact::WaitsRevoked(_)) => "its waits were called off",
+            Some(Fact::WaitsRevoked(_)) => "its waits were cancelled",
             Some(Fact::Requeued(_)) => "a person decided to run it again",
             Some(_) | None if work.attempt == 0 => "nobody has claimed it yet",
             Some(_) | None => "nobody has claimed it again",
@@ -146,11 +147,11 @@ impl View<'_> {
         let bound = work.starter();
         if let Some(owner) = bound {
             let then = match work.body.bound_until {
-                Some(at) => format!(", else it stalls {}", self.until(at)),
+                Some(at) => format!("; after that it stalls {}", self.until(at)),
                 None => String::new(),
             };
             let sentence = format!(
-                "Queued {}: {why}; only {} (incarnation {}), which started it, may go on{then}{}.",
+                "Queued {}: {why}; only {} (incarnation {}), which started it, may claim it{then}{}.",
                 self.age(),
                 owner.worker,
                 owner.incarnation,
@@ -167,14 +168,14 @@ impl View<'_> {
         };
         let sentence = format!("Queued {}: {why}{start}{}.", self.age(), self.overall());
         let next = format!(
-            "nothing: the next worker that claims `{}` from `{}` takes it; `tenure workers` shows whether \
+            "nothing: the next worker that claims `{}` from `{}` gets it; `tenure workers` shows whether \
              there is one",
             work.spec.kind, work.spec.source.system
         );
         (sentence, next)
     }
 
-    /// One session, one work at a time.
+    /// One work item of a session is held at a time.
     fn behind(&self, ahead: &Work) -> (String, String) {
         let session = self.work.spec.session.as_deref().unwrap_or_default();
         let (id, state) = (ahead.id, ahead.state);
@@ -184,17 +185,13 @@ impl View<'_> {
                 State::Stalled => format!("{id} holds its session `{session}` and is stalled"),
                 _ => format!("{holder} holds its session `{session}` with {id}, which is {state}"),
             };
-            (why, "lets go of the session")
+            (why, "releases the session")
         } else {
-            (
-                format!("{id} is older, {state}, and comes first in its session `{session}`"),
-                "has had its turn",
-            )
+            (format!("{id} is older, {state}, and comes first in its session `{session}`"), "is done")
         };
         let sentence = format!("Queued {}: {why}{}.", self.age(), self.overall());
-        let next = format!(
-            "nothing: it is claimed once {id} {until}; `tenure explain {id}` says how that one stands"
-        );
+        let next =
+            format!("nothing: it is claimed once {id} {until}; `tenure explain {id}` explains that one");
         (sentence, next)
     }
 
@@ -241,7 +238,7 @@ impl View<'_> {
         (sentence, next)
     }
 
-    /// The lease's freshness, and what a lapse would lead to.
+    /// The lease's freshness, and the consequence of a lapse.
     fn lease(&self) -> String {
         let Some(lease) = &self.work.lease else { return String::new() };
         let renewed = self.ago(lease.renewed_at);
@@ -252,28 +249,29 @@ impl View<'_> {
         }
         let (when, then) = (self.until(lapse), self.verdict());
         format!(
-            ", last renewed {renewed}, {missed} renewals missed; if it stays silent it lapses {when} and {then}"
+            ", last renewed {renewed}, {missed} renewals missed; if it stays silent, its lease lapses {when} \
+             and {then}"
         )
     }
 
-    /// What recovery would do after a lapse, in words. The rules are `recovery::verdict`'s.
+    /// What recovery would do after a lapse, in words. The rules are those of `recovery::verdict`.
     fn verdict(&self) -> String {
         let work = self.work;
         let body = &work.body;
         if let Some(request) = &body.abandon_request {
-            return format!("recovery abandons it, as {} asked", request.requested_by.label());
+            return format!("recovery abandons it, as {} requested", request.requested_by.label());
         }
         if work.owner_bound_started() {
             return match work.spec.policy.on_expiry {
                 OnExpiry::Timeout => "recovery times it out, as it declared".to_owned(),
-                OnExpiry::Leave => "recovery leaves it, until its owner returns or is proven dead".to_owned(),
+                OnExpiry::Leave => "recovery leaves it until its owner returns or is proven dead".to_owned(),
             };
         }
         let lapse = work.lapse_counts();
         if body.lapses + lapse >= POISON {
             "recovery quarantines it".to_owned()
         } else if body.failures + lapse >= work.spec.policy.retry.max_attempts {
-            "recovery fails it, its failures exhausted".to_owned()
+            "recovery fails it, because its attempts are exhausted".to_owned()
         } else {
             "recovery queues it again".to_owned()
         }
@@ -300,13 +298,14 @@ impl View<'_> {
         );
         let next = match (referenced_work(&wait.reference), referenced_command(&wait.reference)) {
             (Some(target), _) => format!(
-                "nothing: it goes on when {target} ends; `tenure explain {target}` says why it has not"
+                "nothing: it continues when {target} ends; `tenure explain {target}` explains that one"
             ),
             (None, Some(command)) if wait.kind == WaitKind::Approval => {
                 format!("`tenure approve {command} --reason …`, or `tenure reject {command} --reason …`")
             }
             (None, Some(command)) => format!(
-                "nothing: it goes on with {command}; `tenure commands show {command}` says why it has not"
+                "nothing: it continues when {command} is settled; `tenure commands show {command}` explains \
+                 that one"
             ),
             (None, None) if wait.kind == WaitKind::Approval => {
                 let id = self.work.id;
@@ -324,15 +323,15 @@ impl View<'_> {
             OnTimeout::Fail => "fails",
             OnTimeout::Warn => "completes with a warning",
             OnTimeout::Cancel => "is cancelled",
-            OnTimeout::Escalate => "goes on waiting, and says so louder",
-            OnTimeout::Default => "goes on with the default answer",
+            OnTimeout::Escalate => "escalates and keeps waiting",
+            OnTimeout::Default => "continues with the default answer",
         };
         format!("unanswered, it {then} {}", self.until(at))
     }
 
     fn outside(&self) -> (String, String) {
         let sentence = format!(
-            "Waiting {}: it is owned outside, and ends when its owner completes it{}.",
+            "Waiting {}: it is owned externally, and ends when its owner completes it{}.",
             self.age(),
             self.overall()
         );
@@ -340,7 +339,8 @@ impl View<'_> {
         (sentence, next)
     }
 
-    /// Who held it, is there proof of death, had it started, is anything in doubt, what would recovery do.
+    /// Who held it, whether its death is proven, whether it had started, what is in doubt, and what recovery
+    /// would do.
     fn stalled(&self) -> (String, String) {
         let work = self.work;
         let held = match (&work.body.holder, &work.lease, &work.body.first_started) {
@@ -352,7 +352,9 @@ impl View<'_> {
         };
         let proof = match self.grade() {
             Grade::Dead => "its process is proven gone",
-            Grade::Suspended => "its process was seen stopped, which proves no death",
+            Grade::Suspended => {
+                "its process was stopped when last seen, which does not prove that it is dead"
+            }
             Grade::Alive | Grade::Silent => "nothing proves that it is dead",
         };
         let started = if work.started() { "it had started" } else { "it had not started" };
@@ -367,10 +369,14 @@ impl View<'_> {
         let next = match &work.body.abandon_request {
             Some(_) => "nothing: the next sweep abandons it".to_owned(),
             None if work.body.commands.unsettled() > 0 && !work.owner_bound_started() => {
-                format!("nothing: lookups settle it; `tenure commands list --work {}` shows them", work.id)
+                format!(
+                    "nothing: lookups settle it; `tenure commands list --work {}` shows the commands",
+                    work.id
+                )
             }
             None => format!(
-                "{} once you know that its owner will not return; until then nothing: its owner may still go on",
+                "{} once you know that its owner will not return; until then nothing: its owner may still \
+                 continue",
                 self.command("abandon")
             ),
         };
@@ -385,7 +391,7 @@ impl View<'_> {
         }
     }
 
-    /// What the last look at the holder's process showed.
+    /// The result of the last check of the holder's process.
     fn grade(&self) -> Grade {
         let graded = self.last.iter().rev().find_map(|event| match &event.fact {
             Fact::LeaseLapsed(lapsed) => Some(lapsed.grade),
@@ -398,24 +404,28 @@ impl View<'_> {
     fn stalled_plan(&self) -> String {
         let body = &self.work.body;
         match (&body.abandon_request, &body.cancel) {
-            (Some(request), _) => format!("recovery abandons it, as {} asked", request.requested_by.label()),
+            (Some(request), _) => {
+                format!("recovery abandons it, as {} requested", request.requested_by.label())
+            }
             (None, Some(cancel)) => format!(
-                "{} asked {} to cancel it, and its owner will be told if it returns",
+                "{} requested a cancel {}, and its owner will be notified if it returns",
                 cancel.requested_by.label(),
                 self.ago(cancel.requested_at)
             ),
             (None, None) if self.work.body.commands.unsettled() > 0 && !self.work.owner_bound_started() => {
-                "recovery goes on once it is known what happened".to_owned()
+                "recovery continues once the commands in doubt are settled".to_owned()
             }
-            (None, None) => "recovery leaves it until its owner returns, a proof, or a request".to_owned(),
+            (None, None) => "recovery leaves it until its owner returns, is proven dead, or somebody \
+             requests its end"
+                .to_owned(),
         }
     }
 
     fn cancelling(&self) -> (String, String) {
         let Some(cancel) = &self.work.body.cancel else { return self.running() };
         let told = match cancel.acknowledged_at {
-            Some(at) => format!("was told {}", self.ago(at)),
-            None => "has not been told yet".to_owned(),
+            Some(at) => format!("was notified {}", self.ago(at)),
+            None => "has not been notified yet".to_owned(),
         };
         let limit = if self.now < cancel.deadline_at {
             format!("has {} to stop", span(cancel.deadline_at - self.now))
@@ -432,27 +442,27 @@ impl View<'_> {
             "Cancel requested {} by {} ({}): {} {told} and {limit}; if its lease lapses it is {end} {}.",
             self.ago(cancel.requested_at),
             cancel.requested_by.label(),
-            cancel.reason.as_deref().unwrap_or("no reason kept"),
+            cancel.reason.as_deref().unwrap_or("no reason recorded"),
             self.holder(),
             self.until(at)
         );
-        (sentence, "nothing: its holder stops, or its lease runs out".to_owned())
+        (sentence, "nothing: its holder stops, or its lease expires".to_owned())
     }
 
     fn quarantined(&self) -> (String, String) {
         let reason = self.work.body.reason.as_ref();
-        let kept = reason.and_then(|reason| reason.message.as_deref()).unwrap_or("no message kept");
+        let kept = reason.and_then(|reason| reason.message.as_deref()).unwrap_or("no message recorded");
         let doubtful = self.commands.iter().any(Command::is_in_doubt).then(|| command::report(self.commands));
         let in_doubt = self.work.body.commands.unsettled() > 0;
         let message = match reason.map(|reason| reason.code) {
-            // The message tells of what was in doubt then.
+            // The recorded message describes the doubt at that time.
             Some(ReasonCode::InDoubt) if !in_doubt => "nothing is in doubt any more",
             Some(ReasonCode::InDoubt) => doubtful.as_deref().unwrap_or(kept),
             Some(_) | None => kept,
         };
         let why = match reason.map(|reason| reason.code) {
-            Some(ReasonCode::PoisonLapses) => "one holder after another was lost with it",
-            Some(ReasonCode::PoisonFingerprint) => "it failed again and again in the same way",
+            Some(ReasonCode::PoisonLapses) => "it has lost one holder after another",
+            Some(ReasonCode::PoisonFingerprint) => "it failed repeatedly in the same way",
             Some(ReasonCode::InDoubt) if in_doubt => "a side effect is in doubt",
             Some(ReasonCode::InDoubt) => "a side effect was in doubt",
             Some(ReasonCode::Operator) => "an operator set it aside",
@@ -473,15 +483,16 @@ impl View<'_> {
         let id = self.work.id;
         if in_doubt {
             let next = format!(
-                "`tenure commands list --work {id}` shows what is in doubt; `tenure commands record` says how it went, \
-                 and then `tenure decide {id} …`"
+                "`tenure commands list --work {id}` shows what is in doubt; record the outcome with `tenure \
+                 commands record`, and then `tenure decide {id} …`"
             );
             return (sentence, next);
         }
         let next = match self.work.spec.disposition {
             Disposition::ExternallyOwned => {
                 format!(
-                    "`tenure decide {id} failed --reason …`, or another end: its owner runs it, not the queue"
+                    "`tenure decide {id} failed --reason …`, or another terminal state: its owner runs it, \
+                     not the queue"
                 )
             }
             Disposition::Rerunnable | Disposition::OwnerBound => {
@@ -494,7 +505,7 @@ impl View<'_> {
     }
 }
 
-/// As a shell takes it: in quotes, unless it is one plain word.
+/// Quoted for a shell, unless it is one plain word.
 pub(crate) fn typed(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/@+=%,".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

@@ -1,6 +1,6 @@
-//! What an event does to a row. Decisions change rows through [`apply`] only, so a row is always the
-//! sum of its events, but for what renewals and other works write: `expires_at`, `renewed_at`,
-//! `renewed_by`, renewals' progress, `due_at`, `children` and `waiters`.
+//! The effect of an event on a row. Decisions change rows through [`apply`] only, so a row is always the fold
+//! of its events, except for the fields that renewals and other work items write: `expires_at`, `renewed_at`,
+//! `renewed_by`, the progress of renewals, `due_at`, `children` and `waiters`.
 
 use crate::{
     Millis,
@@ -17,7 +17,7 @@ use crate::{
     usage,
 };
 
-/// Folds a whole log into its row. None for an empty log or one that does not start with a birth.
+/// Folds a whole log into its row. None for an empty log, or one whose first event is not an ingest.
 pub fn fold<'a>(events: impl IntoIterator<Item = &'a Event>) -> Option<Work> {
     let mut events = events.into_iter();
     let mut work = born(events.next()?)?;
@@ -25,14 +25,14 @@ pub fn fold<'a>(events: impl IntoIterator<Item = &'a Event>) -> Option<Work> {
     Some(work)
 }
 
-/// Whether a stored row is what its log adds up to.
+/// Whether a stored row equals the fold of its log.
 pub fn matches(row: &Work, folded: &Work) -> bool {
     let mut expected = folded.clone();
     expected.due_at = row.due_at;
     expected.children = row.children;
     expected.waiters = row.waiters;
     expected.progress.clone_from(&row.progress);
-    // Rows of older versions do not say it.
+    // Rows of older versions do not have it.
     if row.body.state_since.is_none() {
         expected.body.state_since = None;
     }
@@ -44,7 +44,7 @@ pub fn matches(row: &Work, folded: &Work) -> bool {
     *row == expected
 }
 
-/// The row that a work's first event makes.
+/// The row that a work item's first event creates.
 pub fn born(event: &Event) -> Option<Work> {
     let Fact::WorkCreated(created) = &event.fact else { return None };
     let mut body = Body {
@@ -107,7 +107,7 @@ pub fn apply(work: &mut Work, event: &Event) {
             work.body.bound_until = None;
             work.body.accept_strength = None;
             work.body.release_requested = false;
-            // Written only where it changes: the body stays shared otherwise.
+            // Written only if it changes: otherwise the body stays shared.
             if !work.body.progress_requests.is_empty() {
                 work.body.progress_requests.clear();
             }
@@ -122,7 +122,7 @@ pub fn apply(work: &mut Work, event: &Event) {
         }
         Fact::Progressed(progressed) => {
             work.progress.clone_from(&event.payload);
-            // Most progress has none: then the body stays shared.
+            // Most progress has no request id: then the body stays shared.
             if let (Some(id), Some(content)) = (&progressed.request_id, &progressed.content) {
                 let known = &mut work.body.progress_requests;
                 known.push(ProgressRequest::new(id, content.clone()));
@@ -233,7 +233,7 @@ pub fn apply(work: &mut Work, event: &Event) {
             end_lease(work);
         }
         Fact::CancelRequested(cancel) => {
-            // Repeated when an owner comes back to a standing cancel: who asked first, and when, stays.
+            // Repeated when an owner comes back to a pending cancel: the first requester and time stay.
             let first = work.body.cancel.take();
             work.body.cancel = Some(Cancel {
                 requested_at: first.as_ref().map_or(event.at, |first| first.requested_at),
@@ -295,7 +295,7 @@ pub fn apply(work: &mut Work, event: &Event) {
         | Fact::CommandResent(_)
         | Fact::CommandReplayed(_) => count_command(work, event),
     }
-    // Most events say nothing of it: then the body stays shared.
+    // Most events report no usage: then the body stays shared.
     if !event.fact.usage().is_empty() {
         usage::add(&mut work.body.usage, event.fact.usage());
     }
@@ -309,7 +309,7 @@ pub fn apply(work: &mut Work, event: &Event) {
     settle(work, event.at);
 }
 
-/// The row knows how many commands stand where; what each is stands beside it.
+/// The row counts its commands by state; the commands themselves are records of their own.
 fn count_command(work: &mut Work, event: &Event) {
     let Some(moved) = event.fact.command() else { return };
     if moved.was.is_none() {
@@ -324,10 +324,10 @@ fn count_command(work: &mut Work, event: &Event) {
     }
 }
 
-/// What every row in such a state has in common.
+/// Sets the fields that all rows in the new state have in common.
 fn settle(work: &mut Work, at: Millis) {
     if work.state.is_terminal() {
-        // Commands of an ended work may still append their events.
+        // Commands of an ended work item may still append their events.
         if work.body.completed_at.is_some() {
             return;
         }
@@ -357,7 +357,7 @@ fn end_lease(work: &mut Work) {
     work.body.release_requested = false;
 }
 
-/// Written only where it changes: the body stays shared otherwise.
+/// Written only if it changes: otherwise the body stays shared.
 fn weigh(work: &mut Work, bytes: u32) {
     if bytes > 0 {
         work.body.payload_bytes += bytes;
@@ -410,5 +410,5 @@ fn reason(code: ReasonCode, message: Option<String>) -> Reason {
     Reason { code, tool: None, message }
 }
 
-/// The hash before a work's first event.
+/// The hash before a work item's first event.
 pub const GENESIS: Digest = Digest([0; 32]);

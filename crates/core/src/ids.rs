@@ -1,4 +1,4 @@
-//! Prefixed ids over UUIDv7. The core parses and prints them; only callers make new ones.
+//! Prefixed ids over UUIDv7. The core parses and prints them; only callers generate new ones.
 
 use std::{fmt, str::FromStr};
 
@@ -62,7 +62,7 @@ macro_rules! id {
 }
 
 id!(
-    /// A work's id.
+    /// A work item's id.
     WorkId,
     "w_"
 );
@@ -88,14 +88,14 @@ id!(
 );
 
 impl WorkId {
-    /// The first and the last id that begin so: `w_` and at least one hex digit.
+    /// The range of ids with this prefix: `w_` and at least one hex digit.
     pub fn beginning_with(text: &str) -> Result<(Self, Self), Refusal> {
         beginning(Self::PREFIX, text).map(|(first, last)| (Self(first), Self(last)))
     }
 }
 
 impl CommandId {
-    /// The first and the last id that begin so: `c_` and at least one hex digit.
+    /// The range of ids with this prefix: `c_` and at least one hex digit.
     pub fn beginning_with(text: &str) -> Result<(Self, Self), Refusal> {
         beginning(Self::PREFIX, text).map(|(first, last)| (Self(first), Self(last)))
     }
@@ -113,12 +113,12 @@ fn beginning(prefix: &str, text: &str) -> Result<(Uuid, Uuid), Refusal> {
     filled("0").zip(filled("f")).ok_or_else(|| {
         Refusal::new(
             Code::Invalid,
-            format!("`{text}` is not the beginning of an id: expected {prefix} and up to 32 hex digits."),
+            format!("`{text}` is not a prefix of an id: expected {prefix} and up to 32 hex digits."),
         )
     })
 }
 
-/// A map by a work's id. Ids are random enough for a hash that takes no time.
+/// A map by work item id. Ids are random enough for a trivial hash.
 pub type ByWork<T> = FxHashMap<WorkId, T>;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Intake: whether new works are taken in. Pauses are people's acts beside the log; what one stops is decided here.
+//! Intake: whether new work items are accepted. People set pauses, which are stored beside the log; this
+//! module decides what a pause stops.
 
 use crate::{
     Millis,
@@ -8,10 +9,10 @@ use crate::{
     schedule::rfc3339,
 };
 
-/// Somebody's wish that nothing new comes in.
+/// A pause of the intake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pause {
-    /// None: of every tenant.
+    /// None: every tenant.
     pub tenant: Option<String>,
     pub by: Actor,
     pub at: Millis,
@@ -23,7 +24,7 @@ impl Pause {
         self.tenant.as_deref().is_none_or(|paused| paused == tenant)
     }
 
-    /// Whose intake it stops, since when, by whom and why.
+    /// Whose intake is paused, since when, by whom and why.
     pub fn words(&self) -> String {
         let whose = match &self.tenant {
             Some(tenant) => format!("tenant {tenant}"),
@@ -37,18 +38,18 @@ impl Pause {
         )
     }
 
-    /// What ends it.
+    /// The command that ends it.
     pub fn resume(&self) -> String {
         let tenant = self.tenant.as_ref().map(|tenant| format!(" --tenant {}", typed(tenant)));
         format!("tenure intake resume{} --reason …", tenant.unwrap_or_default())
     }
 }
 
-/// Whether a new work of this tenant may come in.
+/// Whether a new work item of this tenant is accepted.
 pub fn open(pauses: &[Pause], tenant: &str) -> Result<(), Refusal> {
     let Some(pause) = pauses.iter().find(|pause| pause.covers(tenant)) else { return Ok(()) };
     let detail = format!(
-        "{}. Nothing was written: send the same again later. `{}` ends the pause.",
+        "{}. Nothing was written: repeat the request later. `{}` ends the pause.",
         pause.words(),
         pause.resume()
     );
@@ -72,8 +73,9 @@ mod tests {
         assert_eq!(refusal.code, Code::IntakePaused);
         assert_eq!(
             refusal.detail,
-            "Intake of tenant a was paused by ana at 2026-11-15T23:59:59.999Z: the database moves. Nothing was written: \
-             send the same again later. `tenure intake resume --tenant a --reason …` ends the pause."
+            "Intake of tenant a was paused by ana at 2026-11-15T23:59:59.999Z: the database moves. Nothing \
+             was written: repeat the request later. `tenure intake resume --tenant a --reason …` ends the \
+             pause."
         );
         let refusal = open(&[pause(None)], "a").unwrap_err();
         assert!(

@@ -1,4 +1,4 @@
-//! What must hold of every row at every commit. Stores assert it before a save; `verify` after a load.
+//! The invariants of every row at every commit. Stores assert them before a save; `verify` after a load.
 
 use crate::{
     liveness::Liveness,
@@ -14,7 +14,8 @@ pub fn fault(work: &Work) -> Option<String> {
         .or_else(|| due_armed(work))
 }
 
-/// running, cancel_requested: a lease; stalled, queued, retry_scheduled: none or a lapsed one; else none.
+/// running, cancel_requested: a lease; stalled, queued, retry_scheduled: none or a lapsed one; otherwise
+/// none.
 fn lease_by_state(work: &Work) -> Option<String> {
     let ok = match (work.state, &work.lease) {
         (State::Running | State::CancelRequested, Some(lease)) => lease.lapsed_at.is_none(),
@@ -25,18 +26,18 @@ fn lease_by_state(work: &Work) -> Option<String> {
         (_, lease) => lease.is_none(),
     };
     if !ok {
-        return Some(format!("{} does not go with its lease", work.state));
+        return Some(format!("the state {} does not match its lease", work.state));
     }
     let fence_ok = work.lease.as_ref().is_none_or(|lease| lease.fence == work.fence);
     (!fence_ok || work.lease.is_some() != work.body.holder.is_some())
         .then(|| "the lease is not the last one granted, or has no holder".to_owned())
 }
 
-/// What a worker was told to do is awaited by its holder, or by the wait that it was handed to.
+/// A dispatched command of a worker belongs to a holder, or to the wait that it was handed over to.
 fn commands_known(work: &Work) -> Option<String> {
     let awaited = work.held_lease().is_some() || work.state.is_waiting();
     (work.body.commands.dispatched > 0 && !awaited)
-        .then(|| format!("{} has a dispatched command that nobody awaits", work.state))
+        .then(|| format!("{} has a dispatched command without a holder or a wait", work.state))
 }
 
 fn required_fields(work: &Work) -> Option<String> {
@@ -58,7 +59,7 @@ fn required_fields(work: &Work) -> Option<String> {
         }
         State::CancelRequested if work.body.cancel.is_none() => "its cancel",
         state if state.is_waiting() && work.open_waits == 0 && !external => "an open wait",
-        state if !state.is_waiting() && work.open_waits > 0 => "no open wait in such a state",
+        state if !state.is_waiting() && work.open_waits > 0 => "no open wait in state waiting",
         State::Succeeded | State::CompletedWithWarnings
             if work.body.output.is_none() && work.body.warnings.is_empty() =>
         {

@@ -1,4 +1,5 @@
-//! JSON of what always serialises, written into room that is about right: a text that outgrows its room is moved each time.
+//! JSON of values that always serialize, written into a buffer of about the right size, because a text that
+//! outgrows its buffer is copied each time.
 
 use serde::Serialize;
 

@@ -1,9 +1,9 @@
-//! The rules of Tenure: what may happen to a piece of work, decided in one pure place.
+//! The rules of Tenure: everything that may happen to a work item is decided here, by pure functions.
 //!
-//! [`decide`] takes the records that a store has loaded, one [`Submission`] and the store's time,
-//! and answers with a [`Decision`] (rows to save, events to append, a reply) or a typed [`Refusal`].
-//! Nothing here does I/O, reads a clock, rolls dice, awaits or knows SQL: ids, seeds and the
-//! outcome of token checks ride inside the submission.
+//! [`decide`] takes the records that a store has loaded, one [`Submission`] and the store's time, and returns
+//! a [`Decision`] (rows to save, events to append, a reply) or a typed [`Refusal`]. Nothing here does I/O,
+//! reads a clock, generates randomness, awaits or knows SQL: ids, seeds and the results of token checks are
+//! part of the submission.
 
 pub mod action;
 pub mod chain;
@@ -52,5 +52,5 @@ pub use reply::{Ack, Grant, Reply};
 pub use state::{Phase, State};
 pub use usage::Usage;
 
-/// A moment: Unix time in milliseconds, always by the store's clock.
+/// Milliseconds since the Unix epoch, always by the store's clock.
 pub type Millis = i64;

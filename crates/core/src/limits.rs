@@ -1,10 +1,10 @@
-//! Bounds on everything that a caller can make grow, and the checks that use them.
+//! Limits on everything that a caller can make grow, and the checks that use them.
 
 use crate::refusal::{Code, Refusal};
 
 pub const PAYLOAD_BYTES: usize = 1024 * 1024;
 pub const JSON_DEPTH: usize = 64;
-/// The largest integer that RFC 8785 carries exactly.
+/// The largest integer that RFC 8785 represents exactly.
 pub const SAFE_INTEGER: u64 = 1 << 53;
 /// Names: systems, kinds, tenants, workers, steps, sessions, correlation ids.
 pub const NAME_CHARS: usize = 200;
@@ -13,42 +13,43 @@ pub const REFERENCE_CHARS: usize = 500;
 /// Free text: reasons, prompts, error messages, warnings.
 pub const TEXT_CHARS: usize = 4_000;
 pub const CLAIM_MAX: usize = 1_000;
-/// Bytes after which a page of a list, or the works of a claim, end early.
+/// The size at which a page of a list, or the result of a claim, is cut.
 pub const PAGE_BYTES: usize = 8 * 1024 * 1024;
-/// Bytes of the payloads that one work item keeps for its holder: step results, answers, and the schemas and defaults of
-/// its waits. All waits of one work item fit a page, however long their prompts are.
+/// The total size of the payloads that one work item stores for its holder: step results, answers, and the
+/// schemas and defaults of its waits. All waits of one work item fit on a page, however long their prompts
+/// are.
 pub const WORK_BYTES: usize = 4 * 1024 * 1024;
-/// Inputs up to this size are too light to count.
+/// Inputs up to this size are not counted.
 pub const LIGHT_BYTES: usize = 4 * 1024;
 pub const RENEW_MAX: usize = 1_000;
 pub const WAITS_PER_WORK: usize = 100;
 pub const STEPS_PER_WORK: usize = 1_000;
-/// Commands of one work, ended ones included.
+/// Commands of one work item, ended ones included.
 pub const COMMANDS_PER_WORK: usize = 10_000;
-/// Commands reserved by one close-out.
+/// Commands in one close-out.
 pub const OUTBOX: usize = 100;
-/// Dispatches before the last one whose fence is remembered.
+/// How many earlier dispatches of a command are remembered by their fence.
 pub const EARLIER_DISPATCHES: usize = 16;
-/// Requests for progress of one attempt that are remembered.
+/// How many progress requests of one attempt are remembered.
 pub const PROGRESS_REQUESTS: usize = 32;
-/// Budgets that one dispatch is held against.
+/// Budgets that one dispatch is checked against.
 pub const LIMITS: usize = 20;
-/// How often the relay asks again about a command that policy or a budget stops.
+/// How often the relay retries a command that policy or a budget stops.
 pub const ASK_AGAIN_MS: i64 = 60_000;
-/// When the relay asks again about a command whose work is asked to cancel and has not ended.
+/// When the relay retries a command whose work item is asked to cancel and has not ended.
 pub const CANCEL_ASK_AGAIN_MS: i64 = 5_000;
 pub const WARNINGS: usize = 50;
 pub const EVIDENCE: usize = 50;
-/// Entries of usage in one call, and summed on one work.
+/// Usage entries in one call, and in the sum of one work item.
 pub const USAGE: usize = 50;
 pub const USAGE_OF_WORK: usize = 200;
-/// Early answers kept for one tenant, and for how long.
+/// Early answers that are stored for one tenant, and for how long.
 pub const KEPT_PER_TENANT: usize = 10_000;
 pub const KEPT_MS: i64 = 24 * 3_600_000;
-/// Ten years: no duration that a caller gives may be longer.
+/// Ten years: the longest duration that a caller may give.
 pub const DURATION_MS: u64 = 10 * 365 * 24 * 3_600_000;
 
-/// A required, printable name of bounded length.
+/// A required, printable name of limited length.
 pub fn name(field: &str, value: &str) -> Result<(), Refusal> {
     bounded(field, value, NAME_CHARS)
 }
@@ -83,7 +84,7 @@ fn length(field: &str, value: &str, max: usize) -> Result<(), Refusal> {
     if chars > max {
         return Err(Refusal::new(
             Code::Invalid,
-            format!("`{field}` has {chars} characters; at most {max} are kept. Shorten it."),
+            format!("`{field}` has {chars} characters; at most {max} are allowed. Shorten it."),
         ));
     }
     Ok(())
@@ -91,7 +92,11 @@ fn length(field: &str, value: &str, max: usize) -> Result<(), Refusal> {
 
 pub fn reason(value: &str) -> Result<(), Refusal> {
     if value.trim().is_empty() {
-        return Err(Refusal::new(Code::ReasonMissing, "Say why: this verb needs a reason, and it is kept."));
+        return Err(Refusal::new(
+            Code::ReasonMissing,
+            "Give a reason: this verb requires one, and it is \
+         recorded.",
+        ));
     }
     text("reason", value)
 }
@@ -100,7 +105,7 @@ pub fn count(field: &str, len: usize, max: usize) -> Result<(), Refusal> {
     if len > max {
         return Err(Refusal::new(
             Code::Invalid,
-            format!("`{field}` has {len} entries; at most {max} at once. Split the call."),
+            format!("`{field}` has {len} entries; at most {max} are allowed in one call. Split the call."),
         ));
     }
     Ok(())
@@ -110,7 +115,7 @@ pub fn duration(field: &str, ms: u64) -> Result<(), Refusal> {
     if ms > DURATION_MS {
         return Err(Refusal::new(
             Code::ImpossibleTimings,
-            format!("`{field}` is longer than ten years. Give a shorter one, or leave it out for none."),
+            format!("`{field}` is longer than ten years. Give a shorter duration, or leave it out for none."),
         ));
     }
     Ok(())

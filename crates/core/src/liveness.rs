@@ -1,47 +1,47 @@
-//! Is the holder alive? Graded from evidence, and the evidence is always shown.
+//! Whether a holder is alive: graded from evidence, and the evidence is always shown.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Millis, model::Work};
 
-/// What a worker offers as evidence of its life besides renewing.
+/// The evidence of life that a worker offers besides its renewals.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Liveness {
-    /// Nothing but its renewals.
+    /// None besides its renewals.
     #[default]
     Opaque,
-    /// A process that a sweeper on the same boot and in the same PID namespace can look up.
+    /// A process that a sweeper on the same machine, in the same boot and PID namespace, can look up.
     LocalProcess {
         boot_id: String,
-        /// The inode of the PID namespace: the same pid means another process elsewhere.
+        /// The inode of the PID namespace: in another namespace the same pid is another process.
         pid_namespace: u64,
         pid: u32,
-        /// In clock ticks since boot, as the kernel tells: a reused pid has another one.
+        /// In clock ticks since boot, as reported by the kernel: a reused pid has another one.
         start_time: u64,
     },
 }
 
-/// How sure one can be: the later, the worse.
+/// How certain it is that a holder is alive, from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Grade {
     /// The lease is valid.
     Alive,
-    /// The process exists but is stopped, or its clocks show that it slept.
+    /// The process exists but is stopped, or its clocks show that the machine was suspended.
     Suspended,
-    /// Lapsed, and nothing proves anything.
+    /// The lease lapsed, and there is no evidence either way.
     Silent,
-    /// That process is gone.
+    /// The process is gone.
     Dead,
 }
 
-/// What a sweeper saw of a holder's process. It counts only for the fence it was made for.
+/// A sweeper's observation of a holder's process. It is valid only for the fence that it was made for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sighting {
     pub fence: u64,
     pub seen: Seen,
-    /// What was looked at, for people.
+    /// What was observed, for people.
     pub detail: String,
 }
 
@@ -53,7 +53,7 @@ pub enum Seen {
     Gone,
 }
 
-/// The grade of a work's holder at `now`, and by how many renewals it is late. None without a lease.
+/// The grade of a work item's holder at `now`, and how many renewals it has missed. None without a lease.
 pub fn grade(work: &Work, sighting: Option<&Sighting>, now: Millis) -> Option<(Grade, u32)> {
     let lease = work.lease.as_ref()?;
     let renew = work.spec.policy.lease.renew_ms.max(1) as Millis;
@@ -63,7 +63,7 @@ pub fn grade(work: &Work, sighting: Option<&Sighting>, now: Millis) -> Option<(G
         Some(Seen::Gone) => Grade::Dead,
         Some(Seen::Stopped) => Grade::Suspended,
         Some(Seen::Running) | None if lease.lapsed_at.is_none() && now < lease.expires_at => Grade::Alive,
-        // What the sweeper saw when it found the lease lapsed, until somebody sees more.
+        // The sweeper's observation when it found the lease lapsed, until there is a newer one.
         None => work.body.lapsed_as.unwrap_or(Grade::Silent),
         Some(Seen::Running) => Grade::Silent,
     };

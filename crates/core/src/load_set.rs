@@ -1,4 +1,5 @@
-//! What a store must load before a decision: first what the action names, then what those rows name.
+//! The records that a store must load before a decision: first those that the action names, then those that
+//! the loaded rows name.
 
 use std::sync::Arc;
 
@@ -12,8 +13,8 @@ use crate::{
     state::State,
 };
 
-/// Keys to load. Where rows are locked one by one, the order is: `locks` and `references`, sessions,
-/// works; what a later round asks for needs no lock.
+/// Keys to load. Where rows are locked one by one, the order is: `locks` and `references`, sessions, work
+/// items; later rounds need no locks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LoadSet {
     /// To be locked, with the sessions that they belong to.
@@ -21,30 +22,31 @@ pub struct LoadSet {
     /// To be read only.
     pub peers: Vec<WorkId>,
     pub identities: Vec<Identity>,
-    /// Waits on these, the works of those waits (locked), all waits of those works, kept answers.
+    /// Waits on these references, their work items (locked), all waits of those, and early answers.
     pub references: Vec<TenantKey>,
-    /// Likewise, by the wait's id.
+    /// The same, by the wait's id.
     pub wait_ids: Vec<WaitId>,
-    /// References on which waits are about to open: to be locked, nothing to load yet.
+    /// References on which waits are about to be opened: to be locked; there is nothing to load yet.
     pub locks: Vec<String>,
     pub sessions: Vec<TenantKey>,
     pub kept: Vec<TenantKey>,
-    /// Attempts given to these claim requests, and their works: locked where anything but claims is in the group.
+    /// Attempts that these claim requests got, and their work items: locked if the group has anything but
+    /// claims.
     pub requests: Vec<RequestKey>,
     pub ends: Vec<(WorkId, u64)>,
     pub steps: Vec<WorkId>,
     pub waits: Vec<WorkId>,
     pub inputs: Vec<WorkId>,
-    /// Tenants of which kept answers are counted.
+    /// Tenants whose early answers are counted.
     pub kept_counts: Vec<String>,
-    /// The works of these commands, locked.
+    /// The work items of these commands, locked.
     pub command_ids: Vec<CommandId>,
     pub commands: Vec<Sought>,
-    /// The newest command with a key, of the works of which this one is a rerun.
+    /// The newest command with a key, among the runs that this work item is a rerun of.
     pub earlier: Vec<(WorkId, Digest)>,
     /// The oldest open ordered command to a target.
     pub heads: Vec<TargetKey>,
-    /// To be locked, after the works and all at once.
+    /// To be locked, after the work items and all at once.
     pub budgets: Vec<BudgetKey>,
 }
 
@@ -53,7 +55,7 @@ impl LoadSet {
         *self == LoadSet::default()
     }
 
-    /// Adds what one submission needs first. Lists may get duplicates; stores sort them anyway.
+    /// Adds the keys that one submission needs first. Lists may contain duplicates; stores sort them anyway.
     pub fn first(&mut self, submission: &Submission) {
         match &submission.action {
             Action::Renew(renewals) => self.works.extend(renewals.iter().map(|r| r.holder.work)),
@@ -118,14 +120,15 @@ impl LoadSet {
 
     fn opens(&mut self, spec: &WaitSpec) {
         match referenced_work(&spec.reference) {
-            // It will be marked as waited for.
+            // Locked, because it will be marked as waited for.
             Some(work) => self.works.push(work),
             None if referenced_command(&spec.reference).is_some() => {}
             None => self.locks.push(spec.reference.clone()),
         }
     }
 
-    /// Adds what the loaded rows show to be needed too and is not there yet. Empty: decide.
+    /// Adds the keys that the loaded rows show to be needed and that are not loaded yet. If it adds none, the
+    /// decision can be made.
     pub fn then(&mut self, submission: &Submission, records: &Records) {
         match &submission.action {
             Action::Renew(renewals) => {
@@ -241,7 +244,7 @@ impl LoadSet {
                     self.session_of(work.id, records);
                 }
             }
-            // How an attempt ended is told to its own holder only.
+            // Only the attempt's own holder is told how it ended.
             Some(_) | None => {
                 if holder.genuine && !records.ends.contains_key(&(work.id, holder.fence)) {
                     self.ends.push((work.id, holder.fence));
@@ -327,7 +330,7 @@ impl LoadSet {
         }
     }
 
-    /// A waiting work that cannot go on for a command in doubt may come to hold its session.
+    /// A waiting work item that is kept from going on by a command in doubt may occupy its session.
     pub(crate) fn session_if_in_doubt(&mut self, id: WorkId, records: &Records) {
         let waits = |work: &Arc<Work>| work.open_waits > 0 && work.body.commands.unsettled() > 0;
         if records.works.get(&id).is_some_and(waits) {

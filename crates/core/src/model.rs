@@ -1,4 +1,4 @@
-//! The records: a work and what belongs to it. Stores keep them; only the core changes them.
+//! The records: a work item and the records that belong to it. Stores keep them; only the core changes them.
 
 use std::sync::Arc;
 
@@ -20,18 +20,18 @@ use crate::{
     usage::Usage,
 };
 
-/// Where a work came from. One identity is one work, under any concurrency.
+/// Where a work item came from. It is the item's identity, under any concurrency.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
     pub system: String,
     pub id: String,
-    /// Required for the scheduler: every run is its own work.
+    /// Required for the scheduler: every run is a work item of its own.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub run_id: String,
 }
 
-/// The ingress identity; its generations are reruns of one another.
+/// The identity at ingest; its generations are reruns of one another.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity {
     pub tenant: String,
@@ -42,11 +42,11 @@ pub struct Identity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Disposition {
-    /// Anybody may run it again from its last checkpoint.
+    /// Any worker may run it again from its last checkpoint.
     Rerunnable,
     /// Only the incarnation that started it can know how it ended.
     OwnerBound,
-    /// Somebody outside owns it and says how it ended.
+    /// An external system owns it and reports how it ended.
     ExternallyOwned,
 }
 
@@ -65,7 +65,7 @@ pub struct Workflow {
     pub version: String,
 }
 
-/// What never changes after ingest.
+/// The fields that never change after ingest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
     pub tenant: String,
@@ -76,7 +76,7 @@ pub struct Spec {
     pub correlation_id: String,
     pub generation: u32,
     pub input_hash: Digest,
-    /// The input's size where it is no light one.
+    /// The input's size, unless it is too small to count.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub input_bytes: u32,
     pub policy: WorkPolicy,
@@ -91,13 +91,14 @@ pub struct Spec {
     pub on_parent_close: OnParentClose,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rerun_of: Option<WorkId>,
-    /// The keys of commands that somebody decided to execute again in this rerun.
+    /// The keys of the commands that a person decided to execute again in this rerun.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub execute: Vec<Digest>,
-    /// The step from which a rerun goes on.
+    /// The step from which a rerun continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_step: Option<String>,
-    /// The people who submitted or reran it, its ancestors or an earlier run: four eyes are not theirs.
+    /// The people who submitted or reran it, its ancestors or an earlier run: they cannot be its second pair
+    /// of eyes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub submitters: Vec<Arc<str>>,
 }
@@ -121,7 +122,7 @@ impl Spec {
     }
 }
 
-/// A worker: stable id, and an incarnation that is new at each boot.
+/// A worker: a stable id, and an incarnation that is new at each start.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Worker {
@@ -132,25 +133,25 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// A worker that offers no evidence of its life but its renewals.
+    /// A worker that offers no evidence of life besides its renewals.
     pub fn new(id: &str, incarnation: &str) -> Self {
         Self { id: id.to_owned(), incarnation: incarnation.to_owned(), liveness: Liveness::Opaque }
     }
 }
 
-/// The part of ownership that renewals move.
+/// The part of ownership that renewals change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     pub fence: u64,
     pub expires_at: Millis,
     pub renewed_at: Millis,
-    /// Who renews when it is not the holder itself.
+    /// Who renewed it, if not the holder itself.
     pub renewed_by: Option<String>,
-    /// Set by the Tick that found it past expiry + grace. The holder may still write until superseded.
+    /// Set by the tick that found it past expiry + grace. The holder may still write until it is superseded.
     pub lapsed_at: Option<Millis>,
 }
 
-/// Why a row is not progressing.
+/// Why a row makes no progress.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
     pub code: ReasonCode,
@@ -177,7 +178,7 @@ pub enum ReasonCode {
     Operator,
 }
 
-/// What kind of failure it was; the class decides whether trying again can help.
+/// The class of a failure; it decides whether a retry can help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorClass {
@@ -208,7 +209,7 @@ pub struct Cancel {
     pub deadline_at: Millis,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// When its holder was told, by the reply to a renewal.
+    /// When its holder was notified, by the reply to a renewal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acknowledged_at: Option<Millis>,
 }
@@ -226,14 +227,15 @@ pub struct FirstStarted {
     pub worker: String,
     pub incarnation: String,
     pub at: Millis,
-    /// The id of the actor that claimed it, of owner-bound work. None where it started before this was recorded.
+    /// The id of the actor that claimed it; only for owner-bound work. None if it started before this was
+    /// recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Arc<str>>,
 }
 
 impl FirstStarted {
-    /// The same worker in the same incarnation, under the same actor: after a restart it is another owner, and
-    /// another actor may well use its names.
+    /// The same worker in the same incarnation, under the same actor: after a restart it is another owner,
+    /// and another actor may use the same names.
     pub fn is(&self, worker: &Worker, actor: &str) -> bool {
         self.worker == worker.id
             && self.incarnation == worker.incarnation
@@ -244,32 +246,32 @@ impl FirstStarted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AcceptStrength {
-    /// Bytes were handed over.
+    /// The agent was sent the input.
     Weak,
     /// The agent took it on.
     Strong,
 }
 
-/// What a success left behind: the proof that it is one.
+/// The output of a success.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Output {
-    /// A result, kept as the payload of event `seq`.
+    /// A result that is stored as the payload of event `seq`.
     Inline { hash: Digest, seq: u64 },
-    /// A result kept elsewhere.
+    /// A result that is stored elsewhere.
     Reference(String),
-    /// Declared: there is nothing to show.
+    /// Declared: there is no output.
     NoOutput,
 }
 
-/// The same failure again and again.
+/// The same failure, repeated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fingerprint {
     pub text: String,
     pub count: u32,
 }
 
-/// A request for progress, as it is remembered: what was sent under which id, both as the beginning of a hash.
+/// A progress request that is remembered: its id and its content, each as the beginning of a hash.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgressRequest {
     pub id: String,
@@ -282,19 +284,20 @@ impl ProgressRequest {
     }
 }
 
-/// The rest of the row, kept by stores as one JSON document. All of it comes from events.
+/// The rest of the row, which stores keep as one JSON document. All of it comes from events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Body {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub abandon_request: Option<AbandonRequest>,
-    /// Its holder is asked to hand it back. Gone with that holder's lease, a lapsed one that nobody took over included.
+    /// Its holder is asked to release it. Cleared with that holder's lease, even with a lapsed one that was
+    /// not superseded.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub release_requested: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accept_strength: Option<AcceptStrength>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted_at: Option<Millis>,
-    /// Queued started owner-bound work waits for its owner until then.
+    /// Until when queued, started owner-bound work waits for its owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bound_until: Option<Millis>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -315,29 +318,30 @@ pub struct Body {
     pub fingerprint: Option<Fingerprint>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_started: Option<FirstStarted>,
-    /// Who holds, or last held and was not superseded.
+    /// The holder, or the last one if it was not superseded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<Worker>,
-    /// The id of the actor that claimed for the holder. Only of owner-bound work: it alone may claim that again.
+    /// The id of the actor that claimed for the holder. Only for owner-bound work: no other actor may claim
+    /// it again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_by: Option<Arc<str>>,
-    /// What was seen of the holder's process when its lease lapsed, if that was more than silence.
+    /// The grade of the holder's process when its lease lapsed, if there was any evidence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lapsed_as: Option<Grade>,
-    /// Lapses in a row.
+    /// Consecutive lapses.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub lapses: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Output>,
-    /// Bytes of its step results and answers, and of its waits' schemas and defaults.
+    /// The size of its step results and answers, and of its waits' schemas and defaults.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub payload_bytes: u32,
-    /// The last requests for progress in this attempt, the latest last: a repeat writes nothing.
+    /// The last progress requests of this attempt, the latest last: a repeat writes nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub progress_requests: Vec<ProgressRequest>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
-    /// When it came into its present state. None on rows that have not moved since this is kept.
+    /// When it entered its present state. None on rows that have not moved since this was introduced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state_since: Option<Millis>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -345,7 +349,7 @@ pub struct Body {
     /// How many step and wait rows there are.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub steps: u32,
-    /// What all attempts used.
+    /// The usage of all attempts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub usage: Vec<Usage>,
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -361,7 +365,7 @@ fn is_zero(n: &u32) -> bool {
     *n == 0
 }
 
-/// One accountable unit of work.
+/// A work item: one accountable unit of work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Work {
     pub id: WorkId,
@@ -372,7 +376,7 @@ pub struct Work {
     pub head: Digest,
     /// How often it was claimed.
     pub attempt: u32,
-    /// The last fence ever granted; it survives the lease.
+    /// The last fence ever granted; it outlives the lease.
     pub fence: u64,
     pub lease: Option<Lease>,
     pub open_waits: u32,
@@ -381,7 +385,7 @@ pub struct Work {
     pub due_at: Option<Millis>,
     pub progress: Option<Payload>,
     pub updated_at: Millis,
-    /// Whether closing it has to wake children, or works that wait for it. Set by them, not by events.
+    /// Whether its end has to wake children, or work items that wait for it. Set by those, not by events.
     pub children: bool,
     pub waiters: bool,
     pub body: Document<Body>,
@@ -396,18 +400,19 @@ impl Work {
         self.spec.disposition == Disposition::OwnerBound && self.started()
     }
 
-    /// What a lapse of its lease adds to its failures and lapses: nothing where an operator asked its holder to go.
+    /// What a lapse of its lease adds to its failures and lapses: nothing if an operator asked its holder to
+    /// release it.
     pub fn lapse_counts(&self) -> u32 {
         u32::from(!self.body.release_requested)
     }
 
-    /// Bytes of the payloads that come with its lease.
+    /// The size of the payloads that come with its lease.
     pub fn weight(&self) -> usize {
         let progress = self.progress.as_ref().map_or(0, |progress| progress.text().len());
         self.spec.input_bytes as usize + self.body.payload_bytes as usize + progress
     }
 
-    /// Refuses what would make the payloads that it keeps too many to be handed out with its lease.
+    /// Refuses a payload that would make the stored ones too large to be returned with the lease.
     pub(crate) fn check_room(&self, what: &str, bytes: u32) -> Result<(), Refusal> {
         let there = self.body.payload_bytes;
         if there as usize + bytes as usize <= limits::WORK_BYTES {
@@ -416,31 +421,31 @@ impl Work {
         Err(Refusal::new(
             Code::LimitReached,
             format!(
-                "{what} has {bytes} bytes, and the step results and answers of {} have {there} already; one work \
-                 keeps at most {}. Store it elsewhere and send a reference.",
+                "{what} has {bytes} bytes, and the step results and answers of {} have {there} already; one \
+                 work item stores at most {}. Store it elsewhere and send a reference.",
                 self.id,
                 limits::WORK_BYTES
             ),
         ))
     }
 
-    /// A lease that nobody has found lapsed.
+    /// A lease that was not found lapsed.
     pub fn held_lease(&self) -> Option<&Lease> {
         self.lease.as_ref().filter(|lease| lease.lapsed_at.is_none())
     }
 
-    /// Who alone may claim it: the one that started owner-bound work.
+    /// The only worker that may claim it: the one that started owner-bound work.
     pub fn starter(&self) -> Option<&FirstStarted> {
         self.body.first_started.as_ref().filter(|_| self.spec.disposition == Disposition::OwnerBound)
     }
 
-    /// The incarnation for which alone the work is claimable.
+    /// The only incarnation that may claim the work item.
     pub fn bound_to(&self) -> Option<&str> {
         self.starter().map(|first| first.incarnation.as_str())
     }
 }
 
-/// One claim of a work under one lease.
+/// One claim of a work item under one lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
     pub work: WorkId,
@@ -448,7 +453,7 @@ pub struct Attempt {
     pub fence: u64,
     pub worker: String,
     pub incarnation: String,
-    /// The claim request it was given to.
+    /// The claim request that it was granted to.
     pub request: RequestKey,
     pub claimed_at: Millis,
     pub end: Option<AttemptEnd>,
@@ -467,16 +472,16 @@ impl RequestKey {
     }
 }
 
-/// How an attempt ended. The verb that ended it can be repeated: same body, same reply.
+/// How an attempt ended. The verb that ended it can be repeated: the same body gets the same reply.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AttemptEnd {
     pub at: Millis,
     pub outcome: AttemptOutcome,
-    /// Only where a holder's verb ended it.
+    /// Only if a holder's verb ended it.
     pub body_hash: Option<Digest>,
     pub ack: Option<crate::reply::Ack>,
     pub error: Option<ErrorInfo>,
-    /// What the verb that ended it says was used.
+    /// The usage that the ending verb reported.
     pub usage: Vec<Usage>,
 }
 
@@ -501,9 +506,9 @@ pub struct Step {
     pub input_hash: Digest,
     pub begun_at: Millis,
     pub completed_at: Option<Millis>,
-    /// The event whose payload is the result: of this work, or of the work that it reruns.
+    /// The event whose payload is the result: of this work item, or of the one that it reruns.
     pub result: Option<(WorkId, u64)>,
-    /// Recorded in the log, no longer reused.
+    /// Voided: it is in the log, but its result is no longer reused.
     pub voided: bool,
 }
 
@@ -528,7 +533,7 @@ impl WaitKind {
         }
     }
 
-    /// 24 hours where a person must act, 2 hours where a machine does.
+    /// 24 hours if a person must act, 2 hours if a machine must.
     pub fn default_timeout_ms(self) -> u64 {
         match self {
             WaitKind::Approval | WaitKind::Auth | WaitKind::User => 24 * 3_600_000,
@@ -537,7 +542,7 @@ impl WaitKind {
     }
 }
 
-/// What happens when a wait's deadline passes unanswered.
+/// What happens when a wait's deadline passes without an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnTimeout {
@@ -570,7 +575,7 @@ pub struct Wait {
     pub state: WaitState,
     pub opened_at: Millis,
     pub deadline_at: Option<Millis>,
-    /// The row's end: answered, timed out or cancelled.
+    /// When the wait was answered, timed out or was cancelled.
     pub ended_at: Option<Millis>,
     /// The event of `work` whose payload is the answer.
     pub answer_seq: Option<u64>,
@@ -578,19 +583,21 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// Whether it asks for an approval of its own. One on a command or a work is answered by that record.
+    /// Whether it asks for an approval of its own. A wait on a command or a work item is answered by that
+    /// record.
     pub fn asks_approval(&self) -> bool {
         self.kind == WaitKind::Approval && !is_reserved(&self.reference)
     }
 
-    /// The seal of an approval: over the work, the reference and the prompt. One changed byte is another seal.
+    /// The seal of an approval: over the work item, the reference and the prompt. One changed byte is another
+    /// seal.
     pub fn seal(&self) -> Digest {
         let parts = ("wait", self.work, &self.reference, &self.detail.prompt);
         Digest::of(serde_json::to_vec(&parts).expect("strings and ids always serialise"))
     }
 }
 
-/// What a wait says to whoever must answer, and what it does by itself.
+/// The question of a wait, and its behaviour without an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitDetail {
     pub on_timeout: OnTimeout,
@@ -614,7 +621,7 @@ pub struct WaitDetail {
 }
 
 impl WaitDetail {
-    /// Bytes of the payloads that are stored with the wait.
+    /// The size of the payloads that are stored with the wait.
     pub fn bytes(&self) -> usize {
         self.schema.iter().chain(&self.default).map(|payload| payload.text().len()).sum()
     }

@@ -1,4 +1,4 @@
-//! A caller's JSON, checked once at the door and kept in its RFC 8785 form with its digest.
+//! A caller's JSON, checked once on entry and stored in RFC 8785 form with its digest.
 
 use std::sync::Arc;
 
@@ -65,8 +65,8 @@ impl<'de> Deserialize<'de> for Digest {
     }
 }
 
-/// JSON in canonical form, cheap to clone. [`Payload::new`] is the only place where a caller's JSON is checked;
-/// reading a stored one back checks nothing again.
+/// JSON in canonical form, cheap to clone. Only [`Payload::new`] checks a caller's JSON; reading a stored
+/// payload back does not check it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Payload {
     text: Arc<str>,
@@ -81,7 +81,7 @@ impl Payload {
                 .map_err(|e| refused(format!("The payload cannot be written as canonical JSON: {e}.")))?;
         if text.len() > limits::PAYLOAD_BYTES {
             return Err(refused(format!(
-                "The payload has {} bytes; at most {} are kept. Store it elsewhere and send a reference.",
+                "The payload has {} bytes; at most {} are allowed. Store it elsewhere and send a reference.",
                 text.len(),
                 limits::PAYLOAD_BYTES
             )));
@@ -89,8 +89,8 @@ impl Payload {
         Ok(Self::stored(text))
     }
 
-    /// A text that was read back from a store, which holds canonical forms only. It is not checked again: a rule
-    /// that came later must not make a stored row unreadable.
+    /// A text that was read back from a store, which contains canonical forms only. It is not checked again:
+    /// a rule that was added later must not make a stored row unreadable.
     pub fn stored(text: String) -> Self {
         let hash = Digest::of(&text);
         Self { text: text.into(), hash }
@@ -100,7 +100,7 @@ impl Payload {
         &self.text
     }
 
-    /// The size of its text, for bounds on bytes.
+    /// The size of its text in bytes.
     pub fn bytes(&self) -> u32 {
         self.text.len() as u32
     }
@@ -120,7 +120,7 @@ impl Serialize for Payload {
     }
 }
 
-/// Part of a stored record, and like [`Payload::stored`] not checked again.
+/// Part of a stored record; like [`Payload::stored`], not checked again.
 impl<'de> Deserialize<'de> for Payload {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let text = serde_json_canonicalizer::to_string(&Value::deserialize(from)?);
@@ -128,7 +128,7 @@ impl<'de> Deserialize<'de> for Payload {
     }
 }
 
-/// A field that is there, though its value be null: serde alone would take a null for an absent field.
+/// A field that is present, even if its value is null: serde alone would treat a null as an absent field.
 pub(crate) fn present<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Payload>, D::Error> {
     Payload::deserialize(from).map(Some)
 }
@@ -137,9 +137,9 @@ fn refused(detail: String) -> Refusal {
     Refusal::new(Code::PayloadRefused, detail)
 }
 
-/// Refuses what cannot be kept. True where plain JSON is canonical JSON: ASCII keys that are sorted by bytes
-/// are in RFC 8785's order, and integers and strings are written alike. Whether serde's maps are sorted is up to
-/// every crate in the program (`serde_json/preserve_order`), so it is looked at here.
+/// Refuses JSON that cannot be stored. Returns true if plain JSON is canonical JSON: ASCII keys sorted by
+/// bytes are in RFC 8785's order, and integers and strings are written alike. Any crate in the program can
+/// change whether serde's maps are sorted (`serde_json/preserve_order`), so the order is checked here.
 fn check(value: &Value, depth: usize) -> Result<bool, Refusal> {
     if depth > limits::JSON_DEPTH {
         return Err(refused(format!(
@@ -171,7 +171,7 @@ fn check(value: &Value, depth: usize) -> Result<bool, Refusal> {
     }
 }
 
-/// Judged by the canonical text: RFC 8785 writes a float below 1e21 that has no fraction as an integer.
+/// Judged by the canonical text: RFC 8785 writes a float below 1e21 without a fraction as an integer.
 fn is_unsafe_integer(number: &serde_json::Number) -> bool {
     const WRITTEN_AS_INTEGER: f64 = 1e21;
     match (number.as_u64(), number.as_i64(), number.as_f64()) {
@@ -200,7 +200,7 @@ mod tests {
         let b: Value = serde_json::from_str(r#"{ "a": [true, null], "b": 1 }"#).unwrap();
         assert_eq!(Payload::new(&a).unwrap(), Payload::new(&b).unwrap());
         assert_eq!(Payload::new(&a).unwrap().text(), r#"{"a":[true,null],"b":1}"#);
-        // Nothing but strings and integers: the form that is written without the canonicalizer.
+        // Only strings and integers: the form that is written without the canonicalizer.
         let plain: Value = serde_json::from_str(r#"{"b":{"d":1,"c":2},"a":"x"}"#).unwrap();
         assert_eq!(Payload::new(&plain).unwrap().text(), r#"{"a":"x","b":{"c":2,"d":1}}"#);
     }
@@ -255,7 +255,7 @@ mod tests {
         assert!(Payload::new(&json!("a\u{0}b")).is_err());
     }
 
-    /// As a file has it that was written before such values were refused.
+    /// As in a file that was written before such values were refused.
     #[test]
     fn stored_data_is_not_judged_again() {
         let mut deep = "1".to_owned();

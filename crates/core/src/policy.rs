@@ -1,4 +1,4 @@
-//! How a work wants to be treated: lease timings, retries, timeouts; and the settings per source.
+//! The settings of a work item (lease timings, retry policy, timeouts), and the settings of each source.
 
 use std::collections::BTreeMap;
 
@@ -39,8 +39,8 @@ impl LeaseTimings {
             return Err(Refusal::new(
                 Code::ImpossibleTimings,
                 format!(
-                    "A lease of {} ms renewed every {} ms would be lost by one late renewal: \
-                     ttl_ms must be at least 3 × renew_ms, and renew_ms at least 1.",
+                    "A lease of {} ms renewed every {} ms would be lost by one late renewal: ttl_ms must be \
+                     at least 3 × renew_ms, and renew_ms at least 1.",
                     self.ttl_ms, self.renew_ms
                 ),
             ));
@@ -57,7 +57,7 @@ pub enum Jitter {
     None,
 }
 
-/// When a failed work is tried again. `max_attempts` counts failures, the first one included.
+/// When a failed work item is retried. `max_attempts` counts failures, the first one included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RetryPolicy {
@@ -65,7 +65,8 @@ pub struct RetryPolicy {
     pub jitter: Jitter,
     pub max_attempts: u32,
     pub max_ms: u64,
-    /// 2,000 doubles each delay. An integer, so that the policy has one canonical form.
+    /// The factor by which each delay grows, in thousandths: 2,000 doubles it. An integer, so that the policy
+    /// has one canonical form.
     pub multiplier_permille: u32,
 }
 
@@ -94,7 +95,7 @@ impl RetryPolicy {
     }
 }
 
-/// Declared deadlines, counted from ingest (start, overall) or from the claim (execution).
+/// Deadlines, counted from ingest (start, overall) or from the claim (execution).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Timeouts {
@@ -106,18 +107,18 @@ pub struct Timeouts {
     pub start_ms: Option<u64>,
 }
 
-/// What a lapse means for started owner-bound work, declared in advance.
+/// What happens when the lease of started owner-bound work lapses; declared in advance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnExpiry {
-    /// Stalled until proof, a request, or its owner.
+    /// It is stalled until it proves to be alive, a request, or its owner.
     #[default]
     Leave,
-    /// A pre-signed abandon: ends as `timed_out`.
+    /// It ends as `timed_out`: abandoning it was agreed in advance.
     Timeout,
 }
 
-/// The whole policy of one work, every value settled at ingest.
+/// All settings of one work item, every value settled at ingest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WorkPolicy {
@@ -147,7 +148,7 @@ impl WorkPolicy {
     }
 }
 
-/// What a caller may leave out; the rest comes from the source's settings.
+/// The settings that a caller may leave out; omitted ones come from the source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyOverrides {
@@ -161,7 +162,7 @@ pub struct PolicyOverrides {
     pub timeouts: Option<Timeouts>,
 }
 
-/// The sources that this ledger accepts, each with its default policy, and what each tenant may have.
+/// The sources that this ledger accepts, each with its default settings, and the quota of each tenant.
 #[derive(Clone, Debug)]
 pub struct Settings {
     sources: BTreeMap<String, WorkPolicy>,
@@ -179,7 +180,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Adds a source, or changes the default policy of a known one.
+    /// Adds a source, or changes the default settings of a known one.
     pub fn with_source(mut self, system: &str, policy: WorkPolicy) -> Result<Self, Refusal> {
         limits::name("source.system", system)?;
         policy.check()?;
@@ -197,7 +198,7 @@ impl Settings {
         &self.quota
     }
 
-    /// The settled policy of a work of this source.
+    /// The settled settings of a work item of this source.
     pub fn policy(&self, system: &str, wanted: &PolicyOverrides) -> Result<WorkPolicy, Refusal> {
         let Some(default) = self.sources.get(system) else {
             let known: Vec<&str> = self.sources.keys().map(String::as_str).collect();

@@ -1,6 +1,7 @@
-//! The quota of one tenant: how many open work items it may have, how many bytes of input it may add a minute, and how
-//! urgent its work may be. It binds callers that are bound to tenants. The ledger counts a tenant's work outside of
-//! decisions; a repeat of a known ingest is answered at the quota as well.
+//! The quota of one tenant: how many open work items it may have, how many bytes of input it may add in a
+//! minute, and the most urgent priority that it may use. It applies to callers that are bound to tenants. The
+//! ledger counts a tenant's work items outside of decisions; a repeat of a known ingest is answered even when
+//! the quota is reached.
 
 use crate::{
     action::Action,
@@ -9,14 +10,14 @@ use crate::{
     refusal::{Code, Refusal},
 };
 
-/// None of it is bounded unless told otherwise.
+/// Unlimited by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
-    /// Works that have not ended.
+    /// Work items that have not ended.
     pub open_works: u64,
-    /// Bytes of the inputs of new works, in a minute.
+    /// Bytes of the inputs of new work items, in a minute.
     pub input_bytes: u64,
-    /// The lowest number, which is the most urgent, that a work may have.
+    /// The lowest number, which is the most urgent, that a work item may have.
     pub priority: i16,
 }
 
@@ -32,7 +33,8 @@ impl Quota {
             return Ok(());
         }
         let detail = format!(
-            "Priorities below {} are the operator's. Give that or a higher number, or have `quotas.priority` changed.",
+            "Priorities below {} are reserved for the operator. Use that or a higher number, or have \
+             `quotas.priority` changed.",
             self.priority
         );
         Err(Refusal::new(Code::Forbidden, detail))
@@ -40,8 +42,8 @@ impl Quota {
 
     pub fn no_more_works(&self, tenant: &str) -> Refusal {
         let detail = format!(
-            "Tenant {tenant} has {} open works, and no more are allowed. Let some end, or have `quotas.open_works` \
-             raised.",
+            "Tenant {tenant} has {} open work items, which is its quota. Let some end, or have \
+             `quotas.open_works` raised.",
             self.open_works
         );
         Refusal::new(Code::QuotaReached, detail)
@@ -49,15 +51,15 @@ impl Quota {
 
     pub fn no_more_bytes(&self, tenant: &str) -> Refusal {
         let detail = format!(
-            "Tenant {tenant} has sent {} bytes of input for new works within a minute, and no more are allowed. Send \
-             this again later, or have `quotas.input_bytes` raised.",
+            "Tenant {tenant} has sent {} bytes of input for new work items within a minute, which is its \
+             quota. Repeat the request later, or have `quotas.input_bytes` raised.",
             self.input_bytes
         );
         Refusal::new(Code::QuotaReached, detail)
     }
 }
 
-/// A work that an action adds, unless it is there already.
+/// A work item that an action adds, unless it exists already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Added<'a> {
     New {
@@ -65,12 +67,12 @@ pub enum Added<'a> {
         priority: i16,
         bytes: u64,
     },
-    /// The same as this one, once more.
+    /// A rerun of this work item.
     Rerun(WorkId),
 }
 
 impl Action {
-    /// The work that it adds.
+    /// The work item that it adds.
     pub fn adds(&self) -> Option<Added<'_>> {
         let ingest = match self {
             Action::Rerun { of, .. } => return Some(Added::Rerun(*of)),

@@ -1,4 +1,5 @@
-//! What a decision sees and what it changes. A store loads a part of it; the memory store is all of it.
+//! The records that a decision reads and changes. A store loads a part of them; the memory store is all of
+//! them.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -20,64 +21,65 @@ use crate::{
 /// A tenant with one of its references or sessions.
 pub type TenantKey = (String, String);
 
-/// Who occupies a session, and who is next.
+/// Which work item occupies a session, and which is next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SessionView {
-    /// The held work.
+    /// The held work item.
     pub holder: Option<WorkId>,
     /// The oldest queued or retry_scheduled one.
     pub head: Option<WorkId>,
-    /// The head left, or an older one may have come back, earlier in the same batch: who is next is known
+    /// The head left, or an older one may have come back, earlier in the same batch: the next one is known
     /// only after the save.
     pub unsure: bool,
 }
 
-/// Records by id. An entry that holds nothing was looked for and is not there.
+/// Records by id. An empty entry was looked for and does not exist.
 #[derive(Clone, Debug, Default)]
 pub struct Records {
-    /// Whatever changes a work puts another in its place: the very same one is an unchanged one.
+    /// Never mutated in place: a change inserts a new `Arc`, so pointer equality proves that a work item is
+    /// unchanged.
     pub works: ByWork<Arc<Work>>,
-    /// Works that are only looked at: parents, and works that others wait for.
+    /// Work items that are only read: parents, and those that others wait for.
     pub peers: ByWork<Option<Work>>,
     /// The newest generation of an identity.
     pub identities: HashMap<Identity, Option<WorkId>>,
-    /// Identities of which nothing is left but that they were here.
+    /// Identities of which only a tombstone is left.
     pub pruned: HashSet<Identity>,
     pub ends: HashMap<(WorkId, u64), Option<Arc<AttemptEnd>>>,
-    /// The attempts that a claim request was given.
+    /// The attempts that a claim request got.
     pub requests: HashMap<RequestKey, Vec<(WorkId, u64)>>,
     pub steps: ByWork<Vec<Step>>,
     /// By (opened_at, id): events list them in this order.
     pub waits: ByWork<Vec<Wait>>,
-    /// The works that have, or had, a wait on a reference.
+    /// The work items that have, or had, a wait on a reference.
     pub references: HashMap<TenantKey, Vec<WorkId>>,
     pub wait_ids: HashMap<WaitId, WorkId>,
     pub kept: HashMap<TenantKey, Option<Kept>>,
     pub kept_counts: HashMap<String, usize>,
     pub sessions: HashMap<TenantKey, SessionView>,
-    /// Inputs of works that are being rerun.
+    /// Inputs of work items that are being rerun.
     pub inputs: ByWork<Option<Payload>>,
-    /// Commands by work: all of them in memory, those at hand in a batch.
+    /// Commands by work item: all of them in memory, the loaded ones in a batch.
     pub commands: ByWork<Vec<Command>>,
     pub command_ids: HashMap<CommandId, WorkId>,
-    /// What was looked for already: whatever of it is not in `commands` is not there.
+    /// Keys that were looked for already: if such a command is not in `commands`, it does not exist.
     pub looked_for: HashSet<Sought>,
     /// For reruns: the newest command of an earlier run with this key.
     pub earlier: HashMap<(WorkId, Digest), Option<Command>>,
-    /// The oldest open one of the ordered commands to a target.
+    /// The oldest open ordered command to a target.
     pub heads: HashMap<TargetKey, Option<CommandId>>,
     pub budgets: HashMap<BudgetKey, Budget>,
-    /// The policy that this process goes by; the door must have asked the same.
+    /// The policy version of this process; the evaluator must have used the same one.
     pub policy_version: Option<Arc<str>>,
-    /// Whose intake this process knows to be paused; None: nobody's.
+    /// The pauses of the intake that this process knows; None: none.
     pub paused: Option<Arc<[Pause]>>,
-    /// No fence is granted below this: another server may have granted all of them, and lost the records.
+    /// No fence is granted below this: another server may have granted all of them and lost the records.
     pub fence_floor: u64,
 }
 
 impl Records {
-    /// The fence of a new lease or dispatch: strictly increasing, and not repeated by a restored backup or after a
-    /// failover, because time leads it and the floor bounds what was lost.
+    /// The fence of a new lease or dispatch: strictly increasing, and not repeated by a restored backup or
+    /// after a failover, because it is at least the time, and the floor covers what was lost.
     pub fn next_fence(&self, last: u64, now: Millis) -> u64 {
         (last + 1).max(now.max(0) as u64 * 1024).max(self.fence_floor)
     }
@@ -86,20 +88,20 @@ impl Records {
 /// A tenant's tool and target.
 pub type TargetKey = (String, String, String);
 
-/// What may be looked for among the commands.
+/// A key for looking up commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Sought {
     Id(CommandId),
-    /// The current one of a work with this key.
+    /// The current command of a work item with this key.
     Key(WorkId, Digest),
-    /// Those of the worker that something may still happen to.
+    /// The worker's commands that are not settled.
     Open(WorkId),
-    /// Those of the relay that are not sent yet: they are cancelled with their work.
+    /// The relay's commands that are not sent yet: they are cancelled with their work item.
     Outgoing(WorkId),
 }
 
 impl Sought {
-    /// Whether there can be such a command: works count theirs.
+    /// Whether such a command can exist: work items count their commands.
     pub fn may_be_there(self, records: &Records) -> bool {
         let counts = |work| records.works.get(&work).map(|work| &work.body.commands);
         match self {
@@ -112,7 +114,8 @@ impl Sought {
     }
 }
 
-/// How much of a work's row a change touches; a greater one includes the lesser. Stores write no more.
+/// How much of a work item's row a change touches; each value includes the lesser ones. Stores write no more
+/// than that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Touch {
     /// `children` and `waiters`.
@@ -142,7 +145,7 @@ pub enum Change {
     Wait(Box<Wait>),
     Command {
         command: Box<Command>,
-        /// Whether it is new, and whether an event changed it or only its due date did, and nothing else.
+        /// Whether the row is new, changed by an event, or changed only in the due date or a renewal.
         touch: Touch,
     },
     Budget {
@@ -154,7 +157,7 @@ pub enum Change {
         tenant: String,
         reference: String,
     },
-    /// Makes children, or works that wait for this one, due at once: their own Ticks act.
+    /// Makes children, or work items that wait for this one, due at once: their own ticks act.
     Wake {
         work: WorkId,
         children: bool,
@@ -164,12 +167,12 @@ pub enum Change {
 }
 
 impl Records {
-    /// A work to look at, whether or not it may be changed.
+    /// A work item to read, whether or not it may be changed.
     pub fn peer(&self, id: WorkId) -> Option<&Work> {
         self.works.get(&id).map(Arc::as_ref).or_else(|| self.peers.get(&id)?.as_ref())
     }
 
-    /// Makes a change visible to the decisions after it.
+    /// Makes a change visible to later decisions.
     pub fn absorb(&mut self, change: Change) {
         match change {
             Change::Work { work, touch } => self.absorb_work(work, touch),
@@ -220,7 +223,7 @@ impl Records {
             let open = command.state.is_open();
             match self.heads.get(&key) {
                 Some(None) if open => _ = self.heads.insert(key, Some(command.id)),
-                // Who is next is known only after the save.
+                // The next one is known only after the save.
                 Some(Some(head)) if *head == command.id && !open => _ = self.heads.remove(&key),
                 Some(_) | None => {}
             }
@@ -228,7 +231,8 @@ impl Records {
         put(self.commands.entry(command.work).or_default(), command, |old, new| old.id == new.id);
     }
 
-    /// A command that a store has read, unless it is there already: what a batch made of it counts.
+    /// A command that a store has read, unless it is loaded already: a version that the batch has changed
+    /// takes precedence.
     pub fn take_in(&mut self, command: Command) {
         self.command_ids.insert(command.id, command.work);
         let known = self.commands.entry(command.work).or_default();
@@ -237,7 +241,7 @@ impl Records {
         }
     }
 
-    /// The commands of a work that are at hand.
+    /// The loaded commands of a work item.
     pub fn commands_of(&self, work: WorkId) -> &[Command] {
         self.commands.get(&work).map_or(&[], Vec::as_slice)
     }
@@ -263,7 +267,7 @@ impl Records {
             if pending {
                 match view.head {
                     None if !view.unsure => view.head = Some(work.id),
-                    // A work that comes back may be older than the head.
+                    // A work item that comes back may be older than the head.
                     Some(_) if returned => {
                         view.head = None;
                         view.unsure = true;
@@ -281,7 +285,7 @@ impl Records {
         self.works.insert(work.id, work);
     }
 
-    /// Within a batch only the rows at hand are woken; a store does the same to all of them.
+    /// Within a batch only the loaded rows are woken; a store does the same to all of them.
     fn wake(&mut self, closed: WorkId, children: bool, waiters: bool, at: Millis) {
         let reference = reference_to(closed);
         for work in self.works.values_mut() {
@@ -303,18 +307,18 @@ fn put<T>(list: &mut Vec<T>, item: T, same: impl Fn(&T, &T) -> bool) {
     }
 }
 
-/// The reserved reference on which one waits for a work.
+/// The reserved reference of waits for a work item.
 pub fn reference_to(work: WorkId) -> String {
     format!("work:{work}")
 }
 
-/// The order that ordered commands keep is that of their target.
+/// The ordering key of ordered commands: their target.
 pub fn target_key(command: &Command) -> TargetKey {
     let spec = &command.spec;
     (spec.tenant.clone(), spec.tool.clone(), spec.target.clone())
 }
 
-/// The reserved reference on which one waits for a command.
+/// The reserved reference of waits for a command.
 pub fn reference_to_command(command: CommandId) -> String {
     format!("command:{command}")
 }
@@ -324,12 +328,12 @@ pub fn referenced_command(reference: &str) -> Option<CommandId> {
     reference.strip_prefix("command:")?.parse().ok()
 }
 
-/// Whether a reference names a record, which answers it by itself.
+/// Whether a reference names a record, whose end answers it.
 pub fn is_reserved(reference: &str) -> bool {
     referenced_command(reference).is_some() || referenced_work(reference).is_some()
 }
 
-/// The work that a reserved reference names.
+/// The work item that a reserved reference names.
 pub fn referenced_work(reference: &str) -> Option<WorkId> {
     reference.strip_prefix("work:")?.parse().ok()
 }

@@ -1,10 +1,10 @@
-//! What becomes of a work whose holder lapsed: decided by the declared contract, never by a guess.
+//! The verdict on a work item whose holder lapsed: decided by its declared disposition, never by a guess.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{liveness::Grade, model::Disposition, policy::OnExpiry};
 
-/// Lapses in a row, and equal failures, that make a work poison.
+/// How many consecutive lapses, or equal failures, make a work item poison.
 pub const POISON: u32 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -16,12 +16,12 @@ pub enum Verdict {
     Quarantine,
     Abandon,
     Leave,
-    /// Ended by what was declared in advance: exhausted failures, or `on_expiry: timeout`.
+    /// Ended as declared in advance: attempts exhausted, or `on_expiry: timeout`.
     Fail,
     TimeOut,
 }
 
-/// What is known of the dispatched commands that have no receipt.
+/// What is known about the dispatched commands that have no receipt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Doubt {
     None,
@@ -33,7 +33,7 @@ pub enum Doubt {
 }
 
 impl Doubt {
-    /// Whether nothing may be done again before somebody has found out what happened.
+    /// Whether nothing may be run again before the outcome is known.
     pub fn stands_in_the_way(self) -> bool {
         match self {
             Doubt::None | Doubt::AllNative => false,
@@ -42,7 +42,7 @@ impl Doubt {
     }
 }
 
-/// Everything that the verdict depends on. The lease has lapsed, or its holder is proven dead.
+/// The inputs of the verdict. The lease has lapsed, or its holder is proven dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RecoveryFacts {
     pub abandon_requested: bool,
@@ -57,7 +57,7 @@ pub struct RecoveryFacts {
     pub has_checkpoint: bool,
 }
 
-/// The first rule that matches wins.
+/// The first matching rule applies.
 pub fn verdict(facts: &RecoveryFacts) -> Verdict {
     if facts.abandon_requested {
         return Verdict::Abandon;
@@ -80,12 +80,12 @@ pub fn verdict(facts: &RecoveryFacts) -> Verdict {
     } else if facts.started && facts.has_checkpoint {
         Verdict::Resume
     } else {
-        // Never started: a first execution is no re-execution. Started: it declared itself rerunnable.
+        // Never started: the first execution is not a repeat. Started: it is declared rerunnable.
         Verdict::Retry
     }
 }
 
-/// Expiry alone never ends started owner-bound work: only proof, or what it declared itself.
+/// An expired lease alone never ends started owner-bound work: only proof of death, or its own declaration.
 fn owner_bound(facts: &RecoveryFacts) -> Verdict {
     match (facts.grade, facts.on_expiry, facts.doubt) {
         (Grade::Dead, _, _) => Verdict::Abandon,

@@ -1,5 +1,5 @@
-//! What a log says of the records beside the row: attempts, steps, waits and commands. Decisions write them together with
-//! their events; verification holds one against the other.
+//! Rebuilds from a log the records beside the row: attempts, steps, waits and commands. Decisions write them
+//! together with their events; verification compares the two.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,7 +17,7 @@ use crate::{
     usage::Usage,
 };
 
-/// The first record that is not what the whole log of its work says.
+/// The first record that differs from the whole log of its work item.
 pub fn fault(
     work: &Work,
     events: &[Event],
@@ -32,8 +32,8 @@ pub fn fault(
         .or_else(|| commands_fault(work, events, commands))
 }
 
-/// What a log tells of budgets: what its commands spent, and what is set aside for them still. Counters of replays
-/// count people's acts, and are left out.
+/// The budgets according to a log: what its commands spent, and what is still reserved for them. Replay
+/// counters count people's actions and are left out.
 pub fn spending(events: &[Event]) -> BTreeMap<BudgetKey, Budget> {
     let mut all: BTreeMap<BudgetKey, Budget> = BTreeMap::new();
     for event in events {
@@ -52,7 +52,7 @@ pub fn spending(events: &[Event]) -> BTreeMap<BudgetKey, Budget> {
     all
 }
 
-/// Every command is what the log says of it, and the row counts them right.
+/// Every command equals the fold of its events, and the row counts them correctly.
 fn commands_fault(work: &Work, events: &[Event], commands: &[Command]) -> Option<String> {
     let said = command::fold::fold(events);
     if said.len() != commands.len() {
@@ -61,17 +61,17 @@ fn commands_fault(work: &Work, events: &[Event], commands: &[Command]) -> Option
     let mut tally = Tally { total: commands.len() as u32, ..Tally::default() };
     for command in commands {
         if !said.get(&command.id).is_some_and(|said| command::fold::matches(command, said)) {
-            return Some(format!("command {} is not what its log says", command.id));
+            return Some(format!("command {} differs from its log", command.id));
         }
         if command.is_worker() {
             tally.follow(None, command.state);
         }
         tally.replays += command.body.replays;
     }
-    (tally != work.body.commands).then(|| "it does not count its commands right".to_owned())
+    (tally != work.body.commands).then(|| "its count of commands is wrong".to_owned())
 }
 
-/// Every claim is an attempt, and every attempt a claim. Only that of the present lease is open.
+/// Every claim is an attempt, and every attempt a claim. Only the attempt of the present lease is open.
 fn attempts_fault(work: &Work, events: &[Event], attempts: &[Attempt]) -> Option<String> {
     let claims: Vec<(&Event, &crate::event::Claimed)> = events
         .iter()
@@ -100,11 +100,12 @@ fn attempts_fault(work: &Work, events: &[Event], attempts: &[Attempt]) -> Option
         let same = said == *attempt && usage == used(event, events);
         let right = attempt.end.as_ref().is_none_or(|end| is_told(end, work, event, events));
         (!same || current == ended.is_some() || !right)
-            .then(|| format!("attempt {} is not what its log says", attempt.number))
+            .then(|| format!("attempt {} differs from its log", attempt.number))
     })
 }
 
-/// Whether a log tells of this end of the attempt that a claim began. The hash of the ending verb's body is in no log.
+/// Whether a log has this end of the attempt that a claim began. The body hash of the ending verb is not in
+/// the log.
 fn is_told(end: &AttemptEnd, work: &Work, claim: &Event, events: &[Event]) -> bool {
     let then: Vec<&Event> =
         events.iter().filter(|event| event.seq > claim.seq && event.at == end.at).collect();
@@ -147,7 +148,7 @@ fn is_told(end: &AttemptEnd, work: &Work, claim: &Event, events: &[Event]) -> bo
         && end.ack.as_ref().is_none_or(|ack| is_ack(ack, work, &after, events))
 }
 
-/// Its words are the log's: where they were erased there, nothing can be said of them.
+/// Compares the texts with the log, unless they were erased there.
 fn is_error(stored: Option<&ErrorInfo>, told: Option<&ErrorInfo>) -> bool {
     match (stored, told) {
         (None, None) => true,
@@ -158,7 +159,7 @@ fn is_error(stored: Option<&ErrorInfo>, told: Option<&ErrorInfo>) -> bool {
     }
 }
 
-/// Whether a kept reply is what its verb replied. `after`: the work when it did.
+/// Whether a stored reply is the one of its verb. `after`: the work item after the verb.
 fn is_ack(ack: &Ack, work: &Work, after: &Work, events: &[Event]) -> bool {
     let opened = |wait: &WaitId| {
         events.iter().any(|event| match &event.fact {
@@ -171,12 +172,12 @@ fn is_ack(ack: &Ack, work: &Work, after: &Work, events: &[Event]) -> bool {
         && ack.waits.iter().all(opened)
 }
 
-/// What the verb that ended a claim's attempt says was used.
+/// The usage that the ending verb of a claim's attempt reported.
 fn used<'a>(claim: &Event, events: &'a [Event]) -> &'a [Usage] {
     let ends = |event: &&Event| {
         let by_holder = match &event.fact {
             Fact::ClosedOut(closed) => closed.by == ClosedBy::Holder,
-            // A receipt's usage is the command's, not the attempt's.
+            // A receipt's usage belongs to the command, not to the attempt.
             fact => fact.command().is_none(),
         };
         by_holder && event.attempt == claim.attempt && !event.fact.usage().is_empty()
@@ -189,7 +190,7 @@ fn steps_fault(work: &Work, events: &[Event], steps: &[Step]) -> Option<String> 
         Fact::WorkCreated(created) => created.steps as usize,
         _ => 0,
     });
-    // What a rerun took over is told by the log of another work.
+    // Steps that a rerun took over are in the log of another work item.
     let mut said: Vec<Step> =
         steps.iter().take(taken_over).map(|step| Step { voided: false, ..step.clone() }).collect();
     let foreign = |step: &Step| step.result.is_some_and(|(owner, _)| owner != work.id);
@@ -228,10 +229,10 @@ fn steps_fault(work: &Work, events: &[Event], steps: &[Step]) -> Option<String> 
         return Some(format!("its log tells of {} steps, and {} are stored", said.len(), steps.len()));
     }
     let differs = said.iter().zip(steps).find(|(said, stored)| said != stored);
-    differs.map(|(_, stored)| format!("step `{}` is not what its log says", stored.name))
+    differs.map(|(_, stored)| format!("step `{}` differs from its log", stored.name))
 }
 
-/// What a log tells of a wait.
+/// A wait according to a log.
 struct LoggedWait<'a> {
     opened: &'a crate::event::WaitOpened,
     opened_at: Millis,
@@ -247,7 +248,7 @@ impl LoggedWait<'_> {
         (self.state, self.ended_at, self.answer_seq) = (state, Some(at), answer_seq);
     }
 
-    /// An escalation re-arms the deadline by a length that the log does not tell.
+    /// An escalation extends the deadline by a duration that is not in the log.
     fn is(&self, wait: &Wait) -> bool {
         (self.opened.kind, &self.opened.reference, self.opened.on_timeout)
             == (wait.kind, &wait.reference, wait.detail.on_timeout)
@@ -273,7 +274,7 @@ fn waits_fault(work: &Work, events: &[Event], waits: &[Wait]) -> Option<String> 
     let right = |wait: &&Wait| {
         wait.tenant == work.spec.tenant && told.get(&wait.id).is_some_and(|told| told.is(wait))
     };
-    waits.iter().find(|wait| !right(wait)).map(|wait| format!("wait {} is not what its log says", wait.id))
+    waits.iter().find(|wait| !right(wait)).map(|wait| format!("wait {} differs from its log", wait.id))
 }
 
 fn hear<'a>(
@@ -293,7 +294,7 @@ fn hear<'a>(
                     ended_at: None,
                     answer_seq: None,
                 };
-                // An early answer is told before the wait that it is for.
+                // The event of an early answer precedes the wait that it is for.
                 if let Some(answer) = early.remove(&opened.id) {
                     wait.end(WaitState::Answered, answer.at, Some(answer.seq));
                 }

@@ -1,8 +1,8 @@
-//! Why an action was refused, and what to do about it. A refused action changes nothing.
+//! Refusals: why an action was refused, and what to do about it. A refused action changes nothing.
 
 use serde::{Deserialize, Serialize};
 
-/// Stable machine-readable codes. New ones may be added; none is renamed.
+/// Stable machine-readable codes. Codes may be added; none is renamed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Code {
@@ -12,93 +12,93 @@ pub enum Code {
     PayloadRefused,
     /// The source system is not one of the configured ones.
     UnknownSource,
-    /// Lease timings, timeouts or retry settings that cannot work.
+    /// The lease timings, timeouts or retry settings contradict each other.
     ImpossibleTimings,
-    /// No such work, wait or step here.
+    /// The work item, wait or step does not exist.
     NotFound,
-    /// Same identity, different content.
+    /// The same identity was used before with different content.
     IdempotencyMismatch,
-    /// Somebody else holds the work or its session.
+    /// Another worker holds the work item or its session.
     Busy,
-    /// The work is not in a state that can be claimed.
+    /// The work item is not in a state that can be claimed.
     NotClaimable,
-    /// The lease was superseded, or the token is not genuine.
+    /// The lease was superseded, or the lease token is wrong.
     LeaseLost,
-    /// The lease lapsed and nobody took over: renew first.
+    /// The lease lapsed and nobody else claimed the work item: renew first.
     LeaseLapsed,
-    /// The verb does not apply in the work's present state.
+    /// The verb does not apply in the current state.
     IllegalState,
-    /// The work has ended; terminals never change.
+    /// The work item has ended; a terminal state never changes.
     Terminal,
     /// The cancel deadline passed: renewals are refused.
     CancelDeadline,
-    /// The work is asked to cancel: it dispatches nothing new.
+    /// A cancel of the work item was requested: it dispatches nothing new.
     CancelRequested,
     /// A success needs a result, a reference to one, or `no_output`.
     ResultMissing,
-    /// The step exists with another input.
+    /// The step exists with a different input.
     StepMismatch,
     /// Only a person may do this.
     PersonRequired,
-    /// The caller's credential is bound to less than this.
+    /// The caller's credential does not permit it.
     Forbidden,
     /// An operator's verb needs a reason.
     ReasonMissing,
-    /// Started owner-bound work cannot be handed back.
+    /// Owner-bound work that was started cannot be released.
     OwnerBound,
     /// The reference is reserved or already used by another kind of wait.
     ReferenceReserved,
     /// The parent has ended.
     ParentClosed,
-    /// A bound on how many of something may exist was reached.
+    /// A limit on how many of something may exist was reached.
     LimitReached,
-    /// The token is not genuine or its wait is over.
+    /// The token is wrong, or its wait is over.
     TokenRefused,
-    /// The beginning of an id fits several.
+    /// The prefix matches several ids.
     Ambiguous,
-    /// An answer is not what its wait's schema asks for.
+    /// The answer does not match the wait's schema.
     AnswerMismatch,
-    /// It was here, has ended, and was pruned.
+    /// It existed, has ended, and was pruned.
     NoLongerRetained,
-    /// The work moved on since the event that the caller had seen.
+    /// The work item has changed since the event that the caller has seen.
     StateChanged,
-    /// Policy changed since the door looked: evaluate again.
+    /// The policy changed after it was evaluated: evaluate again.
     PolicyStale,
-    /// Policy does not allow it.
+    /// The policy does not allow it.
     PolicyDenied,
     /// A person must approve it first.
     ApprovalRequired,
-    /// A budget does not cover it, or cannot be checked for want of an estimate.
+    /// A budget does not cover it, or cannot be checked because it has no cost estimate.
     Budget,
-    /// It happened before.
+    /// The effect has happened before.
     AlreadySucceeded,
-    /// A command with other arguments took its place.
+    /// A command with other arguments replaced it.
     Superseded,
     /// A command is dispatched or in doubt: settle it first.
     CommandsOpen,
-    /// It may have happened already: only evidence or a person ends the doubt.
+    /// The effect may have happened already: only evidence or a person can settle it.
     InDoubt,
-    /// Somebody was told to do it before.
+    /// It was dispatched before.
     AlreadyDispatched,
-    /// It was dispatched once more since.
+    /// A later dispatch has replaced this one.
     DispatchSuperseded,
-    /// It is too early.
+    /// It is not due yet.
     NotDue,
     /// A success needs evidence.
     EvidenceMissing,
-    /// What was approved is not what is there.
+    /// The content has changed since it was approved.
     SealBroken,
-    /// Whoever asked for it cannot approve it.
+    /// Four eyes: the person who requested it cannot approve it.
     FourEyes,
-    /// This cannot be done in this way.
+    /// It is not supported, or not in this way.
     Unsupported,
-    /// An operator lets nothing new in for now.
+    /// An operator has paused the intake of new work items.
     IntakePaused,
-    /// The tenant has all that it may have of what all tenants share.
+    /// The tenant has reached its quota.
     QuotaReached,
 }
 
-/// Whether sending the very same action again can help.
+/// Whether repeating the identical action can help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Retryable {
@@ -206,7 +206,7 @@ impl Code {
         }
     }
 
-    /// The stable text of the code, as it stands in JSON.
+    /// The stable text of the code, as in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Code::Invalid => "invalid",
@@ -258,7 +258,7 @@ impl Code {
     }
 }
 
-/// A typed "no": a stable code, and a sentence that says why and what to do next.
+/// A typed refusal: a stable code, and a sentence that says why and what to do next.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("{}: {detail}", code.as_str())]
 pub struct Refusal {

@@ -1,4 +1,4 @@
-//! What an accepted action answers.
+//! The replies to accepted actions.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use crate::{
     state::State,
 };
 
-/// The short answer of most verbs. It is kept on the attempt that the verb ended.
+/// The short reply of most verbs. It is stored on the attempt that the verb ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ack {
     pub work: WorkId,
@@ -19,17 +19,17 @@ pub struct Ack {
     pub seq: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_retry_at: Option<Millis>,
-    /// The waits that are open because of this call, in the order given.
+    /// The waits that this call opened, in the order of the request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<WaitId>,
 }
 
-/// A lease as granted. The ledger adds the token, and the payloads that the holder may see.
+/// A granted lease. The ledger adds the token, and the payloads that the holder may see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     pub work: Work,
     pub steps: Vec<Step>,
-    /// Waits that have ended, with where their answers are.
+    /// Waits that have ended, with the positions of their answers.
     pub answers: Vec<Wait>,
 }
 
@@ -43,18 +43,18 @@ pub struct Renewal {
 pub struct Renewed {
     pub expires_at: Millis,
     pub cancel_requested: bool,
-    /// The holder is asked to stop and to hand the work back.
+    /// The holder is asked to stop and release the work item.
     pub release_requested: bool,
 }
 
-/// A wait that was already answered, or that this call answered.
+/// A wait that was answered before, or by this call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolvedWait {
     pub wait: WaitId,
     pub work: WorkId,
     /// The event of `work` whose payload is the answer.
     pub seq: Option<u64>,
-    /// False where an earlier answer is given back.
+    /// False if an earlier answer is returned.
     pub first: bool,
 }
 
@@ -63,40 +63,40 @@ pub enum Reply {
     Ack(Ack),
     Ingested {
         work: Box<Work>,
-        /// False where the same work was already there.
+        /// False if the work item existed already.
         created: bool,
         grant: Option<Box<Grant>>,
     },
     Claimed(Vec<Grant>),
     Renewed(Vec<Renewal>),
-    /// The step as it stands; a completed one is to be reused.
+    /// The step as it is now; the result of a completed one is to be reused.
     Step {
         step: Step,
         reused: bool,
     },
-    /// The wait stands, or every answer was there already and the lease goes on.
+    /// The waits are open, or every answer existed already and the lease stays valid.
     Waiting {
         ack: Ack,
         answers: Vec<Wait>,
     },
     Resolved {
         answers: Vec<ResolvedWait>,
-        /// No wait was there yet: the answer is kept for it.
+        /// No wait is open yet: the answer is stored for it.
         kept: bool,
         grant: Option<Box<Grant>>,
     },
     Ticked(Ticked),
-    /// The command as it stands after the call.
+    /// The command after the call.
     Command {
         command: Box<Command>,
-        /// False where it stood so before.
+        /// False if the call changed nothing.
         fresh: bool,
-        /// The lease of a work that was recorded for it.
+        /// The lease of the work item that was recorded for it.
         grant: Option<Box<Grant>>,
     },
     /// Whether to make the call of a command now.
     Dispatch {
-        /// As it stands after the call.
+        /// The command after the call.
         command: Box<Command>,
         /// Why the call must not be made. None: make it now.
         refused: Option<Refusal>,
@@ -107,7 +107,7 @@ pub enum Reply {
 pub enum Ticked {
     /// Something was due, and was done.
     Acted,
-    /// Nothing was due; the due date was armed anew where it had to be.
+    /// Nothing was due; the due date was set again if necessary.
     Nothing,
     /// Due, but this sweeper has not watched for long enough to judge.
     NotYet,

@@ -1,4 +1,4 @@
-//! One function decides when to try again, for works and commands alike.
+//! Retry delays, by the same rules for work items and commands.
 
 use crate::{
     Millis,
@@ -6,7 +6,7 @@ use crate::{
     policy::{Jitter, RetryPolicy},
 };
 
-/// Whether a failure of this class can be cured by trying again.
+/// Whether a retry can help after a failure of this class.
 pub fn may_retry(class: ErrorClass) -> bool {
     match class {
         ErrorClass::Transport
@@ -23,7 +23,7 @@ pub fn may_retry(class: ErrorClass) -> bool {
     }
 }
 
-/// The delay before the next try after the `failures`-th failure. `seed` is the action's randomness.
+/// The delay before the next attempt after the `failures`-th failure. `seed` is the action's randomness.
 pub fn backoff_ms(policy: &RetryPolicy, failures: u32, retry_after_ms: Option<u64>, seed: u64) -> u64 {
     let mut delay = policy.initial_ms;
     for _ in 1..failures {
@@ -38,11 +38,11 @@ pub fn backoff_ms(policy: &RetryPolicy, failures: u32, retry_after_ms: Option<u6
         Jitter::Full => seed % (delay + 1),
         Jitter::Equal => delay / 2 + seed % (delay - delay / 2 + 1),
     };
-    // A provider that says when to come back knows better than any formula.
+    // A delay that the provider asked for takes precedence if it is longer.
     delay.max(retry_after_ms.unwrap_or(0))
 }
 
-/// The moment of the next try; None when the failures are exhausted or the class cannot be retried.
+/// When to retry; None if the attempts are exhausted or the class cannot be retried.
 pub fn next_at(
     policy: &RetryPolicy,
     class: ErrorClass,

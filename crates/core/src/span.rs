@@ -1,4 +1,4 @@
-//! Lengths of time as people say them. One rule for every sentence.
+//! Durations in words, by one rule for every sentence.
 
 use crate::Millis;
 
@@ -6,8 +6,8 @@ const MINUTE: Millis = 60_000;
 const HOUR: Millis = 60 * MINUTE;
 const DAY: Millis = 24 * HOUR;
 
-/// Whole numbers of its largest unit. What lacks less than a tenth of one has it: a deadline that was just set reads as
-/// it was set.
+/// A whole number of the largest unit that fits. A unit that lacks less than a tenth counts as full, so that
+/// a deadline reads the same right after it was set.
 pub fn span(ms: Millis) -> String {
     let whole = |unit: Millis| (ms.max(0) + unit / 10) / unit;
     match (whole(1_000), whole(MINUTE), whole(HOUR)) {

@@ -1,8 +1,8 @@
-//! The states of a work and the one table of moves between them.
+//! The states of a work item and the one table of moves between them.
 
 use serde::{Deserialize, Serialize};
 
-/// Where a work stands. The numbers are stored; they never change meaning.
+/// The state of a work item. The numbers are stored; they never change meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
@@ -20,7 +20,7 @@ pub enum State {
     #[serde(alias = "waiting_on_external")]
     WaitingExternal = 6,
     RetryScheduled = 7,
-    /// Liveness unproven; not failed.
+    /// It is not known whether its holder is alive. It has not failed.
     Stalled = 8,
     CancelRequested = 9,
     /// A person must decide.
@@ -33,11 +33,11 @@ pub enum State {
     TimedOut = 14,
     #[serde(alias = "canceled")]
     Cancelled = 15,
-    /// The outcome cannot be known.
+    /// Its outcome cannot be known.
     Abandoned = 16,
 }
 
-/// What a machine needs to know of a state.
+/// The group that a state belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
@@ -69,7 +69,7 @@ use State::{
     WaitingTool, WaitingUser,
 };
 
-/// Every waiting state, in the order in which several open waits show.
+/// Every waiting state, in the order of precedence when several waits are open.
 pub const WAITING: [State; 5] = [WaitingApproval, WaitingAuth, WaitingUser, WaitingTool, WaitingExternal];
 
 /// One row of the table: from these states, to these, and why.
@@ -83,7 +83,7 @@ const fn moves(from: &'static [State], to: &'static [State], cause: &'static str
     Moves { from, to, cause }
 }
 
-/// The states in which a work may be born.
+/// The initial states of a work item.
 pub const BORN: &[(State, &str)] = &[
     (Queued, "ingest"),
     (WaitingExternal, "ingest of externally owned work"),
@@ -95,11 +95,16 @@ pub const BORN: &[(State, &str)] = &[
     (Abandoned, "detached work, recorded when it was over"),
 ];
 
-/// The table. The databases' checks, the diagram and every decision come from it.
+/// The table. The databases' checks, the diagram and every decision are derived from it.
 pub const TABLE: &[Moves] = &[
     moves(&[Queued], &[Running], "claim"),
-    moves(&[Queued, RetryScheduled, Stalled], &[Running], "late write of a lapsed, unsuperseded holder"),
-    moves(&[RetryScheduled], &[Queued], "retry due, or retried now"),
+    moves(
+        &[Queued, RetryScheduled, Stalled],
+        &[Running],
+        "late write of a lapsed holder that was not \
+     superseded",
+    ),
+    moves(&[RetryScheduled], &[Queued], "retry due, or retried by an operator"),
     moves(&[Queued, RetryScheduled], &[Cancelled], "cancel"),
     moves(&[Queued, RetryScheduled], &[TimedOut], "start or overall deadline"),
     moves(&[Queued, RetryScheduled], &[Quarantined], "operator"),
@@ -121,7 +126,7 @@ pub const TABLE: &[Moves] = &[
     moves(&[Running], &[Quarantined], "poison, or operator"),
     moves(&[Running], &[Abandoned], "owner's drain"),
     moves(&WAITING, &[Queued], "every wait answered"),
-    moves(&WAITING, &[Running], "answered and claimed in one act"),
+    moves(&WAITING, &[Running], "answered and claimed in one transaction"),
     moves(&WAITING, &WAITING, "another wait is still open"),
     moves(&WAITING, &[Cancelled], "cancel, or the wait's deadline"),
     moves(&WAITING, &[Quarantined], "operator"),
@@ -129,7 +134,7 @@ pub const TABLE: &[Moves] = &[
     moves(
         &[WaitingExternal],
         &[Succeeded, CompletedWithWarnings, Failed, TimedOut, Cancelled],
-        "its outside owner completes it",
+        "its external owner completes it",
     ),
     moves(&[WaitingExternal], &[Abandoned], "abandon request on externally owned work"),
     moves(&[Stalled], &[Running], "its starting incarnation claims it"),
@@ -137,8 +142,8 @@ pub const TABLE: &[Moves] = &[
     moves(&[Stalled], &[Queued], "verdict retry or resume"),
     moves(&[Stalled], &[Quarantined, Abandoned, Failed, TimedOut], "verdict, or overall deadline"),
     moves(&[Stalled], &[Cancelled], "cancel, never started or rerunnable with nothing in doubt"),
-    moves(&[CancelRequested], &[Cancelled], "the holder stopped, or lapsed with nothing to doubt"),
-    moves(&[CancelRequested], &[Succeeded, CompletedWithWarnings, Failed], "it finished first"),
+    moves(&[CancelRequested], &[Cancelled], "the holder stopped, or lapsed with nothing in doubt"),
+    moves(&[CancelRequested], &[Succeeded, CompletedWithWarnings, Failed], "it ended first"),
     moves(&[CancelRequested], &[Abandoned], "lapsed after the cancel deadline"),
     moves(&[Quarantined], &[Queued, Succeeded, Failed, Cancelled, Abandoned], "a person decided"),
 ];
@@ -253,17 +258,18 @@ impl State {
         matches!(self, Succeeded | CompletedWithWarnings)
     }
 
-    /// Held: the work occupies its session.
+    /// Held: the work item occupies its session.
     pub const fn holds_session(self) -> bool {
         matches!(self, Running | CancelRequested | Stalled)
     }
 
-    /// Pending: in the queue of its session.
+    /// Pending: the work item is in the queue of its session.
     pub const fn awaits_session(self) -> bool {
         matches!(self.phase(), Phase::Pending)
     }
 
-    /// Whether an event may move a work from `self` to `to`. Staying is not a move and always allowed.
+    /// Whether an event may move a work item from `self` to `to`. Staying in a state is not a move and always
+    /// allowed.
     pub const fn may_become(self, to: State) -> bool {
         self as u8 == to as u8 || LEGAL[self as usize] & (1 << to as u8) != 0
     }

@@ -1,5 +1,5 @@
-//! The state table in other shapes: the page that people read, and the check that databases enforce.
-//! Both are generated from [`state::TABLE`], so that neither can tell another story.
+//! The state table in other forms: the page for people, and the CHECK constraint of the databases. Both are
+//! generated from [`state::TABLE`], so that they cannot differ.
 
 use std::fmt::Write as _;
 
@@ -12,10 +12,9 @@ use crate::{
 /// `docs/state_machine.md`.
 pub fn markdown() -> String {
     let mut page = String::from(
-        "# The state machine of a work\n\n\
-         Generated from the table in `crates/core/src/state.rs`; a test keeps this page equal to it. \
-         Every move below is an event in the work's log, and any other move is refused: by the core \
-         with a typed refusal, and by the databases with a constraint.\n",
+        "# The state machine of a work item\n\nGenerated from the table in `crates/core/src/state.rs`; a \
+         test keeps this page equal to it. Every move below is an event in the work item's log, and any \
+         other move is refused: by the core with a typed refusal, and by the databases with a constraint.\n",
     );
     states(&mut page);
     diagram(&mut page);
@@ -27,9 +26,9 @@ pub fn markdown() -> String {
 
 fn commands(page: &mut String) {
     page.push_str(
-        "\n## Commands\n\nA command has a state of its own; its moves are events in its work's log that leave the \
-         work where it is, and may still come after the work has ended. The table is in \
-         `crates/core/src/command/state.rs`.\n\n| code | state | meaning |\n|---|---|---|\n",
+        "\n## Commands\n\nA command has a state of its own; its moves are events in its work item's log that \
+         do not change the work item's state, and may still come after the work item has ended. The table is \
+         in `crates/core/src/command/state.rs`.\n\n| code | state | meaning |\n|---|---|---|\n",
     );
     for state in CommandState::ALL {
         row(page, &[&state.code().to_string(), &format!("`{state}`"), meaning_of_command(state)]);
@@ -58,14 +57,16 @@ fn commands(page: &mut String) {
 
 fn meaning_of_command(state: CommandState) -> &'static str {
     match state {
-        CommandState::Pending => "recorded and allowed; nobody has been told to do it",
-        CommandState::Blocked => "stopped by policy, for want of an approval, or by a budget",
-        CommandState::Approved => "a person approved exactly this content, once and for a while",
-        CommandState::Dispatched => "somebody was told to do it: it may have happened",
-        CommandState::Uncertain => "nobody knows whether it happened",
-        CommandState::Succeeded => "it happened, with evidence",
-        CommandState::Failed => "it did not happen; a person may replay it",
-        CommandState::Cancelled => "it will not be done, and never was",
+        CommandState::Pending => "recorded and allowed; not dispatched",
+        CommandState::Blocked => "stopped by policy, a missing approval or a budget",
+        CommandState::Approved => {
+            "a person approved exactly this content, for one dispatch and a limited time"
+        }
+        CommandState::Dispatched => "its call was permitted: the effect may have happened",
+        CommandState::Uncertain => "it is unknown whether the effect happened",
+        CommandState::Succeeded => "the effect happened, with evidence",
+        CommandState::Failed => "the effect did not happen; a person may replay it",
+        CommandState::Cancelled => "the effect never happened and will not",
     }
 }
 
@@ -83,33 +84,33 @@ fn states(page: &mut String) {
 
 fn meaning(state: State) -> &'static str {
     match state {
-        State::Queued => "ready for a worker",
+        State::Queued => "ready to be claimed",
         State::Running => "a worker holds it under a lease",
         State::WaitingUser => "paused until a user answers",
         State::WaitingApproval => "paused until a person approves",
-        State::WaitingAuth => "paused until a connection is authorised again",
+        State::WaitingAuth => "paused until an account is connected again",
         State::WaitingTool => "paused until a tool reports",
-        State::WaitingExternal => "paused until something outside reports, or owned outside altogether",
-        State::RetryScheduled => "failed, and will be queued again at a known time",
-        State::Stalled => "its holder's life is unproven; not failed",
+        State::WaitingExternal => "paused until an external system reports, or owned externally",
+        State::RetryScheduled => "failed; queued again at a known time",
+        State::Stalled => "it is not known whether its holder is alive; not failed",
         State::CancelRequested => "its holder was asked to stop",
         State::Quarantined => "set aside until a person decides",
-        State::Succeeded => "ended well, with its output or a declaration that there is none",
-        State::CompletedWithWarnings => "ended well enough, with warnings",
-        State::Failed => "ended badly, with its error",
+        State::Succeeded => "succeeded, with its output or a declaration that there is none",
+        State::CompletedWithWarnings => "succeeded, with warnings",
+        State::Failed => "failed, with its error",
         State::TimedOut => "ended by a declared deadline",
-        State::Cancelled => "ended because somebody asked for it",
-        State::Abandoned => "ended without anybody being able to know the outcome",
+        State::Cancelled => "ended because a cancel was requested",
+        State::Abandoned => "given up: its outcome cannot be known",
     }
 }
 
 fn conclusion(phase: Phase) -> &'static str {
     match phase {
-        Phase::Pending => "nobody works on it; it goes on by itself",
+        Phase::Pending => "nobody holds it; it will be claimed or retried",
         Phase::Active => "a worker holds it",
-        Phase::Waiting => "it needs an answer, and holds no worker",
-        Phase::Stuck => "it stands still until its holder, a proof or a person moves it",
-        Phase::Terminal => "it is over and never changes; a rerun is a new work",
+        Phase::Waiting => "it needs an answer, and occupies no worker",
+        Phase::Stuck => "it does not move until its holder, a proof or a person moves it",
+        Phase::Terminal => "it has ended and never changes; a rerun is a new work item",
     }
 }
 
@@ -129,7 +130,7 @@ fn diagram(page: &mut String) {
     page.push_str("```\n");
 }
 
-/// The drawn arrows with every cause that can send a work along them.
+/// The drawn arrows, each with every cause that can move a work item along it.
 fn edges() -> Vec<(&'static str, &'static str, Vec<&'static str>)> {
     let mut edges: Vec<(&str, &str, Vec<&str>)> = Vec::new();
     for row in state::TABLE {
@@ -162,7 +163,8 @@ fn moves(page: &mut String) {
         row(page, &[&names(moves.from), &names(moves.to), moves.cause]);
     }
     page.push_str(
-        "\nAn event that moves nothing has the same state on both sides, and is allowed in every state.\n",
+        "\nAn event that does not change the state has the same state on both sides, and is allowed in every \
+         state.\n",
     );
 }
 
@@ -185,9 +187,9 @@ fn row(page: &mut String, cells: &[&str]) {
     let _ = writeln!(page, "| {} |", cells.join(" | "));
 }
 
-/// The boolean SQL expression that admits exactly the table: a birth where `from` is NULL, staying, and
-/// the legal moves. It is never NULL, which a CHECK would let pass. `to` is a NOT NULL column. Chains of
-/// OR, because SQLite builds a table for every IN list.
+/// The boolean SQL expression that admits exactly the table: an initial state if `from` is NULL, staying in a
+/// state, and the allowed moves. It is never NULL, which a CHECK would let pass. `to` is a NOT NULL column.
+/// Chains of OR, because SQLite builds a table for every IN list.
 pub fn sql_check(from: &str, to: &str) -> String {
     let last = State::ALL.len() - 1;
     let born: Vec<State> = state::BORN.iter().map(|(state, _)| *state).collect();
@@ -206,8 +208,8 @@ pub fn sql_check(from: &str, to: &str) -> String {
     )
 }
 
-/// The same for PostgreSQL, which reads a CHECK anew for every statement that writes, and takes as long for
-/// the chains as for ten rows: one mask of targets for each state, and a last one for births.
+/// The same for PostgreSQL, which parses a CHECK anew for every statement that writes, and takes as long for
+/// the chains as for ten rows: one bit mask of targets for each state, and a last one for the initial states.
 pub fn sql_mask_check(from: &str, to: &str) -> String {
     let last = State::ALL.len() - 1;
     let mask = |targets: &dyn Fn(State) -> bool| {
@@ -233,7 +235,7 @@ fn any_of(column: &str, states: &[State]) -> String {
 mod tests {
     use super::*;
 
-    /// Just enough SQL, with its three-valued logic: `a = b`, `>=`, `<=`, `IS [NOT] NULL`, AND, OR, ( ).
+    /// Just enough of SQL, with its three-valued logic: `a = b`, `>=`, `<=`, `IS [NOT] NULL`, AND, OR, ( ).
     struct Sql<'a> {
         tokens: Vec<&'a str>,
         at: usize,

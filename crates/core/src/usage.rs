@@ -1,5 +1,5 @@
-//! What attempts and commands used: tokens, calls, money. Told by the verb that ends an attempt, or by a receipt, and
-//! summed on the work.
+//! The usage of attempts and commands: tokens, calls, money. Reported by the verb that ends an attempt, or by
+//! a receipt, and summed on the work item.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,11 +9,11 @@ use crate::{
     refusal::{Code, Refusal},
 };
 
-/// What was used of one model of one source. What was not counted is zero.
+/// Usage of one model of one source. Omitted counts are zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Usage {
-    /// Who was asked: a provider, an account, a tool.
+    /// The provider, account or tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -26,7 +26,7 @@ pub struct Usage {
     pub cached_tokens: u64,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub calls: u64,
-    /// Millionths of the currency's unit.
+    /// In millionths of the currency's unit.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cost_micros: u64,
     /// Three capital letters, as in ISO 4217.
@@ -44,7 +44,7 @@ impl Usage {
         [input_tokens, output_tokens, cached_tokens, calls, cost_micros]
     }
 
-    /// Sums are exact as JSON numbers; what is beyond that stays at the largest.
+    /// Sums saturate at the largest integer that JSON represents exactly.
     fn absorb(&mut self, more: &Usage) {
         let mut more = more.clone();
         for (sum, count) in self.counts().into_iter().zip(more.counts()) {
@@ -66,11 +66,12 @@ pub fn check(usage: &[Usage]) -> Result<(), Refusal> {
         };
         match &one.currency {
             Some(currency) if !sound(currency) => {
-                Err(refused("`usage.currency` is three capital letters, as `EUR`."))
+                Err(refused("`usage.currency` must be three capital letters, for example `EUR`."))
             }
-            None if one.cost_micros > 0 => {
-                Err(refused("`usage.cost_micros` needs its `currency`: three capital letters, as `EUR`."))
-            }
+            None if one.cost_micros > 0 => Err(refused(
+                "`usage.cost_micros` needs its `currency`: three capital letters, for example \
+                 `EUR`.",
+            )),
             Some(_) | None => Ok(()),
         }
     })
@@ -80,8 +81,8 @@ fn refused(detail: &str) -> Refusal {
     Refusal::new(Code::Invalid, detail)
 }
 
-/// Adds what was used to a sum with one entry for each source, model and currency. Where there are too many of
-/// them, what is new goes without source and model, so that the sum stays right.
+/// Adds usage to a sum with one entry for each source, model and currency. When there are too many entries,
+/// new ones are added without source and model, so that the sum stays correct.
 pub fn add(sum: &mut Vec<Usage>, more: &[Usage]) {
     for one in more {
         let mut one = one.clone();
@@ -102,7 +103,7 @@ pub fn add(sum: &mut Vec<Usage>, more: &[Usage]) {
     }
 }
 
-/// What the usage comes to in a unit that budgets count; None where it says nothing of it. Cached tokens are input.
+/// The usage in a unit that budgets count; None if it does not include that unit. Cached tokens are input.
 pub(crate) fn amount(usage: &[Usage], unit: &Unit) -> Option<u64> {
     let amounts: Vec<u64> = match unit {
         Unit::Calls => return None,

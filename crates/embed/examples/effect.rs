@@ -1,4 +1,5 @@
-//! An effect with an approval: an e-mail is recorded before it is sent, and sent once, after a person has said yes.
+//! A side effect with an approval: an e-mail is recorded before it is sent, and sent once, after a person has
+//! approved it.
 //!
 //!     cargo run -p tenure-embed --example effect
 
@@ -11,7 +12,7 @@ use tenure_embed::{
     wire::{ApproveCommand, CommandQuery},
 };
 
-/// What may be done without asking, and what may not. Tools that are not declared are of high risk, too.
+/// Which tools need an approval. Undeclared tools are of high risk, too.
 const TOOLS: &str = r#"
 [tools.send_email]
 kind = "message"
@@ -36,7 +37,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 pub async fn run(db: &str) -> Result<Sent, Box<dyn std::error::Error>> {
-    // The program is a machine, and no machine approves: this is a person's credential, made at the first start.
+    // The program is a machine, and no machine can approve: this is a person's credential, created at the
+    // first start.
     let secret = std::env::var("TENURE_TOKEN").unwrap_or_else(|_| "only for this example".to_owned());
     let tenure = Tenure::builder(db).config(TOOLS).admin_token(&secret).open().await?;
 
@@ -57,12 +59,14 @@ pub async fn run(db: &str) -> Result<Sent, Box<dyn std::error::Error>> {
     Ok(serde_json::from_value(work.result.unwrap_or_default())?)
 }
 
-/// The worker's side. It runs twice: the first run waits for the approval and holds nobody meanwhile.
+/// The worker's side. It runs twice: the first run waits for the approval, and no worker is occupied
+/// meanwhile.
 async fn remind(job: Job) -> Result<Sent, Outcome> {
     let Reminder { to, text } = job.input()?;
     let mail = Intent::new("send_email", &to, json!({ "text": text }));
     let sent = job.command(mail, |command| async move {
-        // From here on it may have happened. `Refused` and `Unsent` are for what certainly did not.
+        // From here on the effect may have happened. `Refused` and `Unsent` are only for effects that
+        // certainly did not.
         match post(&command.idempotency_key).await {
             Ok(id) => Ok(Evidence::id(id)),
             Err(why) => Err(Trouble::Unknown(CallFailure::new(ErrorClass::Transport, why))),
@@ -72,7 +76,7 @@ async fn remind(job: Job) -> Result<Sent, Outcome> {
     Ok(Sent { mail: command.receipt.and_then(|receipt| receipt.external_id) })
 }
 
-/// The person's side: sees what is to be sent, and approves exactly that.
+/// The person's side: looks at the e-mail to be sent, and approves exactly that.
 async fn approve(person: &Client) -> Result<(), Error> {
     loop {
         let blocked = CommandQuery { needs_approval: true, ..CommandQuery::default() };
@@ -84,7 +88,7 @@ async fn approve(person: &Client) -> Result<(), Error> {
     }
 }
 
-/// Stands for a provider that does the same thing once under one key.
+/// Simulates a provider with idempotency keys.
 async fn post(key: &str) -> Result<String, String> {
     Ok(format!("message with key {key}"))
 }

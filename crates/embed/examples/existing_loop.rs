@@ -1,11 +1,12 @@
-//! A loop that a program has already: each message is recorded and held while the program answers it in its own way.
+//! A program with a loop of its own: each message is recorded and leased while the program answers it in its
+//! own way.
 //!
 //!     cargo run -p tenure-embed --example existing_loop
 
 use serde::{Deserialize, Serialize};
 use tenure_embed::prelude::*;
 
-/// What a messenger delivers, and sometimes delivers twice.
+/// A message from a messenger, which sometimes delivers it twice.
 #[derive(Serialize, Deserialize)]
 struct Message {
     id: String,
@@ -27,7 +28,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 pub async fn run(db: &str) -> Result<Vec<String>, Box<dyn std::error::Error>> {
     let tenure = Tenure::builder(db).name("telegram-bridge").open().await?;
-    // Who holds works: once at each start of the program.
+    // The holder of the leases: created once at each start of the program.
     let holder = tenure.holder("bridge-1");
     let mut said = Vec::new();
 
@@ -39,7 +40,8 @@ pub async fn run(db: &str) -> Result<Vec<String>, Box<dyn std::error::Error>> {
             said.push(format!("{}: {} already", message.id, work.state));
             continue;
         };
-        // From here on the lease is renewed in the background. A cancel by somebody else ends the answer half-way.
+        // From here on the lease is renewed in the background. A cancel by somebody else ends the answer
+        // half-way.
         let answered = tokio::select! {
             reply = answer(&held, &message) => Some(reply?),
             () = held.cancelled() => None,
@@ -51,7 +53,7 @@ pub async fn run(db: &str) -> Result<Vec<String>, Box<dyn std::error::Error>> {
         said.push(tenure.explain(&work.id).await?.sentence);
     }
 
-    // An earlier run of this program may have left something half-done.
+    // An earlier run of this program may have left unfinished work.
     while let Some(mut left) = holder.claim(ClaimOptions::default()).await? {
         let message: Message = left.input()?;
         let reply = answer(&left, &message).await?;

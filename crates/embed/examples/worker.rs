@@ -1,4 +1,5 @@
-//! A worker: it takes reviews from an SQLite ledger, keeps a checkpoint, and returns values of its own types.
+//! A worker: it handles reviews from an SQLite ledger, keeps a checkpoint, and returns values of its own
+//! types.
 //!
 //!     cargo run -p tenure-embed --example worker
 
@@ -28,7 +29,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 pub async fn run(db: &str) -> Result<Vec<Reviewed>, Box<dyn std::error::Error>> {
     let tenure = Tenure::open(db).await?;
 
-    // Recorded twice, it is one work: run the example again, and nothing is done a second time.
+    // Recording is idempotent: run the example again, and nothing is done a second time.
     let mut ids = Vec::new();
     for pr in [7, 8, 9] {
         let source = Source::manual(&format!("pr-{pr}"));
@@ -36,7 +37,7 @@ pub async fn run(db: &str) -> Result<Vec<Reviewed>, Box<dyn std::error::Error>> 
         ids.push(tenure.ingest(&work).await?.work.id);
     }
 
-    // A program that runs for long stops by `worker::termination()`; this one, once all are done.
+    // A program that runs for long stops on `worker::termination()`; this one, once all are done.
     let mut results = Vec::new();
     let all_done = async {
         for id in &ids {
@@ -59,7 +60,7 @@ pub async fn run(db: &str) -> Result<Vec<Reviewed>, Box<dyn std::error::Error>> 
 
 async fn review(job: Job) -> Result<Reviewed, Outcome> {
     let review: Review = job.input()?;
-    // A checkpoint: if this process is lost, whoever goes on finds the comment and does not write it again.
+    // A checkpoint: if this process is lost, the next worker gets the comment and does not write it again.
     let write = || async { Ok::<_, Error>(format!("pull request {} looks right to me", review.pr)) };
     let comment = job.step("write", &review, write).await?;
     Ok(Reviewed { comment })

@@ -1,4 +1,4 @@
-//! What can be said of a ledger before it is opened.
+//! The options of a ledger before it is opened.
 
 use std::path::PathBuf;
 
@@ -12,10 +12,10 @@ use tenure_server::{
 
 use crate::{OpenError, Tenure};
 
-/// What events call this program unless it says otherwise.
+/// The program's default name in events.
 const NAME: &str = "embedded";
 
-/// A ledger to be opened. Everything has a default: [`Tenure::open`] changes nothing.
+/// A ledger to be opened. Every option has a default: [`Tenure::open`] sets none.
 #[derive(Clone)]
 #[must_use = "nothing is opened before `open`"]
 pub struct Builder {
@@ -25,7 +25,7 @@ pub struct Builder {
     overlay: Overlay,
 }
 
-/// Where the configuration is.
+/// The source of the configuration.
 #[derive(Clone)]
 enum Source {
     Text(String),
@@ -42,49 +42,53 @@ impl Builder {
         }
     }
 
-    /// What events and policies call this program, `embedded` unless told otherwise. The same name is the same
-    /// principal at every start and in every process.
+    /// The program's name in events and policies; default `embedded`. The same name is the same principal at
+    /// every start and in every process.
     pub fn name(mut self, name: &str) -> Self {
         self.name = name.to_owned();
         self
     }
 
-    /// The configuration, as in `tenure.toml`: sources, tools, budgets, quotas. What it says of sockets and of
-    /// `db` has no effect.
+    /// The configuration, as in `tenure.toml`: sources, tools, budgets, quotas. Its settings for sockets and
+    /// for `db` have no effect.
     pub fn config(mut self, toml: &str) -> Self {
         self.config = Source::Text(toml.to_owned());
         self
     }
 
-    /// The same, from a file. It replaces what [`Builder::config`] said, and paths in it are relative to it.
+    /// The configuration from a file. It replaces that of [`Builder::config`], and paths in it are relative
+    /// to the file.
     pub fn config_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.config = Source::File(path.into());
         self
     }
 
-    /// Cedar policies, besides those that the configuration names. `name` is what mistakes and reasons call them.
+    /// Cedar policies, in addition to those that the configuration names. `name` identifies them in error
+    /// messages and reasons.
     pub fn policy(mut self, name: &str, cedar: &str) -> Self {
         self.overlay.policies.push(PolicyFile { name: name.to_owned(), text: cedar.to_owned() });
         self
     }
 
-    /// Makes a first credential with this secret, a person's with every scope, unless a person has one already. At
-    /// least 16 characters. Without it no credential is made, until somebody opens the ledger with the `tenure` command.
+    /// Creates a first credential with this secret, a person's with every scope, unless a person has one
+    /// already. At least 16 characters. Without it no credential is created until somebody opens the ledger
+    /// with the `tenure` command.
     pub fn admin_token(mut self, secret: &str) -> Self {
         self.admin = AdminToken::Given(Secret::given(secret.to_owned()));
         self
     }
 
-    /// The same with a random secret, left in this file for its owner only.
+    /// Like [`Builder::admin_token`] with a random secret, which is written to this file, readable by its
+    /// owner only.
     pub fn admin_token_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.admin = AdminToken::File(path.into());
         self
     }
 
-    /// Opens the ledger and starts what runs beside it.
+    /// Opens the ledger and starts its background tasks.
     pub async fn open(self) -> Result<Tenure, OpenError> {
         let Self { name, admin, config, overlay } = self;
-        // Schemas and policies take time to compile.
+        // A blocking task, because schemas and policies take time to compile.
         let settled = tokio::task::spawn_blocking(|| settle(config, overlay)).await;
         let config = settled
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))

@@ -1,4 +1,4 @@
-//! What can go wrong before and after the calls; those have the client's own error.
+//! The errors of opening and closing a ledger; calls have the client's error.
 
 use tenure_server::{ConfigError, StartError};
 
@@ -9,7 +9,7 @@ pub enum OpenError {
     /// The configuration has a mistake.
     #[error("{0}")]
     Config(#[source] ConfigError),
-    /// The ledger cannot be opened, or its first credential cannot be made.
+    /// The ledger cannot be opened, or its first credential cannot be created.
     #[error("{0}")]
     Start(#[source] StartError),
 }

@@ -1,11 +1,11 @@
 //! The Tenure work ledger inside a Rust program.
 //!
-//! [`Tenure::open`] opens a ledger and gives the same [`Client`] as over HTTP, without a socket: the calls go through the
-//! very routes that a daemon serves. What runs beside a daemon runs beside it too: the sweeper, the scheduler, the relay
-//! and its lookups, under the tools, policies and budgets of a configuration.
+//! [`Tenure::open`] opens a ledger and returns the same [`Client`] as over HTTP, without a socket: its calls
+//! go through the routes that a daemon serves. The background tasks of a daemon run as well: the sweeper, the
+//! scheduler, and the relay with its lookups, under the tools, policies and budgets of a configuration.
 //!
-//! Nobody handles a token: the program is a machine principal of its own. What only people may do, approvals first of
-//! all, needs a person's credential here as everywhere ([`Tenure::with_token`]).
+//! The program needs no access token: it is a machine principal of its own. Actions that are only for people,
+//! above all approvals, need a person's credential here as everywhere ([`Tenure::with_token`]).
 
 #![warn(missing_docs)]
 
@@ -23,20 +23,21 @@ pub use error::{CloseError, OpenError};
 pub use tenure_api::{client, wire, worker};
 pub use tenure_server::{ConfigError, StartError};
 
-/// An open ledger. It is a [`Client`] as well: `tenure.ingest(…)`, `tenure.explain(…)`.
+/// An open ledger. It dereferences to a [`Client`]: `tenure.ingest(…)`, `tenure.explain(…)`.
 pub struct Tenure {
     server: Server,
     client: Client,
 }
 
 impl Tenure {
-    /// Opens the ledger in an SQLite file, which is made where there is none, or in a PostgreSQL database, named by its
-    /// `postgres://` URL. Any number of processes may share either. `:memory:` is gone with the process.
+    /// Opens the ledger in an SQLite file, which is created if it does not exist, or in a PostgreSQL
+    /// database, named by its `postgres://` URL. Any number of processes may share either. `:memory:` is lost
+    /// when the process ends.
     pub async fn open(db: &str) -> Result<Self, OpenError> {
         Self::builder(db).open().await
     }
 
-    /// The same, with a configuration, a name for this program or a first credential for a person.
+    /// Options for opening: a configuration, a name for this program or a first credential for a person.
     pub fn builder(db: &str) -> Builder {
         Builder::new(db)
     }
@@ -46,13 +47,13 @@ impl Tenure {
         self.client.clone()
     }
 
-    /// A client that calls with a credential of this ledger: a person's, who approves.
+    /// A client that calls with an access token of this ledger: for example that of a person who approves.
     pub fn with_token(&self, token: &str) -> Client {
         Client::in_process(self.server.router(), Some(token))
     }
 
-    /// Ends what runs beside the ledger, calls of the relay included, and closes it. Stop worker loops first. Without
-    /// it nothing that was acknowledged is lost.
+    /// Ends the background tasks, calls of the relay included, and closes the ledger. Stop worker loops
+    /// first. If it is not called, nothing that was acknowledged is lost.
     pub async fn close(self) -> Result<(), CloseError> {
         self.server.close().await.map_err(CloseError)
     }
@@ -66,12 +67,12 @@ impl Deref for Tenure {
     }
 }
 
-/// The README's example is compiled and run.
+/// Compiles and runs the example in the README.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// The guide's examples are compiled and run.
+/// Compiles and runs the examples in the guide.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/rust.md")]
 struct Guide;

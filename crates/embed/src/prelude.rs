@@ -1,4 +1,4 @@
-//! What most embedding programs use: `use tenure_embed::prelude::*;`
+//! The names that most embedding programs use: `use tenure_embed::prelude::*;`
 
 pub use crate::{
     Tenure,

@@ -10,62 +10,62 @@ use crate::wire::{
 };
 
 impl Client {
-    /// Removes works that ended before a time. Their identities stay.
+    /// Deletes work items that ended before a given time. Their identities are kept.
     pub async fn prune(&self, prune: &Prune) -> Result<PruneReport, Error> {
         self.call(Call::post("/v1/admin/prune", prune).patient()).await
     }
 
-    /// Reads everything back and tells what contradicts itself.
+    /// Reads the whole ledger back and reports inconsistencies.
     pub async fn verify(&self) -> Result<VerifyReport, Error> {
         self.call(Call::post_empty("/v1/admin/verify").patient()).await
     }
 
-    /// Who pruned, when and why, newest first.
+    /// Past prunings: who, when and why, newest first.
     pub async fn prunings(&self, query: &LimitQuery) -> Result<Page<Pruning>, Error> {
         self.call(Call::get("/v1/admin/prune").query(query)).await
     }
 
-    /// Copies the ledger to a new file in the daemon's folder of backups.
+    /// Copies the ledger to a new file in the daemon's backup directory.
     pub async fn backup(&self, backup: &Backup) -> Result<BackupReport, Error> {
         self.call(Call::post("/v1/admin/backup", backup).once().patient()).await
     }
 
-    /// What the database says of itself.
+    /// The state of the database.
     pub async fn database(&self) -> Result<Database, Error> {
         self.call(Call::get("/v1/admin/database")).await
     }
 
-    /// The tokens, newest first, without their secrets.
+    /// The access tokens, newest first, without their secrets.
     pub async fn tokens(&self, page: &PageQuery) -> Result<Page<Token>, Error> {
         self.call(Call::get("/v1/tokens").query(page)).await
     }
 
-    /// Makes a token. Its secret is in the answer and nowhere else.
+    /// Creates an access token. Its secret is returned here only.
     pub async fn make_token(&self, new: &NewToken) -> Result<TokenMade, Error> {
         self.call(Call::post("/v1/tokens", new).once()).await
     }
 
-    /// Ends a token, and the calls that it opened.
+    /// Revokes an access token, and ends the calls that it opened.
     pub async fn revoke_token(&self, id: &TokenId, revoke: &RevokeToken) -> Result<Token, Error> {
         self.call(Call::delete(format!("/v1/tokens/{}", segment(id.as_str()))).query(revoke)).await
     }
 
-    /// Whether the process answers.
+    /// Whether the process is running.
     pub async fn health(&self) -> Result<Health, Error> {
         self.call(Call::get("/healthz")).await
     }
 
-    /// Whether new works are let in, and who stopped it.
+    /// Whether new work items are accepted, and who paused the intake.
     pub async fn intake(&self) -> Result<Intake, Error> {
         self.call(Call::get("/v1/intake")).await
     }
 
-    /// Pauses the intake of new works, or resumes it. The same again changes nothing.
+    /// Pauses or resumes the intake of new work items. Idempotent.
     pub async fn set_intake(&self, set: &SetIntake) -> Result<Intake, Error> {
         self.call(Call::post("/v1/intake", set)).await
     }
 
-    /// Whether requests can be served; a server that is not ready says why.
+    /// Whether requests can be served, and if not, why.
     pub async fn readiness(&self) -> Result<Readiness, Error> {
         self.call(Call::get("/readyz").also_unavailable()).await
     }

@@ -1,4 +1,4 @@
-//! One call: how it is written, sent, repeated where that is safe, and read.
+//! A single call: how it is written, sent, retried when that is safe, and read.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,17 +14,17 @@ use super::{
 };
 use crate::wire::{Code, DRY_RUN_HEADER, Problem};
 
-/// How long an answer may take, besides what the call itself asks to wait.
+/// How long a response may take, not counting the time for which the call asks the server to wait.
 const ANSWER: Duration = Duration::from_secs(30);
-/// No answer is longer: a page of a thousand works with their payloads fits.
+/// The longest response: a page of a thousand work items with their payloads fits.
 const ANSWER_BYTES: usize = 256 * 1024 * 1024;
 
-/// Whether a call whose fate is unknown may be sent again.
+/// Whether a call whose outcome is unknown may be sent again.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Repeat {
-    /// It is recognised by its identity, its request id or its lease, or it only reads.
+    /// It is idempotent by its identity, request id or lease, or it only reads.
     Safe,
-    /// A second one would do something more, or be refused because of the first.
+    /// A repeat would have a second effect, or would be refused because of the first.
     Unsafe,
 }
 
@@ -35,9 +35,9 @@ pub(super) struct Call {
     repeat: Repeat,
     timeout: Option<Duration>,
     last_event: Option<String>,
-    /// It only asks what would happen.
+    /// The call is a dry run.
     dry_run: bool,
-    /// An answer with status 503 is an answer, and no problem.
+    /// A response with status 503 is a result and not a problem.
     also_unavailable: bool,
 }
 
@@ -97,12 +97,12 @@ impl Call {
         if once { self.once() } else { self }
     }
 
-    /// The call asks the server to wait that long before it answers.
+    /// The call asks the server to wait this long before it responds.
     pub fn waits(self, wait: Duration) -> Self {
         Self { timeout: Some(ANSWER + wait), ..self }
     }
 
-    /// It takes as long as it takes.
+    /// Removes the time limit.
     pub fn patient(self) -> Self {
         Self { timeout: None, ..self }
     }
@@ -111,7 +111,7 @@ impl Call {
         Self { also_unavailable: true, ..self }
     }
 
-    /// The same call, which only asks what it would do: that can be asked as often as one likes.
+    /// The same call as a dry run, which can be repeated any number of times.
     fn dry_run(self) -> Self {
         let mark = if self.path.contains('?') { '&' } else { '?' };
         let path = format!("{}{mark}dry_run=true", self.path);
@@ -123,7 +123,7 @@ impl Call {
     }
 }
 
-/// A path segment that holds whatever a caller named.
+/// A path segment, escaped: callers may name anything.
 pub(super) fn segment(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -136,7 +136,7 @@ pub(super) fn segment(text: &str) -> String {
 }
 
 impl Client {
-    /// Sends a call, again where that is safe and can help, and reads its answer.
+    /// Sends a call, retries it if that is safe and can help, and reads its response.
     pub(super) async fn call<T: DeserializeOwned>(&self, call: Call) -> Result<T, Error> {
         let call = if self.dry_run && !call.method.is_safe() { call.dry_run() } else { call };
         let again = ExponentialBuilder::default()
@@ -161,11 +161,11 @@ impl Client {
         };
         let Some(timeout) = call.timeout else { return answer.await };
         tokio::time::timeout(timeout, answer).await.unwrap_or_else(|_| {
-            Err(Error::no_answer(&self.name, format!("none within {} s", timeout.as_secs())))
+            Err(Error::no_answer(&self.name, format!("no response within {} s", timeout.as_secs())))
         })
     }
 
-    /// Sends a call and gives its answer's body as it arrives; a problem is read and returned.
+    /// Sends a call and returns the response body as it arrives; a problem is read and returned as an error.
     pub(super) async fn open(&self, call: &Call) -> Result<Response<Body>, Error> {
         let mut request = Request::builder().method(&call.method).uri(&call.path);
         if let Some(token) = &self.token {
@@ -190,7 +190,8 @@ impl Client {
         }
         let status = response.status();
         if call.dry_run && status.is_success() && !response.headers().contains_key(DRY_RUN_HEADER) {
-            let detail = format!("{} does not say that it was a dry run: it may have been done", call.path);
+            let detail =
+                format!("the response of {} does not confirm a dry run: it may have been done", call.path);
             return Err(Error::protocol(detail));
         }
         if status.is_success() || (call.also_unavailable && status == StatusCode::SERVICE_UNAVAILABLE) {
@@ -201,11 +202,11 @@ impl Client {
         let body = collect(response.into_body()).await;
         let body = body.map_err(|cause| Error::no_answer(&self.name, cause))?;
         let mut problem: Problem = serde_json::from_slice(&body).map_err(|_| match status {
-            // Something between could not reach the daemon, or lost its answer.
+            // A proxy could not reach the daemon, or lost its response.
             StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
                 Error::no_answer(&self.name, status.to_string())
             }
-            _ => Error::protocol(format!("{} answered {status} with no problem in it", call.path)),
+            _ => Error::protocol(format!("{} responded {status} without a problem document", call.path)),
         })?;
         if let Some(seconds) = wait.and_then(|text| text.parse::<u64>().ok()) {
             problem.retry_after_ms.get_or_insert(seconds * 1_000);
@@ -219,14 +220,14 @@ async fn collect(mut body: Body) -> Result<Bytes, BodyError> {
     while let Some(part) = body.next().await {
         let part = part?;
         if bytes.len() + part.len() > ANSWER_BYTES {
-            return Err("its answer is too long".into());
+            return Err("its response is too long".into());
         }
         bytes.extend_from_slice(&part);
     }
     Ok(bytes.freeze())
 }
 
-/// Only what is about the way to the server, not about the work: `busy` is for the caller to think about.
+/// Only failures on the way to the server are retried. Refusals such as `busy` are for the caller to handle.
 fn repeatable(error: &Error, repeat: Repeat) -> bool {
     match error {
         Error::Unreachable { .. } => true,

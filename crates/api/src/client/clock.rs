@@ -1,4 +1,5 @@
-//! The server's time, as its answers tell it: what it says of ages and deadlines is counted by its own clock.
+//! The server's clock, estimated from the `Date` headers of its responses. Ages and deadlines in responses
+//! are relative to that clock.
 
 use std::{
     sync::{
@@ -12,14 +13,14 @@ use jiff::fmt::rfc2822;
 
 use crate::wire::Timestamp;
 
-/// An answer's date is that second's beginning, and is a moment old when it arrives.
+/// A `Date` header is rounded down to the second, and a moment old when it arrives.
 const TELLS_MS: i64 = 2_000;
 const MIDDLE_MS: i64 = 500;
 
-/// This machine's clock, corrected by the dates of answers. Before the first it is the machine's own.
+/// This machine's clock, corrected by the `Date` headers of responses. Uncorrected before the first response.
 #[derive(Clone, Debug, Default)]
 pub struct ServerClock {
-    /// How far the server is ahead, in milliseconds.
+    /// How far the server's clock is ahead, in milliseconds.
     ahead: Arc<AtomicI64>,
 }
 
@@ -29,7 +30,7 @@ impl ServerClock {
         Timestamp(here().saturating_add(self.ahead.load(Ordering::Relaxed)))
     }
 
-    /// Takes the `Date` of an answer that has just arrived.
+    /// Takes the `Date` header of a response that has just arrived.
     pub(super) fn told(&self, date: &str) {
         if let Ok(date) = rfc2822::DateTimeParser::new().parse_timestamp(date) {
             let ahead = self.ahead.load(Ordering::Relaxed);
@@ -38,7 +39,8 @@ impl ServerClock {
     }
 }
 
-/// What fits the date is kept: it may be exact, and a correction by each answer would make countdowns jump.
+/// A correction that is consistent with the date is kept: it may be exact, and changing it with every
+/// response would make countdowns jump.
 fn corrected(ahead: i64, here: i64, date: i64) -> i64 {
     let fits = (date..date + TELLS_MS).contains(&here.saturating_add(ahead));
     if fits { ahead } else { date + MIDDLE_MS - here }

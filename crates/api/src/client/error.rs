@@ -1,67 +1,69 @@
-//! What a call can fail with, and whether sending it again can help.
+//! The errors of a call, and whether repeating it can help.
 
 use std::sync::Arc;
 
 use crate::wire::{Code, Command, Problem};
 
-/// What an [`Error`] was caused by.
+/// The cause of an [`Error`].
 pub type Cause = Arc<dyn std::error::Error + Send + Sync>;
 
 /// Why a call failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The server refused the call, and says why.
+    /// The server refused the call; the problem has the reason.
     #[error(transparent)]
     Problem(Box<Problem>),
-    /// Nothing was sent: there is no connection.
+    /// There is no connection: nothing was sent.
     #[error(
         "{server} cannot be reached: {}. Check the URL, and that the daemon runs: `tenure serve` starts one",
         deepest(cause)
     )]
     Unreachable {
-        /// The server's URL, or another name of it.
+        /// The server's URL or name.
         server: String,
         /// Why there is no connection.
         #[source]
         cause: Cause,
     },
-    /// It was sent and no answer came: it may or may not have been done.
+    /// The call was sent and no response came: it may or may not have been done.
     #[error(
-        "no answer from {server}: {}. It may or may not have been done; sending the same again is safe where the call is idempotent",
+        "no response from {server}: {}. It may or may not have been done; repeating the call is safe if it \
+         is idempotent",
         deepest(cause)
     )]
     NoAnswer {
-        /// The server's URL, or another name of it.
+        /// The server's URL or name.
         server: String,
-        /// Why no answer came.
+        /// Why no response came.
         #[source]
         cause: Cause,
     },
-    /// What answered does not speak this protocol.
-    #[error("what answered is no Tenure of this version: {detail}")]
+    /// The response is not of this protocol.
+    #[error("the server is not a Tenure of a compatible version: {detail}")]
     Protocol {
-        /// What was answered.
+        /// How the response differs.
         detail: String,
         /// Why it cannot be read.
         #[source]
         cause: Option<Cause>,
     },
-    /// The client was set up wrongly.
+    /// The client is configured wrongly.
     #[error("{detail}")]
     Setup {
         /// What is wrong, and what to do.
         detail: String,
-        /// What it was found by.
+        /// The underlying error.
         #[source]
         cause: Option<Cause>,
     },
-    /// A value of this program cannot be written as JSON, or JSON from the ledger is not the value that was asked for.
+    /// A value of this program cannot be written as JSON, or JSON from the ledger does not have the requested
+    /// type.
     #[error("{what}: {cause}")]
     Json {
         /// Which value.
         what: String,
-        /// What does not fit.
+        /// The underlying error.
         #[source]
         cause: Arc<serde_json::Error>,
     },
@@ -73,12 +75,12 @@ impl Error {
         Self::Unreachable { server: server.to_owned(), cause: Arc::from(cause.into()) }
     }
 
-    /// A call was sent to this server, and no answer came.
+    /// A call was sent to this server, and no response came.
     pub fn no_answer(server: &str, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::NoAnswer { server: server.to_owned(), cause: Arc::from(cause.into()) }
     }
 
-    /// The answer is not one of this protocol.
+    /// The response is not of this protocol.
     pub fn protocol(detail: impl Into<String>) -> Self {
         Self::Protocol { detail: detail.into(), cause: None }
     }
@@ -95,7 +97,7 @@ impl Error {
         Self::Json { what: what.into(), cause: Arc::new(cause) }
     }
 
-    /// Sending the very same call again can help, and cannot do anything twice.
+    /// Whether repeating the identical call can help, and cannot have a second effect.
     pub fn is_retryable(&self) -> bool {
         match self {
             Error::Problem(problem) => problem.retryable == Some(true),
@@ -106,7 +108,8 @@ impl Error {
         }
     }
 
-    /// Sending the very same call again cannot help. Neither this nor retryable: nobody knows.
+    /// Whether repeating the identical call cannot help. If it is neither this nor retryable, that is
+    /// unknown.
     pub fn is_terminal(&self) -> bool {
         match self {
             Error::Problem(problem) => problem.retryable == Some(false),
@@ -115,7 +118,7 @@ impl Error {
         }
     }
 
-    /// The command whose call must not be made, where a dispatch was refused.
+    /// The command whose call must not be made, if a dispatch was refused.
     pub fn command(&self) -> Option<&Command> {
         match self {
             Error::Problem(problem) => problem.command.as_deref(),
@@ -123,7 +126,7 @@ impl Error {
         }
     }
 
-    /// The problem's code, where the server answered with one.
+    /// The problem's code, if the server responded with a problem.
     pub fn code(&self) -> Option<Code> {
         match self {
             Error::Problem(problem) => problem.code.known(),
@@ -138,7 +141,7 @@ impl From<serde_json::Error> for Error {
     }
 }
 
-/// The cause that says most: a library's own words are general.
+/// The innermost cause, which is the most specific: libraries wrap it in general words.
 fn deepest(cause: &Cause) -> &dyn std::error::Error {
     let mut error: &dyn std::error::Error = &**cause;
     while let Some(source) = error.source() {

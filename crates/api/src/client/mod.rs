@@ -1,4 +1,4 @@
-//! The client: a method a route, typed failures, and repeats only where they are safe.
+//! The client: one method for each route, typed errors, and automatic retries only where they are safe.
 
 mod admin;
 mod call;
@@ -25,17 +25,17 @@ pub use error::{Cause, Error};
 pub use stream::{EventStream, Streamed};
 pub use transport::{Body, BodyError, Sending, Transport};
 
-/// How often a call that may be repeated is sent again before its failure is told.
+/// How often a call that may be repeated is sent before its failure is returned.
 const TRIES: usize = 4;
 
-/// A connection to a ledger, and who one is there. Cheap to clone.
+/// A connection to a ledger, with the caller's access token. Cheap to clone.
 #[derive(Clone)]
 pub struct Client {
     transport: Arc<dyn Transport>,
     token: Option<Arc<str>>,
-    /// How it is called in messages.
+    /// The server's name in messages.
     name: String,
-    /// Named where no socket says it.
+    /// The `Host` header for a transport without a socket.
     host: Option<String>,
     tries: usize,
     dry_run: bool,
@@ -43,12 +43,13 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the daemon at `url`: over https, or on this machine.
+    /// A client of the daemon at `url`: over https, or unencrypted on this machine only.
     pub fn http(url: &str, token: Option<&str>) -> Result<Self, Error> {
         Self::over_socket(url, token, false)
     }
 
-    /// The same, and `http://` URLs of other machines are allowed: the token crosses the network unencrypted.
+    /// Like [`Client::http`], but `http://` URLs of other machines are allowed: the access token crosses the
+    /// network unencrypted.
     pub fn plain_http(url: &str, token: Option<&str>) -> Result<Self, Error> {
         Self::over_socket(url, token, true)
     }
@@ -60,7 +61,7 @@ impl Client {
         Ok(client)
     }
 
-    /// A client of a router in this process: the same routes, no socket.
+    /// A client of a router in this process: the same routes, without a socket.
     pub fn in_process<S, Res>(router: S, token: Option<&str>) -> Self
     where
         S: Service<Request<Full<Bytes>>, Response = Response<Res>> + Clone + Send + Sync + 'static,
@@ -74,7 +75,7 @@ impl Client {
         client
     }
 
-    /// A client over a transport of one's own.
+    /// A client over a custom transport.
     pub fn over(transport: Arc<dyn Transport>, token: Option<&str>) -> Self {
         let name = "the embedded ledger".to_owned();
         Self {
@@ -88,19 +89,19 @@ impl Client {
         }
     }
 
-    /// The server's time, as its answers have told it so far.
+    /// The server's clock, estimated from its responses so far.
     pub fn clock(&self) -> &ServerClock {
         &self.clock
     }
 
-    /// The same client, which tells every failure at once.
+    /// The same client without automatic retries.
     pub fn without_retries(mut self) -> Self {
         self.tries = 0;
         self
     }
 
-    /// The same client, whose calls are decided and answered as ever, and write nothing. What cannot be tried, like
-    /// a claim, is refused as `unsupported`.
+    /// The same client for dry runs: calls are decided and get the usual response, and nothing is written.
+    /// Calls that have no dry run, such as claims, are refused as `unsupported`.
     pub fn dry_run(mut self) -> Self {
         self.dry_run = true;
         self

@@ -1,4 +1,4 @@
-//! The operators' verbs. Those that the first one makes illegal are not repeated by themselves.
+//! The operators' verbs. A call is not retried automatically if its first execution makes a repeat illegal.
 
 use super::{
     Client, Error,
@@ -11,37 +11,37 @@ use crate::wire::{
 };
 
 impl Client {
-    /// Asks for a work to stop.
+    /// Requests that a work item stops.
     pub async fn cancel(&self, id: &WorkId, cancel: &Cancel) -> Result<Ack, Error> {
         self.call(Call::post(path(id, "/cancel"), cancel).once()).await
     }
 
-    /// Asks to give a work up once its lease lapses.
+    /// Requests that a work item is given up once its lease lapses.
     pub async fn abandon(&self, id: &WorkId, abandon: &Abandon) -> Result<Ack, Error> {
         self.call(Call::post(path(id, "/abandon"), abandon).once()).await
     }
 
-    /// Cuts a retry's backoff short.
+    /// Retries now, without waiting for the rest of the backoff.
     pub async fn retry_now(&self, id: &WorkId, retry: &RetryNow) -> Result<Ack, Error> {
         self.call(Call::post(path(id, "/retry-now"), retry).once()).await
     }
 
-    /// Runs an ended work again. The same again returns the work that the first one made.
+    /// Runs an ended work item again. A repeat returns the work item that the first call recorded.
     pub async fn rerun(&self, id: &WorkId, rerun: &Rerun) -> Result<Work, Error> {
         self.call(Call::post(path(id, "/rerun"), rerun)).await
     }
 
-    /// Sets a work aside for a person. Its holder loses the lease.
+    /// Sets a work item aside for a person. Its holder loses the lease.
     pub async fn quarantine(&self, id: &WorkId, quarantine: &Quarantine) -> Result<Ack, Error> {
         self.call(Call::post(path(id, "/quarantine"), quarantine).once()).await
     }
 
-    /// Only a person: what becomes of a work that was set aside.
+    /// Decides on a quarantined work item; only for people.
     pub async fn decide(&self, id: &WorkId, decide: &Decide) -> Result<Ack, Error> {
         self.call(Call::post(path(id, "/decide"), decide).once()).await
     }
 
-    /// The workers that hold something.
+    /// The workers that hold leases.
     pub async fn workers(&self) -> Result<Page<WorkerView>, Error> {
         self.call(Call::get("/v1/workers")).await
     }
@@ -51,7 +51,7 @@ impl Client {
         self.call(Call::post(format!("/v1/workers/{}/drain", segment(worker)), drain).once()).await
     }
 
-    /// The thresholds that are crossed now.
+    /// The thresholds that are exceeded now.
     pub async fn alerts(&self) -> Result<Page<Alert>, Error> {
         self.call(Call::get("/v1/alerts")).await
     }

@@ -1,8 +1,8 @@
-//! Server-sent events as the standard has them: lines into frames.
+//! Server-sent events as in the HTML standard: parses lines into frames.
 
 use bytes::BytesMut;
 
-/// No frame is longer: an event's payload has at most 1 MiB, escaped.
+/// The longest frame: an event's payload has at most 1 MiB, escaped.
 const FRAME_BYTES: usize = 8 * 1024 * 1024;
 
 /// One dispatched event.
@@ -20,7 +20,7 @@ pub struct Parser {
 }
 
 impl Parser {
-    /// Takes what arrived and gives the frames that are complete.
+    /// Takes the received bytes and returns the frames that are complete.
     pub fn push(&mut self, bytes: &[u8]) -> Result<Vec<Frame>, String> {
         self.rest.extend_from_slice(bytes);
         let mut frames = Vec::new();
@@ -35,7 +35,7 @@ impl Parser {
         Ok(frames)
     }
 
-    /// An empty line completes a frame; one without data is nothing.
+    /// An empty line completes a frame; a frame without data is ignored.
     fn line(&mut self, line: String) -> Option<Frame> {
         if line.is_empty() {
             let mut frame = std::mem::take(&mut self.frame);
@@ -51,7 +51,7 @@ impl Parser {
                 self.frame.data.push_str(value);
                 self.frame.data.push('\n');
             }
-            // A comment, or a field that is not for us.
+            // A comment, or a field that this client does not use.
             _ => {}
         }
         None

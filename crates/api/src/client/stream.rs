@@ -1,4 +1,4 @@
-//! The live feed: goes on where it was cut, and says where something was left out.
+//! The live feed: reconnects where it was cut, and reports gaps.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -12,24 +12,24 @@ const SILENCE: Duration = Duration::from_secs(60);
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// What a stream brings. Kinds that this client does not know are passed over.
+/// An item of the stream. Kinds that this client does not know are skipped.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Streamed {
-    /// Something happened.
+    /// An event of the feed.
     Event(Box<Event>),
-    /// A threshold is crossed.
+    /// A threshold is exceeded.
     Alert(Alert),
-    /// An event that is stored and cannot be read.
+    /// An event that is stored but cannot be read.
     Unreadable(Unreadable),
-    /// This reader was too slow: the stream goes on from the gap's cursor, so that nothing is missed.
+    /// This reader was too slow: the stream continues from the gap's cursor, so that nothing is missed.
     Gap(Gap),
 }
 
-/// A stream of events. Reconnects by itself; dropped, it ends.
+/// A stream of events. Reconnects automatically; ends when it is dropped.
 pub struct EventStream {
     client: Client,
     query: EventQuery,
-    /// The cursor of the last thing seen.
+    /// The cursor of the last item.
     last: Option<String>,
     open: Option<(Body, Parser)>,
     ready: VecDeque<Frame>,
@@ -45,7 +45,7 @@ impl Client {
 }
 
 impl EventStream {
-    /// The next thing. Fails only where connecting again cannot help.
+    /// The next item. Fails only if reconnecting cannot help.
     pub async fn next(&mut self) -> Result<Streamed, Error> {
         loop {
             while let Some(frame) = self.ready.pop_front() {
@@ -66,7 +66,7 @@ impl EventStream {
         }
     }
 
-    /// The cursor to go on from in another stream.
+    /// The cursor to continue from in another stream.
     pub fn cursor(&self) -> Option<&str> {
         self.last.as_deref().or(self.query.after.as_deref())
     }

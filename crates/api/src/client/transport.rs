@@ -1,4 +1,4 @@
-//! How a request reaches the server: over a socket, or by a call into a router in this process.
+//! How a request reaches the server: over a socket, or as a call into a router in this process.
 
 use std::{fmt::Display, future::Future, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
 
@@ -15,40 +15,41 @@ use tower_service::Service;
 
 use super::Error;
 
-/// A connection attempt that takes longer has failed.
+/// The time limit of a connection attempt.
 const CONNECT: Duration = Duration::from_secs(5);
-/// A dead peer is noticed, and a quiet long poll is kept open by what sits between.
+/// Detects a dead peer, and keeps proxies from closing the connection of a quiet long poll.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
-/// Why an answer's body was cut.
+/// Why a response body was cut.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// An answer's body as it arrives.
+/// A response body as it arrives.
 pub type Body = Pin<Box<dyn Stream<Item = Result<Bytes, BodyError>> + Send>>;
 
-/// A request under way, until its answer begins.
+/// A request in progress, until its response begins.
 pub type Sending<'a> = Pin<Box<dyn Future<Output = Result<Response<Body>, Error>> + Send + 'a>>;
 
-/// A way to a server.
+/// A way to send requests to a server.
 pub trait Transport: Send + Sync + 'static {
-    /// Sends a request whose URI is a path. Says [`Error::Unreachable`] only if nothing was sent.
+    /// Sends a request whose URI is a path. Returns [`Error::Unreachable`] only if nothing was sent.
     fn send(&self, request: Request<Bytes>) -> Sending<'_>;
 }
 
-/// Over a socket.
+/// A connection over a socket.
 pub(super) struct Http<C> {
     base: String,
     client: legacy::Client<C, Full<Bytes>>,
 }
 
-/// A transport to `http://…` or `https://…`. `plain`: the token may leave this machine unencrypted.
+/// A transport to `http://…` or `https://…`. With `plain`, the access token may leave this machine
+/// unencrypted.
 pub(super) fn over_socket(base: &str, plain: bool) -> Result<Box<dyn Transport>, Error> {
     let base = base.trim_end_matches('/').to_owned();
     let uri: Uri = base.parse().map_err(|e| bad_url(&base, e))?;
     match (uri.scheme_str(), uri.host()) {
         (Some("http"), Some(host)) if !plain && !is_here(host) => Err(Error::setup(format!(
-            "`{base}` is not encrypted: the token and all that is sent would cross the network readable. Use https, or \
-             allow it: TENURE_ALLOW_PLAIN_HTTP=true, `Client::plain_http`."
+            "`{base}` is not encrypted: the access token and all data would cross the network in plain text. \
+             Use https, or allow it: TENURE_ALLOW_PLAIN_HTTP=true, `Client::plain_http`."
         ))),
         (Some("http"), Some(_)) => Ok(Box::new(Http { base, client: pool(tcp()) })),
         (Some("https"), Some(_)) => Ok(Box::new(Http { client: pool(tls()?), base })),
@@ -63,7 +64,7 @@ fn is_here(host: &str) -> bool {
 
 fn bad_url(base: &str, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     let cause = cause.into();
-    let detail = format!("`{base}` is no URL of a daemon: {cause}. Write it as http://127.0.0.1:7171.");
+    let detail = format!("`{base}` is not the URL of a daemon: {cause}. Write it as http://127.0.0.1:7171.");
     Error::Setup { detail, cause: Some(Arc::from(cause)) }
 }
 
@@ -112,7 +113,7 @@ impl<C: Connect + Clone + Send + Sync + 'static> Transport for Http<C> {
     }
 }
 
-/// The same router, without a socket.
+/// A router in this process, called without a socket.
 pub(super) struct InProcess<S>(pub S);
 
 impl<S, Res> Transport for InProcess<S>

@@ -1,99 +1,99 @@
-//! Housekeeping: prune, verify, backup, and what the database says of itself.
+//! Housekeeping: prune, verify, backup, and the state of the database.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Actor, Timestamp, WorkId};
 
-/// Forgets works that ended before a time. Their identities stay, so that nothing runs again.
+/// Deletes work items that ended before a given time. Their identities are kept, so that none is run again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Prune {
-    /// Works that ended before it.
+    /// Deletes work items that ended before this time.
     pub before: Timestamp,
-    /// At most so many in this call, from 1 to 1,000; 1,000 unless told otherwise.
+    /// How many to delete in this call, from 1 to 1,000; default 1,000.
     #[cfg_attr(feature = "openapi", schema(minimum = 1, maximum = 1000))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// Counts and touches nothing.
+    /// A preview: counts what would be deleted and deletes nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
-    /// Kept in the ledger.
+    /// The reason; it is recorded.
     pub reason: String,
 }
 
-/// That somebody pruned.
+/// The record of a pruning.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Pruning {
-    /// When.
+    /// When it was done.
     pub at: Timestamp,
-    /// Who did it.
+    /// The actor.
     pub by: Actor,
-    /// Why, as it was given.
+    /// The reason that was given.
     pub reason: String,
-    /// Only works that ended earlier.
+    /// Only work items that ended before this time were deleted.
     pub before: Timestamp,
-    /// How many were chosen.
+    /// How many work items were selected.
     pub works: u64,
 }
 
-/// What a pruning removed, or would remove.
+/// The result of a pruning or of its preview.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PruneReport {
-    /// Works that were removed.
+    /// Work items that were deleted.
     pub works: u64,
-    /// Events that were removed with them.
+    /// Events that were deleted with them.
     pub events: u64,
-    /// More are old enough: call again.
+    /// There are more work items to delete: call again.
     pub more: bool,
 }
 
-/// Something stored that cannot be.
+/// An inconsistency in the stored data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Fault {
-    /// Absent where it is of no single work.
+    /// The work item; absent if it concerns none in particular.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<WorkId>,
-    /// What contradicts itself, in a sentence.
+    /// The inconsistency, in a sentence.
     pub what: String,
 }
 
-/// What reading everything back found.
+/// The result of reading the whole ledger back.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct VerifyReport {
-    /// Works that were read.
+    /// Work items that were read.
     pub works: u64,
     /// Events that were read.
     pub events: u64,
-    /// Everything that contradicts itself; empty for a sound ledger.
+    /// The inconsistencies; empty for a sound ledger.
     pub faults: Vec<Fault>,
 }
 
-/// Copies the ledger, while it is in use, to a new file in the daemon's folder of backups.
+/// Copies the ledger, while it is in use, to a new file in the daemon's backup directory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Backup {
-    /// A plain file name that is not taken: letters, digits, spaces and `-_.:+`.
+    /// The name of a file that does not exist yet: letters, digits, spaces and `-_.:+`.
     #[cfg_attr(feature = "openapi", schema(min_length = 1, max_length = 200))]
     pub name: String,
 }
 
-/// A backup that was made.
+/// A completed backup.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BackupReport {
-    /// On the daemon's machine.
+    /// Its path on the daemon's machine.
     pub path: String,
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: u64,
 }
 
-/// What the database says of itself: whether its commits last, which schema it has.
+/// The state of the database: its durability settings and its schema version.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Database {
@@ -101,86 +101,86 @@ pub struct Database {
     pub engine: String,
     /// The version of the database software.
     pub version: String,
-    /// Absent where there is nothing to migrate.
+    /// Absent if the engine has no migrations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Schema>,
-    /// Those that decide whether an answered commit can be lost.
+    /// The settings that decide whether an acknowledged commit can be lost.
     pub settings: Vec<Setting>,
-    /// Absent where the database keeps its log for itself.
+    /// The write-ahead log; absent if the database manages its log itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wal: Option<Wal>,
-    /// Absent where the ledger is no file.
+    /// Absent if the ledger is not a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<DatabaseFile>,
-    /// Absent where an older daemon does not tell.
+    /// The state of the ledger's clock; absent from older daemons.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<LedgerClock>,
-    /// What commits of this daemon took. Absent until there was one.
+    /// Commit latency of this daemon. Absent before the first commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commits: Option<Commits>,
-    /// The backup that is being made now.
+    /// The backup that is in progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backup: Option<BackupProgress>,
-    /// Works and commands that cannot be read. Everything else goes on without them.
+    /// Work items and commands that cannot be read. They are skipped; everything else goes on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damaged: Vec<Damaged>,
 }
 
-/// How far a backup is.
+/// The progress of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BackupProgress {
-    /// Bytes that are copied.
+    /// Bytes copied so far.
     pub bytes: u64,
-    /// Zero until the first pages are copied.
+    /// The total size; zero until the first pages are copied.
     pub total_bytes: u64,
 }
 
-/// What is stored of it cannot be read, so it is passed over.
+/// A work item, command or list whose stored data cannot be read; it is skipped.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Damaged {
-    /// The id of a work or of a command, or the name of a list that could not be read to its end.
+    /// The id of a work item or command, or the name of a list that could not be read to its end.
     pub id: String,
     /// Why it cannot be read.
     pub why: String,
-    /// When the daemon first found it so.
+    /// When the daemon first noticed it.
     pub since: Timestamp,
 }
 
-/// A ledger's file, on the daemon's machine.
+/// The ledger's file on the daemon's machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct DatabaseFile {
     /// Its path on the daemon's machine.
     pub path: String,
-    /// Who may read and write it, in octal: `600` is its owner alone.
+    /// The file's permissions in octal: `600` means only its owner can read and write it.
     pub mode: String,
-    /// What is left on its disk.
+    /// Free space on its disk, in bytes.
     pub free_bytes: u64,
 }
 
-/// What commits took, from their first read to the end of their sync; calls that come together share one.
+/// Commit latency, from the first read to the end of the sync; concurrent calls share one commit.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Commits {
-    /// How many there were.
+    /// How many commits there were.
     pub count: u64,
-    /// How long one took on average, in milliseconds.
+    /// The mean duration of a commit, in milliseconds.
     pub mean_ms: u64,
 }
 
-/// Migrations by number: the newest that the daemon knows, and the newest that the ledger has.
+/// The newest migration that the daemon knows, and the newest that is applied to the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Schema {
     /// The newest migration that the daemon knows.
     pub known: u32,
-    /// The newest migration that the ledger has.
+    /// The newest migration that is applied to the ledger.
     pub applied: u32,
 }
 
-/// A setting of the database, beside the value that keeps every answered commit.
+/// A setting of the database, and the value at which no acknowledged commit is lost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Setting {
@@ -190,28 +190,28 @@ pub struct Setting {
     pub value: String,
     /// The value that is safe.
     pub wanted: String,
-    /// Under it, what was answered lasts.
+    /// Whether acknowledged commits are durable under this value.
     pub safe: bool,
 }
 
-/// The log of commits that are not in the file yet.
+/// The write-ahead log: commits that are not in the main file yet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Wal {
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// When the daemon last moved all of it into the file; absent until it did.
+    /// When the last complete checkpoint was made; absent before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpointed_at: Option<Timestamp>,
-    /// Since when checkpoints have left some of it behind: they failed, or a reader still needs that.
+    /// Since when checkpoints have been incomplete: they failed, or a reader still needs a part of the log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind_since: Option<Timestamp>,
-    /// Checkpoints that failed since the last that did not.
+    /// Checkpoints that have failed since the last successful one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<CheckpointFailure>,
 }
 
-/// Checkpoints that failed in a row.
+/// Consecutive checkpoints that failed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CheckpointFailure {
@@ -223,12 +223,12 @@ pub struct CheckpointFailure {
     pub why: String,
 }
 
-/// The ledger's time: its clock without the jumps that the daemon noticed.
+/// The ledger's clock: the system clock, corrected for the jumps that the daemon noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LedgerClock {
-    /// Jumps that the daemon noticed since it was started.
+    /// Clock jumps that the daemon noticed since it was started.
     pub jumps: u64,
-    /// How far the ledger's time is ahead of the clock. It comes back slowly.
+    /// How far the ledger's time is ahead of the system clock. The difference is reduced slowly.
     pub offset_ms: i64,
 }

@@ -1,27 +1,27 @@
-//! Alerts: thresholds of the configuration that are crossed now.
+//! Alerts: configured thresholds that are exceeded now.
 
 use serde::{Deserialize, Serialize};
 
 use super::Timestamp;
 
-/// A threshold that is crossed now.
+/// A threshold that is exceeded now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Alert {
-    /// Which threshold, as in the configuration.
+    /// The name of the threshold, as in the configuration.
     pub name: String,
     /// What is wrong and what to look at, in one sentence.
     pub message: String,
-    /// What was measured.
+    /// The measured value.
     pub value: u64,
     /// The configured threshold.
     pub threshold: u64,
-    /// When it was found crossed first.
+    /// When it was first found to be exceeded.
     pub since: Timestamp,
-    /// The tenant that it is about; absent where it is about all.
+    /// The tenant that it concerns; absent if it concerns all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// The source that it is about; absent where it is about all.
+    /// The source that it concerns; absent if it concerns all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
 }

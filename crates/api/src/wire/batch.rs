@@ -1,11 +1,11 @@
-//! Batches: many calls in one request, each answered on its own.
+//! Batches: many calls in one request, each with its own response.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::word::words;
 
-/// No batch has more items.
+/// The maximum number of calls in a batch.
 pub const BATCH_MAX: usize = 1_000;
 
 words! {
@@ -20,7 +20,7 @@ words! {
     }
 }
 
-/// Up to 1,000 calls. Claims and long polls cannot ride.
+/// Up to 1,000 calls. Claims and long polls cannot be part of a batch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -34,31 +34,31 @@ pub struct Batch {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct BatchItem {
-    /// `POST` unless told otherwise.
+    /// Default `POST`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<BatchMethod>,
-    /// As in the request line, `/v1/work` for one.
+    /// As in the request line, for example `/v1/work`.
     pub path: String,
     /// The request's body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<Value>,
 }
 
-/// The answers to a batch.
+/// The responses to a batch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BatchReply {
-    /// In the order given.
+    /// In the order of the calls.
     pub items: Vec<BatchAnswer>,
 }
 
-/// The answer to one call of a batch.
+/// The response to one call of a batch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BatchAnswer {
-    /// The status that the call alone would have had.
+    /// The HTTP status of this call.
     pub status: u16,
-    /// What the call alone would have answered: its reply, or a problem.
+    /// The response body of this call, or a problem.
     #[serde(default)]
     pub body: Value,
 }

@@ -1,22 +1,22 @@
-//! Claims: a worker takes ownership.
+//! Claims: a worker takes ownership of work items.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Step, Timestamp, Wait, Work, WorkId};
 
-/// What a worker offers as evidence of its life besides renewing.
+/// The evidence of life that a worker offers besides its renewals.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 #[serde(try_from = "LivenessFields")]
 pub enum Liveness {
-    /// Nothing but its renewals.
+    /// None besides its renewals.
     #[default]
     Opaque,
-    /// A process that a sweeper on the same boot and in the same PID namespace can look up.
+    /// A process that a sweeper on the same machine, in the same boot and PID namespace, can look up.
     LocalProcess {
-        /// The machine's boot, from `/proc/sys/kernel/random/boot_id`.
+        /// The machine's boot id, from `/proc/sys/kernel/random/boot_id`.
         boot_id: String,
         /// The inode of the PID namespace.
         pid_namespace: u64,
@@ -27,7 +27,7 @@ pub enum Liveness {
     },
 }
 
-/// The fields of every kind by name: serde itself would also take a tagged list for one.
+/// Lists the fields of every variant by name, because serde itself would also accept a tagged list.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct LivenessFields {
@@ -64,68 +64,68 @@ impl TryFrom<LivenessFields> for Liveness {
     }
 }
 
-/// Who claims: an id that stays, an incarnation that is new at each boot.
+/// The claiming worker: an id that stays the same, and an incarnation that is new at each start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Worker {
-    /// The worker's id, the same at every start.
+    /// The worker's id, the same after a restart.
     pub id: String,
     /// New at each start.
     pub incarnation: String,
-    /// What can be looked up of it besides its renewals.
+    /// How a sweeper can check that it is alive, besides its renewals.
     #[serde(default)]
     pub liveness: Liveness,
 }
 
-/// A claim that rides on another act.
+/// A claim that is made together with another action.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Claimant {
-    /// Who claims.
+    /// The claiming worker.
     pub worker: Worker,
-    /// The same request again returns its leases that are still held.
+    /// Repeating the request id returns the leases that it got and that are still valid.
     pub request_id: String,
-    /// Owner-bound work is started by its first verb, not by the claim.
+    /// Owner-bound work is started by the holder's first verb instead of the claim.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub defer_start: bool,
 }
 
-/// A claim by filter, or of given works: all of them or none.
+/// A claim by filter, or of given work items: all of them or none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// Who claims.
+    /// The claiming worker.
     pub worker: Worker,
-    /// The same request again returns its leases that are still held.
+    /// Repeating the request id returns the leases that it got and that are still valid.
     pub request_id: String,
-    /// Only works of these sources; of any where it is empty.
+    /// Only work items of these sources; empty means any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sources: Vec<String>,
-    /// Only works of these kinds; of any where it is empty.
+    /// Only work items of these kinds; empty means any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kinds: Vec<String>,
-    /// Only works of these tenants; of any of the credential's where it is empty.
+    /// Only work items of these tenants; empty means every tenant of the credential.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tenants: Vec<String>,
-    /// Exactly these works: all of them or none.
+    /// Exactly these work items: all of them or none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ids: Vec<WorkId>,
-    /// 1 unless told otherwise.
+    /// How many to claim; default 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<u32>,
-    /// How long an empty queue is waited for.
+    /// How long to wait for work when the queue is empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<u64>,
-    /// Owner-bound work is started by its first verb, not by the claim.
+    /// Owner-bound work is started by the holder's first verb instead of the claim.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub defer_start: bool,
 }
 
 impl Claim {
-    /// A claim of one work of any source and kind.
+    /// A claim of one work item of any source and kind.
     pub fn new(worker: Worker, request_id: &str) -> Self {
         Self {
             worker,
@@ -141,24 +141,25 @@ impl Claim {
     }
 }
 
-/// A lease with all that its holder needs to go on.
+/// A lease, with everything that its holder needs to continue the work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Grant {
-    /// The work as it stands.
+    /// The work item as it is now.
     pub work: Work,
-    /// Null only after an erasure.
+    /// The input of the work item. Null only after an erasure.
     #[serde(default)]
     pub input: Value,
-    /// The lease's number, greater than any before it of this work. Every write of the holder carries it.
+    /// The lease's number; each lease of a work item has a greater one than the last. Every write of the
+    /// holder carries it.
     pub fence: u64,
-    /// Carried by every write of the holder. Shown here only.
+    /// The lease token, which every write of the holder carries. Returned here only.
     pub token: String,
     /// When the lease expires unless it is renewed.
     pub expires_at: Timestamp,
-    /// Renew at least so often.
+    /// Renew at least this often.
     pub renew_ms: u64,
-    /// For how long a renewal holds.
+    /// For how long a renewal is valid.
     pub ttl_ms: u64,
     /// Checkpoints, with the results of the completed ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -168,10 +169,10 @@ pub struct Grant {
     pub answers: Vec<Wait>,
 }
 
-/// What a claim was given.
+/// The result of a claim.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Grants {
-    /// The leases; empty where nothing can be claimed.
+    /// The leases; empty if nothing can be claimed.
     pub leases: Vec<Grant>,
 }

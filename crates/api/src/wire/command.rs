@@ -1,4 +1,4 @@
-//! Commands as they stand: intended side effects, what was said of them, and what became of them.
+//! Commands (recorded side effects): their state, approval, dispatches, evidence and receipts.
 
 use std::collections::BTreeMap;
 
@@ -10,29 +10,29 @@ use super::{
 };
 
 words! {
-    /// Where a command stands.
+    /// The state of a command.
     CommandState {
-        /// Recorded and allowed; nobody has been told to do it.
+        /// Recorded and allowed; not dispatched.
         Pending = "pending",
-        /// Stopped: by policy, for want of an approval, or by a budget.
+        /// Stopped by policy, a missing approval or a budget.
         Blocked = "blocked",
-        /// A person approved exactly this content, once and for a while.
+        /// A person approved exactly this content, for one dispatch and a limited time.
         Approved = "approved",
-        /// Somebody was told to do it: it may have happened.
+        /// Its call was permitted: the effect may have happened.
         Dispatched = "dispatched",
-        /// Nobody knows whether it happened.
+        /// It is unknown whether the effect happened.
         Uncertain = "uncertain",
-        /// It happened, with evidence.
+        /// The effect happened, with evidence.
         Succeeded = "succeeded",
-        /// It did not happen.
+        /// The effect did not happen.
         Failed = "failed",
-        /// It will not be done, and never was.
+        /// The effect never happened and will not.
         Cancelled = "cancelled",
     }
 }
 
 words! {
-    /// What sort of effect it is.
+    /// The kind of effect.
     CommandKind {
         ModelCall = "model_call",
         Shell = "shell",
@@ -46,7 +46,7 @@ words! {
 }
 
 words! {
-    /// What a wrong or a second effect would cost.
+    /// What a wrong or duplicate effect would cost.
     Risk {
         Low = "low",
         High = "high",
@@ -54,11 +54,11 @@ words! {
 }
 
 words! {
-    /// How it can be known that a call is no second effect.
+    /// How a duplicate effect is prevented or detected.
     Idempotency {
-        /// The provider takes our key and does the same thing once.
+        /// The provider accepts an idempotency key.
         Native = "native",
-        /// One can ask whether it happened.
+        /// The provider can be asked whether it happened.
         Lookup = "lookup",
         None = "none",
     }
@@ -71,13 +71,13 @@ words! {
         Worker = "worker",
         /// The relay, over HTTP.
         Http = "http",
-        /// The relay, by a program.
+        /// The relay, by running a program.
         Exec = "exec",
     }
 }
 
 words! {
-    /// What policy says.
+    /// The decision of the policy.
     Effect {
         Allow = "allow",
         Deny = "deny",
@@ -86,23 +86,23 @@ words! {
 }
 
 words! {
-    /// On what a success rests.
+    /// The kind of evidence of a success.
     EvidenceKind {
-        /// What the provider answered.
+        /// The provider's response.
         Provider = "provider",
-        /// A lookup found it.
+        /// A lookup found the effect.
         Lookup = "lookup",
-        /// A person's record.
+        /// A person recorded it.
         Person = "person",
     }
 }
 
 words! {
-    /// What becomes of an intent in a rerun.
+    /// What a rerun does with an effect of an earlier run.
     Planned {
-        /// It happened: the receipt is used again.
+        /// It happened: its receipt is reused.
         ReuseReceipt = "reuse_receipt",
-        /// It did not happen: it is done when the rerun comes to it.
+        /// It did not happen: it is executed when the rerun reaches it.
         Execute = "execute",
         NeedsApproval = "needs_approval",
         /// It may have happened, is still to be sent, or policy denies it.
@@ -110,14 +110,14 @@ words! {
     }
 }
 
-/// Tokens and money; a call is one call.
+/// An amount of tokens and money. Calls are not listed: each dispatch is one call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Cost {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub tokens: u64,
-    /// Millionths, by currency.
+    /// In millionths of the currency's unit, by currency.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub micros: BTreeMap<String, u64>,
 }
@@ -126,7 +126,7 @@ fn is_zero(n: &u64) -> bool {
     *n == 0
 }
 
-/// What policy said, why, and which policy that was.
+/// The policy decision, its reason, and the version of the policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PolicyDecision {
@@ -145,27 +145,27 @@ pub struct Approval {
     pub at: Timestamp,
     pub expires_at: Timestamp,
     pub seal: String,
-    /// It is good for one dispatch.
+    /// The dispatch that used it; an approval is valid for one dispatch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_at: Option<Timestamp>,
 }
 
-/// The last time that somebody was told to do it.
+/// The last dispatch of a command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Dispatch {
-    /// Counted from 1. Whoever says how it went names it: a later dispatch is another call.
+    /// Counted from 1. A report names it, because a later dispatch is another call.
     pub number: u32,
     pub at: Timestamp,
-    /// The work's fence, or the relay's own.
+    /// The fence of the work item's lease, or the relay's own.
     pub fence: u64,
     pub by: Actor,
-    /// After it nobody knows how the relay's call went.
+    /// The relay's deadline: after it the outcome of the call is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_at: Option<Timestamp>,
 }
 
-/// What a success rests on.
+/// The evidence for a success.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -181,16 +181,16 @@ pub struct Proof {
 pub struct Receipt {
     pub at: Timestamp,
     pub evidence: ReceiptEvidence,
-    /// The provider's id of what it did.
+    /// The provider's id for the effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_id: Option<String>,
-    /// What the provider answered; shown with the `payload` scope, and to the holder.
+    /// The provider's response; returned to the holder, and to others with the `payload` scope.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<Value>,
     /// The command of an earlier run whose receipt this is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reused_from: Option<CommandId>,
-    /// What it took, where that was told.
+    /// The usage of the call, if it was reported.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub usage: Vec<Usage>,
 }
@@ -204,7 +204,8 @@ pub struct ReceiptEvidence {
     pub reference: Option<String>,
 }
 
-/// One intended side effect. Payloads are shown with the `payload` scope, to the holder, and to whoever may approve.
+/// A command: one recorded side effect. Payloads are returned with the `payload` scope, to the holder, and to
+/// callers who may approve.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Command {
@@ -215,7 +216,7 @@ pub struct Command {
     pub target: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// Tells apart several effects of one step on one target.
+    /// Distinguishes several effects of one step on one target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<String>,
     #[cfg_attr(feature = "openapi", schema(value_type = CommandKind))]
@@ -226,7 +227,7 @@ pub struct Command {
     pub risk: Word<Risk>,
     #[cfg_attr(feature = "openapi", schema(value_type = Idempotency))]
     pub idempotency: Word<Idempotency>,
-    /// Whoever reserved it cannot approve it.
+    /// Whether the person who reserved it is barred from approving it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub four_eyes: bool,
     #[cfg_attr(feature = "openapi", schema(value_type = CommandState))]
@@ -234,13 +235,13 @@ pub struct Command {
     /// Why it is blocked, in doubt or cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
-    /// What makes it the same intent: step, tool, target and slot.
+    /// Identifies the intent: derived from step, tool, target and slot.
     pub command_key: String,
-    /// Over the canonical arguments.
+    /// The hash of the canonical arguments.
     pub input_hash: String,
-    /// What to give the provider, so that it does the same thing once.
+    /// To be sent to the provider, so that a repeated call has no second effect.
     pub idempotency_key: String,
-    /// What an approval is given to: work, tool, target and arguments.
+    /// The hash that an approval is bound to: work item, tool, target and arguments.
     pub seal: String,
     pub decision: PolicyDecision,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -251,25 +252,25 @@ pub struct Command {
     pub attempt: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dispatch: Option<Dispatch>,
-    /// How often somebody was told to do it.
+    /// How often it was dispatched.
     #[serde(default)]
     pub dispatches: u32,
     #[serde(default)]
     pub failures: u32,
-    /// Lookups in a row that could not tell.
+    /// Consecutive lookups without a result.
     #[serde(default)]
     pub unknowns: u32,
-    /// In doubt, and nothing but a person can tell.
+    /// It is in doubt, and only a person can resolve that.
     #[serde(default)]
     pub needs_person: bool,
     #[serde(default)]
     pub replays: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<WorkError>,
-    /// Not before then: the next try, or the next lookup.
+    /// When the next attempt or lookup may be made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_at: Option<Timestamp>,
-    /// What one call is expected to cost.
+    /// The expected cost of one call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimate: Option<Cost>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -280,13 +281,13 @@ pub struct Command {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_dispatched_at: Option<Timestamp>,
     pub updated_at: Timestamp,
-    /// As they were kept: what the tool redacts is not among them. Not in lists.
+    /// The arguments as stored, without the parts that the tool redacts. Not in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Value>,
 }
 
-/// A command without a work, with the lease of the work that was recorded for it: none where that has ended, and the
-/// command with it.
+/// A command recorded without a work item, and the lease of the work item that was recorded for it. There is
+/// no lease if that item, and with it the command, has ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ReservedAlone {
@@ -295,7 +296,7 @@ pub struct ReservedAlone {
     pub lease: Option<Grant>,
 }
 
-/// Why a command stands where it stands.
+/// Why a command is in its state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CommandExplanation {
@@ -303,7 +304,7 @@ pub struct CommandExplanation {
     #[cfg_attr(feature = "openapi", schema(value_type = CommandState))]
     pub state: Word<CommandState>,
     pub sentence: String,
-    /// What to type, or `nothing: …` where it goes on by itself.
+    /// The command line to type, or `nothing: …` if it continues without help.
     pub next: String,
 }
 
@@ -316,14 +317,14 @@ pub struct PlannedCommand {
     pub planned: Word<Planned>,
 }
 
-/// What a rerun would do with each command of the runs before it.
+/// What a rerun would do with each command of the earlier runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ReplayPlan {
     pub items: Vec<PlannedCommand>,
 }
 
-/// Which commands to list, newest first. What is left out does not restrict.
+/// Which commands to list, newest first. Omitted filters do not restrict.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
 #[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
@@ -341,20 +342,20 @@ pub struct CommandQuery {
     pub tool: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// Only those in doubt of which nothing but a person can tell.
+    /// Only commands in doubt that only a person can resolve.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub needs_person: bool,
-    /// Only those that are stopped until a person approves.
+    /// Only commands that wait for a person's approval.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub needs_approval: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_after: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_before: Option<Timestamp>,
-    /// The `next` of the page before.
+    /// The `next` of the previous page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// From 1 to 1,000; 50 unless told otherwise.
+    /// From 1 to 1,000; default 50.
     #[cfg_attr(feature = "openapi", param(minimum = 1, maximum = 1000))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,

@@ -1,11 +1,11 @@
-//! What can be asked of a command, one request a verb.
+//! The verbs of commands: one request type for each.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Claimant, Command, Cost, ErrorClass, Proof, Source, Usage, word::words};
 
-/// A side effect that somebody wants: it is recorded as a command before it happens. In a close-out the relay sends it.
+/// A side effect to be recorded as a command before it happens. In a close-out, the relay executes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -15,11 +15,11 @@ pub struct Intent {
     /// The step that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// Tells apart several effects of one step on one target.
+    /// Distinguishes several effects of one step on one target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<String>,
     pub arguments: Value,
-    /// What one call is expected to cost.
+    /// The expected cost of one call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimate: Option<Cost>,
 }
@@ -31,9 +31,9 @@ impl Intent {
     }
 }
 
-// The fields of an intent are written out here and in `ReserveAlone`: serde cannot both flatten a part and refuse unknown
-// fields.
-/// Records an intent as a command, by the holder of its work.
+// The fields of an intent are repeated here and in `ReserveAlone`, because serde cannot both flatten a part
+// and refuse unknown fields.
+/// Records an intent as a command, by the holder of its work item.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -44,11 +44,11 @@ pub struct Reserve {
     pub target: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// Tells apart several effects of one step on one target.
+    /// Distinguishes several effects of one step on one target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slot: Option<String>,
     pub arguments: Value,
-    /// What one call is expected to cost.
+    /// The expected cost of one call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimate: Option<Cost>,
 }
@@ -59,25 +59,25 @@ impl Reserve {
         Self { fence, token: token.to_owned(), tool, target, step, slot, arguments, estimate }
     }
 
-    /// The intent alone, without the proof of who reserves it.
+    /// The intent alone, without the lease that authorizes it.
     pub fn intent(self) -> Intent {
         let Self { tool, target, step, slot, arguments, estimate, .. } = self;
         Intent { tool, target, step, slot, arguments, estimate }
     }
 }
 
-/// Records an intent without a work: one is recorded for it, and claimed, in the same act.
+/// Records an intent without a work item: one is recorded for it and claimed, in the same transaction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ReserveAlone {
-    /// Who does it. The same request again returns the same command and its lease.
+    /// The claiming worker. Repeating the request id returns the same command and its lease.
     pub claim: Claimant,
-    /// What it is for: the same source again is the same command, in later attempts too. `manual` with the claim's
-    /// `request_id` unless told otherwise.
+    /// The source of the work item: the same source is the same command, in later attempts too. Default:
+    /// `manual` with the claim's `request_id`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
-    /// One of the credential's; may be left out where it has only one.
+    /// A tenant of the credential; optional if the credential has only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -93,17 +93,17 @@ pub struct ReserveAlone {
     pub estimate: Option<Cost>,
 }
 
-/// A person allows exactly this, once and for a while.
+/// A person approves exactly this content, for one dispatch and a limited time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ApproveCommand {
     pub reason: String,
-    /// The `seal` of what was looked at: one changed byte, and it is refused.
+    /// The `seal` of the command that the person looked at; refused if the content has changed.
     pub seal: String,
 }
 
-/// A person says no.
+/// A person rejects the command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -111,49 +111,50 @@ pub struct RejectCommand {
     pub reason: String,
 }
 
-/// Asks whether to make the call now. Make it only if the answer is a 2xx.
+/// Asks for permission to make the call now. Make it only if the response status is 2xx.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DispatchCommand {
     pub fence: u64,
     pub token: String,
-    /// The same one again is told to go on, as the first was; without it a repeat is refused.
+    /// Makes the dispatch idempotent: a repeat is permitted as the first was. Without it a repeat is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// What this call is expected to cost, if other than when it was reserved.
+    /// The expected cost of this call, if it differs from the one given when it was reserved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimate: Option<Cost>,
 }
 
-/// It happened. Give at least one of `external_id`, `evidence.ref` and `response`.
+/// Reports that the effect happened. Requires at least one of `external_id`, `evidence.ref` and `response`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DeliverReceipt {
     pub fence: u64,
     pub token: String,
-    /// The number of the dispatch that it is about, as its reply gave it; the last one under this fence unless told.
+    /// The number of the dispatch being reported, from its response; default: the last dispatch under this
+    /// fence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dispatch: Option<u32>,
-    /// The provider's id of what it did.
+    /// The provider's id for the effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub external_id: Option<String>,
-    /// What the provider answered.
+    /// The provider's response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<Value>,
-    /// `provider` unless told otherwise; a person's word is given by `record`.
+    /// Default `provider`; a person's word is given with `record`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evidence: Option<Proof>,
-    /// What it cost in truth; the estimate where it is not said.
+    /// The actual cost; default: the estimate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
-    /// What the call used; at most 50 entries.
+    /// Usage of the call; at most 50 entries.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub usage: Vec<Usage>,
 }
 
-/// Why a call went wrong.
+/// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -161,7 +162,7 @@ pub struct CallFailure {
     pub class: ErrorClass,
     #[serde(default)]
     pub message: String,
-    /// Wait at least so long before it is tried again.
+    /// The minimum delay before the next attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
 }
@@ -172,52 +173,55 @@ impl CallFailure {
     }
 }
 
-/// It did not happen: the provider refused it, or the call is proven `unsent`.
+/// Reports that the effect did not happen: the provider refused it, or the call is proven `unsent`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FailCommand {
     pub fence: u64,
     pub token: String,
-    /// The number of the dispatch that it is about, as its reply gave it; the last one under this fence unless told.
+    /// The number of the dispatch being reported, from its response; default: the last dispatch under this
+    /// fence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dispatch: Option<u32>,
     pub error: CallFailure,
-    /// The call was proven not to have been made.
+    /// It is proven that the call was not made.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unsent: bool,
 }
 
-/// Nobody knows whether it happened.
+/// Reports that it is unknown whether the effect happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct UncertainCommand {
     pub fence: u64,
     pub token: String,
-    /// The number of the dispatch that it is about, as its reply gave it; the last one under this fence unless told.
+    /// The number of the dispatch being reported, from its response; default: the last dispatch under this
+    /// fence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dispatch: Option<u32>,
     pub error: CallFailure,
 }
 
 words! {
-    /// What a lookup says.
+    /// The outcome of a lookup.
     LookupOutcome {
-        /// It is there: give at least one of `external_id`, `ref` and `response`.
+        /// The effect exists. Requires at least one of `external_id`, `ref` and `response`.
         Found = "found",
-        /// It is not there. Counts once the tool's consistency delay has passed.
+        /// The effect does not exist. Counts only after the tool's consistency delay.
         Absent = "absent",
         Unknown = "unknown",
     }
 }
 
-/// What a lookup says of a command in doubt: by whoever claimed it, or by a person.
+/// The outcome of a lookup of a command in doubt, reported by the worker that claimed the lookup, or by a
+/// person.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Reconcile {
-    /// The `lookup_token` of the claimed lookup. A person with the scope `replay` needs none.
+    /// The `lookup_token` of the claimed lookup. A person with the scope `replay` does not need it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
     pub outcome: LookupOutcome,
@@ -234,13 +238,13 @@ pub struct Reconcile {
 words! {
     /// What a person found out.
     RecordOutcome {
-        /// Give at least one of `external_id`, `ref` and `response`.
+        /// Requires at least one of `external_id`, `ref` and `response`.
         Happened = "happened",
         DidNotHappen = "did_not_happen",
     }
 }
 
-/// A person says how a command in doubt went.
+/// A person records how a command in doubt went.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -255,7 +259,7 @@ pub struct RecordCommand {
     pub response: Option<Value>,
 }
 
-/// A person has a failed command done again.
+/// A person has a failed command executed again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -263,7 +267,7 @@ pub struct ReplayCommand {
     pub reason: String,
 }
 
-/// It is not to be done: only before it is dispatched. By an operator, or by the holder with its lease.
+/// Cancels a command that is not dispatched yet: by an operator, or by the holder with its lease.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -275,38 +279,38 @@ pub struct CancelCommand {
     pub token: Option<String>,
 }
 
-/// Takes lookups that are due, of tools whose lookup is a worker's.
+/// Claims lookups that are due, of tools that workers look up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ClaimLookups {
-    /// Of these tools alone; of all where it is empty.
+    /// Only commands of these tools; empty means all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,
-    /// 1 unless told otherwise, at most 100.
+    /// Default 1, at most 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<u32>,
-    /// Others pass them over for so long; a minute unless told otherwise.
+    /// For how long other callers do not get these lookups; default one minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub for_ms: Option<u64>,
-    /// Wait so long, at most five minutes, for one to fall due.
+    /// How long to wait for a lookup to become due; at most five minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_ms: Option<u64>,
 }
 
-/// What is to be looked up, with its arguments.
+/// The command to look up, with its arguments.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Lookups {
     pub items: Vec<Lookup>,
 }
 
-/// A lookup that was claimed.
+/// A claimed lookup.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Lookup {
     #[serde(flatten)]
     pub command: Command,
-    /// Goes as `token` with what was found, to `reconcile`. It is good until somebody else claims the lookup.
+    /// To be sent as `token` with the outcome to `reconcile`. Valid until another caller claims the lookup.
     pub lookup_token: String,
 }

@@ -1,8 +1,8 @@
-//! Whether the daemon is up, and whether it can serve.
+//! Liveness and readiness of the daemon.
 
 use serde::{Deserialize, Serialize};
 
-/// The process answers.
+/// The process is running.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Health {
@@ -18,17 +18,17 @@ pub struct Health {
 pub struct Readiness {
     /// Whether every check passed.
     pub ready: bool,
-    /// What was checked.
+    /// The checks and their results.
     pub checks: Vec<Check>,
 }
 
-/// One thing that was checked.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Check {
-    /// What was checked.
+    /// The name of the check.
     pub name: String,
-    /// Whether it is as it should be.
+    /// Whether it passed.
     pub ok: bool,
     /// What is wrong, and what to do.
     #[serde(default, skip_serializing_if = "Option::is_none")]

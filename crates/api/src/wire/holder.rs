@@ -9,47 +9,47 @@ use super::{
 };
 
 words! {
-    /// How far the work was handed over.
+    /// How firmly the work item was handed over to the agent.
     AcceptStrength {
-        /// Bytes were handed over.
+        /// The agent was sent the input.
         Weak = "weak",
         /// The agent took it on.
         Strong = "strong",
     }
 }
 
-/// The short answer of most verbs.
+/// The short response of most verbs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Ack {
-    /// The work.
+    /// The work item.
     pub id: WorkId,
     /// Its state after the call.
     #[cfg_attr(feature = "openapi", schema(value_type = State))]
     pub state: Word<State>,
-    /// The number of the work's last event.
+    /// The number of the work item's last event.
     pub seq: u64,
-    /// When it is tried again, where a retry is scheduled.
+    /// When it is retried, if a retry is scheduled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_retry_at: Option<Timestamp>,
-    /// The waits that are open because of this call.
+    /// The waits that this call opened.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<WaitId>,
 }
 
-/// Where a work stands after a failure.
+/// The work item after a failure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Failed {
-    /// Where the work stands.
+    /// The work item after the call.
     #[serde(flatten)]
     pub work: Ack,
-    /// The wait that was asked for, with the token that answers it. The token is shown here only.
+    /// The wait that was requested, with the token that answers it. The token is returned here only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait: Option<OpenedWait>,
 }
 
-/// Renews many leases at once; each is answered on its own.
+/// Renews many leases in one request; each has its own result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -63,30 +63,31 @@ pub struct Renew {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RenewLease {
-    /// The work.
+    /// The work item.
     pub id: WorkId,
     /// The lease's fence.
     pub fence: u64,
     /// The lease's token.
     pub token: String,
-    /// Progress to show on the work. It leaves no event.
+    /// Progress to show on the work item. It is not recorded as an event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Value>,
 }
 
-/// The answers to a renewal.
+/// The results of a renewal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Renewals {
     /// In the order of the request.
     pub leases: Vec<Renewal>,
-    /// The works whose lease is lost (`lease_lost`): somebody else may hold them, so stop working on them.
+    /// The work items whose lease is lost (`lease_lost`): another worker may hold them, so stop working on
+    /// them.
     #[serde(default)]
     pub lost: Vec<WorkId>,
 }
 
 impl Renewals {
-    /// These answers, with the leases among them that are lost.
+    /// These results, with the list of the lost leases among them.
     pub fn new(leases: Vec<Renewal>) -> Self {
         let lost = |renewal: &Renewal| match renewal {
             Renewal::Refused { id, problem } if problem.code == Code::LeaseLost => Some(id.clone()),
@@ -97,34 +98,34 @@ impl Renewals {
     }
 }
 
-/// One lease's answer: renewed, or why not.
+/// The result for one lease: renewed or refused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(untagged)]
 pub enum Renewal {
     /// The lease is renewed.
     Renewed {
-        /// The work.
+        /// The work item.
         id: WorkId,
         /// When it expires unless it is renewed again.
         expires_at: Timestamp,
-        /// Stop: close it out as cancelled, or release it.
+        /// A cancel was requested: stop, and close it out as cancelled or release it.
         cancel_requested: bool,
-        /// Stop, and release it: another worker goes on.
+        /// A release was requested: stop and release it, so that another worker can continue.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         release_requested: bool,
     },
     /// The lease is not renewed.
     Refused {
-        /// The work.
+        /// The work item.
         id: WorkId,
-        /// Why: `lease_lost` where somebody else may hold the work.
+        /// The reason: `lease_lost` if another worker may hold the work item.
         problem: Problem,
     },
 }
 
 impl Renewal {
-    /// The work that was to be renewed.
+    /// The work item whose lease was to be renewed.
     pub fn id(&self) -> &WorkId {
         match self {
             Renewal::Renewed { id, .. } | Renewal::Refused { id, .. } => id,
@@ -132,7 +133,7 @@ impl Renewal {
     }
 }
 
-/// Says how far the work was handed over to the agent.
+/// Records how firmly the work item was handed over to the agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -141,7 +142,7 @@ pub struct Accept {
     pub fence: u64,
     /// The lease's token.
     pub token: String,
-    /// How far.
+    /// How firmly.
     pub strength: AcceptStrength,
 }
 
@@ -156,12 +157,12 @@ pub struct Progress {
     pub token: String,
     /// The progress, any JSON.
     pub progress: Value,
-    /// The same one again writes nothing.
+    /// An idempotency key: a repeat records nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
 }
 
-/// Hands the work back, to be claimed again.
+/// Returns the work item to the queue, to be claimed again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -170,15 +171,15 @@ pub struct Release {
     pub fence: u64,
     /// The lease's token.
     pub token: String,
-    /// Why it is handed back.
+    /// The reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// What this attempt used; at most 50 entries.
+    /// Usage of this attempt; at most 50 entries.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub usage: Vec<Usage>,
 }
 
-/// Reports a failure: the retry policy decides what becomes of the work.
+/// Reports a failure: the retry policy decides whether the work item is retried.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -189,28 +190,28 @@ pub struct Fail {
     pub token: String,
     /// What went wrong.
     pub error: Failure,
-    /// An `auth` failure may ask to wait for a reconnect instead of counting as a failure.
+    /// For an `auth` failure: wait for the account to be reconnected instead of counting a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait: Option<NewWait>,
-    /// What this attempt used; at most 50 entries.
+    /// Usage of this attempt; at most 50 entries.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub usage: Vec<Usage>,
 }
 
-/// What went wrong, and whether trying again can help.
+/// What went wrong, and whether a retry can help.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Failure {
-    /// The kind of failure: it decides whether the policy retries.
+    /// The class of failure; the retry policy decides by it.
     pub class: ErrorClass,
     /// What happened, for people.
     #[serde(default)]
     pub message: String,
-    /// Wait at least so long before the next attempt.
+    /// The minimum delay before the next attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
-    /// What equal failures have in common.
+    /// A fingerprint that equal failures share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<String>,
 }
@@ -222,7 +223,7 @@ impl Failure {
     }
 }
 
-/// How a work ended. A success needs `result`, `result_ref` or `no_output`.
+/// How a work item ended. A success needs `result`, `result_ref` or `no_output`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -232,31 +233,31 @@ pub struct End {
     /// The result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
-    /// Where the result is kept, if not here.
+    /// Where the result is stored, if not in the ledger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_ref: Option<String>,
-    /// There is nothing to show.
+    /// Declares that there is no output.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_output: bool,
-    /// What went wrong without changing the outcome.
+    /// Warnings: problems that did not change the outcome.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// Why it did not succeed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,
-    /// Pointers to what supports it.
+    /// Evidence: pointers to traces, logs or tickets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Evidence>,
-    /// What this attempt used; at most 50 entries.
+    /// Usage of this attempt; at most 50 entries.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub usage: Vec<Usage>,
-    /// What goes with the end: sent by the relay, at most 100.
+    /// Side effects to record with the end; the relay executes them. At most 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<Intent>,
 }
 
 impl End {
-    /// An end in this state, with nothing else said.
+    /// An end in this state, without further fields.
     pub fn new(state: State) -> Self {
         Self {
             state,
@@ -272,9 +273,9 @@ impl End {
     }
 }
 
-// The fields of an end are written out here and in `Complete`: serde cannot both flatten a part and refuse
-// unknown fields.
-/// Declares how the work ended. A success needs `result`, `result_ref` or `no_output`.
+// The fields of an end are repeated here and in `Complete`, because serde cannot both flatten a part and
+// refuse unknown fields.
+/// Closes out the work item. A success needs `result`, `result_ref` or `no_output`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -283,30 +284,30 @@ pub struct CloseOut {
     pub fence: u64,
     /// The lease's token.
     pub token: String,
-    /// A terminal state; `abandoned` gives up started owner-bound work of one's own.
+    /// A terminal state; `abandoned` gives up owner-bound work that this worker started.
     pub state: State,
     /// The result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
-    /// Where the result is kept, if not here.
+    /// Where the result is stored, if not in the ledger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_ref: Option<String>,
-    /// There is nothing to show.
+    /// Declares that there is no output.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_output: bool,
-    /// What went wrong without changing the outcome.
+    /// Warnings: problems that did not change the outcome.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// Why it did not succeed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,
-    /// Pointers to what supports it.
+    /// Evidence: pointers to traces, logs or tickets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Evidence>,
-    /// What this attempt used; at most 50 entries.
+    /// Usage of this attempt; at most 50 entries.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub usage: Vec<Usage>,
-    /// What goes with the end: sent by the relay, at most 100.
+    /// Side effects to record with the end; the relay executes them. At most 100.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commands: Vec<Intent>,
 }
@@ -331,7 +332,7 @@ impl CloseOut {
         }
     }
 
-    /// The end alone, without the proof of who declares it.
+    /// The end alone, without the lease or token that authorizes it.
     pub fn end(self) -> End {
         let Self { state, result, result_ref, no_output, warnings, error, evidence, usage, commands, .. } =
             self;
@@ -339,7 +340,7 @@ impl CloseOut {
     }
 }
 
-/// Says how externally owned work ended, by the token that its ingest gave.
+/// Closes out externally owned work, authorized by the completion token from its ingest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -351,28 +352,28 @@ pub struct Complete {
     /// The result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
-    /// Where the result is kept, if not here.
+    /// Where the result is stored, if not in the ledger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_ref: Option<String>,
-    /// There is nothing to show.
+    /// Declares that there is no output.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_output: bool,
-    /// What went wrong without changing the outcome.
+    /// Warnings: problems that did not change the outcome.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
     /// Why it did not succeed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,
-    /// Pointers to what supports it.
+    /// Evidence: pointers to traces, logs or tickets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Evidence>,
-    /// What this attempt used; at most 50 entries.
+    /// Usage of this attempt; at most 50 entries.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub usage: Vec<Usage>,
 }
 
 impl Complete {
-    /// The end alone, without the proof of who declares it.
+    /// The end alone, without the lease or token that authorizes it.
     pub fn end(self) -> End {
         let Self { state, result, result_ref, no_output, warnings, error, evidence, usage, .. } = self;
         End { state, result, result_ref, no_output, warnings, error, evidence, usage, commands: Vec::new() }

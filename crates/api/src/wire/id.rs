@@ -1,4 +1,4 @@
-//! Prefixed ids. Whether one is well formed is for the server to say.
+//! Prefixed ids. The server checks whether an id is well formed.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ macro_rules! id {
         pub struct $name(pub String);
 
         impl $name {
-            /// How every id of this kind begins.
+            /// The prefix of every id of this kind.
             pub const PREFIX: &'static str = $prefix;
 
             /// The id as text.
@@ -43,7 +43,7 @@ macro_rules! id {
 }
 
 id!(
-    /// A work's id: `w_` and 32 hex digits.
+    /// A work item's id: `w_` and 32 hex digits.
     WorkId,
     "w_"
 );

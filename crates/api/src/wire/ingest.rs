@@ -1,4 +1,4 @@
-//! Ingest: a work enters the ledger.
+//! Ingest: a work item enters the ledger.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,87 +6,87 @@ use serde_json::Value;
 use super::{Claimant, Disposition, End, Evidence, Grant, Source, Work, WorkId, Workflow, word::words};
 
 words! {
-    /// What becomes of a work when its parent ends.
+    /// What happens to a work item when its parent ends.
     OnParentClose {
         /// It is cancelled.
         Cancel = "cancel",
-        /// It goes on.
+        /// It continues.
         Leave = "leave",
     }
 }
 
 words! {
-    /// How a retry's delay is spread.
+    /// How the delay of a retry is randomized.
     Jitter {
-        /// Anywhere from nothing to the whole delay.
+        /// Between zero and the whole delay.
         Full = "full",
-        /// At least half of the delay.
+        /// Between half of the delay and all of it.
         Equal = "equal",
-        /// The delay as it is.
+        /// Exactly the delay.
         None = "none",
     }
 }
 
 words! {
-    /// What a lapse means for started owner-bound work.
+    /// What happens when the lease of started owner-bound work lapses.
     OnExpiry {
-        /// Stalled until proof, a request, or its owner.
+        /// It is stalled until it proves to be alive, a request, or its owner.
         Leave = "leave",
-        /// A pre-signed abandon: it ends as `timed_out`.
+        /// It ends as `timed_out`: abandoning it was agreed in advance.
         Timeout = "timeout",
     }
 }
 
-/// A work to be recorded. The same source and content again returns what is there.
+/// A work item to record. Repeating the same source and content returns the existing one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Ingest {
-    /// Where it came from: its identity.
+    /// Its source, which is its identity.
     pub source: Source,
-    /// What kind of work it is; workers claim by it.
+    /// The kind of work; workers claim by it.
     pub kind: String,
-    /// What may be done when its worker is lost.
+    /// What recovery may do when the worker is lost.
     pub disposition: Disposition,
-    /// What the worker needs, any JSON.
+    /// The input for the worker, any JSON.
     pub input: Value,
-    /// Lower comes first; 3 unless told otherwise.
+    /// Lower is claimed first; default 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<i16>,
-    /// At most one work of a session is held at a time.
+    /// At most one work item of a session is held at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// One of the credential's; may be left out where it has only one.
+    /// A tenant of the credential; optional if the credential has only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// Ties works together that belong together; the work's own id where it is left out.
+    /// Groups work items that belong together; default: the work item's own id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
-    /// The workflow that it is part of.
+    /// The workflow that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<Workflow>,
-    /// The work that it is part of.
+    /// The parent work item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<WorkId>,
-    /// What becomes of it when its parent ends.
+    /// What happens to it when its parent ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_parent_close: Option<OnParentClose>,
-    /// How it wants to be treated; its source's settings where it is left out.
+    /// Its retry policy, lease timings and timeouts; default: the settings of its source.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<WorkPolicy>,
-    /// Pointers to what supports it.
+    /// Evidence: pointers to traces, logs or tickets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Evidence>,
-    /// Claims it in the same act, where nothing stands against it.
+    /// Claims it in the same transaction, if it can be claimed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<Claimant>,
-    /// Detached work that is over already: only for externally owned work.
+    /// Only for externally owned work: records it with its end, because it is over already.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub born: Option<End>,
 }
 
 impl Ingest {
-    /// A work with an input that is JSON already, and defaults for the rest.
+    /// A work item whose input is JSON already, with defaults for the rest.
     pub fn new(source: Source, kind: &str, disposition: Disposition, input: Value) -> Self {
         Self {
             source,
@@ -107,7 +107,7 @@ impl Ingest {
         }
     }
 
-    /// A work with an input of the program's own.
+    /// A work item whose input is a type of the program.
     pub fn typed(
         source: Source,
         kind: &str,
@@ -118,43 +118,44 @@ impl Ingest {
     }
 }
 
-/// How a work wants to be treated. What is left out comes from its source's settings.
+/// The retry policy, lease timings and timeouts of a work item. Omitted settings come from its source's
+/// configuration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct WorkPolicy {
-    /// When it is tried again after a failure.
+    /// When it is retried after a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<RetryPolicy>,
-    /// How long a lease lasts.
+    /// Its lease timings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<LeaseTimings>,
     /// Its deadlines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeouts: Option<Timeouts>,
-    /// What a lapse means for started owner-bound work.
+    /// What happens when the lease of started owner-bound work lapses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_expiry: Option<OnExpiry>,
 }
 
-/// When a failed work is tried again. What is left out comes from its source's settings.
+/// When a failed work item is retried. Omitted settings come from its source's configuration.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RetryPolicy {
-    /// Counts failures, the first one included.
+    /// The maximum number of failed attempts, the first one included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_attempts: Option<u32>,
     /// The delay before the first retry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initial_ms: Option<u64>,
-    /// 2 doubles each delay.
+    /// The factor by which each delay grows; 2 doubles it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub multiplier: Option<f64>,
-    /// No delay is longer.
+    /// The longest delay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_ms: Option<u64>,
-    /// How a delay is spread.
+    /// How a delay is randomized.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jitter: Option<Jitter>,
 }
@@ -164,42 +165,42 @@ pub struct RetryPolicy {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LeaseTimings {
-    /// For how long a renewal holds.
+    /// For how long a renewal is valid.
     pub ttl_ms: u64,
     /// How often to renew.
     pub renew_ms: u64,
-    /// How long after the expiry nothing is concluded.
+    /// How long after its expiry a lease is not considered lapsed.
     pub grace_ms: u64,
 }
 
-/// Declared deadlines, counted from ingest (start, overall) or from the claim (execution).
+/// Deadlines, counted from ingest (start, overall) or from the claim (execution).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Timeouts {
-    /// Until it is claimed first.
+    /// From ingest to the first claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_ms: Option<u64>,
-    /// For each attempt.
+    /// The duration of each attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_ms: Option<u64>,
-    /// Until it has ended.
+    /// From ingest to the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overall_ms: Option<u64>,
 }
 
-/// A work that was recorded, or was there already.
+/// A work item that was recorded now or existed already.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Ingested {
-    /// The work as it stands.
+    /// The work item as it is now.
     pub work: Work,
-    /// False where the same work was already there.
+    /// False if the work item existed already.
     pub created: bool,
-    /// The lease, where the work was claimed in the same act.
+    /// The lease, if the work item was claimed in the same transaction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<Grant>,
-    /// For externally owned work: what its owner completes it with. Shown here only.
+    /// For externally owned work: the token with which its owner completes it. Returned here only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completion_token: Option<String>,
 }

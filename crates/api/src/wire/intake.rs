@@ -1,28 +1,28 @@
-//! The intake: whether new works are let in, and who stopped it.
+//! The intake: whether new work items are accepted, and who paused it.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Actor, Timestamp};
 
-/// Pauses the intake of new works, or resumes it.
+/// Pauses or resumes the intake of new work items.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SetIntake {
-    /// False: resume it.
+    /// True pauses it, false resumes it.
     pub paused: bool,
-    /// None: of every tenant.
+    /// The tenant; absent: every tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// Why. It is kept.
+    /// The reason; it is recorded.
     pub reason: String,
 }
 
-/// A pause that stands.
+/// A pause that is in effect.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct IntakePause {
-    /// None: of every tenant.
+    /// The tenant; absent: every tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// Since when.
@@ -33,30 +33,30 @@ pub struct IntakePause {
     pub reason: String,
 }
 
-/// What somebody did to the intake.
+/// A past pause or resumption of the intake.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct IntakeChange {
-    /// None: of every tenant.
+    /// The tenant; absent: every tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// False: it was resumed.
+    /// True if it was paused, false if it was resumed.
     pub paused: bool,
     /// When.
     pub at: Timestamp,
-    /// Who did it.
+    /// The actor.
     pub actor: Actor,
     /// Why.
     pub reason: String,
 }
 
-/// Whether new works are let in.
+/// Whether new work items are accepted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Intake {
-    /// Empty: new works are let in.
+    /// The pauses in effect; empty if new work items are accepted.
     pub pauses: Vec<IntakePause>,
-    /// The last acts, newest first.
+    /// The latest changes, newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<IntakeChange>,
 }

@@ -10,7 +10,7 @@ use super::{Phase, State, Timestamp, WaitKind, WaitState, WorkId, word::words};
 pub struct Page<T> {
     /// The rows.
     pub items: Vec<T>,
-    /// Rows of this page that are stored but cannot be read. `tenure verify` says more.
+    /// Rows of this page that are stored but cannot be read. Run `tenure verify` for details.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unreadable: Vec<Unreadable>,
     /// The cursor of the next page; absent on the last.
@@ -18,17 +18,17 @@ pub struct Page<T> {
     pub next: Option<String>,
 }
 
-/// A stored row that cannot be read. It never keeps a list from being shown.
+/// A stored row that cannot be read. The rest of the list is returned without it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Unreadable {
-    /// Its id; of an event its work and number, of a schedule its tenant and name.
+    /// The row's id: for an event its work item and number, for a schedule its tenant and name.
     pub id: String,
     /// Why it cannot be read.
     pub why: String,
 }
 
-/// Which works to list, newest first. What is left out does not restrict.
+/// Which work items to list, newest first. Omitted filters do not restrict.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
 #[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
@@ -38,10 +38,10 @@ pub struct WorkQuery {
     #[serde(default, with = "comma", skip_serializing_if = "Vec::is_empty")]
     #[cfg_attr(feature = "openapi", param(style = Form, explode = false))]
     pub state: Vec<State>,
-    /// Only works in a state of this phase.
+    /// Only work items in a state of this phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<Phase>,
-    /// Only works of this tenant.
+    /// Only work items of this tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// `source.system`
@@ -50,60 +50,61 @@ pub struct WorkQuery {
     /// `source.id`
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_id: Option<String>,
-    /// Only works of this kind.
+    /// Only work items of this kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// Only works of the workflow with this id.
+    /// Only work items of the workflow with this id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<String>,
-    /// Only works of this session.
+    /// Only work items of this session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// The worker that holds it.
+    /// The worker that holds its lease.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// Only parts of this work.
+    /// Only children of this work item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<WorkId>,
-    /// Only works with this correlation id.
+    /// Only work items with this correlation id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
-    /// Only works that were recorded later.
+    /// Only work items that were recorded after this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_after: Option<Timestamp>,
-    /// Only works that were recorded earlier.
+    /// Only work items that were recorded before this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created_before: Option<Timestamp>,
-    /// Only works with a deadline before this.
+    /// Only work items with a deadline before this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due_before: Option<Timestamp>,
-    /// The `next` of the page before.
+    /// The `next` of the previous page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// From 1 to 1,000; 50 unless told otherwise.
+    /// From 1 to 1,000; default 50.
     #[cfg_attr(feature = "openapi", param(minimum = 1, maximum = 1000))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
 
 words! {
-    /// What a long poll waits for.
+    /// The condition of a long poll.
     Until {
-        /// The work has ended.
+        /// The work item has ended.
         Terminal = "terminal",
     }
 }
 
-/// How to get one work.
+/// How to read one work item.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
 #[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct WorkGet {
-    /// Answers only once this holds, or the time is over; the work is returned either way.
+    /// A long poll: responds once this condition is met or the time is over; the work item is returned either
+    /// way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait: Option<Until>,
-    /// 30 s unless told otherwise, at most 5 minutes.
+    /// The time limit of the long poll: default 30 s, at most 5 minutes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
 }
@@ -114,10 +115,10 @@ pub struct WorkGet {
 #[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct WaitQuery {
-    /// Only waits of this work.
+    /// Only waits of this work item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<WorkId>,
-    /// Only waits of works of this session.
+    /// Only waits of work items of this session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
     /// Only waits on this reference.
@@ -132,13 +133,14 @@ pub struct WaitQuery {
     /// Only waits of this tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// The last that ended, latest first, on one page; all by the time they were opened unless told.
+    /// Lists the waits that ended last, latest first, on one page; by default all waits in the order in which
+    /// they were opened.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub last_ended: bool,
-    /// The `next` of the page before.
+    /// The `next` of the previous page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// From 1 to 1,000; 50 unless told otherwise.
+    /// From 1 to 1,000; default 50.
     #[cfg_attr(feature = "openapi", param(minimum = 1, maximum = 1000))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
@@ -150,28 +152,28 @@ pub struct WaitQuery {
 #[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct PageQuery {
-    /// The `next` of the page before.
+    /// The `next` of the previous page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// From 1 to 1,000; 50 unless told otherwise.
+    /// From 1 to 1,000; default 50.
     #[cfg_attr(feature = "openapi", param(minimum = 1, maximum = 1000))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
 
-/// How much of a list that has no pages.
+/// How many rows of a list without pages.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
 #[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct LimitQuery {
-    /// From 1 to 1,000; 100 unless told otherwise.
+    /// From 1 to 1,000; default 100.
     #[cfg_attr(feature = "openapi", param(minimum = 1, maximum = 1000))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
 
-/// A list in one query parameter.
+/// Lists in one query parameter, separated by commas.
 pub(super) mod comma {
     use std::{fmt::Display, str::FromStr};
 

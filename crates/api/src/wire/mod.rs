@@ -1,9 +1,9 @@
-//! What travels: requests, replies and problems, one file a noun. Nothing here decides anything.
+//! The types of the HTTP API: requests, responses and problems, one file for each noun. They decide nothing.
 //!
-//! Requests refuse fields they do not know. Replies ignore them, and keep words they do not know as they came
+//! Requests refuse fields that they do not know. Responses ignore them, and keep unknown words as they came
 //! (see [`Word`]), so that an older client can read a newer server.
 
-/// An answer with this header tells what would have been done; nothing was.
+/// A response with this header describes what would have been done; nothing was changed.
 pub const DRY_RUN_HEADER: &str = "tenure-dry-run";
 
 mod admin;

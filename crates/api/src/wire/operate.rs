@@ -1,78 +1,80 @@
-//! The operators' verbs. Each carries a reason, which is kept; `if_seq` refuses a work that moved on since.
+//! The operators' verbs. Each carries a reason, which is recorded; `if_seq` refuses a work item that has
+//! changed since.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Failure, State, word::words};
 
-/// Asks for it to stop.
+/// Requests that the work item stops.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Cancel {
-    /// Why. It is kept.
+    /// The reason; it is recorded.
     pub reason: String,
-    /// The number of the last event that was seen; refused if there is a later one.
+    /// The `seq` that the caller last saw; the request is refused if the work item has changed since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub if_seq: Option<u64>,
-    /// How long its holder has; a minute unless told otherwise.
+    /// How long its holder has to stop; default one minute.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
 }
 
-/// Asks to give it up once its lease lapses.
+/// Requests that the work item is given up once its lease lapses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Abandon {
-    /// Why. It is kept.
+    /// The reason; it is recorded.
     pub reason: String,
-    /// The number of the last event that was seen; refused if there is a later one.
+    /// The `seq` that the caller last saw; the request is refused if the work item has changed since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub if_seq: Option<u64>,
 }
 
-/// Cuts a retry's backoff short.
+/// Retries now, without waiting for the rest of the backoff.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RetryNow {
-    /// Why. It is kept.
+    /// The reason; it is recorded.
     pub reason: String,
-    /// The number of the last event that was seen; refused if there is a later one.
+    /// The `seq` that the caller last saw; the request is refused if the work item has changed since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub if_seq: Option<u64>,
 }
 
-/// Sets it aside for a person.
+/// Sets the work item aside for a person's decision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Quarantine {
-    /// Why. It is kept.
+    /// The reason; it is recorded.
     pub reason: String,
-    /// The number of the last event that was seen; refused if there is a later one.
+    /// The `seq` that the caller last saw; the request is refused if the work item has changed since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub if_seq: Option<u64>,
 }
 
-/// Runs an ended work again, as a new work linked to it.
+/// Runs an ended work item again, as a new one that is linked to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Rerun {
-    /// Why. It is kept.
+    /// The reason; it is recorded.
     pub reason: String,
     /// Steps before this one keep their results.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_step: Option<String>,
-    /// Keys of commands (`command_key`) to execute again; what else earlier runs did is not repeated.
+    /// The keys (`command_key`) of the commands to execute again; no other effect of an earlier run is
+    /// repeated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub execute: Vec<String>,
 }
 
 words! {
-    /// What a person can decide over a quarantined work.
+    /// A person's decision on a quarantined work item.
     Decision {
         /// It is queued again. Refused while a command is in doubt.
         Requeue = "requeue",
@@ -80,15 +82,15 @@ words! {
         Succeeded = "succeeded",
         /// It failed.
         Failed = "failed",
-        /// It is not to be done.
+        /// It shall not be done.
         Cancelled = "cancelled",
-        /// Nobody can know how it ended.
+        /// Its outcome cannot be known.
         Abandoned = "abandoned",
     }
 }
 
 impl Decision {
-    /// The end that it declares; None for a requeue.
+    /// The terminal state that it declares; None for a requeue.
     pub fn end(self) -> Option<State> {
         match self {
             Decision::Requeue => None,
@@ -100,28 +102,28 @@ impl Decision {
     }
 }
 
-/// A person's decision over a quarantined work.
+/// A person's decision on a quarantined work item.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Decide {
-    /// Why. It is kept.
+    /// The reason; it is recorded.
     pub reason: String,
-    /// The number of the last event that was seen; refused if there is a later one.
+    /// The `seq` that the caller last saw; the request is refused if the work item has changed since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub if_seq: Option<u64>,
-    /// What becomes of the work.
+    /// The decision.
     pub decision: Decision,
     /// The result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
-    /// Where the result is kept, if not here.
+    /// Where the result is stored, if not in the ledger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_ref: Option<String>,
-    /// There is nothing to show.
+    /// Declares that there is no output.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_output: bool,
-    /// What went wrong, with `failed`.
+    /// The error, for `failed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,
 }

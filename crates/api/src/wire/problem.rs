@@ -1,4 +1,4 @@
-//! Problems: every failure is one of these, with a stable code and a sentence that says what to do.
+//! Problems: the body of every error response, with a stable code and a sentence that says what to do.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::{Command, Word, word::words};
 
 words! {
-    /// Stable codes. New ones may be added; none is renamed.
+    /// Stable codes. Codes may be added; none is renamed.
     Code {
         /// A field has a wrong type or value, is too long, or contradicts another.
         Invalid = "invalid",
@@ -24,120 +24,121 @@ words! {
         UriTooLong = "uri_too_long",
         /// The headers are over 32 KiB, or over a hundred.
         HeadersTooLarge = "headers_too_large",
-        /// There is no such route.
+        /// The route does not exist.
         NoSuchRoute = "no_such_route",
-        /// The route exists, with other methods.
+        /// The route exists, but not with this method.
         MethodNotAllowed = "method_not_allowed",
         /// A payload is over 1 MiB, nested too deep, or has an integer that JSON cannot carry exactly.
         PayloadRefused = "payload_refused",
         /// The source system is not one of the configured ones.
         UnknownSource = "unknown_source",
-        /// Lease timings, timeouts or retry settings that cannot work.
+        /// The lease timings, timeouts or retry settings contradict each other.
         ImpossibleTimings = "impossible_timings",
-        /// No bearer token, or one that is unknown, expired or revoked.
+        /// The access token is missing, unknown, expired or revoked.
         Unauthorized = "unauthorized",
-        /// The token lacks the scope or the tenant.
+        /// The access token lacks the scope or the tenant.
         Forbidden = "forbidden",
         /// The Host header is not one of the allowed ones.
         HostRefused = "host_refused",
         /// The Origin header is not one of the allowed ones.
         OriginRefused = "origin_refused",
-        /// Too many requests with this token.
+        /// Too many requests with this access token.
         RateLimited = "rate_limited",
-        /// No such work, wait, step or token here.
+        /// The work item, wait, step or token does not exist.
         NotFound = "not_found",
-        /// The prefix fits several ids.
+        /// The prefix matches several ids.
         Ambiguous = "ambiguous",
-        /// It was pruned; its identity is kept, so that it never runs again.
+        /// It was pruned; its identity is kept, so that it is never run again.
         NoLongerRetained = "no_longer_retained",
-        /// Same identity, different content.
+        /// The same identity was used before with different content.
         IdempotencyMismatch = "idempotency_mismatch",
-        /// The work moved on since the event that `if_seq` names.
+        /// The work item has changed since the event that `if_seq` names.
         StateChanged = "state_changed",
-        /// Somebody else holds the work or its session.
+        /// Another worker holds the work item or its session.
         Busy = "busy",
-        /// The work is not in a state that can be claimed.
+        /// The work item is not in a state that can be claimed.
         NotClaimable = "not_claimable",
-        /// The lease was superseded, or the token is not genuine.
+        /// The lease was superseded, or the lease token is wrong.
         LeaseLost = "lease_lost",
-        /// The lease lapsed and nobody took over: renew first.
+        /// The lease lapsed and nobody else claimed the work item: renew first.
         LeaseLapsed = "lease_lapsed",
-        /// The verb does not apply in the work's present state.
+        /// The verb does not apply in the current state.
         IllegalState = "illegal_state",
-        /// The work has ended; terminals never change.
+        /// The work item has ended; a terminal state never changes.
         Terminal = "terminal",
         /// The cancel deadline passed: renewals are refused.
         CancelDeadline = "cancel_deadline",
-        /// The work is asked to cancel: it dispatches nothing new.
+        /// A cancel of the work item was requested: it dispatches nothing new.
         CancelRequested = "cancel_requested",
         /// A success needs a result, a reference to one, or `no_output`.
         ResultMissing = "result_missing",
-        /// The step exists with another input.
+        /// The step exists with a different input.
         StepMismatch = "step_mismatch",
         /// Only a person may do this.
         PersonRequired = "person_required",
         /// An operator's verb needs a reason.
         ReasonMissing = "reason_missing",
-        /// Started owner-bound work cannot be handed back.
+        /// Owner-bound work that was started cannot be released.
         OwnerBound = "owner_bound",
         /// The reference is reserved or already used by another kind of wait.
         ReferenceReserved = "reference_reserved",
         /// The parent has ended.
         ParentClosed = "parent_closed",
-        /// A bound on how many of something may exist was reached.
+        /// A limit on how many of something may exist was reached.
         LimitReached = "limit_reached",
-        /// The token is not genuine or its wait is over.
+        /// The token is wrong, or its wait is over.
         TokenRefused = "token_refused",
-        /// An answer is not what its wait's schema asks for.
+        /// The answer does not match the wait's schema.
         AnswerMismatch = "answer_mismatch",
-        /// Policy changed since it was asked: the same request again is evaluated anew.
+        /// The policy changed after it was evaluated: repeat the request.
         PolicyStale = "policy_stale",
-        /// Policy does not allow it.
+        /// The policy does not allow it.
         PolicyDenied = "policy_denied",
         /// A person must approve the command first.
         ApprovalRequired = "approval_required",
-        /// A budget does not cover the call, or cannot be checked because nothing says what the call costs.
+        /// A budget does not cover the call, or cannot be checked because the call has no cost estimate.
         Budget = "budget",
-        /// The command happened before: its receipt is the result.
+        /// The effect has happened before: its receipt is the result.
         AlreadySucceeded = "already_succeeded",
-        /// A command with other arguments took its place: `superseded_by` names it.
+        /// A command with other arguments replaced it: `superseded_by` names it.
         Superseded = "superseded",
         /// A command is dispatched or in doubt: settle it first.
         CommandsOpen = "commands_open",
-        /// It may have happened already: only evidence or a person ends the doubt.
+        /// The effect may have happened already: only evidence or a person can settle it.
         InDoubt = "in_doubt",
-        /// Somebody was told to do it before.
+        /// It was dispatched before.
         AlreadyDispatched = "already_dispatched",
-        /// It was dispatched once more since.
+        /// A later dispatch has replaced this one.
         DispatchSuperseded = "dispatch_superseded",
-        /// It is too early.
+        /// It is not due yet.
         NotDue = "not_due",
         /// A success needs evidence.
         EvidenceMissing = "evidence_missing",
-        /// What was approved is not what is there.
+        /// The content has changed since it was approved.
         SealBroken = "seal_broken",
-        /// Whoever asked for it cannot approve it.
+        /// Four eyes: the person who requested it cannot approve it.
         FourEyes = "four_eyes",
-        /// This ledger or build cannot do it, or not in this way: a claim has no dry run.
+        /// The ledger or build does not support it, or not in this way: for example, a claim has no dry run.
         Unsupported = "unsupported",
-        /// An operator lets no new work in for now; what is here goes on.
+        /// An operator has paused the intake of new work items; existing ones continue.
         IntakePaused = "intake_paused",
         /// The database cannot be reached or the daemon is stopping; nothing was written.
         Unavailable = "unavailable",
         /// A read took too long and was stopped, or waited too long for its tenant's turn.
         ReadTimeout = "read_timeout",
-        /// The answer to a commit was lost: it may or may not stand. Sending the same again is safe.
+        /// The outcome of a commit is unknown: it may or may not have been made. Repeating the request is
+        /// safe.
         OutcomeUnknown = "outcome_unknown",
         /// A write or sync failed; nothing more is written until the ledger is opened again.
         Stopped = "stopped",
-        /// What is stored contradicts itself.
+        /// The stored data contradicts itself.
         Corrupt = "corrupt",
-        /// A fault of the server's own.
+        /// An internal error of the server.
         Internal = "internal",
     }
 }
 
-/// RFC 9457, with `code` and `retryable`.
+/// A problem as in RFC 9457, with `code` and `retryable`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Problem {
@@ -148,23 +149,23 @@ pub struct Problem {
     pub title: String,
     /// The HTTP status.
     pub status: u16,
-    /// Why, and what to do.
+    /// The reason, and what to do.
     pub detail: String,
-    /// The occurrence of the problem, where a server names it.
+    /// Identifies this occurrence of the problem, if the server does so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance: Option<String>,
-    /// Which problem it is; stable.
+    /// The stable code of the problem.
     #[cfg_attr(feature = "openapi", schema(value_type = Code))]
     pub code: Word<Code>,
-    /// Whether sending the very same request again can help. Null where nobody knows.
+    /// Whether repeating the identical request can help. Null if that is unknown.
     pub retryable: Option<bool>,
-    /// Wait at least so long before the request is sent again, as `Retry-After` says in seconds.
+    /// The minimum delay before the request is repeated; `Retry-After` has it in seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
-    /// Of a dispatch that did not dispatch: the command as it stands. Do not make the call.
+    /// For a refused dispatch: the command as it is now. Do not make the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Box<Command>>,
-    /// What else helps, by code: `holder` for `busy`, `scope` for `forbidden`.
+    /// Further fields, depending on the code: `holder` for `busy`, `scope` for `forbidden`.
     #[serde(flatten)]
     pub extensions: BTreeMap<String, Value>,
 }

@@ -1,4 +1,4 @@
-//! Schedules: works that come by themselves. Every change carries a reason, which is kept.
+//! Schedules: work items that are recorded at given times. Every change carries a reason, which is recorded.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Actor, Code, Disposition, Timestamp, Word, WorkId, WorkPolicy, Workflow, word::words};
 
 words! {
-    /// What happens to a run that is due while the work of the last one is still open.
+    /// What happens when a run is due and the work item of the last run is still open.
     Overlap {
         /// The run is fired.
         Allow = "allow",
@@ -18,17 +18,17 @@ words! {
 words! {
     /// Why a run was not fired.
     SkipReason {
-        /// The last run's work was still open.
+        /// The work item of the last run was still open.
         Overlap = "overlap",
-        /// It was found later than `catch_up_ms` allows.
+        /// It was noticed later than `catch_up_ms` allows.
         Late = "late",
     }
 }
 
 words! {
-    /// What became of a run.
+    /// What happened to a run.
     RunOutcome {
-        /// It became a work.
+        /// It became a work item.
         Ingested = "ingested",
         /// The ledger refused it.
         Refused = "refused",
@@ -36,103 +36,103 @@ words! {
 }
 
 words! {
-    /// What was done to a schedule.
+    /// The kind of a change to a schedule.
     ScheduleAct {
-        /// It was made, or replaced.
+        /// It was created or replaced.
         Set = "set",
-        /// It was stopped.
+        /// It was paused.
         Pause = "pause",
-        /// It was started again.
+        /// It was resumed.
         Resume = "resume",
-        /// It was run beside its due times.
+        /// It was run outside its due times.
         Run = "run",
         /// It was deleted.
         Delete = "delete",
     }
 }
 
-/// What a run ingests: a work without its source, which is the scheduler's.
+/// The work item that a run ingests, without a source: the scheduler is the source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Template {
-    /// What kind of work a run is.
+    /// The kind of every run's work item.
     pub kind: String,
-    /// What may be done when its worker is lost.
+    /// What recovery may do when the worker is lost.
     pub disposition: Disposition,
-    /// What the worker needs, any JSON.
+    /// The input for the worker, any JSON.
     pub input: Value,
-    /// Lower comes first; 3 unless told otherwise.
+    /// Lower is claimed first; default 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<i16>,
-    /// The session of every run's work.
+    /// The session of every run's work item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// The correlation id of every run's work.
+    /// The correlation id of every run's work item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
-    /// The workflow that every run's work is part of.
+    /// The workflow of every run's work item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<Workflow>,
-    /// How every run's work is treated.
+    /// The retry policy, lease timings and timeouts of every run's work item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<WorkPolicy>,
 }
 
-/// A schedule to be made, or replaced: `cron` or `every_ms`, and what each run ingests.
+/// Creates or replaces a schedule: `cron` or `every_ms`, and the work item that each run ingests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SetSchedule {
-    /// Why. It is kept.
+    /// The reason; it is recorded.
     pub reason: String,
-    /// One of the credential's; may be left out where it has only one.
+    /// A tenant of the credential; optional if the credential has only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// Five fields: minute, hour, day of month, month, day of week.
+    /// A cron expression with five fields: minute, hour, day of month, month, day of week.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cron: Option<String>,
-    /// Whose clocks `cron` goes by, named as the IANA does; UTC unless told otherwise.
+    /// The IANA name of the time zone of `cron`; default UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
-    /// Whenever the time since 1970 began is a multiple of it; a second or more.
+    /// Runs whenever the time since the Unix epoch is a multiple of it; at least one second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub every_ms: Option<u64>,
-    /// What each run ingests.
+    /// The work item that each run ingests.
     pub template: Template,
-    /// Skip unless told otherwise.
+    /// Default `skip`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlap: Option<Overlap>,
-    /// How late a run may still be fired; an hour unless told otherwise.
+    /// How late a run may still be fired; default one hour.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub catch_up_ms: Option<u64>,
-    /// Left out: as it is. A new one runs.
+    /// Whether the schedule is paused. Omitted: unchanged; a new schedule is not paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
 }
 
-/// Stops a schedule, or starts it again.
+/// Pauses or resumes a schedule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PauseSchedule {
-    /// Why. It is kept.
+    /// The reason; it is recorded.
     pub reason: String,
-    /// The schedule's tenant; may be left out where the credential has only one.
+    /// The schedule's tenant; optional if the credential has only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
 }
 
-/// Runs a schedule now, beside its due times. The same `request_id` again is the same run.
+/// Runs a schedule now, outside its due times. Repeating the `request_id` is the same run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RunSchedule {
-    /// Why. It is kept.
+    /// The reason; it is recorded.
     pub reason: String,
-    /// Names the run.
+    /// Identifies the run.
     pub request_id: String,
-    /// The schedule's tenant; may be left out where the credential has only one.
+    /// The schedule's tenant; optional if the credential has only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
 }
@@ -143,20 +143,20 @@ pub struct RunSchedule {
 #[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct DeleteSchedule {
-    /// Why. It is kept.
+    /// The reason; it is recorded.
     pub reason: String,
-    /// The schedule's tenant; may be left out where the credential has only one.
+    /// The schedule's tenant; optional if the credential has only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
 }
 
-/// Whose schedule.
+/// The tenant of a schedule.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
 #[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct ScheduleGet {
-    /// The schedule's tenant; may be left out where the credential has only one.
+    /// The schedule's tenant; optional if the credential has only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
 }
@@ -170,39 +170,39 @@ pub struct ScheduleQuery {
     /// Only schedules of this tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// The `next` of the page before.
+    /// The `next` of the previous page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-    /// From 1 to 1,000; 50 unless told otherwise.
+    /// From 1 to 1,000; default 50.
     #[cfg_attr(feature = "openapi", param(minimum = 1, maximum = 1000))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
 }
 
-/// What a run ingests, as readers see it.
+/// The work item that a run ingests, in responses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TemplateView {
-    /// What kind of work a run is.
+    /// The kind of every run's work item.
     pub kind: String,
-    /// What may be done when its worker is lost.
+    /// What recovery may do when the worker is lost.
     #[cfg_attr(feature = "openapi", schema(value_type = Disposition))]
     pub disposition: Word<Disposition>,
-    /// Only with the scope `payload`.
+    /// The input; returned only with the `payload` scope.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
-    /// Lower comes first.
+    /// Lower is claimed first.
     pub priority: i16,
-    /// The session of every run's work.
+    /// The session of every run's work item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// The correlation id of every run's work.
+    /// The correlation id of every run's work item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub correlation_id: Option<String>,
-    /// The workflow that every run's work is part of.
+    /// The workflow of every run's work item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<Workflow>,
-    /// How every run's work is treated.
+    /// The retry policy, lease timings and timeouts of every run's work item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<WorkPolicy>,
 }
@@ -220,18 +220,18 @@ pub struct ScheduleRun {
     /// Whether it was ingested.
     #[cfg_attr(feature = "openapi", schema(value_type = RunOutcome))]
     pub outcome: Word<RunOutcome>,
-    /// The work that it became.
+    /// The work item that it became.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<WorkId>,
 }
 
-/// The last run that was passed over.
+/// The last run that was skipped.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ScheduleSkip {
     /// When it was due.
     pub due_at: Timestamp,
-    /// When it was passed over.
+    /// When it was skipped.
     pub at: Timestamp,
     /// Why.
     #[cfg_attr(feature = "openapi", schema(value_type = SkipReason))]
@@ -253,22 +253,22 @@ pub struct ScheduleError {
     pub detail: String,
 }
 
-/// Who did what to a schedule, and why.
+/// A change to a schedule: who, when and why.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ScheduleChange {
     /// When.
     pub at: Timestamp,
-    /// Who did it.
+    /// The actor.
     pub actor: Actor,
-    /// What was done.
+    /// The kind of change.
     #[cfg_attr(feature = "openapi", schema(value_type = ScheduleAct))]
     pub act: Word<ScheduleAct>,
     /// Why.
     pub reason: String,
 }
 
-/// Works that come by themselves, by cron or at an interval.
+/// A schedule: records work items by cron or at an interval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Schedule {
@@ -276,29 +276,29 @@ pub struct Schedule {
     pub name: String,
     /// Its tenant.
     pub tenant: String,
-    /// When it runs: minute, hour, day of month, month, day of week.
+    /// The cron expression: minute, hour, day of month, month, day of week.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cron: Option<String>,
-    /// The time zone that `cron` goes by.
+    /// The time zone of `cron`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
-    /// How often it runs.
+    /// The interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub every_ms: Option<u64>,
-    /// What each run ingests.
+    /// The work item that each run ingests.
     pub template: TemplateView,
-    /// What happens to a run while the work of the last one is open.
+    /// What happens to a run while the work item of the last one is open.
     #[cfg_attr(feature = "openapi", schema(value_type = Overlap))]
     pub overlap: Word<Overlap>,
     /// How late a run may still be fired.
     pub catch_up_ms: u64,
-    /// Whether it is stopped.
+    /// Whether it is paused.
     pub paused: bool,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
     /// When a person changed it last.
     pub updated_at: Timestamp,
-    /// When it runs next; absent while it is stopped.
+    /// The next due time; absent while it is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_at: Option<Timestamp>,
     /// The next five due times, `next_at` first.
@@ -306,18 +306,18 @@ pub struct Schedule {
     pub upcoming: Vec<Timestamp>,
     /// Runs that were ingested.
     pub fired: u64,
-    /// Runs that were passed over.
+    /// Runs that were skipped.
     pub skipped: u64,
     /// The last run that fired.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_run: Option<ScheduleRun>,
-    /// The last run that was passed over.
+    /// The last run that was skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_skip: Option<ScheduleSkip>,
-    /// Gone once a run is ingested.
+    /// Why the last run was refused; absent once a run is ingested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_error: Option<ScheduleError>,
-    /// What was done to it, newest first; only where one schedule is asked for.
+    /// Its changes, newest first; only when a single schedule is read.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changes: Vec<ScheduleChange>,
 }

@@ -1,4 +1,4 @@
-//! Steps: named checkpoints inside a work.
+//! Steps: named checkpoints inside a work item.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Timestamp, word::words};
 
 words! {
-    /// What to do with a step.
+    /// The action on a step.
     StepVerb {
         /// Begins it, or returns its result if it was completed.
         Begin = "begin",
@@ -15,7 +15,8 @@ words! {
     }
 }
 
-/// Begins or completes a checkpoint. A completed one with the same input comes back with its result: reuse it.
+/// Begins or completes a checkpoint. If it was completed with the same input, its result is returned: reuse
+/// it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -24,14 +25,14 @@ pub struct PutStep {
     pub fence: u64,
     /// The lease's token.
     pub token: String,
-    /// Whether to begin or to complete it.
+    /// Whether to begin or to complete the step.
     pub verb: StepVerb,
-    /// Hashed: a step with another input is another step.
+    /// The input; it is hashed, and a different input is a different step.
     pub input: Value,
     /// With `begin`: voids this step and every later one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub restart: bool,
-    /// With `complete`.
+    /// The result, with `complete`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
 }
@@ -40,7 +41,7 @@ pub struct PutStep {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Step {
-    /// Its name, unique in its work.
+    /// Its name, unique in its work item.
     pub name: String,
     /// The order in which steps were begun.
     pub ordinal: u32,
@@ -54,7 +55,7 @@ pub struct Step {
     /// Its result, once it is completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
-    /// Recorded in the log, no longer reused.
+    /// Voided: it is in the log, but its result is no longer reused.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub voided: bool,
 }
@@ -65,6 +66,6 @@ pub struct Step {
 pub struct StepReply {
     /// The step as it stands.
     pub step: Step,
-    /// It was completed before: use its result, and do not do it again.
+    /// It was completed before: use its result and do not run it again.
     pub reused: bool,
 }

@@ -1,16 +1,16 @@
-//! Instants on the wire: RFC 3339, UTC, milliseconds.
+//! Timestamps on the wire: RFC 3339, UTC, milliseconds.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-/// Milliseconds since 1970, UTC. `2026-01-31T08:15:00.000Z` in JSON.
+/// Milliseconds since the Unix epoch. `2026-01-31T08:15:00.000Z` in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub i64);
 
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // An instant beyond year 9999 has no RFC 3339 form; the nearest that has one stands for it.
+        // RFC 3339 has no form for a time beyond year 9999; the nearest time that it can express is written.
         let nearest = if self.0 < 0 { jiff::Timestamp::MIN } else { jiff::Timestamp::MAX };
         let at = jiff::Timestamp::from_millisecond(self.0).unwrap_or(nearest);
         write!(f, "{at:.3}")
@@ -23,7 +23,7 @@ impl FromStr for Timestamp {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.parse::<jiff::Timestamp>() {
             Ok(at) => Ok(Self(at.as_millisecond())),
-            Err(_) => Err(format!("`{text}` is no RFC 3339 time: write it as 2026-01-31T08:15:00.000Z")),
+            Err(_) => Err(format!("`{text}` is not an RFC 3339 time: write it as 2026-01-31T08:15:00.000Z")),
         }
     }
 }

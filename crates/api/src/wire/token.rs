@@ -1,25 +1,25 @@
-//! Access tokens: who may call, for which tenants, and what.
+//! Access tokens: which callers may do what, for which tenants.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Actor, PrincipalId, Timestamp, TokenId, Word, word::words};
 
 words! {
-    /// What a token may do.
+    /// A permission of an access token.
     Scope {
-        /// Reads, without payloads.
+        /// Reading, without payloads.
         View = "view",
-        /// Inputs, results and answers in reads.
+        /// Reading inputs, results and answers.
         Payload = "payload",
-        /// Recording works.
+        /// Recording work items.
         Submit = "submit",
         /// Claims and the holder's verbs.
         Work = "work",
-        /// Answering waits that are no approvals.
+        /// Answering waits, except approvals.
         Resolve = "resolve",
         /// Approving; only for people.
         Approve = "approve",
-        /// Having a command done again, and recording how one in doubt went; only for people.
+        /// Having a command executed again, and recording how one in doubt went; only for people.
         Replay = "replay",
         /// The operators' verbs: cancel, quarantine, rerun and others.
         Operate = "operate",
@@ -29,7 +29,8 @@ words! {
 }
 
 words! {
-    /// Whose it is. Only a person's token approves, replays and overrides.
+    /// Whether the token belongs to a person or a machine. Only a person's token can approve, replay and
+    /// override.
     TokenKind {
         /// A person's.
         Person = "person",
@@ -38,36 +39,37 @@ words! {
     }
 }
 
-/// A token to be made.
+/// Creates an access token.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewToken {
-    /// What it is called.
+    /// Its display name.
     pub name: String,
-    /// For a new principal of this kind, called as the token is.
+    /// Creates a new principal of this kind, with the token's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<TokenKind>,
-    /// For a principal that has tokens already, instead of `kind`.
+    /// A principal that has tokens already, instead of `kind`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<PrincipalId>,
-    /// What it may do.
+    /// Its scopes.
     pub scopes: Vec<Scope>,
-    /// Left out: every tenant.
+    /// Omitted: every tenant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenants: Option<Vec<String>>,
-    /// Left out: every kind of work.
+    /// Omitted: every kind of work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kinds: Option<Vec<String>>,
-    /// The only worker for which it claims. Left out: any.
+    /// The only worker for which it may claim. Omitted: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
-    /// When it ends by itself. Left out: never.
+    /// When it expires. Omitted: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
 }
 
-/// Who a token belongs to. Two tokens of one principal are the same person or machine; two principals may have the same name.
+/// The owner of a token. Two tokens of one principal are the same person or machine; two principals may have
+/// the same name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Principal {
@@ -77,32 +79,32 @@ pub struct Principal {
     pub name: String,
 }
 
-/// The end of a token before its time.
+/// The revocation of a token.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Revocation {
-    /// When it was ended.
+    /// When it was revoked.
     pub at: Timestamp,
-    /// Who ended it.
+    /// Who revoked it.
     pub by: Actor,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// A token without its secret.
+/// An access token without its secret.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Token {
     /// Its id.
     pub id: TokenId,
-    /// What it is called.
+    /// Its display name.
     pub name: String,
-    /// Who it belongs to.
+    /// The principal that it belongs to.
     pub principal: Principal,
-    /// Whether that is a person or a machine.
+    /// Whether the principal is a person or a machine.
     #[cfg_attr(feature = "openapi", schema(value_type = TokenKind))]
     pub kind: Word<TokenKind>,
-    /// What it may do.
+    /// Its scopes.
     #[cfg_attr(feature = "openapi", schema(value_type = Vec<Scope>))]
     pub scopes: Vec<Word<Scope>>,
     /// Absent: every tenant.
@@ -114,34 +116,34 @@ pub struct Token {
     /// Absent: any worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker: Option<String>,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
-    /// Who made it.
+    /// Who created it.
     pub created_by: Actor,
-    /// When it ends by itself.
+    /// When it expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Timestamp>,
-    /// Who ended it, if somebody did.
+    /// The revocation, if it was revoked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revoked: Option<Revocation>,
 }
 
-/// Why a token is ended.
+/// Why a token is revoked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::IntoParams))]
 #[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct RevokeToken {
-    /// Kept with the token.
+    /// The reason; it is recorded with the token.
     pub reason: String,
 }
 
-/// A token with its secret.
+/// A new access token with its secret.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct TokenMade {
     /// The token.
     pub token: Token,
-    /// Shown here only.
+    /// The secret. Returned here only.
     pub secret: String,
 }

@@ -1,31 +1,31 @@
-//! What was used: tokens, calls, money.
+//! Usage: tokens, calls and money.
 
 use serde::{Deserialize, Serialize};
 
-/// What was used of one model of one source. What is left out is zero; no count is beyond 2^53.
+/// Usage of one model of one source. Omitted counts are zero; no count exceeds 2^53.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Usage {
-    /// Who was asked: a provider, an account, a tool.
+    /// The provider, account or tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// The model that was asked.
+    /// The model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Tokens that were sent.
+    /// Input tokens.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub input_tokens: u64,
-    /// Tokens that came back.
+    /// Output tokens.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub output_tokens: u64,
-    /// Those of the input that were read from a cache.
+    /// Input tokens that were read from a cache.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cached_tokens: u64,
-    /// How often it was asked.
+    /// The number of calls.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub calls: u64,
-    /// Millionths of the currency's unit. Needs `currency`.
+    /// The amount in millionths of the currency's unit. Needs `currency`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cost_micros: u64,
     /// Three capital letters, as in ISO 4217.
@@ -33,17 +33,17 @@ pub struct Usage {
     pub currency: Option<String>,
 }
 
-/// Entries that one call carries.
+/// The maximum number of entries in one call.
 pub const USAGE_MAX: usize = 50;
 
 impl Usage {
-    /// Adds to a sum that one call can carry: one entry for each source, model and currency, and where there are
-    /// too many, one without source and model.
+    /// Adds to a sum that fits into one call: one entry for each source, model and currency, and a common one
+    /// without source and model when there are too many.
     pub fn add(sum: &mut Vec<Usage>, more: &Usage) {
         let mut more = more.clone();
         let same =
             |a: &Usage, b: &Usage| (&a.source, &a.model, &a.currency) == (&b.source, &b.model, &b.currency);
-        // One place is kept for what goes without.
+        // Reserves one slot for the entry without source and model.
         if sum.len() + 1 >= USAGE_MAX && !sum.iter().any(|one| same(one, &more)) {
             (more.source, more.model) = (None, None);
         }

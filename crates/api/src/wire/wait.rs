@@ -6,23 +6,23 @@ use serde_json::Value;
 use super::{Ack, Actor, Claimant, CommandId, Grant, Timestamp, Usage, WaitId, Word, WorkId, word::words};
 
 words! {
-    /// Who must answer.
+    /// Who must answer it.
     WaitKind {
-        /// A person who may approve.
+        /// A person with the `approve` scope.
         Approval = "approval",
-        /// Somebody who connects an account again.
+        /// Somebody who reconnects an account.
         Auth = "auth",
         /// The user of the agent.
         User = "user",
         /// A tool that calls back.
         Tool = "tool",
-        /// Anything else outside.
+        /// Anything else external.
         External = "external",
     }
 }
 
 words! {
-    /// What happens when a wait's deadline passes unanswered.
+    /// What happens when a wait's deadline passes without an answer.
     OnTimeout {
         /// The work ends as `timed_out`.
         TimeOut = "time_out",
@@ -32,7 +32,7 @@ words! {
         Warn = "warn",
         /// The work is cancelled.
         Cancel = "cancel",
-        /// It goes on waiting, with a new deadline and an event that says so.
+        /// It keeps waiting, with a new deadline and an event that says so.
         Escalate = "escalate",
         /// It is answered with `default`.
         Default = "default",
@@ -40,20 +40,20 @@ words! {
 }
 
 words! {
-    /// Where a wait stands.
+    /// The state of a wait.
     WaitState {
-        /// It is not answered.
+        /// It has not been answered.
         Open = "open",
-        /// It is answered.
+        /// It was answered.
         Answered = "answered",
         /// Its deadline passed.
         TimedOut = "timed_out",
-        /// It was called off.
+        /// It was cancelled.
         Cancelled = "cancelled",
     }
 }
 
-/// Pauses the work durably. The lease ends, unless every answer is there already.
+/// Pauses the work item durably. The lease ends, unless every answer exists already.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -62,22 +62,22 @@ pub struct SetWait {
     pub fence: u64,
     /// The lease's token.
     pub token: String,
-    /// What to wait for. The work goes on when all are answered.
+    /// The waits. The work item continues when all are answered.
     pub waits: Vec<NewWait>,
     /// Why it waits, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<WaitReason>,
-    /// What this attempt used, if the wait ends it; at most 50 entries.
+    /// Usage of this attempt, if the wait ends it; at most 50 entries.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub usage: Vec<Usage>,
 }
 
-/// Why a work waits, for people.
+/// Why a work item waits, for people.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct WaitReason {
-    /// The tool that it waits for, or that caused it.
+    /// The tool that it waits for, or that caused the wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
     /// What is missing, in a sentence.
@@ -85,38 +85,38 @@ pub struct WaitReason {
     pub message: Option<String>,
 }
 
-/// A wait to be opened. Its identity is its work and `ref`.
+/// A wait to open. It is identified by its work item and `ref`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewWait {
-    /// Who must answer.
+    /// Who must answer it.
     pub kind: WaitKind,
-    /// Its name within the work, and what an answer names.
+    /// Its name within the work item; an answer refers to it.
     #[serde(rename = "ref")]
     pub reference: String,
-    /// What is asked, for the person who answers.
+    /// The question, for the person who answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// Who is asked.
+    /// The person or group that is asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assignee: Option<String>,
-    /// Left out: 24 hours for people, 2 hours for machines, unless `endless`.
+    /// The deadline. Omitted: 24 hours from now for people, 2 hours for machines, unless `endless`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
     /// It has no deadline.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub endless: bool,
-    /// `time_out` unless told otherwise.
+    /// Default `time_out`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_timeout: Option<OnTimeout>,
-    /// The answer that a missed deadline gives, with `on_timeout: default`.
+    /// The answer that is used when the deadline passes, with `on_timeout: default`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<Value>,
-    /// A JSON Schema that an answer must match.
+    /// A JSON Schema that the answer must match.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
-    /// A dispatched command that is handed to this wait: the answer is its receipt.
+    /// A dispatched command that is handed over to this wait: the answer is its receipt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandId>,
 }
@@ -139,7 +139,7 @@ impl NewWait {
     }
 }
 
-/// A wait that stands, with the token that answers it. The token is shown here only.
+/// An open wait, with the token that answers it. The token is returned here only.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct OpenedWait {
@@ -149,21 +149,21 @@ pub struct OpenedWait {
     pub token: String,
 }
 
-/// A work that waits, or goes on because every answer was there already.
+/// A work item that waits, or continues because every answer existed already.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Waiting {
-    /// Where the work stands.
+    /// The work item after the call.
     pub work: Ack,
-    /// The waits that are open, in the order given.
+    /// The waits that are open, in the order of the request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<OpenedWait>,
-    /// Answers that were there already. If all were, the lease goes on.
+    /// Answers that existed already. If all did, the lease stays valid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answers: Vec<Wait>,
 }
 
-/// A durable pause as it stands. Payloads are shown with the `payload` scope, and to the holder.
+/// A durable pause. Payloads are returned with the `payload` scope, and to the holder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Wait {
@@ -173,30 +173,30 @@ pub struct Wait {
     pub work: WorkId,
     /// The work's tenant.
     pub tenant: String,
-    /// Its name within the work, and what an answer names.
+    /// Its name within the work item; an answer refers to it.
     #[serde(rename = "ref")]
     pub reference: String,
-    /// Who must answer.
+    /// Who must answer it.
     #[cfg_attr(feature = "openapi", schema(value_type = WaitKind))]
     pub kind: Word<WaitKind>,
-    /// Where it stands.
+    /// Its state.
     #[cfg_attr(feature = "openapi", schema(value_type = WaitState))]
     pub state: Word<WaitState>,
-    /// What is asked.
+    /// The question.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
-    /// Who is asked.
+    /// The person or group that is asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub assignee: Option<String>,
     /// When it was opened.
     pub opened_at: Timestamp,
-    /// When its deadline passes; absent where it has none.
+    /// Its deadline; absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_at: Option<Timestamp>,
-    /// What happens then.
+    /// What happens when the deadline passes.
     #[cfg_attr(feature = "openapi", schema(value_type = OnTimeout))]
     pub on_timeout: Word<OnTimeout>,
-    /// How often its deadline passed and it went on waiting.
+    /// How often its deadline was extended by `escalate`.
     #[serde(default)]
     pub escalations: u32,
     /// When it ended.
@@ -205,19 +205,19 @@ pub struct Wait {
     /// Who answered it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered_by: Option<Actor>,
-    /// The answer that a missed deadline gives.
+    /// The answer that is used when the deadline passes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<Value>,
-    /// A JSON Schema that an answer must match.
+    /// A JSON Schema that the answer must match.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
     /// The answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Value>,
-    /// Of an approval: over its work, reference and prompt. Whoever answers sends it along.
+    /// For an approval: the hash of its work item, reference and prompt. The answer must repeat it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seal: Option<String>,
-    /// The command that was handed to it.
+    /// The command that was handed over to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandId>,
 }
@@ -233,17 +233,17 @@ pub struct Resolve {
     /// The token of the wait that is answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
-    /// One of the credential's; may be left out where it has only one.
+    /// A tenant of the credential; optional if the credential has only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// The answer, any JSON.
     pub payload: Value,
-    /// Claims the work in the same act, where this answer was its last.
+    /// Claims the work item in the same transaction, if this answer was the last one missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<Claimant>,
 }
 
-/// An answer to one wait: by its token, or by a person without one. A token that is wrong is refused.
+/// An answer to one wait, by its token; a person needs no token. A wrong token is refused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -251,88 +251,88 @@ pub struct ResolveWait {
     /// The wait's token. A person needs none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
-    /// For an approval: the wait's `seal`, as it was looked at.
+    /// For an approval: the `seal` of the wait that the person looked at.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seal: Option<String>,
     /// The answer, any JSON.
     pub payload: Value,
-    /// Claims the work in the same act, where this answer was its last.
+    /// Claims the work item in the same transaction, if this answer was the last one missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claim: Option<Claimant>,
 }
 
-/// A person's answer to what a work in `waiting_approval` asks.
+/// A person's answer to the approval that a work item in `waiting_approval` waits for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Approve {
-    /// Yes or no.
+    /// Whether it is approved.
     pub approved: bool,
-    /// The `seal` of the wait that was looked at: it says which one is answered.
+    /// The `seal` of the wait that the person looked at; it selects the wait.
     pub seal: String,
-    /// What the person says to it.
+    /// A comment by the person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// A person says that the account a work in `waiting_auth` needs is connected again.
+/// A person confirms that the account which a work item in `waiting_auth` needs is connected again.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Reconnect {
-    /// What the person says to it.
+    /// A comment by the person.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// A wait with the answer that counts: the first.
+/// A wait and its answer; the first answer counts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ResolvedWait {
     /// The wait.
     pub wait: WaitId,
-    /// The work that waited.
+    /// The work item that waited.
     pub work: WorkId,
-    /// False where an earlier answer is given back.
+    /// False if an earlier answer is returned.
     pub first: bool,
     /// The answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<Value>,
 }
 
-/// What an answer did.
+/// The effect of an answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Resolved {
     /// The waits that it answered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answers: Vec<ResolvedWait>,
-    /// No wait is there yet: the answer is kept for it.
+    /// No wait is open yet: the answer is stored for it.
     #[serde(default)]
     pub kept: bool,
-    /// The lease, where the work was claimed in the same act.
+    /// The lease, if the work item was claimed in the same transaction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<Grant>,
 }
 
-/// Calls off every open wait of a session.
+/// Cancels every open wait of a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RevokeWaits {
     /// The session.
     pub session: String,
-    /// The session's tenant; may be left out where the credential has only one.
+    /// The session's tenant; optional if the credential has only one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// Why. It is kept.
+    /// The reason; it is recorded.
     pub reason: String,
 }
 
-/// The works that no longer wait.
+/// The work items that no longer wait.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Revoked {
-    /// The works that waited, as they stand now.
+    /// The work items, as they are now.
     pub works: Vec<Ack>,
 }

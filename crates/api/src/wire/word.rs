@@ -1,21 +1,21 @@
-//! Closed lists of words, and how a reader meets one that it does not know yet.
+//! Enumerations in JSON, and how a reader treats a word that it does not know yet.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A closed list of words, as it stands in JSON.
+/// An enumeration whose members are words in JSON.
 pub trait Words: Copy + Eq + FromStr<Err = NotAWord> + 'static {
-    /// The word as it stands in JSON.
+    /// The word in JSON.
     fn as_str(self) -> &'static str;
 }
 
-/// A text that is none of the words of its list.
+/// A text that is not a word of its enumeration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotAWord {
     /// The text.
     pub text: String,
-    /// The words of the list.
+    /// The words of the enumeration.
     pub expected: Vec<&'static str>,
 }
 
@@ -27,17 +27,17 @@ impl fmt::Display for NotAWord {
 
 impl std::error::Error for NotAWord {}
 
-/// A word in a reply: known, or one that a newer server has added. The contract's schema names the list alone.
+/// A word in a response: known, or added by a newer server. The OpenAPI schema lists the known words only.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Word<T> {
-    /// A word of the list.
+    /// A known word.
     Known(T),
-    /// A word that this version does not know, as it came.
+    /// A word that this version does not know, unchanged.
     Other(String),
 }
 
 impl<T: Words> Word<T> {
-    /// The word as it stands in JSON.
+    /// The word in JSON.
     pub fn as_str(&self) -> &str {
         match self {
             Word::Known(word) => word.as_str(),
@@ -85,7 +85,7 @@ impl<'de, T: Words> Deserialize<'de> for Word<T> {
     }
 }
 
-/// Declares a closed list: an enum with its texts in one place. `|` gives texts that are read but never written.
+/// Declares an enumeration with its words. `|` adds words that are accepted but never written.
 macro_rules! words {
     ($(#[$meta:meta])* $name:ident {
         $($(#[$doc:meta])* $variant:ident = $text:tt $(| $alias:tt)*,)*
@@ -99,10 +99,10 @@ macro_rules! words {
         }
 
         impl $name {
-            /// Every word of the list.
+            /// Every member of the enumeration.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// The word as it stands in JSON.
+            /// The word in JSON.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $text,)*

@@ -1,4 +1,4 @@
-//! A work as it stands.
+//! Work items in responses.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,11 +6,11 @@ use serde_json::Value;
 use super::{AcceptStrength, Actor, Evidence, Timestamp, Usage, Wait, Word, WorkId, word::words};
 
 words! {
-    /// Where a work stands.
+    /// The state of a work item.
     State {
         /// It can be claimed.
         Queued = "queued",
-        /// A worker holds it.
+        /// A worker holds its lease.
         Running = "running",
         /// It waits for the user.
         WaitingUser = "waiting_user" | "waiting_on_user",
@@ -22,11 +22,11 @@ words! {
         WaitingTool = "waiting_tool" | "waiting_on_tool",
         /// It waits for something outside.
         WaitingExternal = "waiting_external" | "waiting_on_external",
-        /// It failed and is tried again.
+        /// It failed and will be retried.
         RetryScheduled = "retry_scheduled",
-        /// Liveness unproven; not failed.
+        /// It is not known whether its holder is alive. It has not failed.
         Stalled = "stalled",
-        /// Its holder is asked to stop.
+        /// A cancel was requested of its holder.
         CancelRequested = "cancel_requested",
         /// A person must decide.
         Quarantined = "quarantined",
@@ -40,21 +40,21 @@ words! {
         TimedOut = "timed_out" | "timeout",
         /// It was cancelled.
         Cancelled = "cancelled" | "canceled",
-        /// The outcome cannot be known.
+        /// Its outcome cannot be known.
         Abandoned = "abandoned",
     }
 }
 
 words! {
-    /// What a state means to a machine.
+    /// The group that a state belongs to.
     Phase {
-        /// It is to be claimed, now or later.
+        /// It can be claimed, now or later.
         Pending = "pending",
-        /// Somebody holds it.
+        /// A worker holds its lease.
         Active = "active",
         /// It waits for an answer.
         Waiting = "waiting",
-        /// It does not move by itself: stalled, or set aside for a person.
+        /// It needs help: stalled, or set aside for a person.
         Stuck = "stuck",
         /// It has ended.
         Terminal = "terminal",
@@ -64,17 +64,17 @@ words! {
 words! {
     /// The declared recovery contract. There is no default.
     Disposition {
-        /// Anybody may run it again from its last checkpoint.
+        /// Any worker may run it again from its last checkpoint.
         Rerunnable = "rerunnable",
         /// Only the incarnation that started it can know how it ended.
         OwnerBound = "owner_bound",
-        /// Somebody outside owns it and says how it ended.
+        /// An external system owns it and reports how it ended.
         ExternallyOwned = "externally_owned",
     }
 }
 
 words! {
-    /// What kind of failure it was; the class decides whether trying again can help.
+    /// The class of a failure; it decides whether a retry can help.
     ErrorClass {
         /// The connection failed. Retried.
         Transport = "transport",
@@ -82,7 +82,7 @@ words! {
         Timeout = "timeout",
         /// Too many calls. Retried.
         RateLimited = "rate_limited",
-        /// The other side is down. Retried.
+        /// The other side is unavailable. Retried.
         Unavailable = "unavailable",
         /// The input is wrong. Not retried.
         Validation = "validation",
@@ -94,35 +94,35 @@ words! {
         PolicyDenied = "policy_denied",
         /// It is set up wrongly. Not retried.
         Misconfigured = "misconfigured",
-        /// It cannot be done. Not retried.
+        /// It is not supported. Not retried.
         Unsupported = "unsupported",
-        /// Nobody knows. Retried, within bounds.
+        /// The cause is not known. Retried, within limits.
         Unknown = "unknown",
     }
 }
 
 words! {
-    /// How sure one can be that a holder lives.
+    /// How certain it is that a holder is alive.
     LeaseLiveness {
         /// The lease is valid.
         Alive = "alive",
-        /// The process exists but is stopped, or its clocks show that it slept.
+        /// The process exists but is stopped, or its clocks show that the machine was suspended.
         Suspended = "suspended",
-        /// Lapsed, and nothing proves anything.
+        /// The lease lapsed, and there is no evidence either way.
         Silent = "silent",
-        /// That process is gone.
+        /// The process is gone.
         Dead = "dead",
     }
 }
 
-/// Where a work came from. One identity is one work.
+/// Where a work item came from. It is the item's identity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Source {
     /// `conversation`, `control`, `scheduler`, `manual`, or a configured one.
     pub system: String,
-    /// Its id there.
+    /// Its id in that system.
     pub id: String,
     /// Required for the scheduler: every run is its own work.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -150,7 +150,7 @@ impl Source {
     }
 }
 
-/// The workflow that a work is part of.
+/// The workflow that a work item belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -161,92 +161,92 @@ pub struct Workflow {
     pub version: String,
 }
 
-/// Why a work is not progressing.
+/// Why a work item makes no progress.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Reason {
-    /// Why, as a stable code.
+    /// The reason, as a stable code.
     pub code: String,
-    /// The tool that it is about.
+    /// The tool that it concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// Why, for people.
+    /// The reason, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-/// Who holds it, and how fresh that is. Its token is shown to its holder only.
+/// The lease of a work item, and how fresh it is. The lease token is returned only to the holder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Lease {
-    /// The worker that holds it.
+    /// The worker that holds its lease.
     pub worker: String,
-    /// Which start of that worker.
+    /// The incarnation of that worker.
     pub incarnation: String,
-    /// The lease's number, greater than any before it of this work.
+    /// The lease's number; each lease of a work item has a greater one than the last.
     pub fence: u64,
     /// When it expires unless it is renewed.
     pub expires_at: Timestamp,
     /// When it was renewed last.
     pub renewed_at: Timestamp,
-    /// By how many renewals the holder is late.
+    /// How many renewals the holder has missed.
     pub missed: u32,
-    /// How sure one can be that the holder lives.
+    /// How certain it is that the holder is alive.
     #[cfg_attr(feature = "openapi", schema(value_type = LeaseLiveness))]
     pub liveness: Word<LeaseLiveness>,
-    /// Set once a sweeper has found it past expiry and grace.
+    /// When a sweeper found it past its expiry and grace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lapsed_at: Option<Timestamp>,
 }
 
-/// The incarnation that started it first.
+/// The incarnation that started it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct FirstStarted {
     /// The worker.
     pub worker: String,
-    /// Which start of that worker.
+    /// The incarnation of that worker.
     pub incarnation: String,
     /// When.
     pub at: Timestamp,
 }
 
-/// A cancel that was asked for.
+/// A requested cancel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct CancelRequest {
-    /// Why.
+    /// The reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// When it was asked for.
+    /// When it was requested.
     pub requested_at: Timestamp,
-    /// Who asked.
+    /// Who requested it.
     pub requested_by: Actor,
     /// From then on renewals are refused.
     pub deadline_at: Timestamp,
-    /// When its holder was told.
+    /// When its holder was notified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acknowledged_at: Option<Timestamp>,
 }
 
-/// A request to give it up once its lease lapses.
+/// A request to give the work item up once its lease lapses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct AbandonRequest {
-    /// Why.
+    /// The reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// When it was asked for.
+    /// When it was requested.
     pub requested_at: Timestamp,
-    /// Who asked.
+    /// Who requested it.
     pub requested_by: Actor,
 }
 
-/// What went wrong.
+/// A failure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WorkError {
-    /// The kind of failure.
+    /// The class of failure.
     #[cfg_attr(feature = "openapi", schema(value_type = ErrorClass))]
     pub class: Word<ErrorClass>,
     /// What happened, for people.
@@ -254,7 +254,7 @@ pub struct WorkError {
     pub message: Option<String>,
 }
 
-/// When it passed each mark.
+/// When the work item reached each stage.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Timestamps {
@@ -272,53 +272,54 @@ pub struct Timestamps {
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completed: Option<Timestamp>,
-    /// When its answer was sent, where that is known.
+    /// When its answer was delivered, if that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent: Option<Timestamp>,
     /// When it changed last.
     pub updated: Timestamp,
 }
 
-/// One accountable unit of work. Payloads are shown with the `payload` scope, and to the holder.
+/// A work item: one accountable unit of work. Payloads are returned with the `payload` scope, and to the
+/// holder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Work {
     /// Its id.
     pub id: WorkId,
-    /// Where it came from: its identity.
+    /// Its source, which is its identity.
     pub source: Source,
-    /// What kind of work it is.
+    /// The kind of the work item.
     pub kind: String,
-    /// At most one work of a session is held at a time.
+    /// At most one work item of a session is held at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// The workflow that it is part of.
+    /// The workflow that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workflow: Option<Workflow>,
     /// Its tenant.
     pub tenant: String,
-    /// What ties it to other works; its own id unless told otherwise.
+    /// Groups it with other work items; default: its own id.
     pub correlation_id: String,
-    /// The work that it is part of.
+    /// The parent work item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<WorkId>,
-    /// The work that it runs again.
+    /// The work item that it reruns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rerun_of: Option<WorkId>,
-    /// 1, and one more with each rerun.
+    /// 1, plus one for each rerun.
     pub generation: u32,
-    /// Where it stands.
+    /// Its state.
     #[cfg_attr(feature = "openapi", schema(value_type = State))]
     pub state: Word<State>,
-    /// What that means to a machine.
+    /// The phase of that state.
     #[cfg_attr(feature = "openapi", schema(value_type = Phase))]
     pub phase: Word<Phase>,
-    /// When it came into this state. Older works that have not moved since do not say.
+    /// When it entered this state. Absent for items that last moved under an older version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state_since: Option<Timestamp>,
-    /// The number of its last event: what a later verb may name as `if_seq`.
+    /// The number of its last event, for `if_seq`.
     pub seq: u64,
-    /// Why it is not progressing.
+    /// Why it makes no progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
     /// How often it was claimed.
@@ -328,45 +329,45 @@ pub struct Work {
     /// The step that was begun last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// Lower comes first.
+    /// Lower is claimed first.
     pub priority: i16,
-    /// What may be done when its worker is lost.
+    /// What recovery may do when the worker is lost.
     #[cfg_attr(feature = "openapi", schema(value_type = Disposition))]
     pub disposition: Word<Disposition>,
-    /// Who holds it, or held it last and was not superseded.
+    /// Its lease, or its last one if that was not superseded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<Lease>,
-    /// The incarnation that started it first.
+    /// The incarnation that started it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_started: Option<FirstStarted>,
     /// When its lease was renewed last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_heartbeat_at: Option<Timestamp>,
-    /// What it waits for.
+    /// The waits that it waits for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<Wait>,
-    /// When it is tried again, where a retry is scheduled.
+    /// When it is retried, if a retry is scheduled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_retry_at: Option<Timestamp>,
-    /// The next deadline, or a moment before it.
+    /// The next deadline, or a lower bound of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due_at: Option<Timestamp>,
-    /// That somebody asked it to stop.
+    /// A requested cancel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancel: Option<CancelRequest>,
-    /// That somebody asked to give it up.
+    /// A request to give it up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub abandon_request: Option<AbandonRequest>,
-    /// When it passed each mark.
+    /// When it reached each stage.
     pub timestamps: Timestamps,
-    /// How far it was handed over.
+    /// How firmly it was handed over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "openapi", schema(value_type = Option<AcceptStrength>))]
     pub accept_strength: Option<Word<AcceptStrength>>,
-    /// What its holder last said of its progress.
+    /// The progress that its holder last reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub progress: Option<Value>,
-    /// What its worker was given.
+    /// The input for its worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
     /// The hash of its kind, disposition and input.
@@ -374,37 +375,37 @@ pub struct Work {
     /// Its result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
-    /// Where the result is kept, if not here.
+    /// Where the result is stored, if not in the ledger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_ref: Option<String>,
-    /// Declared at its end: there is nothing to show.
+    /// It was declared at its end that there is no output.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_output: bool,
     /// Why it did not succeed, or why its last attempt failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<WorkError>,
-    /// What went wrong without changing the outcome.
+    /// Warnings: problems that did not change the outcome.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
-    /// The last fifty links to what supports its events, oldest first. Not in lists and leases.
+    /// The last fifty pointers to evidence of its events, oldest first. Not in lists and leases.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub evidence: Vec<Evidence>,
-    /// What all attempts used, one entry for each source, model and currency.
+    /// The usage of all attempts, one entry for each source, model and currency.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub usage: Vec<Usage>,
 }
 
-/// Why a work stands where it stands.
+/// Why a work item is in its state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct Explanation {
-    /// The work.
+    /// The work item.
     pub id: WorkId,
     /// Its state.
     #[cfg_attr(feature = "openapi", schema(value_type = State))]
     pub state: Word<State>,
-    /// Who holds it, since when, why it does not go on, and what happens by itself.
+    /// Who holds it, since when, why it does not go on, and what will happen without help.
     pub sentence: String,
-    /// What to type, or `nothing: …` where it goes on by itself.
+    /// The command line to type, or `nothing: …` if it continues without help.
     pub next: String,
 }

@@ -1,7 +1,8 @@
-//! Side effects from inside a handler: recorded before they happen, and told how they went until the ledger knows.
+//! Side effects of a handler: recorded as commands before they happen, and reported until the ledger knows
+//! their outcome.
 //!
-//! From the moment that a call is dispatched it may have happened. Whatever cuts it off then, a panic, a lost lease or a
-//! drain, leaves the command in doubt, and never as if nothing had been sent.
+//! From the dispatch on, the effect may have happened. If the call is cut off then, by a panic, a lost lease
+//! or a drain, the command is left in doubt, never recorded as unsent.
 
 use std::future::Future;
 
@@ -19,20 +20,20 @@ use crate::{
     },
 };
 
-/// That it happened. Give at least one of `external_id`, `reference` and `response`.
+/// Evidence that the effect happened. Requires at least one of `external_id`, `reference` and `response`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evidence {
-    /// The provider's id of what it did.
+    /// The provider's id for the effect.
     pub external_id: Option<String>,
     pub reference: Option<String>,
     pub response: Option<Value>,
-    /// What it cost in truth; the estimate where it is not said.
+    /// The actual cost; default: the estimate.
     pub cost: Option<Cost>,
     pub usage: Vec<Usage>,
 }
 
 impl Evidence {
-    /// By the id that the provider gave it.
+    /// Evidence by the provider's id.
     pub fn id(external_id: impl Into<String>) -> Self {
         Self { external_id: Some(external_id.into()), ..Self::default() }
     }
@@ -41,32 +42,34 @@ impl Evidence {
 /// Why there is no evidence.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Trouble {
-    /// The provider said no: it did not happen.
+    /// The provider refused: the effect did not happen.
     Refused(CallFailure),
-    /// The call was proven not to have been made: it is tried again later.
+    /// It is proven that the call was not made: it is tried again later.
     Unsent(CallFailure),
-    /// It may have happened.
+    /// The effect may have happened.
     Unknown(CallFailure),
 }
 
-/// What became of an effect.
+/// The outcome of an effect.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fate {
-    /// It happened, now or before: `receipt` is the evidence.
+    /// The effect happened, now or earlier: `receipt` is the evidence.
     Happened(Box<Command>),
-    /// Policy, a missing approval or a budget stands against it: `reason` says which. It was not done.
+    /// Stopped by policy, a missing approval or a budget: `reason` says which. The call was not made.
     Blocked(Box<Command>),
-    /// It did not happen, and will not by itself.
+    /// The effect did not happen and will not without help.
     DidNotHappen(Box<Command>),
-    /// It did not happen yet, and is not to be tried before `next_at`.
+    /// The effect has not happened yet and is not to be tried before `next_at`.
     Later(Box<Command>),
-    /// Nobody knows. A lookup, the provider's memory or a person will tell.
+    /// It is unknown whether the effect happened. A lookup, the provider's idempotency key or a person will
+    /// settle it.
     InDoubt(Box<Command>),
 }
 
 impl Job {
-    /// Records a side effect, asks whether to make its call now, has `call` make it, and reports how that went. `call` runs
-    /// at most once, and only after its dispatch was committed; it gives the provider the command's `idempotency_key`.
+    /// Records a side effect, asks for permission to make its call now, runs `call`, and reports its outcome.
+    /// `call` runs at most once, and only after its dispatch was committed; it must send the command's
+    /// `idempotency_key` to the provider.
     pub async fn command<F>(&self, intent: Intent, call: impl FnOnce(Command) -> F) -> Result<Fate, Error>
     where
         F: Future<Output = Result<Evidence, Trouble>>,
@@ -92,13 +95,13 @@ impl Job {
         };
         let guard = CutOff(Some(sent));
         let outcome = call(command).await;
-        // What is known is told to the end, also where whoever waits here is cut off.
+        // A separate task: a known outcome is reported even if the caller of this function is cancelled.
         let told = tokio::spawn(guard.over().tell(outcome)).await;
         told.unwrap_or_else(|broken| std::panic::resume_unwind(broken.into_panic())).map(Fate::of)
     }
 }
 
-/// A call that somebody was told to make, with the proof to say how it went.
+/// A dispatched call, with the lease that authorizes reporting its outcome.
 #[derive(Clone)]
 struct Sent {
     client: Client,
@@ -135,7 +138,7 @@ impl Sent {
     }
 }
 
-/// Dropped before the call is over, it says that nobody knows.
+/// When dropped before the call has returned, reports that the outcome is unknown.
 struct CutOff(Option<Sent>);
 
 impl CutOff {
@@ -149,11 +152,12 @@ impl Drop for CutOff {
         let Some(sent) = self.0.take() else { return };
         let why = if std::thread::panicking() { "its call panicked" } else { "its call was cut off" };
         let trouble = Trouble::Unknown(CallFailure::new(ErrorClass::Unknown, why));
-        // Without a runtime the process is at its end: the lease runs out, and the ledger finds the doubt itself.
+        // Without a runtime the process is ending: the lease expires, and the ledger marks the command as
+        // uncertain.
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(async move {
                 if let Err(error) = sent.tell(Err(trouble)).await {
-                    tracing::warn!(%error, "a call was cut off, and the ledger could not be told");
+                    tracing::warn!(%error, "a call was cut off, and that could not be reported to the ledger");
                 }
             });
         }
@@ -161,8 +165,8 @@ impl Drop for CutOff {
 }
 
 impl Fate {
-    /// What a refused dispatch says of its command. What it says of the lease, the rate or another call under way is an
-    /// error.
+    /// Turns a refused dispatch into the outcome of the command. A refusal about the lease, the rate limit or
+    /// another call in progress is an error.
     fn not_dispatched(error: Error) -> Result<Self, Error> {
         let Some(command) = error.command() else { return Err(error) };
         let of_the_command = match error.code() {
@@ -195,8 +199,8 @@ impl Fate {
         }
     }
 
-    /// The command if it happened; otherwise how the handler ends: it waits for the approval, or fails with what is
-    /// known. A work that fails with something in doubt goes on once that is settled.
+    /// The command if the effect happened; otherwise the handler's outcome: it waits for the approval, or
+    /// fails with the reason. A work item that fails with a command in doubt continues once that is settled.
     pub fn or_end(self) -> Result<Command, Outcome> {
         match self {
             Fate::Happened(command) => Ok(*command),
@@ -216,7 +220,7 @@ impl Fate {
             Fate::InDoubt(command) => Err(failed(
                 &command,
                 ErrorClass::Unavailable,
-                "is in doubt: nobody knows whether it happened",
+                "is in doubt: it is unknown whether it happened",
             )),
         }
     }

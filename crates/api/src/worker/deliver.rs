@@ -1,4 +1,5 @@
-//! Telling the ledger how a handler ended, until it is told or it is certain that it cannot be.
+//! Delivers the outcome of a handler to the ledger: retries until the ledger has responded, or certainly will
+//! not accept it.
 
 use std::{future::Future, time::Duration};
 
@@ -16,19 +17,19 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 const STOPPED: &str = "its worker was asked to stop";
 
-/// What became of an attempt when its outcome was told.
+/// The result of delivering an attempt's outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Attempt {
-    /// It is over.
+    /// The attempt is over.
     Ended(Ack),
-    /// It is over, and the work waits. The tokens that answer its waits are shown here only.
+    /// The attempt is over, and the work item waits. The tokens that answer its waits are returned here only.
     Waiting(Waiting),
-    /// Every answer was there already: it goes on with them, under the same lease.
+    /// Every answer existed already: the attempt continues with them, under the same lease.
     GoesOn(Waiting),
 }
 
 impl Attempt {
-    /// Where the work stands.
+    /// The work item after the call.
     pub fn into_ack(self) -> Ack {
         match self {
             Attempt::Ended(ack) => ack,
@@ -37,9 +38,9 @@ impl Attempt {
     }
 }
 
-/// Each of these verbs is recognised by its lease and told its first reply.
+/// Each of these verbs is idempotent by its lease: a repeat gets the first response.
 pub(super) async fn deliver(job: &Job, outcome: &Outcome) -> Result<Attempt, Error> {
-    // As it stands now: a repeat is recognised by its content.
+    // Taken once, because a repeat is recognized by its content.
     let usage = job.usage();
     until_answered(|| async {
         let told = once(job, outcome, &usage).await;
@@ -51,7 +52,7 @@ pub(super) async fn deliver(job: &Job, outcome: &Outcome) -> Result<Attempt, Err
     .await
 }
 
-/// Repeats until the ledger has answered, or it is certain that asking again cannot help.
+/// Retries until the ledger has responded, or a retry certainly cannot help.
 pub(super) async fn until_answered<T, F>(act: impl Fn() -> F) -> Result<T, Error>
 where
     F: Future<Output = Result<T, Error>>,
@@ -65,7 +66,7 @@ where
             }
             Err(error) => error,
         };
-        tracing::debug!(%error, "not told yet");
+        tracing::debug!(%error, "not delivered yet");
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(PAUSE_MAX);
     }
@@ -78,7 +79,7 @@ async fn once(job: &Job, outcome: &Outcome, usage: &[Usage]) -> Result<Attempt, 
         }
         Outcome::End(declared) => end(job, (**declared).clone(), usage).await,
         Outcome::Stopped if job.is_cancel_requested() => end(job, End::new(State::Cancelled), usage).await,
-        // It cannot be handed back: whoever stopped it half-way says so.
+        // It cannot be released: the failure says that the handler was stopped half-way.
         Outcome::Stopped if job.grant.work.disposition == Disposition::OwnerBound => {
             fail(job, &Failure::new(ErrorClass::Unavailable, STOPPED), usage).await
         }
@@ -121,7 +122,7 @@ async fn fail(job: &Job, failure: &Failure, usage: &[Usage]) -> Result<Attempt, 
     job.client.fail(job.id(), &fail).await.map(|failed| Attempt::Ended(failed.work))
 }
 
-/// A lapsed lease that nobody took over counts again once it is renewed.
+/// A lapsed lease is valid again once it is renewed, if nobody else has claimed the work item.
 async fn revive(job: &Job) -> Result<(), Error> {
     job.client.renew(&Renew { leases: vec![job.renewal(&mut 0)] }).await.map(drop)
 }

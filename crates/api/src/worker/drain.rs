@@ -1,4 +1,4 @@
-//! Draining by named levers, and an honest report: what is confirmed, and what was deferred because of what.
+//! Draining by named levers, and an exact report: what is confirmed, and what was deferred and why.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,8 @@ impl Loop {
         self.options.levers.contains(&lever)
     }
 
-    /// Ends the claim under way, and gives what it was granted in that very moment. Leases are kept meanwhile.
+    /// Ends the claim in progress, and releases leases that it was granted at that moment. Leases are renewed
+    /// meanwhile.
     async fn stop_claiming(&mut self, report: &mut DrainReport, end: Instant) -> (Instant, Grants) {
         let sent = Instant::now();
         let Some(Claiming { claim, task }) = self.claiming.take() else {
@@ -40,7 +41,8 @@ impl Loop {
             return (sent, Grants::default());
         };
         task.abort();
-        // A repeat returns what the request got; by a kind that no work has, it can get nothing new.
+        // Repeating the request id returns the leases that it got; with a kind that no work item has, it
+        // cannot get new ones.
         let claim = Claim { kinds: vec!["nothing: draining".to_owned()], wait_ms: None, ..claim };
         let client = self.client.clone();
         let mut answer = std::pin::pin!(client.claim(&claim));
@@ -57,26 +59,26 @@ impl Loop {
                 return (sent, given);
             }
             Some(Err(error)) => error.to_string(),
-            None => "the ledger has not answered".to_owned(),
+            None => "the ledger has not responded".to_owned(),
         };
         report.defer(Lever::StopClaiming, None, &because);
         (sent, Grants::default())
     }
 
-    /// What was granted while nobody listened any more.
+    /// Releases leases that were granted while the loop was stopping.
     fn hand_back(&mut self, (sent, given): (Instant, Grants)) -> Vec<(WorkId, Lever)> {
         let new = given.leases.into_iter().filter(|grant| !self.held.contains_key(&grant.work.id));
         let new: Vec<_> = new.collect();
         new.into_iter()
             .map(|grant| {
                 let (id, _) = self.keep(grant, sent);
-                self.send(&id, Outcome::Release("its worker drains".to_owned()));
+                self.send(&id, Outcome::Release("its worker is draining".to_owned()));
                 (id, Lever::Release)
             })
             .collect()
     }
 
-    /// Asks every handler to stop, and goes on renewing and delivering while they do.
+    /// Asks every handler to stop, and keeps renewing and delivering until they have.
     async fn request_cancel(&mut self, report: &mut DrainReport, end: Instant) {
         if !self.pulls(Lever::RequestCancel) {
             return;
@@ -95,7 +97,7 @@ impl Loop {
         }
     }
 
-    /// What did not stop is handed back, or abandoned where only this process could know how it ended.
+    /// Releases work that did not stop, or abandons it if only this process could know how it ended.
     fn give_up(&mut self, report: &mut DrainReport) -> Vec<(WorkId, Lever)> {
         let mut given_up = Vec::new();
         for id in self.running() {
@@ -107,20 +109,20 @@ impl Loop {
                     Outcome::End(Box::new(End { error: Some(error), ..End::new(State::Abandoned) })),
                 )
             } else {
-                (Lever::Release, Outcome::Release("its worker drains".to_owned()))
+                (Lever::Release, Outcome::Release("its worker is draining".to_owned()))
             };
             if self.pulls(lever) {
                 self.send(&id, outcome);
                 given_up.push((id, lever));
             } else {
-                report.defer(lever, Some(id.clone()), "this lever was not asked for; its lease runs out");
+                report.defer(lever, Some(id.clone()), "this lever was not requested; its lease expires");
                 self.held.remove(&id);
             }
         }
         given_up
     }
 
-    /// Waits until everything that was decided is told, or the time is over.
+    /// Waits until every decided outcome is delivered, or the time is over.
     async fn flush(&mut self, report: &mut DrainReport, telling: BTreeMap<WorkId, Lever>, end: Instant) {
         if self.pulls(Lever::Flush) {
             while !self.held.is_empty() && timeout_at(end, self.turn()).await.is_ok() {}
@@ -129,7 +131,7 @@ impl Loop {
         for (id, lever) in telling {
             let because = untold.get(&id).map(String::as_str);
             let because = because
-                .or(self.held.contains_key(&id).then_some("the ledger has not answered; its lease runs out"));
+                .or(self.held.contains_key(&id).then_some("the ledger has not responded; its lease expires"));
             match because {
                 Some(because) => report.defer(lever, Some(id), because),
                 None => report.confirm(lever, Some(id)),

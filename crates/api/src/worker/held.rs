@@ -1,4 +1,5 @@
-//! Works held by a loop that a program has already: no handler, no worker loop. The handle renews its lease by itself.
+//! Leased work items for a program that has a loop of its own: no handler, no worker loop. The handle renews
+//! its lease in the background.
 
 use std::{future::Future, ops::Deref, pin::pin, time::Duration};
 
@@ -23,45 +24,46 @@ use crate::{
     },
 };
 
-/// This process as the holder of works. Made once at each start, by [`Client::holder`]; cheap to clone.
+/// This process as the holder of work items. Created once at each start, by [`Client::holder`]; cheap to
+/// clone.
 #[derive(Clone)]
 pub struct Holder {
     client: Client,
     worker: Worker,
 }
 
-/// Which work to claim, and for how long to wait for one.
+/// Which work item to claim, and how long to wait for one.
 #[derive(Clone, Debug, Default)]
 pub struct ClaimOptions {
-    /// Only works of these sources; of any where it is empty.
+    /// Only work items of these sources; empty means any.
     pub sources: Vec<String>,
-    /// Only works of these kinds; of any where it is empty.
+    /// Only work items of these kinds; empty means any.
     pub kinds: Vec<String>,
-    /// Only works of these tenants; of any where it is empty.
+    /// Only work items of these tenants; empty means any.
     pub tenants: Vec<String>,
-    /// Exactly this work: refused as `busy` where somebody else holds it.
+    /// Exactly this work item: refused as `busy` if another worker holds it.
     pub work: Option<WorkId>,
-    /// How long an empty queue is waited for.
+    /// How long to wait for work when the queue is empty.
     pub wait: Duration,
-    /// Owner-bound work is started by its first verb, not by the claim.
+    /// Owner-bound work is started by the holder's first verb instead of the claim.
     pub defer_start: bool,
 }
 
-/// A work that was recorded, and its lease where it could be claimed in the same act.
+/// A recorded work item, and its lease if it could be claimed in the same transaction.
 pub struct Recorded {
-    /// The work as it stands.
+    /// The work item as it is now.
     pub work: Work,
-    /// False where the same work was already there.
+    /// False if the work item existed already.
     pub created: bool,
-    /// None where the work has ended, somebody else holds it or its session, or it waits.
+    /// None if the work item has ended or waits, or if another worker holds it or its session.
     pub held: Option<Held>,
 }
 
-/// A work that this process holds. It renews its lease in the background until it is dropped, the attempt has ended or
-/// the lease is lost.
+/// A work item whose lease this process holds. The lease is renewed in the background until the handle is
+/// dropped, the attempt has ended, or the lease is lost.
 ///
-/// Its verbs carry the lease by themselves; those of [`Job`] are its own as well. Dropped without an end, the lease runs
-/// out and recovery does what the work has declared.
+/// Its verbs carry the lease automatically; it also has those of [`Job`]. If it is dropped without an end,
+/// the lease expires and recovery does what the work item declares.
 pub struct Held {
     job: Job,
     renewing: AbortHandle,
@@ -75,12 +77,12 @@ impl Client {
 }
 
 impl Holder {
-    /// How this process presents itself.
+    /// The worker id, incarnation and liveness of this process.
     pub fn worker(&self) -> &Worker {
         &self.worker
     }
 
-    /// Claims one work. None where nothing is there.
+    /// Claims one work item. None if there is none to claim.
     pub async fn claim(&self, options: ClaimOptions) -> Result<Option<Held>, Error> {
         let ClaimOptions { sources, kinds, tenants, work, wait, defer_start } = options;
         let claim = Claim {
@@ -99,7 +101,7 @@ impl Holder {
         }
     }
 
-    /// Records a work and claims it in the same act. Delivered twice, it is one work.
+    /// Records a work item and claims it in the same transaction. Delivered twice, it is recorded once.
     pub async fn ingest(&self, new: Ingest) -> Result<Recorded, Error> {
         let claim = Claimant { worker: self.worker.clone(), request_id: request_id(), defer_start: false };
         let sent = Instant::now();
@@ -111,7 +113,8 @@ impl Holder {
         Ok(Recorded { work: ingested.work, created: ingested.created, held })
     }
 
-    /// Holds a lease from a call that was sent at `sent`. One that was long on its way is confirmed first.
+    /// Takes over a lease from a call that was sent at `sent`. If the response took long, the lease is
+    /// confirmed by a renewal first.
     async fn hold(&self, grant: Grant, sent: Instant) -> Result<Held, Error> {
         let now = Instant::now();
         let mut timer = LeaseTimer::new(&grant, sent, now);
@@ -127,7 +130,7 @@ impl Holder {
 }
 
 impl Held {
-    /// The work succeeded, with its result as the proof.
+    /// Closes out the work item as succeeded, with its result.
     pub async fn succeed(&mut self, result: &(impl Serialize + ?Sized)) -> Result<Ack, Error> {
         let result = Some(to_json("the result", result)?);
         self.close_out(End { result, ..End::new(State::Succeeded) }).await
@@ -138,24 +141,24 @@ impl Held {
         self.finish(Outcome::End(Box::new(end))).await.map(Attempt::into_ack)
     }
 
-    /// The attempt failed: the retry policy decides what becomes of the work.
+    /// Reports that the attempt failed: the retry policy decides whether the work item is retried.
     pub async fn fail(&mut self, failure: Failure) -> Result<Ack, Error> {
         self.finish(failure).await.map(Attempt::into_ack)
     }
 
-    /// Hands the work back, and says why.
+    /// Releases the work item, with a reason.
     pub async fn release(&mut self, why: &str) -> Result<Ack, Error> {
         self.finish(Outcome::Release(why.to_owned())).await.map(Attempt::into_ack)
     }
 
-    /// Pauses the work until these are answered; nobody holds it meanwhile. If all are answered already, the attempt
-    /// goes on, and [`Job::answer`] has what was answered.
+    /// Pauses the work item until these waits are answered, without a holder meanwhile. If all are answered
+    /// already, the attempt continues, and [`Job::answer`] has the answers.
     pub async fn wait(&mut self, waits: impl Into<Vec<NewWait>>) -> Result<Attempt, Error> {
         self.finish(Outcome::Wait(waits.into(), WaitReason::default())).await
     }
 
-    /// Tells the ledger how the work went, as the worker loop does for a handler: until it has answered, while the lease
-    /// is renewed.
+    /// Delivers the outcome as the worker loop does for a handler: retries until the ledger has responded,
+    /// and renews the lease meanwhile.
     pub async fn finish(&mut self, outcome: impl Into<Outcome>) -> Result<Attempt, Error> {
         let attempt = deliver(&self.job, &outcome.into()).await?;
         match &attempt {
@@ -180,10 +183,10 @@ impl Drop for Held {
     }
 }
 
-/// Renews until the lease is lost. Asks to stop once no renewal was confirmed in time, and goes on: the ledger alone
-/// knows whether somebody else holds the work.
+/// Renews until the lease is lost. Asks the holder to stop once no renewal was confirmed in time, but keeps
+/// renewing: only the ledger knows whether somebody else has claimed the work item.
 async fn keep(job: Job, mut timer: LeaseTimer) {
-    // It renews by itself, so that each renewal counts from when it was really sent.
+    // This loop retries itself, so that each renewal counts from the moment when it was really sent.
     let client = job.client.clone().without_retries();
     loop {
         stopping_at(timer.valid_until, &job, sleep_until(timer.renew_at)).await;
@@ -202,7 +205,7 @@ async fn keep(job: Job, mut timer: LeaseTimer) {
     }
 }
 
-/// Waits for an event. If the lease stops counting before that, its holder is asked to stop.
+/// Waits for an event. If the lease stops being valid before that, its holder is asked to stop.
 async fn stopping_at<T>(valid_until: Instant, job: &Job, event: impl Future<Output = T>) -> T {
     let mut event = pin!(event);
     tokio::select! {
@@ -213,7 +216,7 @@ async fn stopping_at<T>(valid_until: Instant, job: &Job, event: impl Future<Outp
     event.await
 }
 
-/// Renews once, and takes what the ledger answers.
+/// Renews once, and applies the result.
 async fn renew(client: &Client, job: &Job) -> Result<(), Error> {
     let mut room = NOTES_BYTES;
     let lease = job.renewal(&mut room);
@@ -231,7 +234,7 @@ async fn renew(client: &Client, job: &Job) -> Result<(), Error> {
             }
             Err(Error::Problem(problem))
         }
-        None => Err(Error::protocol("a renewal was not answered")),
+        None => Err(Error::protocol("a renewal got no response")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a handler gets: the work, and the verbs of its holder.
+//! What a handler gets: the work item, and the verbs of its holder.
 
 use std::{
     future::Future,
@@ -21,12 +21,12 @@ use crate::{
     },
 };
 
-/// A work in the hands of a handler. Cheap to clone.
+/// A work item that a handler works on. Cheap to clone.
 #[derive(Clone)]
 pub struct Job {
-    /// The lease with all that came with it: the work, its input, its checkpoints and its answers.
+    /// The lease with everything that came with it: the work item, its input, checkpoints and answers.
     pub grant: Arc<Grant>,
-    /// The ledger, as the worker may use it.
+    /// The worker's client.
     pub client: Client,
     pub(super) cancel: CancellationToken,
     cancel_requested: Arc<AtomicBool>,
@@ -48,14 +48,14 @@ impl Job {
         }
     }
 
-    /// The work's id.
+    /// The work item's id.
     pub fn id(&self) -> &WorkId {
         &self.grant.work.id
     }
 
-    /// The work's input as a value of this program. The JSON itself is `grant.input`.
+    /// The input as a value of this program. The JSON itself is `grant.input`.
     pub fn input<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        let what = || format!("the input of {} is not what its handler reads", self.id());
+        let what = || format!("the input of {} does not have the type that its handler reads", self.id());
         T::deserialize(&self.grant.input).map_err(|cause| Error::json(what(), cause))
     }
 
@@ -64,12 +64,12 @@ impl Job {
         let mut answers = self.grant.answers.iter().rev();
         let wait = answers.find(|wait| wait.reference == reference);
         let Some(answer) = wait.and_then(|wait| wait.answer.as_ref()) else { return Ok(None) };
-        let what = || format!("the answer to `{reference}` is not what its handler reads");
+        let what = || format!("the answer to `{reference}` does not have the type that its handler reads");
         T::deserialize(answer).map(Some).map_err(|cause| Error::json(what(), cause))
     }
 
-    /// Ends once the handler is asked to stop: by a cancel, by a drain, or because the lease is lost or no renewal was
-    /// confirmed in time.
+    /// Completes once the handler is asked to stop: by a cancel, by a drain, or because the lease is lost or
+    /// no renewal was confirmed in time.
     pub async fn cancelled(&self) {
         self.cancel.cancelled().await;
     }
@@ -79,13 +79,14 @@ impl Job {
         self.cancel.is_cancelled()
     }
 
-    /// Says how far the work was handed over.
+    /// Records how firmly the work item was handed over.
     pub async fn accept(&self, strength: AcceptStrength) -> Result<Ack, Error> {
         let accept = Accept { fence: self.grant.fence, token: self.grant.token.clone(), strength };
         self.client.accept(self.id(), &accept).await
     }
 
-    /// Shows progress: it rides on the next renewal and leaves no event. The last one before a renewal counts.
+    /// Shows progress: it is sent with the next renewal and not recorded as an event. Only the last note
+    /// before a renewal counts.
     pub fn note(&self, progress: &(impl Serialize + ?Sized)) -> Result<(), Error> {
         if let Some(problem) = self.lost.get() {
             return Err(Error::Problem(problem.clone()));
@@ -95,7 +96,7 @@ impl Job {
         Ok(())
     }
 
-    /// Adds to what this attempt used: it is told with its end, however that comes.
+    /// Adds to the usage of this attempt, which is reported with its end, however that comes.
     pub fn used(&self, usage: &Usage) {
         let mut sum = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
         Usage::add(&mut sum, usage);
@@ -116,7 +117,7 @@ impl Job {
         self.client.progress(self.id(), &progress).await
     }
 
-    /// A checkpoint: its result is reused if it was completed with the same input, and made by `make` otherwise.
+    /// A checkpoint: its result is reused if it was completed with the same input; otherwise `make` is run.
     pub async fn step<T, E, F>(
         &self,
         name: &str,
@@ -138,7 +139,12 @@ impl Job {
         };
         let begun = self.client.put_step(self.id(), name, &put).await?;
         if begun.reused {
-            let what = || format!("the stored result of step `{name}` is not what its handler reads");
+            let what = || {
+                format!(
+                    "the stored result of step `{name}` does not have the type that its \
+             handler reads"
+                )
+            };
             let stored = begun.step.result.unwrap_or(Value::Null);
             return T::deserialize(stored).map_err(|cause| Error::json(what(), cause).into());
         }
@@ -149,7 +155,7 @@ impl Job {
         Ok(result)
     }
 
-    /// What to send to renew its lease, with the progress that still has room.
+    /// The request that renews its lease, with the pending progress if it fits into `room`.
     pub(super) fn renewal(&self, room: &mut usize) -> RenewLease {
         let mut note = self.note.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = note.as_ref().map_or(0, |note| note.to_string().len());
@@ -163,16 +169,16 @@ impl Job {
         }
     }
 
-    /// Takes what a confirmed renewal asks for.
+    /// Applies the result of a confirmed renewal.
     pub(super) fn renewed(&self, cancel_requested: bool, release_requested: bool) {
         self.cancel_requested.fetch_or(cancel_requested, Relaxed);
-        // A handler that stops without a cancel has its work released.
+        // A handler that stops without a cancel has its work item released.
         if cancel_requested || release_requested {
             self.cancel.cancel();
         }
     }
 
-    /// Whether the ledger asked for a cancel, as opposed to a drain.
+    /// Whether the ledger requested a cancel, as opposed to a drain.
     pub(super) fn is_cancel_requested(&self) -> bool {
         self.cancel_requested.load(Relaxed)
     }
@@ -188,7 +194,7 @@ impl Job {
         self.lost.get().is_some()
     }
 
-    /// Adds answers that were there already when their waits were set.
+    /// Adds answers that existed already when their waits were set.
     pub(super) fn answered(&mut self, answers: &[Wait]) {
         let grant = Arc::make_mut(&mut self.grant);
         grant.answers.retain(|old| answers.iter().all(|new| new.id != old.id));

@@ -1,4 +1,4 @@
-//! A lease in its holder's own time: until when it counts, and when to renew it.
+//! A lease in the time of its holder: until when it is valid, and when to renew it.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use tokio::{task::AbortHandle, time::Instant};
 use super::Job;
 use crate::wire::{Disposition, Grant};
 
-/// How soon a renewal that was not answered is tried again.
+/// The delay before a renewal without a response is sent again.
 pub(super) const RENEW_AGAIN: Duration = Duration::from_millis(100);
 
-/// Progress that rides on one call, so that its body stays small; the rest rides on the next.
+/// The progress that fits into one renewal, so that its body stays small; the rest is sent with the next one.
 pub(super) const NOTES_BYTES: usize = 256 * 1024;
 
 pub(super) struct LeaseTimer {
     ttl: Duration,
-    /// How long after one renewal the next is due.
+    /// The interval between renewals.
     pub renew: Duration,
-    /// It counts until then: ttl after the last confirmed renewal, or the claim, was sent.
+    /// The lease is valid until then: ttl after the last confirmed renewal, or the claim, was sent.
     pub valid_until: Instant,
     pub renew_at: Instant,
 }
@@ -34,7 +34,7 @@ impl LeaseTimer {
         timer
     }
 
-    /// Far enough from its end for something to be started on it.
+    /// Whether it is far enough from its end for a handler to be started.
     pub fn is_fresh(&self, now: Instant) -> bool {
         now + self.renew <= self.valid_until
     }
@@ -44,22 +44,23 @@ impl LeaseTimer {
         self.valid_until = self.valid_until.max(sent + self.ttl);
     }
 
-    /// A renewal was not answered.
+    /// A renewal got no response.
     pub fn renew_soon(&mut self) {
         self.renew_at = self.renew_at.min(Instant::now() + RENEW_AGAIN);
     }
 }
 
-/// Where the handler stands.
+/// The stage of a handler.
 pub(super) enum Stage {
-    /// The grant was too long on its way: a renewal must confirm it before anything is started.
+    /// The response to the claim took too long: a renewal must confirm the lease before the handler is
+    /// started.
     Unconfirmed,
     Running(AbortHandle),
-    /// The handler has ended; how it did is being told.
+    /// The handler has ended; its outcome is being delivered.
     Delivering,
 }
 
-/// A work in the hands of one of the loop's handlers.
+/// A work item that one of the loop's handlers works on.
 pub(super) struct Handled {
     pub job: Job,
     pub stage: Stage,
@@ -73,12 +74,12 @@ impl Handled {
         Self { job, stage: Stage::Unconfirmed, timer }
     }
 
-    /// When its handler must be stopped. A work whose handler is not running can do no harm.
+    /// When its handler must be stopped. Work whose handler is not running can do no harm.
     pub fn stops_at(&self) -> Option<Instant> {
         matches!(self.stage, Stage::Running(_)).then_some(self.timer.valid_until)
     }
 
-    /// Whether only this incarnation can know how it ends: such work cannot be handed back.
+    /// Whether only this incarnation can know how it ends: such work cannot be released.
     pub fn is_bound(&self, defer_start: bool) -> bool {
         let work = &self.job.grant.work;
         work.disposition == Disposition::OwnerBound && (!defer_start || work.first_started.is_some())

@@ -1,8 +1,9 @@
-//! The worker loop: claims to its capacity, renews all leases in one call, runs handlers, delivers how they
-//! ended, and drains. A program with a loop of its own holds works by [`Held`] instead.
+//! The worker loop: claims up to its capacity, renews all leases in one call, runs handlers, delivers their
+//! outcomes, and drains. A program with a loop of its own uses [`Held`] instead.
 //!
-//! It never trusts silence: a lease counts until its ttl has passed since the last confirmed renewal was *sent*,
-//! by this process's monotonic clock; then the handler is stopped, for somebody else may hold the work.
+//! Silence is never taken as success: a lease is valid until its ttl has passed since the last confirmed
+//! renewal was *sent*, by this process's monotonic clock; then the handler is stopped, because somebody else
+//! may hold the work item.
 
 #[allow(missing_docs)]
 mod command;
@@ -30,37 +31,37 @@ use crate::{
     wire::{End, ErrorClass, Failure, Lever, Liveness, NewWait, WaitReason, Worker},
 };
 
-/// How a worker presents itself and what it takes on.
+/// The settings of a worker: its identity, its filters and its time limits.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Stays over restarts.
+    /// The same after a restart.
     pub id: String,
-    /// New at each boot.
+    /// New at each start.
     pub incarnation: String,
-    /// What can be looked up of it besides its renewals.
+    /// How a sweeper can check that it is alive, besides its renewals.
     pub liveness: Liveness,
-    /// How many works it holds at once, at most 1,000.
+    /// How many work items it holds at once, at most 1,000.
     pub capacity: usize,
-    /// Only works of these sources; of any where it is empty.
+    /// Only work items of these sources; empty means any.
     pub sources: Vec<String>,
-    /// Only works of these kinds; of any where it is empty.
+    /// Only work items of these kinds; empty means any.
     pub kinds: Vec<String>,
-    /// Only works of these tenants; of any where it is empty.
+    /// Only work items of these tenants; empty means any.
     pub tenants: Vec<String>,
-    /// Owner-bound work is started by its first verb, not by the claim.
+    /// Owner-bound work is started by the holder's first verb instead of the claim.
     pub defer_start: bool,
-    /// How long one claim waits at an empty queue.
+    /// How long one claim waits when the queue is empty.
     pub poll: Duration,
     /// What a drain does.
     pub levers: Vec<Lever>,
     /// How long handlers have to stop once a drain asks them to.
     pub stop_within: Duration,
-    /// How long a whole drain takes at most.
+    /// The time limit of a whole drain.
     pub drain_within: Duration,
 }
 
 impl Options {
-    /// A worker of this process, as it boots.
+    /// A worker of this process, with a new incarnation.
     pub fn new(id: &str) -> Self {
         let Worker { id, incarnation, liveness } = Worker::of_this_process(id);
         Self {
@@ -86,26 +87,28 @@ impl Options {
     }
 }
 
-/// How a handler ended. A result of any value that can be written as JSON converts: its error is a [`Failure`], an
-/// [`Error`] of the client, or any other outcome.
+/// The outcome of a handler. A `Result` whose value can be written as JSON converts: its error is a
+/// [`Failure`], an [`Error`] of the client, or any other outcome.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// It succeeded, with its result as the proof.
+    /// It succeeded, with its result.
     Ok(Value),
-    /// It failed: the retry policy decides what becomes of the work.
+    /// It failed: the retry policy decides whether the work item is retried.
     Err(Failure),
-    /// It pauses until these are answered. If they are already, the handler runs again with the answers.
+    /// It pauses until these waits are answered. If they are answered already, the handler runs again with
+    /// the answers.
     Wait(Vec<NewWait>, WaitReason),
-    /// It hands the work back.
+    /// It releases the work item, with a reason.
     Release(String),
-    /// It stopped because it was asked to: cancelled if the ledger asked, handed back if only a drain did.
+    /// It stopped because it was asked to: cancelled if the ledger requested that, released if only a drain
+    /// did.
     Stopped,
     /// Any other end.
     End(Box<End>),
 }
 
 impl Outcome {
-    /// It pauses until this is answered.
+    /// It pauses until this wait is answered.
     pub fn wait(wait: NewWait) -> Self {
         Outcome::Wait(vec![wait], WaitReason::default())
     }
@@ -133,7 +136,7 @@ impl From<Error> for Outcome {
     }
 }
 
-/// A failed call to the ledger fails the attempt: trying again helps unless the call itself was wrong.
+/// A failed call to the ledger fails the attempt: a retry helps unless the call itself was wrong.
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let class = match &error {
@@ -147,14 +150,14 @@ impl From<Error> for Failure {
 }
 
 impl Worker {
-    /// This process under this id, as it boots: each call is another incarnation.
+    /// This process under this id; each call is another incarnation.
     pub fn of_this_process(id: &str) -> Self {
         let incarnation = Uuid::now_v7().simple().to_string();
         Self { id: id.to_owned(), incarnation, liveness: local_process() }
     }
 }
 
-/// Ends when the process is asked to: SIGTERM or Ctrl-C.
+/// Completes when the process is asked to end: SIGTERM or Ctrl-C.
 pub async fn termination() {
     #[cfg(unix)]
     {
@@ -169,7 +172,7 @@ pub async fn termination() {
     let _ = tokio::signal::ctrl_c().await;
 }
 
-/// This process as evidence of life, where the system shows it; otherwise nothing but renewals.
+/// This process as evidence of life, if the system exposes it; otherwise none besides its renewals.
 pub fn local_process() -> Liveness {
     read_process().unwrap_or(Liveness::Opaque)
 }
@@ -178,7 +181,7 @@ pub fn local_process() -> Liveness {
 fn read_process() -> Option<Liveness> {
     use std::{fs, os::unix::fs::MetadataExt};
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // The name may hold spaces and parentheses, so count from its end; the start time is the 22nd field.
+    // The name may contain spaces and parentheses, so count from its end; the start time is the 22nd field.
     let start_time = stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()?;
     Some(Liveness::LocalProcess {
         boot_id: fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?.trim().to_owned(),

@@ -1,4 +1,4 @@
-//! The loop itself: one task that owns every lease; claims, renewals, handlers and deliveries report to it.
+//! The loop: one task owns every lease; claims, renewals, handlers and deliveries report to it.
 
 use std::{
     collections::BTreeMap, future::Future, panic::AssertUnwindSafe, pin::Pin, sync::Arc, time::Duration,
@@ -23,15 +23,15 @@ use crate::{
     },
 };
 
-/// After a claim failed, the next one waits, longer each time.
+/// After a failed claim the next one is delayed, longer each time.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
-/// No renewal takes more.
+/// The maximum number of leases in one renewal.
 const LEASES: usize = 1_000;
 
 type Handler = Arc<dyn Fn(Job) -> Pin<Box<dyn Future<Output = Outcome> + Send>> + Send + Sync>;
 
-/// What the loop's tasks report. A lease is told from a later one of the same work by its fence.
+/// The reports of the loop's tasks. The fence distinguishes a lease from a later one of the same work item.
 pub(super) enum Report {
     Claimed { sent: Instant, answer: Result<Grants, Error> },
     Renewed { sent: Instant, fences: BTreeMap<WorkId, u64>, answer: Result<Renewals, Error> },
@@ -39,7 +39,7 @@ pub(super) enum Report {
     Delivered { id: WorkId, fence: u64, answer: Result<Attempt, Error> },
 }
 
-/// Works until `stop` ends, then drains, and tells what the drain did.
+/// Runs until `stop` completes, then drains, and returns the drain's report.
 pub async fn run<H, F, O>(
     client: Client,
     options: Options,
@@ -69,12 +69,12 @@ pub(super) struct Loop {
     handler: Handler,
     pub held: BTreeMap<WorkId, Handled>,
     tasks: JoinSet<Report>,
-    /// The claim that is under way.
+    /// The claim in progress.
     pub claiming: Option<Claiming>,
     claim_at: Instant,
     pause: Duration,
     renewing: bool,
-    /// While draining: what could not be told, and why.
+    /// While draining: outcomes that could not be delivered, and why.
     pub untold: Option<BTreeMap<WorkId, String>>,
 }
 
@@ -99,12 +99,12 @@ impl Loop {
         }
     }
 
-    /// Takes one report, or does what is due. Safe to drop while it waits.
+    /// Handles one report, or does what is due. Cancel-safe.
     pub async fn turn(&mut self) {
         let due = self.next_due();
         tokio::select! {
             Some(joined) = self.tasks.join_next() => {
-                // What was aborted has nothing to report.
+                // An aborted task has nothing to report.
                 if let Ok(report) = joined {
                     self.take(report);
                 }
@@ -137,7 +137,7 @@ impl Loop {
         }
     }
 
-    /// The work may be somebody else's now: its handler must not go on.
+    /// Another worker may hold the work item now: its handler must not go on.
     fn lose(&mut self, id: &WorkId, why: &str) {
         if let Some(held) = self.held.remove(id) {
             tracing::warn!(work = %id, why, "the lease is lost; its handler is stopped");
@@ -198,7 +198,7 @@ impl Loop {
             held.timer.renew_at = now + held.timer.renew;
         }
         self.renewing = true;
-        // The loop repeats renewals itself, so that each counts from when it was really sent.
+        // The loop retries renewals itself, so that each counts from the moment when it was really sent.
         let client = self.client.clone().without_retries();
         self.tasks.spawn(async move {
             let answer = timeout(within, client.renew(&Renew { leases }))
@@ -226,7 +226,7 @@ impl Loop {
                 grants.leases.into_iter().for_each(|grant| self.hold(grant, sent));
             }
             Err(error) => {
-                tracing::warn!(%error, "nothing could be claimed; trying again");
+                tracing::warn!(%error, "nothing could be claimed; retrying");
                 self.claim_at = Instant::now() + self.pause;
                 self.pause = (self.pause * 2).min(PAUSE_MAX);
             }
@@ -240,7 +240,7 @@ impl Loop {
         }
     }
 
-    /// Holds a lease without starting on it, and says whether one may.
+    /// Takes over a lease without starting its handler, and returns whether it may be started.
     pub fn keep(&mut self, grant: Grant, sent: Instant) -> (WorkId, bool) {
         let id = grant.work.id.clone();
         let now = Instant::now();
@@ -266,7 +266,7 @@ impl Loop {
         let renewals = match answer {
             Ok(renewals) => renewals.leases,
             Err(error) => {
-                tracing::warn!(%error, "the leases could not be renewed; trying again");
+                tracing::warn!(%error, "the leases could not be renewed; retrying");
                 self.held.values_mut().for_each(|held| held.timer.renew_soon());
                 return;
             }
@@ -285,7 +285,7 @@ impl Loop {
                         self.start(&id);
                     }
                 }
-                // An attempt whose end was just told has no lease to renew.
+                // An attempt whose end was just delivered has no lease to renew.
                 Renewal::Refused { .. } if matches!(held.stage, Stage::Delivering) => {}
                 Renewal::Refused { problem, .. } if problem.retryable == Some(false) => {
                     self.lose(&id, &problem.detail);
@@ -301,7 +301,7 @@ impl Loop {
         }
     }
 
-    /// Begins to tell the ledger how a handler ended. The lease is renewed meanwhile.
+    /// Starts delivering the outcome of a handler. The lease is renewed meanwhile.
     pub fn send(&mut self, id: &WorkId, outcome: Outcome) {
         let Some(held) = self.held.get_mut(id) else { return };
         if let Stage::Running(task) = std::mem::replace(&mut held.stage, Stage::Delivering) {
@@ -328,7 +328,7 @@ impl Loop {
             }
             Ok(Attempt::Ended(_) | Attempt::Waiting(_)) => {}
             Err(error) => {
-                tracing::warn!(work = %id, %error, "how the handler ended was refused");
+                tracing::warn!(work = %id, %error, "the handler's outcome was refused");
                 self.note_untold(id, &error.to_string());
             }
         }

@@ -1,5 +1,5 @@
-//! What can be asked of a command. The door has validated the arguments and evaluated policy: its outcome
-//! rides in the action, and the core refuses one that is out of date.
+//! The actions on commands. The server has validated the arguments and evaluated policy; the evaluation is
+//! part of the action, and the core refuses one that is out of date.
 
 use serde::Serialize;
 
@@ -19,14 +19,14 @@ use crate::{
     usage::{self, Usage},
 };
 
-/// What the door says of a command at this moment.
+/// The evaluator's result for a command at this moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Evaluation {
     pub decision: PolicyDecision,
     pub tool: ToolFacts,
-    /// Budgets that apply: asked at dispatch only.
+    /// The budgets that apply; used at dispatch only.
     pub limits: Vec<Limit>,
-    /// What the call is expected to cost. Kept when it is reserved, counted when it is dispatched.
+    /// The expected cost of the call. Stored when it is reserved, counted when it is dispatched.
     pub estimate: Cost,
 }
 
@@ -51,14 +51,14 @@ impl Evaluation {
     }
 }
 
-/// A side effect to be recorded before it happens: what the caller asked for, with its arguments in canonical form and what
-/// policy and configuration say of it now.
+/// A side effect to be recorded before it happens: the request, its arguments in canonical form, and the
+/// current settings and policy decision for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Intent {
     pub tool: String,
     pub target: String,
     pub step: Option<String>,
-    /// Tells apart several effects of one step on one target.
+    /// Distinguishes several effects of one step on one target.
     pub slot: Option<String>,
     pub kind: CommandKind,
     pub arguments: Arguments,
@@ -93,39 +93,40 @@ impl Intent {
     }
 }
 
-/// Where a command is reserved.
+/// The work item in which a command is reserved.
 #[derive(Clone, Debug, Serialize)]
 pub enum ReserveIn {
-    /// In a work, by its holder.
+    /// An existing one, by its holder.
     Work(Holder),
-    /// In a work of its own, recorded and claimed in the same act.
+    /// One of its own, recorded and claimed in the same transaction.
     OwnWork(Box<Ingest>),
 }
 
-/// Who was told to do it. The store has checked the token; the core gets the outcome.
+/// The caller that dispatched the command. The store has checked the token; the core gets the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Sender {
-    /// The command's work.
+    /// The command's work item.
     pub work: WorkId,
-    /// The fence of the dispatch: the work's lease's, or the relay's own.
+    /// The fence of the dispatch: that of the work item's lease, or the relay's own.
     pub fence: u64,
-    /// The number of the dispatch that is spoken of. Without it: the last one under that fence.
+    /// The number of the dispatch being reported. Without it: the last one under that fence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dispatch: Option<u32>,
     pub genuine: bool,
 }
 
-/// Who is about to do it.
+/// The caller that asks to dispatch.
 #[derive(Clone, Debug, Serialize)]
 pub enum Dispatcher {
-    /// The work's holder.
+    /// The work item's holder.
     Holder(Holder),
     /// The relay: its dispatch is its claim, until its deadline.
     Relay,
 }
 
 impl Dispatcher {
-    /// Whether it has shown that it holds, or held, the command's work. The relay is the ledger's own.
+    /// Whether it has proven that it holds, or held, the command's work item. The relay is part of the
+    /// ledger.
     pub(crate) fn is_genuine(&self) -> bool {
         match self {
             Dispatcher::Holder(holder) => holder.genuine,
@@ -139,20 +140,20 @@ pub struct DispatchAction {
     pub command: CommandId,
     pub by: Dispatcher,
     pub evaluation: Evaluation,
-    /// The same request again is told to go on; another one is not.
+    /// A repeat with the same request id is permitted again; any other repeat is not.
     pub request_id: Option<String>,
 }
 
-/// Evidence that it happened.
+/// Evidence that the effect happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Proof {
     pub kind: EvidenceKind,
     pub external_id: Option<String>,
     pub reference: Option<String>,
     pub response: Option<Payload>,
-    /// The real cost. In a unit that it does not name, `usage` counts; without usage, the estimate.
+    /// The actual cost. For a unit that it does not name, `usage` counts; without usage, the estimate.
     pub cost: Option<Cost>,
-    /// What the call used, by source and model.
+    /// The usage of the call, by source and model.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub usage: Vec<Usage>,
     pub evidence: Vec<Evidence>,
@@ -171,12 +172,12 @@ impl Proof {
         }
     }
 
-    /// By the id that the provider gave it.
+    /// Evidence by the provider's id.
     pub fn provider(external_id: &str) -> Self {
         Self { external_id: Some(external_id.to_owned()), ..Self::new(EvidenceKind::Provider) }
     }
 
-    /// `bare` says what to do where there is nothing to show.
+    /// `bare` is the refusal for missing evidence.
     pub(crate) fn check(&self, bare: &str) -> Result<(), Refusal> {
         for (field, text) in [("external_id", &self.external_id), ("evidence.ref", &self.reference)] {
             text.iter().try_for_each(|text| limits::reference(field, text))?;
@@ -192,25 +193,26 @@ impl Proof {
         Ok(())
     }
 
-    /// What it cost in a unit, as far as anybody says.
+    /// Its cost in a unit, as far as it is known.
     pub(crate) fn cost_in(&self, unit: &Unit) -> Option<u64> {
         self.cost.as_ref().and_then(|cost| cost.named(unit)).or_else(|| usage::amount(&self.usage, unit))
     }
 }
 
-/// Somebody took the lookup of a command. The store has checked the token; the core gets the outcome.
+/// The claim of a command's lookup. The store has checked the token; the core gets the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct LookupClaim {
-    /// Until when others pass it over: another claim has another end.
+    /// Until when other callers do not get the lookup; it also identifies the claim, because another claim
+    /// has another end.
     pub until: Millis,
     pub genuine: bool,
 }
 
-/// What a lookup says.
+/// The outcome of a lookup.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Finding {
     Found(Proof),
-    /// It is not there. Counts only after the tool's consistency delay.
+    /// The effect does not exist. Counts only after the tool's consistency delay.
     Absent,
     Unknown,
 }
@@ -222,7 +224,7 @@ pub enum Recorded {
     DidNotHappen,
 }
 
-/// How often people may replay.
+/// How many replays people may make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct ReplayLimits {
     pub per_command: u32,
@@ -240,13 +242,14 @@ impl Default for ReplayLimits {
 pub enum CommandAction {
     Reserve {
         place: ReserveIn,
-        /// The id that the command gets if it is new. Made anew by each call, so it is not part of the content by which a
-        /// repeat is recognised.
+        /// The id that the command gets if it is new. Generated anew for each call, so it is not part of the
+        /// content by which a repeat is recognized.
         #[serde(skip)]
         id: CommandId,
         intent: Box<Intent>,
     },
-    /// Only by a person. `seal`: what that person was shown. `four_eyes`: what is configured for its tool now.
+    /// Only by a person. `seal`: of the content that the person was shown. `four_eyes`: the tool's current
+    /// setting.
     Approve {
         command: CommandId,
         seal: Digest,
@@ -263,20 +266,20 @@ pub enum CommandAction {
         sender: Sender,
         proof: Box<Proof>,
     },
-    /// It did not happen: refused by the provider, or `unsent` for sure.
+    /// The effect did not happen: the provider refused it, or the call was certainly not made (`unsent`).
     Fail {
         command: CommandId,
         sender: Sender,
         error: CallError,
         unsent: bool,
     },
-    /// Nobody knows whether it happened.
+    /// It is unknown whether the effect happened.
     Uncertain {
         command: CommandId,
         sender: Sender,
         error: CallError,
     },
-    /// By a person, by the reconciler, or by whoever claimed the lookup.
+    /// By a person, by the reconciler, or by the worker that claimed the lookup.
     Reconcile {
         command: CommandId,
         claim: Option<LookupClaim>,
@@ -288,17 +291,17 @@ pub enum CommandAction {
         command: CommandId,
         evaluation: Box<Evaluation>,
         limits: ReplayLimits,
-        /// Which minute it counts in: Unix time in minutes.
+        /// The minute in which it is counted, as Unix time in minutes.
         minute: i64,
         reason: String,
     },
-    /// Only by a person: ends what nothing else can tell.
+    /// Only by a person: settles a command when nothing else can.
     Record {
         command: CommandId,
         outcome: Box<Recorded>,
         reason: String,
     },
-    /// By an operator, or by the holder of its work.
+    /// By an operator, or by the holder of its work item.
     Cancel {
         command: CommandId,
         holder: Option<Holder>,
@@ -308,7 +311,7 @@ pub enum CommandAction {
     Tick {
         command: CommandId,
     },
-    /// Passes over a lookup for a while: somebody is at it.
+    /// Reserves a lookup for a while: other callers do not get it.
     TakeLookup {
         command: CommandId,
         for_ms: u64,
@@ -316,7 +319,7 @@ pub enum CommandAction {
 }
 
 impl CommandAction {
-    /// Its work, where the caller has to know it.
+    /// Its work item, if the action names it.
     pub fn work(&self) -> Option<WorkId> {
         match self {
             CommandAction::Receipt { sender, .. }
@@ -326,7 +329,7 @@ impl CommandAction {
         }
     }
 
-    /// Who must hold its work for it.
+    /// The holder on whose behalf it is made.
     pub(crate) fn holder(&self) -> Option<&Holder> {
         match self {
             CommandAction::Reserve { place: ReserveIn::Work(holder), .. }
@@ -350,7 +353,7 @@ impl CommandAction {
         }
     }
 
-    /// Who is given a lease by it.
+    /// The worker that it grants a lease to.
     pub(crate) fn claimant(&self) -> Option<&Claimant> {
         match self {
             CommandAction::Reserve { place: ReserveIn::OwnWork(work), .. } => work.claim.as_ref(),
@@ -358,7 +361,7 @@ impl CommandAction {
         }
     }
 
-    /// Whether whoever asks may be given a lease, or told to go ahead.
+    /// Whether it grants the caller a lease or the permission to make a call.
     pub(crate) fn hands_out(&self) -> bool {
         matches!(
             self,
@@ -368,7 +371,7 @@ impl CommandAction {
         )
     }
 
-    /// The command that is named; none where one is about to be recorded.
+    /// The command that it names; none if one is about to be recorded.
     pub fn command(&self) -> Option<CommandId> {
         match self {
             CommandAction::Reserve { .. } => None,

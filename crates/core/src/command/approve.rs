@@ -31,7 +31,8 @@ pub(super) fn approve(
     if seal != sealed {
         return Err(Refusal::new(
             Code::SealBroken,
-            "This is not what you were shown: its work, tool, target or arguments differ. Look again.",
+            "The content has changed since you were shown it: its work item, tool, target or arguments \
+             differ. Read it again.",
         ));
     }
     match (command.state, command.body.blocked) {
@@ -40,7 +41,7 @@ pub(super) fn approve(
         (CommandState::Blocked, Some(BlockCode::PolicyDenied)) => {
             return Err(Refusal::new(
                 Code::PolicyDenied,
-                "Policy denies it, and an approval does not overrule policy. Change the policy, or reject it.",
+                "Policy denies it, and an approval does not override policy. Change the policy, or reject it.",
             ));
         }
         (state, _) => return Err(wrong_state(state, "approving")),
@@ -48,7 +49,10 @@ pub(super) fn approve(
     if four_eyes && asked_for(work, command, &cx.submission.actor) {
         return Err(Refusal::new(
             Code::FourEyes,
-            format!("{} asked for this one: another person must approve it.", cx.submission.actor.label()),
+            format!(
+                "Four eyes: {} requested it, so another person must approve it.",
+                cx.submission.actor.label()
+            ),
         ));
     }
     let mut draft = draft(cx, work, command);
@@ -59,8 +63,8 @@ pub(super) fn approve(
     finish(cx, draft, id)
 }
 
-/// Whether somebody had a part in the wish for it: submitted or reran the work or one that it comes from, reserved the
-/// command, or replayed it.
+/// Whether somebody took part in requesting it: submitted or reran the work item or one that it comes from,
+/// reserved the command, or replayed it.
 fn asked_for(work: &Work, command: &Command, actor: &Actor) -> bool {
     let body = &command.body;
     body.submitter.id == actor.id

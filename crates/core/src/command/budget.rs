@@ -1,17 +1,17 @@
-//! Budgets: what may be spent, counted where the spending is decided. Set aside at dispatch, settled by
-//! what the receipt says, given back when nothing was sent.
+//! Budgets: limits on spending, counted where a dispatch is decided. The estimate is reserved at dispatch,
+//! settled by the receipt, and released if nothing was sent.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{ids::WorkId, limits, refusal::Refusal};
 
-/// What is counted.
+/// The unit that is counted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     Calls,
     Tokens,
-    /// Millionths of a currency.
+    /// Millionths of a currency's unit.
     Micros(String),
 }
 
@@ -24,7 +24,7 @@ impl Unit {
         }
     }
 
-    /// An amount as people say it.
+    /// An amount in words.
     pub fn amount(&self, amount: u64) -> String {
         match self {
             Unit::Calls if amount == 1 => "1 call".to_owned(),
@@ -40,18 +40,18 @@ impl Unit {
     }
 }
 
-/// Whose spending is counted together.
+/// The account whose spending is counted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Account {
     Work(WorkId),
     Tenant,
     Tool(String),
-    /// Replays that people asked for.
+    /// Replays that people made.
     Replays,
 }
 
-/// One counter. The period is whatever text the configuration names it by: the core knows no calendars.
+/// The key of one counter. The period is an opaque text from the configuration: the core knows no calendars.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct BudgetKey {
     pub tenant: String,
@@ -59,7 +59,7 @@ pub struct BudgetKey {
     pub unit: Unit,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub period: String,
-    /// Only what commands of this tool spend is counted.
+    /// If set, only the spending of commands of this tool is counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only: Option<String>,
 }
@@ -70,10 +70,10 @@ impl BudgetKey {
         serde_json::to_string(self).expect("strings always serialise")
     }
 
-    /// Whose spending it counts, of what, and when: ends a sentence about an amount.
+    /// The account, unit and period, to end a sentence about an amount.
     pub fn words(&self) -> String {
         let whose = match &self.account {
-            Account::Work(work) => format!("of work {work}"),
+            Account::Work(work) => format!("of work item {work}"),
             Account::Tenant => format!("of tenant {}", self.tenant),
             Account::Tool(tool) => format!("of tool {tool} in tenant {}", self.tenant),
             Account::Replays => format!("of replays in tenant {}", self.tenant),
@@ -84,16 +84,16 @@ impl BudgetKey {
     }
 }
 
-/// What a counter stands at.
+/// The value of a counter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Budget {
-    /// Settled.
+    /// Settled amounts.
     pub spent: u64,
-    /// Set aside for what is dispatched or in doubt.
+    /// Reserved amounts of commands that are dispatched or in doubt.
     pub reserved: u64,
 }
 
-/// Which account a limit is for; the rest of its key is known from the command.
+/// The account of a limit; the rest of its key follows from the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Per {
@@ -102,7 +102,7 @@ pub enum Per {
     Tool,
 }
 
-/// A configured bound.
+/// A configured limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limit {
@@ -111,7 +111,7 @@ pub struct Limit {
     #[serde(default)]
     pub period: String,
     pub max: u64,
-    /// Bounds, and counts, commands of this tool alone.
+    /// If set, limits and counts only the commands of this tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only: Option<String>,
 }
@@ -133,19 +133,19 @@ impl Limit {
             Per::Tenant => Account::Tenant,
             Per::Tool => Account::Tool(tool.to_owned()),
         };
-        // A tool's own counter counts nothing else anyway: one counter, with the filter and without.
+        // A tool's own counter counts nothing else: it is the same counter with and without the filter.
         let only = self.only.clone().filter(|_| self.per != Per::Tool);
         let (unit, period) = (self.unit.normal(), self.period.clone());
         BudgetKey { tenant: tenant.to_owned(), account, unit, period, only }
     }
 }
 
-/// Money and tokens; a call is one call.
+/// An amount of tokens and money. Calls are not listed: each dispatch is one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Cost {
     pub tokens: u64,
-    /// Millionths, by currency.
+    /// In millionths of the currency's unit, by currency.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub micros: Vec<(String, u64)>,
 }
@@ -160,7 +160,7 @@ impl Cost {
         self.micros.iter().try_for_each(|(currency, _)| limits::name("cost.micros", currency))
     }
 
-    /// The larger of the two in each unit: a caller's estimate does not undercut the tool's.
+    /// The larger of the two in each unit: a caller's estimate cannot undercut the tool's.
     pub fn at_least(mut self, other: &Cost) -> Self {
         self.tokens = self.tokens.max(other.tokens);
         for (currency, _) in &other.micros {
@@ -173,12 +173,12 @@ impl Cost {
         self
     }
 
-    /// Its amount in a unit; 0 if it does not name the unit.
+    /// Its amount in a unit; 0 if it does not include the unit.
     pub fn of(&self, unit: &Unit) -> u64 {
         self.named(unit).unwrap_or(0)
     }
 
-    /// The same; None where it says nothing of the unit. No tokens are nothing said of them.
+    /// Its amount in a unit; None if it does not include the unit. Zero tokens count as not included.
     pub fn named(&self, unit: &Unit) -> Option<u64> {
         match unit {
             Unit::Calls => Some(1),
@@ -192,18 +192,19 @@ impl Cost {
     }
 }
 
-/// What one dispatch set aside.
+/// The amount that one dispatch reserved in one counter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
     pub key: BudgetKey,
     pub amount: u64,
 }
 
-/// What a decision does to a counter: several may meet in one, so each says what it adds and takes.
+/// A decision's change of a counter. Several changes may apply to the same counter, so each is an increment
+/// or decrement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shift {
     pub set_aside: u64,
-    /// Of what was set aside.
+    /// Released from the reserved amount.
     pub given_back: u64,
     pub spent: u64,
 }

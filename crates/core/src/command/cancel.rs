@@ -1,4 +1,4 @@
-//! Cancel: only before dispatch. After it only evidence or a person ends a command.
+//! Cancel: only before dispatch. After that only evidence or a person settles a command.
 
 use super::{
     CancelCode, Command, CommandState, again, draft, event::CommandCancelled, finish, found, held,
@@ -37,8 +37,9 @@ pub(super) fn decide(
     finish(cx, draft, id)
 }
 
-/// A work ended: its holder dispatches nothing more. The relay goes on sending, unless the work was called off; then
-/// it sends only commands that a person replayed after the end.
+/// Cancels commands when their work item has ended: its holder dispatches nothing more. The relay continues
+/// to send, unless the work item was cancelled; then it sends only commands that a person replayed after the
+/// end.
 pub(crate) fn ended(draft: &mut Draft, to: State) {
     let called_off = called_off(&draft.work, to);
     let goes_on =
@@ -49,11 +50,11 @@ pub(crate) fn ended(draft: &mut Draft, to: State) {
         .filter(|command| command.state.is_idle() && !goes_on(command))
         .map(|command| command.id)
         .collect();
-    let message = format!("its work ended as {to}");
+    let message = format!("its work item ended as {to}");
     idle.into_iter().for_each(|id| cancel(draft, id, CancelCode::WorkEnded, &message));
 }
 
-/// Whether somebody asked for a cancel and the work ends, or ended, as `to` without having finished first.
+/// Whether a cancel was requested and the work item ends, or ended, as `to` without having succeeded first.
 pub(crate) fn called_off(work: &Work, to: State) -> bool {
     to == State::Cancelled || (to.is_terminal() && !to.is_success() && work.body.cancel.is_some())
 }

@@ -21,7 +21,7 @@ use crate::{
     work::draft::{Draft, Said},
 };
 
-/// Why the call must not be made, with what is written about that.
+/// Why the call must not be made, and the decision that records it.
 struct Stop {
     refusal: Refusal,
     written: Option<Box<Decision>>,
@@ -33,8 +33,8 @@ impl From<Refusal> for Stop {
     }
 }
 
-/// The answer says whether to make the call now. Only the command's own holder and the relay are shown the command with
-/// a refusal.
+/// Decides whether to make the call now. With a refusal, only the command's own holder and the relay are
+/// shown the command.
 pub(super) fn decide(cx: Context<'_>, action: &DispatchAction) -> Result<Decision, Refusal> {
     action.evaluation.check()?;
     if let Some(request) = &action.request_id {
@@ -85,24 +85,22 @@ fn judge(cx: Context<'_>, command: &Command, action: &DispatchAction) -> Result<
     Ok(go(cx, draft, command, action, under)?)
 }
 
-/// It has ended: nothing is to be done for it any more.
+/// The refusal for a command that has ended.
 fn ended(command: &Command) -> Refusal {
     match (command.state, command.body.superseded_by) {
         (CommandState::Succeeded, _) => Refusal::new(
             Code::AlreadySucceeded,
-            "It happened before. Do not do it again: its receipt is the result.",
+            "It has already happened. Do not do it again: its receipt is the result.",
         ),
         (_, Some(other)) => Refusal::new(
             Code::Superseded,
-            format!(
-                "A later attempt reserved {other} in its place, with other arguments. Dispatch that one."
-            ),
+            format!("A later attempt reserved {other} instead, with other arguments. Dispatch that one."),
         ),
         (state, None) => wrong_state(state, "dispatching"),
     }
 }
 
-/// Policy, a missing approval or a budget stops it, and that is recorded once.
+/// Policy, a missing approval or a budget stops it; that is recorded once.
 fn block(
     cx: Context<'_>,
     mut draft: Draft,
@@ -137,13 +135,13 @@ fn block(
     Ok(Stop { refusal, written: Some(Box::new(finish(cx, draft, command.id)?)) })
 }
 
-/// Whether somebody asked for a cancel and the work has not ended yet.
+/// Whether a cancel was requested and the work item has not ended yet.
 fn asked_to_cancel(work: &Work) -> bool {
     !work.state.is_terminal() && work.body.cancel.is_some()
 }
 
-/// The holder is told to stop. The relay asks again: the command is cancelled with its work, or sent if the work succeeds
-/// all the same.
+/// The holder is told to stop. The relay retries: the command is cancelled with its work item, or sent if the
+/// work item succeeds nevertheless.
 fn until_it_ends(cx: Context<'_>, work: &Work, command: &Command, action: &DispatchAction) -> Stop {
     let written = match action.by {
         Dispatcher::Holder(_) => None,
@@ -157,13 +155,14 @@ fn cancelling(work: &Work) -> Refusal {
     Refusal::new(
         Code::CancelRequested,
         format!(
-            "The work is asked to cancel{}: it dispatches nothing new. Stop, and release it or close it out.",
+            "A cancel of the work item was requested{}: it dispatches nothing new. Stop, and release it or \
+             close it out.",
             why.map_or_else(String::new, |reason| format!(" ({reason})"))
         ),
     )
 }
 
-/// No event. The relay asks again at `at`.
+/// Writes no event. The relay retries at `at`.
 fn put_off(command: &Command, at: Millis) -> Decision {
     if command.due_at.is_none() {
         return again(command);
@@ -174,7 +173,7 @@ fn put_off(command: &Command, at: Millis) -> Decision {
     decision
 }
 
-/// Who dispatches, and under which fence.
+/// The sender and its fence.
 fn sender(cx: Context<'_>, action: &DispatchAction, command: &Command) -> Result<(Draft, u64), Refusal> {
     match &action.by {
         Dispatcher::Holder(holder) if command.is_worker() => {
@@ -190,16 +189,19 @@ fn sender(cx: Context<'_>, action: &DispatchAction, command: &Command) -> Result
         }
         Dispatcher::Holder(_) => Err(Refusal::new(
             Code::IllegalState,
-            "The relay sends this one. Wait for it, or close the work out: it is sent all the same.",
+            "The relay executes this command. Wait for it, or close out the work item: the command is sent \
+             nevertheless.",
         )),
-        Dispatcher::Relay => {
-            Err(Refusal::new(Code::IllegalState, "The holder of its work does this one, not the relay."))
-        }
+        Dispatcher::Relay => Err(Refusal::new(
+            Code::IllegalState,
+            "The holder of its work item executes this command, not the \
+             relay.",
+        )),
     }
 }
 
-/// A reply that was lost may be asked for again, by the very same request only: whoever else asks would do
-/// it a second time.
+/// A repeat after a lost reply is permitted only with the same request id: any other caller would make the
+/// call a second time.
 fn repeat(command: &Command, action: &DispatchAction, under: u64) -> Result<Decision, Refusal> {
     let same = command.body.dispatch.as_ref().is_some_and(|dispatch| {
         let asked = action.request_id.is_some() && dispatch.request_id == action.request_id;
@@ -210,7 +212,7 @@ fn repeat(command: &Command, action: &DispatchAction, under: u64) -> Result<Deci
     }
     Err(Refusal::new(
         Code::AlreadyDispatched,
-        "Somebody was told to do this already. Do not do it again: deliver its receipt, or say `uncertain`.",
+        "It is dispatched already. Do not do it again: deliver its receipt, or report it as `uncertain`.",
     ))
 }
 
@@ -218,7 +220,7 @@ fn due(cx: Context<'_>, command: &Command) -> Result<(), Refusal> {
     match command.body.next_at {
         Some(at) if at > cx.now => Err(Refusal::new(
             Code::NotDue,
-            format!("It failed before, and is tried again in {}. Dispatch it then.", span(at - cx.now)),
+            format!("It failed before and is retried in {}. Dispatch it then.", span(at - cx.now)),
         )),
         Some(_) | None => Ok(()),
     }
@@ -236,13 +238,14 @@ fn first_of_its_target(cx: Context<'_>, command: &Command) -> Result<(), Refusal
     Err(Refusal::new(
         Code::NotDue,
         format!(
-            "To {}, {first} comes first, and has not ended. `tenure explain {}` says what it waits for.",
+            "Commands to {} are sent in order, and {first} is before this one and has not ended. `tenure \
+             explain {}` says what that one waits for.",
             command.spec.target, command.id
         ),
     ))
 }
 
-/// What policy and approval say now.
+/// What policy and approval currently say.
 fn evaluation(
     cx: Context<'_>,
     command: &Command,
@@ -273,11 +276,11 @@ fn over_budget(cx: Context<'_>, command: &Command, evaluation: &Evaluation) -> O
         let key = limit.key(&spec.tenant, command.work, &spec.tool);
         let budget = cx.records.budgets.get(&key).copied().unwrap_or_default();
         let amount = evaluation.estimate.of(&limit.unit);
-        // Nothing could be set aside for it, and any number of calls would fit at the same time.
+        // The estimate reserves nothing, so any number of concurrent calls would fit.
         if amount == 0 {
             let message = format!(
-                "a budget of {} {} applies, and nothing says what this call costs: give an `estimate`, or declare \
-                 one for the tool",
+                "a budget of {} {} applies, and the cost of this call is unknown: give an `estimate`, or \
+                 declare one for the tool",
                 limit.unit.amount(limit.max),
                 key.words()
             );
@@ -286,7 +289,7 @@ fn over_budget(cx: Context<'_>, command: &Command, evaluation: &Evaluation) -> O
         (!budget.fits(amount, limit.max)).then(|| {
             let said = |amount| limit.unit.amount(amount);
             let message = format!(
-                "{} more would pass the budget of {} {}: spent are {}, set aside {}",
+                "{} more would exceed the budget of {} {}: {} spent, {} reserved",
                 said(amount),
                 said(limit.max),
                 key.words(),
@@ -298,7 +301,7 @@ fn over_budget(cx: Context<'_>, command: &Command, evaluation: &Evaluation) -> O
     })
 }
 
-/// Native tools know our key: sending the same again is no second effect, inside their window.
+/// Native tools accept an idempotency key: sending the same again has no second effect inside their window.
 fn resend(
     cx: Context<'_>,
     mut draft: Draft,
@@ -309,12 +312,12 @@ fn resend(
     if command.body.tool.idempotency == Idempotency::Native && !command.may_resend(cx.now) {
         return Err(give_up(cx, draft, command, tick::FORGOTTEN)?);
     }
-    // The same call again is a call all the same. Its doubt is ended by a lookup or a person.
+    // A repeat is a call like the first: in these cases a lookup or a person settles the doubt instead.
     if asked_to_cancel(&draft.work) {
         return Err(until_it_ends(cx, &draft.work, command, action));
     }
     if cancel::called_off(&draft.work, draft.work.state) && !command.body.replayed_after_end {
-        return Err(give_up(cx, draft, command, "its work was cancelled, and nothing of it is sent again")?);
+        return Err(give_up(cx, draft, command, "its work item was cancelled, so it is not sent again")?);
     }
     if !command.may_resend(cx.now) || command.body.needs_person {
         return Err(in_doubt("").into());
@@ -322,7 +325,7 @@ fn resend(
     if action.evaluation.decision.effect == Effect::Deny {
         return Err(Refusal::new(
             Code::PolicyDenied,
-            "Policy denies sending it again. Reconcile it, or have a person record how it went.",
+            "Policy denies sending it again. Reconcile it, or have a person record its outcome.",
         )
         .into());
     }
@@ -335,7 +338,7 @@ fn resend(
     Ok(go(cx, draft, command, action, under)?)
 }
 
-/// It is not sent again, and from here on a person is asked.
+/// It is not sent again, and a person is asked from here on.
 fn give_up(cx: Context<'_>, draft: Draft, command: &Command, why: &str) -> Result<Stop, Refusal> {
     let written = Some(Box::new(tick::given_up(cx, draft, command, why)?));
     Ok(Stop { refusal: in_doubt(why), written })
@@ -346,7 +349,8 @@ fn in_doubt(why: &str) -> Refusal {
     Refusal::new(
         Code::InDoubt,
         format!(
-            "It may have happened{because}. Reconcile it, or have a person record how it went, before it is sent again."
+            "It may have happened{because}. Reconcile it, or have a person record its outcome, before it is \
+             sent again."
         ),
     )
 }
@@ -358,7 +362,7 @@ fn go(
     action: &DispatchAction,
     under: u64,
 ) -> Result<Decision, Refusal> {
-    // What an earlier dispatch in doubt set aside is still set aside.
+    // Amounts that an earlier dispatch in doubt reserved stay reserved.
     let before = command.body.dispatch.as_ref().map_or(&[][..], |dispatch| &dispatch.reserved[..]);
     let reserved: Vec<Reservation> = if before.is_empty() {
         settle::reserve(&mut draft, command, &action.evaluation)

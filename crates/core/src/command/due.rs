@@ -1,4 +1,4 @@
-//! When something has to be done about a command, and what: by the sweeper, the relay, or a lookup.
+//! When something has to be done about a command, and by which part: the sweeper, the relay, or a reconciler.
 
 use crate::{Millis, limits};
 
@@ -7,15 +7,15 @@ use super::{
     state::CommandState,
 };
 
-/// Whose turn it is when a command is due.
+/// The part that acts when a command is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Duty {
-    /// The sweeper's: time itself changes something.
+    /// The sweeper: the passing of time changes something.
     Tick = 0,
-    /// The relay's: it is to be sent.
+    /// The relay: it is to be sent.
     Send = 1,
-    /// A reconciler's: somebody must ask whether it happened.
+    /// A reconciler: the provider is to be asked whether it happened.
     Lookup = 2,
 }
 
@@ -32,12 +32,12 @@ impl Duty {
     }
 }
 
-/// Whose turn it is next, by what the command is. None where nothing happens by itself.
+/// The part that acts next, given the command's state. None if nothing happens by itself.
 pub fn duty(command: &Command) -> Option<Duty> {
     next(command).map(|(duty, _)| duty)
 }
 
-/// When, and whose turn it is then.
+/// When something is due, and for which part.
 pub fn next(command: &Command) -> Option<(Duty, Millis)> {
     let body = &command.body;
     let relay = !command.is_worker();
@@ -45,7 +45,7 @@ pub fn next(command: &Command) -> Option<(Duty, Millis)> {
         CommandState::Pending if relay => Some((Duty::Send, body.next_at.unwrap_or(command.updated_at))),
         CommandState::Approved if relay => Some((Duty::Send, body.next_at.unwrap_or(command.updated_at))),
         CommandState::Approved => body.approval.as_ref().map(|approval| (Duty::Tick, approval.expires_at)),
-        // Nobody holds it who would ask again: the relay does, since policies change and periods end.
+        // It has no holder that would retry: the relay does, because policies change and budget periods end.
         CommandState::Blocked if relay && body.blocked != Some(BlockCode::ApprovalRequired) => {
             Some((Duty::Send, command.updated_at + limits::ASK_AGAIN_MS))
         }
@@ -56,7 +56,7 @@ pub fn next(command: &Command) -> Option<(Duty, Millis)> {
         CommandState::Uncertain if body.needs_person => None,
         CommandState::Uncertain => match body.tool.idempotency {
             Idempotency::Lookup => Some((Duty::Lookup, body.next_at.unwrap_or(command.updated_at))),
-            // The relay sends it again by itself; of a worker's, only the end of the window is waited for.
+            // The relay sends it again by itself; for a worker's command, only the end of the window is due.
             Idempotency::Native => {
                 let until = command.native_until()?;
                 let again = body.next_at.filter(|at| relay && *at < until);

@@ -1,4 +1,4 @@
-//! The facts of a command, as they stand in its work's log.
+//! The facts of a command, as in the log of its work item.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use super::{
 };
 use crate::{Millis, ids::CommandId, model::ErrorClass, payload::Digest};
 
-/// Which command moved, and how: every fact of a command begins so.
+/// The beginning of every fact of a command: which command moved, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Moved {
     pub command: CommandId,
     pub executor: Executor,
-    /// None where it was recorded just now.
+    /// None if it has just been recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub was: Option<CommandState>,
     pub now: CommandState,
@@ -36,7 +36,7 @@ pub struct Reserved {
     pub review: bool,
     #[serde(default, skip_serializing_if = "Cost::is_nothing")]
     pub estimate: Cost,
-    /// An earlier run did it.
+    /// The receipt, if an earlier run did it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Box<Receipt>>,
 }
@@ -78,9 +78,9 @@ pub struct CommandCancelled {
 pub struct Dispatched {
     #[serde(flatten)]
     pub moved: Moved,
-    /// The work's fence, or the relay's own.
+    /// The work item's fence, or the relay's own.
     pub under: u64,
-    /// Where they are other than before.
+    /// The amounts, if they differ from those of the previous dispatch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<Box<ToolFacts>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -98,7 +98,7 @@ pub struct CommandSucceeded {
     #[serde(flatten)]
     pub moved: Moved,
     pub receipt: Box<Receipt>,
-    /// What was set aside for it, as it was spent in truth.
+    /// The actual amounts, for those that were reserved for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub spent: Vec<Reservation>,
 }
@@ -126,14 +126,14 @@ pub struct Uncertain {
     pub moved: Moved,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<ErrorClass>,
-    /// Nothing but a person can tell.
+    /// Only a person can settle it.
     #[serde(default)]
     pub needs_person: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_at: Option<Millis>,
 }
 
-/// What a lookup that found nothing to show says.
+/// The outcome of a lookup that did not find the effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Miss {

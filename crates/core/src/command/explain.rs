@@ -1,4 +1,4 @@
-//! Why a command stands where it stands, in one sentence, and what a person can do about it.
+//! Explains in one sentence why a command is in its state, and what a person can do about it.
 
 use super::{BlockCode, CancelCode, Command, CommandState, Duty, due::next};
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
     span::span,
 };
 
-/// Explains a command whose turn in its line has not come: by what the first of that line waits for.
+/// Explains an ordered command that waits for an earlier one, by what the first one waits for.
 pub fn explain_behind(command: &Command, first: &Command, handed: Option<&Wait>, now: Millis) -> Explanation {
     let spec = &command.spec;
     let Explanation { sentence, next } = explain(first, handed, now);
@@ -19,13 +19,13 @@ pub fn explain_behind(command: &Command, first: &Command, handed: Option<&Wait>,
     Explanation { sentence, next }
 }
 
-/// Explains a command from its row, and the open wait that it was handed to.
+/// Explains a command from its row, and from the open wait that it was handed over to.
 pub fn explain(command: &Command, handed: Option<&Wait>, now: Millis) -> Explanation {
     let (body, spec, id) = (&command.body, &command.spec, command.id);
     let what = format!("{} to {}", spec.tool, spec.target);
     let ago = |at: Millis| format!("{} ago", span(now - at));
     let why = body.message.as_deref().unwrap_or("no reason is given");
-    let then = if command.is_worker() { "" } else { "; the relay asks again every minute" };
+    let then = if command.is_worker() { "" } else { "; the relay retries every minute" };
     let (sentence, next) = match command.state {
         CommandState::Pending if command.is_worker() => (
             format!("{what} is allowed and waits for its worker."),
@@ -65,8 +65,8 @@ pub fn explain(command: &Command, handed: Option<&Wait>, now: Millis) -> Explana
             match handed {
                 Some(wait) => answered(&sent, wait, now),
                 None => {
-                    let end = if command.is_worker() { "a lapse" } else { "the end of its call's time" };
-                    let next = format!("nothing: its receipt is awaited, and {end} makes it uncertain");
+                    let end = if command.is_worker() { "a lapse" } else { "the deadline of its call" };
+                    let next = format!("nothing: its receipt is expected, and {end} makes it uncertain");
                     (format!("{sent}; no receipt yet."), next)
                 }
             }
@@ -84,16 +84,16 @@ pub fn explain(command: &Command, handed: Option<&Wait>, now: Millis) -> Explana
         }
         CommandState::Failed => (
             format!("{what} did not happen: {why}."),
-            format!("`tenure commands replay {id} --reason …`, once its cause is gone"),
+            format!("`tenure commands replay {id} --reason …`, once the cause is fixed"),
         ),
         CommandState::Cancelled => {
             let how = match body.cancelled {
                 Some(CancelCode::Rejected) => "was rejected",
                 Some(CancelCode::Superseded) => "was superseded",
-                Some(CancelCode::WorkEnded) => "was not done before its work ended",
+                Some(CancelCode::WorkEnded) => "was not done before its work item ended",
                 Some(CancelCode::Requested) | None => "was cancelled",
             };
-            (format!("{what} {how}: {why}."), "nothing: it never happened, and will not".to_owned())
+            (format!("{what} {how}: {why}."), "nothing: it never happened and will not".to_owned())
         }
     };
     Explanation { sentence, next }
@@ -107,8 +107,8 @@ fn answered(sent: &str, wait: &Wait, now: Millis) -> (String, String) {
         None => "it waits without a deadline".to_owned(),
     };
     let sentence =
-        format!("{sent} and handed to the wait `{reference}`, whose answer is its receipt; {then}.");
-    (sentence, format!("`tenure resolve {} --payload …`, once it is known what came of it", typed(reference)))
+        format!("{sent} and handed over to the wait `{reference}`, whose answer is its receipt; {then}.");
+    (sentence, format!("`tenure resolve {} --payload …`, once its outcome is known", typed(reference)))
 }
 
 fn uncertain(command: &Command, what: &str, why: &str, now: Millis) -> (String, String) {
@@ -120,7 +120,7 @@ fn uncertain(command: &Command, what: &str, why: &str, now: Millis) -> (String, 
     );
     if command.body.needs_person {
         let sentence = format!(
-            "Nobody knows whether {what} happened ({why}); only a person can find out, since {since}."
+            "It is unknown whether {what} happened ({why}); since {since} only a person can find out."
         );
         return (sentence, format!("find out, then {record}"));
     }
@@ -130,7 +130,7 @@ fn uncertain(command: &Command, what: &str, why: &str, now: Millis) -> (String, 
         Some((Duty::Tick, _)) | None => "its worker may send it again with the same key",
     };
     (
-        format!("Nobody knows whether {what} happened ({why}); {plan}."),
+        format!("It is unknown whether {what} happened ({why}); {plan}."),
         format!("nothing: {plan}; or {record}"),
     )
 }

@@ -1,5 +1,6 @@
-//! Fail: it did not happen, and that is known. What is not known is `uncertain`; so is what was in doubt before the call
-//! that failed. A worker says so before there is doubt; the relay, whose calls nobody can feign, also after.
+//! Fail: the effect certainly did not happen. If that is not certain, it is `uncertain`; the same holds if
+//! the command was in doubt before the failed call. A worker can report a failure only before there is doubt;
+//! the relay, whose reports nobody else can send, also after.
 
 use super::{
     BlockCode, CallError, Command, CommandState, Sender, again, cancel, dispatch_of, draft,
@@ -29,15 +30,16 @@ pub(super) fn decide(
     if !unsent && ambiguous(error.class) {
         return Err(Refusal::new(
             Code::Invalid,
-            "An error of this class does not prove that nothing happened. Say `uncertain`, or `unsent: true` if \
-             the call is proven not to have been made.",
+            "An error of this class does not prove that nothing happened. Report it as `uncertain`, or as \
+             `unsent: true` if the call was certainly not made.",
         ));
     }
     let (work, command) = found(cx, id)?;
     let number = dispatch_of(command, sender)?;
     match command.state {
         CommandState::Dispatched | CommandState::Uncertain => {}
-        // The ledger knows already that it did not happen: by this very call, its reply lost, or by a lookup.
+        // The ledger knows already that it did not happen: from this same call, whose reply was lost, or from
+        // a lookup.
         CommandState::Failed
         | CommandState::Pending
         | CommandState::Blocked
@@ -53,14 +55,14 @@ pub(super) fn decide(
         return Err(Refusal::new(
             Code::InDoubt,
             format!(
-                "It is in doubt, and a worker's word does not end that: it would be done a second time. Reconcile it, or \
-                 have a person record how it went: `tenure commands record {id}`."
+                "It is in doubt, and a worker's report cannot settle that: it could happen twice. Reconcile \
+                 it, or have a person record its outcome: `tenure commands record {id}`."
             ),
         ));
     }
     let mut draft = draft(cx, work, command);
     if command.body.resent {
-        // Only the last call is known to have done nothing: the one before it is as doubtful as ever.
+        // Only the last call is known to have had no effect: the call before it is still in doubt.
         uncertain::doubtful(&mut draft, id, Some(error), &error.message, cx.dice());
         return finish(cx, draft, id);
     }
@@ -86,9 +88,9 @@ pub(super) fn decide(
     finish(cx, draft, id)
 }
 
-/// A worker's word that nothing was sent gives no approval back: it would be good for a second call.
+/// A worker's report that nothing was sent does not restore the approval: it could be used for a second call.
 fn approve_again(draft: &mut Draft, id: CommandId) {
-    let said = Said { message: Some("its approval was used: approve it again"), ..Said::default() };
+    let said = Said { message: Some("its approval has been used: approve it again"), ..Said::default() };
     draft.tell(id, CommandState::Blocked, said, |moved| {
         let code = BlockCode::ApprovalRequired;
         Fact::CommandBlocked(Blocked { moved, code, decision: None })
@@ -115,7 +117,7 @@ fn ambiguous(class: ErrorClass) -> bool {
     }
 }
 
-/// What nobody can classify is never retried by itself.
+/// An error that cannot be classified is never retried automatically.
 fn next_try(cx: Context<'_>, command: &Command, error: &CallError, failures: u32) -> Option<Millis> {
     let policy = &command.body.tool.retry;
     (error.class != ErrorClass::Unknown)

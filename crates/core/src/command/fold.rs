@@ -1,5 +1,5 @@
-//! What an event does to a command. Decisions change commands through [`apply`] only, so that a command is
-//! always the sum of its events, but for `due_at`, which whoever looks it up may move.
+//! The effect of an event on a command. Decisions change commands through [`apply`] only, so that a command
+//! is always the fold of its events, except for `due_at`, which claiming its lookup may move.
 
 use std::collections::BTreeMap;
 
@@ -29,11 +29,11 @@ pub fn fold<'a>(events: impl IntoIterator<Item = &'a Event>) -> BTreeMap<Command
     commands
 }
 
-/// Whether a stored command is what its log adds up to. Its words are its log's: where they were erased there and
-/// are left here, it is not.
+/// Whether a stored command equals the fold of its log. A text that was erased from the log must be erased
+/// here as well.
 pub fn matches(row: &Command, folded: &Command) -> bool {
     let mut expected = Command { due_at: row.due_at, ..folded.clone() };
-    // Rows of older versions do not say all of it.
+    // Rows of older versions do not have all of it.
     if folded.body.earlier.ends_with(&row.body.earlier) {
         expected.body.earlier.clone_from(&row.body.earlier);
     }
@@ -41,7 +41,7 @@ pub fn matches(row: &Command, folded: &Command) -> bool {
     *row == expected
 }
 
-/// The command that a reservation makes.
+/// The command that a reservation creates.
 pub fn born(event: &Event) -> Option<Command> {
     let Fact::CommandReserved(Reserved { moved, spec, tool, decision, blocked, review, estimate, receipt }) =
         &event.fact
@@ -166,16 +166,16 @@ pub fn apply(command: &mut Command, event: &Event) {
             body.failures = unsent.failures;
             body.error = Some(ErrorInfo { class: unsent.class, message: event.message.clone() });
             settled(body);
-            // The next call is the first one: whatever speaks of a call is later than that.
+            // The next call is the first one: all later reports are about it or later ones.
             body.first_dispatched_at = None;
             body.next_at = Some(unsent.next_at);
             if command.spec.executor.is_relay() {
-                // Nothing was sent: what a person approved is still to be done.
+                // Nothing was sent: the approved effect is still to be executed.
                 if let Some(approval) = &mut body.approval {
                     approval.used_at = None;
                 }
             } else if body.approval.take().is_some() {
-                // Only the worker says that nothing was sent: a person looks again.
+                // Only the worker claims that nothing was sent: a person looks again.
                 body.review = true;
             }
         }
@@ -206,7 +206,7 @@ pub fn apply(command: &mut Command, event: &Event) {
             body.error = None;
             body.approval = None;
             body.next_at = None;
-            // The provider's memory is asked anew: a failure was no effect.
+            // The window of the provider's key starts again: a failed call had no effect.
             body.first_dispatched_at = None;
             ask(body, now);
         }
@@ -236,7 +236,7 @@ fn looked_up(body: &mut CommandBody, looked: &LookedUp, now: CommandState) {
     }
 }
 
-/// Blocked by the ledger itself: a person must look, whatever policy says.
+/// Blocked by the ledger itself: a person must look, even if policy allows it.
 fn ask(body: &mut CommandBody, now: CommandState) {
     if now == CommandState::Blocked {
         body.blocked = Some(BlockCode::ApprovalRequired);
@@ -244,7 +244,7 @@ fn ask(body: &mut CommandBody, now: CommandState) {
     }
 }
 
-/// The doubt is over. What was set aside has been settled with the budgets.
+/// The doubt is settled. The reserved amounts have been settled with the budgets.
 fn settled(body: &mut CommandBody) {
     body.resent = false;
     body.unknowns = 0;
@@ -260,7 +260,7 @@ fn settled(body: &mut CommandBody) {
 }
 
 impl Fact {
-    /// What a command's fact begins with; None for those of the work itself.
+    /// The part that every fact of a command begins with; None for facts of the work item itself.
     pub fn command(&self) -> Option<&Moved> {
         match self {
             Fact::CommandReserved(data) => Some(&data.moved),

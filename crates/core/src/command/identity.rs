@@ -1,4 +1,4 @@
-//! Who a command is. Names are made here, by the ledger, and never by a model.
+//! The identity of a command: keys that the ledger derives, and never a model.
 
 use crate::{ids::WorkId, payload::Digest};
 
@@ -10,12 +10,12 @@ pub fn command_key(step: Option<&str>, tool: &str, target: &str, slot: Option<&s
     digest(&(step, tool, target, slot))
 }
 
-/// What an approval is sealed over. One changed byte is another seal.
+/// The hash that an approval is bound to. One changed byte is another seal.
 pub fn seal(work: WorkId, spec: &CommandSpec) -> Digest {
     digest(&(work, &spec.tool, &spec.target, spec.input_hash))
 }
 
-/// The key that the provider is given: the same for the same command, however often it is sent.
+/// The key that is sent to the provider: always the same for the same command.
 pub fn idempotency_key(work: WorkId, spec: &CommandSpec) -> String {
     let digest = digest(&(work, spec.key, spec.input_hash)).hex();
     format!("tenure-{}", &digest[..40])

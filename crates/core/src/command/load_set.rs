@@ -1,4 +1,4 @@
-//! What a decision about commands needs to be loaded.
+//! The load set of a decision about commands.
 
 use super::{Command, CommandAction, Intent, ReserveIn, replay, settle};
 use crate::{
@@ -15,7 +15,7 @@ impl LoadSet {
         }
         let id = action.command();
         self.commands.extend(id.map(Sought::Id));
-        // Whoever names the work as well is served in one round.
+        // An action that names the work item as well needs one round only.
         match action.work() {
             Some(work) => {
                 self.works.push(work);
@@ -41,7 +41,7 @@ impl LoadSet {
             }
             CommandAction::Reserve { place: ReserveIn::OwnWork(work), intent, .. } => {
                 self.ingested_then(work, submission, records);
-                // Only the very same request gets the work again: that one is at hand.
+                // Only an identical request gets the work item again: that one is loaded.
                 let given =
                     work.claim.as_ref().and_then(|claimant| records.requests.get(&claimant.key(submission)));
                 for (id, _) in given.into_iter().flatten() {
@@ -64,7 +64,7 @@ impl LoadSet {
         }
     }
 
-    /// The key of an intent in its work, and in the runs before it.
+    /// The key of an intent in its work item, and in the runs before it.
     pub(crate) fn intent(&mut self, work: WorkId, intent: &Intent, records: &Records) {
         let key = intent.key();
         self.sought(Sought::Key(work, key), records);
@@ -84,20 +84,20 @@ impl LoadSet {
         self.sought(Sought::Open(work), records);
     }
 
-    /// For decisions that may cancel the work.
+    /// For decisions that may cancel the work item.
     pub(crate) fn outgoing_of(&mut self, work: WorkId, records: &Records) {
         self.sought(Sought::Outgoing(work), records);
     }
 
-    /// For verbs of the holder: after a request to cancel, they may end the work.
+    /// For verbs of the holder: after a cancel request they may end the work item.
     pub(crate) fn outgoing_if_cancelling(&mut self, work: WorkId, records: &Records) {
         if records.works.get(&work).is_some_and(|work| work.body.cancel.is_some()) {
             self.outgoing_of(work, records);
         }
     }
 
-    /// The commands that were handed to a work's open waits, and to ended ones that are `named`, with what was set
-    /// aside for them.
+    /// The commands that were handed over to a work item's open waits, and to ended ones that are `named`,
+    /// with their reserved amounts.
     pub(crate) fn handed_of(&mut self, work: WorkId, records: &Records, named: impl Fn(&Wait) -> bool) {
         self.open_commands_of(work, records);
         for wait in records.waits.get(&work).map_or(&[][..], Vec::as_slice) {

@@ -1,5 +1,5 @@
-//! Commands: intended side effects, recorded before they happen. One verb a file; each reads the records,
-//! refuses, or drafts events on the log of the command's work.
+//! Commands (recorded side effects): intended effects that are recorded before they happen. One verb a file;
+//! each reads the records, refuses, or drafts events on the log of the command's work item.
 
 pub mod action;
 mod approve;
@@ -54,7 +54,7 @@ use crate::{
 };
 
 pub(crate) fn decide(cx: Context<'_>, action: &CommandAction) -> Result<Decision, Refusal> {
-    // Another work's command is not there for this one's holder.
+    // Commands of another work item do not exist for this holder.
     if let (Some(work), Some(id)) = (action.work(), action.command())
         && cx.records.command(id).is_some_and(|command| command.work != work)
     {
@@ -89,7 +89,7 @@ pub(crate) fn decide(cx: Context<'_>, action: &CommandAction) -> Result<Decision
     }
 }
 
-/// A command that the caller may see, with its work. Foreign tenants' commands do not exist for it.
+/// A command that the caller may see, with its work item. Commands of other tenants do not exist for it.
 fn found(cx: Context<'_>, id: CommandId) -> Result<(&Work, &Command), Refusal> {
     let command = cx.records.command(id).ok_or_else(|| unknown(id))?;
     match cx.work(command.work) {
@@ -100,27 +100,27 @@ fn found(cx: Context<'_>, id: CommandId) -> Result<(&Work, &Command), Refusal> {
 }
 
 fn unknown(id: CommandId) -> Refusal {
-    Refusal::new(Code::NotFound, format!("There is no command {id} here. Check the id."))
+    Refusal::new(Code::NotFound, format!("There is no command {id}. Check the id."))
 }
 
-/// A draft over a command's work, with the command in it.
+/// A draft over a command's work item, with the command in it.
 fn draft(cx: Context<'_>, work: &Work, command: &Command) -> Draft {
     let mut draft = Draft::new(cx, work);
     draft.with(command);
     draft
 }
 
-/// The command as it stood before: nothing to write.
+/// The command unchanged: nothing to write.
 fn again(command: &Command) -> Decision {
     Decision::unchanged(Reply::Command { command: Box::new(command.clone()), fresh: false, grant: None })
 }
 
-/// Ends a decision about one command: whoever waits for it is answered first.
+/// Completes a decision about one command: waits for the command are answered first.
 fn finish(cx: Context<'_>, mut draft: Draft, id: CommandId) -> Result<Decision, Refusal> {
     waits::answer(cx, &mut draft, id);
     uncertain::set_aside(cx, &mut draft);
     crate::work::resolve::set_aside(cx, &mut draft);
-    // A command that leaves doubt may be what its work was stalled for.
+    // The work item may have been stalled because of a command that is now settled.
     if draft.work.state == State::Stalled {
         draft.work.due_at = Some(cx.now);
     }
@@ -131,13 +131,14 @@ fn finish(cx: Context<'_>, mut draft: Draft, id: CommandId) -> Result<Decision, 
     })
 }
 
-/// What only the present holder of a work may do with its commands.
+/// Checks an action that only the present holder may take on the commands of its work item.
 fn held(cx: Context<'_>, holder: &Holder) -> Result<Draft, Refusal> {
     match hold(cx, holder, IfLapsed::Refuse)? {
         HolderCheck::Current(draft) => Ok(*draft),
-        HolderCheck::Repeat(_) => {
-            Err(Refusal::new(Code::LeaseLost, "This attempt has ended. Claim again to go on."))
-        }
+        HolderCheck::Repeat(_) => Err(Refusal::new(
+            Code::LeaseLost,
+            "This attempt has ended. Claim the work item again to continue.",
+        )),
     }
 }
 
@@ -148,24 +149,24 @@ fn person(cx: Context<'_>, verb: &str) -> Result<(), Refusal> {
     Err(Refusal::new(Code::PersonRequired, format!("Only a person may {verb}. Use a person's credential.")))
 }
 
-/// Whoever answers for an approval, either way.
+/// Checks that the actor may decide on an approval.
 fn approver(cx: Context<'_>, verb: &str) -> Result<(), Refusal> {
     if cx.submission.may_approve() {
         return Ok(());
     }
     Err(Refusal::new(
         Code::PersonRequired,
-        format!("Only a person may {verb}. Use a person's credential that may approve."),
+        format!("Only a person may {verb}. Use the credential of a person that may approve."),
     ))
 }
 
-/// The door must have asked the policy that this process goes by.
+/// The policy must have been evaluated in the version that this process uses.
 fn current_policy(cx: Context<'_>, evaluation: &Evaluation) -> Result<(), Refusal> {
     match &cx.records.policy_version {
         Some(current) if **current != *evaluation.decision.policy_version => Err(Refusal::new(
             Code::PolicyStale,
             format!(
-                "Policy {} was asked, and {current} is in force. Evaluate again and send again.",
+                "Policy version {} was evaluated, but {current} is in force. Repeat the request.",
                 evaluation.decision.policy_version
             ),
         )),
@@ -173,7 +174,8 @@ fn current_policy(cx: Context<'_>, evaluation: &Evaluation) -> Result<(), Refusa
     }
 }
 
-/// Of which dispatch somebody speaks: only whoever was told to do it says how it went, also after the lease is lost.
+/// The dispatch that a report is about. Only the caller that dispatched it may report its outcome, even after
+/// its lease is lost.
 fn dispatch_of(command: &Command, sender: Sender) -> Result<u32, Refusal> {
     let last = command.body.dispatches;
     let remembered = last.saturating_sub(command.body.earlier.len() as u32)..=last;
@@ -185,13 +187,13 @@ fn dispatch_of(command: &Command, sender: Sender) -> Result<u32, Refusal> {
     number.filter(|_| sender.genuine).ok_or_else(|| {
         Refusal::new(
             Code::LeaseLost,
-            "This is not the dispatch that you were given. Only whoever dispatched a command says how it went.",
+            "This dispatch was not given to you. Only the caller that dispatched a command reports its outcome.",
         )
     })
 }
 
-/// What is said of an earlier call, that it failed or that nobody knows, proves nothing of the last one. Said once more,
-/// it is answered as it was.
+/// A report that an earlier call failed or is uncertain proves nothing about the last one. A repeat of such a
+/// report is answered as the first was.
 fn of_the_last(command: &Command, number: u32, error: &CallError) -> Result<bool, Refusal> {
     let last = command.body.dispatches;
     if number == last {
@@ -205,8 +207,9 @@ fn of_the_last(command: &Command, number: u32, error: &CallError) -> Result<bool
     Err(Refusal::new(
         Code::DispatchSuperseded,
         format!(
-            "You speak of dispatch {number}, and {last} has been given since: how that one went is not known from \
-             yours. If yours took effect, deliver its receipt; if not, there is nothing to do."
+            "This report is about dispatch {number}, but {last} has been made since, and its outcome does \
+             not follow from yours. If yours took effect, deliver its receipt; if not, there is nothing to \
+             do."
         ),
     ))
 }
@@ -214,9 +217,9 @@ fn of_the_last(command: &Command, number: u32, error: &CallError) -> Result<bool
 pub(crate) fn wrong_state(state: CommandState, verb: &str) -> Refusal {
     let next = match state {
         CommandState::Pending | CommandState::Approved => "Dispatch it first.",
-        CommandState::Blocked => "Look at its reason: it needs an approval, another policy, or a budget.",
-        CommandState::Dispatched => "Wait for its receipt, or say that it is uncertain.",
-        CommandState::Uncertain => "Reconcile it, or have a person record how it went.",
+        CommandState::Blocked => "See its reason: it needs an approval, another policy, or a budget.",
+        CommandState::Dispatched => "Wait for its receipt, or report it as `uncertain`.",
+        CommandState::Uncertain => "Reconcile it, or have a person record its outcome.",
         CommandState::Succeeded => "It happened: use its receipt.",
         CommandState::Failed => "A person may replay it.",
         CommandState::Cancelled => "Reserve it under another slot if it is still wanted.",
@@ -224,7 +227,7 @@ pub(crate) fn wrong_state(state: CommandState, verb: &str) -> Refusal {
     Refusal::new(Code::IllegalState, format!("The command is {state}: {verb} does not apply. {next}"))
 }
 
-/// Why a work cannot end well yet.
+/// Why a work item cannot succeed yet.
 pub(crate) fn open(commands: &[Command]) -> Refusal {
     let unsettled = commands.iter().find(|command| command.is_worker() && command.state.is_unsettled());
     let which = unsettled.map_or_else(String::new, |command| {
@@ -233,12 +236,12 @@ pub(crate) fn open(commands: &[Command]) -> Refusal {
     Refusal::new(
         Code::CommandsOpen,
         format!(
-            "Nobody knows yet whether a command took effect{which}. Send its receipt, or reconcile it first."
+            "It is unknown whether a command took effect{which}. Send its receipt, or reconcile it first."
         ),
     )
 }
 
-/// What is known of a work's commands that were sent and have no receipt.
+/// What is known about a work item's commands that were sent and have no receipt.
 pub(crate) fn doubt(commands: &[Command], now: Millis) -> Doubt {
     let mut unsettled =
         commands.iter().filter(|command| command.is_worker() && command.state.is_unsettled()).peekable();
@@ -258,22 +261,22 @@ pub(crate) fn doubt(commands: &[Command], now: Millis) -> Doubt {
     }
 }
 
-/// What a person has to know of the commands in doubt.
+/// A summary of the commands in doubt, for a person.
 pub(crate) fn report(commands: &[Command]) -> String {
     let doubtful: Vec<String> = commands
         .iter()
         .filter(|command| command.is_in_doubt())
         .map(|command| {
             let spec = &command.spec;
-            let error = command.body.message.as_deref().unwrap_or("no receipt came");
+            let error = command.body.message.as_deref().unwrap_or("no receipt arrived");
             let lookups = match command.body.unknowns {
                 0 => String::new(),
-                n => format!("; {n} lookups could not tell"),
+                n => format!("; {n} lookups had no result"),
             };
             format!("{} to {} ({}): {error}{lookups}", spec.tool, spec.target, command.id)
         })
         .collect();
-    let mut text = format!("nobody knows whether this happened: {}", doubtful.join(" · "));
+    let mut text = format!("it is unknown whether this happened: {}", doubtful.join(" · "));
     if let Some((end, _)) = text.char_indices().nth(2_000) {
         text.truncate(end);
         text.push('…');

@@ -1,4 +1,4 @@
-//! The records of a command: what was intended, what the door said of it, and what became of it.
+//! The records of a command: the intent, the policy decision, the approval, the dispatches and the outcome.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::{
     usage::Usage,
 };
 
-/// What sort of effect it is, for people and policies.
+/// The kind of effect, for people and policies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CommandKind {
@@ -34,7 +34,7 @@ pub enum CommandKind {
     FollowUp,
 }
 
-/// What a wrong or a second effect would cost.
+/// What a wrong or duplicate effect would cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Risk {
@@ -43,13 +43,13 @@ pub enum Risk {
     High,
 }
 
-/// How it can be known that a call is no second effect.
+/// How a duplicate effect is prevented or detected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Idempotency {
-    /// The provider takes our key and does the same thing once.
+    /// The provider accepts an idempotency key.
     Native,
-    /// One can ask whether it happened.
+    /// The provider can be asked whether it happened.
     Lookup,
     #[default]
     None,
@@ -59,10 +59,10 @@ pub enum Idempotency {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Executor {
-    /// The work's holder.
+    /// The work item's holder.
     #[default]
     Worker,
-    /// The relay, over HTTP or by a program.
+    /// The relay, over HTTP or by running a program.
     Http,
     Exec,
 }
@@ -73,31 +73,31 @@ impl Executor {
     }
 }
 
-/// What the configuration says of a tool. Undeclared tools get the default: high risk, not idempotent,
-/// executed by the worker. Only what is other than the default is written, in every event and record of a command: the
-/// default must stay as it is for good.
+/// The settings of a tool. Undeclared tools get the default: high risk, not idempotent, executed by the
+/// worker. Every event and record of a command contains only the settings that differ from the default, so
+/// the default must never change.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ToolFacts {
     pub risk: Risk,
     pub idempotency: Idempotency,
-    /// For how long the provider remembers our key, from the first dispatch.
+    /// For how long the provider remembers an idempotency key, from the first dispatch.
     pub native_window_ms: u64,
     pub executor: Executor,
-    /// A lookup that finds nothing counts only so long after the doubt began.
+    /// A lookup that finds nothing counts only this long after the doubt began.
     pub consistency_delay_ms: u64,
-    /// Whoever asked for it cannot approve it.
+    /// The person who requested it cannot approve it.
     pub four_eyes: bool,
-    /// The relay keeps the order of commands to the same target.
+    /// The relay preserves the order of commands to the same target.
     pub ordered: bool,
-    /// Lookups that cannot tell, before a person must.
+    /// How many lookups may have no result before a person must find out.
     pub max_unknowns: u32,
-    /// Between two lookups at least.
+    /// The minimum time between two lookups.
     pub lookup_interval_ms: u64,
     pub retry: RetryPolicy,
-    /// How long the relay's call may take before nobody knows how it went.
+    /// How long the relay's call may take before its outcome is considered unknown.
     pub timeout_ms: u64,
-    /// For how long an approval is good.
+    /// For how long an approval is valid.
     pub approval_ms: u64,
 }
 
@@ -125,7 +125,7 @@ impl Serialize for ToolFacts {
         let mut map = serializer.serialize_map(None)?;
         macro_rules! unless_default {
             ($($field:ident),*) => {
-                // Names every field, or does not compile.
+                // Destructures every field, so that a new one that is missing here does not compile.
                 let ToolFacts { $($field),* } = self;
                 let default = ToolFacts::default();
                 $(if *$field != default.$field {
@@ -151,7 +151,7 @@ impl Serialize for ToolFacts {
     }
 }
 
-/// What policy says.
+/// The decision of the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
@@ -160,7 +160,7 @@ pub enum Effect {
     NeedsApproval,
 }
 
-/// The door's evaluation: what policy says, why, and which policy that was.
+/// The policy decision, its reason, and the version of the policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyDecision {
@@ -176,14 +176,14 @@ impl PolicyDecision {
     }
 }
 
-/// Normalised arguments: as they are kept, and the hash of all of them. Where paths are redacted the two
-/// differ, and the hash still tells other arguments apart.
+/// Normalized arguments: the stored form, and the hash of the complete form. With redacted paths the two
+/// differ, and the hash still distinguishes different arguments.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Arguments {
     pub kept: Payload,
     pub hash: Digest,
-    /// The hash covers what is not kept. A ledger keys such a hash before it stores it: from a plain one, a short secret
-    /// could be found by trying.
+    /// Whether the hash covers redacted parts. A ledger keys such a hash before it stores it: from a plain
+    /// hash, a short secret could be found by brute force.
     #[serde(skip)]
     pub redacted: bool,
 }
@@ -198,7 +198,7 @@ impl Arguments {
     }
 }
 
-/// What never changes after the reservation.
+/// The fields that never change after the reservation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandSpec {
     pub tenant: String,
@@ -223,7 +223,7 @@ pub enum BlockCode {
     Budget,
 }
 
-/// Why a command will never be done.
+/// Why a command was cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CancelCode {
@@ -239,34 +239,35 @@ pub struct Approval {
     pub by: Actor,
     pub at: Millis,
     pub expires_at: Millis,
-    /// Over work, tool, target and arguments.
+    /// Over work item, tool, target and arguments.
     pub seal: Digest,
-    /// It is good for one dispatch.
+    /// The dispatch that used it; an approval is valid for one dispatch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used_at: Option<Millis>,
 }
 
-/// The last time that somebody was told to do it.
+/// The last dispatch of a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dispatch {
     pub at: Millis,
-    /// The work's fence, or the relay's own.
+    /// The work item's fence, or the relay's own.
     pub fence: u64,
     pub by: Actor,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// After it nobody knows how the relay's call went.
+    /// The relay's deadline: after it the outcome of the call is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_at: Option<Millis>,
-    /// What was set aside for it.
+    /// The amounts that were reserved for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reserved: Vec<Reservation>,
-    /// What was given back because it did not happen. A receipt that comes all the same is charged to it.
+    /// The amounts that were released because it did not happen. A receipt that arrives nevertheless is
+    /// charged to them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub given_back: Vec<Reservation>,
 }
 
-/// On what a success rests.
+/// The kind of evidence of a success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EvidenceKind {
@@ -284,18 +285,18 @@ pub struct Receipt {
     pub external_id: Option<String>,
     #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
-    /// The event whose payload is the provider's response: of this work, or of the one that it reruns.
+    /// The event whose payload is the provider's response: of this work item, or of the one that it reruns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<(WorkId, u64)>,
     /// The command of an earlier run whose receipt this is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reused_from: Option<CommandId>,
-    /// What the call used, by source and model.
+    /// The usage of the call, by source and model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub usage: Vec<Usage>,
 }
 
-/// The rest of the row, kept by stores as one JSON document. All of it comes from events.
+/// The rest of the row, which stores keep as one JSON document. All of it comes from events.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandBody {
     pub submitter: Actor,
@@ -308,12 +309,13 @@ pub struct CommandBody {
     pub decision: PolicyDecision,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked: Option<BlockCode>,
-    /// A person must approve whatever policy says: an earlier effect was not what it seemed.
+    /// A person must approve it even if policy allows it, because the outcome of an earlier call was
+    /// misjudged.
     #[serde(default, skip_serializing_if = "is_false")]
     pub review: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// What one call is expected to cost, as it was said when it was reserved.
+    /// The expected cost of one call, as given when it was reserved.
     #[serde(default, skip_serializing_if = "Cost::is_nothing")]
     pub estimate: Cost,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -322,35 +324,35 @@ pub struct CommandBody {
     pub dispatches: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_dispatched_at: Option<Millis>,
-    /// It was sent again while in doubt: that a later call did nothing says nothing of the first.
+    /// It was sent again while in doubt: a later call without effect proves nothing about the first.
     #[serde(default, skip_serializing_if = "is_false")]
     pub resent: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dispatch: Option<Dispatch>,
-    /// The fences of the dispatches before that one, the latest last: whoever was told then may still bring evidence.
+    /// The fences of the earlier dispatches, the latest last: their callers may still deliver evidence.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<u64>,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub failures: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<ErrorInfo>,
-    /// Not before then: the next try, or the next lookup.
+    /// When the next attempt or lookup may be made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_at: Option<Millis>,
-    /// Since when it is in doubt: until then the call may have been under way.
+    /// Since when it is in doubt: until then the call may have been in progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub doubted_at: Option<Millis>,
-    /// Lookups in a row that could not tell.
+    /// Consecutive lookups without a result.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unknowns: u32,
     #[serde(default, skip_serializing_if = "is_false")]
     pub needs_person: bool,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub replays: u32,
-    /// Who had it done again, and the people who reserved it after its submitter.
+    /// The people who replayed it, or reserved it after its submitter.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replayers: Vec<Arc<str>>,
-    /// A person replayed it after its work had ended: a cancel of that work no longer stops it.
+    /// A person replayed it after its work item had ended: a cancel of that work item no longer stops it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub replayed_after_end: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -369,24 +371,24 @@ pub(crate) fn is_zero(n: &u32) -> bool {
     *n == 0
 }
 
-/// One intended side effect, recorded before it happens.
+/// A command: one recorded side effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
     pub id: CommandId,
     pub work: WorkId,
     pub spec: Arc<CommandSpec>,
     pub state: CommandState,
-    /// The last event of its work that told of it.
+    /// The last event of its work item that concerned it.
     pub seq: u64,
     pub created_at: Millis,
     pub updated_at: Millis,
-    /// When something has to be done about it; what, says [`super::due::duty`].
+    /// When something has to be done about it; [`super::due::duty`] says what.
     pub due_at: Option<Millis>,
     pub body: Document<CommandBody>,
 }
 
 impl Command {
-    /// The worker's own, and nobody knows whether it happened.
+    /// A worker's command whose outcome is unknown.
     pub fn is_in_doubt(&self) -> bool {
         self.is_worker() && self.state == CommandState::Uncertain
     }
@@ -395,28 +397,29 @@ impl Command {
         !self.spec.executor.is_relay()
     }
 
-    /// Whether a dispatch by the holder of its work may lead to a call. Whether it does, the dispatch decides.
+    /// Whether a dispatch by the holder of its work item may lead to a call. The dispatch itself decides
+    /// whether it does.
     pub fn may_go_out(&self) -> bool {
         self.is_worker() && (self.state.is_idle() || self.state == CommandState::Uncertain)
     }
 
-    /// Whether the unique place of its key is its own.
+    /// Whether it occupies the unique slot of its key.
     pub fn is_current(&self) -> bool {
         self.body.superseded_by.is_none()
     }
 
-    /// Whether nothing but an earlier command to the same target may keep it from going out.
+    /// Whether it can be kept from being sent only by an earlier command to the same target.
     pub fn waits_in_line(&self) -> bool {
         self.body.tool.ordered && matches!(self.state, CommandState::Pending | CommandState::Approved)
     }
 
-    /// Whether a rerun has to know of it: it was sent, or the relay may yet send it.
+    /// Whether a rerun has to consider it: it was sent, or the relay may yet send it.
     pub fn tells_of_its_run(&self) -> bool {
         let relay = !self.is_worker() && self.state.is_open();
         self.state == CommandState::Succeeded || self.body.dispatches > 0 || relay
     }
 
-    /// The fence under which a dispatch was given, as far back as that is remembered.
+    /// The fence of a dispatch, as far back as fences are remembered.
     pub fn fence_of(&self, dispatch: u32) -> Option<u64> {
         match self.body.dispatches.checked_sub(dispatch)? as usize {
             0 => self.body.dispatch.as_ref().map(|last| last.fence),
@@ -424,25 +427,26 @@ impl Command {
         }
     }
 
-    /// Until when the provider knows our key.
+    /// Until when the provider remembers the idempotency key.
     pub fn native_until(&self) -> Option<Millis> {
         let first = self.body.first_dispatched_at?;
         (self.body.tool.idempotency == Idempotency::Native)
             .then(|| first + self.body.tool.native_window_ms as Millis)
     }
 
-    /// Whether sending it again with the same key is no second effect.
+    /// Whether sending it again with the same key has no second effect.
     pub fn may_resend(&self, now: Millis) -> bool {
         self.native_until().is_some_and(|until| now < until)
     }
 }
 
-/// How many commands a work has. Those of the relay count in the total only: they outlive the work's holder.
+/// The command counts of a work item. Commands of the relay are only in the total: they outlive the work
+/// item's holder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub total: u32,
-    /// Not sent, and may be yet.
+    /// Not sent, but may yet be.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub idle: u32,
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -458,12 +462,12 @@ impl Tally {
         *self == Tally::default()
     }
 
-    /// Of the worker's commands, any that something may still happen to.
+    /// Whether any of the worker's commands is not settled.
     pub fn any_open(&self) -> bool {
         self.idle + self.dispatched + self.uncertain > 0
     }
 
-    /// Sent, and nobody knows yet how it went.
+    /// Sent, with an unknown outcome.
     pub fn unsettled(&self) -> u32 {
         self.dispatched + self.uncertain
     }
@@ -477,7 +481,7 @@ impl Tally {
         }
     }
 
-    /// Follows one command of the worker from a state to the next.
+    /// Updates the counts when a command of the worker changes its state.
     pub(crate) fn follow(&mut self, was: Option<CommandState>, now: CommandState) {
         if let Some(left) = was.and_then(|was| self.place(was)) {
             *left = left.saturating_sub(1);
@@ -488,7 +492,7 @@ impl Tally {
     }
 }
 
-/// Why somebody reports that a call went wrong.
+/// Why a call is reported as failed or uncertain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CallError {
     pub class: ErrorClass,
@@ -502,7 +506,7 @@ mod tests {
 
     use super::*;
 
-    /// What stands in the logs of all who ever used it.
+    /// As in the logs of all existing ledgers.
     #[test]
     fn what_is_not_written_of_a_tool_never_changes() {
         let first = json!({

@@ -1,4 +1,4 @@
-//! The replay plan: what a rerun would do with each command of the runs before it.
+//! The replay plan: what a rerun would do with each command of the earlier runs.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 use super::{Command, CommandState, Effect};
 use crate::{ids::CommandId, payload::Digest};
 
-/// What becomes of an intent in a rerun.
+/// What a rerun does with an effect of an earlier run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Planned {
-    /// It happened: the receipt is used again.
+    /// It happened: its receipt is reused.
     ReuseReceipt,
-    /// It did not happen: it is done when the rerun comes to it.
+    /// It did not happen: it is executed when the rerun reaches it.
     Execute,
     NeedsApproval,
     /// It may have happened, or is still to be sent: settle it first, or decide to execute it.
@@ -27,8 +27,8 @@ pub struct Plan<'a> {
     pub planned: Planned,
 }
 
-/// The plan over the commands of all earlier runs, newest run last. `effect` is what policy says of each now;
-/// `execute` names keys that somebody decided to execute again.
+/// The plan over the commands of all earlier runs, newest run last. `effect` is the current policy decision
+/// on each; `execute` lists the keys that a person decided to execute again.
 pub fn plan<'a>(
     commands: impl IntoIterator<Item = &'a Command>,
     execute: &[Digest],
@@ -37,7 +37,7 @@ pub fn plan<'a>(
     let mut newest: BTreeMap<Digest, &Command> = BTreeMap::new();
     let mut order: Vec<(CommandId, Digest)> = Vec::new();
     for command in commands.into_iter().filter(|command| command.is_current()) {
-        // What was never sent says nothing of what an earlier run did.
+        // A command that was never sent says nothing about an earlier run.
         let tells = command.tells_of_its_run();
         match newest.get(&command.spec.key) {
             Some(_) if !tells => continue,

@@ -1,5 +1,5 @@
-//! Receipt: the evidence that it happened. It is evidence, not authority: whoever dispatched may deliver it
-//! even after losing the lease.
+//! Receipt: evidence that the effect happened. It needs no valid lease: the caller that dispatched the
+//! command may deliver it even after losing the lease.
 
 use super::{
     Command, CommandState, EvidenceKind, Idempotency, Proof, Receipt, Sender, again, dispatch_of, draft,
@@ -22,15 +22,15 @@ pub(super) fn decide(
     proof: &Proof,
 ) -> Result<Decision, Refusal> {
     proof.check(
-        "A success needs evidence: give `external_id`, `evidence.ref`, or the provider's `response`. If there is none, say \
-         `uncertain`.",
+        "A success needs evidence: give `external_id`, `evidence.ref`, or the provider's `response`. If \
+         there is none, report it as `uncertain`.",
     )?;
     let instead = match proof.kind {
         EvidenceKind::Provider => None,
-        EvidenceKind::Person => Some("A person's word is given by `record`, with a person's credential."),
+        EvidenceKind::Person => Some("Use `record`, with a person's credential, for a person's evidence."),
         EvidenceKind::Lookup => Some(
-            "What a lookup found is given by `reconcile`, with the token of the lookup that was claimed. A receipt is what \
-             the provider answered: evidence of kind `provider`.",
+            "Use `reconcile`, with the token of the claimed lookup, for the outcome of a lookup. A receipt \
+             has evidence of kind `provider`.",
         ),
     };
     if let Some(instead) = instead {
@@ -42,7 +42,7 @@ pub(super) fn decide(
     match command.state {
         CommandState::Succeeded => return known(command, proof),
         _ if takes_evidence(command) => {}
-        // Of the last call it is known that it did nothing; of the one before, now, that it did.
+        // The last call is known to have had no effect; now the one before it is known to have had one.
         CommandState::Failed if earlier => {}
         state => return Err(wrong_state(state, "a receipt")),
     }
@@ -52,23 +52,23 @@ pub(super) fn decide(
     finish(cx, draft, id)
 }
 
-/// The same receipt again. One that names another effect is not taken, and that is said.
+/// A repeat of the same receipt. One that names another effect is refused, and the refusal says so.
 fn known(command: &Command, proof: &Proof) -> Result<Decision, Refusal> {
     let first = command.body.receipt.as_ref().and_then(|receipt| receipt.external_id.as_ref());
     match (first, &proof.external_id) {
         (Some(first), Some(other)) if first != other => Err(Refusal::new(
             Code::IdempotencyMismatch,
             format!(
-                "It succeeded with the receipt `{first}`, and this one names `{other}`. If both are true, it happened \
-                 twice: tell a person, and keep both ids."
+                "It succeeded with the receipt `{first}`, but this one names `{other}`. If both are correct, \
+                 it happened twice: tell a person, and keep both ids."
             ),
         )),
         _ => Ok(again(command)),
     }
 }
 
-/// Whether evidence that it happened still settles it. Where a lookup said absent, and was wrong: better late than twice,
-/// and better charged than lost where nobody would have done it again.
+/// Whether evidence that it happened still settles it. It does even after a lookup wrongly reported that the
+/// effect is absent: a late receipt is better than a second effect, and a late charge better than none.
 fn takes_evidence(command: &Command) -> bool {
     match command.state {
         CommandState::Dispatched | CommandState::Uncertain => true,
@@ -86,8 +86,8 @@ pub(crate) fn of_ended_wait<'a>(cx: Context<'a>, wait: &Wait) -> Option<&'a Comm
     (takes_evidence(command) || receipt_of(command, wait).is_some()).then_some(command)
 }
 
-/// A command that was handed to several waits was sent as often. An answer to one of them is not the same answer again
-/// to another, except that a native tool does nothing a second time.
+/// A command that was handed over to several waits was sent as often. An answer to one of them is not a
+/// repeat of an answer to another, except for a native tool, which has no second effect.
 pub(crate) fn told_by_another(cx: Context<'_>, waits: &[Wait], wait: &Wait) -> Result<(), Refusal> {
     let Some(command) = wait.detail.command.and_then(|id| cx.records.command(id)) else { return Ok(()) };
     let other = |other: &&Wait| {
@@ -99,8 +99,8 @@ pub(crate) fn told_by_another(cx: Context<'_>, waits: &[Wait], wait: &Wait) -> R
         Some(other) if command.body.tool.idempotency != Idempotency::Native => Err(Refusal::new(
             Code::IdempotencyMismatch,
             format!(
-                "{} succeeded by the answer to `{}`, and this one is to `{}`, of another call. If both are true, it \
-                 happened twice: tell a person, and keep both.",
+                "{} succeeded by the answer to `{}`, but this answer is to `{}`, which is another call. If \
+                 both are correct, it happened twice: tell a person, and keep both.",
                 command.id, other.reference, wait.reference
             ),
         )),
@@ -114,7 +114,7 @@ pub(crate) fn receipt_of<'a>(command: &'a Command, wait: &Wait) -> Option<&'a Re
     command.body.receipt.as_ref().filter(of_it)
 }
 
-/// An answer that comes after its wait has ended is the receipt of the command that was handed to the wait.
+/// An answer after the end of its wait is the receipt of the command that was handed over to the wait.
 pub(crate) fn late(
     cx: Context<'_>,
     work: &Work,
@@ -133,7 +133,7 @@ pub(crate) fn late(
     finish(cx, draft, command.id)
 }
 
-/// Writes the success with its evidence.
+/// Records the success with its evidence.
 pub(super) fn succeed(
     cx: Context<'_>,
     draft: &mut Draft,

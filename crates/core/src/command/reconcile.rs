@@ -1,4 +1,4 @@
-//! Reconcile: what a lookup says of a command in doubt.
+//! Reconcile: records the outcome of a lookup of a command in doubt.
 
 use super::{
     Command, CommandState, EvidenceKind, Finding, LookupClaim, Proof, Risk, again, cancel, draft,
@@ -17,12 +17,12 @@ use crate::{
     work::draft::Said,
 };
 
-/// A claim counts until somebody else has made one, or anything else became of the command.
+/// A claim is valid until another caller claims the lookup, or the command changes otherwise.
 fn claimed(command: &Command, claim: Option<LookupClaim>) -> Result<(), Refusal> {
     match claim {
         Some(claim) if !claim.genuine || command.due_at != Some(claim.until) => Err(Refusal::new(
             Code::TokenRefused,
-            "This lookup is not yours, or no longer. Claim it again: `POST /v1/commands/claim`.",
+            "Your claim of this lookup is not valid, or no longer. Claim it again: `POST /v1/commands/claim`.",
         )),
         Some(_) | None => Ok(()),
     }
@@ -40,8 +40,8 @@ pub(super) fn decide(
     }
     if let Finding::Found(proof) = finding {
         proof.check(
-            "What was found has something to show: its `external_id`, a `ref` where it can be seen, or the provider's \
-             `response`. If there is nothing, the outcome is `unknown`.",
+            "The outcome `found` needs evidence: its `external_id`, a `ref` where it can be seen, or the \
+             provider's `response`. If there is none, the outcome is `unknown`.",
         )?;
     }
     let (work, command) = found(cx, id)?;
@@ -49,14 +49,15 @@ pub(super) fn decide(
         return Err(Refusal::new(
             Code::PersonRequired,
             format!(
-                "A worker says what it found only of a lookup that it has claimed: `POST /v1/commands/claim`, for tools \
-                 with `lookup = {{ by = \"worker\" }}`. Otherwise a person says what is known: `tenure commands record {id}`."
+                "A worker reports the outcome only of a lookup that it has claimed: `POST \
+                 /v1/commands/claim`, for tools with `lookup = {{ by = \"worker\" }}`. Otherwise a person \
+                 records the outcome: `tenure commands record {id}`."
             ),
         ));
     }
     match command.state {
         CommandState::Uncertain => claimed(command, claim)?,
-        // Absent is another outcome than the recorded one; anything else says nothing new.
+        // Absent contradicts the recorded outcome; other outcomes add nothing.
         CommandState::Succeeded if *finding != Finding::Absent => return Ok(again(command)),
         state => return Err(wrong_state(state, "reconciling")),
     }
@@ -74,7 +75,7 @@ pub(super) fn decide(
                 return Err(Refusal::new(
                     Code::NotDue,
                     format!(
-                        "The provider may not show it yet: absent counts in {}. Look again then.",
+                        "The provider may not show it yet: `absent` counts in {}. Look again then.",
                         span(counts_at - cx.now)
                     ),
                 ));
@@ -94,7 +95,7 @@ pub(super) fn decide(
                     next_at: None,
                 })
             });
-            // Nobody is left to do it again.
+            // It has no holder that could execute it again.
             if work.state.is_terminal() {
                 cancel::ended(&mut draft, work.state);
             }

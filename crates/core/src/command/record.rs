@@ -1,4 +1,4 @@
-//! Record: a person found out how it went, and says so with evidence.
+//! Record: a person found out the outcome of a command, and gives the evidence.
 
 use super::{
     CommandState, EvidenceKind, Proof, Recorded, again, draft, event::CommandFailed, finish, found, person,
@@ -14,9 +14,9 @@ use crate::{
     work::draft::Said,
 };
 
-/// A person cannot say `uncertain`: it is that already.
-const BARE: &str = "What happened needs something to show for it: `--external-id` (the provider's id of it), `--ref` (where \
-                    it can be seen), or `--response` (what the provider answered). If there is nothing, leave it in doubt.";
+/// A person cannot report it as `uncertain`: it is uncertain already.
+const BARE: &str = "A success needs evidence: `--external-id` (the provider's id for the effect), `--ref` \
+ (where it can be seen), or `--response` (the provider's response). If there is none, leave it in doubt.";
 
 pub(super) fn decide(
     cx: Context<'_>,
@@ -25,7 +25,7 @@ pub(super) fn decide(
     reason: &str,
 ) -> Result<Decision, Refusal> {
     limits::reason(reason)?;
-    person(cx, "record how a command went")?;
+    person(cx, "record the outcome of a command")?;
     if let Recorded::Happened(proof) = outcome {
         proof.check(BARE)?;
     }

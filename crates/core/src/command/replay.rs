@@ -1,4 +1,5 @@
-//! Replay: a person has a failed command done again, on its record. Bounded, and never without a reason.
+//! Replay: a person has a failed command executed again, which is recorded. Limited in number, and never
+//! without a reason.
 
 use super::{
     CommandState, Effect, Evaluation, ReplayLimits, Risk, ToolFacts,
@@ -35,7 +36,10 @@ pub(super) fn decide(
     if command.is_worker() && work.state.is_terminal() {
         return Err(Refusal::new(
             Code::Terminal,
-            format!("{} has ended, and nobody is left to do this. Rerun the work.", work.id),
+            format!(
+                "{} has ended, so it has no holder to execute this command. Rerun the work item.",
+                work.id
+            ),
         ));
     }
     if evaluation.decision.effect == Effect::Deny {
@@ -46,13 +50,16 @@ pub(super) fn decide(
     let this_minute = cx.records.budgets.get(&counter).copied().unwrap_or_default().spent;
     for (of, done, max) in [
         ("this command", u64::from(command.body.replays), limits.per_command),
-        ("its work", u64::from(work.body.commands.replays), limits.per_work),
+        ("its work item", u64::from(work.body.commands.replays), limits.per_work),
         ("this minute", this_minute, limits.per_minute),
     ] {
         if done >= u64::from(max) {
             return Err(Refusal::new(
                 Code::LimitReached,
-                format!("{done} replays of {of} are enough (at most {max}). Find out why it fails."),
+                format!(
+                    "{done} replays of {of} are the most that are allowed (at most {max}). Find out why \
+                 it fails."
+                ),
             ));
         }
     }

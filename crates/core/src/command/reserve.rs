@@ -1,4 +1,4 @@
-//! Reserve: the intent, durable before the effect. The same intent again is the same command.
+//! Reserve: records the intent durably before the effect. Repeating the same intent returns the same command.
 
 use std::sync::Arc;
 
@@ -54,13 +54,13 @@ fn held(
     draft.finish(|_| Reply::Command { command, fresh, grant })
 }
 
-/// A command without a work gets one of its own, recorded and claimed in the same act.
+/// A command without a work item gets one of its own, recorded and claimed in the same transaction.
 fn alone(cx: Context<'_>, work: &Ingest, id: CommandId, intent: &Intent) -> Result<Decision, Refusal> {
     let nobody = || {
         Refusal::new(
             Code::Busy,
             format!(
-                "{} is there already and held elsewhere. Claim it, or send a new source id.",
+                "{} exists already and another worker holds it. Claim it, or send a new source id.",
                 work.source.id
             ),
         )
@@ -83,7 +83,7 @@ fn alone(cx: Context<'_>, work: &Ingest, id: CommandId, intent: &Intent) -> Resu
     }
 }
 
-/// One of the outbox: committed with the end of its work, and sent by the relay.
+/// A command of the outbox: committed with the end of its work item, and sent by the relay.
 pub(crate) fn outgoing(
     cx: Context<'_>,
     draft: &mut Draft,
@@ -95,7 +95,8 @@ pub(crate) fn outgoing(
         return Err(Refusal::new(
             Code::Invalid,
             format!(
-                "`{}` is executed by the worker, and a close-out leaves none. Do it before, or give the tool an http or exec executor.",
+                "`{}` is executed by the worker, and a close-out leaves no worker. Execute it before, or \
+                 give the tool an http or exec executor.",
                 intent.tool
             ),
         ));
@@ -103,7 +104,7 @@ pub(crate) fn outgoing(
     record(cx, draft, id, intent).map(drop)
 }
 
-/// Puts the intent into the draft under this id, or finds it there under another one, which is returned then.
+/// Records the intent in the draft under this id, or finds it there under another id; returns the id.
 fn record(cx: Context<'_>, draft: &mut Draft, id: CommandId, intent: &Intent) -> Result<CommandId, Refusal> {
     let key = intent.key();
     let known = |command: &&Command| command.spec.key == key && command.is_current();
@@ -124,7 +125,10 @@ fn record(cx: Context<'_>, draft: &mut Draft, id: CommandId, intent: &Intent) ->
     if draft.work.body.commands.total as usize >= limits::COMMANDS_PER_WORK {
         return Err(Refusal::new(
             Code::LimitReached,
-            format!("A work keeps at most {} commands. Go on in another work.", limits::COMMANDS_PER_WORK),
+            format!(
+                "A work item has at most {} commands. Continue in another work item.",
+                limits::COMMANDS_PER_WORK
+            ),
         ));
     }
     let fate = fate(cx, draft, intent)?;
@@ -160,13 +164,13 @@ fn record(cx: Context<'_>, draft: &mut Draft, id: CommandId, intent: &Intent) ->
     Ok(id)
 }
 
-/// A person who reserves what somebody else reserved wants it as well, and cannot approve it.
+/// A person who reserves a command that somebody else reserved also requests it, and cannot approve it.
 fn again(cx: Context<'_>, draft: &mut Draft, command: &Command) {
     let actor = &cx.submission.actor;
     let known = command.body.submitter.id == actor.id || command.body.replayers.contains(&actor.id);
     let over = matches!(command.state, CommandState::Succeeded | CommandState::Cancelled);
     if actor.kind == ActorKind::Person && !known && !over {
-        // A command says why it stands where it stands: that has not changed.
+        // The command's reason is repeated, because it has not changed.
         let said = Said { message: command.body.message.as_deref(), ..Said::default() };
         draft.tell(command.id, command.state, said, |moved| {
             Fact::CommandReservedAgain(ReservedAgain { moved })
@@ -174,7 +178,8 @@ fn again(cx: Context<'_>, draft: &mut Draft, command: &Command) {
     }
 }
 
-/// Models word things differently on a retry: what an earlier attempt reserved and nobody sent makes room.
+/// A model words its arguments differently on a retry: a command that an earlier attempt reserved and nobody
+/// sent is superseded.
 fn supersede(draft: &mut Draft, old: &Command, new: CommandId, intent: &Intent) -> Result<(), Refusal> {
     let unsent = old.body.dispatches == 0 && (old.state.is_idle() || old.state == CommandState::Cancelled);
     if !unsent || old.body.fence >= draft.work.fence {
@@ -198,7 +203,7 @@ fn supersede(draft: &mut Draft, old: &Command, new: CommandId, intent: &Intent) 
     Ok(())
 }
 
-/// How a command begins.
+/// The initial state of a command.
 struct Fate {
     state: CommandState,
     blocked: Option<BlockCode>,
@@ -236,7 +241,7 @@ fn fate(cx: Context<'_>, draft: &Draft, intent: &Intent) -> Result<Fate, Refusal
     Ok(Fate { state, blocked, review: false, receipt: None, message })
 }
 
-/// The same intent in an earlier run of the same work, unless somebody decided to execute it again.
+/// The same intent in an earlier run of the same work item, unless a person decided to execute it again.
 fn earlier<'a>(cx: Context<'a>, draft: &Draft, intent: &Intent) -> Option<&'a Command> {
     let work = &draft.work;
     let key = intent.key();
@@ -245,7 +250,7 @@ fn earlier<'a>(cx: Context<'a>, draft: &Draft, intent: &Intent) -> Option<&'a Co
 }
 
 fn reused(earlier: &Command) -> Fate {
-    // What that call used is counted where it was made.
+    // The usage of that call is counted in the run that made it.
     let receipt = earlier.body.receipt.clone().map(|receipt| Receipt {
         reused_from: Some(receipt.reused_from.unwrap_or(earlier.id)),
         usage: Vec::new(),
@@ -265,8 +270,8 @@ fn still_open(earlier: &Command) -> Refusal {
     Refusal::new(
         Code::InDoubt,
         format!(
-            "{} of an earlier run ({}) is {}: doing it again could do it twice. Settle that one first, or \
-             rerun with `execute`.",
+            "{} of an earlier run ({}) is {}: executing it again could do it twice. Settle that one first, \
+             or rerun with `execute`.",
             earlier.id, earlier.work, earlier.state
         ),
     )

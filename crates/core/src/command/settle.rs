@@ -1,4 +1,4 @@
-//! What is set aside at dispatch, and what becomes of it.
+//! Budget reservations: made at dispatch, then spent or released.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use super::{
 };
 use crate::{records::Change, work::draft::Draft};
 
-/// Sets aside what a call is expected to cost.
+/// Reserves the expected cost of a call.
 pub(super) fn reserve(draft: &mut Draft, command: &Command, evaluation: &Evaluation) -> Vec<Reservation> {
     let spec = &command.spec;
     let mut amounts: BTreeMap<BudgetKey, u64> = BTreeMap::new();
     for limit in &evaluation.limits {
         let amount = evaluation.estimate.of(&limit.unit);
-        // The same counter under two limits is counted once.
+        // A counter that two limits share is counted once.
         amounts.insert(limit.key(&spec.tenant, command.work, &spec.tool), amount);
     }
     for (key, amount) in &amounts {
@@ -23,8 +23,8 @@ pub(super) fn reserve(draft: &mut Draft, command: &Command, evaluation: &Evaluat
     amounts.into_iter().map(|(key, amount)| Reservation { key, amount }).collect()
 }
 
-/// It happened: what was set aside is spent, or as much as it cost in truth. What that was is told with the success.
-/// What was given back before is spent as well: the call was made all the same.
+/// The effect happened: the reserved amount is spent, or the actual cost. The success event records it. An
+/// amount that was released before is spent as well, because the call was made nevertheless.
 pub(super) fn spend(draft: &mut Draft, command: &Command, proof: &Proof) -> Vec<Reservation> {
     let set_aside = !reservations(command).is_empty();
     let mut all = Vec::new();
@@ -37,7 +37,7 @@ pub(super) fn spend(draft: &mut Draft, command: &Command, proof: &Proof) -> Vec<
     all
 }
 
-/// It did not happen: what was set aside is free again.
+/// The effect did not happen: the reserved amount is released.
 pub(super) fn release(draft: &mut Draft, command: &Command) {
     for Reservation { key, amount } in reservations(command) {
         shift(draft, key, Shift { given_back: *amount, ..Shift::default() });
@@ -48,7 +48,7 @@ pub(super) fn reservations(command: &Command) -> &[Reservation] {
     command.body.dispatch.as_ref().map_or(&[], |dispatch| &dispatch.reserved)
 }
 
-/// What a receipt is charged to.
+/// The amounts that a receipt is charged to.
 pub(super) fn charged(command: &Command) -> &[Reservation] {
     match reservations(command) {
         [] => command.body.dispatch.as_ref().map_or(&[], |dispatch| &dispatch.given_back),

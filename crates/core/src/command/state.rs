@@ -2,26 +2,26 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Where a command stands. The numbers are stored; they never change meaning.
+/// The state of a command. The numbers are stored; they never change meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum CommandState {
-    /// Recorded and allowed; nobody has been told to do it.
+    /// Recorded and allowed; not dispatched.
     Pending = 0,
-    /// Stopped: by policy, for want of an approval, or by a budget.
+    /// Stopped by policy, a missing approval or a budget.
     Blocked = 1,
-    /// A person approved exactly this content, once and for a while.
+    /// A person approved exactly this content, for one dispatch and a limited time.
     Approved = 2,
-    /// Somebody was told to do it: it may have happened.
+    /// Its call was permitted: the effect may have happened.
     Dispatched = 3,
-    /// Nobody knows whether it happened.
+    /// It is unknown whether the effect happened.
     Uncertain = 4,
-    /// It happened, with evidence.
+    /// The effect happened, with evidence.
     Succeeded = 5,
-    /// It did not happen.
+    /// The effect did not happen.
     Failed = 6,
-    /// It will not be done, and never was, as far as anybody knows.
+    /// The effect never happened, as far as is known, and will not.
     Cancelled = 7,
 }
 
@@ -38,36 +38,44 @@ const fn moves(from: &'static [CommandState], to: &'static [CommandState], cause
     Moves { from, to, cause }
 }
 
-/// The states in which a command may be recorded.
+/// The initial states of a command.
 pub const BORN: &[(CommandState, &str)] = &[
     (Pending, "reserve, allowed by policy"),
-    (Blocked, "reserve, stopped by policy or for want of an approval"),
+    (Blocked, "reserve, stopped by policy or a missing approval"),
     (Succeeded, "reserve in a rerun, with the receipt of an earlier run"),
 ];
 
-/// The table. The diagram, the databases' guards and every decision come from it.
+/// The table. The diagram, the databases' checks and every decision are derived from it.
 pub const TABLE: &[Moves] = &[
     moves(&[Pending, Approved], &[Dispatched], "dispatch"),
-    moves(&[Pending, Approved], &[Blocked], "policy, approval or budget as of now"),
+    moves(&[Pending, Approved], &[Blocked], "policy, approval or budget at dispatch"),
     moves(&[Blocked], &[Approved], "a person approved"),
     moves(&[Blocked], &[Pending], "policy and budget now allow it"),
-    moves(&[Pending, Blocked, Approved], &[Cancelled], "cancelled, rejected, superseded, or its work ended"),
+    moves(
+        &[Pending, Blocked, Approved],
+        &[Cancelled],
+        "cancelled, rejected, superseded, or its work item ended",
+    ),
     moves(&[Dispatched, Uncertain], &[Succeeded], "receipt, lookup, or a person's record"),
     moves(
         &[Pending, Blocked, Approved, Failed, Cancelled],
         &[Succeeded],
         "late receipt of an earlier dispatch",
     ),
-    moves(&[Dispatched], &[Failed], "refused by the provider, or its retries are exhausted"),
+    moves(&[Dispatched], &[Failed], "refused by the provider, or its attempts are exhausted"),
     moves(&[Dispatched], &[Pending], "proven unsent"),
-    moves(&[Dispatched], &[Uncertain], "ambiguous error, lapse, deadline, or its work ended"),
+    moves(&[Dispatched], &[Uncertain], "ambiguous error, lapse, deadline, or its work item ended"),
     moves(
         &[Uncertain],
         &[Pending],
         "lookup says absent, proven unsent, or sent again with the same provider key",
     ),
     moves(&[Uncertain], &[Blocked], "lookup says absent at high risk: fresh approval"),
-    moves(&[Uncertain], &[Failed], "a person, or the relay that dispatched it, says that it did not happen"),
+    moves(
+        &[Uncertain],
+        &[Failed],
+        "a person, or the relay that dispatched it, reports that it did not happen",
+    ),
     moves(&[Failed], &[Pending], "replay"),
     moves(&[Failed], &[Blocked], "replay that needs a fresh approval"),
 ];
@@ -98,22 +106,23 @@ impl CommandState {
         }
     }
 
-    /// Not sent, and may be yet.
+    /// Not sent, but may yet be.
     pub const fn is_idle(self) -> bool {
         matches!(self, Pending | Blocked | Approved)
     }
 
-    /// Sent, and nobody knows yet how it went.
+    /// Sent, with an unknown outcome.
     pub const fn is_unsettled(self) -> bool {
         matches!(self, Dispatched | Uncertain)
     }
 
-    /// Something is still to happen to it.
+    /// Not settled yet.
     pub const fn is_open(self) -> bool {
         self.is_idle() || self.is_unsettled()
     }
 
-    /// Whether an event may move a command from `self` to `to`. Staying is not a move and always allowed.
+    /// Whether an event may move a command from `self` to `to`. Staying in a state is not a move and always
+    /// allowed.
     pub fn may_become(self, to: CommandState) -> bool {
         self == to || TABLE.iter().any(|row| row.from.contains(&self) && row.to.contains(&to))
     }

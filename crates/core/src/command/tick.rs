@@ -17,7 +17,7 @@ use crate::{
     work::draft::{Draft, Said},
 };
 
-/// How long a lookup may be taken for at once.
+/// The longest time for which a lookup may be reserved at once.
 const TAKEN_MS: u64 = 3_600_000;
 
 pub(super) fn decide(cx: Context<'_>, id: CommandId) -> Result<Decision, Refusal> {
@@ -36,13 +36,13 @@ pub(super) fn decide(cx: Context<'_>, id: CommandId) -> Result<Decision, Refusal
             });
         }
         CommandState::Dispatched => {
-            let message = "nobody said how the call went before its deadline";
+            let message = "its outcome was not reported before its deadline";
             uncertain::doubtful(&mut draft, id, None, message, cx.dice());
         }
         CommandState::Uncertain => {
             let message = match command.body.tool.idempotency {
                 Idempotency::Native => FORGOTTEN,
-                Idempotency::Lookup | Idempotency::None => "nothing but a person can tell",
+                Idempotency::Lookup | Idempotency::None => "only a person can find out",
             };
             person_needed(&mut draft, command, message);
         }
@@ -57,9 +57,9 @@ pub(super) fn decide(cx: Context<'_>, id: CommandId) -> Result<Decision, Refusal
     draft.finish(|_| Reply::Ticked(Ticked::Acted))
 }
 
-pub(super) const FORGOTTEN: &str = "the provider no longer knows its key";
+pub(super) const FORGOTTEN: &str = "the provider no longer remembers its key";
 
-/// Nobody but a person can tell now.
+/// From now on only a person can settle it.
 fn person_needed(draft: &mut Draft, command: &Command, message: &str) {
     let said = Said { message: Some(message), ..Said::default() };
     draft.tell(command.id, CommandState::Uncertain, said, |moved| {
@@ -67,7 +67,7 @@ fn person_needed(draft: &mut Draft, command: &Command, message: &str) {
     });
 }
 
-/// A command in doubt that is not sent again: from here on a person is asked.
+/// A command in doubt that is not sent again: a person is asked from here on.
 pub(super) fn given_up(
     cx: Context<'_>,
     mut draft: Draft,
@@ -81,7 +81,7 @@ pub(super) fn given_up(
     finish(cx, draft, command.id)
 }
 
-/// Nothing was due: the due date is set to what the command says now.
+/// Nothing was due: the due date is computed again from the command.
 fn rearm(command: &Command) -> Decision {
     let mut decision = Decision::unchanged(Reply::Ticked(Ticked::Nothing));
     let due_at = next(command).map(|(_, at)| at);
@@ -92,17 +92,19 @@ fn rearm(command: &Command) -> Decision {
     decision
 }
 
-/// Somebody looks it up: others pass it over for a while. A lookup done twice does no harm, so this needs no
-/// event and no proof.
+/// Reserves a lookup for a while. A lookup done twice does no harm, so this needs no event and no proof.
 pub(super) fn take_lookup(cx: Context<'_>, id: CommandId, for_ms: u64) -> Result<Decision, Refusal> {
     if for_ms > TAKEN_MS {
-        let detail = format!("`for_ms` is at most {TAKEN_MS}: whoever looks for longer takes it again.");
+        let detail = format!("`for_ms` is at most {TAKEN_MS}: claim the lookup again to look for longer.");
         return Err(Refusal::new(Code::Invalid, detail));
     }
     let (_, command) = found(cx, id)?;
     let due = command.due_at.filter(|at| *at <= cx.now && duty(command) == Some(Duty::Lookup));
     if due.is_none() {
-        return Err(Refusal::new(Code::NotDue, "No lookup of it is due now, or somebody else is at it."));
+        return Err(Refusal::new(
+            Code::NotDue,
+            "No lookup of it is due now, or another caller has claimed it.",
+        ));
     }
     let command = Box::new(Command { due_at: Some(cx.now + for_ms as Millis), ..command.clone() });
     let reply = Reply::Command { command: command.clone(), fresh: true, grant: None };

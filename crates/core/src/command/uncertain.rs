@@ -1,4 +1,4 @@
-//! Uncertain: it was sent, and nobody knows how it went. Never retried blindly.
+//! Uncertain: it was sent, and its outcome is unknown. Never retried blindly.
 
 use super::{
     CallError, Command, CommandState, Idempotency, Sender, again, dispatch_of, doubt, draft,
@@ -37,7 +37,7 @@ pub(super) fn decide(
     finish(cx, draft, id)
 }
 
-/// Whatever the holder was told to do and is not handed to a wait: nobody knows how it went.
+/// The outcome of every dispatched command of the holder that is not handed over to a wait is unknown.
 pub(crate) fn lost(draft: &mut Draft, message: &str) {
     let dispatched: Vec<CommandId> = draft
         .commands
@@ -48,7 +48,8 @@ pub(crate) fn lost(draft: &mut Draft, message: &str) {
     dispatched.into_iter().for_each(|id| doubtful(draft, id, None, message, 0));
 }
 
-/// A native command in doubt is sent again by its work's holder. Where none will come, a person finds out.
+/// A native command in doubt is sent again by its work item's holder. If there will be none, a person finds
+/// out.
 pub(crate) fn left_to_a_person(draft: &mut Draft) {
     let native = |command: &&Command| {
         command.is_in_doubt()
@@ -56,7 +57,7 @@ pub(crate) fn left_to_a_person(draft: &mut Draft) {
             && !command.body.needs_person
     };
     let left: Vec<CommandId> = draft.commands.iter().filter(native).map(|command| command.id).collect();
-    let said = || Said { message: Some("nobody is left to send it again"), ..Said::default() };
+    let said = || Said { message: Some("it has no holder to send it again"), ..Said::default() };
     for id in left {
         draft.tell(id, CommandState::Uncertain, said(), |moved| {
             Fact::CommandUncertain(Uncertain { moved, class: None, needs_person: true, next_at: None })
@@ -64,7 +65,8 @@ pub(crate) fn left_to_a_person(draft: &mut Draft) {
     }
 }
 
-/// Writes the doubt, and who will end it: a lookup, the same key sent again, or a person.
+/// Records the doubt, and how it will be settled: by a lookup, by sending it again with the same key, or by a
+/// person.
 pub(super) fn doubtful(
     draft: &mut Draft,
     id: CommandId,
@@ -86,7 +88,7 @@ fn outlook(command: &Command, now: Millis, wait: Option<u64>, dice: u64) -> (boo
     let tool = &command.body.tool;
     match tool.idempotency {
         Idempotency::None => (true, None),
-        // The call may have been under way until now.
+        // The call may have been in progress until now.
         Idempotency::Lookup => (false, Some(now + tool.consistency_delay_ms as Millis)),
         Idempotency::Native if command.is_worker() => (!command.may_resend(now), None),
         Idempotency::Native => {
@@ -98,7 +100,7 @@ fn outlook(command: &Command, now: Millis, wait: Option<u64>, dice: u64) -> (boo
     }
 }
 
-/// A work that nobody holds and whose commands only a person can tell of is set aside for that person.
+/// A work item without a holder whose commands only a person can settle is set aside for that person.
 pub(super) fn set_aside(cx: Context<'_>, draft: &mut Draft) {
     let person = draft.commands.iter().any(|command| command.is_worker() && command.body.needs_person);
     if !person || doubt(&draft.commands, cx.now) != Doubt::Some {
@@ -113,7 +115,7 @@ pub(super) fn set_aside(cx: Context<'_>, draft: &mut Draft) {
         | State::WaitingAuth
         | State::WaitingTool
         | State::WaitingExternal => {}
-        // Its holder still has it: it is set aside when that one lets go. Ended work stays as it is.
+        // Its holder still has it: it is set aside when that lease ends. An ended work item stays as it is.
         State::Running
         | State::CancelRequested
         | State::Quarantined

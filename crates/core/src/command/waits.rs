@@ -1,5 +1,5 @@
-//! Waits for commands: on `command:ID` until it may be done or has ended, or handed over, so that the answer
-//! is the receipt.
+//! Waits for commands: on `command:ID` until the command may be dispatched or has ended, or handed over, so
+//! that the answer is the receipt.
 
 use super::{
     Command, CommandState, EvidenceKind, Proof, Receipt, event::CommandSucceeded, settle, uncertain::doubtful,
@@ -19,11 +19,11 @@ use crate::{
     },
 };
 
-/// What whoever waits for a command is told, once there is something to tell.
+/// The answer to a wait for a command, once there is one.
 pub(crate) fn outcome(command: &Command) -> Option<Payload> {
     let told = match command.state {
         CommandState::Succeeded | CommandState::Failed | CommandState::Cancelled => true,
-        // Its worker may go on and do it; of the relay's, only the end counts.
+        // Its worker may continue and dispatch it; for a command of the relay, only the end counts.
         CommandState::Approved | CommandState::Pending => command.is_worker(),
         CommandState::Blocked | CommandState::Dispatched | CommandState::Uncertain => false,
     };
@@ -33,7 +33,7 @@ pub(crate) fn outcome(command: &Command) -> Option<Payload> {
     })
 }
 
-/// Answers the open wait for a command, if there is one and something to tell.
+/// Answers the open wait for a command, if there is one and the command has something to answer.
 pub(super) fn answer(cx: Context<'_>, draft: &mut Draft, id: CommandId) {
     if draft.work.open_waits == 0 {
         return;
@@ -58,8 +58,9 @@ pub(super) fn answer(cx: Context<'_>, draft: &mut Draft, id: CommandId) {
     draft.say(left.to, Fact::WaitResolved(fact), Said { payload: Some(&answer), ..Said::default() });
 }
 
-/// Which commands the waits that are about to open are for: `specs` among all that were `asked` for. What the worker was
-/// told to do and is handed to no wait stands against waiting: nobody would be left to say how it went.
+/// The commands that the waits to be opened are for: `specs` among all that were `asked` for. A dispatched
+/// command of the worker that is handed over to no wait forbids waiting: nobody would be left to report its
+/// outcome.
 pub(crate) fn check(
     cx: Context<'_>,
     draft: &mut Draft,
@@ -74,21 +75,21 @@ pub(crate) fn check(
         let Some(command) = own else {
             return Err(Refusal::new(
                 Code::NotFound,
-                format!("This work has no command {id}. A work waits for its own commands."),
+                format!("This work item has no command {id}. A work item waits only for its own commands."),
             ));
         };
         if named.contains(&id) || (handed.is_some() && referenced_command(&spec.reference).is_some()) {
             return Err(Refusal::new(
                 Code::Invalid,
-                format!("{id} is waited for twice. One wait a command."),
+                format!("{id} is named by two waits. Use one wait for each command."),
             ));
         }
         if handed.is_some() && (command.state != CommandState::Dispatched || !command.is_worker()) {
             return Err(Refusal::new(
                 Code::IllegalState,
                 format!(
-                    "{id} is {}: only a dispatched command of the worker is handed to a wait. \
-                     Wait for `command:{id}` instead.",
+                    "{id} is {}: only a dispatched command of the worker can be handed over to a wait. Wait \
+                     for `command:{id}` instead.",
                     command.state
                 ),
             ));
@@ -104,18 +105,19 @@ pub(crate) fn check(
     let Some(Command { id, .. }) = left else { return Ok(()) };
     let detail = match asked.iter().find(|spec| spec.command == Some(*id)) {
         Some(WaitSpec { reference, .. }) => format!(
-            "The wait on `{reference}` has ended, and its answer is no receipt of {id}, which is dispatched. Hand it to a \
-             wait with a new `ref`."
+            "The wait on `{reference}` has ended, and its answer is not a receipt of {id}, which is \
+             dispatched. Hand it over to a wait with a new `ref`."
         ),
         None => format!(
-            "{id} is dispatched, and nobody would be left to say how it went. Send its receipt first, say \
-             `uncertain`, or hand it to a wait with `command`."
+            "{id} is dispatched, and nobody would be left to report its outcome. Send its receipt first, \
+             report it as `uncertain`, or hand it over to a wait with `command`."
         ),
     };
     Err(Refusal::new(Code::CommandsOpen, detail))
 }
 
-/// A handed command's wait is answered: the answer is its receipt. The answer's own event comes next.
+/// The wait of a handed-over command is answered: the answer is its receipt. The answer's own event comes
+/// next.
 pub(crate) fn received(cx: Context<'_>, draft: &mut Draft, wait: &Wait, evidence: EvidenceKind) {
     let Some(command) = handed(cx, draft, wait) else { return };
     let proof = Proof::new(evidence);
@@ -134,7 +136,7 @@ pub(crate) fn received(cx: Context<'_>, draft: &mut Draft, wait: &Wait, evidence
     });
 }
 
-/// A handed command's wait ended without an answer.
+/// The wait of a handed-over command ended without an answer.
 pub(crate) fn unanswered(cx: Context<'_>, draft: &mut Draft, wait: &Wait) {
     let Some(command) = handed(cx, draft, wait) else { return };
     doubtful(draft, command.id, None, "nobody answered its wait", cx.dice());

@@ -1,4 +1,4 @@
-//! What a work's commands leave to be said: what is in doubt, stopped, or still to be sent.
+//! The part of an explanation about commands that are in doubt, stopped or not yet sent.
 
 use super::{View, ended::OVER};
 use crate::{
@@ -14,9 +14,9 @@ enum Need {
     Outcome,
     Approval,
     Permission,
-    /// Nothing of a person: it is in doubt, and somebody looks.
+    /// No person is needed: it is in doubt, and lookups go on.
     Lookup,
-    /// Nothing of a person: it is on its way.
+    /// No person is needed: it is in progress.
     Time,
 }
 
@@ -43,20 +43,22 @@ impl Need {
         };
         let (does, is) = if count == 1 { ("waits", "is") } else { ("wait", "are") };
         match self {
-            Need::Outcome => format!("nobody knows whether {which} happened, and only a person can find out"),
+            Need::Outcome => {
+                format!("it is unknown whether {which} happened, and only a person can find out")
+            }
             Need::Approval => format!("{which} {does} for an approval"),
             Need::Permission => format!("{which} {is} stopped by policy or a budget"),
             Need::Lookup => format!("{which} {is} in doubt, and lookups go on"),
-            Need::Time => format!("{which} {is} still to be done"),
+            Need::Time => format!("{which} {is} still to be executed"),
         }
     }
 }
 
 impl View<'_> {
-    /// Adds what the commands leave to be said.
+    /// Adds the clauses about the commands.
     pub(super) fn with_effects(&self, (sentence, next): (String, String)) -> (String, String) {
         let ended = self.work.state.is_terminal();
-        // These two speak of their commands themselves.
+        // The explanations of these two states mention their commands already.
         if matches!(self.work.state, State::Stalled | State::Quarantined) {
             return (sentence, next);
         }
@@ -65,7 +67,7 @@ impl View<'_> {
             .iter()
             .filter(|command| !self.waited_for(command))
             .filter_map(|command| Some((Need::of(command)?, command)))
-            // What goes on by itself is no news while the work goes on too.
+            // A command that needs no person is not mentioned while the work item is not over.
             .filter(|(need, _)| ended || *need < Need::Lookup)
             .collect();
         open.sort_by_key(|(need, command)| (*need, command.id));
@@ -77,7 +79,7 @@ impl View<'_> {
         (sentence, self.next_with(*worst, first, open.len(), &next))
     }
 
-    /// A person's part comes before what the work itself would ask for.
+    /// A command that needs a person comes before the next step of the work item itself.
     fn next_with(&self, worst: Need, first: &Command, count: usize, next: &str) -> String {
         let all = format!("`tenure commands list --work {}`", self.work.id);
         if worst >= Need::Lookup {
@@ -93,7 +95,7 @@ impl View<'_> {
         }
     }
 
-    /// Its wait says all about it.
+    /// The explanation of its wait covers it.
     fn waited_for(&self, command: &Command) -> bool {
         let mut open = self.waits.iter().filter(|wait| wait.state == WaitState::Open);
         open.any(|wait| {

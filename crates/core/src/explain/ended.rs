@@ -1,4 +1,4 @@
-//! What is said of a work that is over.
+//! The explanation of a work item that has ended.
 
 use super::View;
 use crate::model::Output;
@@ -40,15 +40,15 @@ impl View<'_> {
             (None, Some(event)) => (event.actor.label(), event.message.as_deref()),
             (None, None) => ("somebody", None),
         };
-        let why = why.unwrap_or("no reason kept");
-        (format!("{}: {who} asked for it ({why}).", self.ended("Cancelled")), self.rerun())
+        let why = why.unwrap_or("no reason recorded");
+        (format!("{}: {who} requested it ({why}).", self.ended("Cancelled")), self.rerun())
     }
 
     pub(super) fn abandoned(&self) -> (String, String) {
         let why = self
             .arrival()
             .and_then(|event| event.message.as_deref())
-            .unwrap_or("nobody can know how it ended");
+            .unwrap_or("its outcome cannot be known");
         let next =
             format!("find out what it did; then {}, if it is safe to run again", self.command("rerun"));
         (format!("{}: {why}.", self.ended("Abandoned")), next)

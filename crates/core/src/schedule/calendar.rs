@@ -1,4 +1,4 @@
-//! Days and dates: the Gregorian calendar as arithmetic.
+//! Days and dates: arithmetic of the Gregorian calendar.
 
 use crate::Millis;
 
@@ -11,7 +11,8 @@ pub(super) struct Date {
     pub day: u8,
 }
 
-/// The date of a day, counted from the first of 1970. Years begin in March here, so that the odd day is their last.
+/// The date of a day, counted from 1 January 1970. Years begin in March here, so that a leap day is their
+/// last day.
 pub(super) fn date(day: i64) -> Date {
     let shifted = day + 719_468;
     let era = shifted.div_euclid(146_097);
@@ -30,7 +31,7 @@ pub(super) fn weekday(day: i64) -> i64 {
     (day + 4).rem_euclid(7)
 }
 
-/// A moment as RFC 3339 writes it: UTC, to the millisecond.
+/// A timestamp as RFC 3339 writes it: UTC, to the millisecond.
 pub fn rfc3339(at: Millis) -> String {
     let Date { year, month, day } = date(at.div_euclid(DAY_MS));
     let ms = at.rem_euclid(DAY_MS);

@@ -1,6 +1,6 @@
-//! Cron expressions: five fields, and the moments that they name by the clocks of a zone.
+//! Cron expressions: five fields, and their due times in a time zone.
 //!
-//! The zone is given: which offsets hold where, and from when on, is a table that the caller brings.
+//! The time zone is passed in: its offsets and transitions are a table that the caller provides.
 
 use std::fmt;
 
@@ -12,12 +12,12 @@ use crate::{
     refusal::{Code, Refusal},
 };
 
-/// When a zone's clocks show what.
+/// A time zone's clock.
 pub trait Zone {
-    /// What its clocks show at a moment, as minutes since they showed the first of 1970.
+    /// The local time at a moment, as minutes since the local 1 January 1970.
     fn shows(&self, at: Millis) -> i64;
 
-    /// When its clocks show that minute.
+    /// The moments of a local minute.
     fn moments(&self, minute: i64) -> Moments;
 }
 
@@ -32,22 +32,22 @@ pub enum Moments {
     },
 }
 
-/// Clocks are set back by no more than that.
+/// The most by which clocks are set back.
 const SET_BACK_MINUTES: i64 = 180;
-/// The 29th of February comes at least once in so many days.
+/// The 29th of February comes at least once in this many days.
 const HORIZON_DAYS: i64 = 8 * 366;
 const DAY_MINUTES: i64 = 24 * 60;
 
 const SHAPE: &str = "minute, hour, day of month, month, day of week";
 
-/// One field of an expression: what may stand in it.
+/// One field of an expression: its allowed values.
 struct Field {
     name: &'static str,
     first: u32,
     last: u32,
-    /// Words for `first` and what follows it.
+    /// Names of `first` and the values after it.
     words: &'static [&'static str],
-    /// What to write, for one.
+    /// An example of a valid field.
     example: &'static str,
 }
 
@@ -70,7 +70,7 @@ const WEEKDAY: Field = Field {
     example: "`*` or `mon-fri`",
 };
 
-/// A cron expression that was understood. Two are equal when they are written alike.
+/// A parsed cron expression. Two are equal if their texts are equal.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Cron {
@@ -80,9 +80,9 @@ pub struct Cron {
     days: u64,
     months: u64,
     weekdays: u64,
-    /// Either day field may name a day, where both are restricted; otherwise both must.
+    /// If both day fields are restricted, either may match a day; otherwise both must.
     either_day: bool,
-    /// Its hours go round the clock: it counts time, where other expressions follow the clock.
+    /// Its hour field covers all hours, so that it runs at intervals of real time instead of local times.
     every_hour: bool,
 }
 
@@ -111,7 +111,7 @@ impl Cron {
         let fields: Vec<&str> = text.split_whitespace().collect();
         let [minute, hour, day, month, weekday] = fields[..] else {
             return Err(wrong(format!(
-                "`cron` has five fields ({SHAPE}), and this has {}. Write, for one, `0 7 * * mon-fri`.",
+                "`cron` needs five fields ({SHAPE}), and this has {}. For example: `0 7 * * mon-fri`.",
                 fields.len()
             )));
         };
@@ -129,7 +129,8 @@ impl Cron {
         match cron.at_or_after(0) {
             Some(_) => Ok(cron),
             None => Err(wrong(format!(
-                "`cron` never comes: no month of `{month}` has a day `{day}`. Change its day of month or its month."
+                "`cron` never runs: no month of `{month}` has a day `{day}`. Change its day of month or its \
+                 month."
             ))),
         }
     }
@@ -138,11 +139,12 @@ impl Cron {
         &self.text
     }
 
-    /// The first moment after another that it names.
+    /// Its first due time after a moment.
     ///
-    /// An expression whose hour field begins with `*` counts time: what the clocks skip does not come, what they
-    /// show twice comes twice. Any other follows the clock: what is skipped comes when the clocks were set
-    /// forward, what is shown twice comes the first time only.
+    /// An expression whose hour field begins with `*` runs at intervals of real time: local times that the
+    /// clocks skip do not occur, and those that the clocks repeat occur twice. Any other expression follows
+    /// local time: a skipped time is due when the clocks are set forward, and a repeated time is due the
+    /// first time only.
     pub fn after(&self, zone: &dyn Zone, after: Millis) -> Option<Millis> {
         let mut minute = zone.shows(after) - SET_BACK_MINUTES;
         let mut best: Option<Millis> = None;
@@ -162,7 +164,7 @@ impl Cron {
         best
     }
 
-    /// The first minute from this one on that it names.
+    /// Its first matching minute from this one on.
     fn at_or_after(&self, minute: i64) -> Option<i64> {
         let first = minute.div_euclid(DAY_MINUTES);
         let mut from = minute.rem_euclid(DAY_MINUTES);
@@ -199,7 +201,7 @@ fn wrong(detail: String) -> Refusal {
 }
 
 impl Field {
-    /// The values that a field names, a bit each.
+    /// The values that a field matches, as bits.
     fn read(&self, text: &str) -> Result<u64, Refusal> {
         text.split(',').try_fold(0, |set, part| Ok(set | self.part(part, text)?))
     }
@@ -212,7 +214,7 @@ impl Field {
         let (from, to) = match range.split_once('-') {
             _ if range == "*" => (self.first, self.last),
             Some((from, to)) => (self.value(from, whole)?, self.value(to, whole)?),
-            // `5/10` goes on to the end.
+            // `5/10` goes on to the last value.
             None => {
                 let from = self.value(range, whole)?;
                 (from, if step.is_some() { self.last } else { from })
@@ -227,7 +229,9 @@ impl Field {
     fn step(&self, text: &str, whole: &str) -> Result<usize, Refusal> {
         match text.parse() {
             Ok(step) if step > 0 && step <= self.last as usize => Ok(step),
-            _ => Err(self.wrong(whole, &format!("the step `{text}` is no number from 1 to {}", self.last))),
+            _ => {
+                Err(self.wrong(whole, &format!("the step `{text}` is not a number from 1 to {}", self.last)))
+            }
         }
     }
 
@@ -241,7 +245,7 @@ impl Field {
                     [first, .., last] => format!(", or {first} to {last}"),
                     _ => String::new(),
                 };
-                let why = format!("`{text}` is none of {} to {}{words}", self.first, self.last);
+                let why = format!("`{text}` is not one of {} to {}{words}", self.first, self.last);
                 Err(self.wrong(whole, &why))
             }
         }
@@ -249,7 +253,7 @@ impl Field {
 
     fn wrong(&self, whole: &str, why: &str) -> Refusal {
         wrong(format!(
-            "The {} field of `cron`, `{whole}`, cannot be used: {why}. Write, for one, {}.",
+            "The {} field of `cron`, `{whole}`, is invalid: {why}. For example: {}.",
             self.name, self.example
         ))
     }

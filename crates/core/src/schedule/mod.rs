@@ -1,8 +1,8 @@
-//! Schedules: works that come by themselves. When the next run is due, which runs fire, which are passed over.
+//! Schedules: when the next run is due, which runs are fired, and which are skipped.
 //!
-//! A schedule is no work and makes no events: a run that fires is an ordinary ingest, whose identity (the
-//! schedule's name and the time it was due) makes it one work however many fire it. Stores keep schedules; only
-//! these functions change them.
+//! A schedule is not a work item and has no events: a fired run is an ordinary ingest, whose identity (the
+//! schedule's name and the due time) makes it one work item however many processes fire it. Stores keep
+//! schedules; only these functions change them.
 
 mod calendar;
 mod cron;
@@ -22,23 +22,23 @@ use crate::{
 
 /// The source system of every run.
 pub const SYSTEM: &str = "scheduler";
-/// Runs that are found late are fired for so long, unless told otherwise: an hour.
+/// The default of `catch_up_ms`, for which late runs are still fired: one hour.
 pub const CATCH_UP_MS: u64 = 3_600_000;
-/// Nobody wants a run that is older: thirty days.
+/// The maximum of `catch_up_ms`: thirty days.
 pub const CATCH_UP_MAX_MS: u64 = 30 * 24 * 3_600_000;
-/// Schedulers look every second.
+/// The minimum interval, because schedulers look every second.
 pub const EVERY_MIN_MS: u64 = 1_000;
-/// Runs that one look fires at most, and that it judges at most. The next look goes on.
+/// How many runs one look fires, and how many it judges, at most. The next look continues.
 const FIRES_MAX: usize = 100;
 const JUDGED_MAX: usize = 10_000;
 
-/// When runs are due.
+/// The due times of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Timing {
-    /// By the clocks of a zone, named as the IANA does.
+    /// By local time in a zone with this IANA name.
     Cron { cron: Cron, zone: String },
-    /// Whenever the time since 1970 began is a multiple of it.
+    /// Whenever the time since the Unix epoch is a multiple of it.
     EveryMs(u64),
 }
 
@@ -56,7 +56,7 @@ impl Timing {
         }
     }
 
-    /// The first due time after a moment. `zone` is the one that it names.
+    /// The first due time after a moment. `zone` is the plan's time zone.
     pub fn after(&self, zone: &dyn Zone, after: Millis) -> Option<Millis> {
         match self {
             Timing::Cron { cron, .. } => cron.after(zone, after),
@@ -68,7 +68,7 @@ impl Timing {
     }
 }
 
-/// What happens to a run that is due while the work of the last one is still open.
+/// What happens when a run is due and the work item of the last run is still open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Overlap {
@@ -77,7 +77,7 @@ pub enum Overlap {
     Skip,
 }
 
-/// What is ingested: a work without its source.
+/// The work item that a run ingests, without a source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Template {
@@ -95,7 +95,7 @@ pub struct Template {
     pub policy: PolicyOverrides,
 }
 
-/// What a person decides about a schedule.
+/// The settings of a schedule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
@@ -112,7 +112,7 @@ impl Plan {
             return Err(Refusal::new(
                 Code::ImpossibleTimings,
                 format!(
-                    "`catch_up_ms` is {}; runs are caught up for thirty days at most. Give {CATCH_UP_MAX_MS} or less.",
+                    "`catch_up_ms` is {}; at most thirty days are allowed. Give {CATCH_UP_MAX_MS} or less.",
                     self.catch_up_ms
                 ),
             ));
@@ -121,7 +121,7 @@ impl Plan {
     }
 }
 
-/// A run that is to be ingested: decided on, and not yet known to be done.
+/// A run that is to be ingested: decided, and not known to be done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Pending {
@@ -129,7 +129,7 @@ pub struct Pending {
     pub due_at: Millis,
 }
 
-/// What became of a run.
+/// What happened to a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum RunOutcome {
@@ -150,9 +150,9 @@ pub struct Run {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SkipReason {
-    /// The last run's work was still open.
+    /// The work item of the last run was still open.
     Overlap,
-    /// It was found later than `catch_up_ms` allows.
+    /// It was noticed later than `catch_up_ms` allows.
     Late,
 }
 
@@ -181,7 +181,7 @@ pub struct Schedule {
     pub name: String,
     pub plan: Plan,
     pub paused: bool,
-    /// Grows with every change: who saves another one than the next has missed something.
+    /// Incremented by every change: a save with any revision but the next has missed a change.
     pub revision: u64,
     pub created_at: Millis,
     /// When a person changed it last.
@@ -193,12 +193,12 @@ pub struct Schedule {
     pub skipped: u64,
     pub last_run: Option<Run>,
     pub last_skip: Option<Skip>,
-    /// Why the last run was refused; gone when one is ingested.
+    /// Why the last run was refused; cleared once a run is ingested.
     pub last_error: Option<RunError>,
 }
 
 impl Schedule {
-    /// A new one: its first run is the next that its plan names.
+    /// A new schedule: its first run is the next due time of its plan.
     pub fn new(tenant: &str, name: &str, plan: Plan, zone: &dyn Zone, now: Millis) -> Self {
         Self {
             tenant: tenant.to_owned(),
@@ -218,12 +218,12 @@ impl Schedule {
         }
     }
 
-    /// When somebody must look at it; at once where a run was decided on and not finished.
+    /// When it must be looked at; at once if a run was decided and not finished.
     pub fn due_at(&self) -> Option<Millis> {
         self.pending.iter().map(|pending| pending.due_at).chain(self.next_at).min()
     }
 
-    /// The work that an overlap is judged by.
+    /// The work item by which an overlap is judged.
     pub fn last_work(&self) -> Option<WorkId> {
         match self.last_run.as_ref()?.outcome {
             RunOutcome::Ingested(work) => Some(work),
@@ -231,7 +231,7 @@ impl Schedule {
         }
     }
 
-    /// Another plan. Runs that were due under the old one and found by nobody are dropped with it.
+    /// Changes the plan. Runs that were due under the old plan and not noticed yet are dropped.
     #[must_use]
     pub fn with_plan(&self, plan: Plan, zone: &dyn Zone, now: Millis) -> Self {
         let next_at = if self.paused {
@@ -244,14 +244,14 @@ impl Schedule {
         Self { plan, next_at, updated_at: now, ..self.next() }
     }
 
-    /// Stops it, or starts it again. What was due while it was paused was not wanted, and is not caught up.
+    /// Pauses or resumes it. Runs that were due during the pause are not caught up.
     #[must_use]
     pub fn with_paused(&self, paused: bool, zone: &dyn Zone, now: Millis) -> Self {
         let next_at = if paused { None } else { self.plan.timing.after(zone, now) };
         Self { paused, next_at, updated_at: now, ..self.next() }
     }
 
-    /// Decides over every run that is due: fire it, or pass over it. `open`: the last run's work has not ended.
+    /// Decides on every run that is due: fires or skips it. `open`: the last run's work item has not ended.
     #[must_use]
     pub fn looked_at(&self, zone: &dyn Zone, mut open: bool, now: Millis) -> Self {
         let mut next = self.next();
@@ -273,7 +273,7 @@ impl Schedule {
         next
     }
 
-    /// A run that a person asks for, beside those that are due.
+    /// A run that a person requests, outside the due times.
     #[must_use]
     pub fn with_run(&self, run_id: String, now: Millis) -> Self {
         let mut next = self.next();
@@ -281,7 +281,7 @@ impl Schedule {
         next
     }
 
-    /// What became of the runs that were pending, in their order.
+    /// The outcomes of the pending runs, in their order.
     #[must_use]
     pub fn ran(&self, outcomes: Vec<Result<WorkId, Refusal>>, now: Millis) -> Self {
         let mut next = self.next();
@@ -312,7 +312,7 @@ impl Schedule {
     }
 }
 
-/// What was done to a schedule.
+/// The kind of a change to a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Act {

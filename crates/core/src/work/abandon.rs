@@ -1,4 +1,5 @@
-//! Abandon: giving up on knowing how it ended. A request is a durable marker; only a lapse makes it act.
+//! Abandon: gives up on learning how a work item ended. A request is a durable marker that takes effect only
+//! at a lapse.
 
 use crate::{
     WorkId,
@@ -35,7 +36,7 @@ pub(crate) fn request(cx: Context<'_>, id: WorkId, reason: &str) -> Result<Decis
             draft.say(State::Abandoned, Fact::ClosedOut(given_up(ClosedBy::Person, &[])), said);
             draft.done()
         }
-        // Nobody holds it: there is no outcome to doubt, so it is simply cancelled.
+        // Nobody holds it: no outcome is in doubt, so it is simply cancelled.
         State::Queued
         | State::RetryScheduled
         | State::WaitingUser
@@ -49,13 +50,16 @@ pub(crate) fn request(cx: Context<'_>, id: WorkId, reason: &str) -> Result<Decis
         | State::CompletedWithWarnings
         | State::Failed
         | State::TimedOut
-        | State::Cancelled => {
-            Err(wrong_state(work, "abandon", "A person decides: `decide` with abandoned and a reason."))
-        }
+        | State::Cancelled => Err(wrong_state(
+            work,
+            "abandon",
+            "A person decides on it: use `decide` with `abandoned` and a \
+             reason.",
+        )),
     }
 }
 
-/// The owner drains: it started owner-bound work and will not finish it.
+/// The owner is draining: it started owner-bound work and will not finish it.
 pub(crate) fn own(
     cx: Context<'_>,
     holder: &Holder,
@@ -71,7 +75,7 @@ pub(crate) fn own(
     if !draft.work.owner_bound_started() {
         return Err(Refusal::new(
             Code::IllegalState,
-            "Only started owner-bound work is abandoned by its owner. Release this one.",
+            "Only started owner-bound work can be abandoned by its owner. Release this one.",
         ));
     }
     let said = Said { message: Some(reason), ..Said::default() };

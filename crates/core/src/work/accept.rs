@@ -1,4 +1,4 @@
-//! Accept: the holder has it. Weak: the bytes arrived. Strong: the agent took it on.
+//! Accept: how firmly the agent has the work item. Weak: it was sent the input. Strong: it took it on.
 
 use crate::{
     action::Holder,

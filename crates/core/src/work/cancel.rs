@@ -1,4 +1,4 @@
-//! Cancel: what nobody holds ends at once; a holder is asked, told, and given a deadline.
+//! Cancel: a work item without a holder ends at once; a holder is notified and given a deadline.
 
 use crate::{
     Millis, WorkId,
@@ -30,7 +30,7 @@ pub(crate) fn decide(
     request(cx, work, reason, deadline_ms)?.done()
 }
 
-/// Drafts the cancel of a work in whatever state it is.
+/// Drafts the cancel of a work item in any state.
 pub(super) fn request(
     cx: Context<'_>,
     work: &Work,
@@ -55,13 +55,13 @@ pub(super) fn request(
         State::Stalled if work.body.cancel.is_none() => {
             draft.say(State::Stalled, requested(cx.now, deadline_ms), said);
         }
-        // Asked before: the first request stands.
+        // Requested before: the first request applies.
         State::CancelRequested | State::Stalled => {}
         State::Quarantined => {
             return Err(wrong_state(
                 work,
                 "cancel",
-                "A person decides: `decide` with cancelled and a reason.",
+                "A person decides on it: use `decide` with `cancelled` and a reason.",
             ));
         }
         State::Cancelled => {}
@@ -72,7 +72,7 @@ pub(super) fn request(
         | State::Abandoned => {
             return Err(Refusal::new(
                 Code::Terminal,
-                format!("The work has ended as {}: there is nothing left to cancel.", work.state),
+                format!("The work item has ended as {}: there is nothing left to cancel.", work.state),
             ));
         }
     }

@@ -1,4 +1,4 @@
-//! Claim: one worker takes one work, atomically, under a fence that only ever grows.
+//! Claim: one worker takes one work item, atomically, under a fence that only ever grows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +29,7 @@ pub(crate) fn decide(cx: Context<'_>, claim: &Claim) -> Result<Decision, Refusal
         return Ok(again(cx, given));
     }
     match &claim.by {
-        // The store selects first; a filter that selected nothing arrives as it is.
+        // The store selects first; a filter that selected nothing arrives unchanged.
         ClaimBy::Filter(filter) => {
             filter.check()?;
             Ok(Decision::unchanged(Reply::Claimed(Vec::new())))
@@ -55,7 +55,7 @@ impl ClaimFilter {
         Ok(())
     }
 
-    /// Whether the filter asks for such a work.
+    /// Whether the filter accepts such a work item.
     pub fn matches(&self, spec: &Spec) -> bool {
         self.wants_queue(&spec.source.system, &spec.kind) && self.wants_tenant(&spec.tenant)
     }
@@ -74,8 +74,8 @@ fn admits(list: &[String], name: &str) -> bool {
     list.is_empty() || list.iter().any(|admitted| admitted == name)
 }
 
-/// The repeat of a claim returns the leases that it still holds, and nothing new. Where its works have grown too heavy for
-/// one reply, the last are left out: the worker that made them grow has their leases.
+/// A repeated claim returns its leases that are still valid, and no new ones. If its work items have grown
+/// too large for one reply, the last ones are left out: the worker that made them grow has their leases.
 fn again(cx: Context<'_>, given: &[(crate::WorkId, u64)]) -> Decision {
     let still_held = |(id, fence): &(crate::WorkId, u64)| {
         let work = cx.work(*id).ok()?;
@@ -111,13 +111,14 @@ fn all(cx: Context<'_>, claimant: &Claimant, ids: &[crate::WorkId]) -> Result<De
             ));
         }
         sessions.extend(work.spec.session_key());
-        // One may be as heavy as it likes.
+        // A single one may have any size.
         weight += work.weight();
         if i > 0 && weight > limits::PAGE_BYTES {
             return Err(Refusal::new(
                 Code::Invalid,
                 format!(
-                    "The inputs, step results and answers of these works have more than {} bytes. Claim the first {i} of them, then the rest.",
+                    "The inputs, step results and answers of these work items have more than {} bytes. Claim \
+                     the first {i} of them, then the rest.",
                     limits::PAGE_BYTES
                 ),
             ));
@@ -126,10 +127,11 @@ fn all(cx: Context<'_>, claimant: &Claimant, ids: &[crate::WorkId]) -> Result<De
     chosen(cx, claimant, ids)
 }
 
-/// What a store selected: each that is still claimable, until they weigh enough. A selection is asserted, never trusted.
+/// The store's selection: each one that is still claimable, up to the size limit. The selection is checked,
+/// never trusted.
 fn chosen(cx: Context<'_>, claimant: &Claimant, ids: &[crate::WorkId]) -> Result<Decision, Refusal> {
     let mut decision = Decision::unchanged(Reply::Claimed(Vec::new()));
-    // A work and its attempt.
+    // A work item and its attempt.
     decision.changes.reserve(2 * ids.len());
     decision.events.reserve(ids.len());
     let mut grants = Vec::with_capacity(ids.len());
@@ -162,13 +164,13 @@ fn chosen(cx: Context<'_>, claimant: &Claimant, ids: &[crate::WorkId]) -> Result
     Ok(decision)
 }
 
-/// Priority, then age: the order in which works are claimed.
+/// Priority, then age: the order in which work items are claimed.
 pub fn claim_order(work: &Work) -> (i16, Millis, crate::WorkId) {
     (work.spec.priority, work.spec.created_at, work.id)
 }
 
-/// The order in which one claim is given works: by priority, and within one priority in turns, a work of each tenant a
-/// turn. A tenant's own works keep their order.
+/// The order in which one claim takes work items: by priority, and within a priority in rounds with one work
+/// item of each tenant. A tenant's own work items keep their order.
 pub fn in_turns<'w>(mut works: Vec<&'w Work>, seed: &[u8; 16]) -> Vec<&'w Work> {
     works.sort_by_key(|work| claim_order(work));
     let mut given: BTreeMap<(&str, i16), u32> = BTreeMap::new();
@@ -183,13 +185,14 @@ pub fn in_turns<'w>(mut works: Vec<&'w Work>, seed: &[u8; 16]) -> Vec<&'w Work> 
     order.into_iter().map(|(_, work)| work).collect()
 }
 
-/// A tenant's place in each turn of a claim. Each claim draws its own order, so that a worker that claims one work at a
-/// time serves all tenants equally often. The stores' SQL computes the same order.
+/// A tenant's place in each round of a claim. Each claim draws its own order, so that a worker that claims
+/// one work item at a time serves all tenants equally often. The stores' SQL computes the same order.
 pub fn place_in_turn(seed: &[u8; 16], tenant: &str) -> Digest {
     Digest::of([&seed[..], tenant.as_bytes()].concat())
 }
 
-/// Whether `worker` may claim this work now for this actor. The stores' selections are checked against it.
+/// Whether `worker` may claim this work item now for this actor. The stores' selections are checked against
+/// it.
 pub fn claimable(work: &Work, worker: &Worker, actor: &str, session: SessionView) -> Result<(), Refusal> {
     let owner = work.starter().map(|starter| starter.is(worker, actor));
     let returns = work.state == State::Stalled && owner == Some(true);
@@ -221,8 +224,8 @@ pub fn claimable(work: &Work, worker: &Worker, actor: &str, session: SessionView
         return Err(Refusal::new(
             Code::OwnerBound,
             format!(
-                "{} was started by another incarnation or under another credential, and only that owner may go on \
-                 with it.",
+                "{} was started by another incarnation or under another credential, and only that owner may \
+                 claim it.",
                 work.id
             ),
         ));
@@ -237,7 +240,7 @@ pub fn claimable(work: &Work, worker: &Worker, actor: &str, session: SessionView
         if session.head != Some(work.id) {
             return Err(Refusal::new(
                 Code::Busy,
-                format!("An older work of the session of {} comes first. Claim that one.", work.id),
+                format!("An older work item of the session of {} comes first. Claim that one.", work.id),
             ));
         }
     }
@@ -254,7 +257,7 @@ fn held(work: &Work) -> Refusal {
     Refusal::new(Code::Busy, detail)
 }
 
-/// Nobody renews it, and nobody but its owner may go on.
+/// Its holder does not renew, and nobody but its owner may continue it.
 fn stalled(work: &Work) -> Refusal {
     let holder = work.body.holder.as_ref().map(|holder| holder.id.as_str());
     let owner = holder.or_else(|| work.starter().map(|starter| &*starter.worker)).unwrap_or("its owner");
@@ -270,14 +273,14 @@ fn not_queued(work: &Work) -> Refusal {
     let (id, state) = (work.id, work.state);
     let how = match (state, work.next_retry_at) {
         (State::Quarantined, _) => format!(
-            "a person decides first. `tenure decide {id} requeue --reason …` queues it; `tenure explain {id}` says why it \
-             was set aside."
+            "a person decides on it first. `tenure decide {id} requeue --reason …` queues it; `tenure \
+             explain {id}` says why it was set aside."
         ),
         (State::RetryScheduled, Some(at)) => format!(
             "it is queued again at {}. Try again then; `tenure retry {id} --reason …` queues it now.",
             rfc3339(at)
         ),
-        _ => format!("it is queued once it is answered. `tenure explain {id}` says by whom."),
+        _ => format!("it is queued once it is answered. `tenure explain {id}` says who must answer."),
     };
     Refusal::new(Code::NotClaimable, format!("{id} is {state}: {how}"))
 }
@@ -286,7 +289,7 @@ pub(super) fn session(cx: Context<'_>, work: &Work) -> SessionView {
     work.spec.session_key().and_then(|key| cx.records.sessions.get(&key)).copied().unwrap_or_default()
 }
 
-/// Writes the claim. The caller has checked that it may.
+/// Records the claim. The caller has checked that it is allowed.
 pub(super) fn take(cx: Context<'_>, draft: &mut Draft, claimant: &Claimant) {
     let now = draft.now;
     let policy = draft.work.spec.policy;
@@ -312,7 +315,7 @@ pub(super) fn take(cx: Context<'_>, draft: &mut Draft, claimant: &Claimant) {
         claimed_at: now,
         end: None,
     });
-    // A cancel that came while its owner was away still stands: the owner learns of it with the lease.
+    // A cancel that came while its owner was away is still pending: the owner is notified with the lease.
     if let Some(cancel) = draft.work.body.cancel.clone() {
         let deadline_at = cancel.deadline_at.max(now + cancel::DEADLINE_MS as Millis);
         let said = Said { message: cancel.reason.as_deref(), ..Said::default() };
@@ -321,7 +324,7 @@ pub(super) fn take(cx: Context<'_>, draft: &mut Draft, claimant: &Claimant) {
     }
 }
 
-/// A lease with what its holder needs to go on.
+/// A lease with everything that its holder needs to continue.
 pub(crate) fn grant(cx: Context<'_>, work: Work) -> Grant {
     let steps = cx.records.steps.get(&work.id).map_or(&[][..], Vec::as_slice);
     let waits = cx.records.waits.get(&work.id).map_or(&[][..], Vec::as_slice);

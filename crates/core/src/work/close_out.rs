@@ -1,4 +1,4 @@
-//! Close-out: the holder declares how it ended. Nothing else ends a running work well.
+//! Close-out: the holder declares the end. A running work item cannot succeed in any other way.
 
 use crate::{
     action::{CloseOut, Holder},
@@ -28,7 +28,7 @@ pub(crate) fn decide(cx: Context<'_>, holder: &Holder, close: &CloseOut) -> Resu
     if !close.commands.is_empty() && command::cancel::called_off(&draft.work, close.state) {
         return Err(Refusal::new(
             Code::CancelRequested,
-            "The work is asked to cancel: only a success sends anything. Leave `commands` out.",
+            "A cancel of the work item was requested: only a success has side effects. Leave `commands` out.",
         ));
     }
     for (id, intent) in &close.commands {
@@ -44,19 +44,21 @@ pub(crate) fn decide(cx: Context<'_>, holder: &Holder, close: &CloseOut) -> Resu
         (State::Cancelled, _) => {
             return Err(Refusal::new(
                 Code::IllegalState,
-                "Nobody asked for a cancel. Close out as failed, or release the work.",
+                "No cancel was requested. Close out as failed, or release the work item.",
             ));
         }
         (State::Abandoned, _) if !draft.work.owner_bound_started() => {
             return Err(Refusal::new(
                 Code::IllegalState,
-                "Only started owner-bound work is abandoned by its owner. Release it, or close it out as failed.",
+                "Only started owner-bound work can be abandoned by its owner. Release it, or close it out as \
+                 failed.",
             ));
         }
         (State::TimedOut | State::Abandoned, State::CancelRequested) => {
             return Err(Refusal::new(
                 Code::IllegalState,
-                "The work is asked to stop. Close it out as cancelled, failed, or with its result.",
+                "A cancel of the work item was requested. Close it out as cancelled, failed, or with its \
+                 result.",
             ));
         }
         _ => declare(&mut draft, close, ClosedBy::Holder, None),
@@ -65,7 +67,7 @@ pub(crate) fn decide(cx: Context<'_>, holder: &Holder, close: &CloseOut) -> Resu
     draft.ended(AttemptOutcome::ClosedOut, ack.clone()).finish(|_| Reply::Ack(ack))
 }
 
-/// Writes the end. The reason of a person goes before the message of the error.
+/// Records the end. A person's reason takes precedence over the error's message.
 pub(super) fn declare(draft: &mut Draft, close: &CloseOut, by: ClosedBy, reason: Option<&str>) {
     let output = match (&close.result, &close.result_ref) {
         (Some(result), _) => Some(Output::Inline { hash: result.hash(), seq: draft.next_seq() }),

@@ -1,4 +1,4 @@
-//! Complete: the outside owner of externally owned work says how it ended.
+//! Complete: the external owner of externally owned work declares how it ended.
 
 use crate::{
     WorkId,
@@ -23,27 +23,32 @@ pub(crate) fn decide(
     if !genuine {
         return Err(Refusal::new(
             Code::TokenRefused,
-            "The token does not complete this work. Use the one given at ingest.",
+            "The completion token is not valid for this work item. Use the one returned at ingest.",
         ));
     }
     if work.spec.disposition != Disposition::ExternallyOwned {
         return Err(Refusal::new(
             Code::IllegalState,
-            "Only externally owned work is completed from outside. Its holder closes this one out.",
+            "Only externally owned work is completed by its owner. The holder of this work item closes it out.",
         ));
     }
     if same_end(work, close) {
         return Ok(Decision::again(Draft::new(cx, work).ack()));
     }
     if work.state != State::WaitingExternal || close.state == State::Abandoned {
-        return Err(wrong_state(work, "completing it", "Its owner declares any end but abandoned, once."));
+        return Err(wrong_state(
+            work,
+            "completing it",
+            "Its owner declares any terminal state but \
+         `abandoned`, once.",
+        ));
     }
     let mut draft = Draft::new(cx, work);
     close_out::declare(&mut draft, close, ClosedBy::ExternalOwner, None);
     draft.done()
 }
 
-/// Whether the work has ended just as this call says: then it is the same call again.
+/// Whether the work item has ended just as this call says: then the call is a repeat.
 fn same_end(work: &Work, close: &CloseOut) -> bool {
     let same_output = match &work.body.output {
         Some(Output::Inline { hash, .. }) => close.result.as_ref().is_some_and(|r| r.hash() == *hash),

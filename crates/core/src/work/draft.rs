@@ -1,4 +1,4 @@
-//! Events being written: each is numbered, chained and applied to the row at once.
+//! A draft of events: each is numbered, chained and applied to the row at once.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::{
     state::State,
 };
 
-/// What an event says besides its fact.
+/// The parts of an event besides its fact.
 #[derive(Default)]
 pub(crate) struct Said<'a> {
     pub message: Option<&'a str>,
@@ -29,7 +29,7 @@ pub(crate) struct Said<'a> {
     pub step: Option<&'a str>,
 }
 
-/// A work on its way to a decision.
+/// A work item on its way to a decision.
 pub(crate) struct Draft {
     pub work: Box<Work>,
     pub now: Millis,
@@ -44,9 +44,9 @@ pub(crate) struct Draft {
     illegal: Option<Refusal>,
     changes: Vec<Change>,
     events: Vec<Event>,
-    /// The worker's open commands, the relay's unsent ones that were loaded, and others that this decision is about.
+    /// The worker's open commands, the relay's loaded unsent ones, and others that this decision concerns.
     pub commands: Vec<Command>,
-    /// Those that were told of, in that order, and whether they are new.
+    /// Commands that the draft has changed, in that order, and whether they are new.
     told: Vec<(CommandId, Touch)>,
 }
 
@@ -69,7 +69,7 @@ impl Draft {
         }
     }
 
-    /// A new work, with its first event.
+    /// A new work item, with its first event.
     pub fn birth(cx: Context<'_>, id: WorkId, to: State, fact: Fact, said: Said<'_>) -> Self {
         let by = Author::of(cx.submission);
         let event = build(
@@ -79,7 +79,7 @@ impl Draft {
             said,
             fold::GENESIS,
         );
-        let work = Box::new(fold::born(&event).expect("a birth is a work_created event"));
+        let work = Box::new(fold::born(&event).expect("the first event is a work_created event"));
         Self {
             held: None,
             touch: Touch::Insert,
@@ -142,8 +142,8 @@ impl Draft {
         self.events.push(event);
     }
 
-    /// Wherever a work goes without its holder, what that one was told to do is in doubt; and what a work that
-    /// ends was still to do is not done. Here, so that no way out can forget it.
+    /// When a work item loses its holder, the holder's dispatched commands become uncertain; when it ends,
+    /// its unsent commands are cancelled. Done here, so that no transition can forget it.
     fn let_go(&mut self, to: State) {
         let tally = self.work.body.commands;
         if tally.total == 0 || to == self.work.state {
@@ -155,7 +155,7 @@ impl Draft {
         }
         let kept = matches!(to, State::Running | State::CancelRequested) || to.is_waiting();
         if !kept && tally.dispatched > 0 {
-            command::uncertain::lost(self, "its holder let go of the work before a receipt came");
+            command::uncertain::lost(self, "the lease ended before a receipt arrived");
         }
         if to.is_terminal() || to == State::Quarantined {
             command::uncertain::left_to_a_person(self);
@@ -165,25 +165,25 @@ impl Draft {
         }
     }
 
-    /// Takes a command in, unless it is there already.
+    /// Adds a command, unless it is there already.
     pub fn with(&mut self, command: &Command) {
         if !self.commands.iter().any(|known| known.id == command.id) {
             self.commands.push(command.clone());
         }
     }
 
-    /// A command as it stands in this draft.
+    /// A command as it is in this draft.
     pub fn command(&self, id: CommandId) -> &Command {
         let found = self.commands.iter().find(|command| command.id == id);
-        found.expect("a decision takes in the commands that it tells of")
+        found.expect("a decision adds the commands that it changes")
     }
 
     fn command_mut(&mut self, id: CommandId) -> &mut Command {
         let found = self.commands.iter_mut().find(|command| command.id == id);
-        found.expect("a decision takes in the commands that it tells of")
+        found.expect("a decision adds the commands that it changes")
     }
 
-    /// A new command: an event that does not move its work.
+    /// Records a new command: an event that does not change its work item's state.
     pub fn reserve(&mut self, fact: Fact, said: Said<'_>) {
         self.say(self.work.state, fact, said);
         if let Some(command) = self.events.last().and_then(command::fold::born) {
@@ -192,7 +192,7 @@ impl Draft {
         }
     }
 
-    /// What becomes of a command: an event that does not move its work.
+    /// Records a change of a command: an event that does not change its work item's state.
     pub fn tell(
         &mut self,
         id: CommandId,
@@ -250,12 +250,12 @@ impl Draft {
         }
     }
 
-    /// Whether nothing has been written so far.
+    /// Whether nothing has been drafted so far.
     pub fn is_untouched(&self) -> bool {
         self.events.is_empty() && self.illegal.is_none()
     }
 
-    /// The number that the next event will have.
+    /// The number of the next event.
     pub fn next_seq(&self) -> u64 {
         self.work.seq + 1
     }
@@ -277,7 +277,7 @@ impl Draft {
         said: Option<Ack>,
         error: Option<ErrorInfo>,
     ) {
-        // Not always the last: what recovery decides of commands in doubt is told after it.
+        // Not always the last one: recovery's decisions on commands in doubt come after it.
         let own = self.events.iter().rev().filter(|event| event.fact.command().is_none());
         let told = own.map(|event| event.fact.usage()).find(|usage| !usage.is_empty());
         let usage = told.filter(|_| said.is_some()).map_or_else(Vec::new, <[_]>::to_vec);
@@ -292,7 +292,7 @@ impl Draft {
         self.changes.push(Change::EndAttempt { work: self.work.id, fence, end: Arc::new(end) });
     }
 
-    /// Ends with the short reply. A draft that wrote nothing changes nothing.
+    /// Completes the draft with the short reply. An empty draft changes nothing.
     pub fn done(self) -> Result<Decision, Refusal> {
         if self.is_untouched() {
             return Ok(Decision::again(self.ack()));
@@ -300,7 +300,7 @@ impl Draft {
         self.finish(|draft| Reply::Ack(draft.ack()))
     }
 
-    /// A holder's verb that ends its attempt leaves its reply on it, for its repeat.
+    /// A holder's verb that ends its attempt stores its reply on it, for a repeat.
     pub fn ended(mut self, outcome: AttemptOutcome, ack: Ack) -> Self {
         if let Some(fence) = self.held.take() {
             let failed = matches!(outcome, AttemptOutcome::Failed | AttemptOutcome::TimedOut);
@@ -310,8 +310,8 @@ impl Draft {
         self
     }
 
-    /// The next due date. One that has passed stays until a Tick has looked: another work may have set it,
-    /// and several waits may have ended at once.
+    /// The next due date. One that has passed stays until a tick has looked: another work item may have set
+    /// it, and several waits may have ended at once.
     fn armed(&self) -> Option<Millis> {
         let next = due::next(&self.work, self.now);
         let pending = self.work.due_at.filter(|due| *due <= self.now);
@@ -322,7 +322,7 @@ impl Draft {
         pending.into_iter().chain(next).min()
     }
 
-    /// Ends, arming the due date and waking whoever waits for this work.
+    /// Completes the draft: sets the due date and wakes the work items that wait for this one.
     pub fn finish(mut self, reply: impl FnOnce(&Draft) -> Reply) -> Result<Decision, Refusal> {
         if let Some(refusal) = self.illegal {
             return Err(refusal);
@@ -348,7 +348,7 @@ impl Draft {
             });
         }
         for (id, touch) in std::mem::take(&mut self.told) {
-            // The reply shows it as it is stored.
+            // The reply shows the command as it is stored.
             let command = self.command_mut(id);
             command.due_at = command::due::next(command).map(|(_, at)| at);
             let command = Box::new(command.clone());
@@ -365,7 +365,7 @@ fn open_commands(cx: Context<'_>, work: &Work) -> Vec<Command> {
         if command.is_worker() { command.state.is_open() } else { command.state.is_idle() }
     };
     let mut commands: Vec<Command> = cx.records.commands_of(work.id).iter().filter(open).cloned().collect();
-    // In one order, wherever they were read from: several may be told of in a row.
+    // In a fixed order, wherever they were loaded from: several may be changed in a row.
     commands.sort_unstable_by_key(|command| command.id);
     commands
 }
@@ -380,7 +380,7 @@ struct Heading {
     fence: Option<u64>,
 }
 
-/// Who writes, and what supports all that is written: the same for each event of a draft.
+/// The actor and the evidence, which all events of a draft share.
 struct Author {
     actor: Actor,
     seed: [u8; 16],

@@ -1,4 +1,4 @@
-//! Fail: the holder reports a failure; the one retry policy decides what becomes of the work.
+//! Fail: the holder reports a failure; the retry policy decides whether the work item is retried.
 
 use crate::{
     action::{Fail, WaitAction},
@@ -38,7 +38,7 @@ pub(crate) fn decide(cx: Context<'_>, fail: &Fail) -> Result<Decision, Refusal> 
         if fail.error.class != ErrorClass::Auth || spec.kind != WaitKind::Auth {
             return Err(Refusal::new(
                 Code::Invalid,
-                "Only an `auth` failure may ask to wait, and only with kind `auth`. Leave `wait` out.",
+                "Only an `auth` failure may wait, and only with kind `auth`. Leave `wait` out.",
             ));
         }
     }
@@ -69,7 +69,7 @@ fn failed(cx: Context<'_>, mut draft: Draft, fail: &Fail) -> Result<Decision, Re
         Digest::of(format!("{:?}\u{0}{}", error.class, error.message)).hex()[..16].to_owned()
     });
     let same = work.body.fingerprint.as_ref().filter(|last| last.text == fingerprint);
-    // Only what nobody can classify counts towards poison.
+    // Only failures that cannot be classified count towards poison.
     let fingerprint_count = match error.class {
         ErrorClass::Unknown => same.map_or(1, |last| last.count + 1),
         _ => 0,
@@ -83,7 +83,7 @@ fn failed(cx: Context<'_>, mut draft: Draft, fail: &Fail) -> Result<Decision, Re
         cx.dice(),
         cx.now,
     )
-    // What only its owner could go on with ends with its owner's failure.
+    // Work that only its owner could continue ends with its owner's failure.
     .filter(|_| !work.owner_bound_started());
     let doubt = command::doubt(&draft.commands, cx.now);
     let (to, next_retry_at, reason) = match (work.state, next) {
@@ -91,7 +91,7 @@ fn failed(cx: Context<'_>, mut draft: Draft, fail: &Fail) -> Result<Decision, Re
         _ if poison && !work.owner_bound_started() => {
             (State::Quarantined, None, Some(ReasonCode::PoisonFingerprint))
         }
-        // What may have happened is settled before anything is done again.
+        // Commands in doubt are settled before anything is run again.
         (_, Some(_)) if doubt.stands_in_the_way() => (State::Stalled, None, Some(ReasonCode::InDoubt)),
         (_, Some(at)) => (State::RetryScheduled, Some(at), Some(ReasonCode::RetryBackoff)),
         (_, None) => (State::Failed, None, None),

@@ -1,4 +1,4 @@
-//! Ingest: every actionable unit becomes exactly one work, however often it is delivered.
+//! Ingest: every actionable unit becomes exactly one work item, however often it is delivered.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// An ingest on its way: a work that is about to be, or the one that was there before.
+/// An ingest in progress: a new work item, or the existing one.
 pub(crate) enum Prepared<'a> {
     New { draft: Box<Draft>, granted: bool },
     Known { work: &'a Work, grant: Option<Box<Grant>> },
@@ -50,12 +50,12 @@ pub(crate) fn prepare<'a>(cx: Context<'a>, ingest: &Ingest) -> Result<Prepared<'
         return Err(Refusal::new(
             Code::NoLongerRetained,
             format!(
-                "{} was here, has ended and was pruned; it is not run again. Send a new source id.",
+                "{} existed, has ended and was pruned; it is not run again. Send a new source id.",
                 ingest.source.id
             ),
         ));
     }
-    // What is here already is answered all the same.
+    // An existing work item is returned even during a pause.
     intake::open(cx.records.paused.as_deref().unwrap_or_default(), &ingest.tenant)?;
     cx.submission.room()?;
     let parent = parent(cx, ingest)?;
@@ -75,7 +75,7 @@ pub(crate) fn prepare<'a>(cx: Context<'a>, ingest: &Ingest) -> Result<Prepared<'
     Ok(Prepared::New { draft: Box::new(draft), granted })
 }
 
-/// The session as it will be with this work in it.
+/// The session as it will be with this work item in it.
 fn session(cx: Context<'_>, work: &Work) -> crate::records::SessionView {
     let mut view = claim::session(cx, work);
     if view.head.is_none() && !view.unsure {
@@ -84,7 +84,7 @@ fn session(cx: Context<'_>, work: &Work) -> crate::records::SessionView {
     view
 }
 
-/// The people who are behind a work that is made of another one, or of nothing.
+/// The people who requested a work item, including those of the work item that it derives from.
 pub(super) fn submitters(cx: Context<'_>, of: Option<&Work>, asked_by: &[Arc<str>]) -> Vec<Arc<str>> {
     let mut people = of.map_or_else(Vec::new, |work| work.spec.submitters.clone());
     let actor = &cx.submission.actor;
@@ -151,7 +151,7 @@ fn input_bytes(input: &Payload) -> u32 {
     if bytes > limits::LIGHT_BYTES { bytes as u32 } else { 0 }
 }
 
-/// Detached work's result lives elsewhere: its first event's payload is the input.
+/// The result of detached work is stored elsewhere: the payload of its first event is the input.
 fn outside_output(close: &CloseOut) -> Option<Output> {
     match &close.result_ref {
         Some(reference) => Some(Output::Reference(reference.clone())),
@@ -159,7 +159,7 @@ fn outside_output(close: &CloseOut) -> Option<Output> {
     }
 }
 
-/// The same identity again: the same content is a repeat, other content is a mistake worth telling.
+/// The same identity again: the same content is a repeat, other content is refused as a mistake.
 fn again<'a>(
     cx: Context<'a>,
     ingest: &Ingest,
@@ -167,13 +167,13 @@ fn again<'a>(
     hash: Digest,
 ) -> Result<Prepared<'a>, Refusal> {
     if work.spec.input_hash != hash {
-        // Of a kind that the caller does not reach, the id is not told.
+        // If the caller may not access the kind, the refusal leaves out the id.
         let known = cx.submission.kinds.allow(&work.spec.kind).then(|| format!(" as {}", work.id));
         return Err(Refusal::new(
             Code::IdempotencyMismatch,
             format!(
-                "{} is already there{} with another kind, disposition or input. \
-                 Send the same content, or a new source id.",
+                "{} exists already{} with another kind, disposition or input. Send the same content, or a \
+                 new source id.",
                 ingest.source.id,
                 known.unwrap_or_default()
             ),
@@ -193,7 +193,10 @@ fn parent<'a>(cx: Context<'a>, ingest: &Ingest) -> Result<Option<&'a Work>, Refu
     if parent.spec.tenant != ingest.tenant {
         return Err(Refusal::new(
             Code::NotFound,
-            format!("There is no work {id} in tenant {}. A parent is of the same tenant.", ingest.tenant),
+            format!(
+                "There is no work item {id} in tenant {}. A parent must be of the same tenant.",
+                ingest.tenant
+            ),
         ));
     }
     if parent.state.is_terminal() && ingest.on_parent_close == OnParentClose::Cancel {
@@ -208,7 +211,7 @@ fn parent<'a>(cx: Context<'a>, ingest: &Ingest) -> Result<Option<&'a Work>, Refu
     Ok(Some(parent))
 }
 
-/// What makes two deliveries the same: kind, disposition and input.
+/// Two deliveries are the same if these are equal: kind, disposition and input.
 fn input_hash(ingest: &Ingest) -> Digest {
     let parts = (&ingest.kind, ingest.disposition, ingest.input.hash());
     Digest::of(serde_json::to_vec(&parts).expect("strings and digests always serialise"))
@@ -219,17 +222,18 @@ fn check(cx: Context<'_>, ingest: &Ingest) -> Result<(), Refusal> {
     if !cx.submission.tenants.allow(&ingest.tenant) {
         return Err(Refusal::new(
             Code::NotFound,
-            format!("Tenant {} is not one of yours. Use a tenant of your credential.", ingest.tenant),
+            format!("Your credential is not valid for tenant {}. Use one of its tenants.", ingest.tenant),
         ));
     }
     if !cx.submission.kinds.allow(&ingest.kind) {
-        let detail = format!("Kind `{}` is not one of yours. Use a kind of your credential.", ingest.kind);
+        let detail =
+            format!("Your credential is not valid for kind `{}`. Use one of its kinds.", ingest.kind);
         return Err(Refusal::new(Code::Forbidden, detail));
     }
     well_formed(ingest)
 }
 
-/// What can be said of an ingest whoever sends it, and whatever is there.
+/// The checks of an ingest that depend neither on the caller nor on stored records.
 pub fn well_formed(ingest: &Ingest) -> Result<(), Refusal> {
     limits::name("source.system", &ingest.source.system)?;
     limits::reference("source.id", &ingest.source.id)?;
@@ -238,7 +242,8 @@ pub fn well_formed(ingest: &Ingest) -> Result<(), Refusal> {
     } else if ingest.source.system == "scheduler" {
         return Err(Refusal::new(
             Code::Invalid,
-            "A scheduled work needs `source.run_id`: without it the next run would be taken for this one.",
+            "A scheduled work item needs `source.run_id`: without it the next run would be taken for a \
+             repeat of this one.",
         ));
     }
     limits::name("kind", &ingest.kind)?;
@@ -261,7 +266,7 @@ pub fn well_formed(ingest: &Ingest) -> Result<(), Refusal> {
     if external && (ingest.claim.is_some() || ingest.session.is_some()) {
         return Err(Refusal::new(
             Code::Invalid,
-            "Externally owned work is nobody's to claim, and holds no session. Leave both out.",
+            "Externally owned work cannot be claimed and occupies no session. Leave both out.",
         ));
     }
     if let Some(close) = &ingest.born {
@@ -269,7 +274,7 @@ pub fn well_formed(ingest: &Ingest) -> Result<(), Refusal> {
         if !external || close.result.is_some() {
             return Err(Refusal::new(
                 Code::Invalid,
-                "Only externally owned work can be recorded when it is over, with `result_ref` or `no_output`.",
+                "Only externally owned work can be recorded with its end, with `result_ref` or `no_output`.",
             ));
         }
     }

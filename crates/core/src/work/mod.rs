@@ -1,4 +1,4 @@
-//! The life of a work, one verb a file. Each reads the records, refuses or drafts events.
+//! The verbs of a work item, one file each. Each reads the records, refuses or drafts events.
 
 pub mod abandon;
 pub mod accept;
@@ -34,21 +34,21 @@ use draft::Draft;
 /// What a lapsed holder may still do.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IfLapsed {
-    /// The verb brings the work back to running first: renew, close-out, fail, wait.
+    /// The verb moves the work item back to running first: renew, close-out, fail, wait.
     Revive,
-    /// The verb asks for a renewal first.
+    /// The verb requires a renewal first.
     Refuse,
 }
 
-/// What a holder's verb meets.
+/// The result of checking the lease of a holder's verb.
 pub(crate) enum HolderCheck {
-    /// The lease stands: go on with this draft.
+    /// The lease is valid: continue with this draft.
     Current(Box<Draft>),
-    /// The very same verb ended this attempt before: this was its reply.
+    /// The identical verb ended this attempt before: this was its reply.
     Repeat(Ack),
 }
 
-/// The one check of every holder's verb: work + fence + token + not superseded.
+/// The one check of every holder's verb: work item + fence + token + not superseded.
 pub(crate) fn hold(cx: Context<'_>, holder: &Holder, lapsed: IfLapsed) -> Result<HolderCheck, Refusal> {
     let work = cx.work(holder.work)?;
     let lease = work.lease.as_ref().filter(|lease| lease.fence == holder.fence && holder.genuine);
@@ -61,7 +61,8 @@ pub(crate) fn hold(cx: Context<'_>, holder: &Holder, lapsed: IfLapsed) -> Result
     if lapsed == IfLapsed::Refuse {
         return Err(Refusal::new(
             Code::LeaseLapsed,
-            "The lease lapsed and nobody took over yet. Renew it first, then send this again.",
+            "The lease lapsed, but nobody else has claimed the work item. Renew the lease first, then repeat \
+             the request.",
         ));
     }
     Ok(HolderCheck::Current(Box::new(revive(cx, work, lapsed_at)?)))
@@ -79,32 +80,33 @@ fn repeat_or_lost(cx: Context<'_>, work: &Work, holder: &Holder) -> Result<Holde
     }
     let (now, next) = match (&work.body.holder, work.state) {
         _ if !holder.genuine => (
-            "the token does not belong to this work and fence".to_owned(),
-            "Send what its claim gave you, or claim it again.",
+            "the lease token does not match this work item and fence".to_owned(),
+            "Send the values that its claim returned, or claim it again.",
         ),
         (_, state) if state.is_terminal() => (
-            format!("the work has ended as {state}, and ends never change"),
+            format!("the work item has ended as {state}, and a terminal state never changes"),
             "Stop working on it; to run it again, rerun it.",
         ),
-        (Some(other), _) => {
-            (format!("{} holds the work now, under fence {}", other.id, work.fence), "Stop working on it.")
-        }
+        (Some(other), _) => (
+            format!("{} holds the work item now, under fence {}", other.id, work.fence),
+            "Stop working on it.",
+        ),
         (None, State::Quarantined) => {
-            ("the work is quarantined".to_owned(), "Stop working on it: a person decides what becomes of it.")
+            ("the work item is quarantined".to_owned(), "Stop working on it: a person decides on it.")
         }
         (None, state) if state.is_waiting() => (
-            format!("the work is {state} and nobody holds it"),
+            format!("the work item is {state} and nobody holds it"),
             "Stop working on it; claim it again once its waits are answered.",
         ),
         (None, state) => (
-            format!("the work is {state} and nobody holds it"),
-            "Stop working on it; claim it again to go on.",
+            format!("the work item is {state} and nobody holds it"),
+            "Stop working on it; claim it again to continue.",
         ),
     };
-    Err(Refusal::new(Code::LeaseLost, format!("This lease is over: {now}. {next}")))
+    Err(Refusal::new(Code::LeaseLost, format!("This lease is no longer valid: {now}. {next}")))
 }
 
-/// A late write of a lapsed, unsuperseded holder: the lapse is taken back.
+/// A late write of a lapsed holder that was not superseded: the lapse is revoked.
 fn revive(cx: Context<'_>, work: &Work, lapsed_at: i64) -> Result<Draft, Refusal> {
     if let Some(key) = work.spec.session_key()
         && let Some(other) = cx.records.sessions.get(&key).and_then(|view| view.holder)
@@ -115,7 +117,8 @@ fn revive(cx: Context<'_>, work: &Work, lapsed_at: i64) -> Result<Draft, Refusal
             format!("This lease lapsed, and {other} holds the session now. Stop working on it."),
         ));
     }
-    // A cancel that came while it was stalled is still standing; elsewhere a cancel has ended the work.
+    // A cancel that came while it was stalled is still pending; in other states it would have ended the work
+    // item.
     let cancelled = work.state == State::Stalled && work.body.cancel.is_some();
     let to = if cancelled { State::CancelRequested } else { State::Running };
     let mut draft = Draft::new(cx, work);
@@ -131,13 +134,19 @@ fn revive(cx: Context<'_>, work: &Work, lapsed_at: i64) -> Result<Draft, Refusal
     Ok(draft)
 }
 
-/// A verb that does not apply where the work stands now.
+/// The refusal of a verb that does not apply in the current state.
 fn wrong_state(work: &Work, verb: &str, instead: &str) -> Refusal {
     if work.state.is_terminal() {
         return Refusal::new(
             Code::Terminal,
-            format!("The work has ended as {}; ends never change. To run it again, rerun it.", work.state),
+            format!(
+                "The work item has ended as {}; a terminal state never changes. To run it again, rerun it.",
+                work.state
+            ),
         );
     }
-    Refusal::new(Code::IllegalState, format!("The work is {}: {verb} does not apply. {instead}", work.state))
+    Refusal::new(
+        Code::IllegalState,
+        format!("The work item is {}: {verb} does not apply. {instead}", work.state),
+    )
 }

@@ -1,4 +1,5 @@
-//! Progress: what the holder wants seen, as an event. Cheaper news rides on a renewal.
+//! Progress that the holder wants recorded as an event. Progress that rides on a renewal is cheaper and not
+//! recorded.
 
 use crate::{
     action::Holder,
@@ -11,7 +12,7 @@ use crate::{
     work::{HolderCheck, IfLapsed, draft::Said, hold},
 };
 
-/// Progress lives in the row, and every renewal may rewrite it: it stays small.
+/// Progress is stored in the row, and every renewal may rewrite it, so it must be small.
 const PROGRESS_BYTES: usize = 16 * 1024;
 
 pub(crate) fn decide(
@@ -37,7 +38,8 @@ pub(crate) fn decide(
                 }
                 return Err(Refusal::new(
                     Code::IdempotencyMismatch,
-                    "This `request_id` reported other progress before. Send new progress under a new one.",
+                    "This `request_id` was used before with different progress. Send new progress under a \
+                     new `request_id`.",
                 ));
             }
             let state = draft.work.state;
@@ -59,7 +61,9 @@ pub(super) fn check(progress: &Payload) -> Result<(), Refusal> {
     if progress.text().len() > PROGRESS_BYTES {
         return Err(Refusal::new(
             Code::PayloadRefused,
-            format!("Progress is kept in the row and may have {PROGRESS_BYTES} bytes. Send a summary."),
+            format!(
+                "Progress is stored in the row and may have at most {PROGRESS_BYTES} bytes. Send a summary."
+            ),
         ));
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Quarantine: set aside until a person decides, with a reason that is kept.
+//! Quarantine: sets a work item aside until a person decides, with a reason that is recorded.
 
 use crate::{
     WorkId,
@@ -33,7 +33,7 @@ pub(crate) fn decide(cx: Context<'_>, id: WorkId, reason: &str) -> Result<Decisi
     draft.done()
 }
 
-/// A person's decision over a quarantined work.
+/// A person's decision on a quarantined work item.
 pub(crate) fn person(
     cx: Context<'_>,
     id: WorkId,
@@ -44,19 +44,23 @@ pub(crate) fn person(
     if cx.submission.actor.kind != ActorKind::Person {
         return Err(Refusal::new(
             Code::PersonRequired,
-            "Only a person decides over quarantined work. Use a person's credential.",
+            "Only a person may decide on a quarantined work item. Use a person's credential.",
         ));
     }
     let work = cx.work(id)?;
     if work.state != State::Quarantined {
-        return Err(wrong_state(work, "deciding", "It is for quarantined works: quarantine it first."));
+        return Err(wrong_state(
+            work,
+            "deciding",
+            "It is only for quarantined work items: quarantine it first.",
+        ));
     }
     let mut draft = Draft::new(cx, work);
     match decision {
         Decide::Requeue if work.spec.disposition == Disposition::ExternallyOwned => {
             return Err(Refusal::new(
                 Code::IllegalState,
-                "Externally owned work is run by its owner, never from the queue. Decide on an end.",
+                "Externally owned work is run by its owner, never from the queue. Decide on a terminal state.",
             ));
         }
         Decide::Requeue if work.body.commands.unsettled() > 0 => {

@@ -1,4 +1,5 @@
-//! Release: the holder hands the work back, and it counts as no failure. An operator may ask for it.
+//! Release: the holder returns the work item to the queue; it does not count as a failure. An operator may
+//! request it.
 
 use crate::{
     WorkId,
@@ -39,7 +40,8 @@ pub(crate) fn decide(
     if draft.work.owner_bound_started() {
         return Err(Refusal::new(
             Code::OwnerBound,
-            "Started owner-bound work cannot be handed back: nobody else may go on. Close it out, or fail it.",
+            "Owner-bound work that was started cannot be released: nobody else may continue it. Close it \
+             out, or fail it.",
         ));
     }
     let said = Said { message, ..Said::default() };
@@ -56,18 +58,23 @@ pub(crate) fn decide(
     draft.ended(AttemptOutcome::Released, ack.clone()).finish(|_| Reply::Ack(ack))
 }
 
-/// The holder learns of it by its next renewal; if it does not release, the work goes on as it is, and a lapse leads
-/// to recovery without counting as a failure.
+/// The holder is notified by its next renewal. If it does not release, the work item continues, and a lapse
+/// leads to recovery without counting as a failure.
 pub(crate) fn request(cx: Context<'_>, id: WorkId, reason: &str) -> Result<Decision, Refusal> {
     limits::reason(reason)?;
     let work = cx.work(id)?;
     if work.state != State::Running {
-        return Err(wrong_state(work, "a request to release", "Only running work has a holder to ask."));
+        return Err(wrong_state(
+            work,
+            "a request to release",
+            "Only a running work item has a holder to ask.",
+        ));
     }
     if work.owner_bound_started() {
         return Err(Refusal::new(
             Code::OwnerBound,
-            "Started owner-bound work cannot be handed back: nobody else may go on. Cancel or abandon it.",
+            "Owner-bound work that was started cannot be released: nobody else may continue it. Cancel or \
+             abandon it.",
         ));
     }
     let mut draft = Draft::new(cx, work);

@@ -1,4 +1,4 @@
-//! Renew: the holder is alive. Updates the row, appends nothing, and tells of a cancel.
+//! Renew: the holder is alive. Updates the row, appends no event, and notifies the holder of a cancel.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
     work::{HolderCheck, IfLapsed, hold},
 };
 
-/// Each lease is answered on its own: one that is lost costs the others nothing.
+/// Each lease has its own result: a lost lease does not affect the others.
 pub(crate) fn decide(cx: Context<'_>, renewals: &[Renew]) -> Result<Decision, Refusal> {
     limits::count("leases", renewals.len(), limits::RENEW_MAX)?;
     let mut decision = Decision::unchanged(Reply::Renewed(Vec::new()));
@@ -25,7 +25,7 @@ pub(crate) fn decide(cx: Context<'_>, renewals: &[Renew]) -> Result<Decision, Re
         let id = renewal.holder.work;
         let twice = renewals[..i].iter().any(|earlier| earlier.holder.work == id);
         let outcome = if twice {
-            Err(Refusal::new(Code::Invalid, format!("{id} is named twice in one call. Renew it once.")))
+            Err(Refusal::new(Code::Invalid, format!("{id} is named twice in one call. Name it once.")))
         } else {
             one(cx, renewal, &mut decision)
         };
@@ -39,7 +39,7 @@ fn one(cx: Context<'_>, renewal: &Renew, decision: &mut Decision) -> Result<Rene
     if let Some(progress) = &renewal.progress {
         super::progress::check(progress)?;
     }
-    // The common case touches no event: look before a draft is made.
+    // The common case appends no event: check before a draft is made.
     let work = cx.work(renewal.holder.work)?;
     let current = work.held_lease().is_some_and(|lease| lease.fence == renewal.holder.fence);
     let quiet = renewal.holder.genuine && current && work.state == State::Running;
@@ -51,14 +51,19 @@ fn one(cx: Context<'_>, renewal: &Renew, decision: &mut Decision) -> Result<Rene
         return Ok(Renewed { expires_at, cancel_requested: false, release_requested });
     }
     let HolderCheck::Current(mut draft) = hold(cx, &renewal.holder, IfLapsed::Revive)? else {
-        return Err(Refusal::new(Code::LeaseLost, "This attempt has ended. Claim again to go on."));
+        return Err(Refusal::new(
+            Code::LeaseLost,
+            "This attempt has ended. Claim the work item again to \
+         continue.",
+        ));
     };
     let cancel = draft.work.body.cancel.clone().filter(|_| draft.work.state == State::CancelRequested);
     if let Some(cancel) = &cancel {
         if cx.now >= cancel.deadline_at {
             return Err(Refusal::new(
                 Code::CancelDeadline,
-                "The work was cancelled and its deadline has passed: stop now, and release or close it out.",
+                "A cancel of the work item was requested and its deadline has passed: stop now, and release \
+                 or close it out.",
             ));
         }
         if cancel.acknowledged_at.is_none() {

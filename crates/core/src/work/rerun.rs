@@ -1,4 +1,5 @@
-//! Rerun: ends never change, so running again is a new work, linked to the old one.
+//! Rerun: a terminal state never changes, so running again creates a new work item that is linked to the old
+//! one.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -37,7 +38,7 @@ pub(crate) fn decide(
         }
         return Err(Refusal::new(
             Code::IllegalState,
-            format!("{of} was run again before; {} is the newest. Rerun that one.", newer.id),
+            format!("{of} was rerun before; {} is the newest. Rerun that one.", newer.id),
         ));
     }
     if !old.state.is_terminal() {
@@ -46,7 +47,7 @@ pub(crate) fn decide(
     if old.spec.disposition == Disposition::ExternallyOwned {
         return Err(Refusal::new(
             Code::IllegalState,
-            "Externally owned work is run by its owner. Ask there, and record it as a new work.",
+            "Externally owned work is run by its owner. Ask the owner, and record it as a new work item.",
         ));
     }
     let Some(input) = cx.records.inputs.get(&of).and_then(Option::as_ref) else {
@@ -84,7 +85,7 @@ pub(crate) fn decide(
     draft.finish(|draft| reply(&draft.work, true))
 }
 
-/// The rerun that is there must be the one that is asked for.
+/// An existing rerun must be the one that is requested.
 fn same_rerun(newer: &Work, from_step: Option<&str>, execute: &[Digest]) -> Result<(), Refusal> {
     let set = |keys: &[Digest]| keys.iter().copied().collect::<BTreeSet<Digest>>();
     if newer.spec.from_step.as_deref() == from_step && set(&newer.spec.execute) == set(execute) {
@@ -93,8 +94,8 @@ fn same_rerun(newer: &Work, from_step: Option<&str>, execute: &[Digest]) -> Resu
     Err(Refusal::new(
         Code::IdempotencyMismatch,
         format!(
-            "It was rerun before as {}, {} and with {} commands to execute again. Send the same `from_step` and \
-             `execute`, or rerun {} once it has ended.",
+            "It was rerun before as {}, {} and with {} commands to execute again. Send the same `from_step` \
+             and `execute`, or rerun {} once it has ended.",
             newer.id,
             newer
                 .spec
@@ -107,7 +108,7 @@ fn same_rerun(newer: &Work, from_step: Option<&str>, execute: &[Digest]) -> Resu
     ))
 }
 
-/// A parent that has ended cannot take the rerun along: somebody asked for it knowing that.
+/// The rerun does not end with a parent that has ended already, because it was requested nevertheless.
 fn on_parent_close(cx: Context<'_>, old: &Work) -> OnParentClose {
     let parent = old.spec.parent.and_then(|id| cx.records.peer(id));
     match parent {
@@ -137,7 +138,10 @@ fn taken_over(
     let Some(first) = steps.iter().find(|step| step.name == name && !step.voided) else {
         return Err(Refusal::new(
             Code::NotFound,
-            format!("{} has no step `{name}`. Rerun it from one of its steps, or from the start.", old.id),
+            format!(
+                "{} does not have a step `{name}`. Rerun it from one of its steps, or from the start.",
+                old.id
+            ),
         ));
     };
     Ok(steps

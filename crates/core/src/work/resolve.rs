@@ -1,4 +1,4 @@
-//! Resolve: a wait is answered, once. An answer that comes first is kept for its wait.
+//! Resolve: a wait is answered, once. An answer that comes before its wait is stored for it.
 
 use std::sync::Arc;
 
@@ -49,11 +49,11 @@ fn by_id(
         TokenCheck::Absent | TokenCheck::Wrong => {
             return Err(Refusal::new(
                 Code::TokenRefused,
-                "The token does not open this wait. Use the one given when the wait was opened.",
+                "The wait token is not valid for this wait. Use the one returned when the wait was opened.",
             ));
         }
     }
-    let unknown = || Refusal::new(Code::NotFound, format!("There is no wait {id} here. Check the id."));
+    let unknown = || Refusal::new(Code::NotFound, format!("There is no wait {id}. Check the id."));
     let work = cx.work(*cx.records.wait_ids.get(&id).ok_or_else(unknown)?).map_err(|_| unknown())?;
     let wait = waits_of(cx, work).iter().find(|wait| wait.id == id).ok_or_else(unknown)?;
     if referenced_work(&wait.reference).is_some() || referenced_command(&wait.reference).is_some() {
@@ -66,24 +66,25 @@ fn by_id(
     answer_all(cx, resolve, &[(work, wait)])
 }
 
-/// An approval is a person's, and of what that person was shown.
+/// Only a person approves, and only the content that the person was shown.
 fn approves(cx: Context<'_>, wait: &Wait, seal: Option<Digest>) -> Result<(), Refusal> {
-    // Whoever opened it has its token: an agent must not approve its own doing.
+    // The caller that opened it has its token, and an agent must not approve its own actions.
     if !cx.submission.may_approve() {
         return Err(Refusal::new(
             Code::PersonRequired,
-            "Only a person approves. Answer with a person's credential that may.",
+            "Only a person may approve. Use the credential of a person that may approve.",
         ));
     }
     match seal {
         Some(shown) if shown == wait.seal() => Ok(()),
         Some(_) => Err(Refusal::new(
             Code::SealBroken,
-            "This is not what you were shown: its work, reference or prompt differs. Look at the wait again.",
+            "The wait has changed since you were shown it: its work item, reference or prompt differs. Read \
+             the wait again.",
         )),
         None => Err(Refusal::new(
             Code::SealBroken,
-            "An approval is given to what was shown: look at the wait, and send its `seal` with the answer.",
+            "An approval is bound to what you were shown: read the wait, and send its `seal` with the answer.",
         )),
     }
 }
@@ -92,7 +93,7 @@ fn approval_by_reference(reference: &str, wait: &Wait) -> Refusal {
     Refusal::new(
         Code::SealBroken,
         format!(
-            "`{reference}` asks for an approval, and those are never given by reference. Look at {}, and answer it \
+            "`{reference}` asks for an approval, which cannot be given by reference. Read {}, and answer it \
              by its id with its `seal`.",
             wait.id
         ),
@@ -115,7 +116,10 @@ fn by_reference(
     limits::name("tenant", tenant)?;
     limits::reference("ref", reference)?;
     if !cx.submission.tenants.allow(tenant) {
-        return Err(Refusal::new(Code::NotFound, format!("Tenant {tenant} is not one of yours.")));
+        return Err(Refusal::new(
+            Code::NotFound,
+            format!("Your credential is not valid for tenant {tenant}."),
+        ));
     }
     if reference.starts_with("work:") || reference.starts_with("command:") {
         return Err(reserved(reference));
@@ -156,11 +160,11 @@ fn by_reference(
     }
 }
 
-/// No wait yet: the answer is kept for it, once and not forever.
+/// There is no wait yet: the answer is stored for it, once and for a limited time.
 fn keep(cx: Context<'_>, resolve: &Resolve, key: (String, String)) -> Result<Decision, Refusal> {
     if cx.submission.kinds != Kinds::All {
-        let detail = "No wait of your kinds is on this reference, and an answer that is kept could become another \
-                      kind's. ResolvedWait when the wait is open.";
+        let detail = "No wait of your kinds is on this reference, and a stored answer could be used by \
+         another kind. Answer when the wait is open.";
         return Err(Refusal::new(Code::NotFound, detail));
     }
     let reply = Reply::Resolved { answers: Vec::new(), kept: true, grant: None };
@@ -173,7 +177,7 @@ fn keep(cx: Context<'_>, resolve: &Resolve, key: (String, String)) -> Result<Dec
         return Err(Refusal::new(
             Code::LimitReached,
             format!(
-                "{count} early answers are kept for {} already. Answer again when the wait is open.",
+                "{count} early answers are stored for {} already. Answer again when the wait is open.",
                 key.0
             ),
         ));
@@ -204,7 +208,7 @@ fn answer_all(cx: Context<'_>, resolve: &Resolve, waits: &[(&Work, &Wait)]) -> R
         }
         match wait.state {
             WaitState::Open => {}
-            // By somebody before, or by its default.
+            // Answered before, or by its default.
             _ if wait.answer_seq.is_some() => {
                 answers.push(ResolvedWait {
                     wait: wait.id,
@@ -217,7 +221,7 @@ fn answer_all(cx: Context<'_>, resolve: &Resolve, waits: &[(&Work, &Wait)]) -> R
             }
             WaitState::Answered => return Err(over(work, wait, "it was answered")),
             WaitState::TimedOut => return Err(over(work, wait, "its deadline passed")),
-            WaitState::Cancelled => return Err(over(work, wait, "it was called off")),
+            WaitState::Cancelled => return Err(over(work, wait, "it was cancelled")),
         }
         let claim = resolve.claim.as_ref().filter(|_| granted.is_none());
         let (one, grant) = answer(cx, resolve, work, wait, claim)?;
@@ -234,7 +238,8 @@ fn answer_all(cx: Context<'_>, resolve: &Resolve, waits: &[(&Work, &Wait)]) -> R
     Ok(decision)
 }
 
-/// The wait has ended, and its command takes the answer as its receipt: once, as any answer counts.
+/// The wait has ended, and its command takes the answer as its receipt: once, as only the first answer
+/// counts.
 fn late(
     cx: Context<'_>,
     decision: &mut Decision,
@@ -254,8 +259,8 @@ fn late(
     Ok(answer(seq, true))
 }
 
-/// On what the receipt rests that an answer is to its wait's command: the tool's callback has the wait's token, or knows
-/// its reference. Anything else that a person says is that person's word.
+/// The kind of evidence of an answer that is the receipt of its wait's command. The tool's callback has the
+/// wait's token, or knows its reference. Any other answer of a person is that person's record.
 fn evidence(cx: Context<'_>, resolve: &Resolve, wait: &Wait) -> Result<EvidenceKind, Refusal> {
     let token = matches!(resolve.target, Target::Wait { token: TokenCheck::Genuine, .. });
     if token || wait.detail.command.is_none() || cx.submission.actor.kind != ActorKind::Person {
@@ -267,8 +272,8 @@ fn evidence(cx: Context<'_>, resolve: &Resolve, wait: &Wait) -> Result<EvidenceK
     Err(Refusal::new(
         Code::Forbidden,
         format!(
-            "The answer to `{}` is the receipt of its command, and you say without the wait's token that it happened. \
-             Send the token, or use a credential with `replay`.",
+            "The answer to `{}` is the receipt of its command, and it came without the wait's token. Send \
+             the token, or use a credential with `replay`.",
             wait.reference
         ),
     ))
@@ -278,8 +283,8 @@ fn over(work: &Work, wait: &Wait, how: &str) -> Refusal {
     Refusal::new(
         Code::IllegalState,
         format!(
-            "The wait `{}` is over: {how}, and this answer was not used. Its work is {}: `tenure explain {}` \
-             says how it stands.",
+            "The wait `{}` is over: {how}, and this answer was not used. Its work item is {}: `tenure \
+             explain {}` explains it.",
             wait.reference, work.state, work.id
         ),
     )
@@ -295,7 +300,7 @@ fn granted_before(
     given.contains(&(work.id, fence)).then(|| Box::new(grant(cx, work.clone())))
 }
 
-/// Answers one open wait, and lets the work go on when it was the last.
+/// Answers one open wait; if it was the last one, the work item continues.
 fn answer(
     cx: Context<'_>,
     resolve: &Resolve,
@@ -303,7 +308,7 @@ fn answer(
     wait: &Wait,
     claim: Option<&Claimant>,
 ) -> Result<(Decision, Option<Box<crate::reply::Grant>>), Refusal> {
-    // A light one always counts: otherwise nobody could answer a work that is full.
+    // A small answer is always accepted: otherwise a work item at its limit could never be answered.
     if resolve.payload.text().len() > limits::LIGHT_BYTES {
         work.check_room("The answer", resolve.payload.bytes())?;
     }
@@ -321,7 +326,7 @@ fn answer(
             && !doubtful
             && claim::claimable(&queued, &claimant.worker, &cx.submission.actor.id, view).is_ok()
     });
-    // Claimed in the same act, the work goes from waiting to running with the claim's own event.
+    // If it is claimed in the same transaction, the claim's own event moves it from waiting to running.
     let to = if claimant.is_some() { work.state } else { left.to };
     let fact = WaitResolved {
         wait: wait.id,
@@ -352,7 +357,7 @@ fn answer(
     Ok((decision, grant))
 }
 
-/// What is left of a work's waits once one has ended.
+/// What remains of a work item's waits once one has ended.
 pub(crate) struct Left {
     pub open: u32,
     pub wait_due: Option<Millis>,
@@ -386,13 +391,13 @@ pub(crate) fn end_wait(
     }
 }
 
-/// Started owner-bound work waits a while for its owner to come back.
+/// Until when started owner-bound work waits for its owner to come back.
 pub(super) fn bound_until(draft: &Draft) -> Option<Millis> {
     let lease = draft.work.spec.policy.lease;
     draft.work.owner_bound_started().then(|| draft.now + (lease.ttl_ms + lease.grace_ms) as Millis)
 }
 
-/// Calls off every open wait; the work goes on and its worker sees them cancelled.
+/// Cancels every open wait; the work item continues and its worker sees them as cancelled.
 pub(crate) fn revoke(cx: Context<'_>, id: crate::WorkId, reason: &str) -> Result<Decision, Refusal> {
     limits::reason(reason)?;
     let work = cx.work(id)?;
@@ -409,7 +414,8 @@ pub(crate) fn revoke(cx: Context<'_>, id: crate::WorkId, reason: &str) -> Result
     draft.done()
 }
 
-/// The waits of a work are over. With a command in doubt nobody is given the work: it is set aside as after a lapse.
+/// The waits of a work item are over. With a command in doubt it is not queued: it is set aside as after a
+/// lapse.
 pub(crate) fn set_aside(cx: Context<'_>, draft: &mut Draft) {
     if draft.work.state != State::Queued || !command::doubt(&draft.commands, cx.now).stands_in_the_way() {
         return;
@@ -418,7 +424,7 @@ pub(crate) fn set_aside(cx: Context<'_>, draft: &mut Draft) {
     let said = Said { message: Some(&report), ..Said::default() };
     let reason = ReasonCode::InDoubt;
     if claim::session(cx, &draft.work).holder.is_some_and(|holder| holder != draft.work.id) {
-        // A stalled work holds its session, and another one does.
+        // A stalled work item occupies its session, but another one does so already.
         draft.say(State::Quarantined, Fact::Quarantined(Quarantined { reason }), said);
         return;
     }

@@ -1,4 +1,4 @@
-//! Retry now: an operator cuts a backoff short.
+//! Retry now: an operator ends a backoff early.
 
 use crate::{
     WorkId,
@@ -17,7 +17,7 @@ pub(crate) fn decide(cx: Context<'_>, id: WorkId, reason: &str) -> Result<Decisi
     limits::reason(reason)?;
     let work = cx.work(id)?;
     if work.state != State::RetryScheduled {
-        return Err(wrong_state(work, "retry-now", "It is for works whose retry is scheduled."));
+        return Err(wrong_state(work, "retry-now", "It is only for work items with a scheduled retry."));
     }
     let mut draft = Draft::new(cx, work);
     let said = Said { message: Some(reason), ..Said::default() };

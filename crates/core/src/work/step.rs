@@ -1,4 +1,5 @@
-//! Steps: named checkpoints. The same input reuses the stored result; another is refused unless restarted.
+//! Steps: named checkpoints. The same input reuses the stored result; a different input is refused unless the
+//! step is restarted.
 
 use crate::{
     action::{StepAction, StepVerb},
@@ -45,7 +46,7 @@ fn mismatch(step: &Step) -> Refusal {
     )
 }
 
-/// A step keeps its first result. Stores that were asked to complete it again compare what they have stored.
+/// A step keeps its first result. A store that gets another completion compares the results.
 pub fn same_result(step: &str, stored: &Payload, sent: &Payload) -> Result<(), Refusal> {
     if stored.hash() == sent.hash() {
         return Ok(());
@@ -53,8 +54,8 @@ pub fn same_result(step: &str, stored: &Payload, sent: &Payload) -> Result<(), R
     Err(Refusal::new(
         Code::IdempotencyMismatch,
         format!(
-            "Step `{step}` was completed with another result, which stays. Go on with that one, or begin the step \
-             with `restart: true`, which voids it and every later step."
+            "Step `{step}` was completed with another result, which is kept. Continue with that one, or \
+             begin the step with `restart: true`, which voids it and every later step."
         ),
     ))
 }
@@ -62,7 +63,7 @@ pub fn same_result(step: &str, stored: &Payload, sent: &Payload) -> Result<(), R
 fn begin(mut draft: Draft, action: &StepAction, steps: &[Step], restart: bool) -> Result<Decision, Refusal> {
     let existing = live(steps, &action.step);
     let last = steps.iter().filter(|step| !step.voided).map(|step| step.ordinal).max();
-    // A restart that has just happened is there already: its repeat voids nothing.
+    // A repeat of a restart that has just happened voids nothing.
     let fresh = |step: &Step| {
         step.completed_at.is_none() && step.input_hash == action.input_hash && Some(step.ordinal) == last
     };
@@ -76,7 +77,7 @@ fn begin(mut draft: Draft, action: &StepAction, steps: &[Step], restart: bool) -
     if steps.len() >= limits::STEPS_PER_WORK {
         return Err(Refusal::new(
             Code::LimitReached,
-            format!("A work keeps at most {} steps. Use fewer, larger ones.", limits::STEPS_PER_WORK),
+            format!("A work item has at most {} steps. Use fewer, larger ones.", limits::STEPS_PER_WORK),
         ));
     }
     let voided: Vec<Step> = match existing {

@@ -27,14 +27,14 @@ use crate::{
     },
 };
 
-/// What one look at the row led to.
+/// The result of one look at the row.
 enum TickOutcome {
     Acted(Box<Draft>),
     Nothing,
     NotYet,
 }
 
-/// What a sweeper brings: when it looked, for how long it had watched by then, and what it saw.
+/// The sweeper's input: when it looked, how long it had watched by then, and what it observed.
 #[derive(Clone, Copy)]
 pub(crate) struct Look<'a> {
     pub at: Millis,
@@ -76,13 +76,13 @@ fn look(cx: Context<'_>, work: &Work, seen: Look<'_>) -> Result<TickOutcome, Ref
     }
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "every branch of `look` answers in the same shape")]
+#[expect(clippy::unnecessary_wraps, reason = "every branch of `look` returns the same type")]
 fn acted(draft: Draft) -> Result<TickOutcome, Refusal> {
     Ok(TickOutcome::Acted(Box::new(draft)))
 }
 
-/// Nothing was due: the due date is set to what the row says now, and a lease that lies further ahead
-/// than its ttl (a clock went back) is brought into reach.
+/// Nothing was due: the due date is computed again from the row, and a lease that expires more than its ttl
+/// from now (a clock went back) is shortened.
 fn rearm(cx: Context<'_>, work: &Work) -> Decision {
     let mut work = work.clone();
     let ttl = work.spec.policy.lease.ttl_ms as Millis;
@@ -94,8 +94,8 @@ fn rearm(cx: Context<'_>, work: &Work) -> Decision {
         lease.expires_at = cx.now + ttl;
         touch = Touch::Renewal;
     }
-    // A date that has passed without effect (its session is busy) is looked at again, but not at once; what
-    // is declared to come sooner still does.
+    // A date that has passed without effect (its session is busy) is looked at again, but not at once; an
+    // earlier declared deadline still applies.
     let overall = work.spec.overall_at().filter(|at| *at > cx.now);
     let later = overall.map_or(cx.now + ttl, |at| at.min(cx.now + ttl));
     let next = due::next(&work, cx.now).map(|due| if due <= cx.now { later } else { due });
@@ -111,7 +111,7 @@ fn passed(date: Option<Millis>, now: Millis) -> bool {
     date.is_some_and(|date| date <= now)
 }
 
-/// A child whose parent has ended and took it along.
+/// A child that ends with its parent.
 fn orphaned(cx: Context<'_>, work: &Work) -> Result<Option<Draft>, Refusal> {
     let open = !work.state.is_terminal()
         && !matches!(work.state, State::Quarantined | State::CancelRequested)
@@ -129,7 +129,7 @@ fn orphaned(cx: Context<'_>, work: &Work) -> Result<Option<Draft>, Refusal> {
     }
 }
 
-/// A declared deadline ends the work, or the attempt where trying again is declared harmless.
+/// A declared deadline ends the work item, or the attempt if a retry is declared harmless.
 fn time_out(cx: Context<'_>, work: &Work, deadline: Deadline) -> Draft {
     let mut draft = Draft::new(cx, work);
     draft.cancel_waits(cx);
@@ -176,7 +176,8 @@ fn queued(cx: Context<'_>, work: &Work) -> Result<TickOutcome, Refusal> {
     Ok(TickOutcome::Nothing)
 }
 
-/// While another work holds the session its owner cannot come back, and stalling would hold it twice.
+/// While another work item occupies the session, its owner cannot come back, and stalling would occupy it
+/// twice.
 fn session_is_free(cx: Context<'_>, work: &Work) -> bool {
     claim::session(cx, work).holder.is_none()
 }
@@ -193,11 +194,11 @@ fn retrying(cx: Context<'_>, work: &Work) -> Result<TickOutcome, Refusal> {
     Ok(TickOutcome::Nothing)
 }
 
-/// How a lease stands with this sweeper.
+/// A lease as judged by this sweeper.
 enum Lapse {
     No,
-    /// Past its date, but this sweeper had not watched for a whole ttl, or it was not past when it looked:
-    /// whatever held up its Tick may have held up the renewals.
+    /// Past its date, but this sweeper had not watched for a whole ttl, or it was not past when it looked: a
+    /// delay of its tick may have delayed the renewals as well.
     NotYet,
     Yes(Grade),
 }
@@ -262,7 +263,7 @@ fn proof(sighting: Option<&Sighting>, work: &Work) -> Vec<Evidence> {
         .collect()
 }
 
-/// From the lapse to the verdict, in the same Tick.
+/// From the lapse to the verdict, in the same tick.
 pub(super) fn recover(cx: Context<'_>, draft: &mut Draft, grade: Grade, evidence: &[Evidence]) {
     let steps = cx.records.steps.get(&draft.work.id).map_or(&[][..], Vec::as_slice);
     let checkpoint = steps
@@ -290,7 +291,7 @@ pub(super) fn recover(cx: Context<'_>, draft: &mut Draft, grade: Grade, evidence
         }
         Verdict::Resume => {
             let name = checkpoint.map_or("", |step| step.name.as_str());
-            (State::Queued, None, format!("it is queued again, to go on after step `{name}`"))
+            (State::Queued, None, format!("it is queued again, to continue after step `{name}`"))
         }
         Verdict::Quarantine if doubt != Doubt::None => {
             (State::Quarantined, Some(ReasonCode::InDoubt), command::report(&draft.commands))
@@ -298,12 +299,12 @@ pub(super) fn recover(cx: Context<'_>, draft: &mut Draft, grade: Grade, evidence
         Verdict::Quarantine => (
             State::Quarantined,
             Some(ReasonCode::PoisonLapses),
-            format!("{} holders in a row were lost with it: a person must look", work.body.lapses),
+            format!("it has lost {} holders in a row: a person must look", work.body.lapses),
         ),
         Verdict::Abandon => (State::Abandoned, None, abandoned(work)),
-        Verdict::Fail => (State::Failed, None, format!("its {} failures are exhausted", work.body.failures)),
+        Verdict::Fail => (State::Failed, None, format!("its {} attempts are exhausted", work.body.failures)),
         Verdict::TimeOut => {
-            (State::TimedOut, None, "its lease lapsed, and it declared that to be its end".to_owned())
+            (State::TimedOut, None, "its lease lapsed, and it declared that as its end".to_owned())
         }
     };
     let from_step = checkpoint.filter(|_| verdict == Verdict::Resume).map(|step| step.name.clone());
@@ -318,7 +319,7 @@ fn abandoned(work: &Work) -> String {
             request.requested_by.label(),
             request.reason.as_deref().unwrap_or("(erased)")
         ),
-        None => "its owner is gone, and only that one could know how it ended".to_owned(),
+        None => "its owner is gone, and only the owner could know how it ended".to_owned(),
     }
 }
 
@@ -328,7 +329,7 @@ fn stalled(cx: Context<'_>, work: &Work, sighting: Option<&Sighting>) -> Result<
     }
     let grade = liveness::grade(work, sighting, cx.now).map_or(Grade::Silent, |(grade, _)| grade);
     let mut draft = Draft::new(cx, work);
-    // Stalled for commands in doubt: once those are settled, recovery decides anew.
+    // It is stalled because of commands in doubt: once those are settled, recovery decides again.
     let settled = command::doubt(&draft.commands, cx.now) != Doubt::AllLookup;
     let news = grade == Grade::Dead || work.body.abandon_request.is_some() || settled;
     if !news {
@@ -342,7 +343,7 @@ fn stalled(cx: Context<'_>, work: &Work, sighting: Option<&Sighting>) -> Result<
     if draft.work.state == State::Stalled { Ok(TickOutcome::Nothing) } else { acted(draft) }
 }
 
-/// Nothing ends while the lease is valid; other deadlines sleep.
+/// Nothing ends while the lease is valid; other deadlines are suspended.
 fn cancelling(cx: Context<'_>, work: &Work, seen: Look<'_>) -> Result<TickOutcome, Refusal> {
     let grade = match lapse(cx, work, seen) {
         Lapse::No => return Ok(TickOutcome::Nothing),
@@ -384,7 +385,7 @@ fn waiting(cx: Context<'_>, work: &Work) -> Result<TickOutcome, Refusal> {
     }
 }
 
-/// By the end of the work it waited for, or by its default.
+/// Answered by the end of the work item it waited for, or by its default.
 fn answered(cx: Context<'_>, work: &Work, wait: &Wait, answer: &Payload) -> Draft {
     let mut draft = Draft::new(cx, work);
     let left = end_wait(cx, &mut draft, wait, WaitState::Answered, true);
@@ -402,12 +403,12 @@ fn answered(cx: Context<'_>, work: &Work, wait: &Wait, answer: &Payload) -> Draf
     draft
 }
 
-/// A wait's deadline passed: its own policy says what follows.
+/// A wait's deadline passed: its `on_timeout` decides what follows.
 fn unanswered(cx: Context<'_>, work: &Work, wait: &Wait) -> Draft {
     let mut draft = Draft::new(cx, work);
     let said = Said { message: wait.detail.prompt.as_deref(), ..Said::default() };
     let on_timeout = match wait.detail.on_timeout {
-        // Stored before defaults were refused for approvals: nothing but a person's answer approves.
+        // Stored before defaults were refused for approvals: only a person's answer approves.
         OnTimeout::Default if wait.asks_approval() => OnTimeout::Escalate,
         on_timeout => on_timeout,
     };
@@ -423,7 +424,7 @@ fn unanswered(cx: Context<'_>, work: &Work, wait: &Wait) -> Draft {
         command::waits::unanswered(cx, &mut draft, wait);
     }
     let end = match on_timeout {
-        // Nothing ends well while a command is in doubt.
+        // A work item cannot succeed while a command is in doubt.
         OnTimeout::Warn if draft.work.body.commands.unsettled() > 0 => State::TimedOut,
         OnTimeout::TimeOut => State::TimedOut,
         OnTimeout::Fail => State::Failed,
@@ -447,7 +448,7 @@ fn unanswered(cx: Context<'_>, work: &Work, wait: &Wait) -> Draft {
     draft
 }
 
-/// Still waiting, louder: the deadline is re-armed by the wait's own length.
+/// Keeps waiting: the deadline is extended by the wait's own duration, and an event says so.
 fn escalated(cx: Context<'_>, mut draft: Draft, wait: &Wait, mut fact: WaitTimedOut) -> Draft {
     let again = wait.detail.timeout_ms.map(|ms| cx.now + ms.max(1) as Millis);
     let mut rearmed = Wait { deadline_at: again, ..wait.clone() };

@@ -1,4 +1,5 @@
-//! Wait: a durable pause that holds no worker. Several may be open; all must end before work goes on.
+//! Wait: a durable pause that occupies no worker. Several may be open; all must end before the work item
+//! continues.
 
 use std::sync::Arc;
 
@@ -31,7 +32,7 @@ pub(crate) fn decide(cx: Context<'_>, action: &WaitAction) -> Result<Decision, R
     }
 }
 
-/// The first reply again: of the waits that it named, those that had ended by then.
+/// Repeats the first reply: of the waits that it named, those that had ended by then.
 pub(super) fn again(cx: Context<'_>, ack: Ack) -> Decision {
     let waits = cx.records.waits.get(&ack.work).map_or(&[][..], Vec::as_slice);
     let by_then = |wait: &&Wait| {
@@ -45,7 +46,7 @@ pub(super) fn open(cx: Context<'_>, mut draft: Draft, action: &WaitAction) -> Re
     if draft.work.state == State::CancelRequested {
         return Err(Refusal::new(
             Code::IllegalState,
-            "The work is asked to stop: it cannot start to wait. Release it, or close it out.",
+            "A cancel of the work item was requested: it cannot start to wait. Release it, or close it out.",
         ));
     }
     let mut waits = cx.records.waits.get(&draft.work.id).cloned().unwrap_or_default();
@@ -58,7 +59,7 @@ pub(super) fn open(cx: Context<'_>, mut draft: Draft, action: &WaitAction) -> Re
     }
     command::waits::check(cx, &mut draft, &new, &action.waits)?;
     let mut named = Vec::with_capacity(action.waits.len());
-    // By name, not by id: the very same action may come a second time.
+    // By name, not by id: the identical action may come a second time.
     let mut opened = Vec::new();
     let mut early = Vec::new();
     let (mut bytes, mut of_answers) = (0, 0);
@@ -80,10 +81,10 @@ pub(super) fn open(cx: Context<'_>, mut draft: Draft, action: &WaitAction) -> Re
     if waits.len() > limits::WAITS_PER_WORK {
         return Err(Refusal::new(
             Code::LimitReached,
-            format!("A work keeps at most {} waits. Reuse a reference.", limits::WAITS_PER_WORK),
+            format!("A work item has at most {} waits. Reuse a reference.", limits::WAITS_PER_WORK),
         ));
     }
-    draft.work.check_room("What these waits bring along, early answers included,", bytes + of_answers)?;
+    draft.work.check_room("The schemas, defaults and early answers of these waits", bytes + of_answers)?;
     if !opened.is_empty() {
         set(cx, &mut draft, action, &mut waits, &opened, &early, bytes);
     }
@@ -99,14 +100,14 @@ pub(super) fn open(cx: Context<'_>, mut draft: Draft, action: &WaitAction) -> Re
     if state.is_waiting() {
         draft = draft.ended(AttemptOutcome::Waited, ack.clone());
     } else if draft.is_untouched() {
-        // Every answer was given before: nothing happens, however often it is asked.
+        // Every answer was given before: nothing happens, however often it is requested.
         return Ok(Decision::unchanged(Reply::Waiting { ack, answers }));
     }
     draft.finish(|_| Reply::Waiting { ack, answers })
 }
 
-/// The wait that stands for a reference. One on a command was answered when that could go on: if it no longer can, a new
-/// one is opened.
+/// The current wait of a reference. A wait on a command was answered when the command could be dispatched: if
+/// it no longer can, a new one is opened.
 fn known<'a>(cx: Context<'_>, waits: &'a [Wait], spec: &WaitSpec) -> Option<&'a Wait> {
     let last = waits.iter().rfind(|wait| wait.reference == spec.reference)?;
     let command = referenced_command(&spec.reference).and_then(|id| cx.records.command(id));
@@ -114,7 +115,8 @@ fn known<'a>(cx: Context<'_>, waits: &'a [Wait], spec: &WaitSpec) -> Option<&'a 
     (told || last.state == WaitState::Open).then_some(last)
 }
 
-/// An approval is of what was shown: it is returned to the same question only, and no other answer approves.
+/// An approval is bound to what was shown: it is returned only for the same question, and no other answer
+/// approves.
 fn same_question(known: &Wait, spec: &WaitSpec) -> Result<(), Refusal> {
     let detail = &known.detail;
     let same = (known.kind, &detail.prompt, &detail.schema, detail.command)
@@ -126,14 +128,14 @@ fn same_question(known: &Wait, spec: &WaitSpec) -> Result<(), Refusal> {
     Err(Refusal::new(
         Code::IdempotencyMismatch,
         format!(
-            "`{}` was asked before as {}, with another kind, prompt or schema: what was answered then approves nothing \
-             else. Ask the same, or give this question a `ref` of its own.",
+            "`{}` was asked before as {}, with another kind, prompt or schema, so its answer is not an \
+             answer to this question. Ask the same question, or use another `ref`.",
             known.reference, known.id
         ),
     ))
 }
 
-/// The events: the waits are set, then whatever was answered before is resolved.
+/// The events: the waits are opened, then those with an early answer are resolved.
 fn set(
     cx: Context<'_>,
     draft: &mut Draft,
@@ -163,10 +165,10 @@ fn set(
         bytes,
         wait_due: earliest(still_open.iter().copied()),
         tool: action.tool.clone(),
-        // A lease that goes on tells it at its end.
+        // If the lease stays valid, the usage is reported at its end.
         usage: if to.is_waiting() { action.usage.clone() } else { Vec::new() },
     };
-    // Early answers are matched while the lease stands: the last event is the one that lets go of it.
+    // Early answers are matched while the lease is valid: only the last event ends it.
     let held = draft.work.state;
     for (id, answer) in early {
         let wait = waits.iter_mut().find(|wait| wait.id == *id).expect("an early answer is for a new wait");
@@ -190,13 +192,14 @@ fn set(
     draft.say(to, Fact::WaitingSet(fact), Said { message: action.message.as_deref(), ..Said::default() });
 }
 
-/// What a wait counts towards the bytes of its work. A default becomes an answer beside what is stored with the wait.
+/// How much a wait adds to the stored size of its work item. A default counts twice, because it may also be
+/// stored as an answer.
 fn brought_along(spec: &WaitSpec) -> u32 {
     let of = |payload: &Option<Payload>| payload.as_ref().map_or(0, Payload::bytes);
     of(&spec.schema) + 2 * of(&spec.default)
 }
 
-/// An answer that exists when the wait opens.
+/// An answer that exists when the wait is opened.
 struct Early {
     payload: Payload,
     by: crate::Actor,
@@ -243,7 +246,7 @@ fn answer_at_hand(
     Ok(Some(Early { payload, by, evidence: kept.evidence.clone() }))
 }
 
-/// Why a kept answer does not answer this wait. `handed` is the command that is handed to it.
+/// Why a stored answer does not answer this wait. `handed` is the command that is handed over to it.
 fn unfit(
     wait: &Wait,
     kept: &Kept,
@@ -251,20 +254,25 @@ fn unfit(
     judged: Option<&Judged>,
 ) -> Result<Option<(Unfit, String)>, Refusal> {
     if let Some(command) = handed
-        // Within one millisecond the order is unknown: only a later answer is certain to speak of the call.
+        // Within one millisecond the order is unknown: only a later answer certainly refers to the call.
         && command.body.first_dispatched_at.is_none_or(|at| kept.kept_at <= at)
     {
-        let detail = format!("it was kept before {} was dispatched, and is not its receipt", command.id);
+        let detail = format!("it was stored before {} was dispatched, and is not its receipt", command.id);
         return Ok(Some((Unfit::BeforeDispatch, detail)));
     }
     if handed.is_some() && kept.actor.kind == ActorKind::Person {
-        let detail =
-            format!("{} answered before it was asked, and a person's word is no receipt", kept.actor.label());
+        let detail = format!(
+            "{} answered before the wait was opened, and a person's early answer is not a receipt",
+            kept.actor.label()
+        );
         return Ok(Some((Unfit::NotEvidence, detail)));
     }
     if wait.asks_approval() {
-        let detail =
-            format!("{} answered before it was asked, and nobody approves unseen", kept.actor.label());
+        let detail = format!(
+            "{} answered before the wait was opened, and an approval needs a person who was shown \
+             the wait",
+            kept.actor.label()
+        );
         return Ok(Some((Unfit::NotApproved, detail)));
     }
     if wait.detail.schema.is_none() {
@@ -274,7 +282,7 @@ fn unfit(
         Some(judged) => Ok(judged.fault.clone().map(|fault| (Unfit::Schema, fault))),
         None => Err(Refusal::new(
             Code::Busy,
-            format!("An answer to `{}` came in this very moment. Send the same again.", wait.reference),
+            format!("An answer to `{}` arrived at the same time. Repeat the request.", wait.reference),
         )),
     }
 }
@@ -283,7 +291,7 @@ pub(super) fn expired(kept: &Kept, now: Millis) -> bool {
     now >= kept.kept_at + limits::KEPT_MS
 }
 
-/// Waiting for a work reads that work; if it is still open, it learns that somebody waits for it.
+/// A wait for a work item reads that work item; if it is still open, it is marked as waited for.
 fn answer_of_work(
     cx: Context<'_>,
     draft: &mut Draft,
@@ -293,7 +301,7 @@ fn answer_of_work(
     if work.spec.tenant != draft.work.spec.tenant || work.id == draft.work.id {
         return Err(Refusal::new(
             Code::NotFound,
-            format!("{target} cannot be waited for here: it is this work itself, or of another tenant."),
+            format!("{target} cannot be waited for: it is this work item itself, or of another tenant."),
         ));
     }
     if let Some(payload) = end_of(work) {
@@ -306,7 +314,7 @@ fn answer_of_work(
     Ok(None)
 }
 
-/// What whoever waits for a work is told when it has ended.
+/// The answer to waits for a work item that has ended.
 pub(super) fn end_of(work: &Work) -> Option<Payload> {
     work.state.is_terminal().then(|| {
         let value = serde_json::json!({ "work": work.id, "state": work.state });
@@ -314,7 +322,7 @@ pub(super) fn end_of(work: &Work) -> Option<Payload> {
     })
 }
 
-/// The state that several open waits show.
+/// The waiting state for several open waits.
 pub(super) fn shown(kinds: impl Iterator<Item = WaitKind>) -> Option<State> {
     let states: Vec<State> = kinds.map(WaitKind::state).collect();
     WAITING.into_iter().find(|state| states.contains(state))
@@ -353,7 +361,7 @@ fn new_wait(draft: &Draft, spec: &WaitSpec) -> Result<Wait, Refusal> {
 
 fn check(action: &WaitAction) -> Result<(), Refusal> {
     if action.waits.is_empty() {
-        return Err(Refusal::new(Code::Invalid, "`waits` is empty: say what the work waits for."));
+        return Err(Refusal::new(Code::Invalid, "`waits` is empty: name what the work item waits for."));
     }
     limits::count("waits", action.waits.len(), limits::WAITS_PER_WORK)?;
     if let Some(message) = &action.message {
@@ -367,7 +375,7 @@ fn check(action: &WaitAction) -> Result<(), Refusal> {
         if action.waits[..i].iter().any(|earlier| earlier.reference == spec.reference) {
             return Err(Refusal::new(
                 Code::Invalid,
-                format!("`{}` is named twice: one wait a reference.", spec.reference),
+                format!("`{}` is named twice: use one wait for each reference.", spec.reference),
             ));
         }
         check_spec(spec)?;
@@ -383,7 +391,7 @@ pub(super) fn check_spec(spec: &WaitSpec) -> Result<(), Refusal> {
         return Err(Refusal::new(
             Code::ReferenceReserved,
             format!(
-                "`{}` is reserved and names nothing here. Use `work:` or `command:` and an id.",
+                "`{}` is reserved and names nothing. Use `work:` or `command:` and an id.",
                 spec.reference
             ),
         ));
@@ -396,15 +404,15 @@ pub(super) fn check_spec(spec: &WaitSpec) -> Result<(), Refusal> {
         if ms == 0 || spec.endless {
             return Err(Refusal::new(
                 Code::ImpossibleTimings,
-                "Give `timeout_ms` of at least 1, or `endless: true`, not both.",
+                "Give either `timeout_ms` of at least 1, or `endless: true`.",
             ));
         }
     }
     if spec.kind == WaitKind::Approval && (spec.on_timeout == OnTimeout::Default || spec.command.is_some()) {
         return Err(Refusal::new(
             Code::Invalid,
-            "Only a person's answer approves: a wait of kind `approval` has no `on_timeout: default`, and its answer \
-             is no receipt of a `command`. Use another `on_timeout`, or another kind.",
+            "Only a person's answer approves: a wait of kind `approval` cannot have `on_timeout: default`, \
+             and its answer is not a receipt of a `command`. Use another `on_timeout`, or another kind.",
         ));
     }
     if (spec.on_timeout == OnTimeout::Default) != spec.default.is_some() {

@@ -38,7 +38,7 @@ fn where_a_cancel_leads_from_each_state() {
             },
             Ok(State::Cancelled),
         ),
-        ("owned outside", |w| w.ingest_with("a", external), Ok(State::Cancelled)),
+        ("owned externally", |w| w.ingest_with("a", external), Ok(State::Cancelled)),
         (
             "retry scheduled",
             |w| {

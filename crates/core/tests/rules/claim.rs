@@ -69,7 +69,7 @@ fn only_what_is_queued_can_be_claimed() {
             },
             Code::NotClaimable,
         ),
-        ("owned outside", |w| w.ingest_with("a", external), Code::NotClaimable),
+        ("owned externally", |w| w.ingest_with("a", external), Code::NotClaimable),
         (
             "quarantined",
             |w| {

@@ -92,8 +92,8 @@ fn budgets_of_different_tools_are_counted_apart() {
         let (state, why) = send("x", 2);
         assert_eq!(state, CommandState::Blocked, "{per:?}");
         let why = why.unwrap();
-        assert!(why.starts_with("1 call more would pass the budget of 2 calls of "), "{why}");
-        assert!(why.ends_with("in 2026-11-15: spent are 0 calls, set aside 2 calls"), "{why}");
+        assert!(why.starts_with("1 call more would exceed the budget of 2 calls of "), "{why}");
+        assert!(why.ends_with("in 2026-11-15: 0 calls spent, 2 calls reserved"), "{why}");
         assert!(!why.contains('{'), "{why}");
         assert_eq!(send("z", 0).0, CommandState::Dispatched);
         // The fifth of them all was the last.

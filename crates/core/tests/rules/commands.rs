@@ -407,7 +407,7 @@ fn people_record_and_replay_with_limits() {
     let lease = w.held("m");
     let none = tool(Idempotency::None, Risk::High);
     let id = w.dispatched(&lease, none.clone());
-    assert!(w.uncertain(id).unwrap().body.needs_person, "nothing but a person can tell");
+    assert!(w.uncertain(id).unwrap().body.needs_person, "only a person can find out");
     let record =
         |outcome| CommandAction::Record { command: id, outcome: Box::new(outcome), reason: "I asked".into() };
     let machine = w.on_command(Actor::machine("bot"), record(Recorded::DidNotHappen));

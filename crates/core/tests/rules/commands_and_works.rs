@@ -50,7 +50,7 @@ fn a_native_command_in_doubt_is_not_retried_for_ever() {
     }
     assert_eq!((w.state(lease.work), w.why(lease.work)), (State::Quarantined, Some(ReasonCode::InDoubt)));
     assert_eq!(w.command_state(id), CommandState::Uncertain);
-    assert!(w.command(id).body.needs_person, "nobody is left to send it again");
+    assert!(w.command(id).body.needs_person, "it has no holder to send it again");
 }
 
 #[test]

@@ -151,7 +151,7 @@ fn an_answer_does_not_overrule_a_person() {
     handed(&mut w, &lease, id, OnTimeout::TimeOut);
     w.after(1_000, lease.work);
     w.record(id, Recorded::DidNotHappen).unwrap();
-    assert!(answers(w.resolve("job-7", "done").unwrap()).1, "it is kept");
+    assert!(answers(w.resolve("job-7", "done").unwrap()).1, "it is stored");
     assert_eq!(w.command_state(id), CommandState::Failed);
 }
 

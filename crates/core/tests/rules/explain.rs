@@ -37,11 +37,10 @@ fn says(prepare: fn(&mut World) -> WorkId, sentence: &str, next: &str) {
     assert_eq!(found.next.replace(&id.to_string(), "W"), next);
 }
 
-const CLAIM: &str = "nothing: the next worker that claims `reply` from `conversation` takes it; \
+const CLAIM: &str = "nothing: the next worker that claims `reply` from `conversation` gets it; \
                      `tenure workers` shows whether there is one";
 const RERUN: &str = "nothing: it is over; to run it again, `tenure rerun W --reason …`";
-const ABANDON: &str = "`tenure abandon W --reason …` once you know that its owner will not return; until then \
-                       nothing: its owner may still go on";
+const ABANDON: &str = "`tenure abandon W --reason …` once you know that its owner will not return; until then nothing: its owner may still continue";
 
 #[test]
 fn queued() {
@@ -58,7 +57,7 @@ fn queued() {
             w.release(&l).unwrap();
             l.work
         },
-        "Queued 5 m: its holder handed it back.",
+        "Queued 5 m: its holder released it.",
         CLAIM,
     );
     says(
@@ -80,8 +79,7 @@ fn queued() {
             w.resolve("ref", "x").unwrap();
             l.work
         },
-        "Queued 5 m: its last wait is answered; only w1 (incarnation boot-1), which started it, may go on, \
-         else it stalls in 5 m.",
+        "Queued 5 m: its last wait is answered; only w1 (incarnation boot-1), which started it, may claim it; after that it stalls in 5 m.",
         "nothing: w1 claims it, or it stalls",
     );
     says(
@@ -133,8 +131,7 @@ fn running() {
     let found = w.explain(lease.work).sentence;
     assert_eq!(
         found,
-        "Running 50 s: w1 holds it (attempt 1), last renewed 50 s ago, 3 renewals missed; if it stays silent \
-         it lapses in 25 s and recovery queues it again."
+        "Running 50 s: w1 holds it (attempt 1), last renewed 50 s ago, 3 renewals missed; if it stays silent, its lease lapses in 25 s and recovery queues it again."
     );
 }
 
@@ -143,7 +140,7 @@ fn what_a_lapse_would_lead_to() {
     let table: [(Prepare, &str); 5] = [
         (
             |w| w.held_with("a", owner_bound).work,
-            "recovery leaves it, until its owner returns or is proven dead",
+            "recovery leaves it until its owner returns or is proven dead",
         ),
         (
             |w| {
@@ -157,7 +154,7 @@ fn what_a_lapse_would_lead_to() {
         ),
         (
             |w| w.held_with("a", |i| i.policy.retry.max_attempts = 1).work,
-            "recovery fails it, its failures exhausted",
+            "recovery fails it, because its attempts are exhausted",
         ),
         (
             |w| {
@@ -177,7 +174,7 @@ fn what_a_lapse_would_lead_to() {
                 w.abandon(l.work).unwrap();
                 l.work
             },
-            "recovery abandons it, as ana asked",
+            "recovery abandons it, as ana requested",
         ),
     ];
     for (prepare, expected) in table {
@@ -193,8 +190,8 @@ fn what_a_lapse_would_lead_to() {
         let then = match expected {
             "recovery quarantines it" => State::Quarantined,
             "recovery times it out, as it declared" => State::TimedOut,
-            "recovery fails it, its failures exhausted" => State::Failed,
-            "recovery abandons it, as ana asked" => State::Abandoned,
+            "recovery fails it, because its attempts are exhausted" => State::Failed,
+            "recovery abandons it, as ana requested" => State::Abandoned,
             _ => State::Stalled,
         };
         assert_eq!(found, (State::Running, then), "{expected}");
@@ -222,8 +219,8 @@ fn waiting() {
         (OnTimeout::Fail, "fails"),
         (OnTimeout::Warn, "completes with a warning"),
         (OnTimeout::Cancel, "is cancelled"),
-        (OnTimeout::Escalate, "goes on waiting, and says so louder"),
-        (OnTimeout::Default, "goes on with the default answer"),
+        (OnTimeout::Escalate, "escalates and keeps waiting"),
+        (OnTimeout::Default, "continues with the default answer"),
     ] {
         let mut w = World::default();
         let lease = w.held("a");
@@ -237,7 +234,7 @@ fn waiting() {
     }
     says(
         |w| w.ingest_with("a", external),
-        "Waiting 5 m: it is owned outside, and ends when its owner completes it.",
+        "Waiting 5 m: it is owned externally, and ends when its owner completes it.",
         "nothing: its owner completes it; to give it up, `tenure abandon W --reason …`",
     );
 }
@@ -250,7 +247,7 @@ fn waiting_for_a_work() {
     let said = w.explain(waiter.work);
     assert!(said.sentence.ends_with("it waits without a deadline."), "{}", said.sentence);
     let expected =
-        format!("nothing: it goes on when {target} ends; `tenure explain {target}` says why it has not");
+        format!("nothing: it continues when {target} ends; `tenure explain {target}` explains that one");
     assert_eq!(said.next, expected);
 }
 
@@ -259,7 +256,10 @@ fn waiting_for_a_command() {
     let mut w = World::default();
     for (kind, expected) in [
         (WaitKind::Approval, "`tenure approve C --reason …`, or `tenure reject C --reason …`"),
-        (WaitKind::Tool, "nothing: it goes on with C; `tenure commands show C` says why it has not"),
+        (
+            WaitKind::Tool,
+            "nothing: it continues when C is settled; `tenure commands show C` explains that one",
+        ),
     ] {
         let lease = w.held(&format!("{kind:?}"));
         let id = w.reserve(&lease, evaluation(Effect::NeedsApproval, lookup()));
@@ -282,7 +282,7 @@ fn a_command_that_needs_a_person_says_what_to_type() {
          --did-not-happen --reason …`"
     );
     w.record(id, command::Recorded::DidNotHappen).unwrap();
-    assert_eq!(next(&w), "`tenure commands replay C --reason …`, once its cause is gone");
+    assert_eq!(next(&w), "`tenure commands replay C --reason …`, once the cause is fixed");
 }
 
 #[test]
@@ -325,7 +325,7 @@ fn stalled_answers_the_five_questions() {
             l.work
         },
         "Stalled 5 m: w1 held it and last renewed 6 m ago; nothing proves that it is dead; it had started, \
-         step `send`, nothing is in doubt; recovery leaves it until its owner returns, a proof, or a request.",
+         step `send`, nothing is in doubt; recovery leaves it until its owner returns, is proven dead, or somebody requests its end.",
         ABANDON,
     );
     says(
@@ -338,8 +338,7 @@ fn stalled_answers_the_five_questions() {
             l.work
         },
         "Stalled 5 m: w1 started it and did not come back for it; nothing proves that it is dead; \
-         it had started, nothing is in doubt; ana asked 5 m ago to cancel it, and its owner will be told if \
-         it returns.",
+         it had started, nothing is in doubt; ana requested a cancel 5 m ago, and its owner will be notified if it returns.",
         ABANDON,
     );
     let mut w = World::default();
@@ -354,14 +353,18 @@ fn stalled_answers_the_five_questions() {
     w.tick_with(id, u64::MAX, Some(stopped));
     w.abandon(id).unwrap();
     let said = w.explain(id);
-    assert!(said.sentence.contains("seen stopped, which proves no death"), "{}", said.sentence);
-    assert!(said.sentence.contains("recovery abandons it, as ana asked"), "{}", said.sentence);
+    assert!(
+        said.sentence.contains("stopped when last seen, which does not prove that it is dead"),
+        "{}",
+        said.sentence
+    );
+    assert!(said.sentence.contains("recovery abandons it, as ana requested"), "{}", said.sentence);
     assert_eq!(said.next, "nothing: the next sweep abandons it");
 }
 
 #[test]
 fn cancel_requested() {
-    let wait = "nothing: its holder stops, or its lease runs out";
+    let wait = "nothing: its holder stops, or its lease expires";
     let mut w = World::default();
     let lease = w.held("a");
     w.cancel(lease.work).unwrap();
@@ -369,7 +372,7 @@ fn cancel_requested() {
     let said = w.explain(lease.work);
     assert_eq!(
         said.sentence,
-        "Cancel requested 20 s ago by ana (no longer needed): w1 has not been told yet and has 40 s to stop; \
+        "Cancel requested 20 s ago by ana (no longer needed): w1 has not been notified yet and has 40 s to stop; \
          if its lease lapses it is cancelled in 55 s."
     );
     assert_eq!(said.next, wait);
@@ -381,7 +384,7 @@ fn cancel_requested() {
     w.pass(65 * SECOND);
     assert_eq!(
         w.explain(lease.work).sentence,
-        "Cancel requested 1 m ago by ana (no longer needed): w1 was told 1 m ago and can no longer renew; \
+        "Cancel requested 1 m ago by ana (no longer needed): w1 was notified 1 m ago and can no longer renew; \
          if its lease lapses it is abandoned in 10 s."
     );
 }
@@ -408,7 +411,7 @@ fn quarantined() {
             }
             id
         },
-        "Quarantined 5 m: one holder after another was lost with it (3 holders in a row were lost with it: \
+        "Quarantined 5 m: it has lost one holder after another (it has lost 3 holders in a row: \
          a person must look); it stays until a person decides.",
         decide,
     );
@@ -419,7 +422,7 @@ fn quarantined() {
             id
         },
         "Quarantined 5 m: an operator set it aside (looks odd); it stays until a person decides.",
-        "`tenure decide W failed --reason …`, or another end: its owner runs it, not the queue",
+        "`tenure decide W failed --reason …`, or another terminal state: its owner runs it, not the queue",
     );
 }
 

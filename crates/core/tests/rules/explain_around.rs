@@ -41,7 +41,7 @@ fn whoever_holds_the_session_is_named() {
         );
         assert_eq!(
             next,
-            "nothing: it is claimed once A lets go of the session; `tenure explain A` says how that one stands"
+            "nothing: it is claimed once A releases the session; `tenure explain A` explains that one"
         );
     }
     w.close(&lease, State::Succeeded).unwrap();
@@ -51,10 +51,7 @@ fn whoever_holds_the_session_is_named() {
         sentence,
         format!("Queued 5 m: B is older, queued, and comes first in its session `{session}`.")
     );
-    assert_eq!(
-        next,
-        "nothing: it is claimed once B has had its turn; `tenure explain B` says how that one stands"
-    );
+    assert_eq!(next, "nothing: it is claimed once B is done; `tenure explain B` explains that one");
 }
 
 #[test]
@@ -71,7 +68,7 @@ fn an_end_says_what_its_commands_still_need() {
     let names = [(lease.work.to_string(), "W"), (ids[0].to_string(), "C1"), (ids[1].to_string(), "C2")];
     let over = "Succeeded 0 s ago in one attempt: its result is in event 6";
     let (sentence, next) = said(&w, lease.work, &names);
-    assert_eq!(sentence, format!("{over}; 3 of its commands are still to be done."));
+    assert_eq!(sentence, format!("{over}; 3 of its commands are still to be executed."));
     assert_eq!(next, "nothing: it is over; `tenure commands list --work W` shows what is still open");
     for id in &ids[..2] {
         w.relay_dispatch(*id, allow(relay(blind()))).unwrap();
@@ -82,8 +79,8 @@ fn an_end_says_what_its_commands_still_need() {
     assert_eq!(
         sentence,
         format!(
-            "{over}; nobody knows whether 2 of its commands happened, and only a person can find out; one of its \
-             commands is still to be done."
+            "{over}; it is unknown whether 2 of its commands happened, and only a person can find out; one of its \
+             commands is still to be executed."
         )
     );
     assert_eq!(
@@ -120,7 +117,7 @@ fn a_bad_end_and_a_running_work_say_it_too() {
     let (sentence, next) = said(&w, lease.work, &names);
     assert!(
         sentence
-            .ends_with("nobody knows whether one of its commands happened, and only a person can find out.")
+            .ends_with("it is unknown whether one of its commands happened, and only a person can find out.")
     );
     assert!(next.starts_with("find out, then `tenure commands record C --happened"), "{next}");
     assert!(
@@ -140,7 +137,7 @@ fn a_doubt_that_ended_is_told_as_ended() {
     let (sentence, next) = said(&w, lease.work, &names);
     assert!(
         sentence.starts_with(
-            "Quarantined 0 s: a side effect is in doubt (nobody knows whether this happened: mail to"
+            "Quarantined 0 s: a side effect is in doubt (it is unknown whether this happened: mail to"
         ),
         "{sentence}"
     );
@@ -149,7 +146,7 @@ fn a_doubt_that_ended_is_told_as_ended() {
     assert_eq!(
         said(&w, lease.work, &names),
         (
-            "Quarantined 0 s: a side effect was in doubt (nothing is in doubt any more); it stays until a person \
+            "Quarantined 0 s: a side effect was in doubt (nothing is in doubt anymore); it stays until a person \
              decides."
                 .to_owned(),
             "`tenure decide W requeue --reason …` to run it again, or `tenure decide W failed --reason …`".to_owned()
@@ -170,13 +167,13 @@ fn a_command_that_was_handed_to_a_wait_is_ended_by_the_wait() {
     let said = command::explain(w.command(id), Some(&wait), w.now);
     assert!(
         said.sentence.ends_with(
-            "dispatched 0 s ago by w1 and handed to the wait `the bank calls`, whose answer is its receipt; \
+            "dispatched 0 s ago by w1 and handed over to the wait `the bank calls`, whose answer is its receipt; \
              unanswered, it is uncertain in 2 h."
         ),
         "{}",
         said.sentence
     );
-    assert_eq!(said.next, "`tenure resolve 'the bank calls' --payload …`, once it is known what came of it");
+    assert_eq!(said.next, "`tenure resolve 'the bank calls' --payload …`, once its outcome is known");
 }
 
 /// No sentence shows a number of milliseconds, JSON, or a name from the code.
@@ -206,7 +203,7 @@ fn refusals_say_what_to_do_next_in_words() {
     says(
         aside,
         Code::NotClaimable,
-        &["a person decides first", &format!("`tenure decide {id} requeue --reason …`")],
+        &["a person decides on it first", &format!("`tenure decide {id} requeue --reason …`")],
     );
 
     let lease = w.held_with("r", |i| i.policy.retry.initial_ms = 300_000);
@@ -233,13 +230,13 @@ fn refusals_say_what_to_do_next_in_words() {
         "x",
         None,
     );
-    says(late.unwrap_err(), Code::IllegalState, &["`ref` is over: it was called off", "tenure explain"]);
+    says(late.unwrap_err(), Code::IllegalState, &["`ref` is over: it was cancelled", "tenure explain"]);
 
     let lease = w.held("c");
     let id = w.dispatched(&lease, lookup());
     w.uncertain(id).unwrap();
     let absent = w.reconcile(id, command::Finding::Absent).unwrap_err();
-    says(absent, Code::NotDue, &["absent counts in 10 s"]);
+    says(absent, Code::NotDue, &["`absent` counts in 10 s"]);
     let nothing = Proof::new(command::EvidenceKind::Person);
     let bare = w.record(id, Recorded::Happened(nothing)).unwrap_err();
     says(bare, Code::EvidenceMissing, &["`--external-id`", "`--ref`", "`--response`"]);
@@ -249,5 +246,5 @@ fn refusals_say_what_to_do_next_in_words() {
     let id = w.dispatched(&lease, lookup());
     w.call_failed(id, ErrorClass::Unavailable, true).unwrap();
     let early = w.try_dispatch(&lease, id, allow(lookup())).unwrap_err();
-    says(early, Code::NotDue, &["is tried again in "]);
+    says(early, Code::NotDue, &["is retried in "]);
 }

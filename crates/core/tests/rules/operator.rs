@@ -42,7 +42,7 @@ fn where_a_quarantine_leads_from_each_state() {
             },
             Ok(State::Quarantined),
         ),
-        ("owned outside", |w| w.ingest_with("a", external), Ok(State::Quarantined)),
+        ("owned externally", |w| w.ingest_with("a", external), Ok(State::Quarantined)),
         (
             "cancel requested",
             |w| {

@@ -130,8 +130,8 @@ fn both(sql: &str, told: &'static [&'static str]) -> Edit {
 
 /// Rows beside the log, each computed from it again.
 pub fn records() -> Vec<Edit> {
-    const ONE: &[&str] = &["attempt 1 is not what its log says"];
-    const TWO: &[&str] = &["attempt 2 is not what its log says"];
+    const ONE: &[&str] = &["attempt 1 differs from its log"];
+    const TWO: &[&str] = &["attempt 2 differs from its log"];
     vec![
         each("UPDATE attempt SET worker = 'somebody' WHERE number = 2", "", TWO),
         each("UPDATE attempt SET ended_at = NULL WHERE number = 2", "", TWO),
@@ -176,17 +176,17 @@ pub fn records() -> Vec<Edit> {
         ),
         both("UPDATE budget SET reserved = 5", &["1 call spent and 5 calls set aside"]),
         both("DELETE FROM budget", &["0 calls spent"]),
-        both("UPDATE command SET target = 'eve'", &["is not what"]),
-        each("UPDATE command SET slot = 'other'", "", &["is not what its log says"]),
-        both("UPDATE step SET result_seq = 1", &["step `s` is not what its log says"]),
-        both("UPDATE step SET voided = {true}", &["step `s` is not"]),
+        both("UPDATE command SET target = 'eve'", &["differs from its log"]),
+        each("UPDATE command SET slot = 'other'", "", &["differs from its log"]),
+        both("UPDATE step SET result_seq = 1", &["step `s` differs from its log"]),
+        both("UPDATE step SET voided = {true}", &["step `s` differs"]),
         both("DELETE FROM step", &["1 steps, and 0 are stored"]),
-        both("UPDATE wait SET answer_seq = 1 WHERE state = 'answered'", &["is not what its log says"]),
-        both("UPDATE wait SET deadline_at = deadline_at + 1", &["is not what its log says"]),
-        both("UPDATE wait SET reference = 'other' WHERE state = 'open'", &["is not what its log says"]),
+        both("UPDATE wait SET answer_seq = 1 WHERE state = 'answered'", &["differs from its log"]),
+        both("UPDATE wait SET deadline_at = deadline_at + 1", &["differs from its log"]),
+        both("UPDATE wait SET reference = 'other' WHERE state = 'open'", &["differs from its log"]),
         both(
             "UPDATE wait SET state = 'cancelled', ended_at = opened_at WHERE state = 'open'",
-            &["is not what its log says"],
+            &["differs from its log"],
         ),
         both("DELETE FROM event WHERE seq = (SELECT max(seq) FROM event)", &["the anchor covers"]),
         each("DELETE FROM event WHERE seq = 2", "", &["has an event that follows none of its own"]),

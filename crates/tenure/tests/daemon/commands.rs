@@ -118,7 +118,7 @@ fn abandoned(daemon: &Daemon, id: &str, tool: &str) -> Value {
         }
         (told.status == 200).then_some(())
     });
-    until("nobody knows whether it happened", || {
+    until("it is unknown whether it happened", || {
         let seen = daemon.get(&format!("/v1/commands/{}", command["id"].as_str().unwrap())).expect(200);
         (seen["state"] == "uncertain").then_some(seen)
     })

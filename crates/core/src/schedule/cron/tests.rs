@@ -58,9 +58,9 @@ fn fields_name_minutes() {
         ("0 12 * * 7", ["09-27T12:00", "10-04T12:00", "10-11T12:00"]),
         ("0 12 * * SAT-7", ["09-26T12:00", "09-27T12:00", "10-03T12:00"]),
         ("0 0 29 2 *", ["02-29T00:00", "02-29T00:00", "02-29T00:00"]),
-        // Both days restricted: either will do.
+        // Both days restricted: either may match.
         ("0 0 1 * fri", ["09-25T00:00", "10-01T00:00", "10-02T00:00"]),
-        // One of them a star with a step: both must.
+        // One of them is a star with a step: both must match.
         ("0 0 */2 * fri", ["09-25T00:00", "10-09T00:00", "10-23T00:00"]),
     ] {
         assert_eq!(upcoming(&UTC, cron, from, 3), expected, "{cron}");
@@ -80,7 +80,7 @@ fn a_moment_that_is_named_is_not_its_own_successor() {
 #[test]
 fn what_the_clocks_skip_comes_late_by_the_clock_and_not_at_all_by_time() {
     let from = SPRING.at - 2 * HOUR_MS;
-    // 02:30 does not come that day; the clocks are set forward at 01:00 UTC.
+    // 02:30 does not exist on that day; the clocks are set forward at 01:00 UTC.
     assert_eq!(
         upcoming(&SPRING, "30 2 * * *", from, 3),
         ["03-29T01:00", "03-30T00:30", "03-31T00:30"],
@@ -127,19 +127,19 @@ fn what_the_clocks_show_twice_comes_once_by_the_clock_and_twice_by_time() {
 #[test]
 fn a_wrong_expression_names_the_field_and_the_fix() {
     for (text, told) in [
-        ("", "this has 0. Write, for one, `0 7 * * mon-fri`"),
+        ("", "this has 0. For example: `0 7 * * mon-fri`"),
         ("@daily", "five fields (minute, hour, day of month, month, day of week), and this has 1"),
         ("0 0 7 * * *", "this has 6"),
-        ("60 * * * *", "The minute field of `cron`, `60`, cannot be used: `60` is none of 0 to 59"),
-        ("0 25 * * *", "The hour field of `cron`, `25`, cannot be used: `25` is none of 0 to 23"),
+        ("60 * * * *", "The minute field of `cron`, `60`, is invalid: `60` is not one of 0 to 59"),
+        ("0 25 * * *", "The hour field of `cron`, `25`, is invalid: `25` is not one of 0 to 23"),
         ("0 0 0 * *", "The day of month field of `cron`, `0`"),
-        ("0 0 * 13 *", "`13` is none of 1 to 12, or jan to dec. Write, for one, `*` or `jan-mar`"),
+        ("0 0 * 13 *", "`13` is not one of 1 to 12, or jan to dec. For example: `*` or `jan-mar`"),
         ("0 0 * * mond", "The day of week field of `cron`, `mond`"),
-        ("*/0 * * * *", "the step `0` is no number from 1 to 59"),
+        ("*/0 * * * *", "the step `0` is not a number from 1 to 59"),
         ("0 17-9 * * *", "the range `17-9` runs backwards"),
-        ("0 1,,2 * * *", "The hour field of `cron`, `1,,2`, cannot be used: `` is none of"),
-        ("0 +1 * * *", "`+1` is none of 0 to 23"),
-        ("0 0 31 2 *", "never comes: no month of `2` has a day `31`"),
+        ("0 1,,2 * * *", "The hour field of `cron`, `1,,2`, is invalid: `` is not one of"),
+        ("0 +1 * * *", "`+1` is not one of 0 to 23"),
+        ("0 0 31 2 *", "never runs: no month of `2` has a day `31`"),
     ] {
         let refusal = Cron::parse(text).unwrap_err();
         assert_eq!(refusal.code, Code::Invalid);
