@@ -36,8 +36,6 @@ pub struct SessionView {
 /// Records by id. An empty entry was looked for and does not exist.
 #[derive(Clone, Debug, Default)]
 pub struct Records {
-    /// Never mutated in place: a change inserts a new `Arc`, so pointer equality proves that a work item is
-    /// unchanged.
     pub works: ByWork<Arc<Work>>,
     /// Work items that are only read: parents, and those that others wait for.
     pub peers: ByWork<Option<Work>>,

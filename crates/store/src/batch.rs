@@ -7,8 +7,8 @@ use std::{
 };
 
 use tenure_core::{
-    Attempt, ByWork, Change, Command, CommandId, Decision, Event, Millis, Records, Reply, Step, Submission,
-    Wait, WaitId, Work, WorkId, claim_order,
+    Attempt, ByWork, Change, Command, CommandId, Event, Millis, Records, Reply, Step, Submission, Wait,
+    WaitId, Work, WorkId, claim_order,
     command::budget::{Budget, BudgetKey},
     decide, invariant,
     model::{AttemptEnd, Kept, Spec},
@@ -147,11 +147,6 @@ impl Batch {
     /// Decides one submission. A refusal leaves no trace and costs nobody else anything.
     pub fn decide(&mut self, submission: &Submission, now: Millis) -> Result<Reply, Error> {
         let decision = decide(&self.records, submission, now)?;
-        self.accept(submission, decision)
-    }
-
-    /// Takes in what was decided from these very records.
-    pub fn accept(&mut self, submission: &Submission, decision: Decision) -> Result<Reply, Error> {
         for change in &decision.changes {
             if let Change::Work { work, .. } = change
                 && let Some(fault) = invariant::fault(work)

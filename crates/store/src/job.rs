@@ -9,8 +9,6 @@ use tenure_core::{
 };
 use tokio::{sync::oneshot, time::Instant};
 
-#[cfg(feature = "sqlite")]
-use crate::ahead::Ahead;
 use crate::{Error, fair::Turn, ledger::LedgerReply};
 
 /// Lanes of one tenant that a claim looks at: a lane is what is ready of one tenant, kind and source system. One that
@@ -32,9 +30,6 @@ pub(crate) struct Job {
     pub submission: Submission,
     /// A claim that finds nothing waits until then.
     pub park_until: Option<Instant>,
-    /// What its caller has decided already.
-    #[cfg(feature = "sqlite")]
-    pub ahead: Option<Ahead>,
     pub reply: Replies,
     /// Its place among those of its tenant, until it is answered.
     pub turn: Option<Turn>,
@@ -42,14 +37,7 @@ pub(crate) struct Job {
 
 impl Job {
     pub fn new(submission: Submission, park_until: Option<Instant>, reply: Replies) -> Self {
-        Self {
-            submission,
-            park_until,
-            turn: None,
-            #[cfg(feature = "sqlite")]
-            ahead: None,
-            reply,
-        }
+        Self { submission, park_until, reply, turn: None }
     }
 
     /// The filter of a claim by filter; such claims are decided after everything else in a batch.

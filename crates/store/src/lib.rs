@@ -3,8 +3,6 @@
 //! A [`Ledger`] is the one door. Submissions queue up; a store takes what is there, loads the rows they
 //! touch, lets the core decide one after another, writes rows and events, commits once and answers all.
 
-#[cfg(feature = "sqlite")]
-mod ahead;
 mod aside;
 mod awake;
 mod batch;

@@ -27,10 +27,6 @@ impl<T> Recent<T> {
         self.young.get(&id)
     }
 
-    pub fn look(&self, id: WorkId) -> Option<&T> {
-        self.young.get(&id).or_else(|| self.old.get(&id))
-    }
-
     pub fn take(&mut self, id: WorkId) -> Option<T> {
         self.young.remove(&id).or_else(|| self.old.remove(&id))
     }
@@ -51,11 +47,10 @@ impl<T> Recent<T> {
 
 /// A work as it was written last, and with it the commands that its worker has yet to see through. They change only
 /// by events of their work: whatever proves the work unchanged proves them unchanged.
-#[derive(Clone)]
 pub(crate) struct Remembered {
     pub work: Arc<Work>,
     /// None: some of them are not at hand.
-    open: Option<Arc<Vec<Command>>>,
+    open: Option<Vec<Command>>,
 }
 
 impl Remembered {
@@ -65,26 +60,18 @@ impl Remembered {
         works.extract_if(|_, work| !work.state.is_terminal()).map(move |(id, work)| {
             let mut open = None;
             if !work.body.commands.any_open() {
-                open = Some(Arc::default());
+                open = Some(Vec::new());
             } else if looked_for.contains(&Sought::Open(id)) {
                 let all = commands.remove(&id).unwrap_or_default();
-                let all = all.into_iter().filter(|one| one.is_worker() && one.state.is_open());
-                open = Some(Arc::new(all.collect()));
+                open = Some(all.into_iter().filter(|one| one.is_worker() && one.state.is_open()).collect());
             }
             (id, Self { work, open })
         })
     }
 
-    /// Whether a command at hand has a date: that moves without an event.
-    pub fn has_dated(&self) -> bool {
-        self.open().iter().any(|command| command.due_at.is_some())
-    }
-
-    /// Forgets the commands where one of them has a date.
+    /// Forgets the commands where one of them has a due date: that moves without an event.
     pub fn without_dated(mut self) -> Self {
-        if self.has_dated() {
-            self.open = None;
-        }
+        self.open = self.open.filter(|open| open.iter().all(|command| command.due_at.is_none()));
         self
     }
 
@@ -96,20 +83,15 @@ impl Remembered {
         self.open.is_some()
     }
 
-    /// Those at hand.
-    pub fn open(&self) -> &[Command] {
-        self.open.as_ref().map_or(&[], |open| open.as_slice())
-    }
-
     pub fn open_ids(&self) -> impl Iterator<Item = CommandId> {
-        self.open().iter().map(|command| command.id)
+        self.open.iter().flatten().map(|command| command.id)
     }
 
     /// Puts it where a store would have put what it read.
     pub fn recall(self, records: &mut Records) {
         let id = self.work.id;
         records.works.insert(id, self.work);
-        for command in self.open.map(Arc::unwrap_or_clone).into_iter().flatten() {
+        for command in self.open.into_iter().flatten() {
             records.looked_for.extend([Sought::Open(id), Sought::Id(command.id)]);
             records.take_in(command);
         }
@@ -138,10 +120,6 @@ impl<T> Default for RecentWorks<T> {
 impl<T> RecentWorks<T> {
     pub fn contains(&self, id: WorkId) -> bool {
         self.held.contains(id) || self.others.contains(id)
-    }
-
-    pub fn look(&self, id: WorkId) -> Option<&T> {
-        self.held.look(id).or_else(|| self.others.look(id))
     }
 
     /// Whoever takes a work puts it back as it is then.

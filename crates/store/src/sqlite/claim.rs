@@ -316,7 +316,7 @@ mod tests {
     fn a_claim_reads_little_however_much_is_queued() {
         let conn = tables();
         conn.execute_batch(FLOOD).unwrap();
-        let tables = Tables::new(&conn, Key::new([0; 32]), Arc::default(), Arc::default()).unwrap();
+        let tables = Tables::new(&conn, Key::new([0; 32]), Arc::default()).unwrap();
         let quiet = WorkId(uuid::Uuid::from_u128(200_000));
         let both = Tenants::Only(vec!["flood".to_owned(), "quiet".to_owned()]);
         let jobs = ClaimFilter { kinds: vec!["job".to_owned()], max: 2, ..ClaimFilter::default() };

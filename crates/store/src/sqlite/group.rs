@@ -60,7 +60,7 @@ pub(super) struct Committed {
 
 /// The jobs of a group. Claims by filter are decided after everything else.
 pub(super) struct Group<'j> {
-    pub submits: &'j mut [Box<Job>],
+    pub submits: &'j [Box<Job>],
     /// Waiting since an earlier group, oldest first.
     pub parked: &'j [Box<Job>],
     pub claims: &'j [Box<Job>],
@@ -70,7 +70,7 @@ pub(super) struct Group<'j> {
 
 impl Group<'_> {
     /// Runs it. A failure has been rolled back.
-    pub fn run(&mut self, tables: &mut Tables<'_>, clock: &dyn Clock) -> Result<Committed, Failure> {
+    pub fn run(&self, tables: &mut Tables<'_>, clock: &dyn Clock) -> Result<Committed, Failure> {
         if let Err(fault) = tables.begin() {
             tables.undo();
             return Err(Failure::Before(fault));
@@ -95,11 +95,11 @@ impl Group<'_> {
         }
     }
 
-    fn decide(&mut self, tables: &mut Tables<'_>, now: Millis) -> Read<Committed> {
+    fn decide(&self, tables: &mut Tables<'_>, now: Millis) -> Read<Committed> {
         let mut batch = Batch::under(&tables.ledger_settings);
         tables.gather(self.submits.iter().map(|job| &job.submission), &mut batch.records)?;
         let submitted: Vec<Result<Reply, Error>> =
-            self.submits.iter_mut().map(|job| decide(&mut batch, job, now)).collect();
+            self.submits.iter().map(|job| batch.decide(&job.submission, now)).collect();
         let mut parked = self.offer(tables, &mut batch, now)?;
         let new_heads = tables.save(&batch)?;
         let concerned = |job: &Job| self.look || new_heads.iter().any(|head| job.asks_for(head));
@@ -174,17 +174,6 @@ impl Group<'_> {
             *answer = Some(reply);
         }
         Ok(answers)
-    }
-}
-
-/// Goes by what the caller has decided, if that stands; decides where not.
-fn decide(batch: &mut Batch, job: &mut Job, now: Millis) -> Result<Reply, Error> {
-    match job.ahead.take().filter(|ahead| ahead.stands(&batch.records, now)) {
-        Some(ahead) => {
-            let decision = ahead.decision(&batch.records, &job.submission);
-            batch.accept(&job.submission, decision)
-        }
-        None => batch.decide(&job.submission, now),
     }
 }
 
@@ -301,7 +290,7 @@ impl Tables<'_> {
         let version = self.version()?;
         if version != self.seen {
             self.seen = version;
-            self.works.all().clear();
+            self.works.clear();
             // A process that closed the file meanwhile may have taken the mark out.
             self.marked = loss::mark(self.conn)?;
         }
@@ -321,20 +310,19 @@ impl Tables<'_> {
     /// Keeps the works of a saved batch for the next one. Waking others changes rows that it never saw.
     fn remember(&mut self, batch: &mut Batch) {
         if !batch.writes.wakes.is_empty() {
-            self.works.all().clear();
+            self.works.clear();
             return;
         }
-        let mut works = self.works.all();
         for (id, remembered) in Remembered::all(&mut batch.records) {
             if let Some(place) = self.places.get(&id) {
-                works.put(id, remembered.work.state, (*place, remembered));
+                self.works.put(id, remembered.work.state, (*place, remembered));
             }
         }
     }
 
     /// Takes a group back. SQLite has often done so already.
     fn undo(&mut self) {
-        self.works.all().clear();
+        self.works.clear();
         // What the group found out about other processes is undone with it, the mark included.
         (self.seen, self.marked) = (0, false);
         if !self.conn.is_autocommit()

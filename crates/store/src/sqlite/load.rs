@@ -143,8 +143,7 @@ impl<'c> Tables<'c> {
         if records.works.contains_key(&id) {
             return Ok(());
         }
-        let known = self.works.all().take(id);
-        if let Some((place, remembered)) = known {
+        if let Some((place, remembered)) = self.works.take(id) {
             self.places.insert(id, place);
             remembered.recall(records);
         } else if let Some(work) = self.work(id)? {

@@ -38,7 +38,6 @@ mod writer;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -51,7 +50,7 @@ use std::{
 use rusqlite::Connection;
 use tenure_core::{
     Attempt, Command, CommandId, CommandState, CredentialId, Evidence, Millis, PrincipalId, State, Step,
-    Submission, Wait, WaitId, Work, WorkId,
+    Wait, WaitId, Work, WorkId,
     action::Tenants,
     command::{
         Duty,
@@ -67,9 +66,7 @@ use tokio::sync::oneshot;
 use crate::{
     Anchor, CheckpointFailure, Clock, CommandFilter, Credential, Diagnosis, Error, EventKey, Gauges,
     IntakeChange, Listed, Options, Position, Pruned, Pruning, Revocation, ScheduleChange, StoredEvent,
-    WaitFilter, WorkFilter,
-    ahead::Ahead,
-    aside,
+    WaitFilter, WorkFilter, aside,
     counters::Counters,
     damaged::DamagedSet,
     job::{Job, Payloads},
@@ -88,14 +85,10 @@ use read::Reader;
 use readers::Readers;
 use responder::Responder;
 use row::Read;
-use tables::Works;
 use writer::{Desk, Message};
 
 /// Jobs that may wait for the writer. Beyond that, something is wrong and callers should know.
 const QUEUE: usize = 1_000_000;
-
-/// Jobs before one that will have its turn soon: what is decided for it now should stand then.
-const SOON: usize = 2_048;
 
 const FORGET_KEPT: &str = "DELETE FROM kept WHERE kept_at <= ?1";
 
@@ -108,7 +101,6 @@ struct SqliteStore {
     counters: Arc<Counters>,
     ledger_settings: Arc<LedgerSettings>,
     damaged: DamagedSet,
-    works: Arc<Works>,
     writing: Arc<Writing>,
     readers: Readers,
     checkpoints: Progress,
@@ -137,7 +129,6 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Arc<dyn Store>, Err
     let counters = Arc::new(Counters::default());
     let writing = Arc::new(Writing::default());
     let ledger_settings = Arc::new(LedgerSettings::default());
-    let works = Arc::new(Works::default());
     let desk = Desk {
         key: key.clone(),
         clock: clock.clone(),
@@ -145,7 +136,6 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Arc<dyn Store>, Err
         queued: queued.clone(),
         counters: counters.clone(),
         ledger_settings: ledger_settings.clone(),
-        works: works.clone(),
         writing: writing.clone(),
         file: LedgerFile::of(path, options.allow_weak_settings, clock.clone()),
         checkpoints,
@@ -162,7 +152,6 @@ pub(crate) fn open(path: &Path, options: &Options) -> Result<Arc<dyn Store>, Err
         counters,
         ledger_settings,
         damaged: DamagedSet::default(),
-        works,
         writing,
         readers,
         checkpoints: checkpoints_progress,
@@ -215,13 +204,6 @@ impl SqliteStore {
         })
     }
 
-    /// What this submission comes to, as far as memory knows. Whatever makes the core panic is the writer's to find.
-    fn ahead(&self, submission: &Submission) -> Option<Ahead> {
-        let decide =
-            || Ahead::decide(submission, |id| self.works.guess(id), &self.ledger_settings, &*self.clock);
-        catch_unwind(AssertUnwindSafe(decide)).ok().flatten()
-    }
-
     /// Why there is no writer any more.
     fn gone(&self) -> Error {
         self.stopped().map_or_else(writer::closed, |stop| Error::Stopped(stop.why))
@@ -257,10 +239,7 @@ impl Store for SqliteStore {
         self.queued.load(Ordering::Relaxed)
     }
 
-    fn send(&self, mut job: Job) {
-        if self.queued() < SOON {
-            job.ahead = self.ahead(&job.submission);
-        }
+    fn send(&self, job: Job) {
         if self.queued.fetch_add(1, Ordering::Relaxed) >= QUEUE {
             self.queued.fetch_sub(1, Ordering::Relaxed);
             return job.answer(Err(Error::Unavailable(format!("{QUEUE} submissions are queued already"))));

@@ -1,10 +1,10 @@
 //! The writer's hands: its connection, the statements of the hot path prepared once, and what it may
 //! remember between groups.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use rusqlite::{Connection, PrepFlags, Statement};
-use tenure_core::{ByWork, WorkId};
+use tenure_core::ByWork;
 
 use super::{
     command,
@@ -87,23 +87,6 @@ pub(super) struct Hot<'c> {
     pub command_update: Statement<'c>,
 }
 
-/// Works as this process last saved or saw them, with where they lie. They count for the writer alone, which sees under the
-/// lock whether anybody else has written since; for all others they are a guess, and may be of a group that comes to nothing.
-#[derive(Default)]
-pub(super) struct Works(Mutex<RecentWorks<(RowRef, Remembered)>>);
-
-impl Works {
-    pub fn all(&self) -> MutexGuard<'_, RecentWorks<(RowRef, Remembered)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// None also while somebody else is at them.
-    pub fn guess(&self, id: WorkId) -> Option<Remembered> {
-        let works = self.0.try_lock().ok()?;
-        works.look(id).map(|(_, remembered)| remembered.clone())
-    }
-}
-
 pub(super) struct Tables<'c> {
     pub conn: &'c Connection,
     pub key: Key,
@@ -111,7 +94,9 @@ pub(super) struct Tables<'c> {
     pub specs: Specs,
     /// Where the works of the group at hand lie.
     pub places: ByWork<RowRef>,
-    pub works: Arc<Works>,
+    /// Work items as this process last saved or read them, with the place of each row. Valid while nobody else has written
+    /// since, which every group checks under the lock.
+    pub works: RecentWorks<(RowRef, Remembered)>,
     /// The file's version at the last look: it moves when another connection has committed.
     pub seen: i64,
     /// Whether the group at hand has marked the file as in use.
@@ -120,12 +105,7 @@ pub(super) struct Tables<'c> {
 }
 
 impl<'c> Tables<'c> {
-    pub fn new(
-        conn: &'c Connection,
-        key: Key,
-        ledger_settings: Arc<LedgerSettings>,
-        works: Arc<Works>,
-    ) -> Read<Self> {
+    pub fn new(conn: &'c Connection, key: Key, ledger_settings: Arc<LedgerSettings>) -> Read<Self> {
         // Kept for good, and so not in the small memory that SQLite has for passing needs.
         let prepare = |sql: &str| conn.prepare_with_flags(sql, PrepFlags::SQLITE_PREPARE_PERSISTENT);
         let hot = Hot {
@@ -155,7 +135,7 @@ impl<'c> Tables<'c> {
             hot,
             specs: specs(),
             places: ByWork::default(),
-            works,
+            works: RecentWorks::default(),
             seen: 0,
             marked: false,
             ledger_settings,

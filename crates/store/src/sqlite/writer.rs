@@ -23,7 +23,7 @@ use super::{
     loss,
     responder::Responder,
     settings,
-    tables::{Tables, Works},
+    tables::Tables,
     time,
 };
 use crate::{
@@ -69,7 +69,6 @@ pub(super) struct Desk {
     pub queued: Arc<AtomicUsize>,
     pub counters: Arc<Counters>,
     pub ledger_settings: Arc<LedgerSettings>,
-    pub works: Arc<Works>,
     pub writing: Arc<Writing>,
     pub file: LedgerFile,
     pub checkpoints: Checkpoints,
@@ -135,7 +134,7 @@ pub(super) fn run(mut conn: Connection, mut desk: Desk) {
 
 /// Writes until the store closes, or a write fails.
 fn write(conn: &Connection, desk: &mut Desk) -> End {
-    let tables = match Tables::new(conn, desk.key.clone(), desk.ledger_settings.clone(), desk.works.clone()) {
+    let tables = match Tables::new(conn, desk.key.clone(), desk.ledger_settings.clone()) {
         Ok(tables) => tables,
         Err(fault) => {
             let cure = fault.cure().unwrap_or(Cure::Reopening);
@@ -179,8 +178,6 @@ fn close(conn: &Connection) -> rusqlite::Result<()> {
 /// Opens the file again as soon as that succeeds: only then all that it holds is known to be on the disk. Whoever asks
 /// meanwhile is refused. After a failed write the file is left as it is: this open, or the next, recovers it.
 fn reopen(desk: &mut Desk) -> Result<Connection, Closing> {
-    // What memory holds may be of a group that came to nothing.
-    desk.works.all().clear();
     loop {
         let again = desk.writing.again();
         if again <= StdInstant::now() {
@@ -330,13 +327,12 @@ impl Writer<'_> {
         }
     }
 
-    fn group(&mut self, mut submits: Jobs, claims: Jobs) {
+    fn group(&mut self, submits: Jobs, claims: Jobs) {
         self.keep_offset();
         if self.stopped {
             return refuse(submits.into_iter().chain(claims), &self.desk.refusal());
         }
-        let mut group =
-            Group { submits: &mut submits, parked: &self.parked, claims: &claims, look: self.look };
+        let group = Group { submits: &submits, parked: &self.parked, claims: &claims, look: self.look };
         let began = Instant::now();
         match group.run(&mut self.tables, &*self.desk.clock) {
             Ok(answers) => {
@@ -500,7 +496,6 @@ mod tests {
         Desk {
             key: Key::new([0; 32]),
             ledger_settings: Arc::default(),
-            works: Arc::default(),
             clock: Arc::new(SteadyClock::of(None)),
             inbox: received,
             queued,
@@ -517,12 +512,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ledger.db");
         let conn = new_file(&path);
-        let (message, answer) = ingest(1);
-        let desk = desk(&path, vec![message]);
-        let works = desk.works.clone();
-        run(conn, desk);
-        let Reply::Ingested { work, .. } = answer.blocking_recv().unwrap().unwrap().reply else { panic!() };
-        assert_eq!(*works.guess(work.id).unwrap().work, *work);
+        let (Message::Job(job), _answer) = ingest(1) else { panic!() };
+        let mut tables = Tables::new(&conn, Key::new([0; 32]), Arc::default()).unwrap();
+        let group = Group { submits: &[job], parked: &[], claims: &[], look: false };
+        let Ok(committed) = group.run(&mut tables, &SystemClock) else { panic!() };
+        let Reply::Ingested { work, .. } = &committed.submitted[0].as_ref().unwrap().reply else { panic!() };
+        let (_, remembered) = tables.works.take(work.id).unwrap();
+        assert_eq!(*remembered.work, **work);
     }
 
     #[test]
