@@ -13,10 +13,7 @@ use miette::Diagnostic;
 use serde_json::Value;
 use tenure_core::payload::Digest;
 
-use super::{Known, Loaded, Sets, join::Forbids, names, read_paths::ReadPaths};
-
-/// Levels of JSON in a flat policy: some thirty conditions in a row.
-const FLAT: usize = 64;
+use super::{Known, Loaded, Sets, names, read_paths::ReadPaths};
 
 /// All files together: the largest set in use is a hundredth of it.
 const POLICY_BYTES: usize = 4 << 20;
@@ -33,13 +30,10 @@ pub struct PolicyFile {
 }
 
 /// A policy as it was read.
-pub(super) struct Written {
-    /// Without the places of its parts in the text, if it is flat: Cedar would copy them at every step of an evaluation.
-    pub policy: Policy,
+struct Written {
+    policy: Policy,
     /// The same as JSON.
-    pub form: Value,
-    /// Deeper ones stay as they are: to make them anew, or to join them, takes stack and time for every level.
-    pub flat: bool,
+    form: Value,
     tools: ActionConstraint,
 }
 
@@ -133,25 +127,11 @@ fn examine(
     };
     let form = policy.to_json().map_err(|error| error.to_string())?;
     names::check(&form)?;
-    let flat = is_flat(&form, FLAT);
-    let ready = match flat {
-        true => Policy::from_json(Some(id.clone()), form.clone()).map_err(|error| error.to_string())?,
-        false => policy.new_id(id.clone()),
-    };
-    let written = Written { policy: ready, form, flat, tools: policy.action_constraint() };
+    let written = Written { policy: policy.new_id(id.clone()), form, tools: policy.action_constraint() };
     let place = line.map_or_else(|| file.name.clone(), |line| format!("{}:{line}", file.name));
     let label = policy.annotation("id").filter(|id| !id.is_empty()).map(str::to_owned).unwrap_or(place);
     let reason = policy.annotation("reason").filter(|text| !text.is_empty()).map(str::to_owned);
     Ok((written, Known { label, reason, clause, until_approved }))
-}
-
-fn is_flat(form: &Value, levels: usize) -> bool {
-    let below = |value: &Value| levels > 0 && is_flat(value, levels - 1);
-    match form {
-        Value::Array(items) => items.iter().all(below),
-        Value::Object(fields) => fields.values().all(below),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
-    }
 }
 
 /// The policies that a tool can meet at all, for each tool that a scope names.
@@ -177,10 +157,10 @@ fn sets(policies: &[Written], tool: Option<&str>) -> Sets {
     policies.iter().for_each(|written| wanted.add(&written.form));
     let (permits, forbids): (Vec<&Written>, Vec<&Written>) =
         policies.into_iter().partition(|written| written.policy.effect() == Clause::Permit);
-    Sets { permits: set(&permits), forbids: Forbids::new(&forbids), wanted }
+    Sets { permits: set(&permits), forbids: set(&forbids), wanted }
 }
 
-pub(super) fn set(some: &[&Written]) -> PolicySet {
+fn set(some: &[&Written]) -> PolicySet {
     let policies = some.iter().map(|written| written.policy.clone());
     PolicySet::from_policies(policies).expect("ids are numbered")
 }

@@ -6,7 +6,6 @@
 //! A `forbid` that cannot be evaluated counts as met: a mistake in a policy never opens a door. Where a policy looks at a
 //! value that Cedar cannot hold, the command is denied.
 
-mod join;
 mod load;
 mod names;
 mod read_paths;
@@ -25,7 +24,6 @@ use tenure_core::{
     limits,
 };
 
-use join::Forbids;
 pub use load::{PolicyError, PolicyFile};
 use read_paths::ReadPaths;
 use request::Question;
@@ -88,7 +86,7 @@ struct Known {
 /// The policies that may be met by a command.
 struct Sets {
     permits: PolicySet,
-    forbids: Forbids,
+    forbids: PolicySet,
     wanted: ReadPaths,
 }
 
@@ -174,7 +172,7 @@ impl Loaded {
             }
         };
         let permits = self.known(question.put(&sets.permits));
-        let forbids = self.forbids(&question, &sets.forbids);
+        let forbids = self.known(question.put(&sets.forbids));
         let forbidden = told(&forbids, |known| !known.until_approved);
         if !forbidden.is_empty() {
             return (Effect::Deny, forbidden);
@@ -188,15 +186,6 @@ impl Loaded {
             true => (Effect::Allow, told(&permits, |_| true)),
             false => (Effect::NeedsApproval, told(&forbids, |_| true)),
         }
-    }
-
-    fn forbids(&self, question: &Question, forbids: &Forbids) -> Vec<Met<'_>> {
-        let met =
-            question.put(&forbids.first).into_iter().flat_map(|(id, error)| match forbids.joined.get(&id) {
-                Some(few) => question.put(few),
-                None => vec![(id, error)],
-            });
-        self.known(met.collect())
     }
 
     /// By what people call them.

@@ -311,7 +311,7 @@ fn one_by_one(policies: &PolicySet, ask: &Ask<'_>) -> (Effect, Vec<String>) {
 }
 
 #[test]
-fn joined_forbids_say_what_each_of_them_says() {
+fn a_set_says_what_each_of_its_policies_says() {
     let soft = "@unless(\"approved\") forbid";
     let mut text = "@id(\"anything\") permit (principal, action, resource);\n".to_owned();
     for (n, (clause, scope, condition)) in [
@@ -405,14 +405,12 @@ fn long_chains_of_conditions_can_be_read() {
     let short = load(&format!("{permit}\n{}", chain(20).repeat(8)));
     let ask = |policies: &Policies, n: i64| asked(policies, "pay", Risk::Low, &json!({ "n": n })).effect;
     assert_eq!([ask(&short, 19), ask(&short, 20)], [Effect::Deny, Effect::Allow]);
-    assert_eq!(short.files.unwrap().every_tool.forbids.first.policies().count(), 1);
     let long = load(&format!("{permit}\n{}", chain(1_000).repeat(2)));
     assert_eq!(ask(&long, 0), Effect::Deny);
-    assert_eq!(long.files.unwrap().every_tool.forbids.first.policies().count(), 2);
 }
 
 #[test]
-fn many_forbids_are_few_questions() {
+fn many_forbids_are_all_asked() {
     let forbid = |n| format!("forbid (principal, action, resource) when {{ context.arguments.n == {n} }};\n");
     let text: String = (0..1_000).map(forbid).collect();
     let policies = load(&format!("{text}permit (principal, action, resource);"));
@@ -421,7 +419,6 @@ fn many_forbids_are_few_questions() {
     assert_eq!(ask(999).reasons, ["forbidden by acme.cedar:1000"]);
     let nameless = asked(&policies, "pay", Risk::Low, &json!({}));
     assert_eq!((nameless.effect, nameless.reasons.len()), (Effect::Deny, TOLD));
-    assert_eq!(policies.files.as_ref().unwrap().every_tool.forbids.first.policies().count(), 125);
 }
 
 #[test]
