@@ -1,12 +1,28 @@
 //! A stored schema, compared with the one that the migrations make.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt::Display};
+
+use crate::Error;
 
 /// What each object is, by its kind and its name.
 pub(crate) type Schema = BTreeMap<(String, String), String>;
 
 /// Objects that act on what others write. One more of them can hide what one less shows.
 const ACTING: [&str; 3] = ["trigger", "rule", "policy"];
+
+/// The name of the first migration. Development versions before the first schema had another one.
+pub(crate) const FIRST: &str = "schema";
+
+/// Refuses a ledger whose first migration has another name.
+pub(crate) fn refuse_older(first: Option<&str>, place: &dyn Display, instead: &str) -> Result<(), Error> {
+    if first.is_none_or(|first| first == FIRST) {
+        return Ok(());
+    }
+    Err(Error::Unusable(format!(
+        "{place} has a ledger that was made by a development version, before the first schema. No migration leads \
+         from there: {instead}, or use the version that made it"
+    )))
+}
 
 /// What is missing, differs, or acts besides. Tables, columns and indexes of somebody's own change no row.
 pub(crate) fn differences(expected: &Schema, stored: &Schema) -> Vec<String> {
@@ -20,7 +36,7 @@ pub(crate) fn differences(expected: &Schema, stored: &Schema) -> Vec<String> {
 }
 
 /// A schema that a later version extended cannot be compared by this one.
-pub(crate) fn unknown<N: PartialEq + std::fmt::Display>(applied: &[N], known: &[N]) -> Option<String> {
+pub(crate) fn unknown<N: PartialEq + Display>(applied: &[N], known: &[N]) -> Option<String> {
     let newer = applied.iter().find(|number| !known.contains(number))?;
     Some(format!(
         "the schema has migration {newer}, which this version does not know: verify it with the version that made it"

@@ -5,7 +5,7 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq;
 use tenure_core::{CommandId, Identity, Millis, WaitId, WorkId, model::Source, payload::Digest};
 
-/// The ledger's key: 32 random bytes, made by the first migration. Kept as a MAC that has taken it in.
+/// The ledger's key: 32 random bytes, made with the ledger. Kept as a MAC that has taken it in.
 #[derive(Clone)]
 pub(crate) struct Key(Hmac<Sha256>);
 

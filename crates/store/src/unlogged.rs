@@ -15,7 +15,7 @@ pub(crate) trait Unlogged {
     fn content(&self) -> Vec<u8>;
 }
 
-/// The position and the hash of an event that was pruned. Those of older versions do not know their work.
+/// The position and the hash of an event that was pruned.
 pub(crate) struct Link {
     pub position: Position,
     pub hash: Digest,

@@ -1,10 +1,10 @@
-//! Brings a database to this version's schema, once, whoever comes first.
+//! The schema: `schema.sql`, and numbered changes of it. Each is applied once, by the first daemon that comes.
 
 use tenure_core::state_machine;
 use tokio_postgres::{Client, Error as PgError};
 
 use super::{fault::describe, unlogged};
-use crate::{Error, token::Key};
+use crate::{Error, check, token::Key};
 
 pub(super) struct Migration {
     pub number: i32,
@@ -14,106 +14,9 @@ pub(super) struct Migration {
     sql: &'static str,
 }
 
-/// Adds the MACs of rows that are there already.
-const MACS: i32 = 25;
-
-pub(super) const MIGRATIONS: &[Migration] = &[
-    Migration { number: 1, name: "ledger", breaking: true, sql: include_str!("migrations/0001_ledger.sql") },
-    Migration {
-        number: 2,
-        name: "credentials",
-        breaking: false,
-        sql: include_str!("migrations/0002_credentials.sql"),
-    },
-    Migration { number: 3, name: "waits", breaking: false, sql: include_str!("migrations/0003_waits.sql") },
-    Migration {
-        number: 4,
-        name: "retention",
-        breaking: true,
-        sql: include_str!("migrations/0004_retention.sql"),
-    },
-    Migration {
-        number: 5,
-        name: "lighter",
-        breaking: true,
-        sql: include_str!("migrations/0005_lighter.sql"),
-    },
-    Migration {
-        number: 6,
-        name: "schedules",
-        breaking: false,
-        sql: include_str!("migrations/0006_schedules.sql"),
-    },
-    Migration { number: 7, name: "usage", breaking: true, sql: include_str!("migrations/0007_usage.sql") },
-    Migration {
-        number: 8,
-        name: "early_answers",
-        breaking: true,
-        sql: include_str!("migrations/0008_early_answers.sql"),
-    },
-    Migration {
-        number: 9,
-        name: "commands",
-        breaking: true,
-        sql: include_str!("migrations/0009_commands.sql"),
-    },
-    Migration {
-        number: 11,
-        name: "intake",
-        breaking: false,
-        sql: include_str!("migrations/0011_intake.sql"),
-    },
-    Migration {
-        number: 12,
-        name: "one_row",
-        breaking: false,
-        sql: include_str!("migrations/0012_one_row.sql"),
-    },
-    Migration {
-        number: 13,
-        name: "last_event",
-        breaking: false,
-        sql: include_str!("migrations/0013_last_event.sql"),
-    },
-    Migration {
-        number: 14,
-        name: "linked_log",
-        breaking: false,
-        sql: include_str!("migrations/0014_linked_log.sql"),
-    },
-    Migration {
-        number: 15,
-        name: "attempt_ends",
-        breaking: true,
-        sql: include_str!("migrations/0015_attempt_ends.sql"),
-    },
-    Migration {
-        number: 16,
-        name: "principals",
-        breaking: true,
-        sql: include_str!("migrations/0016_principals.sql"),
-    },
-    Migration {
-        number: 23,
-        name: "by_tenant",
-        breaking: false,
-        sql: include_str!("migrations/0023_by_tenant.sql"),
-    },
-    Migration {
-        number: 24,
-        name: "lanes_by_tenant",
-        breaking: true,
-        sql: include_str!("migrations/0024_lanes_by_tenant.sql"),
-    },
-    Migration { number: MACS, name: "macs", breaking: true, sql: include_str!("migrations/0025_macs.sql") },
-    Migration {
-        number: 29,
-        name: "late_receipts",
-        breaking: true,
-        sql: include_str!("migrations/0029_late_receipts.sql"),
-    },
-    Migration { number: 30, name: "kept", breaking: false, sql: include_str!("migrations/0030_kept.sql") },
-];
+/// What a ledger is made of comes first, changes of it follow.
+pub(super) const MIGRATIONS: &[Migration] =
+    &[Migration { number: 1, name: check::FIRST, breaking: true, sql: include_str!("schema.sql") }];
 
 /// Any number that nobody else is likely to lock.
 pub(super) const LOCK: &str = "SELECT pg_advisory_xact_lock(7311450182)";
@@ -158,6 +61,8 @@ pub(super) async fn up_to(client: &mut Client, migrations: &[Migration]) -> Resu
         .await
         .map_err(failed)?;
     let applied: Vec<i32> = rows.iter().map(|row| row.get(0)).collect();
+    let first: Option<&str> = rows.iter().find(|row| row.get::<_, i32>(0) == 1).map(|row| row.get(1));
+    check::refuse_older(first, &"the database", "use an empty database")?;
     for row in &rows {
         let (number, name, breaking): (i32, String, bool) = (row.get(0), row.get(1), row.get(2));
         if breaking && !migrations.iter().any(|known| known.number == number) {
@@ -169,8 +74,8 @@ pub(super) async fn up_to(client: &mut Client, migrations: &[Migration]) -> Resu
     }
     for migration in migrations.iter().filter(|migration| !applied.contains(&migration.number)) {
         transaction.batch_execute(&filled(migration.sql)).await.map_err(failed)?;
-        if migration.number == MACS {
-            unlogged::add_macs(transaction.client(), &make_key(&transaction).await?).await?;
+        if migration.number == 1 {
+            unlogged::first_anchor(transaction.client(), &make_key(&transaction).await?).await?;
         }
         transaction
             .execute(
@@ -194,9 +99,9 @@ pub(super) async fn make_tables(client: &Client) -> Result<(), PgError> {
     Ok(())
 }
 
-/// The checks on moves have one source: the core's table.
+/// The check on moves has one source: the core's table.
 fn filled(sql: &str) -> String {
-    sql.replace("{from_to}", &state_machine::sql_mask_check("from_state", "to_state"))
+    sql.replace("{moves from_state to_state}", &state_machine::sql_mask_check("from_state", "to_state"))
 }
 
 /// The key of the ledger's tokens, made by the first to come.
@@ -228,33 +133,35 @@ async fn make_key(transaction: &tokio_postgres::Transaction<'_>) -> Result<Key, 
 mod tests {
     use super::*;
 
-    /// Every column, constraint, index and trigger, in words.
-    const DUMP: &str = "SELECT string_agg(line, E'\\n' ORDER BY line) FROM ( \
-         SELECT format('%s.%s %s %s %s', table_name, column_name, data_type, is_nullable, column_default) \
-         FROM information_schema.columns WHERE table_schema = 'public' \
-         UNION ALL SELECT conrelid::regclass || ' ' || pg_get_constraintdef(oid) FROM pg_constraint \
-         WHERE connamespace = 'public'::regnamespace \
-         UNION ALL SELECT indexdef FROM pg_indexes WHERE schemaname = 'public' \
-         UNION ALL SELECT pg_get_triggerdef(t.oid) FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid \
-         WHERE c.relnamespace = 'public'::regnamespace) AS lines(line)";
-
-    async fn dump(steps: impl Iterator<Item = usize>) -> String {
+    async fn connected() -> Client {
         let url = tenure_testkit::shared().create_database();
-        let (mut client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
+        let (client, connection) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
         tokio::spawn(connection);
-        for count in steps {
-            up_to(&mut client, &MIGRATIONS[..count]).await.unwrap();
-        }
-        client.query_one(DUMP, &[]).await.unwrap().get(0)
+        client
     }
 
     #[tokio::test]
-    async fn a_fresh_schema_is_a_migrated_one() {
-        let fresh = dump(std::iter::once(MIGRATIONS.len())).await;
-        let migrated = dump(1..=MIGRATIONS.len()).await;
-        assert_eq!(fresh, migrated);
-        assert!(fresh.contains("event_follows"));
-        assert!(fresh.contains(".from_state"), "{fresh}");
+    async fn a_migration_is_applied_once_and_a_ledger_keeps_its_key() {
+        let mut client = connected().await;
+        let token = |key: &Key| key.wait(tenure_core::WaitId(uuid::Uuid::nil()));
+        let before = token(&up_to(&mut client, MIGRATIONS).await.unwrap());
+        let first = Migration { ..MIGRATIONS[0] };
+        let more =
+            Migration { number: 2, name: "more", breaking: false, sql: "CREATE TABLE more (x integer)" };
+        let migrations = [first, more];
+        for _ in 0..2 {
+            assert_eq!(token(&up_to(&mut client, &migrations).await.unwrap()), before);
+        }
+        assert_ne!(token(&up_to(&mut connected().await, MIGRATIONS).await.unwrap()), before);
+    }
+
+    #[tokio::test]
+    async fn a_ledger_of_a_development_version_is_refused_by_name() {
+        let mut client = connected().await;
+        let older = "INSERT INTO migration VALUES (1, 'ledger', true), (30, 'kept', true)";
+        client.batch_execute(&format!("{TABLE}; {older}")).await.unwrap();
+        let error = up_to(&mut client, MIGRATIONS).await.map(drop).unwrap_err();
+        assert!(matches!(&error, Error::Unusable(why) if why.contains("development version")), "{error}");
     }
 
     #[test]

@@ -120,7 +120,7 @@ const LINKS: &str = "SELECT l.epoch, l.txn, l.number, l.hash FROM ( \
      pg_snapshot_xmin(pg_current_snapshot())::text::bigint) \
      ORDER BY l.epoch, l.txn, l.number LIMIT $4::bigint";
 
-pub(super) const ANCHOR: &str = "SELECT value FROM meta WHERE key = 'anchor'";
+const ANCHOR: &str = "SELECT value FROM meta WHERE key = 'anchor'";
 const SET_ANCHOR: &str = "UPDATE meta SET value = $1::text \
      WHERE key = 'anchor' AND (value::json #>> '{anchor,events}')::bigint < $2::bigint";
 

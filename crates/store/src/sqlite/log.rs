@@ -1,6 +1,6 @@
 //! The log of a work, in the one table of all events. It is linked: each event names the one before it, the work's row names
 //! the last. Every 64th has an entry in an index, the first among them: an event from the middle is found from the next one
-//! that has. See migration 14.
+//! that has. See `schema.sql`.
 
 use rusqlite::{OptionalExtension, params};
 use tenure_core::{Payload, WorkId};

@@ -1,12 +1,12 @@
-//! The schema: numbered steps, each run once, in one transaction under the file's write lock.
+//! The schema: `schema.sql`, and numbered changes of it. Each is applied once, in one transaction under the file's write lock.
 
 use std::path::PathBuf;
 
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
-use tenure_core::Millis;
+use tenure_core::{Millis, state_machine};
 
 use super::{fault::Fault, loss, settings::explain, unlogged};
-use crate::{Error, token::Key};
+use crate::{Error, check, token::Key};
 
 pub(super) struct Migration {
     pub number: i64,
@@ -16,106 +16,9 @@ pub(super) struct Migration {
     pub sql: &'static str,
 }
 
-/// Adds the MACs of rows that are there already.
-const MACS: i64 = 25;
-
-pub(super) const MIGRATIONS: &[Migration] = &[
-    Migration { number: 1, name: "ledger", breaking: true, sql: include_str!("migrations/0001_ledger.sql") },
-    Migration {
-        number: 2,
-        name: "credentials",
-        breaking: false,
-        sql: include_str!("migrations/0002_credentials.sql"),
-    },
-    Migration { number: 3, name: "waits", breaking: false, sql: include_str!("migrations/0003_waits.sql") },
-    Migration {
-        number: 4,
-        name: "retention",
-        breaking: true,
-        sql: include_str!("migrations/0004_retention.sql"),
-    },
-    Migration {
-        number: 5,
-        name: "lighter",
-        breaking: false,
-        sql: include_str!("migrations/0005_lighter.sql"),
-    },
-    Migration {
-        number: 6,
-        name: "schedules",
-        breaking: false,
-        sql: include_str!("migrations/0006_schedules.sql"),
-    },
-    Migration { number: 7, name: "usage", breaking: true, sql: include_str!("migrations/0007_usage.sql") },
-    Migration {
-        number: 8,
-        name: "early_answers",
-        breaking: true,
-        sql: include_str!("migrations/0008_early_answers.sql"),
-    },
-    Migration {
-        number: 9,
-        name: "commands",
-        breaking: true,
-        sql: include_str!("migrations/0009_commands.sql"),
-    },
-    Migration {
-        number: 11,
-        name: "intake",
-        breaking: false,
-        sql: include_str!("migrations/0011_intake.sql"),
-    },
-    Migration {
-        number: 12,
-        name: "one_row",
-        breaking: true,
-        sql: include_str!("migrations/0012_one_row.sql"),
-    },
-    Migration {
-        number: 13,
-        name: "last_event",
-        breaking: false,
-        sql: include_str!("migrations/0013_last_event.sql"),
-    },
-    Migration {
-        number: 14,
-        name: "linked_log",
-        breaking: true,
-        sql: include_str!("migrations/0014_linked_log.sql"),
-    },
-    Migration {
-        number: 15,
-        name: "attempt_ends",
-        breaking: false,
-        sql: include_str!("migrations/0015_attempt_ends.sql"),
-    },
-    Migration {
-        number: 16,
-        name: "principals",
-        breaking: true,
-        sql: include_str!("migrations/0016_principals.sql"),
-    },
-    Migration {
-        number: 23,
-        name: "by_tenant",
-        breaking: false,
-        sql: include_str!("migrations/0023_by_tenant.sql"),
-    },
-    Migration {
-        number: 24,
-        name: "lanes_by_tenant",
-        breaking: true,
-        sql: include_str!("migrations/0024_lanes_by_tenant.sql"),
-    },
-    Migration { number: MACS, name: "macs", breaking: true, sql: include_str!("migrations/0025_macs.sql") },
-    Migration {
-        number: 29,
-        name: "late_receipts",
-        breaking: true,
-        sql: include_str!("migrations/0029_late_receipts.sql"),
-    },
-    Migration { number: 30, name: "kept", breaking: false, sql: include_str!("migrations/0030_kept.sql") },
-];
+/// What a ledger is made of comes first, changes of it follow.
+pub(super) const MIGRATIONS: &[Migration] =
+    &[Migration { number: 1, name: check::FIRST, breaking: true, sql: include_str!("schema.sql") }];
 
 const MIGRATION_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (
     number INTEGER PRIMARY KEY,
@@ -148,6 +51,7 @@ pub(super) fn run(conn: &mut Connection, migrations: &[Migration], now: Millis) 
     let failed = |error| explain(&place, &error);
     let transaction = Transaction::new(conn, TransactionBehavior::Immediate).map_err(failed)?;
     transaction.execute_batch(MIGRATION_TABLE).map_err(failed)?;
+    refuse_older(&transaction)?;
     refuse_newer(&transaction, migrations)?;
     for migration in migrations {
         apply(&transaction, migration, now)?;
@@ -156,6 +60,14 @@ pub(super) fn run(conn: &mut Connection, migrations: &[Migration], now: Millis) 
     transaction.execute(OPENED, [now.to_string()]).map_err(failed)?;
     loss::mark(&transaction).map_err(failed)?;
     transaction.commit().map_err(failed)
+}
+
+fn refuse_older(conn: &Connection) -> Result<(), Error> {
+    let first: Option<String> = conn
+        .query_row("SELECT name FROM migration WHERE number = 1", [], |row| row.get(0))
+        .optional()
+        .map_err(|error| failed(conn, &error))?;
+    check::refuse_older(first.as_deref(), &place(conn).display(), "give the path of a new file")
 }
 
 fn refuse_newer(conn: &Connection, migrations: &[Migration]) -> Result<(), Error> {
@@ -186,11 +98,10 @@ fn apply(conn: &Connection, migration: &Migration, now: Millis) -> Result<(), Er
     if done.is_some() {
         return Ok(());
     }
-    conn.execute_batch(migration.sql).map_err(|error| failed(conn, &error))?;
-    match migration.number {
-        1 => make_key(conn)?,
-        MACS => unlogged::add_macs(conn, &key(conn)?).map_err(Fault::into_error)?,
-        _ => {}
+    conn.execute_batch(&filled(migration.sql)).map_err(|error| failed(conn, &error))?;
+    if migration.number == 1 {
+        make_key(conn)?;
+        unlogged::first_anchor(conn, &key(conn)?).map_err(Fault::into_error)?;
     }
     conn.execute(
         "INSERT INTO migration (number, name, breaking, applied_at) VALUES (?1, ?2, ?3, ?4)",
@@ -198,6 +109,11 @@ fn apply(conn: &Connection, migration: &Migration, now: Millis) -> Result<(), Er
     )
     .map_err(|error| failed(conn, &error))?;
     Ok(())
+}
+
+/// The check on moves has one source: the core's table.
+fn filled(sql: &str) -> String {
+    sql.replace("{moves from_state to_state}", &state_machine::sql_check("from_state", "to_state"))
 }
 
 /// The key of every token is made with the ledger and never changes.
@@ -229,32 +145,37 @@ pub(super) fn failed(conn: &Connection, error: &rusqlite::Error) -> Error {
 mod tests {
     use super::*;
 
-    fn schema(conn: &Connection) -> Vec<(String, Option<String>)> {
-        let mut statement = conn.prepare("SELECT name, sql FROM sqlite_schema ORDER BY name").unwrap();
-        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
-        rows.map(Result::unwrap).collect()
-    }
-
     #[test]
-    fn a_migrated_ledger_is_like_a_fresh_one() {
-        let mut fresh = Connection::open_in_memory().unwrap();
-        run(&mut fresh, MIGRATIONS, 1).unwrap();
-        let mut migrated = Connection::open_in_memory().unwrap();
-        for upto in 1..=MIGRATIONS.len() {
-            run(&mut migrated, &MIGRATIONS[..upto], upto as Millis).unwrap();
-        }
-        run(&mut migrated, MIGRATIONS, 99).unwrap();
-        assert_eq!(schema(&fresh), schema(&migrated));
+    fn a_migration_is_applied_once_and_a_ledger_keeps_its_key() {
+        let mut conn = Connection::open_in_memory().unwrap();
+        run(&mut conn, MIGRATIONS, 1).unwrap();
         let token = |conn: &Connection| key(conn).unwrap().wait(tenure_core::WaitId(uuid::Uuid::nil()));
-        assert_ne!(token(&fresh), token(&migrated));
+        let before = token(&conn);
+        let more = Migration {
+            number: 2,
+            name: "more",
+            breaking: false,
+            sql: "CREATE TABLE more (x INTEGER) STRICT",
+        };
+        let migrations = [Migration { ..MIGRATIONS[0] }, more];
+        for _ in 0..2 {
+            run(&mut conn, &migrations, 2).unwrap();
+        }
+        assert_eq!(token(&conn), before);
+        let mut other = Connection::open_in_memory().unwrap();
+        run(&mut other, MIGRATIONS, 1).unwrap();
+        assert_ne!(token(&other), before);
     }
 
     #[test]
-    fn the_check_of_events_is_the_table_of_moves() {
-        let check = tenure_core::state_machine::sql_check("from_state", "to_state");
-        let squeeze = |sql: &str| sql.split_whitespace().collect::<Vec<_>>().join(" ");
-        let sql = squeeze(MIGRATIONS[0].sql).replace("( ", "(").replace(" )", ")");
-        assert!(sql.contains(&check), "the migration must contain\n{check}");
+    fn a_ledger_of_a_development_version_is_refused_by_name() {
+        let mut conn = Connection::open_in_memory().unwrap();
+        conn.execute_batch(MIGRATION_TABLE).unwrap();
+        for (number, name) in [(1, "ledger"), (30, "kept")] {
+            conn.execute("INSERT INTO migration VALUES (?1, ?2, 1, 1)", params![number, name]).unwrap();
+        }
+        let error = run(&mut conn, MIGRATIONS, 1).unwrap_err();
+        assert!(matches!(&error, Error::Unusable(why) if why.contains("development version")), "{error}");
     }
 
     #[test]

@@ -81,7 +81,7 @@ const TOMBSTONE: &str = concat!("SELECT ", tombstone_columns!(), " FROM tombston
 const LINKS: &str = "SELECT position, hash FROM (SELECT position, hash FROM event WHERE position > ?1 \
      UNION ALL SELECT position, hash FROM link WHERE position > ?1) ORDER BY position LIMIT ?2";
 
-pub(super) const ANCHOR: &str = "SELECT CAST(value AS TEXT) FROM meta WHERE key = 'anchor'";
+const ANCHOR: &str = "SELECT CAST(value AS TEXT) FROM meta WHERE key = 'anchor'";
 const SET_ANCHOR: &str = "UPDATE meta SET value = CAST(?1 AS BLOB) \
      WHERE key = 'anchor' AND json_extract(CAST(value AS TEXT), '$.anchor.events') < ?2";
 

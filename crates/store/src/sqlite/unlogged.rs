@@ -1,11 +1,11 @@
-//! The tables of rows that no log tells of, each read whole: by the migration that adds the MACs, and by `verify`.
+//! The tables of rows that no log tells of, each read whole: by `verify`.
 
-use rusqlite::{Connection, OptionalExtension, Row, params_from_iter, types::Value};
+use rusqlite::{Connection, Row};
 use tenure_core::WorkId;
 
 use super::{
     credential,
-    retention::{self, ANCHOR, position, pruning_columns, tombstone_columns},
+    retention::{self, position, pruning_columns, tombstone_columns},
     row::{self, Read, kept_columns, to_json},
 };
 use crate::{
@@ -17,7 +17,6 @@ use crate::{
 struct Table {
     name: &'static str,
     columns: &'static str,
-    key: &'static str,
     read: fn(&Row<'_>) -> Read<Box<dyn Unlogged>>,
 }
 
@@ -25,28 +24,20 @@ const TABLES: [Table; 5] = [
     Table {
         name: "credential",
         columns: credential::columns!(),
-        key: "id",
         read: |row| Ok(Box::new(credential::credential(row)?)),
     },
-    Table {
-        name: "kept",
-        columns: kept_columns!(),
-        key: "tenant, reference",
-        read: |row| Ok(Box::new(row::kept(row)?)),
-    },
+    Table { name: "kept", columns: kept_columns!(), read: |row| Ok(Box::new(row::kept(row)?)) },
     Table {
         name: "pruning",
         columns: pruning_columns!(),
-        key: "number",
         read: |row| Ok(Box::new(retention::pruning(row)?)),
     },
     Table {
         name: "tombstone",
         columns: tombstone_columns!(),
-        key: "work",
         read: |row| Ok(Box::new(retention::tombstone(row)?)),
     },
-    Table { name: "link", columns: "position, hash, work", key: "position", read: link },
+    Table { name: "link", columns: "position, hash, work", read: link },
 ];
 
 fn link(row: &Row<'_>) -> Read<Box<dyn Unlogged>> {
@@ -57,7 +48,7 @@ fn link(row: &Row<'_>) -> Read<Box<dyn Unlogged>> {
 /// A fault a row, at most so many of each table.
 pub(super) fn faults(conn: &Connection, key: &Key, most: usize) -> Read<Vec<String>> {
     let mut faults = Vec::new();
-    for Table { name, columns, read, .. } in TABLES {
+    for Table { name, columns, read } in TABLES {
         let mut statement = conn.prepare(&format!("SELECT {columns}, mac FROM {name}"))?;
         let mac = statement.column_count() - 1;
         let mut rows = statement.query([])?;
@@ -73,30 +64,9 @@ pub(super) fn faults(conn: &Connection, key: &Key, most: usize) -> Read<Vec<Stri
     Ok(faults)
 }
 
-/// Adds the MACs of the rows that are there and of the anchor. Only the migration may: it takes every row for genuine.
-pub(super) fn add_macs(conn: &Connection, key: &Key) -> Read<()> {
-    for Table { name, columns, key: id, read } in TABLES {
-        let mut statement = conn.prepare(&format!("SELECT {columns}, {id} FROM {name}"))?;
-        let (all, ids) = (statement.column_count(), id.split(", ").count());
-        let mut rows = statement.query([])?;
-        let mut macs: Vec<Vec<Value>> = Vec::new();
-        while let Some(row) = rows.next()? {
-            // One that cannot be read gets none: `verify` names it.
-            let Ok(one) = read(row) else { continue };
-            let mut values = vec![Value::Blob(key.row_mac(&*one).0.to_vec())];
-            for column in all - ids..all {
-                values.push(row.get(column)?);
-            }
-            macs.push(values);
-        }
-        let places = vec!["?"; ids].join(", ");
-        let mut update = conn.prepare(&format!("UPDATE {name} SET mac = ? WHERE ({id}) = ({places})"))?;
-        for values in macs {
-            update.execute(params_from_iter(values))?;
-        }
-    }
-    let anchor = conn.query_row(ANCHOR, [], |row| Ok(row::json::<Anchor>(row, 0))).optional()?.transpose()?;
-    let stored = to_json(&key.with_mac(anchor.unwrap_or_default()))?;
-    conn.execute("INSERT OR REPLACE INTO meta (key, value) VALUES ('anchor', CAST(?1 AS BLOB))", [stored])?;
+/// The anchor of a new ledger. There is one from the start: deleting it is never a way to start over.
+pub(super) fn first_anchor(conn: &Connection, key: &Key) -> Read<()> {
+    let stored = to_json(&key.with_mac(Anchor::default()))?;
+    conn.execute("INSERT INTO meta (key, value) VALUES ('anchor', CAST(?1 AS BLOB))", [stored])?;
     Ok(())
 }

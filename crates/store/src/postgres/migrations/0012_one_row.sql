@@ -1,1 +1,0 @@
--- Nothing to do here: SQLite gives up its narrow twin of a command, which keeps the wide row HOT in PostgreSQL alone.

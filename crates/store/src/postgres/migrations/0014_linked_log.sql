@@ -1,2 +1,0 @@
--- Nothing to do here: SQLite links the events of a work, where an index of all logs was most of what it wrote. PostgreSQL
--- logs an entry of an index by itself, not the page that it comes to lie on.

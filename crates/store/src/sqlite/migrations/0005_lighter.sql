@@ -1,1 +1,0 @@
--- Nothing to do here: pages, versions of rows and row triggers cost PostgreSQL what they do not cost SQLite.

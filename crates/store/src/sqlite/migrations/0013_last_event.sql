@@ -1,1 +1,0 @@
--- Nothing to do here: a work has always been held against its last event, by one trigger.

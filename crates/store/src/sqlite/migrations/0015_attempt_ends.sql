@@ -1,2 +1,0 @@
--- Nothing to do here: SQLite writes the end of an attempt over its row. PostgreSQL makes a second version of it, and keeps
--- the beginning in the log alone.
