@@ -36,7 +36,26 @@ use crate::{
 
 pub(crate) type StoreFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
-pub(crate) trait Store: Send + Sync + 'static {
+/// A whole ledger: how it is written to, and the sum of what can be read and kept, one trait for each noun.
+pub(crate) trait Store:
+    WorkStore
+    + EventStore
+    + WaitStore
+    + SessionStore
+    + CommandStore
+    + BudgetStore
+    + CredentialStore
+    + ScheduleStore
+    + IntakeStore
+    + RetentionStore
+    + CheckStore
+    + GaugeStore
+    + DiagnosisStore
+    + BackupStore
+    + Send
+    + Sync
+    + 'static
+{
     /// The key of this ledger's tokens, read at open.
     fn key(&self) -> &Key;
 
@@ -57,6 +76,7 @@ pub(crate) trait Store: Send + Sync + 'static {
 
     /// How many submissions wait for a group.
     fn queued(&self) -> usize;
+
     /// Jumps of the clock that were noticed, and how far ahead of the clock the ledger's time is.
     fn clock(&self) -> (u64, Millis);
 
@@ -66,6 +86,15 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// The store's clock.
     fn now(&self) -> StoreFuture<'_, Millis>;
 
+    /// What groups are decided under.
+    fn ledger_settings(&self) -> &LedgerSettings;
+
+    /// Finishes what is queued and refuses what comes after.
+    fn close(&self) -> StoreFuture<'_, ()>;
+}
+
+/// Work items, with their steps and attempts.
+pub(crate) trait WorkStore {
     /// Works by id; those that do not exist are left out.
     fn works<'a>(&'a self, ids: &'a [WorkId]) -> StoreFuture<'a, Listed<Work, WorkId>>;
 
@@ -94,9 +123,28 @@ pub(crate) trait Store: Send + Sync + 'static {
 
     fn counts<'a>(&'a self, tenants: &'a Tenants) -> StoreFuture<'a, BTreeMap<State, u64>>;
 
-    /// Figures of what is open.
-    fn gauges(&self, at: Millis) -> StoreFuture<'_, Gauges>;
+    fn steps(&self, work: WorkId) -> StoreFuture<'_, Vec<Step>>;
 
+    /// In the order of their fences.
+    fn attempts(&self, work: WorkId) -> StoreFuture<'_, Vec<Attempt>>;
+
+    /// Open works whose due date is `at` or earlier, earliest first, after the given (due, id).
+    fn due(
+        &self,
+        at: Millis,
+        after: Option<(Millis, WorkId)>,
+        limit: usize,
+    ) -> StoreFuture<'_, Vec<(Millis, WorkId)>>;
+
+    /// The earliest due date of all.
+    fn next_due(&self) -> StoreFuture<'_, Option<Millis>>;
+
+    /// Works with a lease that nobody found lapsed, by id, after the given one.
+    fn leased(&self, after: Option<WorkId>, limit: usize) -> StoreFuture<'_, Vec<WorkId>>;
+}
+
+/// The log: the events of a work item, and the feed of all.
+pub(crate) trait EventStore {
     /// A work's events after `seq`, in order.
     fn events(
         &self,
@@ -125,11 +173,12 @@ pub(crate) trait Store: Send + Sync + 'static {
 
     fn payloads<'a>(&'a self, keys: &'a [(WorkId, u64)]) -> StoreFuture<'a, Payloads>;
 
-    fn steps(&self, work: WorkId) -> StoreFuture<'_, Vec<Step>>;
+    /// The places and hashes of all events after a position, pruned ones too, in the order of the feed.
+    fn links(&self, after: Position, limit: usize) -> StoreFuture<'_, Vec<(Position, Digest)>>;
+}
 
-    /// In the order of their fences.
-    fn attempts(&self, work: WorkId) -> StoreFuture<'_, Vec<Attempt>>;
-
+/// Waits, and early answers that are kept for them.
+pub(crate) trait WaitStore {
     /// Matching waits by (opened_at, id).
     fn waits<'a>(
         &'a self,
@@ -137,29 +186,72 @@ pub(crate) trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> StoreFuture<'a, Listed<Wait, (Millis, WaitId)>>;
 
-    /// Who occupies a tenant's session, and who is next.
-    fn session<'a>(&'a self, tenant: &'a str, session: &'a str) -> StoreFuture<'a, SessionView>;
-
     /// The early answer that is kept for a tenant's reference.
     fn kept<'a>(&'a self, tenant: &'a str, reference: &'a str) -> StoreFuture<'a, Option<Kept>>;
 
-    /// Open works whose due date is `at` or earlier, earliest first, after the given (due, id).
-    fn due(
-        &self,
-        at: Millis,
-        after: Option<(Millis, WorkId)>,
-        limit: usize,
-    ) -> StoreFuture<'_, Vec<(Millis, WorkId)>>;
-
-    /// The earliest due date of all.
-    fn next_due(&self) -> StoreFuture<'_, Option<Millis>>;
-
-    /// Works with a lease that nobody found lapsed, by id, after the given one.
-    fn leased(&self, after: Option<WorkId>, limit: usize) -> StoreFuture<'_, Vec<WorkId>>;
-
     /// Drops early answers kept at `at` or before.
     fn forget_kept(&self, at: Millis) -> StoreFuture<'_, u64>;
+}
 
+/// Sessions of work items.
+pub(crate) trait SessionStore {
+    /// Who occupies a tenant's session, and who is next.
+    fn session<'a>(&'a self, tenant: &'a str, session: &'a str) -> StoreFuture<'a, SessionView>;
+}
+
+/// Commands (recorded side effects).
+pub(crate) trait CommandStore {
+    /// Commands by id; those that do not exist are left out.
+    fn commands<'a>(&'a self, ids: &'a [CommandId]) -> StoreFuture<'a, Listed<Command, CommandId>>;
+
+    /// Matching commands, newest id first, below `before`.
+    fn list_commands<'a>(
+        &'a self,
+        filter: &'a CommandFilter,
+        before: Option<CommandId>,
+        limit: usize,
+    ) -> StoreFuture<'a, Listed<Command, CommandId>>;
+
+    fn command_counts<'a>(&'a self, tenants: &'a Tenants) -> StoreFuture<'a, BTreeMap<CommandState, u64>>;
+
+    /// The first open command of each of these lines, in their order.
+    fn heads<'a>(&'a self, lines: &'a [TargetKey]) -> StoreFuture<'a, Vec<Option<CommandId>>>;
+
+    /// Commands whose turn of this kind has come, but for those of some tenants, earliest first, after the given (due,
+    /// id). Of what is to be sent in order, only what nothing comes before.
+    fn due_commands<'a>(
+        &'a self,
+        duty: Duty,
+        at: Millis,
+        after: Option<(Millis, CommandId)>,
+        except: &'a [String],
+        limit: usize,
+    ) -> StoreFuture<'a, Vec<(Millis, CommandId)>>;
+
+    /// The same of these tenants' lookups alone.
+    fn due_lookups<'a>(
+        &'a self,
+        tenants: &'a [String],
+        at: Millis,
+        after: Option<(Millis, CommandId)>,
+        limit: usize,
+    ) -> StoreFuture<'a, Vec<(Millis, CommandId)>>;
+
+    /// The earliest turn of this kind.
+    fn next_due_command(&self, duty: Duty) -> StoreFuture<'_, Option<Millis>>;
+}
+
+/// Budgets and what has been spent of them.
+pub(crate) trait BudgetStore {
+    /// What the counters of these keys stand at; those that nobody has counted on are left out.
+    fn budgets<'a>(&'a self, keys: &'a [BudgetKey]) -> StoreFuture<'a, Vec<(BudgetKey, Budget)>>;
+
+    /// All counters after a key's text, in its order.
+    fn all_budgets<'a>(&'a self, after: &'a str, limit: usize) -> StoreFuture<'a, Vec<(BudgetKey, Budget)>>;
+}
+
+/// Credentials. A small table, away from the hot path.
+pub(crate) trait CredentialStore {
     /// Keeps a credential, unless its hash is there already or there are too many.
     fn add_credential<'a>(&'a self, credential: &'a Credential) -> StoreFuture<'a, ()>;
 
@@ -190,7 +282,10 @@ pub(crate) trait Store: Send + Sync + 'static {
         revocation: &'a Revocation,
         keeping: Option<&'a [String]>,
     ) -> StoreFuture<'a, Option<Credential>>;
+}
 
+/// Schedules and the changes that people made to them.
+pub(crate) trait ScheduleStore {
     fn schedule<'a>(&'a self, tenant: &'a str, name: &'a str) -> StoreFuture<'a, Option<Schedule>>;
 
     /// By tenant and name, after the given ones.
@@ -227,7 +322,10 @@ pub(crate) trait Store: Send + Sync + 'static {
         name: &'a str,
         limit: usize,
     ) -> StoreFuture<'a, Vec<ScheduleChange>>;
+}
 
+/// Pauses of the intake.
+pub(crate) trait IntakeStore {
     /// Pauses that stand, by tenant.
     fn pauses(&self) -> StoreFuture<'_, Vec<IntakeChange>>;
 
@@ -235,7 +333,10 @@ pub(crate) trait Store: Send + Sync + 'static {
 
     /// Newest first.
     fn intake_changes(&self, limit: usize) -> StoreFuture<'_, Vec<IntakeChange>>;
+}
 
+/// Pruning and its tombstones.
+pub(crate) trait RetentionStore {
     /// Works that may be pruned: ended before a moment, needed by nothing open, whole identities.
     fn prunable(&self, before: Before, limit: usize) -> StoreFuture<'_, Vec<WorkId>>;
 
@@ -249,76 +350,37 @@ pub(crate) trait Store: Send + Sync + 'static {
 
     fn tombstone(&self, work: WorkId) -> StoreFuture<'_, Option<Tombstone>>;
 
-    /// The places and hashes of all events after a position, pruned ones too, in the order of the feed.
-    fn links(&self, after: Position, limit: usize) -> StoreFuture<'_, Vec<(Position, Digest)>>;
+    /// Whether some work's log is gone.
+    fn any_pruned(&self) -> StoreFuture<'_, bool>;
+}
+
+/// What `verify` reads, and the anchor that it compares with.
+pub(crate) trait CheckStore {
+    /// Faults that only the database itself can see: its own integrity check, narrow tables that
+    /// disagree with their works, rows without events. Each is a sentence.
+    fn self_check(&self) -> StoreFuture<'_, Vec<String>>;
 
     /// A ledger has one from its beginning: one that is gone, or was written by somebody else, is corrupt.
     fn anchor(&self) -> StoreFuture<'_, Anchor>;
 
     /// Keeps an anchor, unless one that covers more is kept already.
     fn set_anchor(&self, anchor: Anchor) -> StoreFuture<'_, ()>;
+}
 
-    /// Copies the whole ledger into a new file.
-    fn backup<'a>(&'a self, to: &'a Path) -> StoreFuture<'a, ()>;
+/// Figures of what is open.
+pub(crate) trait GaugeStore {
+    /// Figures of what is open.
+    fn gauges(&self, at: Millis) -> StoreFuture<'_, Gauges>;
+}
 
-    /// Faults that only the database itself can see: its own integrity check, narrow tables that
-    /// disagree with their works, rows without events. Each is a sentence.
-    fn self_check(&self) -> StoreFuture<'_, Vec<String>>;
-
-    /// What groups are decided under.
-    fn ledger_settings(&self) -> &LedgerSettings;
-
-    /// Commands by id; those that do not exist are left out.
-    fn commands<'a>(&'a self, ids: &'a [CommandId]) -> StoreFuture<'a, Listed<Command, CommandId>>;
-
-    /// The first open command of each of these lines, in their order.
-    fn heads<'a>(&'a self, lines: &'a [TargetKey]) -> StoreFuture<'a, Vec<Option<CommandId>>>;
-
-    /// Matching commands, newest id first, below `before`.
-    fn list_commands<'a>(
-        &'a self,
-        filter: &'a CommandFilter,
-        before: Option<CommandId>,
-        limit: usize,
-    ) -> StoreFuture<'a, Listed<Command, CommandId>>;
-
-    fn command_counts<'a>(&'a self, tenants: &'a Tenants) -> StoreFuture<'a, BTreeMap<CommandState, u64>>;
-
-    /// Commands whose turn of this kind has come, but for those of some tenants, earliest first, after the given (due,
-    /// id). Of what is to be sent in order, only what nothing comes before.
-    fn due_commands(
-        &self,
-        duty: Duty,
-        at: Millis,
-        after: Option<(Millis, CommandId)>,
-        except: &[String],
-        limit: usize,
-    ) -> StoreFuture<'_, Vec<(Millis, CommandId)>>;
-
-    /// The same of these tenants' lookups alone.
-    fn due_lookups<'a>(
-        &'a self,
-        tenants: &'a [String],
-        at: Millis,
-        after: Option<(Millis, CommandId)>,
-        limit: usize,
-    ) -> StoreFuture<'a, Vec<(Millis, CommandId)>>;
-
-    /// The earliest turn of this kind.
-    fn next_due_command(&self, duty: Duty) -> StoreFuture<'_, Option<Millis>>;
-
-    /// What the counters of these keys stand at; those that nobody has counted on are left out.
-    fn budgets<'a>(&'a self, keys: &'a [BudgetKey]) -> StoreFuture<'a, Vec<(BudgetKey, Budget)>>;
-
-    /// All counters after a key's text, in its order.
-    fn all_budgets<'a>(&'a self, after: &'a str, limit: usize) -> StoreFuture<'a, Vec<(BudgetKey, Budget)>>;
-
-    /// Whether some work's log is gone.
-    fn any_pruned(&self) -> StoreFuture<'_, bool>;
-
+/// What the database says of itself.
+pub(crate) trait DiagnosisStore {
     /// Which database this is, whether its commits last, which schema it has.
     fn diagnosis(&self) -> StoreFuture<'_, Diagnosis>;
+}
 
-    /// Finishes what is queued and refuses what comes after.
-    fn close(&self) -> StoreFuture<'_, ()>;
+/// Copies of the whole ledger.
+pub(crate) trait BackupStore {
+    /// Copies the whole ledger into a new file.
+    fn backup<'a>(&'a self, to: &'a Path) -> StoreFuture<'a, ()>;
 }

@@ -5,17 +5,16 @@ use std::{collections::BTreeMap, sync::Arc};
 use tenure_core::{
     Command, CommandId, CommandState, LoadSet, Millis, Submission, Work,
     action::Tenants,
-    command::{
-        Duty,
-        budget::{Budget, BudgetKey},
-        due,
-    },
+    command::{Duty, due},
     payload::Digest,
     records::{TargetKey, target_key},
 };
 
-use super::Inner;
-use crate::CommandFilter;
+use super::{Inner, Memory};
+use crate::{
+    CommandFilter, Listed,
+    store::{CommandStore, StoreFuture},
+};
 
 impl Inner {
     /// What is derived: the commands of earlier runs, and the first of each target.
@@ -74,27 +73,6 @@ impl Inner {
         runs.into_iter().find_map(|run| self.records.commands_of(run.id).iter().find(tells))
     }
 
-    pub fn list_commands(
-        &self,
-        filter: &CommandFilter,
-        before: Option<CommandId>,
-        limit: usize,
-    ) -> Vec<Command> {
-        let here = |command: &&Command| before.is_none_or(|id| command.id < id) && filter.matches(command);
-        let mut found: Vec<&Command> = self.records.commands.values().flatten().filter(here).collect();
-        found.sort_by_key(|command| std::cmp::Reverse(command.id));
-        found.into_iter().take(limit).cloned().collect()
-    }
-
-    pub fn command_counts(&self, tenants: &Tenants) -> BTreeMap<CommandState, u64> {
-        let mut counts = BTreeMap::new();
-        let own = |command: &&Command| tenants.allow(&command.spec.tenant);
-        for command in self.records.commands.values().flatten().filter(own) {
-            *counts.entry(command.state).or_default() += 1;
-        }
-        counts
-    }
-
     pub fn next_due_command(&self, duty: Duty) -> Option<Millis> {
         let all = self.records.commands.values().flatten();
         all.filter(|command| due::duty(command) == Some(duty)).filter_map(|command| command.due_at).min()
@@ -122,10 +100,68 @@ impl Inner {
         due.truncate(limit);
         due
     }
+}
 
-    pub fn all_budgets(&self, after: &str, limit: usize) -> Vec<(BudgetKey, Budget)> {
-        let all = self.records.budgets.iter().map(|(key, budget)| (key.text(), (key.clone(), *budget)));
-        let later: BTreeMap<_, _> = all.filter(|(text, _)| text.as_str() > after).collect();
-        later.into_values().take(limit).collect()
+impl CommandStore for Memory {
+    fn commands<'a>(&'a self, ids: &'a [CommandId]) -> StoreFuture<'a, Listed<Command, CommandId>> {
+        self.ready(|inner| {
+            let commands = ids.iter().filter_map(|id| inner.records.command(*id).cloned());
+            Listed::of(commands.collect(), usize::MAX, |command| command.id)
+        })
+    }
+
+    fn list_commands<'a>(
+        &'a self,
+        filter: &'a CommandFilter,
+        before: Option<CommandId>,
+        limit: usize,
+    ) -> StoreFuture<'a, Listed<Command, CommandId>> {
+        self.ready(|inner| {
+            let here =
+                |command: &&Command| before.is_none_or(|id| command.id < id) && filter.matches(command);
+            let mut found: Vec<&Command> = inner.records.commands.values().flatten().filter(here).collect();
+            found.sort_by_key(|command| std::cmp::Reverse(command.id));
+            Listed::of(found.into_iter().take(limit).cloned().collect(), limit, |one| one.id)
+        })
+    }
+
+    fn command_counts<'a>(&'a self, tenants: &'a Tenants) -> StoreFuture<'a, BTreeMap<CommandState, u64>> {
+        self.ready(|inner| {
+            let mut counts = BTreeMap::new();
+            let own = |command: &&Command| tenants.allow(&command.spec.tenant);
+            for command in inner.records.commands.values().flatten().filter(own) {
+                *counts.entry(command.state).or_default() += 1;
+            }
+            counts
+        })
+    }
+
+    fn heads<'a>(&'a self, lines: &'a [TargetKey]) -> StoreFuture<'a, Vec<Option<CommandId>>> {
+        self.ready(|inner| lines.iter().map(|line| inner.head(line)).collect())
+    }
+
+    fn due_commands<'a>(
+        &'a self,
+        duty: Duty,
+        at: Millis,
+        after: Option<(Millis, CommandId)>,
+        except: &'a [String],
+        limit: usize,
+    ) -> StoreFuture<'a, Vec<(Millis, CommandId)>> {
+        self.ready(|inner| inner.due_commands(duty, at, after, |tenant| !except.contains(tenant), limit))
+    }
+
+    fn due_lookups<'a>(
+        &'a self,
+        tenants: &'a [String],
+        at: Millis,
+        after: Option<(Millis, CommandId)>,
+        limit: usize,
+    ) -> StoreFuture<'a, Vec<(Millis, CommandId)>> {
+        self.ready(|inner| inner.due_commands(Duty::Lookup, at, after, |one| tenants.contains(one), limit))
+    }
+
+    fn next_due_command(&self, duty: Duty) -> StoreFuture<'_, Option<Millis>> {
+        self.ready(|inner| inner.next_due_command(duty))
     }
 }

@@ -4,40 +4,14 @@ use std::collections::BTreeMap;
 
 use tenure_core::{CommandState, Millis, State, claimable, command::Duty, model::WaitState, model::Worker};
 
-use super::Inner;
+use super::{Inner, Memory};
 use crate::{
     CommandGauges, CommandGroupGauges, Gauges,
     gauges::{Sources, StateGauges},
+    store::{GaugeStore, StoreFuture},
 };
 
 impl Inner {
-    pub fn gauges(&self, at: Millis) -> Gauges {
-        let mut gauges = Gauges { at, ..Gauges::default() };
-        let mut sources = Sources::default();
-        for work in self.records.works.values().filter(|work| !work.state.is_terminal()) {
-            let came = work.spec.created_at;
-            let state = gauges.states.entry(work.state).or_insert(StateGauges { works: 0, oldest: came });
-            state.works += 1;
-            state.oldest = state.oldest.min(came);
-            let (system, kind) = (work.spec.source.system.clone(), work.spec.kind.clone());
-            if work.state.holds_session() {
-                let expired = work.held_lease().is_some_and(|lease| lease.expires_at < at);
-                sources.held(system, kind, work.state, 1, u64::from(expired));
-            } else if work.state == State::Queued && self.is_ready(work) {
-                sources.ready(system, kind, 1, Some(came));
-            }
-        }
-        gauges.sources = sources.most();
-        let open = self.records.waits.values().flatten().filter(|wait| wait.state == WaitState::Open);
-        for wait in open {
-            let kind = gauges.waits.entry(wait.kind).or_default();
-            kind.open += 1;
-            kind.nearest_deadline = kind.nearest_deadline.into_iter().chain(wait.deadline_at).min();
-        }
-        gauges.commands = self.command_facts(at);
-        gauges
-    }
-
     fn command_facts(&self, at: Millis) -> CommandGauges {
         let (mut states, mut places) = (BTreeMap::new(), BTreeMap::<_, CommandGroupGauges>::new());
         for command in self.records.commands.values().flatten().filter(|command| command.state.is_open()) {
@@ -67,5 +41,36 @@ impl Inner {
             (Worker::new(&starter.worker, &starter.incarnation), actor)
         });
         claimable(work, &worker, actor, view).is_ok()
+    }
+}
+
+impl GaugeStore for Memory {
+    fn gauges(&self, at: Millis) -> StoreFuture<'_, Gauges> {
+        self.ready(|inner| {
+            let mut gauges = Gauges { at, ..Gauges::default() };
+            let mut sources = Sources::default();
+            for work in inner.records.works.values().filter(|work| !work.state.is_terminal()) {
+                let came = work.spec.created_at;
+                let state = gauges.states.entry(work.state).or_insert(StateGauges { works: 0, oldest: came });
+                state.works += 1;
+                state.oldest = state.oldest.min(came);
+                let (system, kind) = (work.spec.source.system.clone(), work.spec.kind.clone());
+                if work.state.holds_session() {
+                    let expired = work.held_lease().is_some_and(|lease| lease.expires_at < at);
+                    sources.held(system, kind, work.state, 1, u64::from(expired));
+                } else if work.state == State::Queued && inner.is_ready(work) {
+                    sources.ready(system, kind, 1, Some(came));
+                }
+            }
+            gauges.sources = sources.most();
+            let open = inner.records.waits.values().flatten().filter(|wait| wait.state == WaitState::Open);
+            for wait in open {
+                let kind = gauges.waits.entry(wait.kind).or_default();
+                kind.open += 1;
+                kind.nearest_deadline = kind.nearest_deadline.into_iter().chain(wait.deadline_at).min();
+            }
+            gauges.commands = inner.command_facts(at);
+            gauges
+        })
     }
 }

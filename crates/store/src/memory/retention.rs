@@ -4,10 +4,11 @@ use std::{collections::HashSet, sync::Arc};
 
 use tenure_core::{Identity, Millis, Work, WorkId, model::WaitState, records::reference_to};
 
-use super::Inner;
+use super::{Inner, Memory};
 use crate::{
-    Pruned,
+    Pruned, Pruning,
     retention::{Before, Tombstone},
+    store::{RetentionStore, StoreFuture},
 };
 
 impl Inner {
@@ -39,35 +40,59 @@ impl Inner {
                     && wait.state == WaitState::Open
             })
     }
+}
 
-    pub fn prune(&mut self, ids: &[WorkId], before: Before, at: Millis) -> Pruned {
-        let still: HashSet<WorkId> = self.prunable(before, usize::MAX).into_iter().collect();
-        let mut pruned = Pruned::default();
-        for id in ids.iter().filter(|id| still.contains(id)) {
-            let Some(work) = self.records.works.remove(id) else { continue };
-            for index in self.by_work.remove(id).unwrap_or_default() {
-                self.log.remove(&index);
-                pruned.events += 1;
-            }
-            self.attempts.retain(|(work, _), _| work != id);
-            self.records.steps.remove(id);
-            for command in self.records.commands.remove(id).unwrap_or_default() {
-                self.records.command_ids.remove(&command.id);
-            }
-            for wait in self.records.waits.remove(id).unwrap_or_default() {
-                self.records.wait_ids.remove(&wait.id);
-                if let Some(works) = self.records.references.get_mut(&(wait.tenant, wait.reference)) {
-                    works.retain(|work| work != id);
+impl RetentionStore for Memory {
+    fn prunable(&self, before: Before, limit: usize) -> StoreFuture<'_, Vec<WorkId>> {
+        self.ready(|inner| inner.prunable(before, limit))
+    }
+
+    fn add_pruning<'a>(&'a self, pruning: &'a Pruning) -> StoreFuture<'a, ()> {
+        self.change(|inner| inner.prunings.push(pruning.clone()))
+    }
+
+    fn prunings(&self, limit: usize) -> StoreFuture<'_, Vec<Pruning>> {
+        self.ready(|inner| inner.prunings.iter().rev().take(limit).cloned().collect())
+    }
+
+    fn prune<'a>(&'a self, works: &'a [WorkId], before: Before, at: Millis) -> StoreFuture<'a, Pruned> {
+        self.change(|inner| {
+            let still: HashSet<WorkId> = inner.prunable(before, usize::MAX).into_iter().collect();
+            let mut pruned = Pruned::default();
+            for id in works.iter().filter(|id| still.contains(id)) {
+                let Some(work) = inner.records.works.remove(id) else { continue };
+                for index in inner.by_work.remove(id).unwrap_or_default() {
+                    inner.log.remove(&index);
+                    pruned.events += 1;
                 }
+                inner.attempts.retain(|(work, _), _| work != id);
+                inner.records.steps.remove(id);
+                for command in inner.records.commands.remove(id).unwrap_or_default() {
+                    inner.records.command_ids.remove(&command.id);
+                }
+                for wait in inner.records.waits.remove(id).unwrap_or_default() {
+                    inner.records.wait_ids.remove(&wait.id);
+                    if let Some(works) = inner.records.references.get_mut(&(wait.tenant, wait.reference)) {
+                        works.retain(|work| work != id);
+                    }
+                }
+                inner.records.requests.values_mut().for_each(|given| given.retain(|(work, _)| work != id));
+                let identity = work.spec.identity();
+                inner.records.identities.remove(&identity);
+                inner.records.pruned.insert(identity.clone());
+                let generation = work.spec.generation;
+                inner.tombstones.insert(*id, Tombstone { work: *id, identity, generation, pruned_at: at });
+                pruned.works += 1;
             }
-            self.records.requests.values_mut().for_each(|given| given.retain(|(work, _)| work != id));
-            let identity = work.spec.identity();
-            self.records.identities.remove(&identity);
-            self.records.pruned.insert(identity.clone());
-            let generation = work.spec.generation;
-            self.tombstones.insert(*id, Tombstone { work: *id, identity, generation, pruned_at: at });
-            pruned.works += 1;
-        }
-        pruned
+            pruned
+        })
+    }
+
+    fn tombstone(&self, work: WorkId) -> StoreFuture<'_, Option<Tombstone>> {
+        self.ready(|inner| inner.tombstones.get(&work).cloned())
+    }
+
+    fn any_pruned(&self) -> StoreFuture<'_, bool> {
+        self.ready(|inner| !inner.tombstones.is_empty())
     }
 }

@@ -4,12 +4,18 @@
 use tokio_postgres::{Client, Error as PgError, Row, error::SqlState};
 
 use super::{
+    Postgres,
+    connection::params,
     fault::Fault,
     migrate::{self, MIGRATIONS},
-    row::get,
+    row::{self, get},
     unlogged,
 };
-use crate::{Error, check, token::Key};
+use crate::{
+    Anchor, Error, check,
+    store::{CheckStore, Store, StoreFuture},
+    token::Key,
+};
 
 /// Faults of one kind that are told at most.
 const TOLD: usize = 100;
@@ -103,8 +109,40 @@ const OBJECTS: &str = "WITH c AS (SELECT * FROM pg_class WHERE relnamespace = cu
      FROM pg_attribute a JOIN c ON c.oid = a.attrelid LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid \
      AND d.adnum = a.attnum WHERE c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped";
 
+/// For statements that read whole tables: no limit of time, and whatever plan is best.
+const UNHURRIED: &str = "SET statement_timeout = 0; RESET plan_cache_mode; RESET enable_seqscan; \
+     RESET enable_bitmapscan; RESET enable_hashjoin; RESET enable_mergejoin";
+const ANCHOR: &str = "SELECT value FROM meta WHERE key = 'anchor'";
+const SET_ANCHOR: &str = "UPDATE meta SET value = $1::text \
+     WHERE key = 'anchor' AND (value::json #>> '{anchor,events}')::bigint < $2::bigint";
+
+impl CheckStore for Postgres {
+    fn self_check(&self) -> StoreFuture<'_, Vec<String>> {
+        Box::pin(async move {
+            // It reads everything, so it has a connection of its own and may take its time.
+            let session = self.lists.own_session().await?;
+            session.client.batch_execute(UNHURRIED).await.map_err(failed)?;
+            faults(&session.client, self.key()).await
+        })
+    }
+
+    fn anchor(&self) -> StoreFuture<'_, Anchor> {
+        Box::pin(async move {
+            let rows = self.points.query(ANCHOR, params![]).await?;
+            self.key().without_mac(rows.first().map(|row| row::parse(get(row, 0)?)).transpose()?)
+        })
+    }
+
+    fn set_anchor(&self, anchor: Anchor) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            let params = params![row::json(&self.key().with_mac(anchor)), anchor.events as i64];
+            self.points.write(SET_ANCHOR, params).await.map(drop)
+        })
+    }
+}
+
 /// Runs each check.
-pub(super) async fn faults(client: &Client, key: &Key) -> Result<Vec<String>, Error> {
+async fn faults(client: &Client, key: &Key) -> Result<Vec<String>, Error> {
     let mut faults = Vec::new();
     for check in CHECKS {
         for row in client.query(*check, &[]).await.map_err(failed)? {

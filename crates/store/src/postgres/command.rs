@@ -5,11 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use tenure_core::{
     Command, CommandId, CommandState, LoadSet, Millis, Records,
     action::Tenants,
-    command::{
-        Duty,
-        budget::{Budget, BudgetKey},
-        due,
-    },
+    command::{Duty, budget::BudgetKey, due},
     document::Document,
     payload::Digest,
     records::{Sought, TargetKey, Touch, target_key},
@@ -18,12 +14,19 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{
+    Postgres,
     around::{Look, pages},
+    budget::{self, LOCK_BUDGETS, OPEN_BUDGETS, SAVE_BUDGETS},
     connection::{Pipeline, Results, params},
     read::{List, Reader, first, listed},
     row::{self, get, json, name},
 };
-use crate::{CommandFilter, Error, Listed, batch::Batch, line::line};
+use crate::{
+    CommandFilter, Error, Listed,
+    batch::Batch,
+    line::line,
+    store::{CommandStore, StoreFuture},
+};
 
 macro_rules! columns {
     () => {
@@ -65,17 +68,6 @@ const EARLIER: &str = concat!(
 );
 const HEADS: &str = "SELECT k.line, (SELECT s.command FROM command_status s WHERE s.line = k.line \
      AND s.line IS NOT NULL AND s.state <= 4 ORDER BY s.command LIMIT 1) FROM unnest($1::bigint[]) AS k(line)";
-/// A counter must be there to be locked. Sorted: two groups wait for each other in one order.
-const OPEN_BUDGETS: &str = "INSERT INTO budget (key, spent, reserved) \
-     SELECT k, 0, 0 FROM unnest($1::text[]) AS k ORDER BY k ON CONFLICT DO NOTHING";
-const LOCK_BUDGETS: &str =
-    "SELECT key, spent, reserved FROM budget WHERE key = ANY($1::text[]) ORDER BY key FOR NO KEY UPDATE";
-const BUDGETS: &str = "SELECT key, spent, reserved FROM budget WHERE key = ANY($1::text[])";
-
-const ALL_BUDGETS: &str = "SELECT key, spent, reserved FROM budget WHERE key COLLATE \"C\" > $1::text \
-     ORDER BY key COLLATE \"C\" LIMIT $2::bigint";
-const ANY_PRUNED: &str = "SELECT EXISTS (SELECT 1 FROM tombstone)";
-
 pub const INSERT: &str = "INSERT INTO command (id, work, created_at, key, input_hash, tenant, tool, target, \
      executor, spec, seq, updated_at, due_at, dispatches, state, superseded, needs_person, blocked, body) \
      SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::bigint[]), unnest($4::bytea[]), \
@@ -95,9 +87,6 @@ pub const STATUS: &str = "INSERT INTO command_status (command, work, due_at, lin
      SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::bigint[]), unnest($4::bigint[]), \
      unnest($5::smallint[]), unnest($6::smallint[]), unnest($7::text[]) ON CONFLICT (command) DO UPDATE \
      SET due_at = excluded.due_at, line = excluded.line, state = excluded.state, duty = excluded.duty";
-const SAVE_BUDGETS: &str = "UPDATE budget b SET spent = v.spent, reserved = v.reserved \
-     FROM (SELECT unnest($1::text[]), unnest($2::bigint[]), unnest($3::bigint[])) AS v(key, spent, reserved) \
-     WHERE b.key = v.key";
 
 const COUNTS: &str = "SELECT state, count(*) FROM command_status WHERE $1::text[] IS NULL OR tenant = ANY($1) \
      GROUP BY state";
@@ -163,10 +152,6 @@ fn command(row: &Row) -> Result<Command, Error> {
         body: Document::stored(get(row, 8)?)
             .map_err(|error| Error::Corrupt(format!("a stored row cannot be read: {error}")))?,
     })
-}
-
-fn budget(row: &Row) -> Result<Budget, Error> {
-    Ok(Budget { spent: get::<i64>(row, 1)? as u64, reserved: get::<i64>(row, 2)? as u64 })
 }
 
 /// Where the results of a round are.
@@ -252,7 +237,7 @@ impl Loading {
         }
         let mut budgets = BTreeMap::new();
         for row in results.maybe(self.budgets) {
-            budgets.insert(get::<String>(&row, 0)?, budget(&row)?);
+            budgets.insert(get::<String>(&row, 0)?, budget::budget(&row)?);
         }
         for key in &load_set.budgets {
             records.budgets.insert(key.clone(), budgets.get(&key.text()).copied().unwrap_or_default());
@@ -350,128 +335,120 @@ fn amount(amount: u64) -> i64 {
 }
 
 impl Reader {
-    pub async fn commands(&self, ids: &[CommandId]) -> Result<Listed<Command, CommandId>, Error> {
-        let wanted: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
-        let rows = self.query(BY_ID, params![wanted]).await?;
-        let mut found = row::listed(&rows, usize::MAX, key, command)?;
-        let mut by_id: BTreeMap<CommandId, Command> = found.rows.into_iter().map(|c| (c.id, c)).collect();
-        found.rows = ids.iter().filter_map(|id| by_id.remove(id)).collect();
-        Ok(found)
-    }
-
-    pub async fn list_commands(
-        &self,
-        filter: &CommandFilter,
-        before: Option<CommandId>,
-        at_most: usize,
-    ) -> Result<Listed<Command, CommandId>, Error> {
-        let mut list = List::default();
-        list.command_conditions(filter, before);
-        let limit = list.param(at_most as i64);
-        let wanted = list.wanted.join(" AND ");
-        let columns = columns!();
-        let states = filter.admitted().map(|states| {
-            let codes: Vec<i16> = states.iter().map(|state| i16::from(state.code())).collect();
-            list.param(codes)
-        });
-        let sql = match states {
-            // Of tenants, those of others are not read.
-            None if filter.work.is_none()
-                && let Some(Tenants::Only(tenants)) = &filter.tenants =>
-            {
-                let tenants = list.param(tenants.as_slice());
-                format!(
-                    "SELECT {columns} FROM unnest({tenants}::text[]) AS o(tenant) CROSS JOIN LATERAL ( \
-                     SELECT c.* FROM command_status s JOIN command c ON c.id = s.command \
-                     WHERE s.tenant = o.tenant AND {wanted} ORDER BY s.command DESC LIMIT {limit}) c \
-                     ORDER BY c.id DESC LIMIT {limit}"
-                )
-            }
-            None => format!(
-                "SELECT {columns} FROM command_status s JOIN command c ON c.id = s.command WHERE {wanted} \
-                 ORDER BY s.command DESC LIMIT {limit}"
-            ),
-            Some(codes) => format!(
-                "SELECT {columns} FROM unnest({codes}::smallint[]) AS k(state) CROSS JOIN LATERAL ( \
-                 SELECT c.* FROM command_status s JOIN command c ON c.id = s.command \
-                 WHERE s.state = k.state AND {wanted} ORDER BY s.command DESC LIMIT {limit}) c \
-                 ORDER BY c.id DESC LIMIT {limit}"
-            ),
-        };
-        row::listed(&self.page(&sql, &list.params).await?, at_most, key, command)
-    }
-
-    pub async fn command_counts(&self, tenants: &Tenants) -> Result<BTreeMap<CommandState, u64>, Error> {
-        let rows = self.query(COUNTS, params![listed(tenants)]).await?;
-        rows.iter().map(|row| Ok((state(get(row, 0)?)?, get::<i64>(row, 1)? as u64))).collect()
-    }
-
-    pub async fn due_commands(
-        &self,
-        duty: Duty,
-        at: Millis,
-        after: Option<(Millis, CommandId)>,
-        except: Vec<String>,
-        limit: usize,
-    ) -> Result<Vec<(Millis, CommandId)>, Error> {
-        let (due, command) = after.map_or((i64::MIN, Uuid::nil()), |(due, id)| (due, id.0));
-        let params = || params![i16::from(duty.code()), at, due, command, &except, limit as i64];
-        let rows = self.look(&DUE, after.is_none(), params).await?;
-        let due: Result<Vec<_>, Error> =
-            rows.iter().map(|row| Ok((get(row, 0)?, CommandId(get(row, 1)?)))).collect();
-        Ok(first(due?, limit))
-    }
-
-    pub async fn due_lookups(
-        &self,
-        tenants: &[String],
-        at: Millis,
-        after: Option<(Millis, CommandId)>,
-        limit: usize,
-    ) -> Result<Vec<(Millis, CommandId)>, Error> {
-        let (due, command) = after.map_or((i64::MIN, Uuid::nil()), |(due, id)| (due, id.0));
-        let rows = self.query(LOOKUPS, params![tenants, at, due, command, limit as i64]).await?;
-        rows.iter().map(|row| Ok((get(row, 0)?, CommandId(get(row, 1)?)))).collect()
-    }
-
-    pub async fn heads(&self, lines: &[TargetKey]) -> Result<Vec<Option<CommandId>>, Error> {
-        let mut heads = BTreeMap::new();
-        for row in self.query(HEADS, params![distinct(lines.iter().map(line).collect())]).await? {
-            heads.insert(get::<i64>(&row, 0)?, get::<Option<Uuid>>(&row, 1)?.map(CommandId));
-        }
-        Ok(lines.iter().map(|key| heads.get(&line(key)).copied().flatten()).collect())
-    }
-
     pub async fn next_due_command(&self, duty: Duty) -> Result<Option<Millis>, Error> {
         let rows = self.look(&NEXT_DUE, true, || params![i16::from(duty.code())]).await?;
         let due: Result<Vec<Millis>, Error> = rows.iter().map(|row| get(row, 0)).collect();
         Ok(due?.into_iter().min())
     }
-
-    pub async fn budgets(&self, keys: &[BudgetKey]) -> Result<Vec<(BudgetKey, Budget)>, Error> {
-        let texts: Vec<String> = keys.iter().map(BudgetKey::text).collect();
-        let mut found = BTreeMap::new();
-        for row in self.query(BUDGETS, params![texts]).await? {
-            found.insert(get::<String>(&row, 0)?, budget(&row)?);
-        }
-        Ok(keys.iter().filter_map(|key| Some((key.clone(), *found.get(&key.text())?))).collect())
-    }
 }
 
-impl Reader {
-    /// In the order of the bytes, as everywhere; databases sort text as they please.
-    pub async fn all_budgets(&self, after: &str, limit: usize) -> Result<Vec<(BudgetKey, Budget)>, Error> {
-        let rows = self.query(ALL_BUDGETS, params![after, limit as i64]).await?;
-        let key = |text: &str| {
-            serde_json::from_str(text)
-                .map_err(|error| Error::Corrupt(format!("a stored row cannot be read: {error}")))
-        };
-        rows.iter().map(|row| Ok((key(get(row, 0)?)?, budget(row)?))).collect()
+impl CommandStore for Postgres {
+    fn commands<'a>(&'a self, ids: &'a [CommandId]) -> StoreFuture<'a, Listed<Command, CommandId>> {
+        Box::pin(async move {
+            let wanted: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+            let rows = self.points.query(BY_ID, params![wanted]).await?;
+            let mut found = row::listed(&rows, usize::MAX, key, command)?;
+            let mut by_id: BTreeMap<CommandId, Command> = found.rows.into_iter().map(|c| (c.id, c)).collect();
+            found.rows = ids.iter().filter_map(|id| by_id.remove(id)).collect();
+            Ok(found)
+        })
     }
 
-    pub async fn any_pruned(&self) -> Result<bool, Error> {
-        let rows = self.query(ANY_PRUNED, params![]).await?;
-        rows.first().map_or(Ok(false), |row| get(row, 0))
+    fn list_commands<'a>(
+        &'a self,
+        filter: &'a CommandFilter,
+        before: Option<CommandId>,
+        limit: usize,
+    ) -> StoreFuture<'a, Listed<Command, CommandId>> {
+        Box::pin(async move {
+            let mut list = List::default();
+            list.command_conditions(filter, before);
+            let at_most = list.param(limit as i64);
+            let wanted = list.wanted.join(" AND ");
+            let columns = columns!();
+            let states = filter.admitted().map(|states| {
+                let codes: Vec<i16> = states.iter().map(|state| i16::from(state.code())).collect();
+                list.param(codes)
+            });
+            let sql = match states {
+                // Of tenants, those of others are not read.
+                None if filter.work.is_none()
+                    && let Some(Tenants::Only(tenants)) = &filter.tenants =>
+                {
+                    let tenants = list.param(tenants.as_slice());
+                    format!(
+                        "SELECT {columns} FROM unnest({tenants}::text[]) AS o(tenant) CROSS JOIN LATERAL ( \
+                         SELECT c.* FROM command_status s JOIN command c ON c.id = s.command \
+                         WHERE s.tenant = o.tenant AND {wanted} ORDER BY s.command DESC LIMIT {at_most}) c \
+                         ORDER BY c.id DESC LIMIT {at_most}"
+                    )
+                }
+                None => format!(
+                    "SELECT {columns} FROM command_status s JOIN command c ON c.id = s.command WHERE {wanted} \
+                     ORDER BY s.command DESC LIMIT {at_most}"
+                ),
+                Some(codes) => format!(
+                    "SELECT {columns} FROM unnest({codes}::smallint[]) AS k(state) CROSS JOIN LATERAL ( \
+                     SELECT c.* FROM command_status s JOIN command c ON c.id = s.command \
+                     WHERE s.state = k.state AND {wanted} ORDER BY s.command DESC LIMIT {at_most}) c \
+                     ORDER BY c.id DESC LIMIT {at_most}"
+                ),
+            };
+            row::listed(&self.lists.page(&sql, &list.params).await?, limit, key, command)
+        })
+    }
+
+    fn command_counts<'a>(&'a self, tenants: &'a Tenants) -> StoreFuture<'a, BTreeMap<CommandState, u64>> {
+        Box::pin(async move {
+            let rows = self.lists.query(COUNTS, params![listed(tenants)]).await?;
+            rows.iter().map(|row| Ok((state(get(row, 0)?)?, get::<i64>(row, 1)? as u64))).collect()
+        })
+    }
+
+    fn heads<'a>(&'a self, lines: &'a [TargetKey]) -> StoreFuture<'a, Vec<Option<CommandId>>> {
+        Box::pin(async move {
+            let mut heads = BTreeMap::new();
+            for row in self.points.query(HEADS, params![distinct(lines.iter().map(line).collect())]).await? {
+                heads.insert(get::<i64>(&row, 0)?, get::<Option<Uuid>>(&row, 1)?.map(CommandId));
+            }
+            Ok(lines.iter().map(|key| heads.get(&line(key)).copied().flatten()).collect())
+        })
+    }
+
+    fn due_commands<'a>(
+        &'a self,
+        duty: Duty,
+        at: Millis,
+        after: Option<(Millis, CommandId)>,
+        except: &'a [String],
+        limit: usize,
+    ) -> StoreFuture<'a, Vec<(Millis, CommandId)>> {
+        Box::pin(async move {
+            let (due, command) = after.map_or((i64::MIN, Uuid::nil()), |(due, id)| (due, id.0));
+            let params = || params![i16::from(duty.code()), at, due, command, except, limit as i64];
+            let rows = self.points.look(&DUE, after.is_none(), params).await?;
+            let due: Result<Vec<_>, Error> =
+                rows.iter().map(|row| Ok((get(row, 0)?, CommandId(get(row, 1)?)))).collect();
+            Ok(first(due?, limit))
+        })
+    }
+
+    fn due_lookups<'a>(
+        &'a self,
+        tenants: &'a [String],
+        at: Millis,
+        after: Option<(Millis, CommandId)>,
+        limit: usize,
+    ) -> StoreFuture<'a, Vec<(Millis, CommandId)>> {
+        Box::pin(async move {
+            let (due, command) = after.map_or((i64::MIN, Uuid::nil()), |(due, id)| (due, id.0));
+            let rows = self.points.query(LOOKUPS, params![tenants, at, due, command, limit as i64]).await?;
+            rows.iter().map(|row| Ok((get(row, 0)?, CommandId(get(row, 1)?)))).collect()
+        })
+    }
+
+    fn next_due_command(&self, duty: Duty) -> StoreFuture<'_, Option<Millis>> {
+        Box::pin(self.points.next_due_command(duty))
     }
 }
 

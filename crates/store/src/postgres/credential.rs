@@ -5,11 +5,15 @@ use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{
+    Postgres,
     connection::params,
-    read::Reader,
     row::{self, get},
 };
-use crate::{Credential, Error, Listed, Principal, Revocation, credential::CREDENTIALS_MAX, token::Key};
+use crate::{
+    Credential, Error, Listed, Principal, Revocation,
+    credential::CREDENTIALS_MAX,
+    store::{CredentialStore, Store, StoreFuture},
+};
 
 macro_rules! columns {
     () => {
@@ -60,79 +64,90 @@ const REVOKE: &str = concat!(
     columns!()
 );
 
-impl Reader {
-    pub async fn add_credential(&self, credential: &Credential, mac: Digest) -> Result<(), Error> {
-        let params = params![
-            credential.id.0,
-            &credential.name,
-            credential.principal.id.0,
-            &credential.principal.name,
-            row::name(&credential.principal.kind),
-            &credential.hash.0[..],
-            row::json(&credential.scopes),
-            listed(&credential.tenants),
-            listed(&credential.kinds),
-            credential.worker.as_deref(),
-            credential.created_at,
-            row::json(&credential.created_by),
-            credential.expires_at,
-            CREDENTIALS_MAX as i64,
-            &mac.0[..],
-        ];
-        self.write(ADD, params).await.map(drop)
+impl CredentialStore for Postgres {
+    fn add_credential<'a>(&'a self, credential: &'a Credential) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            let mac = self.key().row_mac(credential);
+            let params = params![
+                credential.id.0,
+                &credential.name,
+                credential.principal.id.0,
+                &credential.principal.name,
+                row::name(&credential.principal.kind),
+                &credential.hash.0[..],
+                row::json(&credential.scopes),
+                listed(&credential.tenants),
+                listed(&credential.kinds),
+                credential.worker.as_deref(),
+                credential.created_at,
+                row::json(&credential.created_by),
+                credential.expires_at,
+                CREDENTIALS_MAX as i64,
+                &mac.0[..],
+            ];
+            self.points.write(ADD, params).await.map(drop)
+        })
     }
 
-    pub async fn credential(&self, hash: Digest) -> Result<Option<Credential>, Error> {
-        let rows = self.query_own(BY_HASH, params![&hash.0[..]]).await?;
-        rows.first().map(credential).transpose()
+    fn credential(&self, hash: Digest) -> StoreFuture<'_, Option<Credential>> {
+        Box::pin(async move {
+            let rows = self.credentials.query_own(BY_HASH, params![&hash.0[..]]).await?;
+            rows.first().map(credential).transpose()
+        })
     }
 
-    pub async fn credentials(
+    fn credentials(
         &self,
         before: Option<CredentialId>,
         limit: usize,
-    ) -> Result<Listed<Credential, CredentialId>, Error> {
-        let before = before.map_or(Uuid::max(), |id| id.0);
-        let rows = self.query(LIST, params![before, limit as i64]).await?;
-        row::listed(&rows, limit, |row| get(row, 0).map(CredentialId), credential)
+    ) -> StoreFuture<'_, Listed<Credential, CredentialId>> {
+        Box::pin(async move {
+            let before = before.map_or(Uuid::max(), |id| id.0);
+            let rows = self.lists.query(LIST, params![before, limit as i64]).await?;
+            row::listed(&rows, limit, |row| get(row, 0).map(CredentialId), credential)
+        })
     }
 
-    pub async fn credentials_of(
-        &self,
-        principal: PrincipalId,
-        limit: usize,
-    ) -> Result<Vec<Credential>, Error> {
-        self.query(OF, params![principal.0, limit as i64]).await?.iter().map(credential).collect()
+    fn credentials_of(&self, principal: PrincipalId, limit: usize) -> StoreFuture<'_, Vec<Credential>> {
+        Box::pin(async move {
+            self.points.query(OF, params![principal.0, limit as i64]).await?.iter().map(credential).collect()
+        })
     }
 
-    pub async fn count_credentials(&self, tenant: Option<&str>) -> Result<u64, Error> {
-        let tenant = tenant.map(str::to_owned);
-        let rows = self.query(COUNT, params![tenant]).await?;
-        Ok(get::<i64>(&rows[0], 0)? as u64)
+    fn count_credentials<'a>(&'a self, tenant: Option<&'a str>) -> StoreFuture<'a, u64> {
+        Box::pin(async move {
+            let tenant = tenant.map(str::to_owned);
+            let rows = self.points.query(COUNT, params![tenant]).await?;
+            Ok(get::<i64>(&rows[0], 0)? as u64)
+        })
     }
 
-    pub async fn revoked_among(&self, ids: &[CredentialId]) -> Result<Vec<CredentialId>, Error> {
-        let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
-        let rows = self.query(REVOKED, params![ids]).await?;
-        rows.iter().map(|row| get(row, 0).map(CredentialId)).collect()
+    fn revoked_among<'a>(&'a self, ids: &'a [CredentialId]) -> StoreFuture<'a, Vec<CredentialId>> {
+        Box::pin(async move {
+            let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+            let rows = self.points.query(REVOKED, params![ids]).await?;
+            rows.iter().map(|row| get(row, 0).map(CredentialId)).collect()
+        })
     }
 
-    pub async fn revoke_credential(
-        &self,
-        key: &Key,
+    fn revoke_credential<'a>(
+        &'a self,
         id: CredentialId,
-        revocation: &Revocation,
-        keeping: Option<&[String]>,
-    ) -> Result<Option<Credential>, Error> {
-        let rows = self.query_own(BY_ID, params![id.0]).await?;
-        let Some(found) = rows.first().map(credential).transpose()? else { return Ok(None) };
-        let before = key.row_mac(&found).0;
-        let after = key.row_mac(&Credential { revoked: Some(revocation.clone()), ..found }).0;
-        let Revocation { at, by, reason } = revocation;
-        let keeping = keeping.map(|scopes| row::json(&scopes));
-        let params = params![id.0, *at, keeping, row::json(by), reason, &before[..], &after[..]];
-        let rows = self.write(REVOKE, params).await?;
-        rows.first().map(credential).transpose()
+        revocation: &'a Revocation,
+        keeping: Option<&'a [String]>,
+    ) -> StoreFuture<'a, Option<Credential>> {
+        Box::pin(async move {
+            let key = self.key();
+            let rows = self.points.query_own(BY_ID, params![id.0]).await?;
+            let Some(found) = rows.first().map(credential).transpose()? else { return Ok(None) };
+            let before = key.row_mac(&found).0;
+            let after = key.row_mac(&Credential { revoked: Some(revocation.clone()), ..found }).0;
+            let Revocation { at, by, reason } = revocation;
+            let keeping = keeping.map(|scopes| row::json(&scopes));
+            let params = params![id.0, *at, keeping, row::json(by), reason, &before[..], &after[..]];
+            let rows = self.points.write(REVOKE, params).await?;
+            rows.first().map(credential).transpose()
+        })
     }
 }
 

@@ -2,31 +2,34 @@
 
 use tokio_postgres::Client;
 
-use super::{fault::describe, migrate, read::Reader};
+use super::{Postgres, fault::describe, migrate};
 use crate::{
     Error,
     diagnosis::{Diagnosis, Schema, Setting},
+    store::{DiagnosisStore, StoreFuture},
 };
 
 const FACTS: &str = "SELECT current_setting('server_version'), \
      (SELECT coalesce(max(number), 0) FROM migration)";
 
-impl Reader {
-    pub async fn diagnosis(&self) -> Result<Diagnosis, Error> {
-        // Whatever other connections keep, a new one is as the server is now.
-        let session = self.own_session().await?;
-        let row =
-            session.within(session.client.query_one(FACTS, &[])).await.map_err(|fault| fault.error())?;
-        let (version, applied): (String, i32) = (row.get(0), row.get(1));
-        let known = migrate::MIGRATIONS.last().map_or(0, |last| last.number);
-        Ok(Diagnosis {
-            engine: "postgres",
-            version,
-            schema: Some(Schema { known: known as u32, applied: applied as u32 }),
-            settings: session.within(durability(&session.client)).await.map_err(|fault| fault.error())?,
-            wal: None,
-            file: None,
-            backup: None,
+impl DiagnosisStore for Postgres {
+    fn diagnosis(&self) -> StoreFuture<'_, Diagnosis> {
+        Box::pin(async move {
+            // Whatever other connections keep, a new one is as the server is now.
+            let session = self.points.own_session().await?;
+            let row =
+                session.within(session.client.query_one(FACTS, &[])).await.map_err(|fault| fault.error())?;
+            let (version, applied): (String, i32) = (row.get(0), row.get(1));
+            let known = migrate::MIGRATIONS.last().map_or(0, |last| last.number);
+            Ok(Diagnosis {
+                engine: "postgres",
+                version,
+                schema: Some(Schema { known: known as u32, applied: applied as u32 }),
+                settings: session.within(durability(&session.client)).await.map_err(|fault| fault.error())?,
+                wal: None,
+                file: None,
+                backup: None,
+            })
         })
     }
 }

@@ -6,7 +6,7 @@ use tenure_core::{Millis, command::Duty};
 use tokio_postgres::Row;
 
 use super::{
-    command,
+    Postgres, command,
     connection::params,
     read::Reader,
     row::{self, get},
@@ -14,6 +14,7 @@ use super::{
 use crate::{
     CommandGauges, CommandGroupGauges, Error, Gauges,
     gauges::{Sources, StateGauges, WaitGauges},
+    store::{GaugeStore, StoreFuture},
 };
 
 /// Ids are given in the order of time: the first of a state is its oldest.
@@ -64,28 +65,32 @@ impl Reader {
         let due = self.next_due_command(Duty::Send).await?;
         Ok(CommandGauges::new(states, places, due, at))
     }
+}
 
-    pub async fn gauges(&self, at: Millis) -> Result<Gauges, Error> {
-        let mut gauges = Gauges { at, ..Gauges::default() };
-        for row in self.query(STATES, params![]).await? {
-            let state = StateGauges { works: count(&row, 1)?, oldest: get(&row, 2)? };
-            gauges.states.insert(row::state(get(&row, 0)?)?, state);
-        }
-        let mut sources = Sources::default();
-        for row in self.query(READY, params![]).await? {
-            sources.ready(get(&row, 0)?, get(&row, 1)?, count(&row, 2)?, get(&row, 3)?);
-        }
-        for row in self.query(HELD, params![at]).await? {
-            let state = row::state(get(&row, 2)?)?;
-            sources.held(get(&row, 0)?, get(&row, 1)?, state, count(&row, 3)?, count(&row, 4)?);
-        }
-        gauges.sources = sources.most();
-        for row in self.query(WAITS, params![]).await? {
-            let wait = WaitGauges { open: count(&row, 1)?, nearest_deadline: get(&row, 2)? };
-            gauges.waits.insert(row::parse_name(get(&row, 0)?)?, wait);
-        }
-        gauges.commands = self.command_facts(at).await?;
-        Ok(gauges)
+impl GaugeStore for Postgres {
+    fn gauges(&self, at: Millis) -> StoreFuture<'_, Gauges> {
+        Box::pin(async move {
+            let mut gauges = Gauges { at, ..Gauges::default() };
+            for row in self.gauges.query(STATES, params![]).await? {
+                let state = StateGauges { works: count(&row, 1)?, oldest: get(&row, 2)? };
+                gauges.states.insert(row::state(get(&row, 0)?)?, state);
+            }
+            let mut sources = Sources::default();
+            for row in self.gauges.query(READY, params![]).await? {
+                sources.ready(get(&row, 0)?, get(&row, 1)?, count(&row, 2)?, get(&row, 3)?);
+            }
+            for row in self.gauges.query(HELD, params![at]).await? {
+                let state = row::state(get(&row, 2)?)?;
+                sources.held(get(&row, 0)?, get(&row, 1)?, state, count(&row, 3)?, count(&row, 4)?);
+            }
+            gauges.sources = sources.most();
+            for row in self.gauges.query(WAITS, params![]).await? {
+                let wait = WaitGauges { open: count(&row, 1)?, nearest_deadline: get(&row, 2)? };
+                gauges.waits.insert(row::parse_name(get(&row, 0)?)?, wait);
+            }
+            gauges.commands = self.gauges.command_facts(at).await?;
+            Ok(gauges)
+        })
     }
 }
 

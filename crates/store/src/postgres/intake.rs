@@ -3,11 +3,14 @@
 use tokio_postgres::Row;
 
 use super::{
+    Postgres,
     connection::params,
-    read::Reader,
     row::{self, get},
 };
-use crate::{Error, IntakeChange};
+use crate::{
+    Error, IntakeChange,
+    store::{IntakeStore, StoreFuture},
+};
 
 const ADD: &str = "INSERT INTO intake_change (tenant, paused, at, actor, reason) \
      VALUES ($1::text, $2::boolean, $3::bigint, $4::text, $5::text)";
@@ -16,20 +19,24 @@ const STANDING: &str = "SELECT tenant, paused, at, actor, reason FROM intake_cha
 const CHANGES: &str =
     "SELECT tenant, paused, at, actor, reason FROM intake_change ORDER BY number DESC LIMIT $1::bigint";
 
-impl Reader {
-    pub async fn change_intake(&self, change: &IntakeChange) -> Result<(), Error> {
-        let tenant = change.tenant.as_deref().unwrap_or_default();
-        let values = params![tenant, change.paused, change.at, row::json(&change.actor), &change.reason];
-        self.write(ADD, values).await?;
-        Ok(())
+impl IntakeStore for Postgres {
+    fn pauses(&self) -> StoreFuture<'_, Vec<IntakeChange>> {
+        Box::pin(async move { self.points.query(STANDING, params![]).await?.iter().map(change).collect() })
     }
 
-    pub async fn pauses(&self) -> Result<Vec<IntakeChange>, Error> {
-        self.query(STANDING, params![]).await?.iter().map(change).collect()
+    fn change_intake<'a>(&'a self, change: &'a IntakeChange) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            let tenant = change.tenant.as_deref().unwrap_or_default();
+            let values = params![tenant, change.paused, change.at, row::json(&change.actor), &change.reason];
+            self.points.write(ADD, values).await?;
+            Ok(())
+        })
     }
 
-    pub async fn intake_changes(&self, limit: usize) -> Result<Vec<IntakeChange>, Error> {
-        self.query(CHANGES, params![limit as i64]).await?.iter().map(change).collect()
+    fn intake_changes(&self, limit: usize) -> StoreFuture<'_, Vec<IntakeChange>> {
+        Box::pin(async move {
+            self.points.query(CHANGES, params![limit as i64]).await?.iter().map(change).collect()
+        })
     }
 }
 

@@ -3,8 +3,10 @@
 //! Owns connections, transactions and SQL. It knows no rules: what is claimable, due or legal the core says.
 
 mod around;
+mod backup;
 #[doc(hidden)]
 pub mod bench_support;
+mod budget;
 mod cache;
 mod check;
 mod claim;
@@ -13,6 +15,7 @@ mod connect;
 mod connection;
 mod credential;
 mod diagnosis;
+mod event;
 mod fault;
 mod gauges;
 mod group;
@@ -29,17 +32,18 @@ mod schedule;
 mod seats;
 mod selection;
 mod server;
+mod session;
 mod time;
 mod tls;
 mod unlogged;
 mod unreadable;
+mod wait;
 mod wake;
+mod work;
 
 use std::{
-    collections::{BTreeMap, HashMap},
     future::Future,
     panic::AssertUnwindSafe,
-    path::Path,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -47,19 +51,7 @@ use std::{
 };
 
 use futures_util::FutureExt;
-use tenure_core::{
-    Attempt, Code, Command, CommandId, CommandState, CredentialId, Evidence, Millis, PrincipalId, Refusal,
-    State, Step, Wait, WaitId, Work, WorkId,
-    action::Tenants,
-    command::{
-        Duty,
-        budget::{Budget, BudgetKey},
-    },
-    model::Kept,
-    payload::Digest,
-    records::{SessionView, TargetKey},
-    schedule::Schedule,
-};
+use tenure_core::{Millis, WorkId};
 use tokio::{
     sync::{Notify, watch},
     task::JoinHandle,
@@ -78,15 +70,12 @@ use self::{
     unreadable::Unreadable,
 };
 use crate::{
-    Anchor, CommandFilter, Credential, Diagnosis, Error, EventKey, Gauges, IntakeChange, Listed, Options,
-    Position, Pruned, Pruning, Revocation, ScheduleChange, StoredEvent, WaitFilter, WorkFilter,
+    Error, Options,
     batch::Batch,
     counters::Counters,
     damaged::DamagedSet,
-    job::{Job, Payloads},
+    job::Job,
     ledger_settings::LedgerSettings,
-    retention::{Before, Tombstone},
-    schedule::Key as ScheduleKey,
     store::{Store, StoreFuture},
     token::Key,
     writing::{Cure, Stop, Writing},
@@ -271,326 +260,8 @@ impl Store for Postgres {
         Box::pin(self.points.now(&self.shared.time))
     }
 
-    fn works<'a>(&'a self, ids: &'a [WorkId]) -> StoreFuture<'a, Listed<Work, WorkId>> {
-        Box::pin(self.points.works(ids))
-    }
-
-    fn ids(&self, before: Option<WorkId>, limit: usize) -> StoreFuture<'_, Vec<WorkId>> {
-        Box::pin(self.lists.ids(before, limit))
-    }
-
-    fn between<'a>(
-        &'a self,
-        first: WorkId,
-        last: WorkId,
-        tenants: &'a Tenants,
-        limit: usize,
-    ) -> StoreFuture<'a, Vec<WorkId>> {
-        Box::pin(self.lists.between(first, last, tenants, limit))
-    }
-
-    fn tenants_of<'a>(&'a self, ids: &'a [WorkId]) -> StoreFuture<'a, HashMap<WorkId, String>> {
-        Box::pin(self.points.tenants_of(ids))
-    }
-
-    fn list<'a>(
-        &'a self,
-        filter: &'a WorkFilter,
-        before: Option<WorkId>,
-        limit: usize,
-    ) -> StoreFuture<'a, Listed<Work, WorkId>> {
-        Box::pin(self.lists.list(filter, before, limit))
-    }
-
-    fn counts<'a>(&'a self, tenants: &'a Tenants) -> StoreFuture<'a, BTreeMap<State, u64>> {
-        Box::pin(self.lists.counts(tenants))
-    }
-
-    fn gauges(&self, at: Millis) -> StoreFuture<'_, Gauges> {
-        Box::pin(self.gauges.gauges(at))
-    }
-
-    fn events(
-        &self,
-        work: WorkId,
-        after: u64,
-        limit: usize,
-    ) -> StoreFuture<'_, Listed<StoredEvent, EventKey>> {
-        Box::pin(self.points.events(work, after, limit))
-    }
-
-    fn evidence(&self, work: WorkId, after: u64) -> StoreFuture<'_, Vec<Evidence>> {
-        Box::pin(self.points.evidence(work, after))
-    }
-
-    fn feed(&self, after: Position, limit: usize) -> StoreFuture<'_, Listed<StoredEvent, EventKey>> {
-        Box::pin(self.lists.feed(after, limit))
-    }
-
-    fn feed_of<'a>(
-        &'a self,
-        tenants: &'a [String],
-        after: Position,
-        limit: usize,
-    ) -> StoreFuture<'a, (Listed<StoredEvent, EventKey>, Position)> {
-        Box::pin(self.lists.feed_of(tenants, after, limit))
-    }
-
-    fn tail(&self) -> StoreFuture<'_, Position> {
-        Box::pin(self.lists.tail())
-    }
-
-    fn payloads<'a>(&'a self, keys: &'a [(WorkId, u64)]) -> StoreFuture<'a, Payloads> {
-        Box::pin(self.points.payloads(keys))
-    }
-
-    fn steps(&self, work: WorkId) -> StoreFuture<'_, Vec<Step>> {
-        Box::pin(self.points.steps(work))
-    }
-
-    fn attempts(&self, work: WorkId) -> StoreFuture<'_, Vec<Attempt>> {
-        Box::pin(self.points.attempts(work))
-    }
-
-    fn waits<'a>(
-        &'a self,
-        filter: &'a WaitFilter,
-        limit: usize,
-    ) -> StoreFuture<'a, Listed<Wait, (Millis, WaitId)>> {
-        Box::pin(self.lists.waits(filter, limit))
-    }
-
-    fn session<'a>(&'a self, tenant: &'a str, session: &'a str) -> StoreFuture<'a, SessionView> {
-        Box::pin(self.points.session_view(tenant, session))
-    }
-
-    fn kept<'a>(&'a self, tenant: &'a str, reference: &'a str) -> StoreFuture<'a, Option<Kept>> {
-        Box::pin(self.points.kept(tenant, reference))
-    }
-
-    fn due(
-        &self,
-        at: Millis,
-        after: Option<(Millis, WorkId)>,
-        limit: usize,
-    ) -> StoreFuture<'_, Vec<(Millis, WorkId)>> {
-        Box::pin(self.points.due(at, after, limit))
-    }
-
-    fn next_due(&self) -> StoreFuture<'_, Option<Millis>> {
-        Box::pin(self.points.next_due())
-    }
-
-    fn leased(&self, after: Option<WorkId>, limit: usize) -> StoreFuture<'_, Vec<WorkId>> {
-        Box::pin(self.points.leased(after, limit))
-    }
-
-    fn forget_kept(&self, at: Millis) -> StoreFuture<'_, u64> {
-        Box::pin(self.points.forget_kept(at))
-    }
-
-    fn add_credential<'a>(&'a self, credential: &'a Credential) -> StoreFuture<'a, ()> {
-        Box::pin(self.points.add_credential(credential, self.key().row_mac(credential)))
-    }
-
-    fn credential(&self, hash: Digest) -> StoreFuture<'_, Option<Credential>> {
-        Box::pin(self.credentials.credential(hash))
-    }
-
-    fn credentials(
-        &self,
-        before: Option<CredentialId>,
-        limit: usize,
-    ) -> StoreFuture<'_, Listed<Credential, CredentialId>> {
-        Box::pin(self.lists.credentials(before, limit))
-    }
-
-    fn credentials_of(&self, principal: PrincipalId, limit: usize) -> StoreFuture<'_, Vec<Credential>> {
-        Box::pin(self.points.credentials_of(principal, limit))
-    }
-
-    fn count_credentials<'a>(&'a self, tenant: Option<&'a str>) -> StoreFuture<'a, u64> {
-        Box::pin(self.points.count_credentials(tenant))
-    }
-
-    fn revoked_among<'a>(&'a self, ids: &'a [CredentialId]) -> StoreFuture<'a, Vec<CredentialId>> {
-        Box::pin(self.points.revoked_among(ids))
-    }
-
-    fn revoke_credential<'a>(
-        &'a self,
-        id: CredentialId,
-        revocation: &'a Revocation,
-        keeping: Option<&'a [String]>,
-    ) -> StoreFuture<'a, Option<Credential>> {
-        Box::pin(self.points.revoke_credential(self.key(), id, revocation, keeping))
-    }
-
     fn ledger_settings(&self) -> &LedgerSettings {
         &self.shared.ledger_settings
-    }
-
-    fn commands<'a>(&'a self, ids: &'a [CommandId]) -> StoreFuture<'a, Listed<Command, CommandId>> {
-        Box::pin(self.points.commands(ids))
-    }
-
-    fn list_commands<'a>(
-        &'a self,
-        filter: &'a CommandFilter,
-        before: Option<CommandId>,
-        limit: usize,
-    ) -> StoreFuture<'a, Listed<Command, CommandId>> {
-        Box::pin(self.lists.list_commands(filter, before, limit))
-    }
-
-    fn command_counts<'a>(&'a self, tenants: &'a Tenants) -> StoreFuture<'a, BTreeMap<CommandState, u64>> {
-        Box::pin(self.lists.command_counts(tenants))
-    }
-
-    fn due_commands(
-        &self,
-        duty: Duty,
-        at: Millis,
-        after: Option<(Millis, CommandId)>,
-        except: &[String],
-        limit: usize,
-    ) -> StoreFuture<'_, Vec<(Millis, CommandId)>> {
-        let except = except.to_vec();
-        Box::pin(self.points.due_commands(duty, at, after, except, limit))
-    }
-
-    fn due_lookups<'a>(
-        &'a self,
-        tenants: &'a [String],
-        at: Millis,
-        after: Option<(Millis, CommandId)>,
-        limit: usize,
-    ) -> StoreFuture<'a, Vec<(Millis, CommandId)>> {
-        Box::pin(self.points.due_lookups(tenants, at, after, limit))
-    }
-
-    fn heads<'a>(&'a self, lines: &'a [TargetKey]) -> StoreFuture<'a, Vec<Option<CommandId>>> {
-        Box::pin(self.points.heads(lines))
-    }
-
-    fn next_due_command(&self, duty: Duty) -> StoreFuture<'_, Option<Millis>> {
-        Box::pin(self.points.next_due_command(duty))
-    }
-
-    fn budgets<'a>(&'a self, keys: &'a [BudgetKey]) -> StoreFuture<'a, Vec<(BudgetKey, Budget)>> {
-        Box::pin(self.points.budgets(keys))
-    }
-
-    fn all_budgets<'a>(&'a self, after: &'a str, limit: usize) -> StoreFuture<'a, Vec<(BudgetKey, Budget)>> {
-        Box::pin(self.points.all_budgets(after, limit))
-    }
-
-    fn any_pruned(&self) -> StoreFuture<'_, bool> {
-        Box::pin(self.points.any_pruned())
-    }
-
-    fn schedule<'a>(&'a self, tenant: &'a str, name: &'a str) -> StoreFuture<'a, Option<Schedule>> {
-        Box::pin(self.points.schedule(tenant, name))
-    }
-
-    fn schedules<'a>(
-        &'a self,
-        tenants: &'a Tenants,
-        after: (&'a str, &'a str),
-        limit: usize,
-    ) -> StoreFuture<'a, Listed<Schedule, ScheduleKey>> {
-        Box::pin(self.lists.schedules(tenants, after, limit))
-    }
-
-    fn schedules_due<'a>(
-        &'a self,
-        at: Millis,
-        except: &'a [String],
-        limit: usize,
-    ) -> StoreFuture<'a, Vec<Schedule>> {
-        Box::pin(self.points.schedules_due(at, except, limit))
-    }
-
-    fn save_schedules<'a>(&'a self, schedules: &'a [Schedule]) -> StoreFuture<'a, Vec<ScheduleKey>> {
-        Box::pin(self.points.save_schedules(schedules))
-    }
-
-    fn change_schedule<'a>(
-        &'a self,
-        schedule: &'a Schedule,
-        change: &'a ScheduleChange,
-    ) -> StoreFuture<'a, bool> {
-        Box::pin(self.points.change_schedule(schedule, change))
-    }
-
-    fn schedule_changes<'a>(
-        &'a self,
-        tenant: &'a str,
-        name: &'a str,
-        limit: usize,
-    ) -> StoreFuture<'a, Vec<ScheduleChange>> {
-        Box::pin(self.lists.schedule_changes(tenant, name, limit))
-    }
-
-    fn pauses(&self) -> StoreFuture<'_, Vec<IntakeChange>> {
-        Box::pin(self.points.pauses())
-    }
-
-    fn change_intake<'a>(&'a self, change: &'a IntakeChange) -> StoreFuture<'a, ()> {
-        Box::pin(self.points.change_intake(change))
-    }
-
-    fn intake_changes(&self, limit: usize) -> StoreFuture<'_, Vec<IntakeChange>> {
-        Box::pin(self.points.intake_changes(limit))
-    }
-
-    fn prunable(&self, before: Before, limit: usize) -> StoreFuture<'_, Vec<WorkId>> {
-        Box::pin(self.lists.prunable(before, limit))
-    }
-
-    fn add_pruning<'a>(&'a self, pruning: &'a Pruning) -> StoreFuture<'a, ()> {
-        Box::pin(self.points.add_pruning(pruning, self.key().row_mac(pruning)))
-    }
-
-    fn prunings(&self, limit: usize) -> StoreFuture<'_, Vec<Pruning>> {
-        Box::pin(self.lists.prunings(limit))
-    }
-
-    fn prune<'a>(&'a self, works: &'a [WorkId], before: Before, at: Millis) -> StoreFuture<'a, Pruned> {
-        Box::pin(self.lists.prune(self.key(), works, before, at))
-    }
-
-    fn tombstone(&self, work: WorkId) -> StoreFuture<'_, Option<Tombstone>> {
-        Box::pin(self.points.tombstone(work))
-    }
-
-    fn links(&self, after: Position, limit: usize) -> StoreFuture<'_, Vec<(Position, Digest)>> {
-        Box::pin(self.lists.links(after, limit))
-    }
-
-    fn anchor(&self) -> StoreFuture<'_, Anchor> {
-        Box::pin(self.points.anchor(self.key()))
-    }
-
-    fn set_anchor(&self, anchor: Anchor) -> StoreFuture<'_, ()> {
-        Box::pin(self.points.set_anchor(self.key().with_mac(anchor), anchor.events))
-    }
-
-    fn backup<'a>(&'a self, to: &'a Path) -> StoreFuture<'a, ()> {
-        let detail = format!(
-            "A PostgreSQL ledger is copied by PostgreSQL's own tools. Type: pg_dump --format=custom \
-             --file={} \"$DATABASE_URL\"",
-            shell_word(&to.display().to_string())
-        );
-        Box::pin(std::future::ready(Err(Refusal::new(Code::Invalid, detail).into())))
-    }
-
-    fn self_check(&self) -> StoreFuture<'_, Vec<String>> {
-        Box::pin(self.lists.self_check(self.key()))
-    }
-
-    fn diagnosis(&self) -> StoreFuture<'_, Diagnosis> {
-        Box::pin(self.points.diagnosis())
     }
 
     fn close(&self) -> StoreFuture<'_, ()> {
@@ -603,13 +274,4 @@ impl Store for Postgres {
             Ok(())
         })
     }
-}
-
-/// A text as one word of a shell's command line.
-fn shell_word(text: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@".contains(c);
-    if !text.is_empty() && text.chars().all(plain) {
-        return text.to_owned();
-    }
-    format!("'{}'", text.replace('\'', "'\\''"))
 }

@@ -3,23 +3,24 @@
 
 use std::time::Duration;
 
-use tenure_core::{Identity, Millis, WorkId, model::Source, payload::Digest};
+use tenure_core::{Identity, Millis, WorkId, model::Source};
 use tokio::time::Instant;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use super::{
+    Postgres,
     connection::{PgConnection, Pipeline, params},
     fault::Fault,
     load::uuids,
-    read::Reader,
     row::{self, get},
 };
 use crate::{
-    Anchor, Error, Position, Pruned, Pruning,
+    Error, Position, Pruned, Pruning,
     retention::{Before, Tombstone},
+    store::{RetentionStore, Store, StoreFuture},
     token::Key,
-    unlogged::{Link, StoredAnchor},
+    unlogged::Link,
 };
 
 /// Whether a work `w` may go: none of its identity's generations is open, too young ($1; with commands $2), or
@@ -111,18 +112,6 @@ const DELETE_REST: [&str; 7] = [
 const DELETE_WORKS: &str = "DELETE FROM work WHERE id = ANY($1::uuid[])";
 const TOMBSTONE: &str =
     concat!("SELECT ", tombstone_columns!(), " FROM tombstone WHERE work = $1::uuid AND gone");
-const LINKS: &str = "SELECT l.epoch, l.txn, l.number, l.hash FROM ( \
-     (SELECT epoch, txn, number, hash FROM event WHERE (epoch, txn, number) > ($1::int, $2::bigint, $3::bigint) \
-     ORDER BY epoch, txn, number LIMIT $4::bigint) UNION ALL \
-     (SELECT epoch, txn, number, hash FROM link WHERE (epoch, txn, number) > ($1::int, $2::bigint, $3::bigint) \
-     ORDER BY epoch, txn, number LIMIT $4::bigint)) l \
-     WHERE (l.epoch, l.txn) < ((SELECT m.value::int FROM meta m WHERE m.key = 'epoch'), \
-     pg_snapshot_xmin(pg_current_snapshot())::text::bigint) \
-     ORDER BY l.epoch, l.txn, l.number LIMIT $4::bigint";
-
-const ANCHOR: &str = "SELECT value FROM meta WHERE key = 'anchor'";
-const SET_ANCHOR: &str = "UPDATE meta SET value = $1::text \
-     WHERE key = 'anchor' AND (value::json #>> '{anchor,events}')::bigint < $2::bigint";
 
 /// Works of one transaction.
 const AT_ONCE: usize = 500;
@@ -136,84 +125,84 @@ const ADD: &str = concat!(
     pruning_columns!(),
     ", mac) VALUES ($1::bigint, $2::text, $3::text, $4::bigint, $5::bigint, $6::bytea)"
 );
+const ANY_PRUNED: &str = "SELECT EXISTS (SELECT 1 FROM tombstone)";
 const PRUNINGS: &str =
     concat!("SELECT ", pruning_columns!(), " FROM pruning ORDER BY number DESC LIMIT $1::bigint");
 
-impl Reader {
-    pub async fn add_pruning(&self, pruning: &Pruning, mac: Digest) -> Result<(), Error> {
-        let Pruning { at, actor, reason, ended_before, works } = pruning;
-        let values = params![*at, row::json(actor), reason, *ended_before, *works as i64, &mac.0[..]];
-        self.write(ADD, values).await.map(drop)
+impl RetentionStore for Postgres {
+    fn prunable(&self, before: Before, limit: usize) -> StoreFuture<'_, Vec<WorkId>> {
+        Box::pin(async move {
+            let rows = self
+                .lists
+                .query_own(PRUNABLE, params![before.any, before.with_commands, limit as i64])
+                .await?;
+            rows.iter().map(|row| row::id(row, 0)).collect()
+        })
     }
 
-    pub async fn prunings(&self, limit: usize) -> Result<Vec<Pruning>, Error> {
-        let rows = self.query(PRUNINGS, params![limit as i64]).await?;
-        rows.iter().map(pruning).collect()
+    fn add_pruning<'a>(&'a self, pruning: &'a Pruning) -> StoreFuture<'a, ()> {
+        Box::pin(async move {
+            let mac = self.key().row_mac(pruning);
+            let Pruning { at, actor, reason, ended_before, works } = pruning;
+            let values = params![*at, row::json(actor), reason, *ended_before, *works as i64, &mac.0[..]];
+            self.points.write(ADD, values).await.map(drop)
+        })
     }
 
-    pub async fn prunable(&self, before: Before, limit: usize) -> Result<Vec<WorkId>, Error> {
-        let rows = self.query_own(PRUNABLE, params![before.any, before.with_commands, limit as i64]).await?;
-        rows.iter().map(|row| row::id(row, 0)).collect()
+    fn prunings(&self, limit: usize) -> StoreFuture<'_, Vec<Pruning>> {
+        Box::pin(async move {
+            let rows = self.lists.query(PRUNINGS, params![limit as i64]).await?;
+            rows.iter().map(pruning).collect()
+        })
     }
 
-    /// Sets tombstones, and deletes the works of all whose time has come: these, or those of an earlier call.
-    pub async fn prune(
-        &self,
-        key: &Key,
-        ids: &[WorkId],
-        before: Before,
-        at: Millis,
-    ) -> Result<Pruned, Error> {
-        let session = self.own_session().await?;
-        for piece in ids.chunks(AT_ONCE) {
-            bury(&session, key, piece, before, at).await.map_err(|fault| fault.error())?;
-        }
-        session.query(BARRIER, params![]).await.map_err(|f| f.error())?;
-        let mut pruned = Pruned::default();
-        let until = Instant::now() + PATIENCE;
-        loop {
-            let rows = session.query(BURIED, params![AT_ONCE as i64]).await.map_err(|f| f.error())?;
-            let mut works: Vec<Uuid> = Vec::new();
-            for row in &rows {
-                // Only what the ledger itself has buried.
-                if get(row, 8)?
-                    && let Some(tombstone) = key.genuine(tombstone(row)?, row::mac(row, 7)?)
-                {
-                    works.push(tombstone.work.0);
+    fn prune<'a>(&'a self, works: &'a [WorkId], before: Before, at: Millis) -> StoreFuture<'a, Pruned> {
+        Box::pin(async move {
+            // Sets tombstones, and deletes the works of all whose time has come: these, or those of an earlier call.
+            let (key, session) = (self.key(), self.lists.own_session().await?);
+            for piece in works.chunks(AT_ONCE) {
+                bury(&session, key, piece, before, at).await.map_err(|fault| fault.error())?;
+            }
+            session.query(BARRIER, params![]).await.map_err(|f| f.error())?;
+            let mut pruned = Pruned::default();
+            let until = Instant::now() + PATIENCE;
+            loop {
+                let rows = session.query(BURIED, params![AT_ONCE as i64]).await.map_err(|f| f.error())?;
+                let mut works: Vec<Uuid> = Vec::new();
+                for row in &rows {
+                    // Only what the ledger itself has buried.
+                    if get(row, 8)?
+                        && let Some(tombstone) = key.genuine(tombstone(row)?, row::mac(row, 7)?)
+                    {
+                        works.push(tombstone.work.0);
+                    }
                 }
+                if rows.is_empty() || (works.is_empty() && Instant::now() >= until) {
+                    return Ok(pruned);
+                }
+                if works.is_empty() {
+                    tokio::time::sleep(LOOK).await;
+                    continue;
+                }
+                let piece = delete(&session, key, works).await.map_err(|fault| fault.error())?;
+                pruned.works += piece.works;
+                pruned.events += piece.events;
             }
-            if rows.is_empty() || (works.is_empty() && Instant::now() >= until) {
-                return Ok(pruned);
-            }
-            if works.is_empty() {
-                tokio::time::sleep(LOOK).await;
-                continue;
-            }
-            let piece = delete(&session, key, works).await.map_err(|fault| fault.error())?;
-            pruned.works += piece.works;
-            pruned.events += piece.events;
-        }
+        })
     }
 
-    pub async fn tombstone(&self, id: WorkId) -> Result<Option<Tombstone>, Error> {
-        let rows = self.query(TOMBSTONE, params![id.0]).await?;
-        rows.first().map(tombstone).transpose()
+    fn tombstone(&self, work: WorkId) -> StoreFuture<'_, Option<Tombstone>> {
+        Box::pin(async move {
+            let rows = self.points.query(TOMBSTONE, params![work.0]).await?;
+            rows.first().map(tombstone).transpose()
+        })
     }
 
-    pub async fn anchor(&self, key: &Key) -> Result<Anchor, Error> {
-        let rows = self.query(ANCHOR, params![]).await?;
-        key.without_mac(rows.first().map(|row| row::parse(get(row, 0)?)).transpose()?)
-    }
-
-    pub async fn set_anchor(&self, anchor: StoredAnchor, events: u64) -> Result<(), Error> {
-        let params = params![row::json(&anchor), events as i64];
-        self.write(SET_ANCHOR, params).await.map(drop)
-    }
-
-    pub async fn links(&self, after: Position, limit: usize) -> Result<Vec<(Position, Digest)>, Error> {
-        let params = params![after.epoch, after.txn, after.number, limit as i64];
-        let rows = self.query(LINKS, params).await?;
-        rows.iter().map(|row| Ok((position(row)?, row::digest(get(row, 3)?)?))).collect()
+    fn any_pruned(&self) -> StoreFuture<'_, bool> {
+        Box::pin(async move {
+            let rows = self.points.query(ANY_PRUNED, params![]).await?;
+            rows.first().map_or(Ok(false), |row| get(row, 0))
+        })
     }
 }
 
@@ -242,7 +231,7 @@ pub(super) fn link(row: &Row) -> Result<Link, Error> {
     Ok(Link { position: position(row)?, hash: row::digest(get(row, 3)?)?, work })
 }
 
-fn position(row: &Row) -> Result<Position, Error> {
+pub(super) fn position(row: &Row) -> Result<Position, Error> {
     Ok(Position { epoch: get(row, 0)?, txn: get(row, 1)?, number: get(row, 2)? })
 }
 

@@ -8,13 +8,14 @@ use tenure_core::{
 use tokio_postgres::Row;
 
 use super::{
+    Postgres,
     connection::params,
-    read::Reader,
     row::{self, get},
 };
 use crate::{
     Error, Listed, ScheduleChange,
     schedule::{Key, SCHEDULES_MAX, readable},
+    store::{ScheduleStore, StoreFuture},
 };
 
 const ONE: &str = "SELECT body FROM schedule WHERE tenant = $1::text AND name = $2::text";
@@ -62,76 +63,92 @@ const DELETE: &str = with_change!(
 const CHANGES: &str = "SELECT at, actor, act, reason, plan FROM schedule_change \
      WHERE tenant = $1::text AND name = $2::text ORDER BY number DESC LIMIT $3::bigint";
 
-impl Reader {
-    pub async fn schedule(&self, tenant: &str, name: &str) -> Result<Option<Schedule>, Error> {
-        self.query(ONE, params![tenant, name]).await?.first().map(schedule).transpose()
+impl ScheduleStore for Postgres {
+    fn schedule<'a>(&'a self, tenant: &'a str, name: &'a str) -> StoreFuture<'a, Option<Schedule>> {
+        Box::pin(async move {
+            self.points.query(ONE, params![tenant, name]).await?.first().map(schedule).transpose()
+        })
     }
 
-    pub async fn schedules(
-        &self,
-        tenants: &Tenants,
-        after: (&str, &str),
+    fn schedules<'a>(
+        &'a self,
+        tenants: &'a Tenants,
+        after: (&'a str, &'a str),
         limit: usize,
-    ) -> Result<Listed<Schedule, Key>, Error> {
-        let tenants = match tenants {
-            Tenants::All => None,
-            Tenants::Only(list) => Some(list),
-        };
-        let rows = self.query(LIST, params![after.0, after.1, tenants, limit as i64]).await?;
-        row::listed(&rows, limit, |row| Ok((get(row, 1)?, get(row, 2)?)), schedule)
+    ) -> StoreFuture<'a, Listed<Schedule, Key>> {
+        Box::pin(async move {
+            let tenants = match tenants {
+                Tenants::All => None,
+                Tenants::Only(list) => Some(list),
+            };
+            let rows = self.lists.query(LIST, params![after.0, after.1, tenants, limit as i64]).await?;
+            row::listed(&rows, limit, |row| Ok((get(row, 1)?, get(row, 2)?)), schedule)
+        })
     }
 
-    pub async fn schedules_due(
-        &self,
+    fn schedules_due<'a>(
+        &'a self,
         at: Millis,
-        except: &[String],
+        except: &'a [String],
         limit: usize,
-    ) -> Result<Vec<Schedule>, Error> {
-        let rows = self.query(DUE, params![at, except, limit as i64]).await?;
-        Ok(readable(rows.iter().map(schedule).collect()))
+    ) -> StoreFuture<'a, Vec<Schedule>> {
+        Box::pin(async move {
+            let rows = self.points.query(DUE, params![at, except, limit as i64]).await?;
+            Ok(readable(rows.iter().map(schedule).collect()))
+        })
     }
 
-    pub async fn save_schedules(&self, schedules: &[Schedule]) -> Result<Vec<Key>, Error> {
-        let tenants: Vec<&str> = schedules.iter().map(|one| one.tenant.as_str()).collect();
-        let names: Vec<&str> = schedules.iter().map(|one| one.name.as_str()).collect();
-        let revisions: Vec<i64> = schedules.iter().map(|one| one.revision as i64).collect();
-        let due: Vec<Option<Millis>> = schedules.iter().map(Schedule::due_at).collect();
-        let bodies: Vec<String> = schedules.iter().map(row::json).collect();
-        let rows = self.write(SAVE, params![tenants, names, revisions, due, bodies]).await?;
-        rows.iter().map(|row| Ok((get(row, 0)?, get(row, 1)?))).collect()
+    fn save_schedules<'a>(&'a self, schedules: &'a [Schedule]) -> StoreFuture<'a, Vec<Key>> {
+        Box::pin(async move {
+            let tenants: Vec<&str> = schedules.iter().map(|one| one.tenant.as_str()).collect();
+            let names: Vec<&str> = schedules.iter().map(|one| one.name.as_str()).collect();
+            let revisions: Vec<i64> = schedules.iter().map(|one| one.revision as i64).collect();
+            let due: Vec<Option<Millis>> = schedules.iter().map(Schedule::due_at).collect();
+            let bodies: Vec<String> = schedules.iter().map(row::json).collect();
+            let rows = self.points.write(SAVE, params![tenants, names, revisions, due, bodies]).await?;
+            rows.iter().map(|row| Ok((get(row, 0)?, get(row, 1)?))).collect()
+        })
     }
 
-    pub async fn change_schedule(&self, schedule: &Schedule, change: &ScheduleChange) -> Result<bool, Error> {
-        let (sql, used) = match change.act {
-            Act::Delete => (DELETE, 8),
-            Act::Set if schedule.revision == 1 => (ADD, 11),
-            Act::Set | Act::Pause | Act::Resume | Act::Run => (UPDATE, 10),
-        };
-        let mut params = params![
-            &schedule.tenant,
-            &schedule.name,
-            change.at,
-            row::json(&change.actor),
-            row::name(&change.act),
-            &change.reason,
-            change.plan.as_ref().map(row::json),
-            schedule.revision as i64,
-            schedule.due_at(),
-            row::json(schedule),
-            SCHEDULES_MAX as i64,
-        ];
-        params.truncate(used);
-        Ok(!self.write(sql, params).await?.is_empty())
+    fn change_schedule<'a>(
+        &'a self,
+        schedule: &'a Schedule,
+        change: &'a ScheduleChange,
+    ) -> StoreFuture<'a, bool> {
+        Box::pin(async move {
+            let (sql, used) = match change.act {
+                Act::Delete => (DELETE, 8),
+                Act::Set if schedule.revision == 1 => (ADD, 11),
+                Act::Set | Act::Pause | Act::Resume | Act::Run => (UPDATE, 10),
+            };
+            let mut params = params![
+                &schedule.tenant,
+                &schedule.name,
+                change.at,
+                row::json(&change.actor),
+                row::name(&change.act),
+                &change.reason,
+                change.plan.as_ref().map(row::json),
+                schedule.revision as i64,
+                schedule.due_at(),
+                row::json(schedule),
+                SCHEDULES_MAX as i64,
+            ];
+            params.truncate(used);
+            Ok(!self.points.write(sql, params).await?.is_empty())
+        })
     }
 
-    pub async fn schedule_changes(
-        &self,
-        tenant: &str,
-        name: &str,
+    fn schedule_changes<'a>(
+        &'a self,
+        tenant: &'a str,
+        name: &'a str,
         limit: usize,
-    ) -> Result<Vec<ScheduleChange>, Error> {
-        let rows = self.query(CHANGES, params![tenant, name, limit as i64]).await?;
-        rows.iter().map(change).collect()
+    ) -> StoreFuture<'a, Vec<ScheduleChange>> {
+        Box::pin(async move {
+            let rows = self.lists.query(CHANGES, params![tenant, name, limit as i64]).await?;
+            rows.iter().map(change).collect()
+        })
     }
 }
 

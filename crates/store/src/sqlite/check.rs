@@ -3,17 +3,21 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, params};
 use tenure_core::WorkId;
 
 use super::{
+    SqliteStore,
     fault::Fault,
     migrate::{self, MIGRATIONS},
-    read::Reader,
-    row::{self, Read},
+    readers,
+    row::{self, Read, to_json},
     unlogged,
 };
-use crate::{check, token::Key};
+use crate::{
+    Anchor, check,
+    store::{CheckStore, StoreFuture},
+};
 
 /// Faults of one kind that are told at most.
 const TOLD: usize = 100;
@@ -104,19 +108,41 @@ const CHECKS: &[(&str, &str)] = &[
 const OBJECTS: &str =
     "SELECT type, name, coalesce(sql, '') FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'";
 
-impl Reader {
-    /// Each fault in a sentence.
-    pub fn self_check(&mut self, key: &Key) -> Read<Vec<String>> {
-        let integrity = self.all("PRAGMA integrity_check", [], |row| Ok(row.get::<_, String>(0)?))?;
-        let mut faults: Vec<String> = integrity.into_iter().filter(|line| line != "ok").collect();
-        for (fault, sql) in CHECKS {
-            let sql = format!("{sql} LIMIT {TOLD}");
-            let works = self.all(&sql, [], |row| Ok(WorkId(row::uuid(row, 0)?)))?;
-            faults.extend(works.into_iter().map(|work| format!("{work} {fault}")));
-        }
-        faults.append(&mut unlogged::faults(self.conn(), key, TOLD)?);
-        faults.append(&mut schema_faults(self.conn())?);
-        Ok(faults)
+const ANCHOR: &str = "SELECT CAST(value AS TEXT) FROM meta WHERE key = 'anchor'";
+const SET_ANCHOR: &str = "UPDATE meta SET value = CAST(?1 AS BLOB) \
+     WHERE key = 'anchor' AND json_extract(CAST(value AS TEXT), '$.anchor.events') < ?2";
+
+impl CheckStore for SqliteStore {
+    fn self_check(&self) -> StoreFuture<'_, Vec<String>> {
+        let key = self.key.clone();
+        Box::pin(readers::at_leisure(&self.path, move |reader| {
+            let integrity = reader.all("PRAGMA integrity_check", [], |row| Ok(row.get::<_, String>(0)?))?;
+            let mut faults: Vec<String> = integrity.into_iter().filter(|line| line != "ok").collect();
+            for (fault, sql) in CHECKS {
+                let sql = format!("{sql} LIMIT {TOLD}");
+                let works = reader.all(&sql, [], |row| Ok(WorkId(row::uuid(row, 0)?)))?;
+                faults.extend(works.into_iter().map(|work| format!("{work} {fault}")));
+            }
+            faults.append(&mut unlogged::faults(&reader.conn, &key, TOLD)?);
+            faults.append(&mut schema_faults(&reader.conn)?);
+            Ok(faults)
+        }))
+    }
+
+    fn anchor(&self) -> StoreFuture<'_, Anchor> {
+        let key = self.key.clone();
+        self.read(move |reader| {
+            let stored = reader.all(ANCHOR, [], |found| row::json(found, 0))?.pop();
+            key.without_mac(stored).map_err(Fault::Data)
+        })
+    }
+
+    fn set_anchor(&self, anchor: Anchor) -> StoreFuture<'_, ()> {
+        let stored = self.key.with_mac(anchor);
+        self.write(move |conn| {
+            conn.prepare_cached(SET_ANCHOR)?.execute(params![to_json(&stored)?, anchor.events as i64])?;
+            Ok(())
+        })
     }
 }
 

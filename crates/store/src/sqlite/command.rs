@@ -10,23 +10,26 @@ use rusqlite::{Row, Statement, params, params_from_iter, types::Value};
 use tenure_core::{
     Command, CommandId, CommandState, LoadSet, Millis, Records, WorkId,
     action::Tenants,
-    command::{
-        CommandSpec, Duty,
-        budget::{Budget, BudgetKey},
-        due,
-    },
+    command::{CommandSpec, Duty, due},
     document::Document,
     payload::Digest,
     records::{Sought, TargetKey, Touch, target_key},
 };
 
 use super::{
+    SqliteStore,
+    budget::{self, BUDGET, SAVE_BUDGET},
     fault::Fault,
     read::{Conditions, Reader, bound, take, undamaged},
     row::{self, Read},
     tables::Tables,
 };
-use crate::{CommandFilter, Listed, batch::Batch, line::line};
+use crate::{
+    CommandFilter, Listed,
+    batch::Batch,
+    line::line,
+    store::{CommandStore, StoreFuture},
+};
 
 macro_rules! columns {
     () => {
@@ -64,10 +67,6 @@ const EARLIER: &str = concat!(
 );
 const HEAD: &str = "SELECT id FROM command INDEXED BY command_line \
      WHERE line = ?1 AND line IS NOT NULL AND state <= 4 ORDER BY id LIMIT 1";
-const BUDGET: &str = "SELECT spent, reserved FROM budget WHERE key = ?1";
-
-const ALL_BUDGETS: &str = "SELECT spent, reserved, key FROM budget WHERE key > ?1 ORDER BY key LIMIT ?2";
-const ANY_PRUNED: &str = "SELECT EXISTS (SELECT 1 FROM tombstone)";
 
 pub const INSERT: &str = "INSERT OR ROLLBACK INTO command \
      (id, state, seq, updated_at, duty, due_at, line, dispatches, blocked, needs_person, body, last_event, \
@@ -80,8 +79,6 @@ pub const UPDATE: &str = "UPDATE OR ROLLBACK command SET state = ?2, seq = ?3, u
      line = ?7, dispatches = ?8, blocked = ?9, needs_person = ?10, body = ?11, last_event = ?12 WHERE id = ?1";
 const SUPERSEDE: &str = "UPDATE OR ROLLBACK command SET superseded = 1 WHERE id = ?1";
 const ARM: &str = "UPDATE OR ROLLBACK command SET duty = ?2, due_at = ?3 WHERE id = ?1";
-const SAVE_BUDGET: &str = "INSERT OR ROLLBACK INTO budget (key, spent, reserved) VALUES (?1, ?2, ?3) \
-     ON CONFLICT (key) DO UPDATE SET spent = excluded.spent, reserved = excluded.reserved";
 
 /// What is to be sent in order is due only where nothing of its line comes first; some tenants' are passed over.
 macro_rules! wanted {
@@ -190,10 +187,6 @@ fn command(row: &Row<'_>) -> Read<Command> {
     })
 }
 
-fn budget(row: &Row<'_>) -> Read<Budget> {
-    Ok(Budget { spent: row.get::<_, i64>(0)? as u64, reserved: row.get::<_, i64>(1)? as u64 })
-}
-
 impl Tables<'_> {
     pub fn load_commands(&mut self, load_set: &LoadSet, records: &mut Records) -> Read<()> {
         for id in &load_set.command_ids {
@@ -231,7 +224,7 @@ impl Tables<'_> {
         }
         for key in &load_set.budgets {
             if let Entry::Vacant(entry) = records.budgets.entry(key.clone()) {
-                entry.insert(self.one(BUDGET, [key.text()], budget)?.unwrap_or_default());
+                entry.insert(self.one(BUDGET, [key.text()], budget::budget)?.unwrap_or_default());
             }
         }
         Ok(())
@@ -416,65 +409,6 @@ impl Conditions {
 }
 
 impl Reader {
-    pub fn commands(&mut self, ids: &[CommandId]) -> Read<Listed<Command, CommandId>> {
-        let mut commands = Listed::default();
-        for id in ids {
-            match self.all(BY_ID, [id.0.as_bytes()], command) {
-                Ok(found) => found.into_iter().try_for_each(|one| take(&mut commands, *id, Ok(one)))?,
-                Err(fault) => take(&mut commands, *id, Err(fault))?,
-            }
-        }
-        Ok(commands)
-    }
-
-    pub fn list_commands(
-        &mut self,
-        filter: &CommandFilter,
-        before: Option<CommandId>,
-        limit: usize,
-    ) -> Read<Listed<Command, CommandId>> {
-        let key = |row: &Row<'_>| Ok(CommandId(row::uuid(row, 0)?));
-        match list(filter, before, limit) {
-            Some((sql, values)) => self.listed(&sql, params_from_iter(values), limit, key, command),
-            None => Ok(Listed::default()),
-        }
-    }
-
-    /// In all tenants, those that succeeded are what the others leave of all. Those of some tenants are counted one by one.
-    pub fn command_counts(&mut self, tenants: &Tenants) -> Read<BTreeMap<CommandState, u64>> {
-        let (sql, values) = match tenants {
-            Tenants::All => (COUNTS.to_owned(), Vec::new()),
-            Tenants::Only(_) => {
-                let conditions = Conditions::default().and_names("tenant", Some(tenants));
-                conditions.select("SELECT state, count(*) FROM command", "GROUP BY state", usize::MAX)
-            }
-        };
-        let counts = self
-            .all(&sql, params_from_iter(values), |row| Ok((state(row, 0)?, row.get::<_, i64>(1)? as u64)))?;
-        Ok(counts.into_iter().filter(|(_, count)| *count > 0).collect())
-    }
-
-    pub fn due_commands(
-        &mut self,
-        duty: Duty,
-        at: Millis,
-        after: Option<(Millis, CommandId)>,
-        except: &[String],
-        limit: usize,
-    ) -> Read<Vec<(Millis, CommandId)>> {
-        let (due, command) = match &after {
-            Some((due, command)) => (*due, &command.0.as_bytes()[..]),
-            None => (Millis::MIN, &[][..]),
-        };
-        let except = row::to_json(&except)?;
-        let key = |row: &Row<'_>| Ok((row.get(0)?, CommandId(row::uuid(row, 1)?)));
-        let read = |sql| self.all(sql, params![duty.code(), at, due, command, except, bound(limit)], key);
-        undamaged(read(DUE), || {
-            let keys = self.all(DUE_KEYS, params![duty.code(), at, due, command, bound(limit)], key);
-            undamaged(keys.and_then(|keys| self.wanted(keys, &except)), || read(DUE_FROM_TABLE))
-        })
-    }
-
     /// Those of some due commands that are wanted, and those that cannot be read: whoever acts on these names them.
     fn wanted(&self, keys: Vec<(Millis, CommandId)>, except: &str) -> Read<Vec<(Millis, CommandId)>> {
         let mut wanted = Vec::with_capacity(keys.len());
@@ -490,55 +424,125 @@ impl Reader {
         Ok(wanted)
     }
 
-    pub fn due_lookups(
-        &mut self,
-        tenants: &BTreeSet<String>,
-        at: Millis,
-        after: Option<(Millis, CommandId)>,
-        limit: usize,
-    ) -> Read<Vec<(Millis, CommandId)>> {
-        let (due, command) = match &after {
-            Some((due, command)) => (*due, &command.0.as_bytes()[..]),
-            None => (Millis::MIN, &[][..]),
-        };
-        let mut all = Vec::new();
-        for tenant in tenants {
-            let values = params![tenant, at, due, command, bound(limit)];
-            all.extend(self.all(LOOKUPS, values, |row| Ok((row.get(0)?, CommandId(row::uuid(row, 1)?))))?);
-        }
-        all.sort_unstable();
-        all.truncate(limit);
-        Ok(all)
-    }
-
-    pub fn heads(&mut self, lines: &[TargetKey]) -> Read<Vec<Option<CommandId>>> {
-        let mut heads = Vec::with_capacity(lines.len());
-        for key in lines {
-            heads.push(self.all(HEAD, [line(key)], |row| Ok(CommandId(row::uuid(row, 0)?)))?.pop());
-        }
-        Ok(heads)
-    }
-
     pub fn next_due_command(&mut self, duty: Duty) -> Read<Option<Millis>> {
         let read = |sql| self.all(sql, [duty.code()], |row| Ok(row.get(0)?));
         Ok(undamaged(read(NEXT_DUE), || read(NEXT_DUE_FROM_TABLE))?.into_iter().next())
     }
+}
 
-    pub fn budgets(&mut self, keys: &[BudgetKey]) -> Read<Vec<(BudgetKey, Budget)>> {
-        let mut found = Vec::with_capacity(keys.len());
-        for key in keys {
-            let here = self.all(BUDGET, [key.text()], budget)?;
-            found.extend(here.into_iter().map(|budget| (key.clone(), budget)));
-        }
-        Ok(found)
+impl CommandStore for SqliteStore {
+    fn commands<'a>(&'a self, ids: &'a [CommandId]) -> StoreFuture<'a, Listed<Command, CommandId>> {
+        let ids = ids.to_vec();
+        self.read(move |reader| {
+            let mut commands = Listed::default();
+            for id in ids {
+                match reader.all(BY_ID, [id.0.as_bytes()], command) {
+                    Ok(found) => found.into_iter().try_for_each(|one| take(&mut commands, id, Ok(one)))?,
+                    Err(fault) => take(&mut commands, id, Err(fault))?,
+                }
+            }
+            Ok(commands)
+        })
     }
 
-    pub fn all_budgets(&mut self, after: &str, limit: usize) -> Read<Vec<(BudgetKey, Budget)>> {
-        self.all(ALL_BUDGETS, params![after, bound(limit)], |row| Ok((row::json(row, 2)?, budget(row)?)))
+    fn list_commands<'a>(
+        &'a self,
+        filter: &'a CommandFilter,
+        before: Option<CommandId>,
+        limit: usize,
+    ) -> StoreFuture<'a, Listed<Command, CommandId>> {
+        let filter = filter.clone();
+        self.read(move |reader| {
+            let key = |row: &Row<'_>| Ok(CommandId(row::uuid(row, 0)?));
+            match list(&filter, before, limit) {
+                Some((sql, values)) => reader.listed(&sql, params_from_iter(values), limit, key, command),
+                None => Ok(Listed::default()),
+            }
+        })
     }
 
-    pub fn any_pruned(&mut self) -> Read<bool> {
-        Ok(self.all(ANY_PRUNED, [], |row| Ok(row.get(0)?))?.pop().unwrap_or(false))
+    fn command_counts<'a>(&'a self, tenants: &'a Tenants) -> StoreFuture<'a, BTreeMap<CommandState, u64>> {
+        let tenants = tenants.clone();
+        self.read(move |reader| {
+            // In all tenants, those that succeeded are what the others leave of all. Those of some tenants are counted one by one.
+            let (sql, values) = match tenants {
+                Tenants::All => (COUNTS.to_owned(), Vec::new()),
+                Tenants::Only(_) => {
+                    let conditions = Conditions::default().and_names("tenant", Some(&tenants));
+                    conditions.select("SELECT state, count(*) FROM command", "GROUP BY state", usize::MAX)
+                }
+            };
+            let counts = reader.all(&sql, params_from_iter(values), |row| {
+                Ok((state(row, 0)?, row.get::<_, i64>(1)? as u64))
+            })?;
+            Ok(counts.into_iter().filter(|(_, count)| *count > 0).collect())
+        })
+    }
+
+    fn heads<'a>(&'a self, lines: &'a [TargetKey]) -> StoreFuture<'a, Vec<Option<CommandId>>> {
+        let lines = lines.to_vec();
+        self.read(move |reader| {
+            let mut heads = Vec::with_capacity(lines.len());
+            for key in &lines {
+                heads.push(reader.all(HEAD, [line(key)], |row| Ok(CommandId(row::uuid(row, 0)?)))?.pop());
+            }
+            Ok(heads)
+        })
+    }
+
+    fn due_commands<'a>(
+        &'a self,
+        duty: Duty,
+        at: Millis,
+        after: Option<(Millis, CommandId)>,
+        except: &'a [String],
+        limit: usize,
+    ) -> StoreFuture<'a, Vec<(Millis, CommandId)>> {
+        let except = except.to_vec();
+        self.read(move |reader| {
+            let (due, command) = match &after {
+                Some((due, command)) => (*due, &command.0.as_bytes()[..]),
+                None => (Millis::MIN, &[][..]),
+            };
+            let except = row::to_json(&except)?;
+            let key = |row: &Row<'_>| Ok((row.get(0)?, CommandId(row::uuid(row, 1)?)));
+            let read =
+                |sql| reader.all(sql, params![duty.code(), at, due, command, except, bound(limit)], key);
+            undamaged(read(DUE), || {
+                let keys = reader.all(DUE_KEYS, params![duty.code(), at, due, command, bound(limit)], key);
+                undamaged(keys.and_then(|keys| reader.wanted(keys, &except)), || read(DUE_FROM_TABLE))
+            })
+        })
+    }
+
+    fn due_lookups<'a>(
+        &'a self,
+        tenants: &'a [String],
+        at: Millis,
+        after: Option<(Millis, CommandId)>,
+        limit: usize,
+    ) -> StoreFuture<'a, Vec<(Millis, CommandId)>> {
+        let tenants: BTreeSet<String> = tenants.iter().cloned().collect();
+        self.read(move |reader| {
+            let (due, command) = match &after {
+                Some((due, command)) => (*due, &command.0.as_bytes()[..]),
+                None => (Millis::MIN, &[][..]),
+            };
+            let mut all = Vec::new();
+            for tenant in tenants {
+                let values = params![tenant, at, due, command, bound(limit)];
+                all.extend(
+                    reader.all(LOOKUPS, values, |row| Ok((row.get(0)?, CommandId(row::uuid(row, 1)?))))?,
+                );
+            }
+            all.sort_unstable();
+            all.truncate(limit);
+            Ok(all)
+        })
+    }
+
+    fn next_due_command(&self, duty: Duty) -> StoreFuture<'_, Option<Millis>> {
+        self.read(move |reader| reader.next_due_command(duty))
     }
 }
 

@@ -4,10 +4,16 @@ use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
 use tenure_core::{Actor, CredentialId, PrincipalId, action::Names, payload::Digest};
 
 use super::{
-    read::{Reader, bound},
+    SqliteStore,
+    read::bound,
     row::{self, Read, name_of, to_json},
 };
-use crate::{Credential, Listed, Principal, Revocation, credential::CREDENTIALS_MAX, token::Key};
+use crate::{
+    Credential, Listed, Principal, Revocation,
+    credential::CREDENTIALS_MAX,
+    store::{CredentialStore, StoreFuture},
+    token::Key,
+};
 
 macro_rules! columns {
     () => {
@@ -69,28 +75,7 @@ const REVOKE: &str = concat!(
     columns!()
 );
 
-pub(super) fn add(conn: &Connection, credential: &Credential, mac: Digest) -> Read<()> {
-    conn.prepare_cached(ADD)?.execute(params![
-        credential.id.0.as_bytes(),
-        credential.name,
-        credential.principal.id.0.as_bytes(),
-        credential.principal.name,
-        name_of(credential.principal.kind),
-        credential.hash.0,
-        to_json(&credential.scopes)?,
-        listed(&credential.tenants)?,
-        listed(&credential.kinds)?,
-        credential.worker,
-        credential.created_at,
-        to_json(&credential.created_by)?,
-        credential.expires_at,
-        bound(CREDENTIALS_MAX),
-        mac.0,
-    ])?;
-    Ok(())
-}
-
-pub(super) fn revoke(
+fn revoke(
     conn: &Connection,
     key: &Key,
     id: CredentialId,
@@ -108,37 +93,83 @@ pub(super) fn revoke(
     one(REVOKE, params![id.0.as_bytes(), at, keeping, to_json(by)?, reason, before, after])
 }
 
-impl Reader {
-    pub fn credential(&mut self, hash: Digest) -> Read<Option<Credential>> {
-        Ok(self.all(BY_HASH, [hash.0], credential)?.into_iter().next())
+impl CredentialStore for SqliteStore {
+    fn add_credential<'a>(&'a self, credential: &'a Credential) -> StoreFuture<'a, ()> {
+        let (credential, mac) = (credential.clone(), self.key.row_mac(credential));
+        self.write(move |conn| {
+            conn.prepare_cached(ADD)?.execute(params![
+                credential.id.0.as_bytes(),
+                credential.name,
+                credential.principal.id.0.as_bytes(),
+                credential.principal.name,
+                name_of(credential.principal.kind),
+                credential.hash.0,
+                to_json(&credential.scopes)?,
+                listed(&credential.tenants)?,
+                listed(&credential.kinds)?,
+                credential.worker,
+                credential.created_at,
+                to_json(&credential.created_by)?,
+                credential.expires_at,
+                bound(CREDENTIALS_MAX),
+                mac.0,
+            ])?;
+            Ok(())
+        })
     }
 
-    pub fn credentials(
-        &mut self,
+    fn credential(&self, hash: Digest) -> StoreFuture<'_, Option<Credential>> {
+        Box::pin(
+            self.readers
+                .credentials(move |reader| Ok(reader.all(BY_HASH, [hash.0], credential)?.into_iter().next())),
+        )
+    }
+
+    fn credentials(
+        &self,
         before: Option<CredentialId>,
         limit: usize,
-    ) -> Read<Listed<Credential, CredentialId>> {
-        let before = before.map_or(vec![0xff; 17], |id| id.0.as_bytes().to_vec());
-        let key = |row: &Row<'_>| Ok(CredentialId(row::uuid(row, 0)?));
-        self.listed(LIST, params![before, bound(limit)], limit, key, credential)
+    ) -> StoreFuture<'_, Listed<Credential, CredentialId>> {
+        self.read(move |reader| {
+            let before = before.map_or(vec![0xff; 17], |id| id.0.as_bytes().to_vec());
+            let key = |row: &Row<'_>| Ok(CredentialId(row::uuid(row, 0)?));
+            reader.listed(LIST, params![before, bound(limit)], limit, key, credential)
+        })
     }
 
-    pub fn credentials_of(&mut self, principal: PrincipalId, limit: usize) -> Read<Vec<Credential>> {
-        self.all(OF, params![principal.0.as_bytes(), bound(limit)], credential)
+    fn credentials_of(&self, principal: PrincipalId, limit: usize) -> StoreFuture<'_, Vec<Credential>> {
+        self.read(move |reader| reader.all(OF, params![principal.0.as_bytes(), bound(limit)], credential))
     }
 
-    pub fn count_credentials(&mut self, tenant: Option<&str>) -> Read<u64> {
-        let counts = self.all(COUNT, [tenant], |row| Ok(row.get::<_, i64>(0)?))?;
-        Ok(counts.iter().sum::<i64>() as u64)
+    fn count_credentials<'a>(&'a self, tenant: Option<&'a str>) -> StoreFuture<'a, u64> {
+        let tenant = tenant.map(str::to_owned);
+        self.read(move |reader| {
+            let counts = reader.all(COUNT, [tenant], |row| Ok(row.get::<_, i64>(0)?))?;
+            Ok(counts.iter().sum::<i64>() as u64)
+        })
     }
 
-    pub fn revoked_among(&mut self, ids: &[CredentialId]) -> Read<Vec<CredentialId>> {
-        let mut revoked = Vec::new();
-        for id in ids {
-            let found = self.all(REVOKED, params![id.0.as_bytes()], |_| Ok(*id))?;
-            revoked.extend(found);
-        }
-        Ok(revoked)
+    fn revoked_among<'a>(&'a self, ids: &'a [CredentialId]) -> StoreFuture<'a, Vec<CredentialId>> {
+        let ids = ids.to_vec();
+        self.read(move |reader| {
+            let mut revoked = Vec::new();
+            for id in ids {
+                let found = reader.all(REVOKED, params![id.0.as_bytes()], |_| Ok(id))?;
+                revoked.extend(found);
+            }
+            Ok(revoked)
+        })
+    }
+
+    fn revoke_credential<'a>(
+        &'a self,
+        id: CredentialId,
+        revocation: &'a Revocation,
+        keeping: Option<&'a [String]>,
+    ) -> StoreFuture<'a, Option<Credential>> {
+        let (revocation, keeping) = (revocation.clone(), keeping.map(<[String]>::to_vec));
+        let key = self.key.clone();
+        self.write(move |conn| revoke(conn, &key, id, &revocation, keeping.as_deref()))
     }
 }
 

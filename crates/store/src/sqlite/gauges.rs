@@ -4,6 +4,7 @@ use rusqlite::Row;
 use tenure_core::{Millis, command::Duty};
 
 use super::{
+    SqliteStore,
     command::{self, OPEN_COUNTS, at_work, settled},
     read::Reader,
     row::{self, Read},
@@ -11,6 +12,7 @@ use super::{
 use crate::{
     CommandGauges, CommandGroupGauges, Gauges,
     gauges::{Sources, StateGauges, WaitGauges},
+    store::{GaugeStore, StoreFuture},
 };
 
 /// Ids are given in the order of time: the first of a state is its oldest.
@@ -52,33 +54,37 @@ impl Reader {
         let due = self.next_due_command(Duty::Send)?;
         Ok(CommandGauges::new(states.into_iter().collect(), places, due, at))
     }
+}
 
-    pub fn gauges(&mut self, at: Millis) -> Read<Gauges> {
-        let states = self.all(STATES, [], |row| {
-            Ok((row::state(row, 0)?, StateGauges { works: count(row, 1)?, oldest: row.get(2)? }))
-        })?;
-        let mut sources = Sources::default();
-        for (system, kind, works, oldest) in
-            self.all(READY, [], |row| Ok((row.get(0)?, row.get(1)?, count(row, 2)?, row.get(3)?)))?
-        {
-            sources.ready(system, kind, works, oldest);
-        }
-        for (system, kind, state, works, expired) in self.all(HELD, [at], |row| {
-            let expired = row.get::<_, Option<i64>>(4)?.unwrap_or(0) as u64;
-            Ok((row.get(0)?, row.get(1)?, row::state(row, 2)?, count(row, 3)?, expired))
-        })? {
-            sources.held(system, kind, state, works, expired);
-        }
-        let waits = self.all(WAITS, [], |row| {
-            let gauges = WaitGauges { open: count(row, 1)?, nearest_deadline: row.get(2)? };
-            Ok((row::named(row::text(row, 0)?)?, gauges))
-        })?;
-        Ok(Gauges {
-            at,
-            states: states.into_iter().collect(),
-            sources: sources.most(),
-            waits: waits.into_iter().collect(),
-            commands: self.command_facts(at)?,
+impl GaugeStore for SqliteStore {
+    fn gauges(&self, at: Millis) -> StoreFuture<'_, Gauges> {
+        self.read(move |reader| {
+            let states = reader.all(STATES, [], |row| {
+                Ok((row::state(row, 0)?, StateGauges { works: count(row, 1)?, oldest: row.get(2)? }))
+            })?;
+            let mut sources = Sources::default();
+            for (system, kind, works, oldest) in
+                reader.all(READY, [], |row| Ok((row.get(0)?, row.get(1)?, count(row, 2)?, row.get(3)?)))?
+            {
+                sources.ready(system, kind, works, oldest);
+            }
+            for (system, kind, state, works, expired) in reader.all(HELD, [at], |row| {
+                let expired = row.get::<_, Option<i64>>(4)?.unwrap_or(0) as u64;
+                Ok((row.get(0)?, row.get(1)?, row::state(row, 2)?, count(row, 3)?, expired))
+            })? {
+                sources.held(system, kind, state, works, expired);
+            }
+            let waits = reader.all(WAITS, [], |row| {
+                let gauges = WaitGauges { open: count(row, 1)?, nearest_deadline: row.get(2)? };
+                Ok((row::named(row::text(row, 0)?)?, gauges))
+            })?;
+            Ok(Gauges {
+                at,
+                states: states.into_iter().collect(),
+                sources: sources.most(),
+                waits: waits.into_iter().collect(),
+                commands: reader.command_facts(at)?,
+            })
         })
     }
 }

@@ -1,12 +1,16 @@
 //! The intake: a small table of its own, away from the hot path.
 
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Row, params};
 
 use super::{
-    read::{Reader, bound},
+    SqliteStore,
+    read::bound,
     row::{self, Read, to_json},
 };
-use crate::IntakeChange;
+use crate::{
+    IntakeChange,
+    store::{IntakeStore, StoreFuture},
+};
 
 const ADD: &str = "INSERT INTO intake_change (tenant, paused, at, actor, reason) VALUES (?1, ?2, ?3, ?4, ?5)";
 const STANDING: &str = "SELECT tenant, paused, at, actor, reason FROM intake_change c WHERE paused = 1 \
@@ -14,20 +18,23 @@ const STANDING: &str = "SELECT tenant, paused, at, actor, reason FROM intake_cha
 const CHANGES: &str =
     "SELECT tenant, paused, at, actor, reason FROM intake_change ORDER BY number DESC LIMIT ?1";
 
-pub(super) fn add(conn: &Connection, change: &IntakeChange) -> Read<()> {
-    let tenant = change.tenant.as_deref().unwrap_or_default();
-    let values = params![tenant, change.paused, change.at, to_json(&change.actor)?, change.reason];
-    conn.prepare_cached(ADD)?.execute(values)?;
-    Ok(())
-}
-
-impl Reader {
-    pub fn pauses(&mut self) -> Read<Vec<IntakeChange>> {
-        self.all(STANDING, [], change)
+impl IntakeStore for SqliteStore {
+    fn pauses(&self) -> StoreFuture<'_, Vec<IntakeChange>> {
+        self.read(|reader| reader.all(STANDING, [], change))
     }
 
-    pub fn intake_changes(&mut self, limit: usize) -> Read<Vec<IntakeChange>> {
-        self.all(CHANGES, [bound(limit)], change)
+    fn change_intake<'a>(&'a self, change: &'a IntakeChange) -> StoreFuture<'a, ()> {
+        let change = change.clone();
+        self.write(move |conn| {
+            let tenant = change.tenant.as_deref().unwrap_or_default();
+            let values = params![tenant, change.paused, change.at, to_json(&change.actor)?, change.reason];
+            conn.prepare_cached(ADD)?.execute(values)?;
+            Ok(())
+        })
+    }
+
+    fn intake_changes(&self, limit: usize) -> StoreFuture<'_, Vec<IntakeChange>> {
+        self.read(move |reader| reader.all(CHANGES, [bound(limit)], change))
     }
 }
 

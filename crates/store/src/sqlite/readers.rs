@@ -131,7 +131,7 @@ impl Reader {
     /// Ends whatever it reads from now on at this time.
     fn stop_at(&mut self, until: Option<Instant>) -> Read<()> {
         let late = until.map(|until| move || Instant::now() >= until);
-        Ok(self.conn().progress_handler(LOOK_EVERY, late)?)
+        Ok(self.conn.progress_handler(LOOK_EVERY, late)?)
     }
 }
 

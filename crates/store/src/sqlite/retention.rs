@@ -1,26 +1,20 @@
-//! Pruning, and copies of the file while it is in use.
+//! Pruning: works and their events go, tombstones and links stay.
 
-use std::{io, path::Path};
-
-use rusqlite::{
-    Connection, OpenFlags, OptionalExtension, Row, ToSql, Transaction, TransactionBehavior, params,
-};
-use tenure_core::{Identity, Millis, WorkId, model::Source, payload::Digest};
+use rusqlite::{Connection, OptionalExtension, Row, ToSql, Transaction, TransactionBehavior, params};
+use tenure_core::{Identity, Millis, WorkId, model::Source};
 
 use super::{
-    copied,
-    fault::Fault,
-    log, loss,
-    read::{Reader, bound},
+    SqliteStore, log,
+    read::bound,
+    readers,
     row::{self, Read, to_json},
-    settings,
-    snapshot::{self, Copying},
 };
 use crate::{
-    Anchor, Error, Position, Pruned, Pruning,
+    Position, Pruned, Pruning,
     retention::{Before, Tombstone},
+    store::{RetentionStore, StoreFuture},
     token::Key,
-    unlogged::{Link, StoredAnchor},
+    unlogged::Link,
 };
 
 /// Whether a work `w` may go: none of its identity's generations is open, too young (?1; with commands ?2), or
@@ -78,24 +72,12 @@ const DELETE_REST: [&str; 7] = [
     "DELETE FROM work WHERE id = ?1",
 ];
 const TOMBSTONE: &str = concat!("SELECT ", tombstone_columns!(), " FROM tombstone WHERE work = ?1");
-const LINKS: &str = "SELECT position, hash FROM (SELECT position, hash FROM event WHERE position > ?1 \
-     UNION ALL SELECT position, hash FROM link WHERE position > ?1) ORDER BY position LIMIT ?2";
-
-const ANCHOR: &str = "SELECT CAST(value AS TEXT) FROM meta WHERE key = 'anchor'";
-const SET_ANCHOR: &str = "UPDATE meta SET value = CAST(?1 AS BLOB) \
-     WHERE key = 'anchor' AND json_extract(CAST(value AS TEXT), '$.anchor.events') < ?2";
 
 /// Works of one transaction: other writers get a turn in between.
 const AT_ONCE: usize = 500;
 
 /// Deletes those that are still free, and leaves tombstones.
-pub(super) fn prune(
-    conn: &Connection,
-    key: &Key,
-    ids: &[WorkId],
-    before: Before,
-    at: Millis,
-) -> Read<Pruned> {
+fn prune(conn: &Connection, key: &Key, ids: &[WorkId], before: Before, at: Millis) -> Read<Pruned> {
     let mut pruned = Pruned::default();
     // No writer of this process is in the middle of something, and others are kept out by the lock.
     let transaction = Transaction::new_unchecked(conn, TransactionBehavior::Immediate)?;
@@ -122,11 +104,6 @@ pub(super) fn prune(
     Ok(pruned)
 }
 
-pub(super) fn set_anchor(conn: &Connection, anchor: &StoredAnchor, events: u64) -> Read<()> {
-    conn.prepare_cached(SET_ANCHOR)?.execute(params![to_json(anchor)?, events as i64])?;
-    Ok(())
-}
-
 /// All events of a work.
 fn links(conn: &Connection, work: WorkId, all: &[&dyn ToSql]) -> Read<Vec<Link>> {
     let mut statement = conn.prepare_cached(log::LINKS)?;
@@ -142,21 +119,10 @@ pub(super) fn position(number: i64) -> Position {
     Position { epoch: 0, txn: 0, number }
 }
 
-/// In pieces of one transaction each.
-pub(super) fn pieces(ids: &[WorkId]) -> impl Iterator<Item = Vec<WorkId>> {
-    ids.chunks(AT_ONCE).map(<[WorkId]>::to_vec)
-}
-
 const ADD: &str =
     concat!("INSERT INTO pruning (", pruning_columns!(), ", mac) VALUES (?1, ?2, ?3, ?4, ?5, ?6)");
+const ANY_PRUNED: &str = "SELECT EXISTS (SELECT 1 FROM tombstone)";
 const PRUNINGS: &str = concat!("SELECT ", pruning_columns!(), " FROM pruning ORDER BY number DESC LIMIT ?1");
-
-pub(super) fn add(conn: &Connection, pruning: &Pruning, mac: Digest) -> Read<()> {
-    let Pruning { at, actor, reason, ended_before, works } = pruning;
-    let values = params![at, to_json(actor)?, reason, ended_before, *works as i64, mac.0];
-    conn.prepare_cached(ADD)?.execute(values)?;
-    Ok(())
-}
 
 pub(super) fn pruning(row: &Row<'_>) -> Read<Pruning> {
     Ok(Pruning {
@@ -178,64 +144,48 @@ pub(super) fn tombstone(row: &Row<'_>) -> Read<Tombstone> {
     })
 }
 
-impl Reader {
-    pub fn prunings(&mut self, limit: usize) -> Read<Vec<Pruning>> {
-        self.all(PRUNINGS, [bound(limit)], pruning)
+impl RetentionStore for SqliteStore {
+    fn prunable(&self, before: Before, limit: usize) -> StoreFuture<'_, Vec<WorkId>> {
+        Box::pin(readers::at_leisure(&self.path, move |reader| {
+            let key = params![before.any, before.with_commands, bound(limit)];
+            reader.all(PRUNABLE, key, |row| Ok(WorkId(row::uuid(row, 0)?)))
+        }))
     }
 
-    pub fn prunable(&mut self, before: Before, limit: usize) -> Read<Vec<WorkId>> {
-        let key = params![before.any, before.with_commands, bound(limit)];
-        self.all(PRUNABLE, key, |row| Ok(WorkId(row::uuid(row, 0)?)))
-    }
-
-    pub fn tombstone(&mut self, id: WorkId) -> Read<Option<Tombstone>> {
-        Ok(self.all(TOMBSTONE, [id.0.as_bytes()], tombstone)?.pop())
-    }
-
-    pub fn anchor(&mut self, key: &Key) -> Read<Anchor> {
-        let stored = self.all(ANCHOR, [], |found| row::json(found, 0))?.pop();
-        key.without_mac(stored).map_err(Fault::Data)
-    }
-
-    pub fn links(&mut self, after: Position, limit: usize) -> Read<Vec<(Position, Digest)>> {
-        self.all(LINKS, params![after.number, bound(limit)], |row| {
-            Ok((position(row.get(0)?), row::digest(row, 1)?))
+    fn add_pruning<'a>(&'a self, pruning: &'a Pruning) -> StoreFuture<'a, ()> {
+        let (pruning, mac) = (pruning.clone(), self.key.row_mac(pruning));
+        self.write(move |conn| {
+            let Pruning { at, actor, reason, ended_before, works } = pruning;
+            let values = params![at, to_json(&actor)?, reason, ended_before, works as i64, mac.0];
+            conn.prepare_cached(ADD)?.execute(values)?;
+            Ok(())
         })
     }
-}
 
-/// Copies the file page by page: a consistent state of it, whatever is written meanwhile.
-pub(super) fn backup(from: &Path, to: &Path, copying: &Copying) -> Result<(), Error> {
-    // SQLite sees more in a name than a file's: `:memory:`, `file:…?…`, or nothing at all.
-    let named = |error: io::Error| Error::Unusable(format!("{}: {error}", to.display()));
-    let absolute = std::path::absolute(to).map_err(named)?;
-    let (Some(folder), Some(name)) = (absolute.parent(), absolute.file_name()) else {
-        return Err(named(io::ErrorKind::IsADirectory.into()));
-    };
-    let to = &folder.canonicalize().map_err(named)?.join(name);
-    let source = settings::reader(from)?;
-    // Private from its first byte on. Nothing that is there is written to, a link included.
-    settings::private(to).map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => {
-            Error::Unusable(format!("{} is there already. A backup goes into a new file", to.display()))
-        }
-        _ => Error::Unusable(format!("{} cannot be made: {error}", to.display())),
-    })?;
-    let copy = || {
-        let failed = |error: rusqlite::Error| settings::explain(to, &error);
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NOFOLLOW;
-        let mut target = Connection::open_with_flags(to, flags).map_err(failed)?;
-        snapshot::copy(&source, &mut target, copying)?;
-        // The copy is one file, complete without a log, and as durable as its source.
-        loss::unmark(&target).map_err(failed)?;
-        copied::mark(&target).map_err(failed)?;
-        target.pragma_update(None, "journal_mode", "DELETE").map_err(failed)?;
-        target.close().map_err(|(_, error)| failed(error))
-    };
-    // A piece of a copy is no backup. If it cannot be removed either, the error already says enough.
-    copy().inspect_err(|_| _ = std::fs::remove_file(to))?;
-    let synced = std::fs::File::open(to).and_then(|file| file.sync_all());
-    synced.map_err(|error| Error::Unavailable(format!("{} was not synced: {error}", to.display())))
+    fn prunings(&self, limit: usize) -> StoreFuture<'_, Vec<Pruning>> {
+        self.read(move |reader| reader.all(PRUNINGS, [bound(limit)], pruning))
+    }
+
+    fn prune<'a>(&'a self, works: &'a [WorkId], before: Before, at: Millis) -> StoreFuture<'a, Pruned> {
+        Box::pin(async move {
+            let mut pruned = Pruned::default();
+            for piece in works.chunks(AT_ONCE) {
+                let (key, piece) = (self.key.clone(), piece.to_vec());
+                let one = self.write(move |conn| prune(conn, &key, &piece, before, at)).await?;
+                pruned.works += one.works;
+                pruned.events += one.events;
+            }
+            Ok(pruned)
+        })
+    }
+
+    fn tombstone(&self, work: WorkId) -> StoreFuture<'_, Option<Tombstone>> {
+        self.read(move |reader| Ok(reader.all(TOMBSTONE, [work.0.as_bytes()], tombstone)?.pop()))
+    }
+
+    fn any_pruned(&self) -> StoreFuture<'_, bool> {
+        self.read(move |reader| Ok(reader.all(ANY_PRUNED, [], |row| Ok(row.get(0)?))?.pop().unwrap_or(false)))
+    }
 }
 
 #[cfg(test)]

@@ -8,12 +8,14 @@ use tenure_core::{
 };
 
 use super::{
-    read::{Reader, bound},
+    SqliteStore,
+    read::bound,
     row::{self, Read, name_of, to_json},
 };
 use crate::{
     Listed, ScheduleChange,
     schedule::{Key, SCHEDULES_MAX, key, readable},
+    store::{ScheduleStore, StoreFuture},
 };
 
 const ONE: &str = "SELECT body FROM schedule WHERE tenant = ?1 AND name = ?2";
@@ -31,7 +33,7 @@ const CHANGE: &str = "INSERT INTO schedule_change (tenant, name, at, actor, act,
 const CHANGES: &str = "SELECT at, actor, act, reason, plan FROM schedule_change \
      WHERE tenant = ?1 AND name = ?2 ORDER BY number DESC LIMIT ?3";
 
-pub(super) fn save(conn: &Connection, schedules: &[Schedule]) -> Read<Vec<Key>> {
+fn save(conn: &Connection, schedules: &[Schedule]) -> Read<Vec<Key>> {
     let transaction = Transaction::new_unchecked(conn, TransactionBehavior::Immediate)?;
     let mut kept = Vec::new();
     for schedule in schedules {
@@ -43,7 +45,7 @@ pub(super) fn save(conn: &Connection, schedules: &[Schedule]) -> Read<Vec<Key>> 
     Ok(kept)
 }
 
-pub(super) fn change(conn: &Connection, schedule: &Schedule, change: &ScheduleChange) -> Read<bool> {
+fn record(conn: &Connection, schedule: &Schedule, change: &ScheduleChange) -> Read<bool> {
     let transaction = Transaction::new_unchecked(conn, TransactionBehavior::Immediate)?;
     let Schedule { tenant, name, revision, .. } = schedule;
     let changed = match change.act {
@@ -73,33 +75,73 @@ fn update(conn: &Connection, schedule: &Schedule) -> Read<bool> {
     Ok(conn.prepare_cached(UPDATE)?.execute(values)? > 0)
 }
 
-impl Reader {
-    pub fn schedule(&mut self, (tenant, name): &Key) -> Read<Option<Schedule>> {
-        Ok(self.all(ONE, [tenant, name], schedule)?.into_iter().next())
+impl ScheduleStore for SqliteStore {
+    fn schedule<'a>(&'a self, tenant: &'a str, name: &'a str) -> StoreFuture<'a, Option<Schedule>> {
+        let (tenant, name) = (tenant.to_owned(), name.to_owned());
+        self.read(move |reader| Ok(reader.all(ONE, [tenant, name], schedule)?.into_iter().next()))
     }
 
-    pub fn schedules(&mut self, tenants: &Tenants, after: &Key, limit: usize) -> Read<Listed<Schedule, Key>> {
-        let tenants = match tenants {
-            Tenants::All => None,
-            Tenants::Only(list) => Some(to_json(list)?),
-        };
-        let key = |row: &Row<'_>| Ok((row.get(1)?, row.get(2)?));
-        self.listed(LIST, params![after.0, after.1, tenants, bound(limit)], limit, key, schedule)
+    fn schedules<'a>(
+        &'a self,
+        tenants: &'a Tenants,
+        after: (&'a str, &'a str),
+        limit: usize,
+    ) -> StoreFuture<'a, Listed<Schedule, Key>> {
+        let (tenants, after) = (tenants.clone(), (after.0.to_owned(), after.1.to_owned()));
+        self.read(move |reader| {
+            let tenants = match tenants {
+                Tenants::All => None,
+                Tenants::Only(list) => Some(to_json(&list)?),
+            };
+            let key = |row: &Row<'_>| Ok((row.get(1)?, row.get(2)?));
+            reader.listed(LIST, params![after.0, after.1, tenants, bound(limit)], limit, key, schedule)
+        })
     }
 
-    pub fn schedules_due(&mut self, at: Millis, except: &[String], limit: usize) -> Read<Vec<Schedule>> {
-        let found = self.all(DUE, params![at, to_json(&except)?, bound(limit)], |row| Ok(schedule(row)))?;
-        Ok(readable(found))
+    fn schedules_due<'a>(
+        &'a self,
+        at: Millis,
+        except: &'a [String],
+        limit: usize,
+    ) -> StoreFuture<'a, Vec<Schedule>> {
+        let except = except.to_vec();
+        self.read(move |reader| {
+            let found =
+                reader.all(DUE, params![at, to_json(&except)?, bound(limit)], |row| Ok(schedule(row)))?;
+            Ok(readable(found))
+        })
     }
 
-    pub fn schedule_changes(&mut self, (tenant, name): &Key, limit: usize) -> Read<Vec<ScheduleChange>> {
-        self.all(CHANGES, params![tenant, name, bound(limit)], |row| {
-            Ok(ScheduleChange {
-                at: row.get(0)?,
-                actor: row::json(row, 1)?,
-                act: row::named(row::text(row, 2)?)?,
-                reason: row.get(3)?,
-                plan: row::optional_json(row, 4)?,
+    fn save_schedules<'a>(&'a self, schedules: &'a [Schedule]) -> StoreFuture<'a, Vec<Key>> {
+        let schedules = schedules.to_vec();
+        self.write(move |conn| save(conn, &schedules))
+    }
+
+    fn change_schedule<'a>(
+        &'a self,
+        schedule: &'a Schedule,
+        change: &'a ScheduleChange,
+    ) -> StoreFuture<'a, bool> {
+        let (schedule, change) = (schedule.clone(), change.clone());
+        self.write(move |conn| record(conn, &schedule, &change))
+    }
+
+    fn schedule_changes<'a>(
+        &'a self,
+        tenant: &'a str,
+        name: &'a str,
+        limit: usize,
+    ) -> StoreFuture<'a, Vec<ScheduleChange>> {
+        let (tenant, name) = (tenant.to_owned(), name.to_owned());
+        self.read(move |reader| {
+            reader.all(CHANGES, params![tenant, name, bound(limit)], |row| {
+                Ok(ScheduleChange {
+                    at: row.get(0)?,
+                    actor: row::json(row, 1)?,
+                    act: row::named(row::text(row, 2)?)?,
+                    reason: row.get(3)?,
+                    plan: row::optional_json(row, 4)?,
+                })
             })
         })
     }

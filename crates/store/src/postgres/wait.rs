@@ -1,0 +1,92 @@
+//! Waits, and early answers that are kept for them.
+
+use tenure_core::{Millis, Wait, WaitId, model::Kept};
+use tokio_postgres::Row;
+
+use super::{
+    Postgres,
+    connection::{Pipeline, params},
+    load::{KEPT, uuids},
+    read::List,
+    row::{self, get},
+};
+use crate::{
+    Listed, WaitFilter,
+    store::{StoreFuture, WaitStore},
+};
+
+const FORGET: &str = "DELETE FROM kept WHERE kept_at <= $1::bigint";
+
+impl WaitStore for Postgres {
+    fn waits<'a>(
+        &'a self,
+        filter: &'a WaitFilter,
+        limit: usize,
+    ) -> StoreFuture<'a, Listed<Wait, (Millis, WaitId)>> {
+        Box::pin(async move {
+            let mut list = List::default();
+            list.wait_conditions(filter);
+            let at_most = list.param(limit as i64);
+            let first = if filter.last_ended { "t.ended_at DESC, " } else { "" };
+            let sql = format!(
+                "SELECT t.id, t.work, t.tenant, t.reference, t.kind, t.state, t.opened_at, t.deadline_at, \
+                 t.ended_at, t.answer_seq, t.detail FROM wait t WHERE {} \
+                 ORDER BY {first}t.opened_at, t.id LIMIT {at_most}",
+                list.wanted.join(" AND ")
+            );
+            let key = |row: &Row| Ok((get(row, 6)?, WaitId(get(row, 0)?)));
+            row::listed(&self.lists.page(&sql, &list.params).await?, limit, key, row::wait)
+        })
+    }
+
+    fn kept<'a>(&'a self, tenant: &'a str, reference: &'a str) -> StoreFuture<'a, Option<Kept>> {
+        Box::pin(async move {
+            let rows = self.points.query(KEPT, params![vec![tenant], vec![reference]]).await?;
+            rows.first().map(row::kept).transpose()
+        })
+    }
+
+    fn forget_kept(&self, at: Millis) -> StoreFuture<'_, u64> {
+        Box::pin(async move {
+            let session = self.points.session().await?;
+            let mut pipeline = Pipeline::default();
+            let step = pipeline.add(FORGET, params![at]);
+            let results = pipeline.run(&session).await.map_err(|fault| fault.at_commit().error())?;
+            Ok(results.affected(step))
+        })
+    }
+}
+
+impl<'a> List<'a> {
+    fn wait_conditions(&mut self, filter: &'a WaitFilter) {
+        self.wanted.push("true".to_owned());
+        self.names("t.tenant", filter.tenants.as_ref());
+        if let Some(id) = filter.id {
+            self.want("t.id =", id.0);
+        }
+        if let Some(work) = filter.work {
+            self.want("t.work =", work.0);
+        }
+        if !filter.works.is_empty() {
+            let works = self.param(uuids(&filter.works));
+            self.wanted.push(format!("t.work = ANY({works}::uuid[])"));
+        }
+        if let Some((at, id)) = filter.after {
+            let (at, id) = (self.param(at), self.param(id.0));
+            self.wanted.push(format!("(t.opened_at, t.id) > ({at}, {id})"));
+        }
+        if let Some(reference) = &filter.reference {
+            self.want("t.reference =", reference.as_str());
+        }
+        if let Some(kind) = &filter.kind {
+            self.want("t.kind =", row::name(kind));
+        }
+        // In words: a bound value could not use the index of the open ones.
+        self.wanted.extend(filter.state.map(|state| format!("t.state = '{}'", row::name(&state))));
+        self.wanted.extend(filter.last_ended.then(|| "t.ended_at IS NOT NULL".to_owned()));
+        if let Some(session) = &filter.session {
+            let param = self.param(session.as_str());
+            self.wanted.push(format!("t.work IN (SELECT w.id FROM work w WHERE w.session = {param})"));
+        }
+    }
+}
