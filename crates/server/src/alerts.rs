@@ -1,5 +1,5 @@
-//! Thresholds of the configuration, looked at again and again: what is crossed is listed, told on the stream
-//! and shown as a metric. Derived from the ledger's gauges alone; it decides nothing.
+//! Compares the configured thresholds with the ledger's gauges, again and again. Crossed thresholds are
+//! listed, sent to streams and shown as a metric. It decides nothing.
 
 use std::{
     collections::BTreeMap,
@@ -19,17 +19,17 @@ use crate::{
     metrics::Metrics,
 };
 
-/// Damaged works that an alert names; `tenure doctor` has them all.
+/// Damaged rows named in an alert; `tenure doctor` names all of them.
 const NAMED: usize = 3;
 
-/// Sources that have an alert of their own, those that wait longest first; the others share one. Whoever may submit can
-/// make up as many kinds as they like.
+/// Sources with an alert of their own, the longest waiting first; the others share one. A submitter can
+/// invent any number of kinds.
 const SOURCES: usize = 20;
 
-/// How long a change of the database server is told: somebody looks at least once a day.
+/// How long a change of the database server stays an alert: long enough for a daily check to see it.
 const TOLD_FOR: Duration = Duration::from_secs(24 * 3_600);
 
-/// What an alert is about: a threshold, and the source where it is one source's.
+/// The identity of an alert: a threshold, with its source if there is one.
 type Key = (&'static str, Option<String>);
 
 /// The thresholds that are crossed now.
@@ -41,7 +41,7 @@ impl Alerts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// Takes in what is crossed now, and gives back what was not before.
+    /// Stores the crossed thresholds and returns the new ones.
     fn update(&self, crossed: Vec<(Key, Alert)>) -> Vec<Alert> {
         let mut standing = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::take(&mut *standing);
@@ -57,7 +57,7 @@ impl Alerts {
     }
 }
 
-/// Looks at the gauges and says what is crossed.
+/// Compares the gauges with the thresholds.
 pub struct Watcher {
     ledger: Ledger,
     live: watch::Receiver<Arc<Live>>,
@@ -77,7 +77,7 @@ impl Watcher {
         Self { ledger, live, alerts, feed, metrics }
     }
 
-    /// One look. The number of alerts that stand.
+    /// Compares once. Returns the number of active alerts.
     pub async fn run_once(&self) -> Result<usize, Error> {
         let health = self.ledger.health().await;
         let gauges = self.ledger.gauges().await;
@@ -93,11 +93,11 @@ impl Watcher {
         gauges.map(|_| standing)
     }
 
-    /// Runs until told to stop.
+    /// Runs until shutdown.
     pub async fn run(self, stopping: CancellationToken) {
         loop {
             if let Err(error) = self.run_once().await {
-                tracing::warn!(%error, "the alerts cannot be evaluated; trying again");
+                tracing::warn!(%error, "the alerts cannot be evaluated; retrying");
             }
             let every = self.live.borrow().alerts.every;
             tokio::select! {
@@ -108,7 +108,7 @@ impl Watcher {
     }
 }
 
-/// What is wrong with the ledger itself: an alert whatever the configuration says.
+/// Faults of the ledger itself: alerts without a threshold.
 fn faults(health: &Health, gauges: &Result<Gauges, Error>, stats: &CounterSnapshot) -> Vec<(Key, Alert)> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as Millis);
     let mut faults = Vec::new();
@@ -129,23 +129,23 @@ fn faults(health: &Health, gauges: &Result<Gauges, Error>, stats: &CounterSnapsh
     if let Some(since) = damaged.iter().map(|one| one.since).min() {
         let names: Vec<&str> = damaged.iter().take(NAMED).map(|one| one.id.as_str()).collect();
         let message = format!(
-            "{} cannot be read and are passed over: {}. Look at them: `tenure doctor`, `tenure verify`.",
+            "{} cannot be read and are skipped: {}. Examine them: `tenure doctor`, `tenure verify`.",
             damaged.len(),
             names.join(", ")
         );
         tell("damaged", damaged.len() as u64, since, message);
     }
     if let Some(why) = health.closed() {
-        tell("ledger", 1, now, format!("{why}. Look at the disk and at the database: `tenure doctor`."));
+        tell("ledger", 1, now, format!("{why}. Check the disk and the database: `tenure doctor`."));
     }
     if let Some(ago) = stats.server_changed.filter(|ago| *ago < TOLD_FOR) {
-        let message = "Another database server answers than before: what had not reached it is lost. Look for gaps: \
-                       `tenure verify`. After a day this alert ends by itself.";
+        let message = "The database server has changed: commits that the new one lacks are lost. Look for gaps: \
+                       `tenure verify`. This alert ends after a day.";
         tell("server_changed", stats.server_changes, now - ms(ago) as Millis, message.to_owned());
     }
     if let Some(failed) = &health.checkpoints {
         let message = format!(
-            "{} checkpoints have failed, and the log beside the ledger's file grows: {}. Look at the disk: `tenure doctor`.",
+            "{} checkpoints have failed and the write-ahead log grows: {}. Check the disk: `tenure doctor`.",
             failed.count, failed.why
         );
         tell("checkpoints", failed.count, failed.since, message);
@@ -154,15 +154,15 @@ fn faults(health: &Health, gauges: &Result<Gauges, Error>, stats: &CounterSnapsh
     if offset_s != 0 {
         let side = if offset_s > 0 { "ahead of" } else { "behind" };
         let message = format!(
-            "The clock jumped: the ledger's time is {} s {side} it, and comes back by a sixteenth of the time that \
-             passes. Let one time service slew the clock; to follow a jump of more than a day, stop every daemon of the \
-             ledger for a minute.",
+            "The system clock jumped: the ledger's time is {} s {side} it, and approaches it by a sixteenth of the \
+             time that passes. Use one time service that slews the clock; to follow a jump of more than a day, stop \
+             every daemon of the ledger for a minute.",
             offset_s.abs()
         );
         tell("clock", offset_s.unsigned_abs(), now, message);
     }
     if let Err(error) = gauges {
-        tell("gauges", 1, now, format!("The thresholds cannot be looked at: {error}"));
+        tell("gauges", 1, now, format!("The thresholds cannot be evaluated: {error}"));
     }
     faults
 }
@@ -185,7 +185,7 @@ fn crossed(thresholds: &Thresholds, gauges: &Gauges) -> Vec<(Key, Alert)> {
         let (age, limit) = (age(gauges, oldest), ms(limit));
         if age > limit {
             let message =
-                format!("A work has been open for {} s. Look at the oldest: `tenure list`.", age / 1_000);
+                format!("A work item has been open for {} s. List the oldest: `tenure list`.", age / 1_000);
             cross("open_age", None, age, limit, message);
         }
     }
@@ -196,14 +196,14 @@ fn crossed(thresholds: &Thresholds, gauges: &Gauges) -> Vec<(Key, Alert)> {
         && gauges.expired_leases() > limit
     {
         let count = gauges.expired_leases();
-        let message = format!("{count} leases are past their expiry. Look at the workers: `tenure workers`.");
+        let message = format!("{count} leases are past their expiry. Check the workers: `tenure workers`.");
         cross("expired_leases", None, count, limit, message);
     }
     if let Some(limit) = thresholds.stalled
         && gauges.works(State::Stalled) > limit
     {
         let count = gauges.works(State::Stalled);
-        let message = format!("{count} works are stalled. Look why: `tenure list --state stalled`.");
+        let message = format!("{count} work items are stalled. List them: `tenure list --state stalled`.");
         cross("stalled", None, count, limit, message);
     }
     if let Some(limit) = thresholds.wait_deadline.map(ms) {
@@ -213,7 +213,7 @@ fn crossed(thresholds: &Thresholds, gauges: &Gauges) -> Vec<(Key, Alert)> {
             if left < limit {
                 let kind = crate::wire::ToWire::to_wire(*kind).to_string();
                 let message = format!(
-                    "A wait for {kind} has {} s left before its deadline. Answer it: `tenure list --state waiting_{kind}`.",
+                    "A wait of kind {kind} reaches its deadline in {} s. Answer it: `tenure list --state waiting_{kind}`.",
                     left / 1_000
                 );
                 cross("wait_deadline", Some(kind), left, limit, message);
@@ -224,7 +224,7 @@ fn crossed(thresholds: &Thresholds, gauges: &Gauges) -> Vec<(Key, Alert)> {
     crossed
 }
 
-/// Sources whose works wait to be claimed for too long, longest first.
+/// Sources whose work items have waited too long for a claim, longest first.
 fn pending_crossed(
     limit: u64,
     gauges: &Gauges,
@@ -237,7 +237,7 @@ fn pending_crossed(
     for source in late {
         let (name, age) = (format!("{}/{}", source.system, source.kind), waits(source));
         let message = format!(
-            "{} works of {name} wait to be claimed, the oldest for {} s. Is a worker up that claims them?",
+            "{} work items of {name} wait to be claimed, the oldest for {} s. Check that their workers run.",
             source.ready,
             age / 1_000
         );
@@ -246,8 +246,8 @@ fn pending_crossed(
     if let Some(oldest) = rest.first() {
         let (works, age) = (rest.iter().map(|source| source.ready).sum::<u64>(), waits(oldest));
         let message = format!(
-            "{works} works of {} more sources and kinds wait to be claimed, the oldest for {} s. Look at them: `tenure \
-             list --state queued`.",
+            "{works} work items of {} more sources and kinds wait to be claimed, the oldest for {} s. \
+             List them: `tenure list --state queued`.",
             rest.len(),
             age / 1_000
         );
@@ -255,7 +255,7 @@ fn pending_crossed(
     }
 }
 
-/// Commands that nobody ends: in doubt, left to a person, waiting for an approval, or not sent.
+/// Commands that do not progress: in doubt, left to a person, waiting for an approval, or not sent.
 fn commands_crossed(
     thresholds: &Thresholds,
     gauges: &Gauges,
@@ -278,17 +278,17 @@ fn commands_crossed(
         let s = age / 1_000;
         let message = match name {
             "uncertain_age" => format!(
-                "Nobody knows whether {count} commands happened, of the first for {s} s. Look at them: `tenure \
+                "{count} commands are in doubt, the oldest for {s} s. List them: `tenure \
                  commands list --state uncertain`."
             ),
             "approval_age" => {
                 format!(
-                    "{count} commands wait for an approval, the first for {s} s. Decide: `tenure approve`, `tenure reject`."
+                    "{count} commands wait for an approval, the oldest for {s} s. Decide: `tenure approve`, `tenure reject`."
                 )
             }
             _ => format!(
-                "A command has been due for {s} s and the relay has not sent it. Is a daemon up, and may the tool go \
-                 faster?"
+                "A command has been due for {s} s and the relay has not sent it. Check that a daemon runs, and the tool's \
+                 rate limit."
             ),
         };
         cross(name, None, age, limit, message);
@@ -297,7 +297,7 @@ fn commands_crossed(
         && persons > limit
     {
         let message = format!(
-            "Only a person can tell whether {persons} commands happened. Find out, and `tenure commands record` it."
+            "{persons} commands in doubt need a person. Find out what happened, then run `tenure commands record`."
         );
         cross("needs_person", None, persons, limit, message);
     }
@@ -420,11 +420,11 @@ mod tests {
         let told: Vec<&Alert> =
             told.iter().map(|(_, alert)| alert).filter(|alert| alert.name == "pending_age").collect();
         assert_eq!(told.len(), SOURCES + 1);
-        assert_eq!(told[0].source.as_deref(), Some("manual/quiet"), "the one that waits longest comes first");
+        assert_eq!(told[0].source.as_deref(), Some("manual/quiet"), "the longest waiting comes first");
         let named: u64 = 2 * (SOURCES as u64 - 1) + 1;
         let rest = told[SOURCES];
         assert!(
-            rest.message.starts_with(&format!("{} works of 982 more", 2_002 - named)),
+            rest.message.starts_with(&format!("{} work items of 982 more", 2_002 - named)),
             "{}",
             rest.message
         );
@@ -474,6 +474,6 @@ mod tests {
         let stalled = alerts.list().into_iter().find(|alert| alert.name == "stalled").unwrap();
         assert_eq!(stalled.since, Timestamp(1_000_000));
         assert!(alerts.update(Vec::new()).is_empty());
-        assert!(alerts.list().is_empty(), "what is no longer crossed is gone");
+        assert!(alerts.list().is_empty(), "a threshold that is no longer crossed has no alert");
     }
 }

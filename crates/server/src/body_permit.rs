@@ -1,5 +1,5 @@
-//! Answers that hold something until their bytes have left memory: sent, or dropped with their connection. A peer that does
-//! not read keeps what its answer holds.
+//! Responses that hold a permit until their bytes have left memory: sent, or dropped with their connection. A
+//! peer that does not read keeps the permit of its response.
 
 use std::{
     pin::Pin,
@@ -13,15 +13,15 @@ use axum::{
 };
 use http_body::{Frame, SizeHint};
 
-/// A long answer is handed on in pieces of this size, so that no layer below copies it as a whole.
+/// Long responses are passed on in pieces of this size, so that no layer below copies the whole.
 const PIECE: usize = 64 * 1024;
 
-/// The length of an answer that is there as a whole; a stream has none, and is not in memory.
+/// The length of a buffered response; a stream has none, and is not in memory.
 pub(crate) fn length(response: &Response) -> Option<u64> {
     response.body().size_hint().exact()
 }
 
-/// The answer, holding `what`.
+/// The response, holding `what`.
 pub(crate) fn holding<T: Send + Sync + 'static>(response: Response, what: T) -> Response {
     let what = Arc::new(what);
     response.map(|inner| Body::new(BodyWithPermit { inner, rest: Bytes::new(), what }))
@@ -29,12 +29,12 @@ pub(crate) fn holding<T: Send + Sync + 'static>(response: Response, what: T) -> 
 
 struct BodyWithPermit<T> {
     inner: Body,
-    /// What was not handed on of the last frame.
+    /// The rest of the last frame.
     rest: Bytes,
     what: Arc<T>,
 }
 
-/// Bytes of a held answer. Slices of them share this, and the last one drops it.
+/// Bytes of a response. Slices of them share this, and the last one drops the permit.
 struct Piece<T> {
     bytes: Bytes,
     _what: Arc<T>,
@@ -67,7 +67,7 @@ impl<T: Send + Sync + 'static> HttpBody for BodyWithPermit<T> {
         let next = self.rest.len().min(PIECE);
         let piece = self.rest.split_to(next);
         if self.rest.is_empty() {
-            // An empty slice would hold it too.
+            // An empty slice would hold the permit too.
             self.rest = Bytes::new();
         }
         Poll::Ready(Some(Ok(Frame::data(piece))))

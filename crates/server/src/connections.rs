@@ -1,5 +1,5 @@
-//! How many connections are open: in all, and of one address. What is beyond is closed as soon as it is accepted, so that
-//! others are still accepted.
+//! Limits open connections: in total, and of one address. Connections beyond the limit are closed as soon as
+//! they are accepted, so that others still get in.
 
 use std::{
     collections::HashMap,
@@ -12,17 +12,17 @@ use std::{
 
 use crate::auth::network;
 
-/// Connections that only this machine can open once all others are taken: the operator can always look.
+/// Connections reserved for this machine once all others are taken: the operator can always connect.
 const OF_THIS_MACHINE: usize = 64;
 
-/// Connections that were refused by this process.
+/// Connections refused by this process.
 pub(crate) static REFUSED: AtomicU64 = AtomicU64::new(0);
 
-/// How many may be open.
+/// Limits of open connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     pub in_all: usize,
-    /// Of one address beyond this machine.
+    /// Of one address, other than this machine's.
     pub of_an_address: usize,
 }
 
@@ -58,7 +58,7 @@ impl Connections {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for one more of this peer; none where there is no room.
+    /// A slot for one more connection of this peer; None at the limit.
     pub fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<ConnectionSlot> {
         let of = network(peer);
         let (in_all, of_an_address) = match peer.to_canonical().is_loopback() {
@@ -100,13 +100,13 @@ mod tests {
         let admit = |peer: &str| connections.admit(peer.parse().unwrap());
         let hostile = [admit("192.0.2.1"), admit("::ffff:192.0.2.1")];
         assert!(hostile.iter().all(Option::is_some));
-        assert!(admit("192.0.2.1").is_none(), "one address, however it is written");
+        assert!(admit("192.0.2.1").is_none(), "one address, in any notation");
         let quiet = admit("192.0.2.2");
         assert!(quiet.is_some() && admit("192.0.2.3").is_none());
         let own: Vec<_> = (0..OF_THIS_MACHINE).map(|_| admit("127.0.0.1")).collect();
         assert!(own.iter().all(Option::is_some) && admit("127.0.0.1").is_none());
         drop(own);
         drop(hostile);
-        assert!(admit("192.0.2.1").is_some(), "what has ended makes room");
+        assert!(admit("192.0.2.1").is_some(), "a closed connection frees its slot");
     }
 }

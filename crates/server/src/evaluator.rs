@@ -1,5 +1,5 @@
-//! The door of commands: what the configuration, the policies, the budgets and the rates say of one, asked before the
-//! ledger decides. A policy that changes in between is asked again.
+//! The evaluator: checks a command against the configuration, policies, budgets and rates before the ledger
+//! decides. If the policies change in between, it is evaluated again.
 
 use std::{
     future::Future,
@@ -31,10 +31,10 @@ use crate::{
     wire,
 };
 
-/// Policies look at so many values in a few milliseconds.
+/// Evaluating policies over this many values takes a few milliseconds.
 const FEW_VALUES: u64 = 1_000;
 
-/// How often a decision that a reload overtook is asked for again before the caller is told.
+/// How often a decision is evaluated again after a reload in between, before the caller gets the error.
 const ASKED_AGAIN: u32 = 8;
 
 pub(crate) struct Evaluator {
@@ -43,25 +43,25 @@ pub(crate) struct Evaluator {
     started: Instant,
 }
 
-/// Who asks, for which work, when.
+/// The actor, work item and time of an evaluation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked<'a> {
     pub actor: &'a Actor,
     pub tenant: &'a str,
     pub work: WorkFacts<'a>,
     pub now: Millis,
-    /// The configuration for which the facts were read; none: the present one, whatever it asks for.
+    /// The configuration that the input was read for; None: the current one.
     pub live: Option<&'a Arc<Live>>,
 }
 
-/// What decisions hang on besides the command, as far as a configuration asks for it. It goes with that configuration:
-/// another one may ask for more.
+/// The facts that decisions depend on besides the command, as far as the configuration needs them. They
+/// belong to that configuration: another one may need more.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EvaluationInput {
     live: Arc<Live>,
-    /// The work with its id as it is written; none where it is about to be recorded, or nobody asks.
+    /// The work item with its id as text; None if it is not recorded yet, or not needed.
     work: Option<(Box<Work>, String)>,
-    /// What is known of a work that is about to be recorded.
+    /// The facts of a work item that is not recorded yet.
     tenant: String,
     kind: String,
     source: String,
@@ -83,7 +83,7 @@ impl EvaluationInput {
 }
 
 impl<'a> Asked<'a> {
-    /// `id`: the work's, as it is written.
+    /// `id`: the work item's id as text.
     pub fn of(actor: &'a Actor, work: &'a Work, id: &'a str, now: Millis) -> Self {
         let facts =
             WorkFacts { id, kind: &work.spec.kind, source: &work.spec.source.system, attempt: work.attempt };
@@ -100,17 +100,17 @@ impl Evaluator {
         Self { live, rates: Mutex::new(rates), started: Instant::now() }
     }
 
-    /// What goes by the configuration as it is now.
+    /// The current configuration.
     pub fn live(&self) -> Arc<Live> {
         self.live.borrow().clone()
     }
 
-    /// Other limits from now on.
+    /// Applies new rate limits.
     pub fn reload(&self, live: &Live) {
         self.rates.lock().unwrap_or_else(PoisonError::into_inner).reload(live.command_rate, &live.tools);
     }
 
-    /// What decisions over commands of a work hang on, read only where something asks for it.
+    /// Reads the facts that decisions on commands of a work item depend on, if the configuration needs them.
     pub async fn input(
         &self,
         ledger: &Ledger,
@@ -125,7 +125,7 @@ impl Evaluator {
         Ok(EvaluationInput { live, work, now: ledger.now().await?, ..EvaluationInput::default() })
     }
 
-    /// The same of a work that is about to be recorded.
+    /// The same for a work item that is not recorded yet.
     pub async fn input_of_new(&self, ledger: &Ledger, work: &NewWork) -> Result<EvaluationInput, Error> {
         let live = self.live();
         let now = if asks_for_facts(&live) { ledger.now().await? } else { 0 };
@@ -133,7 +133,7 @@ impl Evaluator {
         Ok(EvaluationInput { live, work: None, tenant, kind, source, now })
     }
 
-    /// What was kept of a command's arguments, read only where a policy looks at them.
+    /// The stored arguments of a command, read only if a policy reads them.
     pub async fn arguments(
         &self,
         ledger: &Ledger,
@@ -147,7 +147,7 @@ impl Evaluator {
         Ok(kept.map_or(Value::Null, |kept| kept.value()))
     }
 
-    /// Checks the arguments against the tool's schema and asks the policies: ready to be reserved.
+    /// Checks the arguments against the tool's schema and evaluates the policies: ready to be reserved.
     pub async fn intent(&self, asked: Asked<'_>, wanted: &w::Intent) -> Result<Intent, Refusal> {
         let live = asked.live.cloned().unwrap_or_else(|| self.live());
         let checked = checked(&live, wanted).await?;
@@ -174,9 +174,9 @@ impl Evaluator {
         })
     }
 
-    /// What is said of a recorded command now: before it is dispatched or replayed. Policies are asked about whoever
-    /// reserved it. `arguments` is what was kept of them; without `estimate` the one of its reservation counts, and always at
-    /// least the tool's own.
+    /// Evaluates a recorded command before it is dispatched or replayed, with its reserving principal as the
+    /// actor. `arguments` are the stored ones; without `estimate` the one of its reservation counts, and
+    /// always at least the tool's own.
     pub fn evaluation(
         &self,
         asked: Asked<'_>,
@@ -208,18 +208,18 @@ impl Evaluator {
         }
     }
 
-    /// Takes one call of the tool's rate and of everybody's, or says how long to wait. Of this process alone.
+    /// Takes one call of the tool's and the total rate, or returns how long to wait. For this process alone.
     pub fn take(&self, tool: &str) -> Result<(), Duration> {
         let now = self.started.elapsed();
         self.rates.lock().unwrap_or_else(PoisonError::into_inner).take(tool, now)
     }
 
-    /// The call that was taken is not made.
+    /// Returns the token of a call that is not made.
     pub fn give_back(&self, tool: &str) {
         self.rates.lock().unwrap_or_else(PoisonError::into_inner).give_back(tool);
     }
 
-    /// Asks and acts again where a reload came between the two.
+    /// Acts again if a reload came in between.
     pub async fn current<T, F>(&self, act: impl Fn() -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Error>>,
@@ -236,8 +236,8 @@ impl Evaluator {
     }
 }
 
-/// What policies say. Cedar has no loops and values are bounded, so it ends; over large arguments it takes tens of
-/// milliseconds, in which the other tasks of this thread run on another one.
+/// The policies' decision. Cedar has no loops and values are bounded, so it terminates; over large arguments
+/// it takes tens of milliseconds, during which the other tasks of this thread run on another one.
 fn decision(live: &Live, ask: &Ask<'_>) -> PolicyDecision {
     let many = live.policy.has_files() && Size::of(ask.arguments).values > FEW_VALUES;
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
@@ -246,7 +246,7 @@ fn decision(live: &Live, ask: &Ask<'_>) -> PolicyDecision {
     }
 }
 
-/// The arguments in their canonical form, checked against the tool's schema: on another thread where that takes time.
+/// The arguments in canonical form, checked against the tool's schema: on another thread if that takes time.
 async fn checked(live: &Arc<Live>, wanted: &w::Intent) -> Result<Checked, Refusal> {
     let tool = live.tools.get(&wanted.tool);
     if tool.schema.as_ref().is_none_or(|schema| schema.is_light(&wanted.arguments)) {
@@ -256,7 +256,7 @@ async fn checked(live: &Arc<Live>, wanted: &w::Intent) -> Result<Checked, Refusa
     aside(move || live.tools.get(&name).arguments(&arguments)).await?
 }
 
-/// The default policy asks for nothing but the tool, and no budget for no period.
+/// The default policy needs only the tool, and a budget without a period needs no time.
 fn asks_for_facts(live: &Live) -> bool {
     live.policy.has_files() || !live.budgets.is_empty()
 }
@@ -292,7 +292,7 @@ mod tests {
         assert_eq!(asked.load(Ordering::Relaxed), ASKED_AGAIN);
     }
 
-    /// One thread for all tasks: unless the decision gives it to them, the other one waits for it.
+    /// One thread for all tasks: the other task waits unless the decision yields the thread.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn a_decision_over_large_arguments_keeps_nobody_waiting() {
         let text = "permit (principal, action, resource) unless { context.arguments == {} };";

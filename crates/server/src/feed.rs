@@ -1,5 +1,5 @@
-//! The feed as it fans out: one reader follows the ledger's log and hands each event to every stream, to the
-//! metrics and to whoever waits for a work to end. A slow stream costs the others nothing.
+//! Fans the feed out: one reader follows the ledger's log and passes each event to every stream, to the
+//! metrics and to callers that wait for an end. A slow stream does not delay the others.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -16,29 +16,29 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{metrics::Metrics, wire};
 
-/// What a stream may lag behind before it is told of a gap.
+/// The number of events that a stream may lag behind before it gets a gap.
 pub const BUFFER: usize = 2_048;
-/// The same in bytes: payloads are up to a mebibyte each, and two thousand of them would fill the machine.
+/// The same in bytes: payloads are up to a mebibyte each, and two thousand of them would exhaust memory.
 const BUFFER_BYTES: usize = 64 * 1024 * 1024;
-/// What is handed to a stream at once: many streams may each have so much on its way.
+/// Bytes given to a stream at once: many streams may each have that many in flight.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// Events that are read at once.
+/// Events read at once.
 const PAGE: usize = 1_000;
-/// Between two looks where nobody said that there is something new: other replicas' events, and the sweeper's.
+/// The pause between two looks without a notification: for events of other replicas and of the sweeper.
 const IDLE: Duration = Duration::from_millis(250);
-/// Between two looks at most, so that a busy ledger is read in pages and not event by event.
+/// The shortest pause between two looks, so that a busy ledger is read in pages rather than event by event.
 const BUSY: Duration = Duration::from_millis(20);
 
-/// Something that streams tell.
+/// An item of the streams.
 pub(crate) enum News {
     Event(Box<EventNews>),
-    /// A tenant's event that is stored and cannot be read.
+    /// A stored event of a tenant that cannot be read.
     Unreadable(String, w::Unreadable),
     Alert(Alert),
 }
 
 impl News {
-    /// What it may take up: its payload as it is stored, and once more as it is sent.
+    /// An upper bound of its memory: its payload as stored, and again as sent.
     fn weight(&self) -> usize {
         match self {
             News::Event(news) => {
@@ -50,7 +50,7 @@ impl News {
     }
 }
 
-/// An event of the log, written once for everybody who may see as much.
+/// An event of the log, serialized once for all readers with the same rights.
 pub(crate) struct EventNews {
     pub tenant: String,
     pub stored: StoredEvent,
@@ -63,7 +63,7 @@ impl EventNews {
         Self { tenant, stored, plain: OnceLock::new(), full: OnceLock::new() }
     }
 
-    /// The event as a message of a stream, with or without payloads.
+    /// The event as a stream message, with or without payloads.
     pub fn message(&self, payloads: bool) -> Bytes {
         let cell = if payloads { &self.full } else { &self.plain };
         cell.get_or_init(|| {
@@ -74,7 +74,7 @@ impl EventNews {
     }
 }
 
-/// A page of the log, with where to go on from.
+/// A page of the log, with the position to continue from.
 pub(crate) struct NewsPage {
     pub events: Vec<EventNews>,
     /// Each with its tenant.
@@ -84,36 +84,36 @@ pub(crate) struct NewsPage {
     pub full: bool,
 }
 
-/// What a look at the log found.
+/// The result of a look at the log.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Look {
     Nothing,
     Some,
-    /// As much as is read at once: there may be more.
+    /// A full page was read: there may be more.
     Full,
 }
 
-/// A server-sent event. JSON has no line breaks of its own.
+/// A server-sent event. JSON contains no line breaks.
 pub(crate) fn message(kind: &str, id: Option<&str>, data: &impl serde::Serialize) -> Bytes {
     let data = serde_json::to_string(data).expect("wire types are plain JSON");
     let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
     format!("{id}event: {kind}\ndata: {data}\n\n").into()
 }
 
-/// The reader was too slow: what lies between is no longer at hand here.
+/// The reader was too slow: the events it needs are no longer in memory.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Behind;
 
-/// What is new, for everybody.
+/// Recent events, shared by all readers.
 pub struct Feed {
     ledger: Ledger,
     recent: Mutex<Recent>,
-    /// How many news there were in all.
+    /// The total number of items published.
     told: watch::Sender<u64>,
     nudged: Notify,
-    /// Something is to be sent by the relay.
+    /// Notifies the relay of commands to send.
     pub(crate) to_send: Arc<Notify>,
-    /// Something is in doubt: the reconciler's, and whoever waits for a lookup to make.
+    /// Notifies the reconciler, and callers that wait for a lookup.
     pub(crate) to_look_up: Arc<Notify>,
     pub(crate) doubted: Notify,
     awaited: Mutex<HashMap<WorkId, Arc<Notify>>>,
@@ -124,7 +124,7 @@ struct Recent {
     news: VecDeque<Arc<News>>,
     bytes: usize,
     told: u64,
-    /// Where the log has been read to.
+    /// The position up to which the log has been read.
     position: Position,
 }
 
@@ -180,7 +180,7 @@ impl Feed {
         Ok(NewsPage { events: news.collect(), unreadable, next: page.next, full: page.full })
     }
 
-    /// Where a stream that wants only what comes begins.
+    /// The start of a stream that wants only new events.
     pub(crate) fn now(&self) -> (u64, Position) {
         let recent = self.recent();
         (recent.told, recent.position)
@@ -190,7 +190,7 @@ impl Feed {
         self.told.subscribe()
     }
 
-    /// Up to `limit` news from number `from` on, fewer where they are heavy.
+    /// Up to `limit` items from number `from` on; fewer if they are large.
     pub(crate) fn since(&self, from: u64, limit: usize) -> Result<Vec<Arc<News>>, Behind> {
         let recent = self.recent();
         let first = recent.told - recent.news.len() as u64;
@@ -218,7 +218,7 @@ impl Feed {
         self.told.send_replace(told);
     }
 
-    /// Resolves when the work may have ended. Ask for it before looking at the work.
+    /// Resolves when the work item may have ended. Must be requested before looking at it.
     pub(crate) fn ended(self: &Arc<Self>, work: WorkId) -> Awaited {
         let mut awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
         let notify = awaited.entry(work).or_default().clone();
@@ -232,7 +232,7 @@ impl Feed {
         }
     }
 
-    /// Tells the relay and the reconciler that something may have become theirs.
+    /// Notifies the relay and the reconciler of commands that may be theirs now.
     fn wake_senders(&self, events: &[EventNews]) {
         let moves = events.iter().filter_map(|news| news.stored.event.fact.command());
         let (mut send, mut look_up) = (false, false);
@@ -240,14 +240,14 @@ impl Feed {
             match moved.now {
                 CommandState::Pending | CommandState::Approved => send |= moved.executor.is_relay(),
                 CommandState::Uncertain => (send, look_up) = (send | moved.executor.is_relay(), true),
-                // It has left its place: what comes after it in line may go.
+                // The command left its queue: the next ordered one may be sent.
                 CommandState::Succeeded | CommandState::Failed | CommandState::Cancelled => {
                     send |= moved.executor.is_relay();
                 }
                 CommandState::Blocked | CommandState::Dispatched => {}
             }
         }
-        // A permit is kept for whoever is busy: nothing is missed.
+        // `notify_one` stores a permit for a busy receiver, so nothing is missed.
         if send {
             self.to_send.notify_one();
         }
@@ -262,7 +262,7 @@ impl Feed {
     }
 }
 
-/// Somebody who waits for a work's end.
+/// A caller that waits for a work item's end.
 pub(crate) struct Awaited {
     feed: Arc<Feed>,
     work: WorkId,
@@ -272,14 +272,14 @@ pub(crate) struct Awaited {
 impl Drop for Awaited {
     fn drop(&mut self) {
         let mut awaited = self.feed.awaited.lock().unwrap_or_else(PoisonError::into_inner);
-        // The map's and this one's: nobody else waits.
+        // The map's reference and this one: nobody else waits.
         if awaited.get(&self.work).is_some_and(|notify| Arc::strong_count(notify) == 2) {
             awaited.remove(&self.work);
         }
     }
 }
 
-/// Follows the log from where it stands now.
+/// Follows the log from its current end.
 pub struct FeedReader {
     feed: Arc<Feed>,
     metrics: Arc<Metrics>,
@@ -291,7 +291,7 @@ impl FeedReader {
         Self { feed, metrics, cursor: None }
     }
 
-    /// Reads a page and tells it.
+    /// Reads a page and publishes it.
     pub async fn run_once(&mut self) -> Result<Look, Error> {
         let Some(cursor) = self.cursor else {
             let tail = self.feed.ledger.tail().await?;
@@ -321,7 +321,7 @@ impl FeedReader {
         Ok(look)
     }
 
-    /// Runs until told to stop.
+    /// Runs until shutdown.
     pub async fn run(mut self, stopping: CancellationToken) {
         loop {
             let pause = match self.run_once().await {
@@ -329,7 +329,7 @@ impl FeedReader {
                 Ok(Look::Nothing) => IDLE,
                 Ok(Look::Some) => BUSY,
                 Err(error) => {
-                    tracing::warn!(%error, "the feed cannot be read; trying again");
+                    tracing::warn!(%error, "the feed cannot be read; retrying");
                     Duration::from_secs(1)
                 }
             };
@@ -370,13 +370,13 @@ mod tests {
             let new = NewWork::new("manual", &n.to_string(), "job", Disposition::Rerunnable, input);
             caller.ingest(new).await.unwrap();
         }
-        assert_eq!(reader.run_once().await.unwrap(), Look::Full, "not all at once");
+        assert_eq!(reader.run_once().await.unwrap(), Look::Full, "not all in one page");
         while reader.run_once().await.unwrap() != Look::Nothing {}
-        assert_eq!(feed.since(0, 100).err(), Some(Behind), "the oldest have made room");
+        assert_eq!(feed.since(0, 100).err(), Some(Behind), "the oldest were dropped");
         assert_eq!(
             feed.since(TOLD - 30, 100).map(|news| news.len()),
             Ok(1),
-            "the newest are at hand, in pieces"
+            "the newest are available, in chunks"
         );
         assert!(feed.recent().bytes <= BUFFER_BYTES);
     }

@@ -1,5 +1,5 @@
-//! Connections that only hold a place are closed: one that asks for nothing, one that does not read its answer, and one whose
-//! calls move nothing for long. A ping is no call.
+//! Closes connections that only occupy a slot: one without requests, one whose client does not read its
+//! response, and one whose calls make no progress for long. A ping does not count as a call.
 
 use std::{
     future::Future,
@@ -34,12 +34,12 @@ use crate::{
 
 /// The first call of a connection arrives within this time.
 pub(crate) const FIRST_CALL: Duration = Duration::from_secs(30);
-/// Longer than any call is parked, and than the pause between two signs of life of a stream.
+/// Longer than the longest long poll, and than the heartbeat interval of a stream.
 pub(crate) const IDLE: Duration = Duration::from_secs(330);
-/// An answer of which nothing is read for so long is in memory for nobody. A stream keeps little there, and has longer.
+/// A response that is not read for this long is dropped from memory. A stream buffers little, and has longer.
 pub(crate) const UNREAD: Duration = Duration::from_secs(30);
 
-/// What was last seen of a connection's calls.
+/// The last activity seen on a connection.
 pub(crate) struct Activity {
     opened: Instant,
     seen: Mutex<Seen>,
@@ -47,11 +47,11 @@ pub(crate) struct Activity {
 
 #[derive(Default)]
 struct Seen {
-    /// When a call last came, or a part of an answer went. None: there was no call yet.
+    /// When a call last arrived, or part of a response was written. None: there was no call yet.
     last: Option<Instant>,
-    /// Everything that is written is a part of an answer: HTTP/1 has no pings.
+    /// HTTP/1 has no pings, so every write is part of a response.
     writes_count: bool,
-    /// Answers, streams aside, that have not left memory.
+    /// Responses, except streams, that are still in memory.
     unread: usize,
 }
 
@@ -75,7 +75,7 @@ impl Activity {
         }
     }
 
-    /// When it counts as idle. It moves on, and comes closer only with an answer.
+    /// When the connection counts as idle. Activity moves it on; only an unread response brings it closer.
     fn until(&self) -> Instant {
         let seen = self.seen();
         let patience = if seen.unread > 0 { UNREAD } else { IDLE };
@@ -83,7 +83,7 @@ impl Activity {
     }
 }
 
-/// An answer on its way over a connection, until it is dropped.
+/// A response that is being sent over a connection, until it is dropped.
 struct Unread(Arc<Activity>);
 
 impl Unread {
@@ -99,7 +99,7 @@ impl Drop for Unread {
     }
 }
 
-/// Tells the connection of a request that it is used.
+/// Records a request as activity of its connection.
 pub(crate) async fn note(request: Request, next: Next) -> Response {
     let Some(activity) = request.extensions().get::<Arc<Activity>>().cloned() else {
         return next.run(request).await;
@@ -138,7 +138,8 @@ impl<S> Watched<S> {
         Self { inner, activity, timer, _place: place }
     }
 
-    /// Fails once it was idle for too long. The timer is moved on only when it fires: reads and writes are many.
+    /// Fails once the connection was idle for too long. The timer is moved on only when it fires, since reads
+    /// and writes are frequent.
     fn or_idle<T>(&mut self, context: &mut Context<'_>, done: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if done.is_ready() {
             return done;
@@ -208,7 +209,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Watched<S> {
     }
 }
 
-/// Accepts connections while there is room for them, sends small answers at once, and watches what they are used for.
+/// Accepts connections while there is capacity, sends small responses at once, and watches each connection's
+/// activity.
 #[derive(Clone)]
 pub(crate) struct WatchingAcceptor<A> {
     pub inner: A,

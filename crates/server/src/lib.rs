@@ -1,5 +1,5 @@
-//! The daemon as a library: HTTP, the event stream, who may do what, configuration, metrics and alerts.
-//! It knows no rule of the ledger: a handler reads a request, calls the ledger and writes the answer.
+//! The daemon as a library: HTTP, the event stream, authentication, configuration, metrics and alerts. It
+//! contains no rule of the ledger: a handler reads a request, calls the ledger and writes the response.
 
 mod alerts;
 pub mod auth;

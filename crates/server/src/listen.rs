@@ -1,4 +1,4 @@
-//! The socket: plain or TLS, served until told to stop, then drained within its time.
+//! The socket: plain or TLS, served until shutdown, then drained within the configured time.
 
 use std::{
     future::Future,
@@ -24,17 +24,17 @@ use crate::{
     idle::{self, FIRST_CALL, WatchingAcceptor},
 };
 
-/// Bytes of a request line and its headers that are read at all. As many may wait to be written to a connection whose
-/// peer does not read: with a thousand such readers it counts.
+/// Bytes of a request line and its headers that are buffered. The same amount may wait to be written to a
+/// connection whose peer does not read, which adds up over a thousand of them.
 const READ_MAX: usize = 128 * 1024;
 
-/// A peer that takes in nothing of a stream for so long is gone, or never meant to read it.
+/// A peer that reads nothing of a stream for this long is disconnected.
 const GONE: Duration = Duration::from_secs(300);
 
-/// Calls at once on one connection of HTTP/2.
+/// Concurrent calls on one HTTP/2 connection.
 const STREAMS_OF_A_CONNECTION: u32 = 200;
 
-/// A listener with the keys that it needs.
+/// A listener with its TLS keys.
 pub(crate) struct Listener {
     socket: TcpListener,
     keys: Option<RustlsConfig>,
@@ -49,7 +49,7 @@ impl Listener {
         let keys = match tls {
             None => None,
             Some(tls) => {
-                // Another provider that was installed before does as well.
+                // A provider that was installed before is fine too.
                 let _installed = rustls::crypto::ring::default_provider().install_default();
                 Some(RustlsConfig::from_pem_file(&tls.cert, &tls.key).await?)
             }
@@ -57,7 +57,7 @@ impl Listener {
         Ok(Self { socket, keys, connections: Connections::new(bounds) })
     }
 
-    /// Serves until `stop` resolves; what is under way then has `drain` to finish.
+    /// Serves until `stop` resolves; calls in progress then have `drain` to finish.
     pub async fn serve(
         self,
         router: Router,
@@ -78,7 +78,8 @@ impl Listener {
             .into_make_service_with_connect_info::<SocketAddr>();
         let mut server = axum_server::from_tcp(self.socket)?.handle(handle);
         let http1 = &mut server.http_builder().http1();
-        // Beyond what the guard refuses: whoever sends too much is told so, and not just cut off.
+        // Larger than the limits of admission, so that an oversized request gets a problem rather than a
+        // closed connection.
         http1.max_headers(2 * HEADERS_COUNT).max_buf_size(READ_MAX);
         http1.timer(TokioTimer::new()).header_read_timeout(FIRST_CALL);
         let http2 = &mut server.http_builder().http2();

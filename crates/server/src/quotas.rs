@@ -1,5 +1,6 @@
-//! What one tenant may have of what all share. Quotas count for credentials that are bound to tenants; whoever may act for
-//! all of them is the operator. Open works, the bytes of their inputs and their priority are counted by the ledger itself.
+//! Limits one tenant's use of shared resources. Quotas apply to credentials that are bound to tenants; a
+//! credential for all tenants is the operator's. Open work items, their input bytes and their priority are
+//! counted by the ledger itself.
 
 use std::{
     collections::HashMap,
@@ -16,15 +17,15 @@ use tenure_store::{
 
 use crate::{auth::Authenticated, config::Quotas, http::Problem};
 
-/// Credentials that nobody but the operator can use up.
+/// Credentials reserved for the operator.
 const CREDENTIALS_OF_THE_OPERATOR: u64 = 1_000;
-/// Schedules that are counted at once.
+/// Schedules read at once.
 const PAGE: usize = 1_000;
 
-/// What each tenant has now, as far as this process sees it.
+/// Each tenant's current use in this process.
 pub(crate) struct Usage {
     used: Mutex<Used>,
-    /// What is counted before it is added is added by one at a time, tenants in turns.
+    /// Serializes additions that are counted first, with tenants in turns.
     adding: Arc<Fair>,
 }
 
@@ -46,7 +47,7 @@ enum What {
     Streams,
 }
 
-/// One of a tenant's calls or streams, until it is dropped.
+/// One call or stream of a tenant, until it is dropped.
 pub(crate) struct InUse {
     usage: Arc<Usage>,
     what: What,
@@ -80,9 +81,9 @@ impl Usage {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A call that is being answered, parked ones included.
+    /// A call in progress, long polls included.
     pub fn call(self: &Arc<Self>, tenants: &Tenants, quotas: &Quotas) -> Result<Option<InUse>, Problem> {
-        self.place(What::Calls, tenants, quotas.calls, "calls are being answered", "calls")
+        self.place(What::Calls, tenants, quotas.calls, "calls are in progress", "calls")
     }
 
     pub fn stream(self: &Arc<Self>, tenants: &Tenants, quotas: &Quotas) -> Result<Option<InUse>, Problem> {
@@ -104,15 +105,14 @@ impl Usage {
         let mut used = self.used();
         let count = used.of(what).entry(tenant.clone()).or_default();
         if *count >= most {
-            let detail =
-                format!("{most} {are} for this tenant already. End some, or have `quotas.{key}` raised.");
+            let detail = format!("{most} {are} for this tenant already. End some, or raise `quotas.{key}`.");
             return Err(Problem::later(Code::RateLimited, detail, Duration::from_secs(1)));
         }
         *count += 1;
         Ok(Some(InUse { usage: self.clone(), what, tenant }))
     }
 
-    /// Room for a schedule of this name, until it is made.
+    /// Capacity for a schedule of this name, until it is created.
     pub async fn schedule(
         &self,
         who: &Authenticated,
@@ -141,7 +141,8 @@ impl Usage {
         room(tenant, there, quotas.schedules, "schedules").map(|()| Some(turn))
     }
 
-    /// Room for a credential of these tenants, until it is made. A part of what the ledger keeps is the operator's.
+    /// Capacity for a credential of these tenants, until it is created. Some of the ledger's capacity is
+    /// reserved for the operator.
     pub async fn credential(
         &self,
         who: &Authenticated,
@@ -158,8 +159,8 @@ impl Usage {
         let all = ledger.count_credentials(None).await?;
         if all + CREDENTIALS_OF_THE_OPERATOR >= CREDENTIALS_MAX as u64 {
             let detail = format!(
-                "There are {all} credentials, and the last {CREDENTIALS_OF_THE_OPERATOR} that the ledger keeps are the \
-                 operator's. Revoke those that nobody uses."
+                "There are {all} credentials, and the last {CREDENTIALS_OF_THE_OPERATOR} are reserved for the \
+                 operator. Revoke unused ones."
             );
             return Err(Problem::new(Code::LimitReached, detail));
         }
@@ -172,7 +173,7 @@ fn room(tenant: &str, there: u64, most: u64, of: &str) -> Result<(), Problem> {
         return Ok(());
     }
     let detail = format!(
-        "Tenant {tenant} has {there} {of}, and {most} are allowed. End some, or have `quotas.{of}` raised."
+        "Tenant {tenant} has {there} {of}, and {most} are allowed. End some, or raise `quotas.{of}`."
     );
     Err(Problem::new(Code::LimitReached, detail))
 }

@@ -1,15 +1,16 @@
-//! How fast commands may go out: a bucket a tool and one for all, of this process alone. Time is given.
+//! The rate of commands: a token bucket for each tool and one for all, in this process. The time is a
+//! parameter.
 
 use std::{collections::HashMap, time::Duration};
 
 use crate::tools::{RateLimit, Tools};
 
-/// Tokens that come back at a steady rate, up to a burst. Counted in microseconds: a token is the time it takes to
-/// come back, so nothing is lost to rounding.
+/// Tokens that are replenished at a steady rate, up to a burst. Counted in microseconds: a token is the time
+/// it takes to replenish, so nothing is lost to rounding.
 #[derive(Clone, Debug)]
 struct Bucket {
     limit: RateLimit,
-    /// When the bucket would be full again.
+    /// When the bucket is full again.
     full_at: Duration,
 }
 
@@ -22,7 +23,7 @@ impl Bucket {
         Duration::from_secs(1) / self.limit.per_s.max(1)
     }
 
-    /// How long to wait for a token; zero where there is one.
+    /// The time until a token is available; zero if one is.
     fn wait(&self, now: Duration) -> Duration {
         let owed = self.full_at.max(now) + self.token() - now;
         owed.saturating_sub(self.token() * self.limit.burst.max(1))
@@ -49,7 +50,8 @@ impl Rates {
         }
     }
 
-    /// Takes one token of the tool and one of all, or none and says how long to wait. `now` is a monotonic clock's.
+    /// Takes one token of the tool and one of all, or neither, and returns how long to wait. `now` is from a
+    /// monotonic clock.
     pub fn take(&mut self, tool: &str, now: Duration) -> Result<(), Duration> {
         let mut buckets: Vec<&mut Bucket> =
             self.tools.get_mut(tool).into_iter().chain(&mut self.all).collect();
@@ -61,14 +63,14 @@ impl Rates {
         Ok(())
     }
 
-    /// What was taken last is not used.
+    /// Returns the tokens taken last.
     pub fn give_back(&mut self, tool: &str) {
         for bucket in self.tools.get_mut(tool).into_iter().chain(&mut self.all) {
             bucket.full_at = bucket.full_at.saturating_sub(bucket.token());
         }
     }
 
-    /// Other limits from now on. A bucket whose limit stays keeps what was taken from it.
+    /// Applies new limits. A bucket whose limit is unchanged keeps its level.
     pub fn reload(&mut self, all: Option<RateLimit>, tools: &Tools) {
         let mut new = Self::new(all, tools);
         let same = |new: &mut Bucket, old: &Bucket| {
@@ -127,7 +129,7 @@ mod tests {
         let mut rates = Rates::new(Some(RateLimit { per_s: 1, burst: 2 }), &tools(1, 1));
         assert_eq!(rates.take("mail", ms(0)), Ok(()));
         assert_eq!(rates.take("mail", ms(0)), Err(ms(1_000)));
-        // The tool's refusal left the token of all for another tool, which has no limit of its own.
+        // The tool's refusal left the common token for another tool, which has no limit of its own.
         assert_eq!(rates.take("other", ms(0)), Ok(()));
         assert_eq!(rates.take("other", ms(0)), Err(ms(1_000)));
     }

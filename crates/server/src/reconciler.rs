@@ -1,5 +1,6 @@
-//! The reconciler: asks providers about commands in doubt, and tells the ledger what they say. It decides nothing: how
-//! often is asked, when absence counts and when a person must look is the core's. What workers look up is left to them.
+//! The reconciler asks providers about commands in doubt and reports their findings to the ledger. It decides
+//! nothing: the core decides how often to ask, when absence counts and when a person must decide. Lookups by
+//! workers are not its task.
 
 use std::{
     collections::HashMap,
@@ -27,15 +28,15 @@ use crate::{
     relay::told,
 };
 
-/// Lookups that are under way at once: of everybody, and of one tenant.
+/// Concurrent lookups: in total, and of one tenant.
 const LOOKUPS: usize = 32;
 const LOOKUPS_OF_A_TENANT: usize = LOOKUPS / 2;
 const PAGE: usize = 100;
-/// Between two looks where nobody said that there is something new.
+/// The pause between two looks without a notification.
 const IDLE: Duration = Duration::from_secs(1);
-/// How long what a worker looks up, or nobody can, is passed over here: the configuration may change.
+/// How long a lookup by a worker, or an impossible one, is skipped here: the configuration may change.
 const PASSED_OVER: Duration = Duration::from_secs(60);
-/// Others pass over a lookup that is under way for as long as it may take, and a little longer.
+/// Other processes skip a lookup in progress for its timeout and this margin.
 const MARGIN: Duration = Duration::from_secs(10);
 
 struct Shared {
@@ -56,7 +57,7 @@ struct Ended {
 pub struct Reconciler {
     shared: Arc<Shared>,
     lookups: JoinSet<Ended>,
-    /// Lookups under way of each tenant.
+    /// Lookups in progress of each tenant.
     of_tenants: HashMap<String, usize>,
     passed_over: HashMap<CommandId, Instant>,
 }
@@ -68,7 +69,7 @@ impl Reconciler {
         Self { shared: Arc::new(shared), lookups: JoinSet::new(), of_tenants, passed_over }
     }
 
-    /// Looks up what is due now and waits for what is found. How many were asked about.
+    /// Looks up the commands that are due now and waits for the findings. Returns how many were looked up.
     pub async fn run_once(&mut self) -> Result<usize, Error> {
         let asked = self.start().await?;
         while let Some(ended) = self.lookups.join_next().await {
@@ -77,13 +78,14 @@ impl Reconciler {
         Ok(asked)
     }
 
-    /// Runs until told to stop. A lookup that is cut off is taken again by somebody else: asking twice does no harm.
+    /// Runs until shutdown. An interrupted lookup is made again by another process: looking up twice is
+    /// harmless.
     pub async fn run(mut self, woken: Arc<Notify>, stopping: CancellationToken) {
         loop {
             if self.lookups.len() < LOOKUPS
                 && let Err(error) = self.start().await
             {
-                tracing::warn!(%error, "the reconciler cannot read what is due; trying again");
+                tracing::warn!(%error, "the reconciler cannot read due lookups; retrying");
             }
             let pause = self.pause().await;
             tokio::select! {
@@ -103,7 +105,7 @@ impl Reconciler {
         }
     }
 
-    /// Begins what is due, as much as may be under way.
+    /// Starts due lookups, up to the limit.
     async fn start(&mut self) -> Result<usize, Error> {
         let now = Instant::now();
         self.passed_over.retain(|_, until| *until > now);
@@ -133,7 +135,7 @@ impl Reconciler {
                     let command = due.command.id;
                     let asked = AssertUnwindSafe(shared.reconcile(due, lookup)).catch_unwind().await;
                     let told =
-                        asked.unwrap_or_else(|_| Err(Error::Corrupt("the lookup broke off".to_owned())));
+                        asked.unwrap_or_else(|_| Err(Error::Corrupt("the lookup panicked".to_owned())));
                     Ended { command, tenant, told }
                 };
                 self.lookups.spawn(fair::on_behalf_of(whose, asking));
@@ -149,7 +151,7 @@ impl Reconciler {
         self.of_tenants.get(tenant).is_some_and(|lookups| *lookups >= LOOKUPS_OF_A_TENANT)
     }
 
-    /// Tenants that have their share: what else is due of them need not be read now.
+    /// Tenants at their limit: more of their due lookups need not be read now.
     fn full_tenants(&self) -> Vec<String> {
         self.of_tenants.keys().filter(|tenant| self.is_full(tenant)).cloned().collect()
     }
@@ -164,22 +166,19 @@ impl Reconciler {
         }
         match told {
             Ok(()) => _ = self.passed_over.remove(&command),
-            Err(error) => tracing::warn!(%command, %error, "a lookup could not be told; passed over"),
+            Err(error) => tracing::warn!(%command, %error, "a finding could not be recorded; skipped"),
         }
     }
 }
 
 impl Shared {
-    /// How it is looked up, or why it cannot be.
+    /// How the command is looked up, or why it cannot be.
     fn lookup(&self, due: &Due) -> Result<Lookup, String> {
         let (live, tool) = (self.live.borrow().clone(), &due.command.spec.tool);
         live.tools.get(tool).lookup.clone().ok_or_else(|| {
-            let declared = if live.tools.is_declared(tool) {
-                "has no lookup any more"
-            } else {
-                "is not declared any more"
-            };
-            format!("`{tool}` {declared}: declare how to look it up, or find out and record how it went")
+            let declared =
+                if live.tools.is_declared(tool) { "no longer has a lookup" } else { "is no longer declared" };
+            format!("`{tool}` {declared}: declare its lookup, or find out its outcome and record it")
         })
     }
 
@@ -189,7 +188,7 @@ impl Shared {
         let timeout = lookup.as_ref().map_or(Duration::ZERO, |lookup| lookup.timeout());
         match caller.take_lookup(id, (timeout + MARGIN).as_millis() as u64).await {
             Ok(_) => {}
-            // Somebody else is at it, or it has left doubt.
+            // Another process looks it up, or it is no longer in doubt.
             Err(Error::Refused(refusal)) if refusal.code == Code::NotDue => return Ok(()),
             Err(error) => return Err(error),
         }
@@ -199,7 +198,7 @@ impl Shared {
         };
         match caller.reconcile(id, found.finding, found.message.as_deref()).await {
             Ok(_) => Ok(()),
-            // Whoever dispatched it was quicker, or it is too early for absence to count: it is asked again then.
+            // Its sender was faster, or absence does not count yet: it is looked up again at that time.
             Err(Error::Refused(refusal)) if matches!(refusal.code, Code::IllegalState | Code::NotDue) => {
                 Ok(())
             }
@@ -210,7 +209,7 @@ impl Shared {
     async fn ask(&self, due: &Due, lookup: &Lookup) -> Result<Found, Error> {
         let unknown = |why: &str| Found { finding: Finding::Unknown, message: Some(why.to_owned()) };
         let Some(arguments) = due.arguments.clone() else {
-            return Ok(unknown("its arguments were erased, so nobody can be asked"));
+            return Ok(unknown("its arguments were erased, so it cannot be looked up"));
         };
         let Some(asker) = self.asker(&due.command.spec.tool, lookup) else {
             return Ok(unknown("a worker looks it up"));

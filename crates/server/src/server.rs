@@ -1,4 +1,4 @@
-//! The daemon: a ledger, the door before it, and what runs beside it; opened, served, reloaded, drained.
+//! The daemon: a ledger, its HTTP service and its background tasks; opened, served, reloaded, drained.
 
 use std::{future::Future, io, net::TcpListener, sync::Arc};
 
@@ -21,11 +21,12 @@ use crate::{
     relay::Relay,
 };
 
-/// Claims that look at the queue at once, and those of one tenant: a tenant that claims without end waits for itself.
+/// Claims that look at the queue at once, in total and for one tenant: a tenant that claims endlessly delays
+/// only itself.
 const CLAIMS: usize = 256;
 const CLAIMS_OF_A_TENANT: usize = CLAIMS / 2;
 
-/// Nested policies and schemas are read by calls inside calls.
+/// Nested policies and schemas are parsed recursively.
 const RELOAD_STACK: usize = 16 * 1024 * 1024;
 
 /// Why the daemon did not start.
@@ -36,7 +37,7 @@ pub enum StartError {
     #[error(transparent)]
     FirstStart(#[from] FirstStartError),
     #[error(
-        "{0} holds the key of every token, and every user of this machine can read it: `chmod 600` it and the files beside \
+        "{0} contains the key of every token, and every user of this machine can read it: `chmod 600` it and the files beside \
          it that begin with its name, or set allow_readable_secrets"
     )]
     Readable(String),
@@ -44,16 +45,16 @@ pub enum StartError {
     Socket(io::Error),
 }
 
-/// Why the configuration stayed as it was.
+/// Why the configuration was not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReloadError {
     #[error(transparent)]
     Config(#[from] ConfigError),
-    #[error("the configuration could not be read on a thread of its own: {0}")]
+    #[error("cannot start a thread to read the configuration: {0}")]
     Thread(#[from] io::Error),
 }
 
-/// An open ledger with everything that serves it. What runs beside it ends with [`Server::close`].
+/// An open ledger with its HTTP service and background tasks, which end with [`Server::close`].
 pub struct Server {
     config: Config,
     app: Arc<App>,
@@ -63,7 +64,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the ledger, makes the first credential where there is none, and starts what runs beside it.
+    /// Opens the ledger, creates the first credential if there is none, and starts the background tasks.
     pub async fn open(config: Config, admin: AdminToken) -> Result<Self, StartError> {
         let options = Options {
             settings: config.live.settings(),
@@ -76,7 +77,7 @@ impl Server {
             Database::Postgres(url) => Ledger::open_postgres(url, options).await?,
             Database::Memory => Ledger::open_memory(options).await?,
         };
-        // Known to be a ledger only now.
+        // Only now is it known to be a ledger.
         if let Database::Sqlite(path) = &config.db
             && !config.allow_readable_secrets
             && is_readable_by_all(path)
@@ -87,7 +88,7 @@ impl Server {
         Self::over(ledger, config, admin).await
     }
 
-    /// The same over a ledger that is open already.
+    /// The same for a ledger that is open already.
     pub async fn over(ledger: Ledger, config: Config, admin: AdminToken) -> Result<Self, StartError> {
         let first_start = admin.ensure(&ledger).await?;
         let (live, seen) = watch::channel(Arc::new(config.live.clone()));
@@ -96,7 +97,7 @@ impl Server {
         let alerts = Arc::new(Alerts::default());
         let stopping = CancellationToken::new();
         let mut reader = FeedReader::new(feed.clone(), metrics.clone());
-        // The first look fixes where the feed begins, so that nothing that is written from now on is missed.
+        // The first look fixes the start of the feed, so that later writes are not missed.
         reader.run_once().await?;
         let mut beside = JoinSet::new();
         beside.spawn(reader.run(stopping.clone()));
@@ -123,13 +124,13 @@ impl Server {
         Ok(Self { config, app, live, first_start, beside })
     }
 
-    /// Whether this start made the first credential, and where it is.
+    /// Whether this start created the first credential, and where it is.
     pub fn first_start(&self) -> &FirstStart {
         &self.first_start
     }
 
-    /// Does once what is due, for a process that is gone before its sweeper would have looked. It has watched no
-    /// lease, and so judges none.
+    /// Does everything that is due once, for a process that exits before its sweeper would run. It has not
+    /// watched any lease, and so lapses none.
     pub async fn sweep_once(&self) -> Result<(), Error> {
         Sweeper::new(Arc::new(SystemClock)).run_once(self.ledger()).await?;
         Scheduler.run_once(self.ledger()).await.map(drop)
@@ -139,7 +140,7 @@ impl Server {
         &self.app.ledger
     }
 
-    /// Starts the relay and the reconciler. A daemon does; a process that is gone in a moment must not begin calls.
+    /// Starts the relay and the reconciler. For a daemon: a short-lived process must not begin calls.
     pub fn relay(&mut self, outbound: Outbound) {
         let (ledger, feed, stopping) = (self.ledger(), &self.app.feed, &self.app.stopping);
         let relay = Relay::new(ledger.clone(), self.app.evaluator.clone(), outbound.clone());
@@ -155,20 +156,20 @@ impl Server {
         http::router(&self.app)
     }
 
-    /// The same routes for this process alone, which calls as the machine principal `name` and needs no token. To serve
-    /// it would let everybody in.
+    /// The same routes for this process alone, which calls as the machine principal `name` and needs no
+    /// token. Never serve it on a socket: it would give access to everybody.
     pub fn in_process(&self, name: &str) -> Result<Router, Error> {
         let caller = InProcess::new(self.ledger(), name)?;
         Ok(self.router().layer(Extension(caller)))
     }
 
-    /// What changes a daemon while it serves.
+    /// Changes the configuration of a running daemon.
     pub fn reloader(&self) -> Reloader {
         Reloader { app: self.app.clone(), live: self.live.clone(), started: self.config.clone() }
     }
 
-    /// Serves until `shutdown` resolves, then drains: nothing new is let in, long polls and streams end, what is
-    /// under way is finished, the ledger is closed; all within the configured time.
+    /// Serves until `shutdown` resolves, then drains: new calls are refused, long polls and streams end,
+    /// calls in progress finish and the ledger is closed, all within the configured time.
     pub async fn serve(
         mut self,
         socket: TcpListener,
@@ -189,12 +190,12 @@ impl Server {
         served.map_err(StartError::Socket)
     }
 
-    /// Answers long polls and ends streams.
+    /// Ends long polls and streams.
     pub(crate) fn stop(&self) {
         self.app.stopping.cancel();
     }
 
-    /// Stops what runs beside the ledger and closes it.
+    /// Stops the background tasks and closes the ledger.
     pub async fn close(mut self) -> Result<(), Error> {
         self.app.stopping.cancel();
         while self.beside.join_next().await.is_some() {}
@@ -202,7 +203,7 @@ impl Server {
     }
 }
 
-/// Changes what a running daemon can change.
+/// Changes the reloadable settings of a running daemon.
 #[derive(Clone)]
 pub struct Reloader {
     app: Arc<App>,
@@ -211,8 +212,9 @@ pub struct Reloader {
 }
 
 impl Reloader {
-    /// Reads a configuration and takes it in, as [`Reloader::reload`] does. Policies and schemas take time to compile: that is
-    /// done on a thread of its own, and no call and no shutdown waits for it. One that cannot be read changes nothing.
+    /// Reads a configuration and applies it with [`Reloader::reload`]. Compiling policies and schemas takes
+    /// time, so it runs on a separate thread and delays no call and no shutdown. A configuration with errors
+    /// changes nothing.
     pub async fn load(
         &self,
         load: impl FnOnce() -> Result<Config, ConfigError> + Send + 'static,
@@ -220,7 +222,7 @@ impl Reloader {
         Ok(self.reload(&aside_with_stack("reload", RELOAD_STACK, load).await??))
     }
 
-    /// Takes the new configuration in, and names the keys that wait for a restart.
+    /// Applies the new configuration, and returns the keys that need a restart.
     pub fn reload(&self, new: &Config) -> Vec<&'static str> {
         self.app.ledger.set_settings(new.live.settings());
         self.app.doors.set_rate(new.live.rate);

@@ -1,5 +1,5 @@
-//! Starting while PostgreSQL is away: the daemon listens at once, says why it is not ready, and goes on by itself
-//! as soon as the ledger can be opened.
+//! Starting while PostgreSQL is unavailable: the daemon listens at once, reports why it is not ready, and
+//! opens the ledger as soon as it can.
 
 use std::{
     future::Future,
@@ -31,7 +31,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 
 /// Opens the ledger and serves it until `shutdown` resolves. `opened` is called once it is open.
 ///
-/// Only a PostgreSQL server that is away is waited for: whatever else is wrong at the start is an error.
+/// Only an unavailable PostgreSQL server is retried: every other problem at the start is an error.
 pub async fn run(
     config: Config,
     admin: AdminToken,
@@ -63,7 +63,7 @@ async fn wait_and_serve(
     opened: impl FnOnce(&Server),
     why: Error,
 ) -> Result<(), StartError> {
-    tracing::warn!(error = %why, "the database is away; trying again, and /readyz says so meanwhile");
+    tracing::warn!(error = %why, "the database is unavailable; retrying, and /readyz reports it meanwhile");
     let (tls, connections) = (config.tls.as_ref(), config.live.quotas.connections);
     let listener = Listener::new(socket, tls, connections).await.map_err(StartError::Socket)?;
     let stop = CancellationToken::new();
@@ -98,7 +98,7 @@ async fn wait_and_serve(
     }
 }
 
-/// None: it was told to stop before.
+/// None: shutdown came first.
 async fn open_at_last(
     config: &Config,
     admin: &AdminToken,
@@ -118,7 +118,7 @@ async fn open_at_last(
     }
 }
 
-/// The door while there is nothing behind it, and after.
+/// The HTTP service, before and after the ledger is open.
 #[derive(Clone)]
 struct StartupRouter(Arc<Mutex<Behind>>);
 

@@ -1,5 +1,5 @@
-//! Spans of requests, with the ids of the work and the step that they are about; and, where it is compiled in,
-//! how they reach a collector over OTLP. No state is ever derived from them.
+//! Spans of requests, with the ids of the work item and step they concern; and, if compiled in, their export
+//! over OTLP. State is never derived from them.
 
 use axum::http::{HeaderMap, Method};
 use tracing::{Span, field::Empty};
@@ -34,7 +34,7 @@ pub(crate) fn request(method: &Method, route: &str, path: &str, headers: &Header
     span
 }
 
-/// The present request turned out to be about this work.
+/// Records the work item of the current request.
 pub(crate) fn about(work: impl std::fmt::Display) {
     Span::current().record("tenure.work", tracing::field::display(work));
 }
@@ -46,7 +46,7 @@ fn segment<'a>(route: &str, path: &'a str, name: &str) -> Option<&'a str> {
 
 #[cfg(feature = "otlp")]
 pub mod otlp {
-    //! Sends spans to a collector.
+    //! Exports spans to a collector.
 
     use axum::http::HeaderMap;
     use opentelemetry::{
@@ -61,11 +61,11 @@ pub mod otlp {
     use tracing_opentelemetry::{OpenTelemetryLayer, OpenTelemetrySpanExt};
     use tracing_subscriber::registry::LookupSpan;
 
-    /// A running exporter. What is still unsent goes out with [`Traces::flush`].
+    /// A running exporter. Pending spans are sent with [`Traces::flush`].
     pub struct Traces(SdkTracerProvider);
 
     impl Traces {
-        /// `endpoint`: a collector's HTTP address, as in `http://127.0.0.1:4318`.
+        /// `endpoint`: a collector's HTTP address, like `http://127.0.0.1:4318`.
         pub fn to(endpoint: &str) -> Result<Self, ExporterBuildError> {
             let url = format!("{}/v1/traces", endpoint.trim_end_matches('/'));
             let exporter = SpanExporter::builder().with_http().with_endpoint(url).build()?;
@@ -74,7 +74,7 @@ pub mod otlp {
             Ok(Self(provider.build()))
         }
 
-        /// What the process's subscriber needs.
+        /// The layer for the process's subscriber.
         pub fn layer<S>(&self) -> OpenTelemetryLayer<S, SdkTracer>
         where
             S: Subscriber + for<'span> LookupSpan<'span>,
@@ -82,7 +82,7 @@ pub mod otlp {
             tracing_opentelemetry::layer().with_tracer(self.0.tracer("tenure"))
         }
 
-        /// Sends what is left. Blocks while it does.
+        /// Sends the pending spans. Blocks while it does.
         pub fn flush(self) {
             if let Err(error) = self.0.shutdown() {
                 tracing::warn!(%error, "the last traces were not sent");
@@ -102,11 +102,11 @@ pub mod otlp {
         }
     }
 
-    /// The caller's trace goes on here.
+    /// Continues the caller's trace.
     pub(super) fn continue_trace(span: &Span, headers: &HeaderMap) {
         if headers.contains_key("traceparent") {
             let context = TraceContextPropagator::new().extract(&Headers(headers));
-            // Without a collector nobody asks for a parent.
+            // Without a collector the parent is not needed.
             let _ = span.set_parent(context);
         }
     }

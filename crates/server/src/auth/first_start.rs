@@ -1,4 +1,4 @@
-//! The first start of a ledger makes its first person's credential: with every scope, in every tenant.
+//! The first start of a ledger creates the first person's credential: with every scope, in every tenant.
 
 use std::{
     fs::{self, OpenOptions},
@@ -15,26 +15,26 @@ use tenure_store::{Credential, Error, Ledger, NewCredential, Principal, Principa
 
 use super::{Scopes, Secret};
 
-/// A chosen token that is easier to guess is refused.
+/// The minimum length of a chosen token.
 const SHORTEST: usize = 16;
-/// Credentials that are read at once.
+/// Credentials read at once.
 const PAGE: usize = 1_000;
 
-/// Where the first token comes from.
+/// The source of the first token.
 #[derive(Clone, Debug)]
 pub enum AdminToken {
     /// Chosen by the operator.
     Given(Secret),
-    /// Made here, and left in this file for its owner only.
+    /// Generated here, and written to this file for its owner only.
     File(PathBuf),
-    /// No credential is made: the program that embeds the ledger needs none.
+    /// No credential is created: the program that embeds the ledger needs none.
     Unmade,
 }
 
-/// What the start found.
+/// The result of the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FirstStart {
-    /// A person has a credential already, or none was to be made.
+    /// A person has a credential already, or none was to be created.
     No,
     Given,
     Written(PathBuf),
@@ -53,9 +53,9 @@ pub enum FirstStartError {
 }
 
 impl AdminToken {
-    /// Makes the admin credential where no person has one yet: an embedding program may have made credentials for
-    /// machines before. The file comes first: a crash between the two leaves a file to be overwritten, and never a
-    /// ledger that nobody can enter.
+    /// Creates the admin credential if no person has one yet: an embedding program may have created
+    /// credentials for machines before. The file is written first: a crash in between leaves a file to be
+    /// overwritten, never a ledger that nobody can use.
     pub async fn ensure(self, ledger: &Ledger) -> Result<FirstStart, FirstStartError> {
         let (secret, outcome) = match self {
             AdminToken::Unmade => return Ok(FirstStart::No),
@@ -88,7 +88,8 @@ impl AdminToken {
     }
 }
 
-/// Whether a person has a credential, a revoked one included. A credential that cannot be read may be a person's.
+/// Whether a person has a credential, even a revoked one. An unreadable credential counts, since it may be a
+/// person's.
 async fn has_person(ledger: &Ledger) -> Result<bool, Error> {
     let mut before = None;
     loop {
@@ -102,9 +103,9 @@ async fn has_person(ledger: &Ledger) -> Result<bool, Error> {
     }
 }
 
-/// Readable by its owner from the first byte on.
+/// Readable by its owner only, from the first byte on.
 fn write_private(path: &Path, secret: &Secret) -> io::Result<()> {
-    // A link in its place is not followed: it would choose another file to be overwritten.
+    // A symbolic link is not followed: it could make another file be overwritten.
     let no_link = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600).custom_flags(no_link);

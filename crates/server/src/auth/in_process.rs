@@ -1,5 +1,5 @@
-//! Calls of the process that opened the ledger: a machine principal without a credential. A secret would protect nothing,
-//! since that process holds the ledger itself.
+//! Calls from the process that opened the ledger: a machine principal without a credential. A secret would
+//! protect nothing, since that process has the ledger itself.
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ use super::{Authenticated, Scopes};
 pub(crate) struct InProcess(pub Arc<Authenticated>);
 
 impl InProcess {
-    /// A machine called `name`, with every scope that a machine can hold, in every tenant. The same name is the same
-    /// principal at every start: four eyes and policies go by its id.
+    /// A machine called `name`, with every scope that a machine can have, in every tenant. The same name
+    /// gives the same principal at every start, since four eyes and policies compare principal ids.
     pub fn new(ledger: &Ledger, name: &str) -> Result<Self, Refusal> {
         limits::name("principal", name)?;
         let id = id_of(name);
@@ -39,7 +39,7 @@ impl InProcess {
     }
 }
 
-/// A version 8 id: stored principals have version 7, so it is never one of theirs.
+/// A version 8 id: stored principals have version 7, so the ids never collide.
 fn id_of(name: &str) -> Uuid {
     let Digest(digest) = Digest::of(format!("principal in process: {name}"));
     let mut bytes = [0; 16];

@@ -1,8 +1,8 @@
-//! Who is asking, and what they may do. Everything is denied that a credential does not allow.
+//! Authentication and authorization: everything is denied that a credential does not allow.
 //!
-//! A credential is a random secret of 256 bits; the ledger keeps its SHA-256 only. It belongs to a principal, a person
-//! or a machine. Its scopes say which routes it opens; its tenants and kinds what exists for it. The process that opened
-//! the ledger needs no credential for its own calls.
+//! A credential is a random secret of 256 bits; the ledger stores only its SHA-256. It belongs to a
+//! principal, a person or a machine. Its scopes decide which routes it may call; its tenants and kinds decide
+//! which items are visible to it. The process that opened the ledger needs no credential for its own calls.
 
 mod first_start;
 mod in_process;
@@ -37,29 +37,29 @@ use strangers::Strangers;
 pub(crate) use strangers::network;
 use tenure_api::wire::Scope;
 
-/// A verified token is believed for so long; in this process a revocation counts at once.
+/// How long a verified token is cached; a revocation in this process takes effect at once.
 const BELIEVED: Duration = Duration::from_secs(1);
-/// Genuine tokens that are remembered. Wrong ones are not: they could drive the others out.
+/// The number of genuine tokens in the cache. Wrong ones are not cached: they could evict the others.
 const REMEMBERED: usize = 10_000;
 
-/// Why somebody was turned away before anything was looked at.
+/// Why a request was refused before it was handled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Denied {
     NoToken,
     UnknownToken,
-    /// It came from an address that sent too many wrong ones.
+    /// The token came from an address that sent too many wrong ones.
     TooManyWrong,
     Expired,
     Revoked,
-    /// The credential is genuine and lacks this scope.
+    /// The credential lacks this scope.
     Scope(Scope),
-    /// It is bound to some tenants, and what was asked for is about all.
+    /// The credential is bound to some tenants, and the request covers all of them.
     Tenants,
-    /// It is bound to some kinds of work, and what was asked for is not told apart by kind.
+    /// The credential is bound to some kinds of work, and the request cannot be restricted by kind.
     Kinds,
 }
 
-/// A request's credential, with the ledger as its holder may use it.
+/// A request's credential, with the ledger's view for it.
 #[derive(Clone)]
 pub struct Authenticated {
     pub id: CredentialId,
@@ -108,17 +108,17 @@ impl Authenticated {
         if self.may(scope) { Ok(()) } else { Err(Denied::Scope(scope)) }
     }
 
-    /// For what shows or touches every tenant at once.
+    /// For requests that cover every tenant at once.
     pub fn require_everywhere(&self) -> Result<(), Denied> {
         if self.tenants == Tenants::All { Ok(()) } else { Err(Denied::Tenants) }
     }
 
-    /// Whether everything that exists for the other credential exists for this one too.
+    /// Whether everything visible to the other credential is visible to this one too.
     pub fn covers(&self, other: &Credential) -> bool {
         self.tenants.cover(&other.tenants) && self.kinds.cover(&other.kinds)
     }
 
-    /// The tenant of a request: one of the credential's.
+    /// The tenant of a request, which must be one of the credential's.
     pub fn tenant(&self, asked: Option<&str>) -> Result<String, Refusal> {
         const DEFAULT: &str = "default";
         match (asked, &self.tenants) {
@@ -130,16 +130,16 @@ impl Authenticated {
             (None, tenants) if tenants.allow(DEFAULT) => Ok(DEFAULT.to_owned()),
             (None, _) => Err(Refusal::new(
                 Code::Invalid,
-                "Your credential has several tenants: say in `tenant` which one this is for.",
+                "Your credential has several tenants: name one of them in `tenant`.",
             )),
         }
     }
 }
 
-/// The door: tokens in, sessions out.
+/// Authenticates tokens.
 pub struct Auth {
     ledger: Ledger,
-    /// What was found for a hash, and when.
+    /// The cached result of each hash, and its time.
     known: Mutex<HashMap<Digest, (Known, Instant)>>,
     strangers: Arc<Strangers>,
     open_calls: Arc<OpenCalls>,
@@ -156,7 +156,7 @@ impl Auth {
         Self { ledger, known: Mutex::default(), strangers: Arc::default(), open_calls: Arc::default() }
     }
 
-    /// The session of a bearer token. Wrong ones of the same peer are refused ever more slowly.
+    /// Authenticates a bearer token. Repeated wrong tokens of one peer are refused with a growing delay.
     pub async fn identify(
         &self,
         token: &str,
@@ -183,7 +183,7 @@ impl Auth {
         })
     }
 
-    /// A call that ends with its credential.
+    /// Registers a call that ends with its credential.
     pub(crate) fn open_call(&self, session: &Authenticated) -> OpenCall {
         self.open_calls.open(session)
     }
@@ -218,7 +218,7 @@ impl Auth {
         Ok(Some(known))
     }
 
-    /// Makes a credential. The secret is in the answer and nowhere else.
+    /// Creates a credential. The secret is in the response and nowhere else.
     pub async fn create(&self, by: &Authenticated, new: NewToken) -> Result<(Credential, Secret), Error> {
         let principal = new.principal(&self.ledger, by).await?;
         new.check(by, &principal)?;
@@ -240,7 +240,7 @@ impl Auth {
         Ok((credential, secret))
     }
 
-    /// The credentials that reach no further than this one, newest first.
+    /// The credentials whose rights are within those of this one, newest first.
     pub async fn list(
         &self,
         by: &Authenticated,
@@ -249,12 +249,13 @@ impl Auth {
     ) -> Result<Listed<Credential, CredentialId>, Error> {
         let mut page = self.ledger.credentials(before, limit).await?;
         page.rows.retain(|credential| by.covers(credential));
-        // Nobody knows how far one reaches that cannot be read.
+        // The rights of an unreadable credential are unknown.
         page.unreadable.retain(|_| by.tenants == Tenants::All && by.kinds == Kinds::All);
         Ok(page)
     }
 
-    /// Ends a credential that reaches no further than this one, and the calls that it opened; in this process at once.
+    /// Revokes a credential whose rights are within those of this one, and ends the calls that it opened; in
+    /// this process at once.
     pub async fn revoke(
         &self,
         by: &Authenticated,
@@ -263,7 +264,7 @@ impl Auth {
     ) -> Result<Credential, Error> {
         let known = self.ledger.credential_by_id(id).await?;
         if !by.covers(&known) {
-            let detail = format!("There is no credential {id} here. Check the id.");
+            let detail = format!("There is no credential {id}. Check the id.");
             return Err(Refusal::new(Code::NotFound, detail).into());
         }
         let every = Scopes::all().names();
@@ -275,7 +276,7 @@ impl Auth {
     }
 }
 
-/// Expiry of credentials is for people's calendars: the process's clock is good enough.
+/// The process's clock: credentials expire by calendar time, so it is precise enough.
 fn wall_clock() -> Millis {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)

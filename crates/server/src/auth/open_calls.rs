@@ -1,5 +1,5 @@
-//! Calls that stay open: streams and long polls. They end within a second once their credential was revoked, by
-//! whatever process, or has expired.
+//! Calls that stay open: streams and long polls. They end within a second after their credential expires or
+//! is revoked, in any process.
 
 use std::{
     collections::HashMap,
@@ -13,12 +13,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Authenticated, Denied, wall_clock};
 
-/// How often the ledger is asked about the credentials of open calls, all in one question.
+/// How often the credentials of open calls are checked, all in one query.
 const PAUSE: Duration = Duration::from_millis(400);
-/// Credentials of one question.
+/// Credentials of one query.
 const AT_ONCE: usize = 1_000;
 
-/// The credentials that open calls were let in by.
+/// The credentials that open calls were authenticated with.
 #[derive(Default)]
 pub(crate) struct OpenCalls(Mutex<HashMap<CredentialId, Watched>>);
 
@@ -46,7 +46,7 @@ impl OpenCalls {
         OpenCall { calls: self.clone(), id, expires_at, ended: one.ended.clone() }
     }
 
-    /// Ends what this credential opened.
+    /// Ends the calls that this credential opened.
     pub fn end(&self, id: CredentialId) {
         if let Some(one) = self.watched().get(&id) {
             one.ended.cancel();
@@ -68,7 +68,7 @@ impl OpenCalls {
         Ok(())
     }
 
-    /// Checks until told to stop.
+    /// Checks until shutdown.
     pub async fn run(self: Arc<Self>, ledger: Ledger, stopping: CancellationToken) {
         loop {
             tokio::select! {
@@ -76,7 +76,7 @@ impl OpenCalls {
                 () = tokio::time::sleep(PAUSE) => {}
             }
             if let Err(error) = self.check(&ledger, wall_clock()).await {
-                tracing::warn!(%error, "credentials of open calls cannot be checked; trying again");
+                tracing::warn!(%error, "credentials of open calls cannot be checked; retrying");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Sets of scopes. What each scope opens is said by the routes themselves.
+//! Sets of scopes. The routes themselves declare which scope they need.
 
 use tenure_api::wire::Scope;
 
@@ -11,7 +11,7 @@ impl Scopes {
         Scope::ALL.iter().copied().collect()
     }
 
-    /// All that a machine can hold.
+    /// All scopes that a machine can have.
     pub fn of_machines() -> Self {
         Self::all().iter().filter(|scope| !is_persons_only(*scope)).collect()
     }
@@ -28,12 +28,12 @@ impl Scopes {
         Scope::ALL.iter().copied().filter(move |scope| self.has(*scope))
     }
 
-    /// As the ledger keeps them.
+    /// The names under which the ledger stores them.
     pub fn names(self) -> Vec<String> {
         self.iter().map(|scope| scope.as_str().to_owned()).collect()
     }
 
-    /// What no machine can ever hold.
+    /// A scope in this set that no machine can have.
     pub fn persons_only(self) -> Option<Scope> {
         self.iter().find(|scope| is_persons_only(*scope))
     }

@@ -13,7 +13,7 @@ pub struct Secret(String);
 impl Secret {
     pub fn generate() -> Result<Self, Error> {
         let mut bytes = [0; 32];
-        getrandom::fill(&mut bytes).map_err(|e| Error::Unavailable(format!("no randomness: {e}")))?;
+        getrandom::fill(&mut bytes).map_err(|e| Error::Unavailable(format!("no random numbers: {e}")))?;
         Ok(Self(format!("{PREFIX}{}", Digest(bytes).hex())))
     }
 
@@ -30,13 +30,13 @@ impl Secret {
         Digest::of(token)
     }
 
-    /// The text, for the one answer or file that shows it.
+    /// The text, for the one response or file that shows it.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 }
 
-/// Never in a log.
+/// Never shown in a log.
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(…)")

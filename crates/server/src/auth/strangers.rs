@@ -1,5 +1,4 @@
-//! Wrong tokens are slowed by the address that they come from. Tokens that are genuine are never held up: only a
-//! refusal waits.
+//! Slows down wrong tokens by source address. Genuine tokens are never delayed: only a refusal waits.
 
 use std::{
     collections::HashMap,
@@ -10,42 +9,42 @@ use std::{
 
 use tokio::time::Instant;
 
-/// Wrong tokens of one address that are refused at once; one more each second.
+/// Wrong tokens of one address that are refused at once; one more becomes free each second.
 const AT_ONCE: u32 = 20;
 const EACH: Duration = Duration::from_secs(1);
-/// How long a refusal waits after that, and how many of one address wait together.
+/// How long a refusal is delayed after that, and how many of one address are delayed at a time.
 const DELAY: Duration = Duration::from_secs(1);
 const DELAYED_MAX: u32 = 16;
-/// Addresses that are remembered.
+/// The number of addresses in memory.
 const PEERS_MAX: usize = 10_000;
 
 #[derive(Default)]
 pub(crate) struct Strangers(Mutex<HashMap<IpAddr, Peer>>);
 
 struct Peer {
-    /// When its wrong tokens would all be forgiven.
+    /// When all its wrong tokens are forgotten.
     until: Instant,
     delayed: u32,
 }
 
-/// Too many refusals of this address wait already.
+/// Too many refusals of this address are delayed already.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TooMany;
 
 impl Strangers {
-    /// Takes note of a wrong token, and holds its refusal up if there were many.
+    /// Records a wrong token, and delays its refusal if there were many.
     pub async fn slow(self: &Arc<Self>, peer: IpAddr) -> Result<(), TooMany> {
         let peer = network(peer);
         if !self.note(peer)? {
             return Ok(());
         }
-        // Whoever hangs up meanwhile makes room for others.
+        // Dropped when the client disconnects meanwhile, which makes room for others.
         let _delayed = Delayed { strangers: self.clone(), peer };
         tokio::time::sleep(DELAY).await;
         Ok(())
     }
 
-    /// Whether the refusal has to wait.
+    /// Whether the refusal has to be delayed.
     fn note(&self, peer: IpAddr) -> Result<bool, TooMany> {
         let now = Instant::now();
         let mut peers = self.peers();
@@ -86,7 +85,7 @@ impl Drop for Delayed {
     }
 }
 
-/// Whoever has an IPv6 address has 2^64 of them.
+/// The /64 network of an IPv6 address: a single client usually has all 2^64 addresses in it.
 pub(crate) fn network(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V4(v4) => v4.into(),
@@ -125,7 +124,7 @@ mod tests {
     async fn only_so_many_refusals_wait() {
         let strangers = Arc::new(Strangers::default());
         for host in 0..AT_ONCE {
-            // All of one network.
+            // All in one network.
             strangers.slow(peer(&format!("2001:db8::{host:x}"))).await.unwrap();
         }
         let one = || {

@@ -1,4 +1,4 @@
-//! What a credential lets through, and what it never can.
+//! What a credential allows, and what it never can.
 
 use std::{fs, os::unix::fs::PermissionsExt};
 

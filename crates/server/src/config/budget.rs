@@ -1,4 +1,5 @@
-//! Budgets as they are configured, and as the ledger wants them at a moment: it knows no calendar.
+//! Budgets as configured, and as the limits that the ledger checks at a given time: the ledger itself has no
+//! calendar.
 
 use jiff::{Timestamp, tz::TimeZone};
 use serde::Deserialize;
@@ -8,18 +9,18 @@ use tenure_core::{
     limits,
 };
 
-/// A bound on what may be spent.
+/// A limit on spending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget {
     pub per: Per,
     pub unit: Unit,
     pub period: BudgetPeriod,
     pub max: u64,
-    /// Only commands of this tool.
+    /// Counts only commands of this tool.
     pub tool: Option<String>,
 }
 
-/// When counting starts anew, in UTC.
+/// The period after which counting starts again, in UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BudgetPeriod {
@@ -47,14 +48,14 @@ impl TryFrom<String> for BudgetUnit {
                 Ok(BudgetUnit(Unit::Micros(currency.to_ascii_lowercase())))
             }
             _ => Err(format!(
-                "`{text}` is nothing that is counted: write \"calls\", \"tokens\", or \"micros:usd\" for money"
+                "`{text}` is not a unit: write \"calls\", \"tokens\", or \"micros:usd\" for money"
             )),
         }
     }
 }
 
 impl BudgetPeriod {
-    /// The name of the period at a moment.
+    /// The name of the period that contains this time.
     fn name(self, now: Millis) -> String {
         let format = match self {
             BudgetPeriod::Hour => "%Y-%m-%dT%H",
@@ -67,7 +68,7 @@ impl BudgetPeriod {
     }
 }
 
-/// The bounds that a tool's command is held against now.
+/// The limits that a command of this tool is checked against now.
 pub fn limits_of(budgets: &[Budget], tool: &str, now: Millis) -> Vec<Limit> {
     let apply = budgets.iter().filter(|budget| budget.tool.as_deref().is_none_or(|only| only == tool));
     apply

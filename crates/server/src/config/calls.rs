@@ -1,4 +1,4 @@
-//! How a tool or its lookup is called, as it is written: over HTTP, or by a program.
+//! How the configuration describes a tool's or lookup's call: over HTTP, or by a program.
 
 use std::{collections::BTreeMap, net::IpAddr, path::PathBuf};
 
@@ -46,8 +46,11 @@ impl TryFrom<String> for Url {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let bad =
-            || format!("`{text}` is no URL to call: write one as in \"https://hooks.example.com/notify\"");
+        let bad = || {
+            format!(
+                "`{text}` is not a URL that can be called: write one like \"https://hooks.example.com/notify\""
+            )
+        };
         let uri: Uri = text.parse().map_err(|_| bad())?;
         let plain = uri.authority().is_some_and(|authority| !authority.as_str().contains('@'));
         if !matches!(uri.scheme_str(), Some("http" | "https")) || !plain {
@@ -87,7 +90,7 @@ impl TryFrom<String> for Name {
         ];
         let name = text.to_ascii_lowercase();
         if HeaderName::from_bytes(name.as_bytes()).is_err() {
-            return Err(format!("`{text}` is no header's name: write one as in \"authorization\""));
+            return Err(format!("`{text}` is not a header name: write one like \"authorization\""));
         }
         if OURS.contains(&name.as_str()) || name.starts_with("webhook-") {
             return Err(format!("`{text}` is set by the relay itself: leave it out"));
@@ -104,7 +107,7 @@ impl TryFrom<String> for Network {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let bad = |_| format!("`{text}` is no network: write one as in \"10.0.0.0/8\"");
+        let bad = |_| format!("`{text}` is not a network: write one like \"10.0.0.0/8\"");
         text.parse().map(Network).map_err(bad)
     }
 }
@@ -120,11 +123,11 @@ impl TryFrom<u16> for Status {
         if (400..=599).contains(&status) {
             return Ok(Status(status));
         }
-        Err(format!("{status} is no status of a failure: give one from 400 to 599"))
+        Err(format!("{status} is not a failure status: give one from 400 to 599"))
     }
 }
 
-/// `"header:x-message-id"`, or a JSON pointer into the answer.
+/// `"header:x-message-id"`, or a JSON pointer into the response.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "String")]
 struct ExternalId(IdPlace);
@@ -138,12 +141,12 @@ impl TryFrom<String> for ExternalId {
             None => text.parse().ok().map(IdPlace::Body),
         };
         place.map(ExternalId).ok_or_else(|| {
-            format!("`{text}` is no place in an answer: write \"header:x-message-id\", or a JSON pointer as in \"/data/id\"")
+            format!("`{text}` is not a location in a response: write \"header:x-message-id\", or a JSON pointer like \"/data/id\"")
         })
     }
 }
 
-/// How long a call may take: it needs some time, and a bound.
+/// The timeout of a call, within bounds.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(try_from = "Period")]
 struct Timeout(Period);
@@ -155,7 +158,7 @@ impl TryFrom<Period> for Timeout {
         if (100..=3_600_000).contains(&period.ms()) {
             return Ok(Timeout(period));
         }
-        Err("a call takes between 100ms and 1h: give a time in between")
+        Err("a timeout is between 100ms and 1h: give one in between")
     }
 }
 
@@ -177,7 +180,9 @@ impl TryFrom<Vec<String>> for Words {
 
     fn try_from(words: Vec<String>) -> Result<Self, Self::Error> {
         if words.first().is_none_or(String::is_empty) {
-            return Err("no program is named: write it first, as in [\"/usr/local/bin/notify\", \"--json\"]");
+            return Err(
+                "the program is missing: write it first, like [\"/usr/local/bin/notify\", \"--json\"]",
+            );
         }
         Ok(Words(words))
     }
@@ -194,7 +199,7 @@ impl ExecSection {
     }
 }
 
-/// Whether a call there leaves this machine unencrypted.
+/// Whether a call to this URL crosses the network unencrypted.
 fn is_readable_on_the_way(url: &Uri) -> bool {
     let host = url.host().unwrap_or_default();
     let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
@@ -223,7 +228,7 @@ impl HttpSection {
         let mut headers: Vec<(HeaderName, HeaderValue)> = Vec::new();
         for (Name(name), from, value) in written.chain(in_env).chain(in_files) {
             let mut value = HeaderValue::from_str(&at.secret(&from, value, line)?)
-                .map_err(|_| at.error(line, format!("the value of header `{name}` is no printable text")))?;
+                .map_err(|_| at.error(line, format!("the value of header `{name}` is not printable text")))?;
             value.set_sensitive(true);
             let known = HeaderName::from_bytes(name.as_bytes()).expect("checked when it was read");
             if headers.iter().any(|(other, _)| *other == known) {

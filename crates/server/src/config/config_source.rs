@@ -1,5 +1,5 @@
-//! Where a configuration stands: what it is called, its text, its folder, the environment that it may name, and whether
-//! everybody on the machine can read what should be secret.
+//! The source of a configuration: its name, text and folder, the environment it may refer to, and whether its
+//! secrets may be readable by every user.
 
 use std::{fmt, fs, os::unix::fs::PermissionsExt, path::Path};
 
@@ -10,16 +10,16 @@ use super::{ConfigError, error::line_of};
 pub(super) struct ConfigSource<'a> {
     pub name: &'a str,
     pub text: &'a str,
-    /// Files that it names are beside it.
+    /// Relative paths start here.
     pub folder: &'a Path,
     pub env: &'a dyn Fn(&str) -> Option<String>,
-    /// Secrets may be in files that everybody can read.
+    /// Allows secrets in files that every user can read.
     pub allow_readable_secrets: bool,
-    /// Secrets may cross the network unencrypted.
+    /// Allows secrets to cross the network unencrypted.
     pub allow_plain_http: bool,
 }
 
-/// A secret as it is written: in the file itself, or by the name of its place.
+/// How a secret is given: in the file itself, or by reference.
 #[derive(Debug)]
 pub(super) enum Secret<'s> {
     Written,
@@ -27,13 +27,13 @@ pub(super) enum Secret<'s> {
     File(&'s Path),
 }
 
-/// Other files are read whole.
+/// The largest size of a referenced file.
 const LONGEST: u64 = 4 * 1024 * 1024;
 
 impl fmt::Display for Secret<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Secret::Written => f.write_str("what is written here"),
+            Secret::Written => f.write_str("the value written here"),
             Secret::Env(name) => write!(f, "`{name}` in the environment"),
             Secret::File(path) => write!(f, "{}", path.display()),
         }
@@ -53,7 +53,7 @@ impl ConfigSource<'_> {
         (self.env)(name)
     }
 
-    /// A secret, from where it is. `value` is the one that is written in the file itself.
+    /// Returns a secret. `value` is the one written in the file itself.
     pub fn secret(&self, from: &Secret<'_>, value: &str, line: Option<usize>) -> Result<String, ConfigError> {
         match from {
             Secret::Written => {
@@ -71,7 +71,7 @@ impl ConfigSource<'_> {
         }
     }
 
-    /// Refuses a file with a secret that everybody on the machine can read.
+    /// Refuses a file with a secret that every user of the machine can read.
     pub fn private(&self, path: &Path, line: Option<usize>) -> Result<(), ConfigError> {
         if self.allow_readable_secrets || !is_readable_by_all(path) {
             return Ok(());
@@ -82,13 +82,13 @@ impl ConfigSource<'_> {
             place: place.to_owned(),
             line,
             message: format!(
-                "{path} holds a secret, and every user of this machine can read it: `chmod 600 {path}`, or set \
+                "{path} contains a secret, and every user of this machine can read it: `chmod 600 {path}`, or set \
                  allow_readable_secrets"
             ),
         })
     }
 
-    /// A file that the line names.
+    /// Reads a file that this line refers to.
     pub fn read(&self, path: &Path, line: Option<usize>) -> Result<String, ConfigError> {
         let path = self.folder.join(path);
         let cannot = |why: String| {
@@ -102,7 +102,7 @@ impl ConfigSource<'_> {
     }
 }
 
-/// Whether every user of this machine may read a file. One that is not there holds nothing.
+/// Whether every user of this machine can read a file. A missing file is not readable.
 pub(crate) fn is_readable_by_all(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o004 != 0)
 }

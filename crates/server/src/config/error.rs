@@ -1,4 +1,4 @@
-//! A mistake in the configuration: where it is, what is wrong and what to write instead.
+//! A configuration error: where it is, what is wrong, and the fix.
 
 use std::{fmt, ops::Range};
 
@@ -43,18 +43,18 @@ pub(super) fn line_of(text: &str, span: &Range<usize>) -> usize {
     text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1
 }
 
-/// The parser shows a wrong value, and leaves it to us to say whose it is.
+/// The parser reports the wrong value; this adds its key.
 fn with_key(text: &str, span: Option<Range<usize>>, message: &str) -> String {
-    let message = message.replace("missing field", "missing key").replace("unknown variant", "unknown word");
+    let message = message.replace("missing field", "missing key").replace("unknown variant", "unknown value");
     let about_value =
-        ["unknown word", "invalid type", "invalid value"].iter().any(|begin| message.starts_with(begin));
+        ["unknown value", "invalid type", "invalid value"].iter().any(|begin| message.starts_with(begin));
     match span.filter(|_| about_value).and_then(|span| key_before(text, span.start)) {
         Some(key) => format!("`{key}`: {message}"),
         None => message,
     }
 }
 
-/// The key of the value that begins here, if one stands before it.
+/// The key of the value that begins at this offset, if there is one.
 fn key_before(text: &str, value: usize) -> Option<&str> {
     let key = text.get(..value)?.trim_end().strip_suffix('=')?.trim_end();
     let begin =
@@ -62,7 +62,7 @@ fn key_before(text: &str, value: usize) -> Option<&str> {
     Some(&key[begin..]).filter(|key| !key.is_empty())
 }
 
-/// The parser names the unknown key first and then those that it knows, each in backquotes.
+/// The parser names the unknown key first and then the known ones, each in backquotes.
 fn with_suggestion(message: &str) -> String {
     let mut names = message.split('`').skip(1).step_by(2);
     let (Some(unknown), true) = (names.next(), message.starts_with("unknown field")) else {

@@ -1,4 +1,4 @@
-//! `tenure.toml` as it is written. Each value checks itself while it is read, so that the parser knows the line.
+//! `tenure.toml` as written. Each value is checked while it is parsed, so that the error has its line.
 
 use std::{collections::BTreeMap, fs, net::SocketAddr, path::Path, path::PathBuf, time::Duration};
 
@@ -42,7 +42,7 @@ pub(super) struct File {
     tls: Option<TlsSection>,
     otlp: OtlpSection,
     alerts: AlertSection,
-    /// What every source starts from.
+    /// The settings that every source inherits.
     defaults: SourceSection,
     sources: BTreeMap<SourceName, SourceSection>,
     tools: BTreeMap<ToolName, Spanned<ToolSection>>,
@@ -51,7 +51,7 @@ pub(super) struct File {
     budgets: Budgets,
 }
 
-/// No more than one dispatch can be held against.
+/// At most as many budgets as one dispatch can be checked against.
 #[derive(Debug, Default, Deserialize)]
 #[serde(try_from = "Vec<BudgetSection>")]
 struct Budgets(Vec<BudgetSection>);
@@ -74,7 +74,7 @@ impl TryFrom<String> for Listen {
 
     fn try_from(text: String) -> Result<Self, String> {
         let bad =
-            |_| format!("`{text}` is no address to listen on: write ip:port, as in \"{DEFAULT_LISTEN}\"");
+            |_| format!("`{text}` is not an address to listen on: write ip:port, like \"{DEFAULT_LISTEN}\"");
         text.parse().map(Listen).map_err(bad)
     }
 }
@@ -89,7 +89,7 @@ impl TryFrom<String> for Host {
     fn try_from(text: String) -> Result<Self, String> {
         if text.is_empty() || text.contains(['/', ' ', '*']) {
             return Err(format!(
-                "`{text}` is no host: write a name as in \"tenure.example.com\", without scheme"
+                "`{text}` is not a host name: write one like \"tenure.example.com\", without scheme"
             ));
         }
         Ok(Host(text.to_ascii_lowercase()))
@@ -107,7 +107,7 @@ impl TryFrom<String> for Origin {
         let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
         if rest.is_none_or(|rest| rest.is_empty() || rest.contains(['/', ' ', '*'])) {
             return Err(format!(
-                "`{text}` is no origin: write scheme and host as in \"https://ops.example.com\", without path"
+                "`{text}` is not an origin: write scheme and host like \"https://ops.example.com\", without path"
             ));
         }
         Ok(Origin(text.to_ascii_lowercase()))
@@ -171,7 +171,7 @@ impl QuotaSection {
     }
 }
 
-/// Bytes of input that a tenant may send in a minute: room for the largest one at least.
+/// Bytes of input that a tenant may send each minute: at least the size of the largest input.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(try_from = "u64")]
 struct InputBytes(u64);
@@ -184,7 +184,7 @@ impl TryFrom<u64> for InputBytes {
         if bytes >= least {
             return Ok(InputBytes(bytes));
         }
-        Err(format!("one input may have {least} bytes: give that or more"))
+        Err(format!("a single input may have {least} bytes: give at least that"))
     }
 }
 
@@ -196,7 +196,7 @@ impl TryFrom<u32> for Positive {
     type Error = &'static str;
 
     fn try_from(number: u32) -> Result<Self, Self::Error> {
-        if number == 0 { Err("0 would let nobody in: give at least 1") } else { Ok(Positive(number)) }
+        if number == 0 { Err("0 would refuse every request: give at least 1") } else { Ok(Positive(number)) }
     }
 }
 
@@ -213,11 +213,11 @@ struct OtlpSection {
     endpoint: Option<String>,
 }
 
-/// A threshold, or `false` for never.
+/// A threshold, or `false` to switch it off.
 #[derive(Debug, Deserialize)]
 #[serde(
     untagged,
-    expecting = "write a whole number or a length of time as the page says, or false for never"
+    expecting = "write a whole number or a duration, as the documentation says, or false for never"
 )]
 enum Threshold<T> {
     Set(T),
@@ -232,7 +232,7 @@ impl TryFrom<bool> for Never {
     type Error = &'static str;
 
     fn try_from(on: bool) -> Result<Self, Self::Error> {
-        if on { Err("only false switches a threshold off") } else { Ok(Never) }
+        if on { Err("write false to switch a threshold off, or its value") } else { Ok(Never) }
     }
 }
 
@@ -385,18 +385,18 @@ impl TryFrom<RawTimeouts> for TimeoutSection {
     }
 }
 
-/// The core's own judgement: no rule of a policy is written a second time here.
+/// The core checks the policy: none of its rules is repeated here.
 fn checked(policy: WorkPolicy) -> Result<WorkPolicy, String> {
     policy.check().map(|()| policy).map_err(as_written)
 }
 
-/// The core names its own fields, `ttl_ms`; in the file they are written with a unit, and are called `ttl`.
+/// The core names its own fields (`ttl_ms`); in the file they are written with a unit and are called `ttl`.
 fn as_written(refusal: Refusal) -> String {
     refusal.detail.replace("_ms", "")
 }
 
 impl File {
-    /// The text of a file.
+    /// Reads the text of the file.
     pub fn read(path: &Path) -> Result<String, ConfigError> {
         let name = path.display().to_string();
         fs::read_to_string(path)
@@ -427,8 +427,8 @@ impl File {
         let flag_hosts = flag_hosts.map_err(|e| ConfigError::flag("--host", e))?;
         if !listen.ip().is_loopback() && tls.is_none() && !at.allow_plain_http {
             let why = format!(
-                "{listen} is reachable from other machines, and tokens would cross the network unencrypted: serve TLS \
-                 (--tls-cert, --tls-key), or set --allow-plain-http where a proxy does"
+                "{listen} is reachable from other machines, and tokens would cross the network unencrypted: use TLS \
+                 (--tls-cert, --tls-key), or set --allow-plain-http if a proxy does"
             );
             return Err(ConfigError::flag("--listen", why));
         }
@@ -475,7 +475,7 @@ impl File {
     }
 }
 
-/// Where the ledger is, as the file says it. A URL may hold a password.
+/// The database that the file configures. A URL may contain a password.
 fn database(
     written: Option<Spanned<String>>,
     env: Option<Spanned<String>>,
@@ -488,7 +488,7 @@ fn database(
         (Some(db), None, None) => at.secret(&Secret::Written, db.get_ref(), at.line(&db)).map(Some),
         (None, Some(name), None) => at.secret(&Secret::Env(name.get_ref()), "", at.line(&name)).map(Some),
         (None, None, Some(path)) => at.secret(&Secret::File(path.get_ref()), "", at.line(&path)).map(Some),
-        _ => Err(at.error(None, "the ledger is in one place: keep one of `db`, `db_env` and `db_file`")),
+        _ => Err(at.error(None, "the ledger is in one place only: keep one of `db`, `db_env` and `db_file`")),
     }
 }
 

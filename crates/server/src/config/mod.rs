@@ -1,5 +1,5 @@
-//! What an operator sets: `tenure.toml`, and the flags and environment that the binary lays over it.
-//! A mistake is an error with file, line and fix; nothing is guessed, and no unknown key is passed over.
+//! The configuration: `tenure.toml`, overridden by the flags and environment of the binary. A mistake is an
+//! error with file, line and fix; unknown keys are errors too.
 
 mod budget;
 mod calls;
@@ -37,34 +37,35 @@ use crate::{
     tools::{RateLimit, Tools},
 };
 
-/// Everything settled. What [`Live`] holds can be changed while the daemon runs; the rest needs a restart.
+/// The resolved configuration. [`Live`] can be changed while the daemon runs; the rest needs a restart.
 #[derive(Clone, Debug)]
 pub struct Config {
     pub db: Database,
     pub listen: SocketAddr,
     pub tls: Option<Tls>,
-    /// Where the first start leaves the admin token.
+    /// The file that the first start writes the admin token to.
     pub token_file: PathBuf,
-    /// The folder that backups over HTTP are written into; none: there are no such backups.
+    /// The folder for backups over HTTP; None disables them.
     pub backups: Option<PathBuf>,
-    /// Opens databases whose settings would let a commit be lost.
+    /// Opens databases whose settings could lose commits.
     pub allow_weak_settings: bool,
-    /// Opens an SQLite ledger that has lost commits with its log. A flag only: it is meant for one start.
+    /// Opens an SQLite ledger that has lost commits together with its write-ahead log. Only a flag: it is
+    /// meant for one start.
     pub accept_loss: bool,
-    /// Serves a ledger file that every user of the machine can read.
+    /// Opens a ledger file that every user of the machine can read.
     pub allow_readable_secrets: bool,
-    /// How long a shutdown may take.
+    /// The longest time a shutdown may take.
     pub drain: Duration,
     pub otlp_endpoint: Option<String>,
     pub live: Live,
 }
 
-/// Where the ledger is.
+/// The database of the ledger.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Database {
     Sqlite(PathBuf),
     Postgres(String),
-    /// Gone with the process: for tests and demonstrations.
+    /// In memory: for tests and demonstrations.
     Memory,
 }
 
@@ -75,12 +76,12 @@ pub struct Tls {
     pub key: PathBuf,
 }
 
-/// What a reload can change.
+/// The settings that a reload can change.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Live {
-    /// Names that requests may use in `Host`, besides the loopback's and the listener's address.
+    /// Names that requests may use in `Host`, besides loopback and the listener's address.
     pub hosts: Vec<String>,
-    /// Pages that browsers may call from, besides the daemon's own.
+    /// Origins that browsers may call from, besides the daemon's own.
     pub origins: Vec<String>,
     pub rate: Rate,
     pub quotas: Quotas,
@@ -88,13 +89,13 @@ pub struct Live {
     pub sources: BTreeMap<String, Source>,
     pub tools: Tools,
     pub policy: Arc<Policies>,
-    /// Dispatches of this process, of every tool together.
+    /// The dispatch rate of this process, over all tools.
     pub command_rate: Option<RateLimit>,
     pub replays: ReplayLimits,
     pub budgets: Vec<Budget>,
 }
 
-/// Requests of one token.
+/// The request rate of one token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     pub per_second: u32,
@@ -107,19 +108,19 @@ impl Default for Rate {
     }
 }
 
-/// What one tenant may have, for credentials that are bound to tenants.
+/// Quotas of one tenant, for credentials that are bound to tenants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quotas {
-    /// What the ledger itself holds to.
+    /// Quotas that the ledger itself enforces.
     pub ledger: Quota,
     pub schedules: u64,
     /// Credentials that are not revoked.
     pub credentials: u64,
-    /// Calls that are being answered, parked ones included, of this process.
+    /// Calls in progress in this process, long polls included.
     pub calls: u64,
     /// Open event streams of this process.
     pub streams: u64,
-    /// Connections of this process, whoever opens them.
+    /// Connections of this process, authenticated or not.
     pub connections: Bounds,
 }
 
@@ -136,27 +137,27 @@ impl Default for Quotas {
     }
 }
 
-/// When somebody should look. A threshold that is None never fires.
+/// Thresholds of alerts. None switches one off.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Thresholds {
     pub every: Duration,
-    /// A work that has been open for longer.
+    /// A work item has been open for longer.
     pub open_age: Option<Duration>,
-    /// The oldest queued work of a source is older.
+    /// The oldest queued work item of a source is older.
     pub pending_age: Option<Duration>,
     /// More leases than this are past their expiry.
     pub expired_leases: Option<u64>,
-    /// More works than this are stalled.
+    /// More work items than this are stalled.
     pub stalled: Option<u64>,
-    /// An open wait's deadline is nearer.
+    /// The deadline of an open wait is nearer than this.
     pub wait_deadline: Option<Duration>,
     /// A command has been in doubt for longer.
     pub uncertain_age: Option<Duration>,
-    /// More commands than this can be ended by a person only.
+    /// More commands than this can only be ended by a person.
     pub needs_person: Option<u64>,
-    /// An approval has been waited for for longer.
+    /// An approval has been pending for longer.
     pub approval_age: Option<Duration>,
-    /// The relay has not sent a command that was due for so long.
+    /// A command has been due for longer and the relay has not sent it.
     pub outbox_lag: Option<Duration>,
 }
 
@@ -177,15 +178,15 @@ impl Default for Thresholds {
     }
 }
 
-/// How works of one source are treated unless they say otherwise.
+/// The default settings of work items of one source.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Source {
     pub policy: WorkPolicy,
-    /// Deadlines of waits that name none, by kind.
+    /// The deadline of waits without one, by kind.
     pub waits: BTreeMap<WaitKind, Duration>,
 }
 
-/// What flags and environment say; they win over the file.
+/// Flags and environment, which override the file.
 #[derive(Clone, Debug, Default)]
 pub struct Overlay {
     pub db: Option<String>,
@@ -196,7 +197,7 @@ pub struct Overlay {
     pub backups: Option<PathBuf>,
     pub otlp_endpoint: Option<String>,
     pub hosts: Vec<String>,
-    /// Policies of an embedding program, besides those of the file.
+    /// Policies of an embedding program, in addition to those of the file.
     pub policies: Vec<PolicyFile>,
     pub allow_weak_settings: bool,
     pub accept_loss: bool,
@@ -205,22 +206,22 @@ pub struct Overlay {
 }
 
 impl Config {
-    /// Where the first start leaves its token if the ledger is no file.
+    /// The file that the first start writes its token to if the ledger is not a file.
     pub const TOKEN_FILE: &'static str = "tenure.token";
 
-    /// Reads and checks everything. Without a file the defaults stand.
+    /// Reads and checks the configuration. Without a file the defaults apply.
     pub fn load(path: Option<&Path>, overlay: Overlay) -> Result<Self, ConfigError> {
         let text = path.map(File::read).transpose()?.unwrap_or_default();
         let name = path.map(|path| path.display().to_string()).unwrap_or_default();
         Self::parse(&name, &text, overlay)
     }
 
-    /// The same, from text: `name` is what errors call it, and the files that it names are beside it.
+    /// The same, from text: `name` is used in errors, and relative paths start from its folder.
     pub fn parse(name: &str, text: &str, overlay: Overlay) -> Result<Self, ConfigError> {
         Self::parse_in(name, text, overlay, &|name| std::env::var(name).ok())
     }
 
-    /// The same in an environment of one's own.
+    /// The same with a given environment.
     fn parse_in(
         name: &str,
         text: &str,
@@ -236,7 +237,7 @@ impl Config {
         file.settle(overlay, &ConfigSource { allow_readable_secrets, allow_plain_http, ..at })
     }
 
-    /// The keys that differ and that a reload cannot change.
+    /// The changed keys that need a restart.
     pub fn needs_restart(&self, new: &Config) -> Vec<&'static str> {
         let differs = [
             ("db", self.db != new.db),
@@ -254,7 +255,7 @@ impl Config {
 }
 
 impl Live {
-    /// The sources as the ledger wants them.
+    /// The settings of the sources in the ledger's form.
     pub fn settings(&self) -> Settings {
         let settings = Settings::default().with_quota(self.quotas.ledger);
         self.sources.iter().fold(settings, |settings, (name, source)| {
@@ -274,7 +275,7 @@ impl Database {
         }
     }
 
-    /// Beside the ledger, or in the working folder where there is no file.
+    /// Beside the ledger file, or in the working directory if there is none.
     fn token_file(&self) -> PathBuf {
         match self {
             Database::Sqlite(path) => {
@@ -287,7 +288,7 @@ impl Database {
     }
 }
 
-/// A URL may hold a password, so only its kind is shown.
+/// A URL may contain a password, so only its kind is shown.
 impl fmt::Debug for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

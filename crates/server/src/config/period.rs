@@ -1,4 +1,4 @@
-//! Lengths of time as people write them: a whole number and a unit.
+//! Durations as people write them: a whole number and a unit.
 
 use std::time::Duration;
 
@@ -19,9 +19,8 @@ impl TryFrom<String> for Period {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let bad = || {
-            format!("`{text}` is no length of time: write a whole number and ms, s, m, h or d, as in \"45s\"")
-        };
+        let bad =
+            || format!("`{text}` is not a duration: write a whole number and ms, s, m, h or d, like \"45s\"");
         let unit_at = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(bad)?;
         let (number, unit) = text.split_at(unit_at);
         let ms = match unit {

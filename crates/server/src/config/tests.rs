@@ -1,4 +1,4 @@
-//! Mistakes an operator makes, each with the line and the fix that the error must name.
+//! An operator's mistakes, each with the line and the fix that the error must name.
 
 use super::*;
 
@@ -58,7 +58,7 @@ fn every_mistake_names_its_line_and_its_fix() {
         ("[sources.x]\nretry = { max_attempts = 0 }", 2, "max_attempts ≥ 1"),
         ("[sources.x]\n\ntimeouts = { start = \"0s\" }", 3, "leave it out for no deadline"),
         ("[sources.x]\nleese = 1", 2, "did you mean `lease`?"),
-        ("[sources.x]\nwaits = { usr = \"1h\" }", 2, "unknown word `usr`"),
+        ("[sources.x]\nwaits = { usr = \"1h\" }", 2, "unknown value `usr`"),
         ("[alerts]\nstaled = 3", 2, "did you mean `stalled`?"),
         ("\n[sources.\"\"]", 2, "`source` is empty"),
         ("[alerts]\nstalled = true", 2, "or false for never"),

@@ -59,7 +59,7 @@ fn a_whole_tool_is_read() {
     assert_eq!((tool.kind, tool.facts.risk), (CommandKind::Message, Risk::Low));
     assert_eq!((tool.facts.executor, tool.facts.idempotency), (Executor::Http, Idempotency::Lookup));
     assert_eq!((tool.facts.consistency_delay_ms, tool.facts.approval_ms), (30_000, 3_600_000));
-    // The call ends by itself before the ledger gives it up.
+    // The call times out before the ledger gives it up.
     assert_eq!((tool.facts.timeout_ms, tool.facts.max_unknowns), (25_000, 3));
     assert_eq!(tool.facts.lookup_interval_ms, 10_000);
     assert_eq!((tool.facts.retry.max_attempts, tool.facts.ordered), (5, true));
@@ -155,12 +155,12 @@ fn every_mistake_names_its_line_and_its_fix() {
     let table = [
         ("[tools.x]\nrisky = \"low\"", 2, "unknown key `risky`"),
         ("[tools.x]\nnative_window_ms = 5", 2, "did you mean `native_window`?"),
-        ("[tools.x]\nrisk = \"medium\"", 2, "`risk`: unknown word `medium`, expected `low` or `high`"),
+        ("[tools.x]\nrisk = \"medium\"", 2, "`risk`: unknown value `medium`, expected `low` or `high`"),
         ("[tools.\"\"]", 1, "`tool` is empty"),
-        ("[tools.x]\n\nschema = { type = \"nonsense\" }", 3, "no JSON schema"),
+        ("[tools.x]\n\nschema = { type = \"nonsense\" }", 3, "not a usable JSON schema"),
         ("[tools.x]\nschema = 7", 2, "as a table, or the path of a file"),
         ("[tools.x]\nschema = \"none.json\"", 2, "Check the path"),
-        ("[tools.x]\nredact = [\"card\"]", 2, "no JSON pointer"),
+        ("[tools.x]\nredact = [\"card\"]", 2, "not a JSON pointer"),
         ("[tools.x]\nretry = { max_attempts = 0 }", 2, "max_attempts ≥ 1"),
         ("[tools.x]\nrate_limit = { per_s = 0 }", 2, "give at least 1"),
         ("[commands]\nreplays = { per_work = 0 }", 2, "give at least 1"),
@@ -168,14 +168,18 @@ fn every_mistake_names_its_line_and_its_fix() {
         ("[tools.x]\nidempotency = \"lookup\"", 2, "needs a table `lookup`"),
         ("[tools.x]\nidempotency = \"none\"\nlookup = { by = \"worker\" }", 2, "\"lookup\" or \"native\""),
         ("[tools.x]\n\n[tools.x.http]\nurl = \"https://a.example\"", 3, "executor = \"http\""),
-        ("[tools.x]\nexecutor = \"http\"\nhttp = { url = \"ftp://a\" }", 3, "no URL to call"),
-        ("[tools.x]\nexecutor = \"http\"\nhttp = { url = \"https://u:p@a\" }", 3, "no URL to call"),
+        ("[tools.x]\nexecutor = \"http\"\nhttp = { url = \"ftp://a\" }", 3, "not a URL that can be called"),
+        (
+            "[tools.x]\nexecutor = \"http\"\nhttp = { url = \"https://u:p@a\" }",
+            3,
+            "not a URL that can be called",
+        ),
         (
             "[tools.x]\nexecutor = \"http\"\nhttp = { secret_env = \"NONE\" }",
             3,
             "the environment has no `NONE`",
         ),
-        ("[tools.x]\nexecutor = \"http\"\nhttp = { secret_env = \"BAD_SECRET\" }", 3, "no webhook secret"),
+        ("[tools.x]\nexecutor = \"http\"\nhttp = { secret_env = \"BAD_SECRET\" }", 3, "not a webhook secret"),
         (
             "[tools.x]\nexecutor = \"http\"\nhttp = { headers = { Webhook-Id = \"1\" } }",
             3,
@@ -186,21 +190,29 @@ fn every_mistake_names_its_line_and_its_fix() {
             3,
             "give the `url`, or the `hosts`",
         ),
-        ("\n[tools.x]\nordered = true", 2, "for what the relay sends"),
-        ("[tools.x]\nexecutor = \"http\"\nhttp = { networks = [\"10\"] }", 3, "no network"),
-        ("[tools.x]\nexecutor = \"http\"\nhttp = { external_id = \"id\" }", 3, "no place in an answer"),
+        ("\n[tools.x]\nordered = true", 2, "for commands that the relay sends"),
+        ("[tools.x]\nexecutor = \"http\"\nhttp = { networks = [\"10\"] }", 3, "not a network"),
+        (
+            "[tools.x]\nexecutor = \"http\"\nhttp = { external_id = \"id\" }",
+            3,
+            "not a location in a response",
+        ),
         ("[tools.x]\nexecutor = \"http\"\nhttp = { unsent_statuses = [200] }", 3, "from 400 to 599"),
         ("[tools.x]\nexecutor = \"http\"\nhttp = { timeout = \"0s\" }", 3, "between 100ms and 1h"),
-        ("[tools.x]\nexecutor = \"http\"\nhttp = {}\nredact = [\"/a\"]", 4, "could not send it"),
-        ("[tools.x]\nexecutor = \"exec\"\nexec = { command = [] }", 3, "no program is named"),
+        (
+            "[tools.x]\nexecutor = \"http\"\nhttp = {}\nredact = [\"/a\"]",
+            4,
+            "could not send the redacted fields",
+        ),
+        ("[tools.x]\nexecutor = \"exec\"\nexec = { command = [] }", 3, "the program is missing"),
         ("[tools.x]\nlookup = { by = \"exec\" }", 2, "needs `exec ="),
         ("[tools.x]\nlookup = { by = \"file\" }", 2, "needs `root`"),
-        ("[tools.x]\nlookup = { by = \"worker\", root = \".\" }", 2, "calls nothing"),
+        ("[tools.x]\nlookup = { by = \"worker\", root = \".\" }", 2, "makes no call"),
         ("[tools.x]\nlookup = { by = \"http\", http = {} }", 2, "its own `url`"),
         ("\n[tools.x]\nexecutor = \"http\"", 2, "needs a table `http`"),
         ("[policy]\nfiles = [\"none.cedar\"]", 2, "Check the path"),
-        ("[[budgets]]\nper = \"team\"\nunit = \"calls\"\nmax = 1", 2, "`per`: unknown word `team`"),
-        ("[[budgets]]\nper = \"work\"\nunit = \"euros\"\nmax = 1", 3, "nothing that is counted"),
+        ("[[budgets]]\nper = \"team\"\nunit = \"calls\"\nmax = 1", 2, "`per`: unknown value `team`"),
+        ("[[budgets]]\nper = \"work\"\nunit = \"euros\"\nmax = 1", 3, "not a unit"),
     ];
     for (text, line, fix) in table {
         let error = parse(text).map(drop).expect_err(text);

@@ -1,6 +1,6 @@
-//! `[tools.NAME]`, `[policy]`, `[commands]` and `[[budgets]]` as they are written. What is in other files (schemas,
-//! policies) and in the environment (secrets) is read when everything is settled, and its mistakes name the line that
-//! named it.
+//! `[tools.NAME]`, `[policy]`, `[commands]` and `[[budgets]]` as written in the file. Referenced files
+//! (schemas, policies) and environment variables (secrets) are read when the sections are resolved; their
+//! errors name the line that referenced them.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
@@ -89,7 +89,7 @@ impl Limit {
     }
 }
 
-/// What one call of a tool costs where nobody says it.
+/// The estimated cost of a tool's call when a dispatch gives none.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct EstimateSection {
@@ -151,7 +151,7 @@ pub(super) struct ToolSection {
     retry: Option<Retry>,
 }
 
-/// Written out here, or in a file.
+/// Inline, or the path of a file.
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "write a JSON schema as a table, or the path of a file with one")]
 enum SchemaSection {
@@ -186,7 +186,7 @@ struct LookupSection {
     by: LookedUp,
     http: Option<Spanned<HttpSection>>,
     exec: Option<ExecSection>,
-    /// The folder of a lookup by file.
+    /// The root folder of a lookup by file.
     root: Option<std::path::PathBuf>,
     interval: Option<Period>,
     max_unknowns: Option<Positive>,
@@ -204,7 +204,7 @@ impl LookupSection {
             }
             (LookedUp::Exec, None, Some(exec), None) => Lookup::Exec(exec.settle(20_000)),
             (LookedUp::Worker, ..) => {
-                return wrong("a lookup by a worker calls nothing: leave `http`, `exec` and `root` out");
+                return wrong("a lookup by a worker makes no call: leave out `http`, `exec` and `root`");
             }
             (LookedUp::Http, ..) => {
                 return wrong("a lookup by = \"http\" needs `http = { url = … }`, and nothing else");
@@ -219,7 +219,7 @@ impl LookupSection {
             }
         };
         if matches!(&by, Lookup::Http(target) if target.url.is_none()) {
-            return wrong("a lookup needs its own `url`: say whom to ask");
+            return wrong("a lookup needs its own `url`: add it");
         }
         Ok(by)
     }
@@ -235,7 +235,7 @@ impl ToolSection {
         if relay.is_some() && !redact.is_empty() {
             return Err(at.error(
                 redact_line,
-                "what is redacted is not kept, so the relay could not send it: leave `redact` out, or have the \
+                "redacted fields are not stored, so the relay could not send the redacted fields: leave out `redact`, or let the \
                  worker execute this tool",
             ));
         }
@@ -251,7 +251,7 @@ impl ToolSection {
         if self.ordered && relay.is_none() {
             return Err(at.error(
                 None,
-                "`ordered` is for what the relay sends: a worker that waits would hold up everybody else's commands. Leave \
+                "`ordered` is for commands that the relay sends: a waiting worker would delay the commands of others. Leave \
                  it out, or give an executor",
             ));
         }
@@ -298,22 +298,22 @@ fn relay(
             let target = http.into_inner().settle(at, line)?;
             if target.url.is_none() && target.hosts.is_empty() && target.has_secrets() {
                 return wrong(
-                    "without a `url` whoever reserves a command names the host, and would be sent `headers` and \
-                     signatures: give the `url`, or the `hosts` that may have them",
+                    "without a `url` the caller who reserves a command chooses the host, which would receive `headers` and \
+                     signatures: give the `url`, or the `hosts` that may receive them",
                 );
             }
             Ok(Some(Relay::Http(Arc::new(target))))
         }
         (Executor::Exec, None, Some(exec)) => Ok(Some(Relay::Exec(exec.into_inner().settle(60_000)))),
         (Executor::Worker, ..) => {
-            wrong("nobody would use this: write `executor = \"http\"` or \"exec\" above it")
+            wrong("this table is unused: write `executor = \"http\"` or \"exec\" above it")
         }
         (Executor::Http, None, _) => wrong(
             "executor = \"http\" needs a table `http`; without a url in it, the command's target is called",
         ),
         (Executor::Exec, _, None) => wrong("executor = \"exec\" needs a table `exec` with a command"),
         (Executor::Http | Executor::Exec, Some(_), Some(_)) => {
-            wrong("a tool is executed one way: leave `http` or `exec` out")
+            wrong("a tool has one executor: leave out `http` or `exec`")
         }
     }
 }
@@ -328,7 +328,7 @@ fn idempotency(
         (None, true) => Ok(Idempotency::Lookup),
         (None, false) => Ok(Idempotency::None),
         (Some(Idempotency::Lookup), false) => {
-            Err(at.error(line, "idempotency = \"lookup\" needs a table `lookup`: say whom to ask"))
+            Err(at.error(line, "idempotency = \"lookup\" needs a table `lookup`: add it"))
         }
         (Some(Idempotency::None), true) => {
             Err(at.error(line, "a tool with a lookup has idempotency = \"lookup\" or \"native\""))
@@ -346,16 +346,14 @@ fn read_schema(section: Spanned<SchemaSection>, at: &ConfigSource<'_>) -> Result
         SchemaSection::File(path) => {
             let text = at.read(&path, line)?;
             serde_json::from_str(&text)
-                .map_err(|error| at.error(line, format!("{} is no JSON: {error}", path.display())))?
+                .map_err(|error| at.error(line, format!("{} is not JSON: {error}", path.display())))?
         }
     };
     let compiled = Schema::new(written);
-    compiled
-        .map(Arc::new)
-        .map_err(|why| at.error(line, format!("this is no JSON schema that can be used: {why}")))
+    compiled.map(Arc::new).map_err(|why| at.error(line, format!("this is not a usable JSON schema: {why}")))
 }
 
-/// A mistake that has no line of its own is the tool's.
+/// A mistake without a line of its own is reported on the tool's line.
 pub(super) fn settle(
     tools: BTreeMap<ToolName, Spanned<ToolSection>>,
     at: &ConfigSource<'_>,
@@ -370,7 +368,7 @@ pub(super) fn settle(
 }
 
 impl PolicySection {
-    /// With policies that are no files.
+    /// `extra` policies come from the embedding program rather than from files.
     pub fn settle(
         self,
         inline: Vec<PolicyFile>,

@@ -1,4 +1,4 @@
-//! Calls by a program: the command as JSON on stdin, how it went by exit code and JSON on stdout.
+//! Calls by a program: the command as JSON on stdin, its outcome as exit code and JSON on stdout.
 //!
 //! | exit code | meaning |
 //! |---|---|
@@ -6,9 +6,10 @@
 //! | 65 | it did not happen, and will not: the command is refused |
 //! | 75 | it did not happen; try again later |
 //! | 77 | it did not happen: the program is not allowed to |
-//! | any other, a signal, no end in time | nobody knows |
+//! | any other, a signal, a timeout | nobody knows |
 //!
-//! The codes are those of `sysexits.h`. A script that breaks off half way ends with 1 or 2, and proves nothing.
+//! The codes are the ones of `sysexits.h`. A script that fails half way exits with 1 or 2, which proves
+//! nothing.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -27,11 +28,11 @@ const REFUSED: i32 = 65;
 const TRY_AGAIN: i32 = 75;
 const NOT_ALLOWED: i32 = 77;
 
-/// One tool's calls by its program.
+/// Calls of one tool by its program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Exec(pub Program);
 
-/// What a program says on stdout.
+/// The JSON that a program writes to stdout.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Said {
@@ -49,37 +50,33 @@ impl Exec {
     fn outcome(&self, ended: Ended) -> CallOutcome {
         match ended {
             Ended::NotStarted(why) => {
-                CallOutcome::unsent(ErrorClass::Misconfigured, format!("nothing was done: {why}"))
+                CallOutcome::unsent(ErrorClass::Misconfigured, format!("nothing was sent: {why}"))
             }
             Ended::Exited { code, output } => exited(code, &output),
             Ended::Killed { signal: Some(signal), output } => CallOutcome::uncertain(
                 ErrorClass::Unknown,
-                format!("signal {signal} ended the program{}", output.seen()),
+                format!("the program was killed by signal {signal}{}", output.seen()),
             ),
             Ended::Killed { signal: None, output } => CallOutcome::uncertain(
                 ErrorClass::Unknown,
-                format!("nobody could see how the program ended{}", output.seen()),
+                format!("the exit status of the program is unknown{}", output.seen()),
             ),
             Ended::TimedOut(output) => CallOutcome::uncertain(
                 ErrorClass::Timeout,
-                format!(
-                    "the program did not end within {:?} and was killed{}",
-                    self.0.timeout,
-                    output.seen()
-                ),
+                format!("the program timed out after {:?} and was killed{}", self.0.timeout, output.seen()),
             ),
         }
     }
 }
 
 fn exited(code: i32, output: &Output) -> CallOutcome {
-    let told = format!("the program ended with {code}{}", output.seen());
+    let told = format!("the program exited with {code}{}", output.seen());
     match code {
         0 => proof(output).map_or_else(
             |why| {
                 CallOutcome::uncertain(
                     ErrorClass::Unknown,
-                    format!("the program ended with 0, but {why}{}", output.seen()),
+                    format!("the program exited with 0, but {why}{}", output.seen()),
                 )
             },
             |proof| CallOutcome::Succeeded(Box::new(proof)),
@@ -93,14 +90,14 @@ fn exited(code: i32, output: &Output) -> CallOutcome {
 
 pub(crate) fn proof(output: &Output) -> Result<Proof, String> {
     if output.cut {
-        return Err("it wrote more than is read".to_owned());
+        return Err("its output is too long".to_owned());
     }
     let said: Said = serde_json::from_slice(&output.stdout)
-        .map_err(|error| format!("what it wrote is no receipt ({error})"))?;
+        .map_err(|error| format!("its output is not a receipt ({error})"))?;
     evidence(EvidenceKind::Provider, said.external_id, said.reference, said.response.as_ref())
 }
 
-/// A proof, if there is anything in it.
+/// A proof, if it contains any evidence.
 pub(crate) fn evidence(
     kind: EvidenceKind,
     external_id: Option<String>,
@@ -109,7 +106,7 @@ pub(crate) fn evidence(
 ) -> Result<Proof, String> {
     let response = response.map(Payload::new).transpose().map_err(|refusal| refusal.detail)?;
     if external_id.is_none() && reference.is_none() && response.is_none() {
-        return Err("it names no evidence: no `external_id`, `ref` or `response`".to_owned());
+        return Err("it has no evidence: no `external_id`, `ref` or `response`".to_owned());
     }
     for (field, text) in [("external_id", &external_id), ("ref", &reference)] {
         let checked = text.iter().try_for_each(|text| tenure_core::limits::reference(field, text));
@@ -140,7 +137,7 @@ mod tests {
         let output = Output { stdout: b"{\"external_id\":\"x\"}".to_vec(), ..Output::default() };
         let outcome = Exec(program).outcome(Ended::Killed { signal: None, output });
         assert!(
-            matches!(&outcome, CallOutcome::Uncertain(error) if error.message.contains("nobody could see")),
+            matches!(&outcome, CallOutcome::Uncertain(error) if error.message.contains("is unknown")),
             "{outcome:?}"
         );
     }
@@ -174,11 +171,11 @@ mod tests {
     async fn a_success_without_evidence_is_uncertain_and_says_what_was_seen() {
         for (script, seen) in [
             ("echo sent!", "sent!"),
-            ("true", "no receipt"),
+            ("true", "not a receipt"),
             ("echo '{}'", "no evidence"),
             (r#"echo '{"external_id":""}'"#, "is empty"),
             (r#"echo '{"id":"m-1"}'"#, "unknown field"),
-            ("head -c 1000000 /dev/zero", "more than is read"),
+            ("head -c 1000000 /dev/zero", "too long"),
         ] {
             match run(script).await {
                 CallOutcome::Uncertain(error) => {

@@ -1,5 +1,5 @@
-//! Who makes a call for the relay: over HTTP, or by a program. An executor is told what to do, once, and says how it
-//! went; it never decides to do it again. What it cannot tell is uncertain, never failed.
+//! Executors make calls for the relay: over HTTP, or by a program. An executor makes one call and reports its
+//! outcome; it never retries. An outcome that it cannot determine is uncertain, never failed.
 
 mod exec;
 mod http;
@@ -22,7 +22,7 @@ pub use http::{
 pub use process::Program;
 pub(crate) use {exec::evidence, process::Ended};
 
-/// One command, as whoever executes it or looks it up is told of it.
+/// One command as its executor or its lookup sees it.
 #[derive(Clone, Debug)]
 pub struct Call {
     pub command: CommandId,
@@ -32,7 +32,7 @@ pub struct Call {
     pub target: String,
     pub arguments: Payload,
     pub input_hash: Digest,
-    /// The same however often it is sent: the message's id, too.
+    /// The same for every attempt; also the message's id.
     pub idempotency_key: String,
     pub session: Option<String>,
     pub correlation_id: Option<String>,
@@ -61,7 +61,7 @@ struct Data<'c> {
 }
 
 impl Call {
-    /// What is sent, the same bytes each time: providers compare what comes under one key.
+    /// The body, byte for byte the same each time: providers compare requests with one key.
     pub fn body(&self) -> Bytes {
         let told = CallMessage {
             tool: &self.tool,
@@ -81,14 +81,14 @@ impl Call {
     }
 }
 
-/// How a call went.
+/// The outcome of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CallOutcome {
     /// It happened, with evidence.
     Succeeded(Box<Proof>),
-    /// It did not happen. `unsent`: nothing reached anybody.
+    /// It did not happen. `unsent`: no request was made.
     Failed { error: CallError, unsent: bool },
-    /// It did not happen, and the target wants no more calls.
+    /// It did not happen, and the target asks for no more calls.
     Gone(CallError),
     /// Nobody knows.
     Uncertain(CallError),
@@ -112,7 +112,7 @@ fn problem(class: ErrorClass, message: impl Into<String>) -> CallError {
     CallError { class, message: excerpt(&message.into(), 1_000), retry_after_ms: None }
 }
 
-/// What was seen, for a message: printable and bounded.
+/// An excerpt for a message: printable and bounded.
 pub(crate) fn excerpt(text: &str, chars: usize) -> String {
     let printable = |c: char| if c.is_control() && c != '\n' { '\u{fffd}' } else { c };
     let mut kept: String = text.chars().take(chars).map(printable).collect();

@@ -1,4 +1,4 @@
-//! Runs a program once: bytes in, bounded bytes out, and an end for the whole process group when its time is over.
+//! Runs a program once: input in, bounded output out, and a kill of its whole process group at the timeout.
 
 use std::{
     io,
@@ -14,19 +14,19 @@ use tokio::{
     process::Command,
 };
 
-/// What is kept of each of a program's outputs. The rest is read and forgotten, so that it does not block.
+/// Bytes kept of each output. The rest is read and dropped, so that the program does not block.
 const OUTPUT_BYTES: usize = 256 * 1024;
 const COMPLAINT_BYTES: usize = 4 * 1024;
 
-/// How long the outputs of a program that has ended are read to their end.
+/// How long the outputs are still read after the program has exited.
 const LEFT_OPEN: Duration = Duration::from_secs(1);
 
-/// A program and its surroundings.
+/// A program and its environment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
-    /// The program and its arguments; no shell is between.
+    /// The program and its arguments; no shell is involved.
     pub command: Vec<String>,
-    /// Names that it may see of the daemon's environment, besides `PATH`.
+    /// Variables of the daemon's environment that it gets, besides `PATH`.
     pub env: Vec<String>,
     pub timeout: Duration,
 }
@@ -34,32 +34,32 @@ pub struct Program {
 /// How a program ended.
 #[derive(Debug)]
 pub enum Ended {
-    /// It never ran.
+    /// It was never started.
     NotStarted(String),
     Exited {
         code: i32,
         output: Output,
     },
-    /// A signal ended it, not ours; or nobody knows what did.
+    /// It was killed by another's signal, or its status is unknown.
     Killed {
         signal: Option<i32>,
         output: Output,
     },
-    /// Its time was over, and its process group was killed.
+    /// It timed out, and its process group was killed.
     TimedOut(Output),
 }
 
-/// The beginnings of what it wrote.
+/// The beginning of its outputs.
 #[derive(Debug, Default)]
 pub struct Output {
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
-    /// Whether stdout was longer than what is kept.
+    /// Whether stdout was longer than the part kept.
     pub cut: bool,
 }
 
 impl Output {
-    /// What a person should see of it.
+    /// An excerpt for people.
     pub fn seen(&self) -> String {
         let from = if self.stderr.is_empty() { &self.stdout } else { &self.stderr };
         let text = String::from_utf8_lossy(from);
@@ -70,20 +70,20 @@ impl Output {
     }
 }
 
-/// Ends a process group with whatever is in it, also when the future that watches it is dropped.
+/// Kills a process group when it is dropped, also when the future that watches it is.
 struct Group(Option<Pid>);
 
 impl Drop for Group {
     fn drop(&mut self) {
         if let Some(group) = self.0 {
-            // Nothing is left to kill where everybody has ended.
+            // Fails when the whole group has exited already.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }
 }
 
 impl Program {
-    /// Why it could not be started from here, as far as that shows without starting it.
+    /// Why it could not be started, as far as that is visible without starting it.
     pub fn fault(&self) -> Option<String> {
         let program = self.command.first()?;
         let runs = |path: &Path| {
@@ -95,12 +95,12 @@ impl Program {
             let path = std::env::var_os("PATH").unwrap_or_default();
             std::env::split_paths(&path).any(|folder| runs(&folder.join(program)))
         };
-        (!found).then(|| format!("there is no program `{program}` that can be run"))
+        (!found).then(|| format!("there is no executable program `{program}`"))
     }
 
     pub async fn run(&self, input: &[u8]) -> Ended {
         let Some((program, arguments)) = self.command.split_first() else {
-            return Ended::NotStarted("no program is named".to_owned());
+            return Ended::NotStarted("the program is missing".to_owned());
         };
         let mut command = Command::new(program);
         command.args(arguments).env_clear().process_group(0).kill_on_drop(true);
@@ -118,7 +118,7 @@ impl Program {
         let streams = async {
             let write = async {
                 if let Some(mut stdin) = stdin {
-                    // A program that does not read what it is told may still do its work.
+                    // A program that does not read its input may still have an effect.
                     let _ = stdin.write_all(input).await;
                 }
             };
@@ -139,8 +139,9 @@ impl Program {
                 }
             })
             .await;
-            // Whoever it left behind ends with it, and with them the last holders of its outputs. One that left its
-            // process group keeps them open: what the program itself wrote is there already, and its own time is over.
+            // Kills the processes it left behind, which closes the outputs they hold. A process outside of
+            // the group keeps them open, but the program's own output has been read already, and it has
+            // exited in time.
             drop(group);
             if let Ok((_, true)) = ended {
                 let _left_open = tokio::time::timeout(LEFT_OPEN, streams).await;
@@ -157,9 +158,9 @@ impl Program {
 impl Ended {
     fn of(program: &str, status: io::Result<ExitStatus>, output: Output) -> Self {
         let signal = match status {
-            // It was started, so it may have done anything.
+            // It was started, so it may have had any effect.
             Err(error) => {
-                tracing::warn!(%program, %error, "a program cannot be waited for");
+                tracing::warn!(%program, %error, "the exit status of a program cannot be read");
                 None
             }
             Ok(status) => match status.code() {
@@ -171,7 +172,7 @@ impl Ended {
     }
 }
 
-/// Reads to the end, keeps the beginning, and says whether there was more.
+/// Reads to the end, keeps the beginning, and returns whether there was more.
 async fn keep(from: Option<impl AsyncRead + Unpin>, kept: &mut Vec<u8>, most: usize) -> bool {
     let Some(mut from) = from else { return false };
     let mut chunk = vec![0; 8 * 1024];
@@ -263,12 +264,12 @@ mod tests {
 
     #[tokio::test]
     async fn a_child_that_keeps_its_output_open_does_not_hide_how_it_ended() {
-        // Out of its process group, so that nobody ends it; it ends by itself.
+        // Outside of its process group, so that it is not killed; it exits by itself.
         let script = "setsid sleep 20 & echo started";
         assert_eq!(out(shell(script).run(b"").await), "started\n");
     }
 
-    /// Its outputs are read for longer than it may take: it ended in time all the same.
+    /// Its outputs stay open for longer than its timeout: it still exited in time.
     #[tokio::test]
     async fn a_program_that_ended_in_time_is_not_timed_out_by_its_outputs() {
         let short =

@@ -1,4 +1,4 @@
-//! Housekeeping of the whole ledger, for credentials that are bound to no tenant.
+//! Administration of the whole ledger, for credentials that are not bound to a tenant.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use crate::wire;
 const PRUNED: u32 = 1_000;
 const PRUNINGS: u32 = 100;
 
-/// Forgets works that ended before a time. Their identities stay, so that nothing runs again.
+/// Deletes work items that ended before a time. Their identities are kept, so nothing runs again.
 #[utoipa::path(post, path = "/v1/admin/prune", tag = "admin", request_body = w::Prune,
     security(("token" = ["admin"])),
-    responses((status = 200, description = "What was forgotten, or would be.", body = w::PruneReport), Problems))]
+    responses((status = 200, description = "The number of work items and events deleted, or that would be.", body = w::PruneReport), Problems))]
 pub(crate) async fn prune(
     State(app): State<Arc<App>>,
     who: Who,
@@ -32,9 +32,9 @@ pub(crate) async fn prune(
     Ok(Json(w::PruneReport { works: pruned.works, events: pruned.events, more: pruned.more }))
 }
 
-/// Tells who pruned, when and why, newest first.
+/// Lists who pruned, when and why, newest first.
 #[utoipa::path(get, path = "/v1/admin/prune", tag = "admin", params(w::LimitQuery), security(("token" = ["admin"])),
-    responses((status = 200, description = "Each call that pruned something.", body = w::Page<w::Pruning>), Problems))]
+    responses((status = 200, description = "The calls that pruned something.", body = w::Page<w::Pruning>), Problems))]
 pub(crate) async fn prunings(
     State(app): State<Arc<App>>,
     who: Who,
@@ -49,9 +49,9 @@ pub(crate) async fn prunings(
     }))
 }
 
-/// Reads everything back and tells what contradicts itself.
+/// Reads the whole ledger and returns every contradiction that it finds.
 #[utoipa::path(post, path = "/v1/admin/verify", tag = "admin", security(("token" = ["admin"])),
-    responses((status = 200, description = "What was read and found.", body = w::VerifyReport), Problems))]
+    responses((status = 200, description = "The counts of what was read, and the faults.", body = w::VerifyReport), Problems))]
 pub(crate) async fn verify(State(app): State<Arc<App>>, who: Who) -> JsonResult<w::VerifyReport> {
     who.session.require_everywhere()?;
     let report = app.ledger.verify().await?;
@@ -66,9 +66,9 @@ pub(crate) async fn verify(State(app): State<Arc<App>>, who: Who) -> JsonResult<
     }))
 }
 
-/// Tells which database the ledger is in, whether its commits last, and which schema it has.
+/// Returns which database the ledger uses, whether its commits are durable, and its schema version.
 #[utoipa::path(get, path = "/v1/admin/database", tag = "admin", security(("token" = ["operate"])),
-    responses((status = 200, description = "What the database says of itself.", body = w::Database), Problems))]
+    responses((status = 200, description = "The database's diagnosis.", body = w::Database), Problems))]
 pub(crate) async fn database(State(app): State<Arc<App>>, who: Who) -> JsonResult<w::Database> {
     who.session.require_everywhere()?;
     Ok(Json(wire::database(app.ledger.diagnosis().await?, &app.ledger.stats(), app.ledger.damaged())))

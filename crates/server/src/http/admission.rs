@@ -1,5 +1,6 @@
-//! The guard before every route: the right host, a welcome origin, a genuine token with the scope that the
-//! route names, and not too often. What no route allows is denied.
+//! Admission: the checks before every route. The request needs an allowed host and origin, a genuine access
+//! token with the scope that the route names, and must be within the limits. A route that no rule allows is
+//! denied.
 
 use std::{
     net::SocketAddr,
@@ -47,9 +48,9 @@ pub(crate) struct Admission {
     pub contract: Arc<Contract>,
 }
 
-/// What the configuration says about who may knock, and how often.
+/// The configured limits: who may connect, and how often.
 pub struct AdmissionLimits {
-    /// Where the daemon listens; none where the router is used in process.
+    /// The address the daemon listens on; none when the router is used in process.
     listen: Option<SocketAddr>,
     limiter: RwLock<(Rate, Arc<DefaultKeyedRateLimiter<CredentialId>>)>,
     bodies: Arc<Fair>,
@@ -57,19 +58,19 @@ pub struct AdmissionLimits {
     answers: Arc<Fair>,
 }
 
-/// KiB of request bodies that are taken in at once, and of one tenant: a body is in memory, parsed, until its answer is
-/// there.
+/// KiB of request bodies read at once, in total and for one tenant: a body stays in memory, parsed, until its
+/// response is ready.
 const BODIES_KIB: usize = 64 * 1024;
 const BODIES_OF_A_TENANT_KIB: usize = BODIES_KIB / 2;
-/// Reads that are answered at once, and of one tenant: to write a long list out takes as much of the machine as to find it.
+/// Reads answered at once, in total and for one tenant: serializing a long list costs as much as finding it.
 const READS: usize = 8;
 const READS_OF_A_TENANT: usize = READS / 2;
-/// KiB of answers that are in memory at once, and of one tenant: until they are read. Shorter ones are bounded by the quota
-/// of calls alone.
+/// KiB of responses in memory at once, in total and for one tenant, until the client has read them. Shorter
+/// responses are bounded by the request quota alone.
 const ANSWERS_KIB: usize = 64 * 1024;
 const ANSWERS_OF_A_TENANT_KIB: usize = ANSWERS_KIB / 2;
 const SHORT: u64 = 16 * 1024;
-/// How long a request waits for room or for its turn; and its answer for room, which is in memory meanwhile.
+/// How long a request waits for capacity or its turn, and how long its response waits for memory.
 const TURN_WITHIN: Duration = Duration::from_secs(5);
 const ROOM_WITHIN: Duration = Duration::from_secs(2);
 
@@ -96,12 +97,12 @@ impl AdmissionLimits {
         let limiter = self.limiter.read().unwrap_or_else(PoisonError::into_inner).1.clone();
         limiter.check_key(&id).map_err(|not_until| {
             let wait = not_until.wait_time_from(DefaultClock::default().now());
-            let detail = "Too many requests with this token. Wait as `Retry-After` says, or send batches.";
+            let detail = "Too many requests with this token. Wait for `Retry-After`, or send batches.";
             Problem::later(Code::RateLimited, detail, wait)
         })
     }
 
-    /// Waits for a request's turn among those of its tenant: for a read, or for room for a body of so many bytes.
+    /// Waits for a request's turn among those of its tenant: for a read, or for the memory of its body.
     async fn turn(&self, tenant: &Arc<str>, turn: Needs) -> Result<Option<Turn>, Problem> {
         let (of, units) = match turn {
             Needs::Read => (&self.reads, 1),
@@ -109,20 +110,21 @@ impl AdmissionLimits {
             Needs::Body(bytes) => (&self.bodies, bytes.div_ceil(1024)),
         };
         let turn = tokio::time::timeout(TURN_WITHIN, of.turn_of(tenant.clone(), units)).await.map_err(|_| {
-            let detail = "Too many requests of this tenant are being answered. Wait as `Retry-After` says.";
+            let detail = "Too many requests of this tenant are in progress. Wait for `Retry-After`.";
             Problem::later(Code::RateLimited, detail, Duration::from_secs(1))
         });
         turn.map(Some)
     }
 
-    /// The turn of a long poll, once there is something to answer. It ends when the answer is there.
+    /// The turn of a long poll, taken once there is something to return. It ends when the response is ready.
     pub(super) async fn end_of_poll(&self, who: &Authenticated) -> Result<(), Problem> {
         let turn = self.turn(&fair::key_of(&who.tenants), Needs::Read).await?;
         turn.into_iter().for_each(fair::keep);
         Ok(())
     }
 
-    /// Answers a call. Its turn ends when its answer is there and has room; the room is kept until the answer has left.
+    /// Runs a request. Its turn ends when its response is ready and has memory; that memory is kept until the
+    /// response has been sent.
     async fn answer(
         &self,
         tenant: Arc<str>,
@@ -139,16 +141,16 @@ impl AdmissionLimits {
         };
         let call = Call::of(tenant.clone());
         let response = call.run(next.run(request)).await;
-        // A stream is not in memory, and has a place of its own.
+        // A stream is not buffered, and has a limit of its own.
         let Some(bytes) = body_permit::length(&response) else { return response };
         let counts = bytes > SHORT || (in_batch && safe);
         let more =
             if counts { bytes.div_ceil(1024) as usize } else { 0 }.saturating_sub(call.keeps(&self.answers));
         if more > 0 {
-            // The answers of one batch wait for nothing: it would be for each other.
+            // The responses of one batch do not wait: they would wait for each other.
             let within = if in_batch { Duration::ZERO } else { ROOM_WITHIN };
             match tokio::time::timeout(within, self.answers.turn_of(tenant, more)).await {
-                // That of a batch is kept until the batch is answered.
+                // The memory of a batch item's response is kept until the batch is answered.
                 Ok(room) if in_batch => fair::keep(room),
                 Ok(room) => call.keep(room),
                 Err(_) if in_batch && fair::kept(&self.answers) + more > ANSWERS_OF_A_TENANT_KIB => {
@@ -162,12 +164,13 @@ impl AdmissionLimits {
         body_permit::holding(response, (call, place))
     }
 
-    /// Only names that were allowed: a page elsewhere that points its own name here gets nothing.
+    /// Accepts only configured host names, against DNS rebinding: a page elsewhere that points its own name
+    /// here is refused.
     fn check_host(&self, live: &Live, headers: &HeaderMap, uri: &Uri) -> Result<String, Problem> {
         let given = match (headers.get(header::HOST), uri.authority()) {
             (Some(host), _) => host.to_str().unwrap_or_default(),
             (None, Some(authority)) => authority.as_str(),
-            // No browser leaves it out: this is a call in process.
+            // Every browser sends a host: without one, this is a call in process.
             (None, None) => return Ok(String::new()),
         };
         let given = given.to_ascii_lowercase();
@@ -179,11 +182,11 @@ impl AdmissionLimits {
             return Ok(given);
         }
         let detail =
-            format!("`{name}` is not a name of this daemon. Add it to `hosts` in the configuration.");
+            format!("`{name}` is not a host name of this daemon. Add it to `hosts` in the configuration.");
         Err(Problem::new(Code::HostRefused, detail))
     }
 
-    /// Browsers say where a page came from; only the daemon's own pages and those listed may call.
+    /// Browsers send the origin of a page; only the daemon's own pages and the configured origins may call.
     fn check_origin(&self, live: &Live, headers: &HeaderMap, host: &str) -> Result<(), Problem> {
         let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
         let origin = origin.to_str().unwrap_or_default().to_ascii_lowercase();
@@ -191,12 +194,14 @@ impl AdmissionLimits {
         if same || live.origins.contains(&origin) {
             return Ok(());
         }
-        let detail = format!("Pages from `{origin}` may not call. Add it to `origins` in the configuration.");
+        let detail = format!(
+            "Pages from `{origin}` may not call this daemon. Add it to `origins` in the configuration."
+        );
         Err(Problem::new(Code::OriginRefused, detail))
     }
 }
 
-/// What a request's body may take up; nothing where a batch that has room already made the request.
+/// The memory that a request's body may need; 0 inside a batch, which has reserved it already.
 fn body_bytes(request: &Request) -> usize {
     let declared = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
     match declared.and_then(|length| length.parse().ok()) {
@@ -206,14 +211,14 @@ fn body_bytes(request: &Request) -> usize {
     }
 }
 
-/// A call whose answer is there, and too many others of its tenant are.
+/// The response is ready, but too many others of its tenant are still in memory.
 fn no_room(safe: bool) -> Problem {
     if safe {
         let detail =
-            "Too many large answers of this tenant are on their way. Read them, or ask for less at a time.";
+            "Too many large responses of this tenant are being sent. Read them, or ask for smaller pages.";
         return Problem::later(Code::RateLimited, detail, Duration::from_secs(1));
     }
-    let why = "the call was made, and too many large answers of this tenant are on their way";
+    let why = "the call was made, but too many large responses of this tenant are being sent";
     Error::OutcomeUnknown(why.to_owned()).into()
 }
 
@@ -222,25 +227,26 @@ fn limiter(rate: Rate) -> DefaultKeyedRateLimiter<CredentialId> {
     RateLimiter::keyed(Quota::per_second(some(rate.per_second)).allow_burst(some(rate.burst)))
 }
 
-/// What is longer is refused, with a problem. The listener reads several times as much before it gives up without one.
+/// Longer URIs and headers are refused with a problem. The listener's own limits are several times larger,
+/// and refuse without one.
 const URI_MAX: usize = 8 * 1024;
 const HEADERS_MAX: usize = 32 * 1024;
 pub(crate) const HEADERS_COUNT: usize = 100;
 
-/// Before anything of a request is looked at, or repeated in an answer.
+/// Runs before any part of the request is used or repeated in a response.
 fn check_size(uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
     let query = uri.query().map_or(0, |query| query.len() + 1);
     if uri.path().len() + query > URI_MAX {
         let detail = format!(
-            "The path and query have more than {URI_MAX} bytes. Shorten a name, or ask for less at a time."
+            "The path and query have more than {URI_MAX} bytes. Shorten a name, or ask for smaller pages."
         );
         return Err(Problem::new(Code::UriTooLong, detail));
     }
     let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     if bytes > HEADERS_MAX || headers.len() > HEADERS_COUNT {
         let detail = format!(
-            "The headers are more than {HEADERS_COUNT}, or have more than {HEADERS_MAX} bytes. Leave out what is \
-             not for this daemon: cookies, for one."
+            "There are more than {HEADERS_COUNT} headers, or more than {HEADERS_MAX} bytes of them. Leave out those \
+             that this daemon does not need, cookies for example."
         );
         return Err(Problem::new(Code::HeadersTooLarge, detail));
     }
@@ -307,7 +313,7 @@ async fn admit(
         app.doors.check_origin(&live, request.headers(), &host)?;
     }
     let Some(rule) = guard.contract.rule(method, route) else {
-        return Err(Problem::new(Code::Forbidden, "This route says not whom it is for. Nobody may use it."));
+        return Err(Problem::new(Code::Forbidden, "This route declares no scope, so nobody may use it."));
     };
     let parameters = Parameters::read(request.uri())?;
     let needed = match rule.access {
@@ -322,7 +328,7 @@ async fn admit(
         Some(InProcess(session)) => session.clone(),
         None => {
             let token = bearer(request.headers()).ok_or(Denied::NoToken)?;
-            // None where the router is called in process.
+            // None when the router is called in process.
             let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|peer| peer.0.ip());
             let session = app.auth.identify(token, peer).await??;
             app.doors.check_rate(session.id)?;
@@ -345,17 +351,17 @@ async fn admit(
     Ok(Admitted { dry_run, polls: parameters.poll() })
 }
 
-/// What the guard has read of a request that may pass.
+/// What admission has read from a request that it admits.
 struct Admitted {
     dry_run: DryRun,
-    /// It waits for something to happen.
+    /// A long poll.
     polls: bool,
 }
 
-/// What a request waits for before it is made.
+/// What a request waits for before it runs.
 enum Needs {
     Read,
-    /// Room for so many bytes.
+    /// Memory for so many bytes.
     Body(usize),
     Nothing,
 }
@@ -363,7 +369,7 @@ enum Needs {
 impl Admitted {
     fn needs(&self, request: &Request) -> Needs {
         match request.method().is_safe() {
-            // It takes its turn when it has something to answer.
+            // A long poll takes its turn when it has something to return.
             true if self.polls => Needs::Nothing,
             true => Needs::Read,
             false => Needs::Body(body_bytes(request)),
@@ -371,22 +377,23 @@ impl Admitted {
     }
 }
 
-/// The query of a request. Read before a route is, so that a misspelt parameter has no effect.
+/// The query of a request, read before the route runs, so that a misspelt parameter has no effect.
 struct Parameters(Vec<(String, String)>);
 
 impl Parameters {
     fn read(uri: &Uri) -> Result<Self, Problem> {
         serde_urlencoded::from_str(uri.query().unwrap_or_default())
             .map(Self)
-            .map_err(|error| Problem::invalid(format!("The query cannot be read: {error}. Encode it anew.")))
+            .map_err(|error| Problem::invalid(format!("The query cannot be read: {error}. Encode it again.")))
     }
 
-    /// Whether they ask for a long poll. Only routes that can wait take the parameter.
+    /// Whether the request is a long poll. Only routes that can wait take the parameter.
     fn poll(&self) -> bool {
         self.0.iter().any(|(name, _)| name == "wait")
     }
 
-    /// Refuses parameters that the route does not take. [`DryRun`] refuses its own where it is not offered.
+    /// Refuses parameters that the route does not take. [`DryRun`] refuses its own where the route has no dry
+    /// run.
     fn check(&self, method: &Method, rule: &Rule) -> Result<(), Problem> {
         let known = |name: &String| rule.parameters.contains(name) || (!method.is_safe() && name == DRY_RUN);
         match self.0.iter().map(|(name, _)| name).find(|name| !known(name)) {
@@ -396,12 +403,12 @@ impl Parameters {
     }
 }
 
-/// Whether a request only asks what would happen.
+/// Whether the request is a dry run: it returns what would happen and writes nothing.
 #[derive(Clone, Copy)]
 pub(crate) struct DryRun(pub bool);
 
 impl DryRun {
-    /// Read before a route is, so that one that cannot tell does nothing.
+    /// Read before the route runs, so that a route without a dry run does nothing.
     fn asked(method: &Method, Parameters(given): &Parameters, rule: &Rule) -> Result<Self, Problem> {
         if method.is_safe() {
             return Ok(Self(false));
@@ -425,12 +432,12 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 pub(crate) async fn no_such_route(uri: Uri, headers: HeaderMap) -> Problem {
-    let detail = || format!("There is no `{}` here. See /openapi.json for what there is.", uri.path());
+    let detail = || format!("There is no route `{}`. See /openapi.json for the routes.", uri.path());
     check_size(&uri, &headers).err().unwrap_or_else(|| Problem::new(Code::NoSuchRoute, detail()))
 }
 
 pub(crate) async fn method_not_allowed(method: Method, uri: Uri, headers: HeaderMap) -> Problem {
-    let detail = || format!("This route does not take {method}. See /openapi.json for what it takes.");
+    let detail = || format!("This route does not take {method}. See /openapi.json for its methods.");
     check_size(&uri, &headers).err().unwrap_or_else(|| Problem::new(Code::MethodNotAllowed, detail()))
 }
 

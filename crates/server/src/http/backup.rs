@@ -1,5 +1,6 @@
-//! Backups over HTTP: into one configured folder, under a plain name, by a person. A copy holds every tenant's payloads and
-//! the key of all tokens, and a file that a caller could place anywhere could become somebody's `authorized_keys`.
+//! Backups over HTTP: into one configured folder, under a plain file name, and only by a person. A copy
+//! contains every tenant's payloads and the key of all tokens, and a caller who chose the path could
+//! overwrite a file like `authorized_keys`.
 
 use std::{
     fs,
@@ -16,13 +17,13 @@ use super::{App, Body, Json, JsonResult, Problem, Who, error::Problems};
 
 const NAME_MAX: usize = 200;
 
-/// SQLite reads a file so named as part of the one beside it.
+/// SQLite reads a file with such a name as part of the database beside it.
 const COMPANIONS: [&str; 3] = ["-journal", "-shm", "-wal"];
 
-/// Copies the ledger, while it is in use, to a new file in the daemon's folder of backups.
+/// Copies the ledger, while it is in use, to a new file in the daemon's backup folder.
 #[utoipa::path(post, path = "/v1/admin/backup", tag = "admin", request_body = w::Backup,
     extensions(("x-no-dry-run" = json!(true))), security(("token" = ["admin"])),
-    responses((status = 200, description = "The copy.", body = w::BackupReport), Problems))]
+    responses((status = 200, description = "The backup's file and size.", body = w::BackupReport), Problems))]
 pub(crate) async fn backup(
     State(app): State<Arc<App>>,
     who: Who,
@@ -30,47 +31,48 @@ pub(crate) async fn backup(
 ) -> JsonResult<w::BackupReport> {
     who.session.require_everywhere()?;
     if who.session.principal.kind != PrincipalKind::Person {
-        let detail = "Only a person's credential makes a backup: the copy holds every payload and the key of all tokens. \
+        let detail = "Only a person's credential can make a backup: the copy contains every payload and the key of all tokens. \
                       Use one of yours.";
         return Err(Problem::new(Code::PersonRequired, detail));
     }
     let path = target(app.backups.as_deref(), &body.name).map_err(Problem::invalid)?;
     app.ledger.backup(&path).await.map_err(|error| match error {
-        // It is the target that cannot be used: the caller named it.
+        // The caller named a file that cannot be used.
         Error::Unusable(detail) => {
             Problem::invalid(format!("No backup was made: {detail}. Name another file."))
         }
         other => other.into(),
     })?;
     let copy = tokio::fs::metadata(&path).await;
-    let copy = copy.map_err(|error| Problem::invalid(format!("The copy cannot be looked at: {error}.")))?;
+    let copy =
+        copy.map_err(|error| Problem::invalid(format!("The backup's file cannot be read: {error}.")))?;
     Ok(Json(w::BackupReport { path: path.to_string_lossy().into_owned(), bytes: copy.len() }))
 }
 
-/// The file that a backup of this name is, or why there can be none.
+/// The path of a backup with this name, or why it is refused.
 fn target(folder: Option<&Path>, name: &str) -> Result<PathBuf, String> {
     if !is_plain(name) {
-        return Err("`name` is a plain file name for the folder of backups, as in `ledger-2026-01-31.db`: letters, digits, \
+        return Err("`name` must be a plain file name in the backup folder, like `ledger-2026-01-31.db`: letters, digits, \
                     spaces and -_.:+, not beginning with a dot, and not ending in -wal, -shm or -journal."
             .to_owned());
     }
     let folder = folder.ok_or(
-        "This daemon has no folder for backups. Serve with `--backups FOLDER`, or copy the file beside it with \
-         `tenure backup --db LEDGER PATH`; a ledger on PostgreSQL is copied by `pg_dump`.",
+        "This daemon has no backup folder. Start it with `--backups FOLDER`, or copy the file beside it with \
+         `tenure backup --db LEDGER PATH`; copy a ledger on PostgreSQL with `pg_dump`.",
     )?;
     let cannot = |why: &dyn std::fmt::Display| {
-        format!("The folder of backups {} cannot be used: {why}.", folder.display())
+        format!("The backup folder {} cannot be used: {why}.", folder.display())
     };
-    // Its own path may have links: it was configured. From here on none is followed.
+    // The configured path itself may contain links. From here on none is followed.
     let real = folder.canonicalize().map_err(|error| cannot(&error))?;
     let about = fs::metadata(&real).map_err(|error| cannot(&error))?;
     if !about.is_dir() {
-        return Err(cannot(&"it is no folder"));
+        return Err(cannot(&"it is not a folder"));
     }
     let (others_write, sticky) = (0o022, 0o1000);
     let mode = about.permissions().mode();
     if mode & others_write != 0 && mode & sticky == 0 {
-        return Err(cannot(&"others may write there, and replace a copy. Type `chmod go-w` on it"));
+        return Err(cannot(&"other users may write there and replace a backup. Run `chmod go-w` on it"));
     }
     Ok(real.join(name))
 }

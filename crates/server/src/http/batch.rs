@@ -1,5 +1,5 @@
-//! Batches: many calls in one request. Each goes through the same door on its own, in the order given. Calls that
-//! cannot see each other's effects run at the same time, so that they share commits.
+//! Batches: many calls in one request. Each goes through admission on its own, in the given order. Calls that
+//! cannot see each other's effects run concurrently, so that they share commits.
 
 use std::{
     collections::HashMap,
@@ -22,13 +22,13 @@ use tower::ServiceExt;
 use super::{LargeBody, Problem, error::Problems};
 use crate::auth::InProcess;
 
-/// What all answers may take together: a call whose answer no longer fits is for a request of its own, since many
-/// of them would fill the machine.
+/// The largest size of all responses together. A call whose response no longer fits must be sent alone: many
+/// of them would exhaust memory.
 const ANSWERS_MAX: usize = 32 * 1024 * 1024;
-/// Reads that are answered at the same time. Writes have no bound: their answers are small.
+/// Reads that run concurrently. Writes need no such limit: their responses are small.
 const READS_AT_ONCE: usize = 4;
 
-/// Marks a call of a batch: the batch itself is counted against its tenant's quota.
+/// Marks a call inside a batch: only the batch itself counts against its tenant's quota.
 #[derive(Clone, Copy)]
 pub(super) struct InBatch;
 
@@ -36,10 +36,10 @@ pub(super) struct InBatch;
 #[derive(Clone)]
 pub(crate) struct Inner(pub Router);
 
-/// Sends up to 1,000 calls. They run in the order given, and a read sees the writes before it; each is answered on its
-/// own. Claims, long polls, streams and batches are refused.
+/// Sends up to 1,000 calls. They run in the given order, a read sees the writes before it, and each has its
+/// own response. Claims, long polls, streams and nested batches are refused.
 #[utoipa::path(post, path = "/v1/batch", tag = "work", request_body = w::Batch, extensions(("x-no-dry-run" = json!(true))), security(("token" = [])),
-    responses((status = 200, description = "Each call's answer.", body = w::BatchReply), Problems))]
+    responses((status = 200, description = "The response of each call.", body = w::BatchReply), Problems))]
 pub(crate) async fn batch(
     State(Inner(router)): State<Inner>,
     in_process: Option<Extension<InProcess>>,
@@ -48,7 +48,7 @@ pub(crate) async fn batch(
 ) -> Result<Response, Problem> {
     if body.items.len() > w::BATCH_MAX {
         let detail = format!(
-            "A batch has at most {} items, this one has {}. Split it.",
+            "A batch has at most {} items; this one has {}. Split it.",
             w::BATCH_MAX,
             body.items.len()
         );
@@ -70,7 +70,7 @@ pub(crate) async fn batch(
     Ok(reply(answers.into_iter().flatten().collect()))
 }
 
-/// The answer to a call, as text: parsed, it would take several times as much.
+/// The response to one call, as text: parsed, it would take several times the memory.
 struct BatchAnswer {
     status: u16,
     body: Bytes,
@@ -91,24 +91,24 @@ fn reply(answers: Vec<BatchAnswer>) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], text).into_response()
 }
 
-/// Calls of one batch that run one after another, by their places in the batch.
+/// Calls of one batch that run one after another, by their index in the batch.
 type Chain = Vec<usize>;
 
-/// Calls of one kind may run at the same time unless they have the same key.
+/// Calls of one kind may run concurrently unless they have the same key.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Kind {
     Read(usize),
-    /// A new work that no other work of the batch depends on, by its source's id.
+    /// A new work item that no other item of the batch depends on, by its source's id.
     Ingest(String),
-    /// A verb that changes this work alone.
+    /// A verb that changes this work item alone.
     Work(WorkId),
-    /// A command reserved for this work. A rerun's reserve reads other works' commands.
+    /// A command reserved for this work item. A rerun's reserve reads other work items' commands.
     Reserve(WorkId),
     /// It may depend on any call before it.
     Alone,
 }
 
-/// Splits a batch into stretches that run one after another. The chains of one stretch run at the same time.
+/// Splits a batch into stretches that run one after another. The chains of one stretch run concurrently.
 fn stretches<'a>(items: impl Iterator<Item = &'a w::BatchItem>) -> Vec<Vec<Chain>> {
     let mut stretches: Vec<Vec<Chain>> = Vec::new();
     let mut last = Kind::Alone;
@@ -132,20 +132,20 @@ fn stretches<'a>(items: impl Iterator<Item = &'a w::BatchItem>) -> Vec<Vec<Chain
     stretches
 }
 
-/// Who sent the batch: each of its calls is theirs.
+/// The sender of the batch: each call is made in their name.
 struct By {
     headers: HeaderMap,
     in_process: Option<InProcess>,
 }
 
-/// What the calls of one batch share.
+/// Limits shared by the calls of one batch.
 struct BatchLimits {
     bytes: AtomicUsize,
     reads: Semaphore,
 }
 
 impl BatchLimits {
-    /// Whether an answer of so many bytes still fits; then they are taken.
+    /// Reserves so many bytes for a response, if they still fit.
     fn take(&self, bytes: usize) -> bool {
         self.bytes.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(bytes)).is_ok()
     }
@@ -183,8 +183,8 @@ async fn one(router: Router, by: &By, item: w::BatchItem, room: &BatchLimits) ->
 
 pub(super) fn too_long() -> Problem {
     let detail = format!(
-        "The answers of a batch have at most {ANSWERS_MAX} bytes, and this one no longer fits. The call itself was \
-         made: send the same again on its own to see what it answered."
+        "The responses of a batch have at most {ANSWERS_MAX} bytes together, and this one no longer fits. The call was \
+         made: send it again alone to see its response."
     );
     Problem::new(Code::TooLarge, detail)
 }
@@ -195,33 +195,34 @@ fn refused(problem: Problem) -> BatchAnswer {
     BatchAnswer { status: problem.status, body: body.into() }
 }
 
-/// Where a call goes, as the router will read it: without a fragment, and never to another host.
+/// The URI of a call, as the router will read it: without a fragment, and never to another host.
 fn target(path: &str) -> Result<Uri, Problem> {
     let uri: Uri = path.parse().map_err(|_| not_a_path(path))?;
     if uri.authority().is_some() || !uri.path().starts_with('/') { Err(not_a_path(path)) } else { Ok(uri) }
 }
 
 fn not_a_path(path: &str) -> Problem {
-    Problem::invalid(format!("`{path}` is not a path. Write it as in the request line: `/v1/work` for one."))
+    Problem::invalid(format!("`{path}` is not a path. Write a path like `/v1/work`."))
 }
 
-/// Refuses what does not answer at once, or hands out leases that a lost reply would lose.
+/// Refuses calls that do not respond at once, and claims: a lost response would lose their leases.
 fn check(uri: &Uri) -> Result<(), Problem> {
     let refused = ["/v1/work/claim", "/v1/commands/claim", "/v1/events/stream", "/v1/batch"];
-    // As the route itself will read them: a name can be written in many ways. It refuses queries that cannot be read.
+    // Parsed as the route will parse it, since a name can be encoded in many ways. Unreadable queries are
+    // refused.
     let params: Vec<(String, String)> =
         serde_urlencoded::from_str(uri.query().unwrap_or_default()).unwrap_or_default();
     let waits = params.iter().any(|(name, _)| name == "wait");
     if !uri.path().starts_with("/v1/") || refused.contains(&uri.path()) || waits {
         return Err(Problem::invalid(
-            "A batch takes calls under /v1 that answer at once. Send claims, long polls, streams and batches on \
+            "A batch takes calls under /v1 that respond at once. Send claims, long polls, streams and batches as requests of \
              their own.",
         ));
     }
     Ok(())
 }
 
-/// Which calls before it a call may depend on.
+/// Which earlier calls a call may depend on.
 fn kind(n: usize, item: &w::BatchItem) -> Kind {
     let Ok(uri) = target(&item.path) else { return Kind::Alone };
     let segments: Vec<&str> = uri.path().split('/').skip(2).collect();
@@ -249,7 +250,7 @@ fn kind(n: usize, item: &w::BatchItem) -> Kind {
     }
 }
 
-/// The call as if it had come alone, by the same caller.
+/// The call as a request of its own by the same caller.
 fn request(by: &By, item: w::BatchItem) -> Result<Request<Body>, Problem> {
     let uri = target(&item.path)?;
     check(&uri)?;

@@ -10,13 +10,13 @@ use tenure_store::{LeaseRef, fair};
 use super::{App, Body, Json, JsonResult, Problem, Who, error::Problems};
 use crate::wire;
 
-/// No claim waits for longer; whoever wants more asks again.
+/// The longest time a claim may wait; a worker polls again afterwards.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(300);
 
-/// Claims works: what a filter admits, or exactly the given ids. Can wait for an empty queue to fill.
+/// Claims work items that match a filter, or exactly the given ids. Can wait for an empty queue to fill.
 #[utoipa::path(post, path = "/v1/work/claim", tag = "worker", request_body = w::Claim,
     extensions(("x-no-dry-run" = json!(true))), security(("token" = ["work"])),
-    responses((status = 200, description = "The leases; none if there was nothing.", body = w::Grants), Problems))]
+    responses((status = 200, description = "The leases; empty when nothing could be claimed.", body = w::Grants), Problems))]
 pub(crate) async fn claim(
     State(app): State<Arc<App>>,
     who: Who,
@@ -29,7 +29,7 @@ pub(crate) async fn claim(
         let max = body.max.unwrap_or(1) as usize;
         let filter = ClaimFilter { sources: body.sources, kinds: body.kinds, tenants: body.tenants, max };
         let wait = body.wait_ms.map(|ms| Duration::from_millis(ms).min(WAIT_MAX));
-        // A turn is for looking: a claim that finds nothing is parked without one.
+        // A turn covers the look at the queue only: a long-polling claim waits without one.
         let turn = app.claims.turn(fair::key_of(&who.session.tenants)).await;
         let found = caller.claim(claimant.clone(), filter.clone(), None).await?;
         drop(turn);
@@ -37,7 +37,7 @@ pub(crate) async fn claim(
             found
         } else {
             let open = app.auth.open_call(&who.session);
-            // A parked claim whose asker has gone takes no lease.
+            // A long-polling claim whose client has disconnected takes no lease.
             tokio::select! {
                 claimed = caller.claim(claimant, filter, wait) => claimed?,
                 denied = open.ended() => return Err(denied.into()),
@@ -58,10 +58,10 @@ pub(crate) async fn claim(
     Ok(Json(w::Grants { leases: claimed.into_iter().map(wire::grant).collect() }))
 }
 
-/// Renews many leases at once; each is answered on its own.
+/// Renews many leases at once; each has its own result.
 #[utoipa::path(post, path = "/v1/work/renew", tag = "worker", request_body = w::Renew,
     security(("token" = ["work"])),
-    responses((status = 200, description = "Each lease's answer.", body = w::Renewals), Problems))]
+    responses((status = 200, description = "The result for each lease.", body = w::Renewals), Problems))]
 pub(crate) async fn renew(who: Who, Body(body): Body<w::Renew>) -> JsonResult<w::Renewals> {
     let leases = body
         .leases

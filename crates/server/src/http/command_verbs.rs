@@ -1,4 +1,4 @@
-//! What becomes of a command: who may do it, who does it, and how it went. Only a person approves, rejects, replays and
+//! The verbs of a command: approval, dispatch and outcome. Only a person approves, rejects, replays and
 //! records.
 
 use std::{sync::Arc, time::Duration};
@@ -15,12 +15,12 @@ fn reply(command: &Command) -> Json<w::Command> {
     Json(wire::command(command, &Shown::default()))
 }
 
-/// What the sender of a call shows when it says how the call went.
+/// The proof that a sender of a call gives when it reports the call's outcome.
 fn sender(token: String, fence: u64, number: Option<u32>) -> Result<DispatchRef, Problem> {
     Ok(DispatchRef { lease: LeaseRef::of_token(token, fence)?, number })
 }
 
-/// A person allows exactly this content, once and for a while.
+/// Approves exactly this content, for one dispatch and a limited time. For a person.
 #[utoipa::path(post, path = "/v1/commands/{id}/approve", tag = "command", params(("id" = String, Path)),
     request_body = w::ApproveCommand, security(("token" = ["approve"])),
     responses((status = 200, description = "Approved.", body = w::Command), Problems))]
@@ -33,12 +33,12 @@ pub(crate) async fn approve(
     let seal = wire::digest("seal", &body.seal)?;
     let caller = who.caller();
     let command = caller.command(id.parse()?).await?;
-    // As it is configured now, not when it was reserved.
+    // As configured now, not as it was when the command was reserved.
     let four_eyes = app.evaluator.live().tools.get(&command.spec.tool).facts.four_eyes;
     Ok(reply(&caller.approve(command.id, seal, four_eyes, &body.reason).await?))
 }
 
-/// A person says no: it will not be done.
+/// Rejects a command: it will not be dispatched. For a person.
 #[utoipa::path(post, path = "/v1/commands/{id}/reject", tag = "command", params(("id" = String, Path)),
     request_body = w::RejectCommand, security(("token" = ["approve"])),
     responses((status = 200, description = "Rejected.", body = w::Command), Problems))]
@@ -50,9 +50,9 @@ pub(crate) async fn reject(
     Ok(reply(&who.caller().reject(id.parse()?, &body.reason).await?))
 }
 
-/// Asks whether to make the call now: policy, approval, budget and rate are checked, and the answer is committed before
-/// it is given. Make the call only if the answer is a 2xx. A problem means that it must not be made, and shows the command
-/// as it stands in `command`.
+/// Asks whether to make the call now. Policy, approval, budget and rate are checked, and the decision is
+/// committed before the response. Make the call only on a 2xx. A problem means that it must not be made, and
+/// shows the command's state in `command`.
 #[utoipa::path(post, path = "/v1/commands/{id}/dispatch", tag = "command", params(("id" = String, Path)),
     request_body = w::DispatchCommand, extensions(("x-no-dry-run" = json!(true))), security(("token" = ["work"])),
     responses(Problems,
@@ -60,10 +60,10 @@ pub(crate) async fn reject(
             body = w::Command),
         (status = 409, description = "Do not make the call. `code` says why: approval_required, policy_denied, budget, \
             cancel_requested, already_dispatched, already_succeeded, superseded, in_doubt, not_due, illegal_state, \
-            policy_stale, lease_lost, lease_lapsed, terminal. To its holder, `command` shows the command as it stands.",
+            policy_stale, lease_lost, lease_lapsed, terminal. `command` shows the command's current state to its holder.",
             content_type = "application/problem+json", body = w::Problem),
-        (status = 429, description = "Do not make the call: commands of this tool go out too fast (rate_limited, with \
-            `command`), or this token sends too much. Dispatch again after `retry_after_ms`.",
+        (status = 429, description = "Do not make the call: the rate limit of this tool is reached (rate_limited, with \
+            `command`), or that of this token. Dispatch again after `retry_after_ms`.",
             content_type = "application/problem+json", body = w::Problem)))]
 pub(crate) async fn dispatch(
     State(app): State<Arc<App>>,
@@ -74,7 +74,7 @@ pub(crate) async fn dispatch(
     let caller = who.caller();
     let command = caller.command(id.parse()?).await?;
     let lease = LeaseRef { work: command.work, fence: body.fence, token: body.token };
-    // A dispatch that leads to no call takes nothing of the tool's rate.
+    // A dispatch that cannot lead to a call does not count against the tool's rate.
     let takes = command.may_go_out() && app.ledger.holder(&lease).genuine;
     if takes {
         app.evaluator.take(&command.spec.tool).map_err(|wait| too_fast(&command, wait))?;
@@ -97,13 +97,13 @@ pub(crate) async fn dispatch(
 
 fn too_fast(command: &Command, wait: Duration) -> Problem {
     let detail = format!(
-        "Commands of `{}` go out too fast; nothing was written. Do not make the call: dispatch again as `Retry-After` says.",
+        "The rate limit of `{}` is reached; nothing was written. Do not make the call: dispatch again after `Retry-After`.",
         command.spec.tool
     );
     Problem::later(Code::RateLimited, detail, wait).with_command(wire::command(command, &Shown::default()))
 }
 
-/// It happened, with evidence. By whoever dispatched it, also after the lease is lost.
+/// Records that a command took effect, with evidence. For its sender, also after the lease is lost.
 #[utoipa::path(post, path = "/v1/commands/{id}/receipt", tag = "command", params(("id" = String, Path)),
     request_body = w::DeliverReceipt, security(("token" = ["work"])),
     responses((status = 200, description = "Recorded.", body = w::Command), Problems))]
@@ -116,10 +116,10 @@ pub(crate) async fn receipt(
     Ok(reply(&who.caller().receipt(&by, id.parse()?, wire::proof(body)?).await?))
 }
 
-/// It did not happen: the provider refused it, or the call is proven unsent.
+/// Records that a command did not take effect: the provider refused it, or the call is proven unsent.
 #[utoipa::path(post, path = "/v1/commands/{id}/fail", tag = "command", params(("id" = String, Path)),
     request_body = w::FailCommand, security(("token" = ["work"])),
-    responses((status = 200, description = "`failed`, or `pending` where it is to be tried again.", body = w::Command),
+    responses((status = 200, description = "`failed`, or `pending` when it will be retried.", body = w::Command),
         Problems))]
 pub(crate) async fn fail(
     who: Who,
@@ -130,8 +130,8 @@ pub(crate) async fn fail(
     Ok(reply(&who.caller().fail_command(&by, id.parse()?, wire::call_error(body.error), body.unsent).await?))
 }
 
-/// Nobody knows whether it happened: it is looked up, sent again with the same key where the provider knows it, or
-/// left to a person.
+/// Records that nobody knows whether a command took effect. It is looked up, sent again with the same key if
+/// the provider deduplicates by it, or left to a person.
 #[utoipa::path(post, path = "/v1/commands/{id}/uncertain", tag = "command", params(("id" = String, Path)),
     request_body = w::UncertainCommand, security(("token" = ["work"])),
     responses((status = 200, description = "In doubt.", body = w::Command), Problems))]
@@ -144,10 +144,11 @@ pub(crate) async fn uncertain(
     Ok(reply(&who.caller().uncertain(&by, id.parse()?, wire::call_error(body.error)).await?))
 }
 
-/// What a lookup says of a command in doubt: by whoever claimed it, with its `lookup_token`, or by a person.
+/// Records what a lookup found of a command in doubt: by the worker that claimed the lookup, with its
+/// `lookup_token`, or by a person.
 #[utoipa::path(post, path = "/v1/commands/{id}/reconcile", tag = "command", params(("id" = String, Path)),
     request_body = w::Reconcile, security(("token" = [])),
-    responses((status = 200, description = "The command as it stands now.", body = w::Command), Problems))]
+    responses((status = 200, description = "The command's current state.", body = w::Command), Problems))]
 pub(crate) async fn reconcile(
     who: Who,
     Segments([id]): Segments<1>,
@@ -162,7 +163,7 @@ pub(crate) async fn reconcile(
             caller.reconcile_claimed(id, &token, wire::finding(body)?, message).await?
         }
         None => {
-            // No machine has it: the ledger says that it is to claim the lookup.
+            // A machine without a token is refused by the ledger with the advice to claim the lookup.
             let machine = who.session.principal.kind == PrincipalKind::Machine;
             who.session.require(if machine { Scope::Work } else { Scope::Replay })?;
             caller.reconcile(id, wire::finding(body)?, message).await?
@@ -170,7 +171,7 @@ pub(crate) async fn reconcile(
     }))
 }
 
-/// A person has a failed command done again. At high risk it needs a fresh approval first.
+/// Replays a failed command. At high risk it needs a fresh approval first. For a person.
 #[utoipa::path(post, path = "/v1/commands/{id}/replay", tag = "command", params(("id" = String, Path)),
     request_body = w::ReplayCommand, security(("token" = ["replay"])),
     responses((status = 200, description = "`pending`, or `blocked` until it is approved.", body = w::Command), Problems))]
@@ -191,7 +192,7 @@ pub(crate) async fn replay(
     Ok(reply(&app.evaluator.current(act).await?))
 }
 
-/// A person says how a command in doubt went.
+/// Records how a command in doubt ended. For a person.
 #[utoipa::path(post, path = "/v1/commands/{id}/record", tag = "command", params(("id" = String, Path)),
     request_body = w::RecordCommand, security(("token" = ["replay"])),
     responses((status = 200, description = "Recorded.", body = w::Command), Problems))]
@@ -204,8 +205,8 @@ pub(crate) async fn record(
     Ok(reply(&who.caller().record_outcome(id.parse()?, wire::recorded(body)?, &reason).await?))
 }
 
-/// It is not to be done: only before it is dispatched. An operator needs the scope `operate`; the holder of its work
-/// the scope `work`, with `fence` and `token`.
+/// Cancels a command that is not dispatched yet. An operator needs the scope `operate`; the holder of its
+/// work item needs the scope `work`, with `fence` and `token`.
 #[utoipa::path(post, path = "/v1/commands/{id}/cancel", tag = "command", params(("id" = String, Path)),
     request_body = w::CancelCommand, security(("token" = [])),
     responses((status = 200, description = "Cancelled.", body = w::Command), Problems))]
@@ -223,7 +224,7 @@ pub(crate) async fn cancel(
             who.session.require(Scope::Operate)?;
             None
         }
-        _ => return Err(Problem::invalid("A lease has both: give `fence` and `token`, or neither.")),
+        _ => return Err(Problem::invalid("`fence` and `token` belong together: give both, or neither.")),
     };
     Ok(reply(&who.caller().cancel_command(id.parse()?, lease.as_ref(), &body.reason).await?))
 }

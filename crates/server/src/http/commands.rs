@@ -1,5 +1,5 @@
-//! Commands as they are recorded and read: what is intended, what stands, what a rerun would do, what is to be looked
-//! up.
+//! Commands as they are recorded and read: reserving, listing, explaining, the replay plan of a rerun, and
+//! claiming lookups.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -26,19 +26,20 @@ use super::{
 use crate::wire::{self, Shown, ToCore, ToWire};
 
 const PAGE: u32 = 50;
-/// Lookups that one call takes, and for how long unless told otherwise.
+/// Lookups that one call claims, and their default duration.
 const LOOKUPS_MAX: u32 = 100;
 const LOOKUP_MS: u64 = 60_000;
-/// Between two looks of whoever waits for one.
+/// The longest pause between two looks of a long poll.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// What a work is called that was recorded for one command.
+/// The kind of a work item that was created for a single command.
 const ALONE: &str = "command";
 
-/// Records an intended effect before it happens. The same intent again is the same command, with its receipt.
+/// Records an intended side effect before it happens. The same intent again returns the same command, with
+/// its receipt.
 #[utoipa::path(post, path = "/v1/work/{id}/commands", tag = "command", params(("id" = String, Path)),
     request_body = w::Reserve, security(("token" = ["work"])),
-    responses((status = 201, description = "Recorded. Look at its state before you dispatch it.", body = w::Command),
-        (status = 200, description = "It was there already.", body = w::Command), Problems))]
+    responses((status = 201, description = "Recorded. Check its state before you dispatch it.", body = w::Command),
+        (status = 200, description = "It existed already.", body = w::Command), Problems))]
 pub(crate) async fn reserve(
     State(app): State<Arc<App>>,
     who: Who,
@@ -59,12 +60,13 @@ pub(crate) async fn reserve(
     Ok((status, Json(wire::command(&reserved.command, &shown))).into_response())
 }
 
-/// Records an intended effect without a work: one is recorded for it, and claimed, in the same act. Of a source that
-/// was here before, that work is claimed again, or has ended: then the command is shown as it ended.
+/// Records an intended side effect without a work item: one is created and claimed in the same transaction.
+/// If the source is already known and its work item is free, that one is claimed; if it has ended, the
+/// existing command is returned with its outcome.
 #[utoipa::path(post, path = "/v1/commands", tag = "command", request_body = w::ReserveAlone,
     extensions(("x-no-dry-run" = json!(true))), security(("token" = ["work"])),
-    responses((status = 201, description = "Recorded, with the lease of its work.", body = w::ReservedAlone),
-        (status = 200, description = "It was there already.", body = w::ReservedAlone), Problems))]
+    responses((status = 201, description = "Recorded, with the lease of its work item.", body = w::ReservedAlone),
+        (status = 200, description = "It existed already.", body = w::ReservedAlone), Problems))]
 pub(crate) async fn reserve_alone(
     State(app): State<Arc<App>>,
     who: Who,
@@ -102,7 +104,7 @@ pub(crate) async fn reserve_alone(
     Ok((status, Json(w::ReservedAlone { command, lease })).into_response())
 }
 
-/// The same intent with other arguments is worth a figure: somebody's keys are not what they seem.
+/// Counts the same intent with different arguments: it shows that a caller's keys are not stable.
 fn count_reuse(app: &App, error: &Error) {
     if matches!(error, Error::Refused(Refusal { code: Code::IdempotencyMismatch, .. })) {
         app.metrics.key_reused();
@@ -135,7 +137,7 @@ pub(crate) async fn list(
     Ok(Json(w::Page { items, unreadable: wire::unreadable(&commands.unreadable), next }))
 }
 
-/// A command by its id as written, or the only one that begins so.
+/// Finds a command by its id, or by a prefix that only one command has.
 async fn find(caller: &Caller, id: &str) -> Result<Command, Problem> {
     Ok(match id.parse() {
         Ok(id) => caller.command(id).await?,
@@ -143,10 +145,10 @@ async fn find(caller: &Caller, id: &str) -> Result<Command, Problem> {
     })
 }
 
-/// One command. Whoever may approve sees what is to be approved.
+/// Returns one command. Callers who may approve see the content to approve.
 #[utoipa::path(get, path = "/v1/commands/{id}", tag = "command", params(("id" = String, Path)),
     security(("token" = ["view"])),
-    responses((status = 200, description = "The command as it stands.", body = w::Command), Problems))]
+    responses((status = 200, description = "The command's current state.", body = w::Command), Problems))]
 pub(crate) async fn get(
     State(app): State<Arc<App>>,
     who: Who,
@@ -166,10 +168,10 @@ pub(crate) async fn get(
     Ok(Json(wire::command(&command, &shown)))
 }
 
-/// Why a command stands where it stands, and what to do.
+/// Explains a command's state and the next step.
 #[utoipa::path(get, path = "/v1/commands/{id}/explain", tag = "command", params(("id" = String, Path)),
     security(("token" = ["view"])),
-    responses((status = 200, description = "One sentence, and the next step.", body = w::CommandExplanation), Problems))]
+    responses((status = 200, description = "One sentence and the next step.", body = w::CommandExplanation), Problems))]
 pub(crate) async fn explain(who: Who, Segments([id]): Segments<1>) -> JsonResult<w::CommandExplanation> {
     let caller = who.caller();
     let command = find(&caller, &id).await?;
@@ -182,10 +184,11 @@ pub(crate) async fn explain(who: Who, Segments([id]): Segments<1>) -> JsonResult
     }))
 }
 
-/// Takes lookups that are due, of tools whose lookup is a worker's. Others pass them over for a while. Can wait for one.
+/// Claims lookups that are due, of tools that a worker looks up. Other workers skip them for a while. Can
+/// wait for one.
 #[utoipa::path(post, path = "/v1/commands/claim", tag = "command", request_body = w::ClaimLookups,
     extensions(("x-no-dry-run" = json!(true))), security(("token" = ["work"])),
-    responses((status = 200, description = "What to look up; none if nothing is due.", body = w::Lookups), Problems))]
+    responses((status = 200, description = "The lookups; empty when none is due.", body = w::Lookups), Problems))]
 pub(crate) async fn claim(
     State(app): State<Arc<App>>,
     who: Who,
@@ -202,9 +205,9 @@ pub(crate) async fn claim(
     let until = Instant::now() + patience;
     let open = app.auth.open_call(&who.session);
     let taken = loop {
-        // Whatever comes into doubt after this look wakes.
+        // Registered before the look, so that a command that comes into doubt afterwards wakes this call.
         let doubted = app.feed.doubted.notified();
-        // A turn is for looking, as with claims of works.
+        // A turn covers the look only, as with claims of work items.
         let turn = app.claims.turn(fair::key_of(&who.session.tenants)).await;
         let taken = caller.claim_lookups(by_worker, max, for_ms).await?;
         drop(turn);
@@ -229,17 +232,18 @@ pub(crate) async fn claim(
     Ok(Json(w::Lookups { items }))
 }
 
-/// How long nobody need look: until the next lookup falls due, and not for long, since others take and leave them.
+/// How long to wait: until the next lookup is due, and not for long, since other workers claim and release
+/// them.
 async fn until_a_lookup(ledger: &Ledger) -> Result<Duration, Error> {
     let (next, now) = (ledger.next_due_command(Duty::Lookup).await?, ledger.now().await?);
     let wait = next.filter(|due| *due > now).map(|due| Duration::from_millis((due - now) as u64));
     Ok(wait.map_or(LOOK_AGAIN, |wait| wait.min(LOOK_AGAIN)))
 }
 
-/// What a rerun of a work would do with each command of it and of the runs before it.
+/// Returns what a rerun of a work item would do with each of its commands and those of the runs before it.
 #[utoipa::path(get, path = "/v1/work/{id}/replay-plan", tag = "command",
     params(("id" = String, Path), w::ReplayPlanQuery), security(("token" = ["view"])),
-    responses((status = 200, description = "A line for each command.", body = w::ReplayPlan), Problems))]
+    responses((status = 200, description = "One entry for each command.", body = w::ReplayPlan), Problems))]
 pub(crate) async fn replay_plan(
     State(app): State<Arc<App>>,
     who: Who,
@@ -259,7 +263,7 @@ pub(crate) async fn replay_plan(
     Ok(Json(w::ReplayPlan { items: items.collect() }))
 }
 
-/// What policy says of each command now.
+/// The policy decision for each command now.
 async fn effects(
     app: &App,
     caller: &Caller,

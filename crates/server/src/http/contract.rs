@@ -1,5 +1,5 @@
-//! The published contract. It is made from the handlers, and the guard reads from it which scope a route
-//! needs: what is documented is what is enforced.
+//! The published contract. It is generated from the handlers, and admission reads from it which scope a route
+//! needs, so that the documented rules are the enforced ones.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -21,35 +21,36 @@ use utoipa::{
 
 use super::error::Problems;
 
-/// The query parameter by which a caller only asks what would happen.
+/// The query parameter of a dry run.
 pub(crate) const DRY_RUN: &str = "dry_run";
-/// How an operation says in the contract that it cannot tell.
+/// Marks an operation without a dry run in the contract.
 const NO_DRY_RUN: &str = "x-no-dry-run";
 
-/// What a route asks of whoever calls it.
+/// What a route requires of its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Public,
-    /// Any genuine token; what it carries is checked piece by piece.
+    /// Any genuine token; the handler checks the rest.
     Token,
     Needs(Scope),
 }
 
-/// What the guard reads of a route.
+/// What admission needs to know of a route.
 #[derive(Debug)]
 pub(crate) struct Rule {
     pub access: Access,
-    /// Whether it can be asked what it would do.
+    /// Whether it has a dry run.
     pub dry_run: bool,
-    /// Whether it tells works of one kind from those of another: only then is it for tokens that are bound to kinds.
+    /// Whether it can restrict its result to some kinds of work: only such routes are open to tokens bound to
+    /// kinds.
     pub by_kind: bool,
-    /// The query parameters that it takes.
+    /// The query parameters it takes.
     pub parameters: Vec<String>,
 }
 
-/// The contract as text, and as the guard's table.
+/// The contract as text, and as admission's table.
 pub(crate) struct Contract {
-    /// Shared by all who read it.
+    /// Shared by all readers.
     pub text: Bytes,
     rules: HashMap<String, HashMap<Method, Rule>>,
 }
@@ -74,14 +75,14 @@ impl Contract {
         Self { text: text.into(), rules }
     }
 
-    /// None: no route says so, and nobody gets in.
+    /// None when no route declares a rule: nobody is admitted.
     pub fn rule(&self, method: &Method, path: &str) -> Option<&Rule> {
         let method = if method == Method::HEAD { &Method::GET } else { method };
         self.rules.get(path)?.get(method)
     }
 }
 
-/// Every operation that changes something takes the parameter, unless it says itself that it cannot be tried.
+/// Every operation that changes something takes the parameter, unless it is marked as having no dry run.
 fn offer_dry_runs(openapi: &mut openapi::OpenApi) {
     let parameter = ParameterBuilder::new()
         .name(DRY_RUN)
@@ -89,8 +90,8 @@ fn offer_dry_runs(openapi: &mut openapi::OpenApi) {
         .required(Required::False)
         .schema(Some(ObjectBuilder::new().schema_type(Type::Boolean)))
         .description(Some(
-            "Only asks: the answer is what would be answered, refusals included, and nothing is written. \
-             What it names as new is not there.",
+            "Dry run: the response is the one that the call would get, refusals included, and nothing is written. \
+             Items shown as new do not exist.",
         ))
         .build();
     for item in openapi.paths.paths.values_mut() {
@@ -104,7 +105,8 @@ fn offer_dry_runs(openapi: &mut openapi::OpenApi) {
     }
 }
 
-/// Lists of works, and everything about one work, one wait or one command. What is listed otherwise is of every kind.
+/// Lists of work items, and everything about one work item, wait or command. All other lists cover every
+/// kind.
 fn tells_kinds(path: &str) -> bool {
     const EXACT: [&str; 4] = ["/v1/work", "/v1/resolve", "/v1/batch", "/v1/tokens"];
     const BELOW: [&str; 4] = ["/v1/work/", "/v1/waits/{id}/", "/v1/commands/{id}", "/v1/tokens/"];
@@ -126,14 +128,14 @@ fn access_of(operation: &serde_json::Value) -> Option<Access> {
     }
 }
 
-/// What the document says besides its paths.
+/// The parts of the document besides its paths.
 pub(crate) fn base() -> openapi::OpenApi {
     #[derive(OpenApi)]
     #[openapi(
         info(
             title = "Tenure",
-            description = "The work ledger for AI agent runtimes. A 2xx means committed durably. Every refusal is \
-                           a problem (RFC 9457) with a stable `code`, `retryable`, and what to do.",
+            description = "The work ledger for AI agent runtimes. A 2xx means that the change is committed durably. Every \
+                       refusal is a problem (RFC 9457) with a stable `code`, `retryable`, and the next step.",
             license(name = "MIT OR Apache-2.0")
         ),
         components(schemas(wire::Problem, wire::Until))
@@ -142,23 +144,23 @@ pub(crate) fn base() -> openapi::OpenApi {
     let mut openapi = Base::openapi();
     let bearer = HttpBuilder::new()
         .scheme(HttpAuthScheme::Bearer)
-        .description(Some("A credential's secret. Each route names the scope that it needs."))
+        .description(Some("A credential's secret. Each route names the scope it needs."))
         .build();
     let components = openapi.components.get_or_insert_default();
     components.add_security_scheme("token", SecurityScheme::Http(bearer));
     openapi
 }
 
-/// This document.
+/// Returns this document.
 #[utoipa::path(get, path = "/openapi.json", tag = "health", security(()),
     responses((status = 200, description = "The contract.", content_type = "application/json", body = serde_json::Value), Problems))]
 pub(crate) async fn openapi(Extension(contract): Extension<Arc<Contract>>) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], contract.text.clone()).into_response()
 }
 
-/// The contract for people, with nothing from elsewhere.
+/// A page that shows the contract, without resources from elsewhere.
 #[utoipa::path(get, path = "/docs", tag = "health", security(()),
-    responses((status = 200, description = "A page.", content_type = "text/html", body = String), Problems))]
+    responses((status = 200, description = "An HTML page.", content_type = "text/html", body = String), Problems))]
 pub(crate) async fn page() -> Response {
     const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'";
     let headers =

@@ -1,4 +1,4 @@
-//! Every failure becomes a problem here, and only here: code, status, whether to send it again, what to do.
+//! The only place where a failure becomes a problem: its code, status, whether to retry, and what to do.
 
 use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
     wire::{Shown, command},
 };
 
-/// A failure on its way out.
+/// A failure to be returned as a problem.
 #[derive(Clone, Debug)]
 pub(crate) struct Problem {
     pub code: Code,
@@ -149,7 +149,7 @@ const fn known(retryable: Retryable) -> Option<bool> {
 }
 
 impl Problem {
-    /// A problem that sending the same again does not cure.
+    /// A problem that retrying does not cure.
     pub fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Self {
         Self {
             code,
@@ -168,22 +168,22 @@ impl Problem {
     /// A query parameter that the route does not take. Nothing was done.
     pub fn unknown_parameter(name: &str, known: &[String]) -> Self {
         let takes = match known {
-            [] => "This route takes none".to_owned(),
-            known => format!("This route takes `{}`", known.join("`, `")),
+            [] => "It takes none".to_owned(),
+            known => format!("It takes `{}`", known.join("`, `")),
         };
-        let detail = format!("`{name}` is not a query parameter here. {takes}. Nothing was done.");
+        let detail = format!("`{name}` is not a query parameter of this route. {takes}. Nothing was done.");
         let mut problem = Self::new(Code::UnknownField, detail);
         problem.extensions.insert("parameter".to_owned(), json!(name));
         problem.extensions.insert("known".to_owned(), json!(known));
         problem
     }
 
-    /// Nothing was done; the same again can help, after this time.
+    /// Nothing was done; a retry after this time can succeed.
     pub fn later(code: Code, detail: impl Into<Cow<'static, str>>, wait: Duration) -> Self {
         Self { retryable: Some(true), retry_after: Some(wait), ..Self::new(code, detail) }
     }
 
-    /// The same problem, of a dispatch: the call of this command must not be made.
+    /// The problem of a refused dispatch, with its command: the call must not be made.
     pub fn with_command(self, command: wire::Command) -> Self {
         Self { command: Some(Box::new(command)), ..self }
     }
@@ -241,23 +241,21 @@ impl From<Denied> for Problem {
             Denied::NoToken => unauthorized(
                 "There is no bearer token. Send `Authorization: Bearer …`; `tenure token create` makes one.",
             ),
-            Denied::UnknownToken => {
-                unauthorized("Nobody here has this token. Check it, or ask for a new one.")
-            }
+            Denied::UnknownToken => unauthorized("This token is unknown. Check it, or create a new one."),
             Denied::TooManyWrong => Self::later(
                 Code::RateLimited,
-                "Too many wrong tokens came from this address. Wait as `Retry-After` says, and check the token.",
+                "Too many wrong tokens came from this address. Check the token, and wait for `Retry-After`.",
                 Duration::from_secs(1),
             ),
             Denied::Kinds => Self::new(
                 Code::Forbidden,
-                "This is about every kind of work, and this token is bound to some. List works, or ask for one by its id.",
+                "This route covers every kind of work, and this token is bound to some kinds. List work items, or read one by its id.",
             ),
-            Denied::Expired => unauthorized("This token has expired. Ask for a new one."),
-            Denied::Revoked => unauthorized("This token was revoked. Ask for a new one."),
+            Denied::Expired => unauthorized("This token has expired. Create a new one."),
+            Denied::Revoked => unauthorized("This token was revoked. Create a new one."),
             Denied::Tenants => Self::new(
                 Code::Forbidden,
-                "This is about every tenant, and this token is bound to some. Use one that is bound to none.",
+                "This route covers every tenant, and this token is bound to some tenants. Use one without that restriction.",
             ),
             Denied::Scope(scope) => Self {
                 extensions: [("scope".to_owned(), json!(scope))].into(),
@@ -291,7 +289,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// The statuses that any route can answer with, for the contract.
+/// The statuses that any route can respond with, for the contract.
 pub(crate) struct Problems;
 
 impl utoipa::IntoResponses for Problems {

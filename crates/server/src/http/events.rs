@@ -1,4 +1,4 @@
-//! The feed by pages: everybody's events after a cursor, none ever skipped.
+//! The feed by pages: the events of all work items after a cursor, without gaps.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use crate::{auth::Authenticated, wire};
 
 const PAGE: u32 = 100;
 
-/// Reads the feed. A page may be short, or empty, while more follow: go on from `next` until it stays.
+/// Reads the feed. A page may be short or empty while more events follow: continue from `next` until it no
+/// longer changes.
 #[utoipa::path(get, path = "/v1/events", tag = "event", params(w::EventQuery), security(("token" = ["view"])),
     responses((status = 200, description = "A page of events.", body = w::EventPage), Problems))]
 pub(crate) async fn list(
@@ -29,7 +30,7 @@ pub(crate) async fn list(
     Ok(Json(w::EventPage { items, unreadable, next: page.next.to_string() }))
 }
 
-/// The credential's tenants, or the one of them that is asked for.
+/// The credential's tenants, or the requested one of them.
 pub(super) fn tenants(session: &Authenticated, asked: Option<String>) -> Result<Tenants, Problem> {
     match asked {
         None => Ok(session.tenants.clone()),

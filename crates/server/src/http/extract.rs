@@ -1,4 +1,5 @@
-//! Reading requests: JSON bodies, query parameters, ids in paths. What cannot be read is a problem with a fix.
+//! Reading requests: JSON bodies, query parameters, ids in paths. Unreadable input becomes a problem that
+//! says how to fix it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,11 +17,11 @@ use tenure_store::Caller;
 use super::{Problem, admission::DryRun};
 use crate::auth::Authenticated;
 
-/// No body is larger; a batch carries many and may be eight times that.
+/// The largest body; a batch may have eight times as much.
 pub(super) const BODY_MAX: usize = 1024 * 1024;
 const BATCH_MAX: usize = 8 * BODY_MAX;
 
-/// A body that takes longer to arrive only holds a connection and its memory.
+/// Time for a body to arrive: a slower one holds a connection and its memory.
 const BODY_WITHIN: Duration = Duration::from_secs(60);
 
 /// A JSON body.
@@ -55,7 +56,7 @@ async fn read<T: DeserializeOwned>(request: Request, max: usize) -> Result<T, Pr
     if request.headers().get(header::CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
         return Err(Problem::new(
             Code::UnsupportedMediaType,
-            "Compressed bodies are not read. Send it as it is, without `Content-Encoding`.",
+            "Compressed bodies are not accepted. Send the body without `Content-Encoding`.",
         ));
     }
     let arriving = tokio::time::timeout(BODY_WITHIN, to_bytes(request.into_body(), max));
@@ -76,52 +77,52 @@ fn unreadable(error: &axum::Error, max: usize) -> Problem {
             return Problem::new(
                 Code::TooLarge,
                 format!(
-                    "The body has more than {max} bytes. Store the large part elsewhere and send a reference."
+                    "The body has more than {max} bytes. Store the large part elsewhere and send a reference to it."
                 ),
             );
         }
         cause = error.source();
     }
-    Problem::new(Code::Malformed, "The body could not be read to its end. Send the request again.")
+    Problem::new(Code::Malformed, "The body ended early. Send the request again.")
 }
 
 fn too_slow() -> Problem {
     let seconds = BODY_WITHIN.as_secs();
-    Problem::new(Code::Malformed, format!("The body did not arrive within {seconds} s. Send it at once."))
+    Problem::new(Code::Malformed, format!("The body did not arrive within {seconds} s. Send it faster."))
 }
 
 fn not_understood(error: &serde_json::Error) -> Problem {
     let text = error.to_string();
     if !error.is_data() {
-        return Problem::new(Code::Malformed, format!("The body is no JSON: {text}. Look there."));
+        return Problem::new(Code::Malformed, format!("The body is not JSON: {text}."));
     }
     if text.starts_with(strict::DUPLICATE) {
         return Problem::new(
             Code::Malformed,
-            format!("The body has a {text}, and readers differ on which of them counts. Send it once."),
+            format!("The body has a {text}, and parsers differ on which one counts. Send it once."),
         );
     }
     if text.starts_with("unknown field") {
         return Problem::new(
             Code::UnknownField,
-            format!("The body has an {text}. Leave it out, or spell it right."),
+            format!("The body has an {text}. Leave it out, or correct its name."),
         );
     }
     if text.starts_with(NO_REASON) {
         return reason_missing();
     }
-    Problem::invalid(format!("The body does not fit: {}. See /openapi.json for its shape.", plain(&text)))
+    Problem::invalid(format!("The body does not match its schema: {}. See /openapi.json.", plain(&text)))
 }
 
-/// How the parser begins to say that an operator gave no reason.
+/// The start of the parser's message for a missing reason.
 const NO_REASON: &str = "missing field `reason`";
 
-/// As where the reason is empty.
+/// The same problem as for an empty reason.
 fn reason_missing() -> Problem {
-    Problem::new(Code::ReasonMissing, "Say why: this verb needs a `reason`, and it is kept.")
+    Problem::new(Code::ReasonMissing, "This call needs a `reason`, which is recorded. Give one.")
 }
 
-/// The parser's words, without the names of our types and of its own.
+/// The parser's message, without the names of our types and of its own.
 fn plain(text: &str) -> String {
     const WORDS: [(&str, &str); 8] = [
         ("invalid type: sequence", "a list"),
@@ -130,12 +131,12 @@ fn plain(text: &str) -> String {
         ("invalid value: ", ""),
         ("expected a sequence", "expected a list"),
         ("expected a map", "expected an object"),
-        ("unknown variant ", "unknown word "),
+        ("unknown variant ", "unknown value "),
         ("expected internally tagged enum ", "expected struct "),
     ];
     let mut text = WORDS.iter().fold(text.to_owned(), |text, (theirs, ours)| text.replace(theirs, ours));
     for number in ["u8", "u16", "u32", "u64", "i16", "i32", "i64"] {
-        text = text.replace(&format!("expected {number}"), "expected a whole number in its bounds");
+        text = text.replace(&format!("expected {number}"), "expected an integer within its range");
     }
     if let Some((before, named)) = text.split_once("expected struct ") {
         let after = named.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_');
@@ -144,14 +145,14 @@ fn plain(text: &str) -> String {
     text
 }
 
-/// Query parameters. The guard has refused unknown ones.
+/// Query parameters. Admission has refused unknown ones.
 pub(crate) struct Params<T>(pub T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        // The guard has read `dry_run` for the routes that take it.
+        // Admission has read `dry_run` for the routes that take it.
         let own = |pair: &&str| parts.method.is_safe() || !pair.starts_with("dry_run=");
         let query = parts.uri.query().unwrap_or_default();
         let query = query.split('&').filter(own).collect::<Vec<_>>().join("&");
@@ -161,7 +162,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
                 return reason_missing();
             }
             Problem::invalid(format!(
-                "The query does not fit: {}. See /openapi.json for the parameters.",
+                "The query does not match its schema: {}. See /openapi.json.",
                 plain(&text)
             ))
         })
@@ -175,14 +176,14 @@ impl<const N: usize, S: Send + Sync> FromRequestParts<S> for Segments<N> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let unreadable = || Problem::invalid("The path is not readable text. Encode it as UTF-8.");
+        let unreadable = || Problem::invalid("The path is not UTF-8. Encode it as UTF-8.");
         let params = RawPathParams::from_request_parts(parts, state).await.map_err(|_| unreadable())?;
         let segments: Vec<String> = params.iter().map(|(_, value)| value.to_owned()).collect();
         segments.try_into().map(Segments).map_err(|_| unreadable())
     }
 }
 
-/// Whoever sent the request, with its trace.
+/// The authenticated caller of a request, with its trace.
 pub(crate) struct Who {
     pub session: Arc<Authenticated>,
     /// It only asks what would happen.
@@ -191,7 +192,7 @@ pub(crate) struct Who {
 }
 
 impl Who {
-    /// The ledger as this request may use it: the trace that it came with is kept with what it records.
+    /// The ledger's view for this request, with the trace that its records will carry.
     pub fn caller(&self) -> Caller {
         self.session.caller().clone().with_evidence(self.evidence.clone()).trying(self.dry_run)
     }
@@ -223,17 +224,17 @@ fn traceparent(headers: &HeaderMap) -> Option<Evidence> {
     sound.then(|| Evidence { kind: "traceparent".to_owned(), reference: text.to_owned() })
 }
 
-/// A longer answer gives back the room that it does not fill.
+/// Longer responses release their unused buffer.
 const SPARE: usize = 64 * 1024;
 
-/// A JSON answer.
+/// A JSON response.
 pub(crate) struct Json<T>(pub T);
 
 impl<T: Serialize> IntoResponse for Json<T> {
     fn into_response(self) -> Response {
         let mut body = serde_json::to_vec(&self.0).expect("wire types are plain JSON");
         if body.capacity() > SPARE {
-            // It grew by doubling, and may be in memory for as long as its reader likes.
+            // The buffer grew by doubling, and stays in memory until a possibly slow client has read it.
             body.shrink_to_fit();
         }
         let body = Bytes::from(body);

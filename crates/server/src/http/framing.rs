@@ -1,4 +1,4 @@
-//! Requests from a socket whose host or length two parsers could read differently: a proxy in front could be made to see
+//! Refuses requests whose host or length two parsers could read differently: a proxy in front could see
 //! another request than the daemon. Calls in process have no such proxy and are not checked.
 
 use axum::{
@@ -40,10 +40,10 @@ fn ambiguous(request: &Request) -> Option<&'static str> {
     let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
     match (codings.next(), codings.next()) {
         (None, _) => None,
-        // A `Content-Length` beside it was dropped by the parser, as RFC 9112 (6.3) wants: `chunked` counts.
+        // RFC 9112 (6.3): `chunked` overrides a `Content-Length`, which the parser has dropped.
         (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => None,
-        _ => {
-            Some("The request's `Transfer-Encoding` is not exactly one `chunked`. Send it once, or a length.")
-        }
+        _ => Some(
+            "The request's `Transfer-Encoding` is not exactly one `chunked`. Send it once, or send `Content-Length`.",
+        ),
     }
 }

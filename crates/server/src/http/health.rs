@@ -1,4 +1,4 @@
-//! Whether the daemon is up, whether it can serve, and its dials.
+//! Liveness, readiness and metrics.
 
 use std::{
     sync::Arc,
@@ -16,41 +16,44 @@ use tenure_store::Error;
 
 use super::{App, Json, Problem, Who, error::Problems};
 
-/// After which a supervisor has started another process.
+/// The time after which a supervisor has restarted the process.
 const RESTART_TAKES: Duration = Duration::from_secs(5);
 
-/// The process answers.
+/// Returns 200 while the process is healthy.
 ///
-/// 503 where only a restart can help: writing has stopped, and does not heal by itself.
+/// 503 when only a restart can help: writing has stopped and cannot recover by itself.
 #[utoipa::path(get, path = "/healthz", tag = "health", security(()),
-    responses((status = 200, description = "Up.", body = w::Health), Problems))]
+    responses((status = 200, description = "Healthy.", body = w::Health), Problems))]
 pub(crate) async fn healthz(State(app): State<Arc<App>>) -> Result<Json<w::Health>, Problem> {
     match app.ledger.stopped().filter(|stop| stop.needs_restart(Instant::now())) {
         Some(stop) => {
-            let detail = format!("Writing has stopped, and does not heal by itself: {}. Restart.", stop.why);
+            let detail = format!(
+                "Writing has stopped and cannot recover by itself: {}. Restart the daemon.",
+                stop.why
+            );
             Err(Problem::later(Code::Stopped, detail, RESTART_TAKES))
         }
         None => Ok(healthy()),
     }
 }
 
-/// What every process that answers says.
+/// The response of every process that is alive.
 pub(crate) fn healthy() -> Json<w::Health> {
     Json(w::Health { status: "ok".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() })
 }
 
-/// Whether requests can be served, and if not, why.
+/// Returns whether requests can be served, and if not, why.
 #[utoipa::path(get, path = "/readyz", tag = "health", security(()),
     responses(
         Problems,
         (status = 200, description = "Ready.", body = w::Readiness),
-        (status = 503, description = "Not ready, and why.", body = w::Readiness)
+        (status = 503, description = "Not ready, with the reasons.", body = w::Readiness)
     ))]
 pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Response {
     let health = app.ledger.health().await;
     let ledger = health.closed().map_or(Ok(()), Err);
     let serving = if app.stopping.is_cancelled() { Err("the daemon is stopping".to_owned()) } else { Ok(()) };
-    // Ready all the same: what is in goes on.
+    // Paused intake does not make the daemon unready: recorded work goes on.
     let intake = w::Check { name: "intake".to_owned(), ok: true, detail: paused(&app.ledger.pauses()) };
     let mut checks = vec![check("ledger", ledger), check("serving", serving), intake];
     checks.extend(damaged(health.damaged.len()));
@@ -60,25 +63,25 @@ pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Response {
     (status, Json(w::Readiness { ready, checks })).into_response()
 }
 
-/// What a process says whose ledger cannot be opened yet.
+/// The response of a process whose ledger cannot be opened yet.
 pub(crate) fn not_ready(why: &Error) -> Json<w::Readiness> {
     Json(w::Readiness { ready: false, checks: vec![check("ledger", Err(why.to_string()))] })
 }
 
-/// Its last look is told also while all is well: whoever wonders why nothing lapses sees that somebody looks.
+/// The time of the last sweep is shown also when all is well: it helps to find out why nothing lapses.
 fn sweeper(asleep: Option<String>, ago: Duration) -> w::Check {
     let ok = asleep.is_none();
     let looked = || format!("looked {} ms ago", ago.as_millis());
     w::Check { name: "sweeper".to_owned(), ok, detail: Some(asleep.unwrap_or_else(looked)) }
 }
 
-/// Ready all the same: everything else goes on. `tenure doctor` has the names.
+/// Damaged rows do not make the daemon unready: everything else goes on. `tenure doctor` names them.
 fn damaged(count: usize) -> Option<w::Check> {
-    let detail = format!("{count} cannot be read and are passed over");
+    let detail = format!("{count} cannot be read and are skipped");
     (count > 0).then(|| w::Check { name: "damaged".to_owned(), ok: true, detail: Some(detail) })
 }
 
-/// Anybody may ask: neither names nor reasons.
+/// Readable without a token, so it contains neither names nor reasons.
 fn paused(pauses: &[Pause]) -> Option<String> {
     match pauses {
         [] => None,
@@ -91,7 +94,7 @@ fn check(name: &str, outcome: Result<(), String>) -> w::Check {
     w::Check { name: name.to_owned(), ok: outcome.is_ok(), detail: outcome.err() }
 }
 
-/// Figures for Prometheus, over all tenants.
+/// Returns metrics in OpenMetrics text format, over all tenants.
 #[utoipa::path(get, path = "/metrics", tag = "health", security(("token" = ["view"])),
     responses((status = 200, description = "OpenMetrics text.", content_type = "application/openmetrics-text", body = String), Problems))]
 pub(crate) async fn metrics(State(app): State<Arc<App>>, who: Who) -> Result<Response, Problem> {

@@ -17,7 +17,7 @@ fn lease(id: &str, fence: u64, token: String) -> Result<LeaseRef, Problem> {
     Ok(LeaseRef { work: id.parse::<WorkId>()?, fence, token })
 }
 
-/// Says how far the work was handed over.
+/// Records how far a work item was handed over to its executor.
 #[utoipa::path(post, path = "/v1/work/{id}/accept", tag = "worker", params(("id" = String, Path)),
     request_body = w::Accept, security(("token" = ["work"])),
     responses((status = 200, description = "Accepted.", body = w::Ack), Problems))]
@@ -30,7 +30,7 @@ pub(crate) async fn accept(
     Ok(Json(wire::ack(&who.caller().accept(&lease, body.strength.to_core()).await?)))
 }
 
-/// Reports progress, kept as an event.
+/// Reports progress, which is recorded as an event.
 #[utoipa::path(post, path = "/v1/work/{id}/progress", tag = "worker", params(("id" = String, Path)),
     request_body = w::Progress, security(("token" = ["work"])),
     responses((status = 200, description = "Recorded.", body = w::Ack), Problems))]
@@ -44,10 +44,10 @@ pub(crate) async fn progress(
     Ok(Json(wire::ack(&ack)))
 }
 
-/// Hands the work back, to be claimed again.
+/// Releases a work item, so that it can be claimed again.
 #[utoipa::path(post, path = "/v1/work/{id}/release", tag = "worker", params(("id" = String, Path)),
     request_body = w::Release, security(("token" = ["work"])),
-    responses((status = 200, description = "Handed back.", body = w::Ack), Problems))]
+    responses((status = 200, description = "Released.", body = w::Ack), Problems))]
 pub(crate) async fn release(
     who: Who,
     Segments([id]): Segments<1>,
@@ -58,10 +58,10 @@ pub(crate) async fn release(
     Ok(Json(wire::ack(&caller.release(&lease, body.message.as_deref()).await?)))
 }
 
-/// Reports a failure; the retry policy decides what becomes of the work.
+/// Reports a failure; the retry policy decides what happens to the work item.
 #[utoipa::path(post, path = "/v1/work/{id}/fail", tag = "worker", params(("id" = String, Path)),
     request_body = w::Fail, security(("token" = ["work"])),
-    responses((status = 200, description = "Recorded, with where the work stands now.", body = w::Failed), Problems))]
+    responses((status = 200, description = "Recorded, with the work item's state.", body = w::Failed), Problems))]
 pub(crate) async fn fail(
     State(app): State<Arc<App>>,
     who: Who,
@@ -80,10 +80,10 @@ pub(crate) async fn fail(
     Ok(Json(w::Failed { work: waiting.work, wait: waiting.waits.pop() }))
 }
 
-/// Pauses the work durably. The lease ends, unless every answer is there already.
+/// Pauses a work item durably. The lease ends, unless every answer has arrived already.
 #[utoipa::path(post, path = "/v1/work/{id}/wait", tag = "worker", params(("id" = String, Path)),
     request_body = w::SetWait, security(("token" = ["work"])),
-    responses((status = 200, description = "What is waited for, and what is there already.", body = w::Waiting), Problems))]
+    responses((status = 200, description = "The waits, and the answers that have arrived already.", body = w::Waiting), Problems))]
 pub(crate) async fn wait(
     State(app): State<Arc<App>>,
     who: Who,
@@ -98,7 +98,7 @@ pub(crate) async fn wait(
     Ok(Json(wire::waiting(waiting)))
 }
 
-/// Waits that name no deadline get the one that is configured for the work's source.
+/// Gives waits without a deadline the one that is configured for the work item's source.
 async fn with_deadlines(
     app: &App,
     who: &Who,
@@ -119,10 +119,10 @@ async fn with_deadlines(
     Ok(waits)
 }
 
-/// Declares how the work ended.
+/// Closes a work item with its terminal state.
 #[utoipa::path(post, path = "/v1/work/{id}/close-out", tag = "worker", params(("id" = String, Path)),
     request_body = w::CloseOut, security(("token" = ["work"])),
-    responses((status = 200, description = "Ended.", body = w::Ack), Problems))]
+    responses((status = 200, description = "Closed.", body = w::Ack), Problems))]
 pub(crate) async fn close_out(
     State(app): State<Arc<App>>,
     who: Who,
@@ -155,10 +155,10 @@ pub(crate) async fn close_out(
     Ok(Json(wire::ack(&ack)))
 }
 
-/// Says how externally owned work ended, by the token that its ingest gave.
+/// Closes an externally owned work item, with the completion token that its ingest returned.
 #[utoipa::path(post, path = "/v1/work/{id}/complete", tag = "work", params(("id" = String, Path)),
     request_body = w::Complete, security(("token" = ["submit"])),
-    responses((status = 200, description = "Ended.", body = w::Ack), Problems))]
+    responses((status = 200, description = "Closed.", body = w::Ack), Problems))]
 pub(crate) async fn complete(
     who: Who,
     Segments([id]): Segments<1>,

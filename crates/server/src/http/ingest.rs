@@ -1,4 +1,4 @@
-//! Ingest: a work enters the ledger.
+//! Ingest: recording a new work item.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use crate::{
     wire::{self, View},
 };
 
-/// Records a work. The same source and content again returns what is there.
+/// Records a work item. The same source and content again returns the existing one.
 #[utoipa::path(post, path = "/v1/work", tag = "work", request_body = w::Ingest, security(("token" = ["submit"])),
     responses(
         (status = 201, description = "Recorded.", body = w::Ingested),
-        (status = 200, description = "It was already there.", body = w::Ingested),
+        (status = 200, description = "It existed already.", body = w::Ingested),
         Problems
     ))]
 pub(crate) async fn ingest(

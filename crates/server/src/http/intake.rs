@@ -1,4 +1,4 @@
-//! The intake of new works: looked at, paused, resumed. An act carries a reason, which is kept.
+//! The intake of new work items: reading, pausing and resuming it. Every change records its reason.
 
 use tenure_api::wire as w;
 use tenure_core::intake::Pause;
@@ -7,23 +7,23 @@ use tenure_store::Caller;
 use super::{Body, Json, JsonResult, Problem, Who, error::Problems};
 use crate::wire;
 
-/// Acts that are told.
+/// The number of changes shown.
 const CHANGES: usize = 20;
 
-/// Whether new works are let in, and who stopped it.
+/// Returns whether new work items are accepted, and who paused the intake.
 #[utoipa::path(get, path = "/v1/intake", tag = "operator", security(("token" = ["view"])),
-    responses((status = 200, description = "The pauses that stand, and the last acts.", body = w::Intake), Problems))]
+    responses((status = 200, description = "The current pauses and the last changes.", body = w::Intake), Problems))]
 pub(crate) async fn get(who: Who) -> JsonResult<w::Intake> {
     let caller = who.caller();
     let pauses = caller.intake().await?;
     shown(&caller, &pauses).await
 }
 
-/// Pauses the intake of new works, of a tenant or of all, or resumes it. What is in goes on; the same again changes
-/// nothing.
+/// Pauses the intake of new work items, of one tenant or of all, or resumes it. Recorded work goes on.
+/// Repeating the call changes nothing.
 #[utoipa::path(post, path = "/v1/intake", tag = "operator", request_body = w::SetIntake,
     security(("token" = ["operate"])),
-    responses((status = 200, description = "The pauses that stand now.", body = w::Intake), Problems))]
+    responses((status = 200, description = "The current pauses.", body = w::Intake), Problems))]
 pub(crate) async fn set(who: Who, Body(body): Body<w::SetIntake>) -> JsonResult<w::Intake> {
     let caller = who.caller();
     let tenant = body.tenant.as_deref();

@@ -1,4 +1,4 @@
-//! HTTP: one file a noun. A handler reads the request, calls the ledger and writes the answer.
+//! HTTP: one file for each noun. A handler reads the request, calls the ledger and writes the response.
 
 mod admin;
 mod admission;
@@ -45,7 +45,7 @@ use extract::{Body, Json, LargeBody, Params, Segments, Who};
 pub(crate) use framing::check as check_framing;
 pub(crate) use health::{healthy, not_ready};
 
-/// What every handler can reach.
+/// State shared by all handlers.
 pub(crate) struct App {
     pub ledger: Ledger,
     pub auth: Auth,
@@ -54,22 +54,22 @@ pub(crate) struct App {
     pub alerts: Arc<Alerts>,
     pub live: watch::Receiver<Arc<Live>>,
     pub doors: AdmissionLimits,
-    /// The folder of backups.
+    /// The backup folder.
     pub backups: Option<PathBuf>,
-    /// What is asked of a command before the ledger is.
+    /// Evaluates commands before the ledger decides.
     pub evaluator: Arc<Evaluator>,
-    /// What tenants have of what is bounded by quotas.
+    /// Each tenant's use of what quotas limit.
     pub usage: Arc<Usage>,
-    /// Claims that look at the queue at once.
+    /// Limits the claims that look at the queue at once.
     pub claims: Arc<Fair>,
-    /// Long polls and streams end when it is cancelled.
+    /// Cancelled at shutdown: long polls and streams end.
     pub stopping: CancellationToken,
 }
 
-/// What most handlers answer.
+/// The result of most handlers.
 type JsonResult<T> = Result<Json<T>, Problem>;
 
-/// Every route that a batch may carry as well, and those that it may not.
+/// All routes, split into those that a batch may contain and the others.
 fn routes() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::with_openapi(contract::base())
         .routes(routes!(work::list, ingest::ingest))
@@ -140,7 +140,7 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(contract::style))
 }
 
-/// The whole door: routes, the batch over them, and the guard before each.
+/// The complete HTTP service: routes, batches over them, and admission before each.
 pub(crate) fn router(app: &Arc<App>) -> Router {
     let (inner, mut openapi) = routes().with_state::<()>(app.clone()).split_for_parts();
     let (batch, of_batch) = OpenApiRouter::new().routes(routes!(batch::batch)).split_for_parts();

@@ -1,4 +1,4 @@
-//! The operators' verbs: each carries a reason, which is kept, and may name the event that was seen.
+//! The operators' verbs: each records a reason, and may name the last event that the operator saw.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use tenure_api::wire::{self as w, Scope};
 use super::{App, Body, Json, JsonResult, Problem, Segments, Who, error::Problems};
 use crate::wire::{self, View};
 
-/// Asks for a work to stop.
+/// Requests a work item to stop.
 #[utoipa::path(post, path = "/v1/work/{id}/cancel", tag = "operator", params(("id" = String, Path)),
     request_body = w::Cancel, security(("token" = ["operate"])),
-    responses((status = 200, description = "Asked for, or done.", body = w::Ack), Problems))]
+    responses((status = 200, description = "Requested, or done.", body = w::Ack), Problems))]
 pub(crate) async fn cancel(
     who: Who,
     Segments([id]): Segments<1>,
@@ -25,10 +25,10 @@ pub(crate) async fn cancel(
     Ok(Json(wire::ack(&caller.cancel(id.parse()?, &body.reason, body.deadline_ms).await?)))
 }
 
-/// Asks to give a work up once its lease lapses.
+/// Abandons a work item once its lease lapses.
 #[utoipa::path(post, path = "/v1/work/{id}/abandon", tag = "operator", params(("id" = String, Path)),
     request_body = w::Abandon, security(("token" = ["operate"])),
-    responses((status = 200, description = "Asked for, or done.", body = w::Ack), Problems))]
+    responses((status = 200, description = "Requested, or done.", body = w::Ack), Problems))]
 pub(crate) async fn abandon(
     who: Who,
     Segments([id]): Segments<1>,
@@ -38,7 +38,7 @@ pub(crate) async fn abandon(
     Ok(Json(wire::ack(&caller.request_abandon(id.parse()?, &body.reason).await?)))
 }
 
-/// Cuts a retry's backoff short.
+/// Ends the backoff of a retry now.
 #[utoipa::path(post, path = "/v1/work/{id}/retry-now", tag = "operator", params(("id" = String, Path)),
     request_body = w::RetryNow, security(("token" = ["operate"])),
     responses((status = 200, description = "Queued.", body = w::Ack), Problems))]
@@ -51,18 +51,18 @@ pub(crate) async fn retry_now(
     Ok(Json(wire::ack(&caller.retry_now(id.parse()?, &body.reason).await?)))
 }
 
-/// Runs an ended work again, as a new work linked to it.
+/// Runs an ended work item again, as a new work item linked to it.
 #[utoipa::path(post, path = "/v1/work/{id}/rerun", tag = "operator", params(("id" = String, Path)),
     request_body = w::Rerun, security(("token" = ["replay"])),
-    responses((status = 201, description = "The new work.", body = w::Work),
-        (status = 200, description = "The new work that the same call made before.", body = w::Work), Problems))]
+    responses((status = 201, description = "The new work item.", body = w::Work),
+        (status = 200, description = "The new work item that the same call created before.", body = w::Work), Problems))]
 pub(crate) async fn rerun(
     State(app): State<Arc<App>>,
     who: Who,
     Segments([id]): Segments<1>,
     Body(body): Body<w::Rerun>,
 ) -> Result<Response, Problem> {
-    // To do again what was done, or is in doubt, is a replay.
+    // Repeating a command that succeeded or is in doubt is a replay, with its own scope.
     if !body.execute.is_empty() {
         who.session.require(Scope::Replay)?;
     }
@@ -75,10 +75,10 @@ pub(crate) async fn rerun(
     Ok((status, Json(wire::work(&rerun.work, &view))).into_response())
 }
 
-/// Sets a work aside for a person.
+/// Quarantines a work item for a person to decide.
 #[utoipa::path(post, path = "/v1/work/{id}/quarantine", tag = "operator", params(("id" = String, Path)),
     request_body = w::Quarantine, security(("token" = ["operate"])),
-    responses((status = 200, description = "Set aside.", body = w::Ack), Problems))]
+    responses((status = 200, description = "Quarantined.", body = w::Ack), Problems))]
 pub(crate) async fn quarantine(
     who: Who,
     Segments([id]): Segments<1>,
@@ -88,7 +88,7 @@ pub(crate) async fn quarantine(
     Ok(Json(wire::ack(&caller.quarantine(id.parse()?, &body.reason).await?)))
 }
 
-/// A person's decision over a quarantined work.
+/// Records a person's decision on a quarantined work item.
 #[utoipa::path(post, path = "/v1/work/{id}/decide", tag = "operator", params(("id" = String, Path)),
     request_body = w::Decide, security(("token" = ["operate"])),
     responses((status = 200, description = "Decided.", body = w::Ack), Problems))]

@@ -1,4 +1,4 @@
-//! Schedules: works that come by themselves. Changes carry a reason, which is kept.
+//! Schedules (cron): work items created at due times. Every change records its reason.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use super::{App, Body, Json, JsonResult, Params, Problem, Segments, Who, error::
 use crate::wire;
 
 const PAGE: u32 = 50;
-/// Due times that are told, and changes.
+/// The number of upcoming due times and of changes shown.
 const UPCOMING: usize = 5;
 const CHANGES: usize = 20;
 
-/// A schedule as whoever asks may see it.
+/// A schedule with the fields that this caller may see.
 fn view(app: &App, who: &Who, schedule: &Schedule) -> w::Schedule {
-    // A zone that this version does not know hides no schedule.
+    // A schedule with a time zone unknown to this version is still shown.
     let upcoming = app.ledger.upcoming(schedule, UPCOMING).unwrap_or_default();
     wire::schedule(schedule, &upcoming, who.session.may(Scope::Payload))
 }
@@ -41,7 +41,7 @@ pub(crate) async fn list(
     let tenants = query.tenant.map(|tenant| Tenants::Only(vec![tenant]));
     let after = match query.cursor.as_deref().map(|cursor| cursor.rsplit_once('/')) {
         Some(None) => {
-            return Err(Problem::invalid("`cursor` is none of a list's. Give back the `next` of a page."));
+            return Err(Problem::invalid("`cursor` is not valid. Use the `next` of a page."));
         }
         Some(after) => after,
         None => None,
@@ -52,10 +52,10 @@ pub(crate) async fn list(
     Ok(Json(w::Page { items, unreadable: wire::unreadable(&schedules.unreadable), next }))
 }
 
-/// One schedule, with what was done to it.
+/// Returns one schedule, with its last changes.
 #[utoipa::path(get, path = "/v1/schedules/{name}", tag = "schedules",
     params(("name" = String, Path), w::ScheduleGet), security(("token" = ["view"])),
-    responses((status = 200, description = "The schedule as it stands.", body = w::Schedule), Problems))]
+    responses((status = 200, description = "The schedule.", body = w::Schedule), Problems))]
 pub(crate) async fn get(
     State(app): State<Arc<App>>,
     who: Who,
@@ -69,12 +69,12 @@ pub(crate) async fn get(
     Ok(Json(w::Schedule { changes: changes.iter().map(wire::schedule_change).collect(), ..schedule }))
 }
 
-/// Makes a schedule, or replaces what it does. The same again changes nothing.
+/// Creates a schedule, or replaces its definition. Repeating the call changes nothing.
 #[utoipa::path(put, path = "/v1/schedules/{name}", tag = "schedules", params(("name" = String, Path)),
     request_body = w::SetSchedule, security(("token" = ["operate"])),
     responses(
-        (status = 201, description = "Made.", body = w::Schedule),
-        (status = 200, description = "Replaced, or as it was.", body = w::Schedule),
+        (status = 201, description = "Created.", body = w::Schedule),
+        (status = 200, description = "Replaced, or unchanged.", body = w::Schedule),
         Problems
     ))]
 pub(crate) async fn put(
@@ -94,7 +94,7 @@ pub(crate) async fn put(
     Ok((status, Json(view(&app, &who, &schedule))).into_response())
 }
 
-/// Stops a schedule. What is due while it is paused is not caught up.
+/// Pauses a schedule. Runs that are due while it is paused are not caught up.
 #[utoipa::path(post, path = "/v1/schedules/{name}/pause", tag = "schedules", params(("name" = String, Path)),
     request_body = w::PauseSchedule, security(("token" = ["operate"])),
     responses((status = 200, description = "Paused.", body = w::Schedule), Problems))]
@@ -108,10 +108,10 @@ pub(crate) async fn pause(
     Ok(Json(view(&app, &who, &who.caller().pause_schedule(&tenant, &name, &body.reason).await?)))
 }
 
-/// Starts a paused schedule again, from its next due time on.
+/// Resumes a paused schedule from its next due time.
 #[utoipa::path(post, path = "/v1/schedules/{name}/resume", tag = "schedules", params(("name" = String, Path)),
     request_body = w::PauseSchedule, security(("token" = ["operate"])),
-    responses((status = 200, description = "Running again.", body = w::Schedule), Problems))]
+    responses((status = 200, description = "Resumed.", body = w::Schedule), Problems))]
 pub(crate) async fn resume(
     State(app): State<Arc<App>>,
     who: Who,
@@ -122,10 +122,10 @@ pub(crate) async fn resume(
     Ok(Json(view(&app, &who, &who.caller().resume_schedule(&tenant, &name, &body.reason).await?)))
 }
 
-/// Runs a schedule now, beside its due times, paused or not.
+/// Runs a schedule now, in addition to its due times, paused or not.
 #[utoipa::path(post, path = "/v1/schedules/{name}/run-now", tag = "schedules", params(("name" = String, Path)),
     request_body = w::RunSchedule, security(("token" = ["operate"])),
-    responses((status = 200, description = "`last_run` names its work.", body = w::Schedule), Problems))]
+    responses((status = 200, description = "`last_run` names its work item.", body = w::Schedule), Problems))]
 pub(crate) async fn run_now(
     State(app): State<Arc<App>>,
     who: Who,
@@ -137,10 +137,10 @@ pub(crate) async fn run_now(
     Ok(Json(view(&app, &who, &ran)))
 }
 
-/// Forgets a schedule; its works and what was done to it stay.
+/// Deletes a schedule; its work items and its history are kept.
 #[utoipa::path(delete, path = "/v1/schedules/{name}", tag = "schedules",
     params(("name" = String, Path), w::DeleteSchedule), security(("token" = ["operate"])),
-    responses((status = 200, description = "The schedule as it was.", body = w::Schedule), Problems))]
+    responses((status = 200, description = "The deleted schedule.", body = w::Schedule), Problems))]
 pub(crate) async fn delete(
     State(app): State<Arc<App>>,
     who: Who,

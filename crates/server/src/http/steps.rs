@@ -1,4 +1,4 @@
-//! Steps: named checkpoints inside a work.
+//! Steps: named checkpoints inside a work item.
 
 use tenure_api::wire as w;
 use tenure_store::LeaseRef;
@@ -6,11 +6,11 @@ use tenure_store::LeaseRef;
 use super::{Body, Json, JsonResult, Problem, Segments, Who, error::Problems};
 use crate::wire;
 
-/// Begins or completes a checkpoint. A completed one with the same input comes back with its result.
+/// Begins or completes a step. If it is already complete with the same input, its result is returned.
 #[utoipa::path(put, path = "/v1/work/{id}/steps/{step}", tag = "worker",
     params(("id" = String, Path), ("step" = String, Path)),
     request_body = w::PutStep, security(("token" = ["work"])),
-    responses((status = 200, description = "The step as it stands.", body = w::StepReply), Problems))]
+    responses((status = 200, description = "The step's current state.", body = w::StepReply), Problems))]
 pub(crate) async fn put(
     who: Who,
     Segments([id, name]): Segments<2>,
@@ -24,7 +24,7 @@ pub(crate) async fn put(
             (caller.complete_step(&lease, &name, &body.input, result).await?, None)
         }
         (w::StepVerb::Begin, Some(_)) => {
-            return Err(Problem::invalid("`begin` has no `result` yet. Leave it out, or say `complete`."));
+            return Err(Problem::invalid("`begin` has no `result` yet. Leave it out, or send `complete`."));
         }
         (w::StepVerb::Complete, _) => {
             return Err(Problem::invalid("`complete` needs a `result`, and no `restart`. Give the result."));

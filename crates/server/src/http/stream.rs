@@ -1,8 +1,8 @@
-//! The feed as a stream of server-sent events: resumed by `Last-Event-ID`, never holding anybody up.
+//! The feed as server-sent events, resumed by `Last-Event-ID`. A slow reader never delays the others.
 //!
 //! A reader that is far behind is served from the ledger, page by page; one that has caught up is served from
-//! the recent news in memory. If it then falls further behind than those reach, it is told from where to go on,
-//! and the stream ends.
+//! the recent events in memory. If it falls further behind than those reach, it gets the position to continue
+//! from, and the stream ends.
 
 use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Duration};
 
@@ -26,21 +26,20 @@ use crate::{
     quotas::InUse,
 };
 
-/// Events that are taken at once, and how heavy they may be together: so much stays in memory for each reader that does
-/// not read.
+/// The number and total size of events read at once: the memory kept for each reader that does not read.
 const CHUNK: usize = 64;
 const CHUNK_BYTES: usize = 64 * 1024;
-/// Small messages are sent together up to this size: the connection of a reader that does not read keeps up to sixteen
-/// such pieces.
+/// Small messages are sent together up to this size: the connection of a reader that does not read buffers up
+/// to sixteen such pieces.
 const PIECE: usize = 4 * 1024;
-/// A comment in between keeps proxies from closing a quiet stream.
+/// A comment keeps proxies from closing an idle stream.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 const BEAT: Bytes = Bytes::from_static(b": alive\n\n");
 const DENIED: Bytes = Bytes::from_static(b": this token was revoked or has expired\n\n");
 const STOPPING: Bytes = Bytes::from_static(b": the daemon is stopping; connect again\n\n");
 
-/// Streams events as they happen: from `Last-Event-ID` or `after` on, or from now. Messages are `event`, `alert`,
-/// `unreadable` for an event that is stored and cannot be read, and `gap` for a reader that fell behind.
+/// Streams events as they happen: after `Last-Event-ID` or `after`, or from now. Messages are `event`,
+/// `alert`, `unreadable` for a stored event that cannot be read, and `gap` for a reader that fell behind.
 #[utoipa::path(get, path = "/v1/events/stream", tag = "event", params(w::StreamQuery), security(("token" = ["view"])),
     responses((status = 200, description = "Server-sent events.", content_type = "text/event-stream", body = String), Problems))]
 pub(crate) async fn stream(
@@ -71,9 +70,9 @@ pub(crate) async fn stream(
 }
 
 enum StreamState {
-    /// Reading the ledger.
+    /// Reading from the ledger.
     Behind,
-    /// Reading the news, from this number on.
+    /// Reading the recent events in memory, from this number on.
     Live {
         next: u64,
     },
@@ -83,14 +82,14 @@ enum StreamState {
 struct Reader {
     app: Arc<App>,
     place: StreamState,
-    /// The last event that was sent or passed over.
+    /// The last event that was sent or skipped.
     cursor: Position,
     tenants: Tenants,
     payloads: bool,
     news: watch::Receiver<u64>,
-    /// The stream ends with its credential.
+    /// The stream ends when its credential does.
     open: OpenCall,
-    /// Messages to be sent, as everybody who reads the same shares them.
+    /// Messages to be sent, shared with all readers of the same events.
     pending: VecDeque<Bytes>,
     _counted: StreamGuard,
     _place: Option<InUse>,
@@ -104,7 +103,8 @@ fn chunks(reader: Reader) -> impl Stream<Item = Result<Bytes, Infallible>> {
 }
 
 impl Reader {
-    /// Messages that are sent together: small ones copied into one piece, a large one as it is, shared with all readers.
+    /// The messages to be sent together: small ones copied into one piece, a large one alone and shared with
+    /// all readers.
     fn piece(&mut self) -> Option<Bytes> {
         let first = self.pending.pop_front()?;
         if self.pending.front().is_none_or(|next| first.len() + next.len() > PIECE) {
@@ -134,7 +134,8 @@ impl Reader {
         }
     }
 
-    /// A page of the ledger. What is told while it is read is among the news, and passed over there.
+    /// Reads a page of the ledger. Events published meanwhile are also among the recent ones, and skipped
+    /// there.
     async fn catch_up(&mut self) {
         let (told, _) = self.app.feed.now();
         let before = self.cursor;
@@ -148,7 +149,7 @@ impl Reader {
                     self.pending.push_back(message);
                     self.cursor = event.stored.position;
                     if weight >= CHUNK_BYTES && unreadable.is_empty() {
-                        // What is left of the page is read again.
+                        // The rest of the page is read again.
                         return;
                     }
                 }
@@ -166,7 +167,7 @@ impl Reader {
         }
     }
 
-    /// The news since, or a sign of life.
+    /// Waits for recent events, or for the next heartbeat.
     async fn live(&mut self, next: u64) {
         if *self.news.borrow_and_update() <= next {
             tokio::select! {
@@ -194,7 +195,7 @@ impl Reader {
                     self.pending.push_back(message("unreadable", None, event));
                 }
                 News::Unreadable(..) => {}
-                // Alerts are about everybody.
+                // Alerts cover all tenants.
                 News::Alert(alert) if self.tenants == Tenants::All => {
                     self.pending.push_back(message("alert", None, alert));
                 }
@@ -208,7 +209,7 @@ impl Reader {
         self.pending.push_back(last);
     }
 
-    /// Too slow: the last word is where to go on from.
+    /// The reader was too slow: its last message is the position to continue from.
     fn gap(&mut self) {
         let after = self.cursor.to_string();
         self.end(message("gap", Some(&after), &w::Gap { after: after.clone() }));

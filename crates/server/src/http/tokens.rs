@@ -1,4 +1,4 @@
-//! Credentials: made, listed, revoked. A secret is shown once, by the call that made it.
+//! Credentials: creating, listing, revoking. A secret is shown once, by the call that created it.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(crate) async fn list(
     Ok(Json(w::Page { items, unreadable: wire::unreadable(&page.unreadable), next }))
 }
 
-/// Makes a credential. Its secret is in the answer, and nowhere else.
+/// Creates a credential. Its secret is in the response and nowhere else.
 #[utoipa::path(post, path = "/v1/tokens", tag = "admin", request_body = w::NewToken, extensions(("x-no-dry-run" = json!(true))), security(("token" = ["admin"])),
     responses((status = 201, description = "The credential and its secret.", body = w::TokenMade), Problems))]
 pub(crate) async fn create(
@@ -44,7 +44,8 @@ pub(crate) async fn create(
     Ok((StatusCode::CREATED, Json(made)).into_response())
 }
 
-/// Ends a credential, with the streams and long polls that it opened: here at once, on other replicas within a second.
+/// Revokes a credential and ends the streams and long polls that it opened: here at once, on other replicas
+/// within a second.
 #[utoipa::path(delete, path = "/v1/tokens/{id}", tag = "admin", params(("id" = String, Path), w::RevokeToken),
     extensions(("x-no-dry-run" = json!(true))), security(("token" = ["admin"])),
     responses((status = 200, description = "The credential, revoked.", body = w::Token), Problems))]

@@ -1,4 +1,4 @@
-//! Waits and their answers. An approval is answered by whoever may approve, and by nobody else.
+//! Waits and their answers. An approval is answered only by callers who may approve.
 
 use serde_json::json;
 use tenure_api::wire::{self as w, Scope};
@@ -14,7 +14,7 @@ use super::{Body, Json, JsonResult, Params, Problem, Segments, Who, error::Probl
 use crate::wire::{self, ToCore};
 
 const PAGE: u32 = 50;
-/// Waits of one work that are looked at.
+/// The number of waits of one work item that are read.
 const LOOKED_AT: usize = 1_000;
 
 /// Lists waits in the order in which they were opened.
@@ -51,14 +51,14 @@ pub(crate) async fn list(who: Who, Params(query): Params<w::WaitQuery>) -> JsonR
 
 fn parse_cursor(text: &str) -> Result<(i64, WaitId), Problem> {
     let parsed = text.split_once('.').and_then(|(at, id)| Some((at.parse().ok()?, id.parse().ok()?)));
-    parsed
-        .ok_or_else(|| Problem::invalid(format!("`{text}` is no cursor. Use the `next` of the page before.")))
+    parsed.ok_or_else(|| Problem::invalid(format!("`{text}` is not a cursor. Use the `next` of a page.")))
 }
 
-/// Answers one wait: by its token, or by a person without one. An approval needs its `seal`, and who may approve.
+/// Answers one wait: with its token, or as a person without one. An approval needs its `seal` and the scope
+/// to approve.
 #[utoipa::path(post, path = "/v1/waits/{id}/resolve", tag = "wait", params(("id" = String, Path)),
     request_body = w::ResolveWait, security(("token" = ["resolve"])),
-    responses((status = 200, description = "The answer that counts: the first.", body = w::Resolved), Problems))]
+    responses((status = 200, description = "The answer that counts, which is the first.", body = w::Resolved), Problems))]
 pub(crate) async fn resolve_one(
     who: Who,
     Segments([id]): Segments<1>,
@@ -66,7 +66,7 @@ pub(crate) async fn resolve_one(
 ) -> JsonResult<w::Resolved> {
     let wait = id.parse()?;
     let seal = body.seal.map(|seal| wire::digest("seal", &seal)).transpose()?;
-    // A token of another wait is a wrong one.
+    // The token of another wait is refused as wrong.
     let token = body.token.map(|token| match token.split_once('.') {
         Some((of, mac)) if of == id => mac.to_owned(),
         _ => token,
@@ -76,10 +76,11 @@ pub(crate) async fn resolve_one(
     Ok(reply(&who, resolved))
 }
 
-/// Answers every open wait on a reference, or one by its token; kept where none is open yet. Approvals are passed over.
+/// Answers every open wait on a reference, or one wait by its token; the answer is kept if none is open yet.
+/// Approvals are skipped.
 #[utoipa::path(post, path = "/v1/resolve", tag = "wait", request_body = w::Resolve,
     security(("token" = ["resolve"])),
-    responses((status = 200, description = "Each wait's answer that counts: the first.", body = w::Resolved), Problems))]
+    responses((status = 200, description = "For each wait the answer that counts, which is the first.", body = w::Resolved), Problems))]
 pub(crate) async fn resolve(who: Who, Body(body): Body<w::Resolve>) -> JsonResult<w::Resolved> {
     let resolved = match (&body.reference, &body.token) {
         (Some(reference), None) => {
@@ -91,7 +92,7 @@ pub(crate) async fn resolve(who: Who, Body(body): Body<w::Resolve>) -> JsonResul
             let (id, mac) = token.split_once('.').ok_or_else(|| {
                 Refusal::new(
                     Code::TokenRefused,
-                    "This is no wait's token. Use the one that the wait was given.",
+                    "This is not a wait token. Use the one that the wait was created with.",
                 )
             })?;
             answer_one(&who, id.parse()?, (Some(mac), None), &body.payload, body.claim).await?
@@ -116,7 +117,7 @@ async fn answer_one(
     Ok(caller.resolve_wait(id, token, seal, payload, claimant(who, claim)?).await?)
 }
 
-/// Whoever claims with an answer needs the right to work.
+/// A caller who claims together with an answer also needs the scope to work.
 fn claimant(who: &Who, claim: Option<w::Claimant>) -> Result<Option<tenure_core::action::Claimant>, Problem> {
     if claim.is_some() {
         who.session.require(Scope::Work)?;
@@ -128,20 +129,22 @@ fn reply(who: &Who, resolved: Resolved) -> Json<w::Resolved> {
     Json(wire::resolved(resolved, who.session.may(Scope::Payload)))
 }
 
-/// Calls off every open wait of a session: its works are queued again, and their workers find the waits cancelled.
+/// Revokes every open wait of a session: its work items are queued again, and their workers find the waits
+/// cancelled.
 #[utoipa::path(post, path = "/v1/waits/revoke", tag = "operator", request_body = w::RevokeWaits,
     security(("token" = ["operate"])),
-    responses((status = 200, description = "The works that waited.", body = w::Revoked), Problems))]
+    responses((status = 200, description = "The work items that waited.", body = w::Revoked), Problems))]
 pub(crate) async fn revoke(who: Who, Body(body): Body<w::RevokeWaits>) -> JsonResult<w::Revoked> {
     let tenant = who.session.tenant(body.tenant.as_deref())?;
     let acks = who.caller().revoke_session_waits(&tenant, &body.session, &body.reason).await?;
     Ok(Json(w::Revoked { works: acks.iter().map(wire::ack).collect() }))
 }
 
-/// A person answers what a work in `waiting_approval` asks: the wait that has this seal.
+/// Answers the approval that a work item in `waiting_approval` asks for: the wait with this seal. For a
+/// person.
 #[utoipa::path(post, path = "/v1/work/{id}/approve", tag = "wait", params(("id" = String, Path)),
     request_body = w::Approve, security(("token" = ["approve"])),
-    responses((status = 200, description = "The answer that counts: the first.", body = w::Resolved), Problems))]
+    responses((status = 200, description = "The answer that counts, which is the first.", body = w::Resolved), Problems))]
 pub(crate) async fn approve(
     who: Who,
     Segments([id]): Segments<1>,
@@ -153,10 +156,10 @@ pub(crate) async fn approve(
     Ok(reply(&who, caller.resolve_wait(wait, None, Some(seal), &answer, None).await?))
 }
 
-/// A person says that the account that a work in `waiting_auth` needs is connected again.
+/// Records that the account that a work item in `waiting_auth` needs is connected again. For a person.
 #[utoipa::path(post, path = "/v1/work/{id}/reconnect", tag = "wait", params(("id" = String, Path)),
     request_body = w::Reconnect, security(("token" = ["resolve"])),
-    responses((status = 200, description = "The answer that counts: the first.", body = w::Resolved), Problems))]
+    responses((status = 200, description = "The answer that counts, which is the first.", body = w::Resolved), Problems))]
 pub(crate) async fn reconnect(
     who: Who,
     Segments([id]): Segments<1>,
@@ -168,18 +171,18 @@ pub(crate) async fn reconnect(
     Ok(reply(&who, caller.resolve_wait(wait, None, None, &answer, None).await?))
 }
 
-/// The wait that a person was shown. Where the work asks for several approvals, the seal tells them apart.
+/// The wait that the person saw. The seal tells several approvals of one work item apart.
 async fn sealed(caller: &Caller, work: WorkId, seal: Digest) -> Result<WaitId, Problem> {
     let (state, waits) = of_kind(caller, work, WaitKind::Approval).await?;
     let shown = |wait: &&Wait| wait.asks_approval() && wait.seal() == seal;
     match waits.iter().find(shown).or(waits.last()) {
-        // Of any other one the ledger says why it is not answered so.
+        // For every other kind the ledger says why it is not answered so.
         Some(wait) => Ok(wait.id),
         None => Err(never_asked(work, state, "an approval")),
     }
 }
 
-/// The one reconnection that a work waits for: the open one, or the last that was answered.
+/// The one reconnection that a work item waits for: the open one, or the last one answered.
 async fn reconnection(caller: &Caller, work: WorkId) -> Result<WaitId, Problem> {
     let (state, waits) = of_kind(caller, work, WaitKind::Auth).await?;
     let open: Vec<&Wait> = waits.iter().filter(|wait| wait.state == WaitState::Open).collect();
@@ -205,9 +208,9 @@ async fn of_kind(caller: &Caller, work: WorkId, kind: WaitKind) -> Result<(State
 
 fn never_asked(work: WorkId, state: State, what: &str) -> Problem {
     let (code, next) = if state.is_terminal() {
-        (Code::Terminal, "Nothing is left to decide; to run it again, rerun it.".to_owned())
+        (Code::Terminal, "There is nothing left to decide; to run it again, rerun it.".to_owned())
     } else {
         (Code::IllegalState, format!("`tenure explain {work}` says what it waits for."))
     };
-    Refusal::new(code, format!("{work} is {state}, and never asked for {what}. {next}")).into()
+    Refusal::new(code, format!("{work} is {state} and never asked for {what}. {next}")).into()
 }

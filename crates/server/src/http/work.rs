@@ -1,4 +1,4 @@
-//! Works as readers see them: one, many, their events, and why they stand where they stand.
+//! Work items as readers see them: one, many, their events, and the explanation of their state.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -24,17 +24,18 @@ const PAGE_MAX: u32 = 1_000;
 const POLL: Duration = Duration::from_secs(30);
 const POLL_MAX: Duration = Duration::from_secs(300);
 
-/// How many to show. What is out of bounds is refused: a shorter page than was asked for would look like the last.
+/// The page size. An excessive limit is refused rather than capped: a shorter page than requested would look
+/// like the last one.
 pub(super) fn page_size(asked: Option<u32>, default: u32) -> Result<usize, Problem> {
     match asked.unwrap_or(default) {
         limit @ 1..=PAGE_MAX => Ok(limit as usize),
         _ => Err(Problem::invalid(
-            "`limit` is from 1 to 1,000. Ask for a page, and go on with its `next` as `cursor`.",
+            "`limit` is from 1 to 1,000. Read a page, and continue with its `next` as `cursor`.",
         )),
     }
 }
 
-/// A work's id as written, or the only one that begins so.
+/// Finds a work item by its id, or by a prefix that only one has.
 pub(super) async fn find(caller: &Caller, id: &str) -> Result<WorkId, Problem> {
     match id.parse() {
         Ok(id) => Ok(id),
@@ -42,7 +43,7 @@ pub(super) async fn find(caller: &Caller, id: &str) -> Result<WorkId, Problem> {
     }
 }
 
-/// The open waits of those works that have any.
+/// The open waits of these work items.
 async fn open_waits(caller: &Caller, works: &[Work]) -> Result<HashMap<WorkId, Vec<Wait>>, Problem> {
     let mut found: HashMap<WorkId, Vec<Wait>> = HashMap::new();
     let works: Vec<WorkId> = works.iter().filter(|work| work.open_waits > 0).map(|work| work.id).collect();
@@ -60,9 +61,9 @@ async fn open_waits(caller: &Caller, works: &[Work]) -> Result<HashMap<WorkId, V
     }
 }
 
-/// Lists works, newest first.
+/// Lists work items, newest first.
 #[utoipa::path(get, path = "/v1/work", tag = "work", params(w::WorkQuery), security(("token" = ["view"])),
-    responses((status = 200, description = "A page of works.", body = w::Page<w::Work>), Problems))]
+    responses((status = 200, description = "A page of work items.", body = w::Page<w::Work>), Problems))]
 pub(crate) async fn list(
     State(app): State<Arc<App>>,
     who: Who,
@@ -104,11 +105,11 @@ fn filter(query: w::WorkQuery) -> Result<WorkFilter, Problem> {
     })
 }
 
-/// One work, by its id or a beginning of it that no other has. With `wait=terminal` answers when it has ended
-/// or the time is over.
+/// Returns one work item, by its id or a unique prefix of it. With `wait=terminal` it responds once the work
+/// item has ended or the time is over.
 #[utoipa::path(get, path = "/v1/work/{id}", tag = "work", params(("id" = String, Path), w::WorkGet),
     security(("token" = ["view"])),
-    responses((status = 200, description = "The work as it stands.", body = w::Work), Problems))]
+    responses((status = 200, description = "The work item's current state.", body = w::Work), Problems))]
 pub(crate) async fn get(
     State(app): State<Arc<App>>,
     who: Who,
@@ -153,7 +154,7 @@ pub(crate) async fn get(
     Ok(Json(wire::work(&work, &view)))
 }
 
-/// The work once it has ended, or as it stands when the time is over. Woken by the feed.
+/// The work item once it has ended, or its state when the time is over. Woken by the feed.
 async fn ended(
     app: &App,
     caller: &Caller,
@@ -163,7 +164,7 @@ async fn ended(
 ) -> Result<Work, Problem> {
     let awaited = app.feed.ended(id);
     loop {
-        // Whatever ends it after this look wakes.
+        // Registered before the look, so that an end after it wakes this call.
         let woken = awaited.notify.notified();
         let work = caller.work(id).await?;
         if work.state.is_terminal() {
@@ -178,7 +179,7 @@ async fn ended(
     }
 }
 
-/// What happened to a work, in order.
+/// Lists the events of a work item, in order.
 #[utoipa::path(get, path = "/v1/work/{id}/events", tag = "work",
     params(("id" = String, Path), w::WorkEventQuery), security(("token" = ["view"])),
     responses((status = 200, description = "A page of events.", body = w::Page<w::Event>), Problems))]
@@ -197,10 +198,10 @@ pub(crate) async fn events(
     Ok(Json(w::Page { items, unreadable: wire::unreadable(&events.unreadable), next }))
 }
 
-/// Why a work stands where it stands, and what to do.
+/// Explains a work item's state and the next step.
 #[utoipa::path(get, path = "/v1/work/{id}/explain", tag = "work", params(("id" = String, Path)),
     security(("token" = ["view"])),
-    responses((status = 200, description = "One sentence, and the next step.", body = w::Explanation), Problems))]
+    responses((status = 200, description = "One sentence and the next step.", body = w::Explanation), Problems))]
 pub(crate) async fn explain(who: Who, Segments([id]): Segments<1>) -> JsonResult<w::Explanation> {
     let caller = who.caller();
     let id = find(&caller, &id).await?;

@@ -1,4 +1,4 @@
-//! Workers, as their leases show them, and how one is drained from outside.
+//! Workers, as seen through their leases, and draining one from outside.
 
 use tenure_api::wire as w;
 use tenure_core::{Code, Refusal, State, Work};
@@ -9,7 +9,7 @@ use crate::wire::{self, ToWire};
 
 const PAGE: usize = 1_000;
 
-/// Lists the workers that hold something.
+/// Lists the workers that hold leases.
 #[utoipa::path(get, path = "/v1/workers", tag = "worker", security(("token" = ["view"])),
     responses((status = 200, description = "The workers.", body = w::Page<w::WorkerView>), Problems))]
 pub(crate) async fn list(who: Who) -> JsonResult<w::Page<w::WorkerView>> {
@@ -21,20 +21,22 @@ pub(crate) async fn list(who: Who) -> JsonResult<w::Page<w::WorkerView>> {
     }))
 }
 
-/// Asks everything that a worker holds to stop. Rerunnable work goes back to the queue; only started owner-bound work is
-/// cancelled or abandoned.
+/// Requests everything that a worker holds to stop. Rerunnable work goes back to the queue; only started
+/// owner-bound work is cancelled or abandoned.
 #[utoipa::path(post, path = "/v1/workers/{id}/drain", tag = "operator", params(("id" = String, Path)),
     request_body = w::Drain, security(("token" = ["operate"])),
-    responses((status = 200, description = "What was done, and what was not and why.", body = w::DrainReport), Problems))]
+    responses((status = 200, description = "The work items that were affected, and why others were not.", body = w::DrainReport), Problems))]
 pub(crate) async fn drain(
     who: Who,
     Segments([id]): Segments<1>,
     Body(body): Body<w::Drain>,
 ) -> JsonResult<w::DrainReport> {
     if body.reason.trim().is_empty() {
-        return Err(
-            Refusal::new(Code::ReasonMissing, "Say why: a drain needs a reason, and it is kept.").into()
-        );
+        return Err(Refusal::new(
+            Code::ReasonMissing,
+            "A drain needs a `reason`, which is recorded. Give one.",
+        )
+        .into());
     }
     let caller = who.caller();
     let held = held(&caller, &id, body.incarnation.as_deref()).await?;
@@ -47,7 +49,7 @@ pub(crate) async fn drain(
                 }
             }
             w::Lever::StopClaiming | w::Lever::RevokeWaits | w::Lever::Flush => {
-                let because = "Only the worker itself can pull this one: tell it to drain.".to_owned();
+                let because = "Only the worker itself can release this one: ask it to drain.".to_owned();
                 report.deferred.push(w::Deferred { lever: lever.into(), work: None, because });
             }
         }
@@ -55,7 +57,7 @@ pub(crate) async fn drain(
     Ok(Json(report))
 }
 
-/// What the worker holds now, in this incarnation or any.
+/// The work items that the worker holds, in this incarnation or any.
 async fn held(caller: &Caller, worker: &str, incarnation: Option<&str>) -> Result<Vec<Work>, Problem> {
     let states = vec![State::Running, State::CancelRequested, State::Stalled];
     let filter = WorkFilter { states, owner: Some(worker.to_owned()), ..WorkFilter::default() };
@@ -75,7 +77,7 @@ async fn held(caller: &Caller, worker: &str, incarnation: Option<&str>) -> Resul
     }
 }
 
-/// A work that refuses is told in the report and stops nobody else.
+/// A work item that refuses is reported and does not stop the others.
 async fn pull(
     caller: &Caller,
     lever: w::Lever,
@@ -102,7 +104,7 @@ async fn pull(
             lever: lever.into(),
             work: id,
             because: format!(
-                "Asked for. The work is {} until its holder stops or its lease lapses.",
+                "Requested. The work item is {} until its holder stops or its lease lapses.",
                 ack.state.to_wire()
             ),
         }),

@@ -1,5 +1,5 @@
-//! Peers that only hold a connection, over real sockets. The clock stands still until everybody waits, and then moves to
-//! the next timer: nothing takes as long as it says.
+//! Peers that only hold a connection, over real sockets. The paused clock moves to the next timer once all
+//! tasks wait, so no test takes real time.
 
 use std::{future::pending, net::SocketAddr};
 
@@ -43,7 +43,7 @@ async fn listening(bounds: Bounds) -> SocketAddr {
     at
 }
 
-/// Seconds until the daemon closes the connection, whatever it sends before.
+/// Seconds until the daemon closes the connection, ignoring everything it sends before.
 async fn closed_after(socket: &mut TcpStream) -> u64 {
     let began = Instant::now();
     let mut received = [0; 1024];
@@ -124,7 +124,7 @@ async fn connections_beyond_the_bound_are_closed_and_others_are_accepted_again()
         socket.read(&mut answer).await
     };
     let mut open = Vec::new();
-    // The bound, and what this machine may have beyond it.
+    // The limit, and the number of connections that the machine may have in addition.
     for n in 0..65 {
         let mut socket = TcpStream::connect(at).await.unwrap();
         assert!(ask(&mut socket).await.is_ok_and(|read| read > 0), "{n}");
@@ -141,7 +141,7 @@ async fn connections_beyond_the_bound_are_closed_and_others_are_accepted_again()
             }
         }
     };
-    timeout(Duration::from_secs(10), again).await.expect("what has ended makes room");
+    timeout(Duration::from_secs(10), again).await.expect("closed connections make room");
 }
 
 #[tokio::test(start_paused = true)]
@@ -154,7 +154,7 @@ async fn an_answer_that_nobody_reads_does_not_stay_in_memory() {
         let mut socket = TcpStream::connect(at).await.unwrap();
         let began = Instant::now();
         socket.write_all(&said).await.unwrap();
-        // What has failed is told by a write: reading would make room for more of the answer.
+        // A failed connection is detected by writing: reading would make room for more of the response.
         while socket.write_all(if said[0] == b'G' { b"\r\n" } else { PING }).await.is_ok() {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }

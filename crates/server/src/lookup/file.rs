@@ -1,5 +1,6 @@
-//! Whether a file was written: its content tells, by its hash. The arguments name `path`, `sha256` of the content that
-//! was to be there, and, so that absence can be told, `before_sha256` of the content that was there (or null for none).
+//! Looks up whether a file was written, by the hash of its content. The arguments contain `path`, the
+//! `sha256` of the intended content and, to prove absence, the `before_sha256` of the previous content (null
+//! if there was no file).
 
 use std::{
     fs::File,
@@ -23,12 +24,12 @@ use super::{Found, unknown};
 /// Larger files are not read.
 const READ_MAX: u64 = 256 * 1024 * 1024;
 
-/// The part of the arguments that tells one content from another.
+/// The arguments that identify a content.
 #[derive(Deserialize)]
 struct Edit {
     path: PathBuf,
     sha256: String,
-    /// Absent: not said. Null: there was no file.
+    /// Absent: not given. Null: there was no file.
     #[serde(default, deserialize_with = "said")]
     before_sha256: Option<Option<String>>,
 }
@@ -37,12 +38,12 @@ fn said<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Opti
     Option::deserialize(deserializer).map(Some)
 }
 
-/// Looks at the file under `root` that the arguments name.
+/// Checks the file under `root` that the arguments name.
 pub(super) fn look(root: &Path, arguments: &Payload) -> Found {
     let edit: Edit = match serde_json::from_value(arguments.value()) {
         Ok(edit) => edit,
         Err(error) => {
-            return unknown(&format!("the arguments name no `path` and `sha256` to look for: {error}"));
+            return unknown(&format!("the arguments have no `path` and `sha256`: {error}"));
         }
     };
     let now = match hash(root, &edit.path) {
@@ -58,17 +59,17 @@ pub(super) fn look(root: &Path, arguments: &Payload) -> Found {
     match edit.before_sha256 {
         Some(Some(before)) if same(&before) => Found { finding: Finding::Absent, message: None },
         Some(None) if now.is_none() => Found { finding: Finding::Absent, message: None },
-        _ => unknown("the file has another content: somebody wrote it since, or it was never this one"),
+        _ => unknown("the file has different content: it was changed since, or never written"),
     }
 }
 
-/// The hash of the file's content; none where there is no file.
+/// The hash of the file's content; None if there is no file.
 fn hash(root: &Path, path: &Path) -> Result<Option<String>, String> {
     let told = |error: io::Error| format!("it cannot be read: {error}");
     let Some(file) = open_beneath(root, path)? else { return Ok(None) };
     let about = file.metadata().map_err(told)?;
     if !about.is_file() || about.len() > READ_MAX {
-        return Err(format!("it is no file of at most {READ_MAX} bytes"));
+        return Err(format!("it is not a regular file of at most {READ_MAX} bytes"));
     }
     let mut file = file.take(READ_MAX);
     let mut hasher = Sha256::new();
@@ -82,8 +83,9 @@ fn hash(root: &Path, path: &Path) -> Result<Option<String>, String> {
     Ok(Some(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()))
 }
 
-/// Opens a file beneath a folder, one path component at a time from the folder's own handle, and follows no symbolic
-/// link: a path that was checked before it is opened could be exchanged for a link in between. None where there is no file.
+/// Opens a file beneath a folder, one path component at a time from the folder's own handle, without
+/// following symbolic links: a path that is checked before it is opened could be replaced by a link in
+/// between. None if there is no file.
 fn open_beneath(root: &Path, path: &Path) -> Result<Option<File>, String> {
     let mut parts = Vec::new();
     for part in path.components() {
@@ -99,7 +101,7 @@ fn open_beneath(root: &Path, path: &Path) -> Result<Option<File>, String> {
     let mut opened = rustix::fs::open(root, folder, Mode::empty())
         .map_err(|error| format!("the folder {} cannot be opened: {error}", root.display()))?;
     for (at, name) in parts.iter().enumerate() {
-        // Without NONBLOCK, a pipe would wait for a writer.
+        // Without NONBLOCK, opening a pipe would wait for a writer.
         let file = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let flags = if at + 1 < parts.len() { folder } else { file };
         opened = match rustix::fs::openat(&opened, *name, flags | OFlags::NOFOLLOW, Mode::empty()) {
@@ -107,7 +109,7 @@ fn open_beneath(root: &Path, path: &Path) -> Result<Option<File>, String> {
             Err(Errno::NOENT) => return Ok(None),
             Err(Errno::LOOP | Errno::NOTDIR) => {
                 let name = Path::new(name).display();
-                return Err(format!("`{name}` is a link or no folder, and links are not followed"));
+                return Err(format!("`{name}` is a link or not a folder, and links are not followed"));
             }
             Err(error) => return Err(format!("it cannot be opened: {error}")),
         };
@@ -165,8 +167,8 @@ mod tests {
             ("link", "links are not followed"),
             ("folder/secret", "links are not followed"),
             ("link/secret", "links are not followed"),
-            (".", "no file"),
-            ("pipe", "no file"),
+            (".", "not a regular file"),
+            ("pipe", "not a regular file"),
         ] {
             let found = looked(&inner, json!({ "path": path, "sha256": HELLO }));
             assert_eq!(found.finding, Finding::Unknown, "{path}");

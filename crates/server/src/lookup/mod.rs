@@ -1,8 +1,9 @@
-//! Lookups ask a provider whether a command took effect. Only a clear answer counts: `found` with evidence, or
-//! `absent`. A program that is missing, hangs, breaks or says something else leaves it unknown, with the reason.
+//! Lookups ask a provider whether a command took effect. Only a clear answer counts: `found` with evidence,
+//! or `absent`. A program that is missing, hangs, fails or prints anything else leaves it unknown, with the
+//! reason.
 //!
-//! The question is the command's body, as whoever executes it gets it. The answer is one JSON document, on stdout of a
-//! program that ends with 0 or in an answer with status 200:
+//! The request is the command's body, as its executor gets it. The answer is one JSON document, on stdout of
+//! a program that exits with 0 or in a response with status 200:
 //!
 //! ```json
 //! {"outcome": "found", "external_id": "m-1", "ref": "…", "response": {}}
@@ -10,7 +11,7 @@
 //! {"outcome": "unknown", "message": "…"}
 //! ```
 //!
-//! What is found has at least one of the three.
+//! `found` needs at least one of the three fields.
 
 mod file;
 
@@ -32,24 +33,24 @@ use tenure_store::fair::Fair;
 
 use crate::executor::{Call, Ended, Http, HttpTarget, Outbound, Program, Trouble, evidence, excerpt};
 
-/// Files that are looked at at once, and those of one tenant: a network's disk that no longer answers holds its threads.
+/// Concurrent file lookups, in total and for one tenant: a network disk that hangs blocks its threads.
 static FILES: LazyLock<Arc<Fair>> = LazyLock::new(|| Fair::new(16, 8));
-/// How long a look at a file may take, its turn included.
+/// The timeout of a file lookup, its queueing included.
 const FILE_WITHIN: Duration = Duration::from_secs(60);
 
-/// What the configuration says of a tool's lookup.
+/// How a tool's commands are looked up.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Lookup {
     Exec(Program),
     Http(Arc<HttpTarget>),
-    /// The hash of a file under this folder tells whether it was written.
+    /// The hash of a file under this folder shows whether it was written.
     File(PathBuf),
-    /// A worker claims it and says what it found.
+    /// A worker claims the lookup and reports its finding.
     Worker,
 }
 
 impl Lookup {
-    /// How long an answer may take.
+    /// The timeout of a lookup.
     pub fn timeout(&self) -> Duration {
         match self {
             Lookup::Exec(program) => program.timeout,
@@ -60,7 +61,7 @@ impl Lookup {
     }
 }
 
-/// Who can be asked.
+/// Who makes a lookup.
 #[derive(Clone)]
 pub enum Asker {
     Exec(Program),
@@ -68,7 +69,7 @@ pub enum Asker {
     File(PathBuf),
 }
 
-/// What a lookup brought, and what to tell people of it.
+/// The finding of a lookup, with a message for people.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
     pub finding: Finding,
@@ -91,7 +92,7 @@ enum Said {
 }
 
 impl Asker {
-    /// Whoever this process asks itself; none where a worker does.
+    /// The one that makes the lookup in this process; None if a worker does.
     pub fn new(lookup: &Lookup, outbound: &Outbound) -> Option<Self> {
         match lookup {
             Lookup::Exec(program) => Some(Asker::Exec(program.clone())),
@@ -108,36 +109,34 @@ impl Asker {
                 aside(&FILES, FILE_WITHIN, &call.tenant, move || file::look(&root, &arguments)).await
             }
             Asker::Exec(program) => match program.run(&call.body()).await {
-                Ended::Exited { code: 0, output } if output.cut => unknown("it wrote more than is read"),
+                Ended::Exited { code: 0, output } if output.cut => unknown("its output is too long"),
                 Ended::Exited { code: 0, output } => read(&output.stdout),
                 Ended::Exited { code, output } => {
-                    unknown(&format!("the program ended with {code}{}", output.seen()))
+                    unknown(&format!("the program exited with {code}{}", output.seen()))
                 }
                 Ended::Killed { signal, output } => unknown(&format!(
-                    "signal {} ended the program{}",
+                    "the program was killed by signal {}{}",
                     signal.unwrap_or_default(),
                     output.seen()
                 )),
-                Ended::TimedOut(_) => {
-                    unknown(&format!("the program did not end within {:?}", program.timeout))
-                }
+                Ended::TimedOut(_) => unknown(&format!("the program timed out after {:?}", program.timeout)),
                 Ended::NotStarted(why) => unknown(&why),
             },
             Asker::Http(http) => match http.exchange(call, now).await {
                 Ok(answer) => match (answer.status, answer.body) {
                     (StatusCode::OK, Ok(body)) => read(&body),
-                    (StatusCode::OK, Err(why)) => unknown(&format!("the answer could not be read: {why}")),
-                    (status, _) => unknown(&format!("the provider answered {status}")),
+                    (StatusCode::OK, Err(why)) => unknown(&format!("the response could not be read: {why}")),
+                    (status, _) => unknown(&format!("the provider responded with {status}")),
                 },
                 Err(Trouble::Refused(why) | Trouble::Unreachable(why) | Trouble::Lost(why)) => unknown(&why),
-                Err(Trouble::TimedOut(after)) => unknown(&format!("no answer came within {after:?}")),
+                Err(Trouble::TimedOut(after)) => unknown(&format!("no response came within {after:?}")),
             },
         }
     }
 }
 
-/// Looks on a thread of its own, in the tenant's turn. A look that takes too long keeps its thread and its turn until it
-/// ends, and is unknown meanwhile.
+/// Looks on a separate thread, in the tenant's turn. A lookup that takes too long keeps its thread and its
+/// turn until it ends, and is unknown meanwhile.
 async fn aside(
     turns: &Arc<Fair>,
     within: Duration,
@@ -154,7 +153,7 @@ async fn aside(
     };
     match tokio::time::timeout(within, looking).await {
         Ok(looked) => looked.unwrap_or_else(|broken| unknown(&broken.to_string())),
-        Err(_) => unknown(&format!("the file could not be looked at within {within:?}")),
+        Err(_) => unknown(&format!("the file could not be read within {within:?}")),
     }
 }
 
@@ -163,7 +162,7 @@ fn read(answer: &[u8]) -> Found {
         Ok(said) => said,
         Err(error) => {
             let seen = String::from_utf8_lossy(answer);
-            return unknown(&format!("the answer is no finding ({error}): {}", excerpt(seen.trim(), 300)));
+            return unknown(&format!("the answer is not a finding ({error}): {}", excerpt(seen.trim(), 300)));
         }
     };
     match said {
@@ -174,7 +173,7 @@ fn read(answer: &[u8]) -> Found {
             }
         }
         Said::Absent {} => Found { finding: Finding::Absent, message: None },
-        Said::Unknown { message } => unknown(message.as_deref().unwrap_or("the lookup could not tell")),
+        Said::Unknown { message } => unknown(message.as_deref().unwrap_or("the lookup does not know")),
     }
 }
 
@@ -188,14 +187,14 @@ mod tests {
     use crate::executor::example;
 
     async fn ask(script: &str) -> Found {
-        // Only what never ends is cut off: the others may take their time on a busy machine.
+        // Only the endless one is cut off: the others may take their time on a busy machine.
         let timeout = Duration::from_millis(if script == "tail -f /dev/null" { 500 } else { 60_000 });
         let program =
             Program { command: ["sh", "-c", script].map(str::to_owned).to_vec(), env: Vec::new(), timeout };
         Asker::Exec(program).ask(&example(), 0).await
     }
 
-    /// One tenant's files are on a disk that does not answer.
+    /// One tenant's files are on a disk that does not respond.
     #[tokio::test]
     async fn files_that_hang_keep_few_threads_and_no_other_tenant_waiting() {
         let turns = Fair::new(4, 2);
@@ -249,18 +248,18 @@ mod tests {
     #[tokio::test]
     async fn everything_else_is_unknown_with_a_bounded_reason() {
         for (script, reason) in [
-            ("exit 1", "ended with 1"),
-            (r#"echo '{"outcome":"absent"}'; exit 3"#, "ended with 3"),
+            ("exit 1", "exited with 1"),
+            (r#"echo '{"outcome":"absent"}'; exit 3"#, "exited with 3"),
             ("echo 'Traceback: boom' >&2; exit 1", "boom"),
             ("kill -9 $$", "signal 9"),
-            ("tail -f /dev/null", "did not end"),
-            ("echo yes", "no finding"),
-            ("true", "no finding"),
+            ("tail -f /dev/null", "timed out"),
+            ("echo yes", "not a finding"),
+            ("true", "not a finding"),
             (r#"echo '{"outcome":"found"}'"#, "no evidence"),
-            (r#"echo '{"outcome":"absent","external_id":"m-1"}'"#, "no finding"),
-            (r#"echo '{"outcome":"maybe"}'"#, "no finding"),
-            ("head -c 1000000 /dev/zero", "more than is read"),
-            ("head -c 100000 /dev/zero | tr '\\0' x", "no finding"),
+            (r#"echo '{"outcome":"absent","external_id":"m-1"}'"#, "not a finding"),
+            (r#"echo '{"outcome":"maybe"}'"#, "not a finding"),
+            ("head -c 1000000 /dev/zero", "too long"),
+            ("head -c 100000 /dev/zero | tr '\\0' x", "not a finding"),
         ] {
             let found = ask(script).await;
             assert_eq!(found.finding, Finding::Unknown, "{script}");

@@ -1,4 +1,5 @@
-//! Dials of commands: what became of them is counted from the feed; how many stand where is read when somebody looks.
+//! Metrics of commands. Changes are counted from the feed; numbers of open commands are read when the metrics
+//! are collected.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -28,13 +29,13 @@ use crate::{
     feed::EventNews,
 };
 
-/// Commands that are remembered between their events; about as many again in the generation before.
+/// Commands remembered between their events; the previous generation holds about as many again.
 const REMEMBERED: usize = 50_000;
-/// Tools that are told apart; the rest is `other`: anybody may name an undeclared one.
+/// Tools with a label of their own; the others are `other`, since anybody may name an undeclared tool.
 const TOOLS: usize = 200;
-/// Budgets that are shown; those that were spent from last.
+/// Budgets shown: the ones most recently spent from.
 const BUDGETS: usize = 500;
-/// Seconds: from a quick call to a tool that takes a day to answer.
+/// Seconds: from a quick call to a tool that takes a day to respond.
 const LATENCY: [f64; 12] = [0.005, 0.02, 0.1, 0.25, 1.0, 5.0, 15.0, 60.0, 300.0, 1_800.0, 7_200.0, 86_400.0];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -73,7 +74,7 @@ struct OfCode {
 struct OfBudget {
     tenant: String,
     of: String,
-    /// The only tool that it counts; empty: every one.
+    /// The only tool that the budget counts; empty: all tools.
     tool: String,
     unit: String,
     period: String,
@@ -90,7 +91,7 @@ pub(super) struct Memory {
     young: HashMap<CommandId, Known>,
     old: HashMap<CommandId, Known>,
     tools: HashSet<String>,
-    /// Spent from, last ones last.
+    /// The most recently spent last.
     budgets: Vec<BudgetKey>,
 }
 
@@ -134,26 +135,26 @@ impl Default for CommandDials {
 
 impl CommandDials {
     pub fn register(&self, r: &mut Registry) {
-        r.register("command_moves", "Commands that came into a state, by tool", self.moves.clone());
+        r.register("command_moves", "Commands that entered a state, by tool", self.moves.clone());
         r.register("command_lookups", "Lookups, by what they found", self.lookups.clone());
-        r.register("command_failures", "Calls that went wrong, by class", self.failures.clone());
-        r.register("command_blocks", "Commands that were stopped, by why", self.blocked.clone());
-        r.register("command_replays", "Failed commands that people had done again", self.replays.clone());
+        r.register("command_failures", "Failed calls of commands, by class", self.failures.clone());
+        r.register("command_blocks", "Commands that were blocked, by reason", self.blocked.clone());
+        r.register("command_replays", "Failed commands that people replayed", self.replays.clone());
         r.register_with_unit(
             "receipt_latency",
-            "From a dispatch to its receipt, as far as this process saw the dispatch",
+            "Time from a dispatch to its receipt, for dispatches seen by this process",
             Unit::Seconds,
             self.latency.clone(),
         );
         r.register("commands", "Open commands by state", self.open.clone());
         r.register(
             "commands_standing",
-            "Commands that are stopped, sent or in doubt, by tool",
+            "Commands that are blocked, dispatched or in doubt, by tool",
             self.standing.clone(),
         );
         r.register_with_unit(
             "uncertain_age",
-            "For how long the first command has been in doubt",
+            "Age of the oldest command in doubt",
             Unit::Seconds,
             self.uncertain_age.clone(),
         );
@@ -165,24 +166,24 @@ impl CommandDials {
         r.register("approvals_waiting", "Commands that wait for an approval", self.approvals.clone());
         r.register_with_unit(
             "approval_age",
-            "For how long the first of them has waited",
+            "Age of the oldest waiting approval",
             Unit::Seconds,
             self.approval_age.clone(),
         );
         r.register_with_unit(
             "outbox_lag",
-            "For how long the first command has been due that the relay has not sent",
+            "Time since the oldest unsent command of the relay was due",
             Unit::Seconds,
             self.outbox_lag.clone(),
         );
         r.register(
             "budget_used",
-            "Spent and set aside of a configured budget, 1 being all of it; those spent from since the start",
+            "Spent and reserved part of a configured budget, where 1 is all of it; budgets that were spent from since the start",
             self.budgets.clone(),
         );
     }
 
-    /// The commands of these events that must be read.
+    /// The commands of these events that must be read from the ledger.
     pub fn unknown(&self, memory: &Memory, events: &[EventNews]) -> Vec<CommandId> {
         let mut unknown = BTreeSet::new();
         for event in events.iter().map(|news| &news.stored.event) {
@@ -243,7 +244,7 @@ impl CommandDials {
         }
     }
 
-    /// Sets what stands now.
+    /// Sets the gauges to the current values.
     pub async fn show(
         &self,
         facts: &Gauges,
@@ -280,12 +281,12 @@ impl CommandDials {
     }
 }
 
-/// What a counter counts for, and the tightest bound of the configuration on it in its present period.
+/// The unit of a counter, and the tightest configured limit on it in the current period.
 fn bound(key: &BudgetKey, live: &Live, now: Millis) -> Option<(String, u64)> {
     let (of, tool) = match &key.account {
         Account::Tenant => ("tenant".to_owned(), key.only.as_deref().unwrap_or_default()),
         Account::Tool(tool) => (tool.clone(), tool.as_str()),
-        // As many as there are works, and people's acts: neither is for a dial.
+        // Per-work budgets and replays have too many accounts for a metric.
         Account::Work(_) | Account::Replays => return None,
     };
     let limits = limits_of(&live.budgets, tool, now);

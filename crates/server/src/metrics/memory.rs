@@ -1,5 +1,5 @@
-//! What the counters must remember of a work between its events. Bounded: a work that was forgotten is read
-//! again, and only the time in its present state is lost.
+//! The state that the counters need of a work item between its events. Bounded: a work item that was evicted
+//! is read again, and only the time in its current state is lost.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -11,20 +11,20 @@ use tenure_core::{Event, Fact, Millis, Spec, Usage, Work, WorkId};
 use super::Labels;
 use crate::feed::EventNews;
 
-/// Works that are remembered; about as many again in the generation before.
+/// Work items in memory; the previous generation holds about as many again.
 const WORKS: usize = 50_000;
-/// Label sets that are told apart; the rest is `other`.
+/// Label sets counted separately; the rest is `other`.
 const LABELS: usize = 1_000;
-/// Label sets whose times in states are told apart: each has a histogram for every state, so they are fewer.
+/// Label sets with their own times in states: each has a histogram for every state, so there are fewer.
 const TIMED: usize = 100;
-/// Models of sources that are told apart; the rest is `other`.
+/// Models of sources counted separately; the rest is `other`.
 const MODELS: usize = 200;
 
 pub(super) struct Known {
     pub labels: Arc<Labels>,
     /// The labels of its times in states.
     pub timed: Arc<Labels>,
-    /// When it entered its present state, if that was seen.
+    /// When it entered its current state, if this process saw it.
     pub since: Option<Millis>,
     pub failed: bool,
 }
@@ -39,7 +39,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// The works of these events that must be read: neither remembered nor created here.
+    /// The work items of these events that must be read: neither in memory nor created here.
     pub fn unknown(&self, events: &[EventNews]) -> Vec<WorkId> {
         let mut unknown: Vec<WorkId> = Vec::new();
         for event in events.iter().map(|news| &news.stored.event) {
@@ -58,7 +58,7 @@ impl Memory {
         self.keep(work.id, Known { labels, timed, since: None, failed: work.body.failures > 0 });
     }
 
-    /// What is known of the event's work, which its creation tells.
+    /// The state of the event's work item; its creation event supplies it.
     pub fn of(&mut self, event: &Event) -> Option<&mut Known> {
         if let Fact::WorkCreated(created) = &event.fact {
             let (labels, timed) = self.labels_of(&created.spec);
@@ -80,7 +80,7 @@ impl Memory {
         self.young.insert(work, known);
     }
 
-    /// The source and the model, as far as they are counted.
+    /// The labels of source and model.
     pub fn model_of(&mut self, usage: &Usage) -> (String, String) {
         let name = |name: &Option<String>| name.clone().unwrap_or_default();
         let model = (name(&usage.source), name(&usage.model));
@@ -107,7 +107,7 @@ impl Memory {
     }
 }
 
-/// The labels as they are kept, as long as there is room; `other` from then on.
+/// The labels, shared with equal ones, while there is capacity; `other` from then on.
 fn bounded(kept: &mut HashSet<Arc<Labels>>, most: usize, labels: Arc<Labels>) -> Arc<Labels> {
     let full = kept.len() >= most && !kept.contains(&labels);
     let labels = if full { Arc::new(Labels::other()) } else { labels };
@@ -132,7 +132,7 @@ mod tests {
             let shown = bounded(&mut kept, 3, labels(tenant));
             assert_eq!(shown.tenant == "other", tenant >= 3, "{shown:?}");
         }
-        assert_eq!(bounded(&mut kept, 3, labels(1)), labels(1), "who was there stays");
+        assert_eq!(bounded(&mut kept, 3, labels(1)), labels(1), "known labels stay");
         assert_eq!(kept.len(), 4, "and `other`");
     }
 }

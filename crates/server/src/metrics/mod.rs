@@ -1,5 +1,5 @@
-//! Dials for machines: what the feed tells is counted, what stands open is read when somebody looks.
-//! The number of label values is bounded, whatever callers name their tenants and workflows.
+//! Metrics. Changes are counted from the feed; numbers of open items are read when the metrics are collected.
+//! The number of label values is bounded, however callers name their tenants and workflows.
 
 mod commands;
 mod memory;
@@ -21,7 +21,7 @@ use crate::{config::Live, connections, feed::EventNews};
 use commands::CommandDials;
 use memory::{Known, Memory};
 
-/// Whose work it is, as far as it is counted.
+/// The labels of a work item's counters.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Labels {
     source: String,
@@ -29,7 +29,7 @@ struct Labels {
     tenant: String,
 }
 
-/// Whose work it is, and a state: its end, or one that it left.
+/// The labels of a work item with a state: its terminal state, or one that it left.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OfWorkState {
     state: &'static str,
@@ -44,7 +44,7 @@ impl Labels {
         OfWorkState { state: state.as_str(), source, workflow, tenant }
     }
 
-    /// Who is not told apart.
+    /// The labels of everything beyond the bound.
     fn other() -> Self {
         let other = || "other".to_owned();
         Self { source: other(), workflow: other(), tenant: other() }
@@ -94,7 +94,7 @@ struct OfModel {
 type ByWork = Family<Labels, Counter>;
 type GaugeBy<L> = Family<L, Gauge>;
 
-/// Every figure that `/metrics` shows.
+/// All metrics of `/metrics`.
 pub struct Metrics {
     registry: Registry,
     memory: Mutex<Memory>,
@@ -185,91 +185,107 @@ impl Default for Metrics {
     }
 }
 
-/// Seconds: from a quick tool call to a person who answers tomorrow.
+/// Seconds: from a quick tool call to a person who answers the next day.
 const TIME_IN_STATE: [f64; 12] =
     [0.01, 0.05, 0.25, 1.0, 5.0, 15.0, 60.0, 300.0, 1_800.0, 7_200.0, 28_800.0, 86_400.0];
 
 impl Metrics {
     fn register(&mut self) {
         let Self { registry: r, .. } = self;
-        r.register("works_created", "Works that were recorded", self.created.clone());
-        r.register("works_ended", "Works that ended, by their end", self.ended.clone());
-        r.register("retries", "Failures after which a work is tried again", self.retries.clone());
-        r.register("retry_successes", "Works that succeeded after a failure", self.retry_successes.clone());
-        r.register("auth_blocked", "Works that stopped for a reconnect", self.auth_blocked.clone());
-        r.register("stalls", "Works whose holder could not be proven alive", self.stalls.clone());
-        r.register("warnings", "Works that completed with warnings", self.warnings.clone());
+        r.register("works_created", "Work items that were recorded", self.created.clone());
+        r.register("works_ended", "Work items that ended, by their terminal state", self.ended.clone());
+        r.register("retries", "Failures after which a work item is retried", self.retries.clone());
+        r.register(
+            "retry_successes",
+            "Work items that succeeded after a failure",
+            self.retry_successes.clone(),
+        );
+        r.register(
+            "auth_blocked",
+            "Work items that stopped to have an account reconnected",
+            self.auth_blocked.clone(),
+        );
+        r.register(
+            "stalls",
+            "Work items that stalled: their holder could not be proven alive",
+            self.stalls.clone(),
+        );
+        r.register("warnings", "Work items that completed with warnings", self.warnings.clone());
         r.register("lease_lapses", "Leases found past expiry and grace", self.lapses.clone());
         r.register(
             "late_writes",
-            "Writes of lapsed holders that nobody superseded",
+            "Writes accepted from holders whose lease had lapsed and was not superseded",
             self.late_writes.clone(),
         );
         r.register(
             "tokens",
-            "Tokens that attempts and commands used, as told at their end",
+            "Tokens that attempts and commands used, as reported at their end",
             self.tokens.clone(),
         );
         r.register_with_unit(
             "time_in_state",
-            "How long works stood in a state that they left, as far as this process saw them enter it",
+            "Time that work items spent in a state they left, if this process saw them enter it",
             Unit::Seconds,
             self.in_state.clone(),
         );
         r.register(
             "duplicate_deliveries",
-            "Ingests of a work that was already there",
+            "Ingests of a work item that existed already",
             self.duplicates.clone(),
         );
-        r.register("key_reuse", "Refused: the same identity with other content", self.key_reuse.clone());
+        r.register(
+            "key_reuse",
+            "Ingests refused because the same identity had different content",
+            self.key_reuse.clone(),
+        );
         r.register("http_requests", "Requests by route and status", self.requests.clone());
         r.register("streams", "Open event streams", self.streams.clone());
-        r.register("works", "Open works by state", self.works.clone());
-        r.register("works_ready", "Works that a claim would find", self.ready.clone());
+        r.register("works", "Open work items by state", self.works.clone());
+        r.register("works_ready", "Work items that can be claimed", self.ready.clone());
         r.register_with_unit(
             "pending_age",
-            "Age of the oldest work that a claim would find",
+            "Age of the oldest work item that can be claimed",
             Unit::Seconds,
             self.pending_age.clone(),
         );
-        r.register("in_flight", "Works that somebody holds", self.in_flight.clone());
+        r.register("in_flight", "Work items that a worker holds", self.in_flight.clone());
         r.register(
             "expired_leases",
-            "Leases past their expiry, not yet found lapsed",
+            "Leases past their expiry that have not lapsed yet",
             self.expired_leases.clone(),
         );
         r.register("waits", "Open waits by kind", self.waits.clone());
         r.register("renewals_refused", "Renewals that were refused", self.renewals_refused.clone());
-        r.register("clock_jumps", "Jumps of the clock that were noticed", self.clock_jumps.clone());
+        r.register("clock_jumps", "Detected jumps of the system clock", self.clock_jumps.clone());
         r.register_with_unit(
             "clock_offset",
-            "How far the ledger's time is ahead of the clock",
+            "How far the ledger's time is ahead of the system clock",
             Unit::Seconds,
             self.clock_offset.clone(),
         );
-        r.register(
-            "server_changes",
-            "Times that another database server answered",
-            self.server_changes.clone(),
-        );
+        r.register("server_changes", "Changes of the database server", self.server_changes.clone());
         r.register("schedule_runs", "Runs of schedules that this process ingested", self.runs_fired.clone());
-        r.register("schedule_runs_skipped", "Runs that it passed over", self.runs_skipped.clone());
-        r.register("schedule_runs_refused", "Runs that were refused", self.runs_refused.clone());
-        r.register("groups", "Groups that were committed", self.groups.clone());
-        r.register("submissions", "Submissions in those groups", self.submissions.clone());
+        r.register(
+            "schedule_runs_skipped",
+            "Runs of schedules that this process skipped",
+            self.runs_skipped.clone(),
+        );
+        r.register("schedule_runs_refused", "Runs of schedules that were refused", self.runs_refused.clone());
+        r.register("groups", "Group commits", self.groups.clone());
+        r.register("submissions", "Writes in those group commits", self.submissions.clone());
         r.register_with_unit(
             "group_time",
-            "What those groups took, from first read to commit",
+            "Duration of group commits, from the first read to the commit",
             Unit::Seconds,
             self.group_time.clone(),
         );
         let refused = self.connections_refused.clone();
-        r.register("connections_refused", "Connections that were closed because there are too many", refused);
-        r.register("queued_submissions", "Submissions that wait for a group", self.queued.clone());
-        r.register("alerts", "1 for each threshold that is crossed", self.alerts.clone());
+        r.register("connections_refused", "Connections refused because too many are open", refused);
+        r.register("queued_submissions", "Writes that wait for a group commit", self.queued.clone());
+        r.register("alerts", "1 for each active alert", self.alerts.clone());
         r.register(
             "intake_paused",
-            "1 for each pause of the intake; without a tenant: of all",
+            "1 for each pause of the intake; without a tenant, it covers all tenants",
             self.intake_paused.clone(),
         );
         self.commands.register(r);
@@ -283,7 +299,7 @@ impl Metrics {
         self.sent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts what the feed told of commands.
+    /// Counts the command events of a page of the feed.
     async fn observe_commands(&self, ledger: &Ledger, events: &[EventNews]) -> Result<(), Error> {
         let unknown = self.commands.unknown(&self.sent(), events);
         let read = if unknown.is_empty() { Vec::new() } else { ledger.commands_by_id(&unknown).await?.rows };
@@ -293,7 +309,7 @@ impl Metrics {
         Ok(())
     }
 
-    /// Counts what the feed told.
+    /// Counts a page of the feed.
     pub(crate) async fn observe(&self, ledger: &Ledger, events: &[EventNews]) -> Result<(), Error> {
         self.observe_commands(ledger, events).await?;
         let unknown = self.memory().unknown(events);
@@ -382,13 +398,13 @@ impl Metrics {
         StreamGuard(self.streams.clone())
     }
 
-    /// Which thresholds are crossed.
+    /// Sets the metric of active alerts.
     pub(crate) fn set_alerts(&self, names: impl Iterator<Item = String>) {
         self.alerts.clear();
         names.for_each(|name| _ = self.alerts.get_or_create(&OfName { name }).set(1));
     }
 
-    /// The text that a scraper reads.
+    /// The text for a scraper.
     pub(crate) async fn render(&self, ledger: &Ledger, live: &Live) -> Result<String, Error> {
         let gauges = ledger.gauges().await?;
         let spent_from = self.sent().spent();
@@ -441,7 +457,7 @@ fn seconds(ms: Millis) -> i64 {
     ms.max(0) / 1_000
 }
 
-/// An open stream, counted for as long as it lives.
+/// Counts an event stream while it is open.
 pub(crate) struct StreamGuard(Gauge);
 
 impl Drop for StreamGuard {

@@ -1,4 +1,4 @@
-//! Files of policies, read whole or refused with file, line and fix.
+//! Loads policy files: all of them, or none with an error that has file, line and fix.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -15,21 +15,22 @@ use tenure_core::payload::Digest;
 
 use super::{Known, Loaded, Sets, names, read_paths::ReadPaths};
 
-/// All files together: the largest set in use is a hundredth of it.
+
+/// The largest size of all files together, a hundred times that of the largest known set.
 const POLICY_BYTES: usize = 4 << 20;
 
-/// What a file is read with: every level of a condition takes stack, and a file may have thousands. No more of it is taken
-/// from the machine than is used.
+/// The stack of the loading thread: every nested condition takes some of it, and a file may have thousands.
+/// Only used pages are allocated.
 const STACK: usize = 256 << 20;
 
-/// A file, and what it is called to people.
+/// A file and its name for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyFile {
     pub name: String,
     pub text: String,
 }
 
-/// A policy as it was read.
+/// A parsed policy.
 struct Written {
     policy: Policy,
     /// The same as JSON.
@@ -37,7 +38,7 @@ struct Written {
     tools: ActionConstraint,
 }
 
-/// A mistake in a policy file.
+/// An error in a policy file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyError {
     pub file: String,
@@ -56,8 +57,8 @@ impl fmt::Display for PolicyError {
 
 impl std::error::Error for PolicyError {}
 
-/// The same for the same policies, wherever their files lie and in whatever order they are named. The number is this
-/// module's own: it grows when what policies are told changes its meaning.
+/// Equal for the same policies, independent of the files' paths and order. The number belongs to this module:
+/// it grows when the context that policies see changes its meaning.
 pub(super) fn version(files: &[PolicyFile]) -> String {
     let mut digests: Vec<Digest> = files.iter().map(|file| Digest::of(&file.text)).collect();
     digests.sort();
@@ -70,13 +71,13 @@ pub(super) fn read(files: &[PolicyFile]) -> Result<Loaded, PolicyError> {
     let bytes: usize = files.iter().map(|file| file.text.len()).sum();
     if bytes > POLICY_BYTES {
         let message =
-            format!("the policy files have {bytes} bytes together, and at most {POLICY_BYTES} are read");
+            format!("the policy files have {bytes} bytes together; at most {POLICY_BYTES} are allowed");
         return Err(files[0].error(None, message));
     }
     thread::scope(|scope| {
         let reader = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, || read_all(files));
-        let reader =
-            reader.map_err(|error| files[0].error(None, format!("no thread to read it: {error}")))?;
+        let reader = reader
+            .map_err(|error| files[0].error(None, format!("cannot start a thread to read it: {error}")))?;
         reader.join().unwrap_or_else(|panic| resume_unwind(panic))
     })
 }
@@ -88,9 +89,10 @@ fn read_all(files: &[PolicyFile]) -> Result<Loaded, PolicyError> {
         let set = PolicySet::from_str(&file.text).map_err(|errors| unreadable(file, &errors))?;
         if let Some(template) = set.templates().next() {
             let line = line_of(&file.text, &template.to_cedar());
-            return Err(
-                file.error(line, "templates are not used: write the policy without ?principal and ?resource")
-            );
+            return Err(file.error(
+                line,
+                "templates are not supported: write the policy without ?principal and ?resource",
+            ));
         }
         for policy in set.policies() {
             let line = policy.to_cedar().and_then(|text| line_of(&file.text, &text));
@@ -116,13 +118,13 @@ fn examine(
         (Some("approved"), Clause::Forbid) => true,
         (Some("approved"), Clause::Permit) => {
             return Err(
-                "`@unless(\"approved\")` is for a forbid: permit it plainly, and write a second policy, \
+                "`@unless(\"approved\")` is for a forbid only: write a plain permit, and a second policy, \
                         `@unless(\"approved\") forbid (…)`, with the same scope"
                     .to_owned(),
             );
         }
         (Some(other), _) => {
-            return Err(format!("`@unless(\"{other}\")` means nothing: write `@unless(\"approved\")`"));
+            return Err(format!("`@unless(\"{other}\")` is not known: write `@unless(\"approved\")`"));
         }
     };
     let form = policy.to_json().map_err(|error| error.to_string())?;
@@ -134,7 +136,7 @@ fn examine(
     Ok((written, Known { label, reason, clause, until_approved }))
 }
 
-/// The policies that a tool can meet at all, for each tool that a scope names.
+/// For each tool that a scope names, the policies that can apply to it.
 fn by_tool(policies: &[Written]) -> BTreeMap<String, Sets> {
     let named = policies.iter().flat_map(|written| match &written.tools {
         ActionConstraint::Any => Vec::new(),

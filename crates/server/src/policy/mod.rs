@@ -1,10 +1,12 @@
-//! Policy: whether a command may be done. Policies are Cedar, in files; without files the default stands. A set that
-//! cannot be read or names what does not exist is refused whole, so whoever reloads keeps the old one.
+//! Policies decide whether a command may be dispatched. They are written in Cedar, in files; without files a
+//! default applies. A set with a syntax error or an unknown name is refused as a whole, so a reload keeps the
+//! previous one.
 //!
-//! Cedar knows two effects, and a command three decisions. A `forbid` marked `@unless("approved")` forbids until a
-//! person approves; everything else is Cedar's own: a `forbid` beats every `permit`, and what nobody permits is denied.
-//! A `forbid` that cannot be evaluated counts as met: a mistake in a policy never opens a door. Where a policy looks at a
-//! value that Cedar cannot hold, the command is denied.
+//! Cedar has two effects, and a command three decisions. A `forbid` marked `@unless("approved")` forbids
+//! until a person approves; everything else is plain Cedar: a `forbid` beats every `permit`, and a command
+//! without a `permit` is denied. A `forbid` that cannot be evaluated counts as met, so that a mistake in a
+//! policy never allows a command. If a policy reads a value that Cedar cannot represent, the command is
+//! denied.
 
 mod load;
 mod names;
@@ -28,28 +30,28 @@ pub use load::{PolicyError, PolicyFile};
 use read_paths::ReadPaths;
 use request::Question;
 
-/// The version of the decisions that no file changed.
+/// The version of decisions without policy files.
 const DEFAULT_VERSION: &str = "default-1";
-/// Reasons that are told.
+/// The number of reasons in a decision.
 const TOLD: usize = 10;
 
-/// What is asked about.
+/// A question to the policies.
 #[derive(Clone, Debug)]
 pub struct Ask<'a> {
     pub actor: &'a Actor,
     pub tool: &'a str,
     pub risk: Risk,
     pub target: &'a str,
-    /// All of them when a command is reserved; what was kept of them later.
+    /// All arguments when a command is reserved; later, the ones that were stored.
     pub arguments: &'a Value,
     pub tenant: &'a str,
     pub work: WorkFacts<'a>,
     pub now: Millis,
-    /// What the call is expected to cost. What was spent so far is counted where the dispatch is decided.
+    /// The expected cost of the call. Past spending is counted when the dispatch is decided.
     pub estimate: &'a Cost,
 }
 
-/// What policies may know of the work.
+/// The attributes of a work item that policies can read.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkFacts<'a> {
     pub id: &'a str,
@@ -58,24 +60,24 @@ pub struct WorkFacts<'a> {
     pub attempt: u32,
 }
 
-/// A set of policies, ready to be asked.
+/// A compiled set of policies.
 pub struct Policies {
     version: String,
-    /// None: the default.
+    /// None: the default applies.
     files: Option<Loaded>,
 }
 
 struct Loaded {
     /// By their Cedar id.
     known: HashMap<PolicyId, Known>,
-    /// Those whose scope names the tool, with those of every tool: others cannot be met by it.
+    /// The policies that can apply to a tool: the ones whose scope names it, and the ones for every tool.
     by_tool: BTreeMap<String, Sets>,
     every_tool: Sets,
 }
 
-/// What is known of one policy.
+/// The metadata of one policy.
 struct Known {
-    /// What people call it: its `@id`, or its file and line.
+    /// The name for people: its `@id`, or its file and line.
     label: String,
     reason: Option<String>,
     clause: Clause,
@@ -83,7 +85,7 @@ struct Known {
     until_approved: bool,
 }
 
-/// The policies that may be met by a command.
+/// The policies that can apply to a command.
 struct Sets {
     permits: PolicySet,
     forbids: PolicySet,
@@ -109,7 +111,7 @@ impl fmt::Debug for Policies {
 }
 
 impl Policies {
-    /// Reads files of Cedar policies. No file at all is the default.
+    /// Compiles files of Cedar policies. Without any file the default applies.
     pub fn load(files: &[PolicyFile]) -> Result<Self, PolicyError> {
         if files.is_empty() {
             return Ok(Self::default());
@@ -117,17 +119,18 @@ impl Policies {
         Ok(Self { version: load::version(files), files: Some(load::read(files)?) })
     }
 
-    /// Tells sets apart: a hash over the files, wherever they lie, and the language's version.
+    /// Identifies a set: a hash of the files' content, independent of their paths, and of the language's
+    /// version.
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// Whether files decide, and not the default.
+    /// Whether policy files apply rather than the default.
     pub fn has_files(&self) -> bool {
         self.files.is_some()
     }
 
-    /// How many policies there are; none is the default.
+    /// The number of policies; 0 for the default.
     pub fn len(&self) -> usize {
         self.files.as_ref().map_or(0, |loaded| loaded.known.len())
     }
@@ -153,13 +156,13 @@ impl Policies {
 
 fn by_default(risk: Risk) -> (Effect, Vec<String>) {
     let (effect, reason) = match risk {
-        Risk::Low => (Effect::Allow, "low risk is allowed where no policy says otherwise"),
-        Risk::High => (Effect::NeedsApproval, "high risk needs an approval where no policy says otherwise"),
+        Risk::Low => (Effect::Allow, "low risk is allowed by default"),
+        Risk::High => (Effect::NeedsApproval, "high risk needs an approval by default"),
     };
     (effect, vec![reason.to_owned()])
 }
 
-/// A policy that is met or cannot be evaluated, and then why not.
+/// A policy that is met, or one with its evaluation error.
 type Met<'a> = (&'a Known, Option<String>);
 
 impl Loaded {
@@ -168,7 +171,10 @@ impl Loaded {
         let question = match Question::new(ask, &sets.wanted) {
             Ok(question) => question,
             Err(why) => {
-                return (Effect::Deny, vec![format!("the command cannot be put to the policies: {why}")]);
+                return (
+                    Effect::Deny,
+                    vec![format!("the policies cannot be evaluated for this command: {why}")],
+                );
             }
         };
         let permits = self.known(question.put(&sets.permits));
@@ -188,7 +194,7 @@ impl Loaded {
         }
     }
 
-    /// By what people call them.
+    /// The metadata of these policies.
     fn known(&self, met: Vec<(PolicyId, Option<String>)>) -> Vec<Met<'_>> {
         let mut met: Vec<Met<'_>> = met.into_iter().map(|(id, error)| (&self.known[&id], error)).collect();
         met.sort_by(|(a, _), (b, _)| a.label.cmp(&b.label));
@@ -211,7 +217,7 @@ impl Known {
         let label = &self.label;
         match (error, &self.reason) {
             (Some(error), _) if self.clause == Clause::Permit => {
-                format!("{label} cannot be evaluated, and permits nothing: {error}")
+                format!("{label} cannot be evaluated and does not permit the command: {error}")
             }
             (Some(error), _) => {
                 format!("{verb} {label}, which cannot be evaluated and so counts as met: {error}")

@@ -1,5 +1,5 @@
-//! The names that a policy can use. One that does not exist would never be met, or always be an error: it is found
-//! when the file is read, whatever the arguments' shape, which the policies' author knows and this module does not.
+//! The names that a policy can use. An unknown name would never be met, or always be an error, so it is
+//! refused when the file is loaded. The shape of the arguments is not known here and not checked.
 
 use serde_json::Value;
 use tenure_core::PrincipalId;
@@ -13,7 +13,7 @@ pub const TARGET: &str = "Target";
 
 const TYPES: [&str; 6] = [PERSON, MACHINE, WORKER, SYSTEM, ACTION, TARGET];
 
-/// What is below a name; nothing here means that anything may be.
+/// The known names below a name; None if any are possible.
 fn below(path: &str) -> Option<&'static [&'static str]> {
     match path {
         "context" => Some(&["arguments", "tenant", "work", "time", "budget"]),
@@ -26,7 +26,7 @@ fn below(path: &str) -> Option<&'static [&'static str]> {
     }
 }
 
-/// Looks for names that do not exist in a policy's JSON form.
+/// Refuses unknown names in a policy's JSON form.
 pub fn check(policy: &Value) -> Result<(), String> {
     if let Some(path) = path(policy) {
         return names_of(&path);
@@ -53,13 +53,13 @@ fn entities(list: &Value) -> Result<(), String> {
     list.as_array().into_iter().flatten().try_for_each(entity)
 }
 
-/// People and workers are known by the ids of their principals. A name would never be met.
+/// Principals are identified by id: a policy with a display name would never be met.
 fn entity(entity: &Value) -> Result<(), String> {
     let Some(kind) = entity["type"].as_str() else { return Ok(()) };
     entity_type(kind)?;
     match entity["id"].as_str() {
         Some(id) if [PERSON, WORKER].contains(&kind) && id.parse::<PrincipalId>().is_err() => Err(format!(
-            "`{kind}::\"{id}\"` is never met: write the id of its principal, as in `{kind}::\"p_…\"`. \
+            "`{kind}::\"{id}\"` is never met: write the id of its principal, like `{kind}::\"p_…\"`. \
              `tenure token list` shows it"
         )),
         Some(_) | None => Ok(()),
@@ -85,8 +85,8 @@ fn names_of(path: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
-/// A variable and the names below it that an expression follows, as in `context.work.id`; none where it is no plain path.
-/// Whether something is there (`has`) is asked of it, too, and may name several at once.
+/// A variable and the names below it that an expression follows, like `context.work.id`; None if it is not a
+/// plain path. `has` tests for attributes the same way, and may name several at once.
 pub fn path(expression: &Value) -> Option<Vec<&str>> {
     if let Some(variable) = expression.get("Var").and_then(Value::as_str) {
         return Some(vec![variable]);

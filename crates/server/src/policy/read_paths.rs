@@ -1,5 +1,5 @@
-//! What policies look at. Nothing else of a command's context is put into Cedar's terms: its arguments may be long, and few
-//! of them are ever asked for.
+//! The paths that policies read. Nothing else of a command's context is converted to Cedar: arguments may be
+//! long, and policies read few of them.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::names::path;
 
-/// Paths from a policy's variables, as in `context.arguments.amount`. Whatever is at the end of one is wanted whole.
+/// Paths from a policy's variables, like `context.arguments.amount`. The value at the end of a path is needed
+/// whole.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct ReadPaths {
     whole: bool,
@@ -17,7 +18,7 @@ pub(super) struct ReadPaths {
 pub(super) static WHOLE: ReadPaths = ReadPaths { whole: true, below: BTreeMap::new() };
 
 impl ReadPaths {
-    /// Adds what a policy, in its JSON form, looks at.
+    /// Adds the paths that a policy, in its JSON form, reads.
     pub fn add(&mut self, form: &Value) {
         if let Some(path) = path(form) {
             let end = path.into_iter().fold(self, |at, name| at.below.entry(name.to_owned()).or_default());
@@ -31,12 +32,12 @@ impl ReadPaths {
         }
     }
 
-    /// What is wanted of what has this name; nothing at all is none.
+    /// The paths below this name; None if nothing below it is read.
     pub fn of(&self, name: &str) -> Option<&ReadPaths> {
         if self.whole { Some(&WHOLE) } else { self.below.get(name) }
     }
 
-    /// The names that are wanted; none where it is all of them.
+    /// The names that are read; None when all are.
     pub fn names(&self) -> Option<impl Iterator<Item = (&str, &ReadPaths)>> {
         (!self.whole).then(|| self.below.iter().map(|(name, wanted)| (name.as_str(), wanted)))
     }
@@ -59,7 +60,7 @@ mod tests {
         wanted
     }
 
-    /// The paths, with a star where all is wanted.
+    /// The paths, with a star where everything is read.
     fn paths(wanted: &ReadPaths) -> Vec<String> {
         let mut paths: Vec<String> = wanted.whole.then(|| "*".to_owned()).into_iter().collect();
         for (name, below) in &wanted.below {

@@ -1,4 +1,4 @@
-//! A command as Cedar sees it: who, which tool, what target, and everything else as the context.
+//! A command as Cedar sees it: principal, action, resource, and everything else as the context.
 
 use std::{str::FromStr, sync::LazyLock};
 
@@ -34,7 +34,7 @@ fn uid(kind: &EntityTypeName, id: &str) -> EntityUid {
     EntityUid::from_type_name_and_id(kind.clone(), EntityId::new(id))
 }
 
-/// A command that can be put to policies, as far as they look at it.
+/// A command in Cedar's form, reduced to the paths that policies read.
 pub(super) struct Question {
     request: Request,
     entities: Entities,
@@ -58,8 +58,8 @@ impl Question {
         Ok(Self { request: request.map_err(|e| e.to_string())?, entities })
     }
 
-    /// The policies of a set that are met, and those that cannot be evaluated, with why. A set has permits or forbids,
-    /// never both: Cedar tells no permit where a forbid is met.
+    /// The policies of a set that are met, and the ones that cannot be evaluated, with the error. A set
+    /// contains either permits or forbids, since Cedar does not report permits when a forbid is met.
     pub fn put(&self, policies: &PolicySet) -> Vec<(PolicyId, Option<String>)> {
         let response = AUTHORIZER.is_authorized(&self.request, policies, &self.entities);
         let met = response.diagnostics().reason().map(|id| (id.clone(), None));
@@ -126,10 +126,10 @@ fn time(now: Millis) -> Result<Expr, String> {
     record([("unix_ms", long(now)), ("hour", long(hour)), ("weekday", long(weekday))])
 }
 
-/// A value that policies look at and Cedar cannot hold. Left out, it would slip past every `forbid` that asks for it
-/// with `has`, so it denies.
+/// A value that policies read and Cedar cannot represent. Leaving it out would bypass every `forbid` that
+/// tests for it with `has`, so the command is denied.
 struct Unfit {
-    /// Where it is, from the arguments on, each name with its dot.
+    /// Its path from the arguments on, each name with its dot.
     path: String,
     why: String,
 }
@@ -144,14 +144,15 @@ impl Unfit {
     }
 }
 
-/// Values of the arguments that policies look at. Policies are evaluated where calls are answered: this is some tens of
-/// milliseconds of work at most.
+/// The number of argument values that policies may read. Policies are evaluated on the threads that answer
+/// requests, and this takes some tens of milliseconds at most.
 const VALUES: usize = 25_000;
 
-/// JSON in Cedar's terms; `left` is how many more values may come. A null field is an absent one: Cedar has no null, and `has` says the same of both.
+/// Converts JSON to Cedar; `left` is the number of values still allowed. A null field is left out: Cedar has
+/// no null, and `has` is false for both.
 fn value(json: &Value, wanted: &ReadPaths, left: &mut usize) -> Result<Option<Expr>, Unfit> {
     *left = left.checked_sub(1).ok_or_else(|| {
-        Unfit::new(format!("policies look at more than {VALUES} values: send fewer in one command"))
+        Unfit::new(format!("policies would read more than {VALUES} values: send fewer in one command"))
     })?;
     Ok(Some(match json {
         Value::Null => return Ok(None),
@@ -178,11 +179,11 @@ fn value(json: &Value, wanted: &ReadPaths, left: &mut usize) -> Result<Option<Ex
     }))
 }
 
-/// A list as a set. Its items are of one kind: `contains` and `==` are false for another kind rather than an error, so a
-/// `forbid` on a list of two kinds would be passed by writing an item the other way.
+/// A list as a Cedar set. Its items must be of one kind: `contains` and `==` are false rather than an error
+/// for another kind, so a `forbid` could be bypassed by writing an item in the other kind.
 fn list(items: &[Value], left: &mut usize) -> Result<Expr, Unfit> {
     if items.iter().any(Value::is_null) {
-        return Err(Unfit::new("a list has a null, which Cedar cannot hold: leave it out"));
+        return Err(Unfit::new("a list has a null, which Cedar cannot represent: leave it out"));
     }
     if let Some((first, other)) = items.first().zip(items.iter().find(|item| kind(item) != kind(&items[0]))) {
         let (first, other) = (kind(first), kind(other));
@@ -209,7 +210,7 @@ fn is_whole(number: &Number) -> bool {
     number.as_f64().is_none_or(|float| float.fract() == 0.0)
 }
 
-/// A whole number is a long, another one a decimal with at most four places, by its shortest form.
+/// An integer becomes a long; another number a decimal with at most four places, from its shortest form.
 fn number(number: &Number) -> Result<Expr, Unfit> {
     if let Some(integer) = number.as_i64() {
         return Ok(Expr::new_long(integer));

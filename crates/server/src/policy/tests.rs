@@ -1,4 +1,4 @@
-//! What policies say, and the mistakes that are found before they say anything.
+//! The decisions of policies, and the mistakes that are found when they are loaded.
 
 use std::str::FromStr;
 
@@ -14,7 +14,7 @@ fn file(text: &str) -> PolicyFile {
     PolicyFile { name: "acme.cedar".into(), text: text.into() }
 }
 
-/// The id of the principal that asks.
+/// The principal id of the caller.
 const AGENT: &str = "p_00000000000000000000000000000007";
 
 fn load(text: &str) -> Policies {
@@ -130,7 +130,7 @@ fn a_forbid_that_cannot_be_evaluated_counts_as_met() {
         let permit = "permit (principal, action, resource) when { context.arguments.amount < 100 };";
         let decision = asked(&load(permit), "pay", Risk::Low, &arguments);
         assert_eq!(decision.effect, Effect::Deny, "{arguments}");
-        assert!(decision.reasons[1].contains("permits nothing"), "{:?}", decision.reasons);
+        assert!(decision.reasons[1].contains("does not permit the command"), "{:?}", decision.reasons);
     }
 }
 
@@ -167,7 +167,7 @@ fn a_value_that_cedar_cannot_hold_does_not_slip_past_a_forbid() {
         assert!(decision.reasons[0].contains(told), "{arguments}: {:?}", decision.reasons);
     }
     let others = json!({ "amount": 5000, "to": ["bob", "eve"], "memo": 5000.00001, "cc": [null, 1, "x"] });
-    assert_eq!(asked(&policies, "pay", Risk::Low, &others).effect, Effect::Allow, "nobody looks at the rest");
+    assert_eq!(asked(&policies, "pay", Risk::Low, &others).effect, Effect::Allow, "no policy reads the rest");
 }
 
 #[test]
@@ -248,7 +248,7 @@ fn the_version_is_of_the_content_alone() {
     assert!(version(&[a]).starts_with("cedar-1-"));
 }
 
-/// The page's examples, each with what its text promises.
+/// The examples of the guide, each with the decision that its text promises.
 #[test]
 fn the_examples_of_the_guide_say_what_it_says() {
     let page = include_str!("../../../../docs/policy.md");
@@ -287,7 +287,7 @@ fn the_examples_of_the_guide_say_what_it_says() {
     assert_eq!(ask(&pay, "rename", Risk::High, "x", json!({}), sunday).effect, Effect::Deny);
 }
 
-/// What Cedar says of each policy by itself, as it was written, over a command that is told whole.
+/// Cedar's result for each policy by itself, as written, over a command with its complete context.
 fn one_by_one(policies: &PolicySet, ask: &Ask<'_>) -> (Effect, Vec<String>) {
     let question = Question::new(ask, &read_paths::WHOLE).unwrap();
     let (mut hard, mut soft) = (Vec::new(), Vec::new());
@@ -385,7 +385,7 @@ fn a_set_says_what_each_of_its_policies_says() {
             estimate: &estimate,
         };
         let decision = policies.ask(&ask);
-        // The label comes before the reason, or why it cannot be evaluated.
+        // The label comes before the reason, or before the evaluation error.
         let told = decision.reasons.iter().map(|reason| reason.split([':', ',']).next().unwrap().to_owned());
         let told: Vec<String> = told.collect();
         assert_eq!((decision.effect, told), one_by_one(&written, &ask), "{arguments}");
@@ -394,7 +394,7 @@ fn a_set_says_what_each_of_its_policies_says() {
     assert!(seen.len() == 3 && seen.values().all(|times| *times > 1), "{seen:?}");
 }
 
-/// Evaluated on the stack at hand: where that does not suffice, it is a forbid that cannot be evaluated.
+/// Evaluated on the available stack: if that is not enough, it counts as a forbid that cannot be evaluated.
 #[test]
 fn long_chains_of_conditions_can_be_read() {
     let chain = |terms: i64| {

@@ -1,4 +1,4 @@
-//! One command of the relay: asked about, dispatched, called, and its outcome delivered.
+//! One command of the relay: evaluated, dispatched, called, and its outcome recorded.
 
 use std::{
     sync::PoisonError,
@@ -20,7 +20,7 @@ use crate::{
     tools,
 };
 
-/// Between two tries to deliver an outcome to a ledger that is away.
+/// The pause between two attempts to record an outcome while the ledger is unavailable.
 const DELIVER_AGAIN: Duration = Duration::from_millis(500);
 
 /// How one tool's calls are made.
@@ -30,20 +30,20 @@ pub(super) enum Executor {
     Exec(Exec),
 }
 
-/// What became of a command that was taken up.
+/// The result of sending a command.
 pub(super) enum Done {
-    /// It was called, or need not be: what the ledger has of it says when, or that nothing is left to do.
+    /// Called, or no call was needed: the ledger's record says when it is due again, if at all.
     Told,
-    /// Another relay was quicker, or its turn has not come.
+    /// Another relay was faster, or its turn has not come.
     Lost,
-    /// The ledger refused it; to look again soon would bring the same.
+    /// The ledger refused it; an early retry would be refused too.
     Refused(String),
-    /// The ledger is away.
+    /// The ledger is unavailable.
     Away(String),
 }
 
 impl Shared {
-    /// What policy, budgets and the configuration say of it now, with whoever wanted it as the actor.
+    /// The evaluation by policies, budgets and configuration now, with the reserving principal as the actor.
     pub fn evaluation(&self, due: &Due, now: Millis) -> Evaluation {
         let id = due.work.id.to_string();
         let asked = Asked::of(&due.command.body.submitter, &due.work, &id, now);
@@ -51,7 +51,7 @@ impl Shared {
         self.evaluator.evaluation(asked, &due.command, &arguments, None)
     }
 
-    /// How long the tool's rate keeps it waiting. What policy denies needs no token.
+    /// How long the tool's rate delays it. A denied command takes no token.
     pub fn rate(&self, due: &Due, evaluation: &Evaluation) -> Option<Duration> {
         if evaluation.decision.effect == Effect::Deny {
             return None;
@@ -80,11 +80,14 @@ impl Shared {
                 };
             }
             Err(Error::Refused(refusal)) => return Done::Refused(refusal.to_string()),
-            // Perhaps it is dispatched. Then nobody calls, and its deadline makes it uncertain.
+            // It may be dispatched. In that case nobody calls, and its deadline makes it uncertain.
             Err(error) => return Done::Away(error.to_string()),
         };
         let outcome = if asked.elapsed() >= self.margin {
-            unsent(ErrorClass::Timeout, "its dispatch was answered so late that somebody else may be at it")
+            unsent(
+                ErrorClass::Timeout,
+                "its dispatch was confirmed so late that another process may be sending it",
+            )
         } else {
             self.call(due, &sending, now).await
         };
@@ -99,19 +102,19 @@ impl Shared {
             return unsent(why);
         }
         let Some(arguments) = sending.arguments.clone() else {
-            return unsent("its arguments were erased, so there is nothing to send".to_owned());
+            return unsent("its arguments were erased, so it cannot be sent".to_owned());
         };
         match self.executor(&spec.tool) {
             Some(Executor::Http(http)) => http.call(&told(due, arguments), now).await,
             Some(Executor::Exec(exec)) => exec.call(&told(due, arguments)).await,
             None => unsent(format!(
-                "the configuration no longer says how the relay calls `{}`: declare it with an executor, then replay",
+                "the configuration no longer declares an executor for `{}`: declare one, then replay",
                 spec.tool
             )),
         }
     }
 
-    /// The tool's executor, as the configuration says now. Its connections are kept for as long as it says the same.
+    /// The tool's configured executor. Its connections are kept while the configuration stays the same.
     fn executor(&self, tool: &str) -> Option<Executor> {
         let live = self.evaluator.live();
         let how = live.tools.get(tool).relay.as_ref()?;
@@ -139,8 +142,8 @@ impl Shared {
         self.gone.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is known is told, however long the ledger is away: repeated, it is the same. It is lost only with the
-    /// process, and then the deadline makes the command uncertain.
+    /// Records a known outcome, however long the ledger is unavailable: recording is idempotent. It is lost
+    /// only with the process, and then the deadline makes the command uncertain.
     async fn deliver(&self, sending: &Sending, outcome: CallOutcome) -> Done {
         let caller = self.ledger.caller(Actor::system("relay"));
         let (proof, id) = (&sending.proof, sending.command.id);
@@ -153,18 +156,18 @@ impl Shared {
             };
             match told {
                 Ok(_) => return Done::Told,
-                // Somebody else has told meanwhile: a sweeper, a lookup, a person.
+                // Another process has recorded an outcome meanwhile: a sweeper, a lookup, a person.
                 Err(Error::Refused(refusal)) => {
                     if matches!(outcome, CallOutcome::Succeeded(_)) {
                         tracing::error!(command = %id, %refusal, "a call took effect, and the ledger refuses its receipt");
                     } else {
-                        tracing::info!(command = %id, %refusal, "how the call went is not news");
+                        tracing::info!(command = %id, %refusal, "the outcome of a call was recorded already");
                     }
                     return Done::Told;
                 }
                 Err(error @ (Error::Stopped(_) | Error::Corrupt(_))) => return Done::Away(error.to_string()),
                 Err(error) => {
-                    tracing::warn!(command = %id, %error, "how the call went cannot be told; trying again");
+                    tracing::warn!(command = %id, %error, "the outcome of a call cannot be recorded; retrying");
                     tokio::time::sleep(DELIVER_AGAIN).await;
                 }
             }
@@ -177,7 +180,7 @@ fn unsent(class: ErrorClass, message: impl Into<String>) -> CallOutcome {
     CallOutcome::Failed { error, unsent: true }
 }
 
-/// When a dispatch was asked for. By two clocks: the one does not count while the machine sleeps, the other may be set.
+/// When a dispatch was requested, by two clocks: one stops while the machine sleeps, the other may be set.
 struct Since(Instant, SystemTime);
 
 impl Since {
@@ -185,13 +188,14 @@ impl Since {
         Self(Instant::now(), SystemTime::now())
     }
 
-    /// A dispatch's deadline is a margin longer than a call may take: after it, the call would outlast it.
+    /// A dispatch's deadline exceeds the call's timeout by a margin: beyond that margin the call could
+    /// outlast the deadline.
     fn elapsed(&self) -> Duration {
         self.0.elapsed().max(self.1.elapsed().unwrap_or_default())
     }
 }
 
-/// The command as whoever executes it or looks it up is told of it.
+/// The command as its executor or its lookup sees it.
 pub(crate) fn told(due: &Due, arguments: Payload) -> Call {
     let (command, spec) = (&due.command, &due.command.spec);
     Call {

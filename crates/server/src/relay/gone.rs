@@ -1,21 +1,23 @@
-//! Targets that answered 410: they want no more calls, and get none for a while, unless a person replays one. Of this
-//! process alone: after a restart one call finds it out again, and the log keeps every answer.
+//! Targets that responded with 410: they are not called for a while, unless a person replays a command. In
+//! memory of this process: after a restart the first call finds it out again, and the log keeps every
+//! response.
 
 use std::collections::HashMap;
 
 use tenure_core::{CommandId, Millis, records::TargetKey, records::target_key};
 use tenure_store::Due;
 
-/// After so long one call finds out again: another relay may have seen it come back, or its URL was mended.
+/// After this time one call tries again: another relay may have seen the target come back, or its URL was
+/// fixed.
 const FORGOTTEN_MS: Millis = 600_000;
-/// Beyond so many the oldest is forgotten, and asked again.
+/// Beyond this many the oldest is forgotten.
 const MOST: usize = 10_000;
 
 #[derive(Default)]
 pub(super) struct Gone(HashMap<TargetKey, (Millis, CommandId)>);
 
 impl Gone {
-    /// Why it is not called. A command that a person replayed is: that is how a target is tried again.
+    /// Why it is not called. A command that a person replayed is called: that is how a target is tried again.
     pub fn refuses(&self, due: &Due, now: Millis) -> Option<String> {
         if due.command.body.replays > 0 {
             return None;
@@ -23,8 +25,8 @@ impl Gone {
         let (_, told) =
             self.0.get(&target_key(&due.command)).filter(|(since, _)| now < since + FORGOTTEN_MS)?;
         Some(format!(
-            "{} answered 410 to {told} and is left alone for ten minutes. When it is back, replay one command to it: \
-             a success opens it again",
+            "{} responded with 410 to {told} and is not called for ten minutes. When it works again, replay one command to it: \
+             a success resumes the calls",
             due.command.spec.target
         ))
     }

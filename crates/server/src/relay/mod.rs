@@ -1,8 +1,9 @@
-//! The relay: sends the commands that are its own. It asks the evaluator, dispatches, which commits, and only then calls;
-//! then it tells how the call went. It decides nothing: what may go, what is tried again and when is the core's.
+//! The relay sends the commands that no worker executes. It evaluates a command, dispatches it, which
+//! commits, and only then calls; afterwards it records the outcome. It decides nothing: the core decides what
+//! may be sent, what is retried and when.
 //!
-//! Any number of relays may run on one ledger: a dispatch is given to one of them. What is under way when a relay dies
-//! stays dispatched, and its deadline makes it uncertain.
+//! Any number of relays may run on one ledger: a dispatch is given to one of them. Calls in progress when a
+//! relay dies stay dispatched, and their deadline makes them uncertain.
 
 mod call;
 mod gone;
@@ -29,27 +30,27 @@ pub(crate) use call::told;
 use call::{Done, Executor};
 use queue::{CALLS, Queue};
 
-/// Commands that are read at once.
+/// Commands read at once.
 const PAGE: usize = 256;
-/// Pages that are walked at once to get past what waits for its rate.
+/// Pages read at once to get past commands that wait for their rate.
 const WALK: usize = 40;
-/// Between two looks where nobody said that there is something new: other replicas' commands.
+/// The pause between two looks without a notification: for commands of other replicas.
 const IDLE: Duration = Duration::from_secs(1);
-/// How long a command that the ledger refuses to dispatch is passed over.
+/// How long a command that the ledger refuses to dispatch is skipped.
 const PASSED_OVER: Duration = Duration::from_secs(60);
 
-/// What the calls share.
+/// State shared by the calls.
 struct Shared {
     ledger: Ledger,
     evaluator: Arc<Evaluator>,
     outbound: Outbound,
     executors: Mutex<HashMap<String, (tools::Relay, Executor)>>,
     gone: Mutex<gone::Gone>,
-    /// A dispatch that took longer to be answered is not called on: somebody else may be at it.
+    /// A call is not made after a dispatch that took longer than this: another process may be sending it.
     margin: Duration,
 }
 
-/// One call that has ended.
+/// A call that has ended.
 struct Ended {
     command: CommandId,
     tenant: String,
@@ -63,13 +64,13 @@ pub struct Relay {
     shared: Arc<Shared>,
     queue: Queue,
     calls: JoinSet<Ended>,
-    /// The store's clock when it was last read, and when that was.
+    /// The store's clock at its last reading, and when that was.
     time: (Millis, Instant),
-    /// Something may be due that was not seen yet.
+    /// There may be due commands that were not read yet.
     look: bool,
-    /// The last look ended before everything was seen.
+    /// The last look ended before everything was read.
     more: bool,
-    /// Where it goes on, where so much waits for its rate that one walk did not get past it.
+    /// Where the next look continues, if one walk did not get past the commands that wait for their rate.
     after: Option<DueCursor>,
 }
 
@@ -87,12 +88,12 @@ impl Relay {
         }
     }
 
-    /// With an evaluator of its own, to run one without a server.
+    /// With an evaluator of its own, to run a relay without a server.
     pub fn alone(ledger: Ledger, live: watch::Receiver<Arc<Live>>, outbound: Outbound) -> Self {
         Self::new(ledger, Arc::new(Evaluator::new(live)), outbound)
     }
 
-    /// Calls only where the dispatch was answered within this time, which is at most the margin that a dispatch has.
+    /// Makes a call only if its dispatch was confirmed within this time, at most the margin of a dispatch.
     pub fn answered_within(mut self, margin: Duration) -> Self {
         if let Some(shared) = Arc::get_mut(&mut self.shared) {
             shared.margin = margin.min(tools::MARGIN);
@@ -100,7 +101,7 @@ impl Relay {
         self
     }
 
-    /// Sends what is due now and waits until it is known how it went. How many were taken up.
+    /// Sends the commands that are due now and waits for their outcomes. Returns how many were taken.
     pub async fn run_once(&mut self) -> Result<usize, Error> {
         let mut taken = 0;
         self.look = true;
@@ -115,7 +116,7 @@ impl Relay {
         Ok(taken)
     }
 
-    /// Runs until told to stop; what is under way then is finished within `drain`.
+    /// Runs until shutdown; calls in progress then have `drain` to finish.
     pub async fn run(mut self, woken: Arc<Notify>, stopping: CancellationToken, drain: Duration) {
         let mut look_at = Instant::now();
         loop {
@@ -124,7 +125,7 @@ impl Relay {
                 look_at = Instant::now() + IDLE;
                 match self.read().await {
                     Ok(()) => look_at = Instant::now() + self.pause().await,
-                    Err(error) => tracing::warn!(%error, "the relay cannot read what is due; trying again"),
+                    Err(error) => tracing::warn!(%error, "the relay cannot read due commands; retrying"),
                 }
             }
             self.start();
@@ -144,11 +145,11 @@ impl Relay {
         }
         let all = async { while self.calls.join_next().await.is_some() {} };
         if tokio::time::timeout(drain, all).await.is_err() {
-            tracing::warn!(calls = self.calls.len(), "calls are under way still; their deadlines end them");
+            tracing::warn!(calls = self.calls.len(), "calls are still in progress; their deadlines end them");
         }
     }
 
-    /// Reads what is due and not known here yet.
+    /// Reads due commands that are not in the queue yet.
     async fn read(&mut self) -> Result<(), Error> {
         (self.look, self.more) = (false, false);
         self.time = (self.shared.ledger.now().await?, Instant::now());
@@ -162,7 +163,7 @@ impl Relay {
             added += self.queue.add(page.items);
             let enough = added > 0 && !self.queue.is_low(Instant::now());
             if self.after.is_none() || enough {
-                // What is taken up leaves the page, so the next look begins at its beginning.
+                // Commands that are taken leave the page, so the next look starts at its beginning.
                 self.more = self.after.take().is_some() || !full.is_empty();
                 return Ok(());
             }
@@ -171,11 +172,11 @@ impl Relay {
         Ok(())
     }
 
-    /// Until the next one is due, as far as anybody knows.
+    /// The time until the next command is due.
     async fn pause(&self) -> Duration {
         match self.shared.ledger.next_due_command(Duty::Send).await {
             Ok(Some(due)) if due > self.now() => Duration::from_millis((due - self.now()) as u64).min(IDLE),
-            // What is due still is under way, waits for its rate, or was passed over.
+            // The due commands are in progress, wait for their rate, or are skipped.
             Ok(_) | Err(_) => IDLE,
         }
     }
@@ -185,7 +186,7 @@ impl Relay {
         at + seen.elapsed().as_millis() as Millis
     }
 
-    /// Starts as many calls as may be under way.
+    /// Starts as many calls as allowed.
     fn start(&mut self) -> usize {
         let mut started = 0;
         while self.calls.len() < CALLS
@@ -201,9 +202,9 @@ impl Relay {
             let shared = self.shared.clone();
             let tenant = due.command.spec.tenant.as_str().into();
             let call = async move {
-                // One command that breaks its call must not cost the others their relay.
+                // A panic in one call must not stop the relay.
                 let sent = AssertUnwindSafe(shared.send(&due, evaluation, now)).catch_unwind().await;
-                let done = sent.unwrap_or_else(|_| Done::Refused("the call broke off".to_owned()));
+                let done = sent.unwrap_or_else(|_| Done::Refused("the call panicked".to_owned()));
                 let (command, spec) = (&due.command, &due.command.spec);
                 let ordered = command.body.tool.ordered;
                 let (tenant, tool) = (spec.tenant.clone(), spec.tool.clone());
@@ -216,7 +217,7 @@ impl Relay {
 
     fn ended(&mut self, ended: Option<Ended>) {
         let Some(Ended { command, tenant, tool, ordered, done }) = ended else { return };
-        // The next of an ordered line is due now.
+        // The next command of an ordered queue is due now.
         self.look |= ordered;
         match done {
             Done::Told => {}
@@ -225,11 +226,11 @@ impl Relay {
                 self.look = true;
             }
             Done::Refused(why) => {
-                tracing::warn!(%command, why, "a command cannot be sent; passed over");
+                tracing::warn!(%command, why, "a command cannot be sent; skipped");
                 self.queue.pass_over(command, Instant::now() + PASSED_OVER);
             }
             Done::Away(why) => {
-                tracing::warn!(%command, why, "the ledger is away; looking again");
+                tracing::warn!(%command, why, "the ledger is unavailable; retrying");
                 self.queue.pass_over(command, Instant::now() + IDLE);
             }
         }

@@ -1,5 +1,6 @@
-//! What is due and not yet under way: in line by tenant and tool, so that a tenant that sends much, or a tool that is slow
-//! or may not go faster, keeps no other one waiting. Time is given; it reads and calls nothing.
+//! The relay's queue: due commands that are not in progress yet, by tenant and tool, so that a busy tenant,
+//! or a tool that is slow or at its rate limit, does not delay the others. The time is a parameter; the queue
+//! reads and calls nothing.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
@@ -10,18 +11,18 @@ use std::{
 use tenure_core::{CommandId, command::Executor};
 use tenure_store::Due;
 
-/// Calls that are under way at once: of everybody, and of one tenant.
+/// Concurrent calls: in total, and of one tenant.
 pub(super) const CALLS: usize = 512;
 const CALLS_OF_A_TENANT: usize = CALLS / 2;
-/// The same of one tool, and programs of one tool; one tenant has at most half of them.
+/// Concurrent calls of one tool, and programs of one tool; one tenant has at most half of them.
 const CALLS_OF_A_TOOL: usize = 256;
 const PROGRAMS_OF_A_TOOL: usize = 32;
-/// With fewer at hand that may go, more are read.
+/// With fewer ready commands than this, more are read.
 const LOW: usize = 128;
-/// What is at hand of one tenant's tool; the rest is read when these have gone.
+/// Commands buffered of one tenant's tool; the rest is read when these are done.
 const AT_HAND: usize = 256;
 const AT_HAND_BYTES: usize = 4 * 1024 * 1024;
-/// What is at hand of one tenant, and of all: the relay's part of the daemon's memory.
+/// Commands buffered of one tenant, and bytes of all: the relay's share of the daemon's memory.
 const AT_HAND_OF_A_TENANT: usize = 2 * AT_HAND;
 const AT_HAND_OF_A_TENANT_BYTES: usize = 2 * AT_HAND_BYTES;
 const AT_HAND_IN_ALL_BYTES: usize = 32 * 1024 * 1024;
@@ -31,12 +32,12 @@ struct ToolQueue {
     ready: VecDeque<Due>,
     bytes: usize,
     under_way: usize,
-    /// Its rate allows the next one then.
+    /// The tool's rate allows the next one then.
     not_before: Option<Instant>,
 }
 
 impl ToolQueue {
-    /// `of_tool`: calls of the same tool, of all tenants together.
+    /// `of_tool`: calls of the same tool by all tenants.
     fn may_go(&self, now: Instant, of_tool: usize) -> bool {
         let bound = match self.ready.front().map(|due| due.command.spec.executor) {
             Some(Executor::Exec) => PROGRAMS_OF_A_TOOL,
@@ -59,7 +60,7 @@ fn weight(due: &Due) -> usize {
     due.arguments.as_ref().map_or(0, |arguments| arguments.text().len())
 }
 
-/// The lines of one tenant, by tool.
+/// The queues of one tenant, by tool.
 #[derive(Default)]
 struct Tenant {
     lines: BTreeMap<String, ToolQueue>,
@@ -95,7 +96,7 @@ impl Tenant {
     }
 }
 
-/// The first key after the last one's, and from the beginning again, that may go.
+/// The first ready key after the last one, wrapping around.
 fn in_turn<V>(all: &BTreeMap<String, V>, last: &str, may_go: impl Fn(&String, &V) -> bool) -> Option<String> {
     let after = all.iter().skip_while(|(key, _)| key.as_str() <= last);
     let found = after.chain(all).take(all.len()).find(|(key, value)| may_go(key, value));
@@ -105,16 +106,16 @@ fn in_turn<V>(all: &BTreeMap<String, V>, last: &str, may_go: impl Fn(&String, &V
 #[derive(Default)]
 pub(super) struct Queue {
     tenants: BTreeMap<String, Tenant>,
-    /// Calls under way of each tool.
+    /// Calls in progress of each tool.
     of_tools: HashMap<String, usize>,
-    /// At hand or under way.
+    /// Buffered or in progress.
     taken: HashSet<CommandId>,
-    /// Of full lines, with their tenant and tool.
+    /// Commands beyond full queues, with their tenant and tool.
     beyond: HashMap<CommandId, (String, String)>,
     passed_over: HashMap<CommandId, Instant>,
     /// The tenant whose turn was last.
     last: String,
-    /// Other relays on this ledger read the same page: each goes through it in an order of its own.
+    /// Other relays on this ledger read the same page: each processes it in a different order.
     order: RandomState,
 }
 
@@ -123,13 +124,13 @@ impl Queue {
         self.taken.contains(&id) || self.beyond.contains_key(&id) || self.passed_over.contains_key(&id)
     }
 
-    /// Tenants of which enough is at hand: what else is due of them need not be read now.
+    /// Tenants with a full buffer: more of their due commands need not be read now.
     pub fn full_tenants(&self) -> Vec<String> {
         let full = self.tenants.iter().filter(|(_, tenant)| tenant.is_full());
         full.map(|(name, _)| name.clone()).collect()
     }
 
-    /// Takes a page in; how many of it are at hand now.
+    /// Adds a page; returns how many of its commands are buffered now.
     pub fn add(&mut self, mut page: Vec<Due>) -> usize {
         page.sort_by_cached_key(|due| self.order.hash_one(due.command.id));
         let mut added = 0;
@@ -141,7 +142,7 @@ impl Queue {
                 .lines
                 .get(&spec.tool)
                 .is_some_and(|line| line.ready.len() >= AT_HAND || line.bytes >= AT_HAND_BYTES);
-            // One of each tenant always has room: nobody waits for what others have at hand.
+            // Every tenant can buffer at least one, so no tenant waits for the buffers of others.
             let no_room = bytes >= AT_HAND_IN_ALL_BYTES && tenant.at_hand() > 0;
             if line_is_full || tenant.is_full() || no_room {
                 self.beyond.insert(id, (spec.tenant.clone(), spec.tool.clone()));
@@ -156,7 +157,8 @@ impl Queue {
         added
     }
 
-    /// The next that may go: tenants in turns, and the tools of each. Whoever takes it says when it is [`Queue::done`].
+    /// The next ready command: tenants in turns, and each tenant's tools. The caller reports it with
+    /// [`Queue::done`].
     pub fn next(&mut self, now: Instant) -> Option<Due> {
         let of_tools = &self.of_tools;
         let mut turns: Vec<&String> = self.tenants.keys().collect();
@@ -173,7 +175,7 @@ impl Queue {
         None
     }
 
-    /// It may not go yet: first again when the time has come.
+    /// Not ready yet: it is the first again at that time.
     pub fn put_back(&mut self, due: Due, not_before: Instant) {
         let spec = due.command.spec.clone();
         self.ended(&spec.tenant, &spec.tool);
@@ -199,7 +201,7 @@ impl Queue {
         }
     }
 
-    /// It is under way no longer. True where its line has run out and there was more of it.
+    /// The call has ended. True if its queue is empty and more of it was left in the ledger.
     pub fn done(&mut self, id: CommandId, tenant: &str, tool: &str) -> bool {
         self.taken.remove(&id);
         self.ended(tenant, tool);
@@ -220,7 +222,7 @@ impl Queue {
         known > self.beyond.len()
     }
 
-    /// Nobody here looks at it again before then.
+    /// Skips a command until then.
     pub fn pass_over(&mut self, id: CommandId, until: Instant) {
         self.passed_over.insert(id, until);
     }
@@ -229,7 +231,7 @@ impl Queue {
         self.passed_over.retain(|_, until| *until > now);
     }
 
-    /// Another relay is at the same page: what is not under way is read anew.
+    /// Another relay processes the same page: everything that is not in progress is read again.
     pub fn forget_ready(&mut self) {
         for tenant in self.tenants.values_mut() {
             for line in tenant.lines.values_mut() {
@@ -244,7 +246,7 @@ impl Queue {
         self.beyond.clear();
     }
 
-    /// Whether little is at hand that may go.
+    /// Whether few commands are ready.
     pub fn is_low(&self, now: Instant) -> bool {
         let going =
             self.tenants.values().filter(|tenant| tenant.under_way < CALLS_OF_A_TENANT).flat_map(|tenant| {
@@ -254,7 +256,7 @@ impl Queue {
         going.map(|(_, line)| line.ready.len()).sum::<usize>() < LOW
     }
 
-    /// How long until some rate allows the next one.
+    /// The time until a rate allows the next one.
     pub fn wait(&self, now: Instant) -> Option<Duration> {
         let lines = self.tenants.values().flat_map(|tenant| tenant.lines.values());
         let waiting = lines.filter(|line| !line.ready.is_empty());

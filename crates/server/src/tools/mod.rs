@@ -1,5 +1,5 @@
-//! Tools by name: what is declared of each, and what becomes of the arguments that somebody gives it. Plain data in
-//! and out; it calls nobody.
+//! Tools by name: their declarations, and the check of arguments against them. Plain data in and out; it
+//! makes no calls.
 
 mod redact;
 mod schema;
@@ -21,26 +21,27 @@ use crate::{
     lookup::Lookup,
 };
 
-/// Everything that the configuration says of one tool. The default is what an undeclared tool gets.
+/// The declaration of one tool. The default is that of an undeclared tool.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tool {
     pub kind: CommandKind,
-    /// What the ledger goes by.
+    /// The facts that the ledger decides by.
     pub facts: ToolFacts,
     pub schema: Option<Arc<Schema>>,
-    /// Paths whose values are never written down.
+    /// Paths whose values are never stored.
     pub redact: Vec<Pointer>,
     pub rate_limit: Option<RateLimit>,
-    /// What one call costs where nobody says it.
+    /// The estimated cost of one call without its own estimate.
     pub estimate: Cost,
     pub relay: Option<Relay>,
     pub lookup: Option<Lookup>,
 }
 
-/// How much longer the relay's dispatch stands than its call may take: for the ledger's answers before and after.
+/// How much longer the relay's dispatch is valid than its call may take: time for the ledger's responses
+/// before and after.
 pub(crate) const MARGIN: Duration = Duration::from_secs(10);
 
-/// How the relay makes the call; a tool without it is executed by its worker.
+/// How the relay makes the call; without it, the worker executes the tool.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Relay {
     Http(Arc<HttpTarget>),
@@ -48,7 +49,7 @@ pub enum Relay {
 }
 
 impl Relay {
-    /// How long a call may take by itself.
+    /// The timeout of a call.
     pub fn timeout(&self) -> Duration {
         match self {
             Relay::Http(target) => target.timeout,
@@ -57,7 +58,7 @@ impl Relay {
     }
 }
 
-/// Calls in a second, and how many may come at once.
+/// Calls per second, and the burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimit {
     pub per_s: u32,
@@ -76,7 +77,7 @@ impl Tools {
         Self { declared, undeclared: Tool::default() }
     }
 
-    /// The tool of this name. One that nobody declared is high risk, not idempotent, and executed by its worker.
+    /// The tool of this name. An undeclared tool is high risk, not idempotent, and executed by its worker.
     pub fn get(&self, name: &str) -> &Tool {
         self.declared.get(name).unwrap_or(&self.undeclared)
     }
@@ -85,13 +86,13 @@ impl Tools {
         self.declared.contains_key(name)
     }
 
-    /// The declared ones, by name.
+    /// The declared tools, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Tool)> {
         self.declared.iter().map(|(name, tool)| (name.as_str(), tool))
     }
 }
 
-/// Arguments that passed the door: all of them, for the policy to look at, and what the ledger may keep.
+/// Checked arguments: all of them for the policies, and the part that the ledger may store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checked {
     pub full: Payload,
@@ -99,12 +100,12 @@ pub struct Checked {
 }
 
 impl Tool {
-    /// Whether workers look up what became of its commands, and not the daemon.
+    /// Whether workers look up its commands, rather than the daemon.
     pub fn is_looked_up_by_workers(&self) -> bool {
         self.lookup.as_ref().is_some_and(|lookup| *lookup == Lookup::Worker)
     }
 
-    /// Arguments in their canonical form, checked against the schema, with the declared paths redacted.
+    /// Arguments in canonical form, checked against the schema, with the declared paths redacted.
     pub fn arguments(&self, given: &Value) -> Result<Checked, Refusal> {
         let full = Payload::new(given)?;
         if let Some(schema) = &self.schema {

@@ -1,10 +1,10 @@
-//! Redaction: what a declared path leads to is replaced before anything is written.
+//! Redaction: the values at declared paths are replaced before anything is stored.
 
 use std::{fmt, str::FromStr};
 
 use serde_json::Value;
 
-/// What is kept in the place of a secret.
+/// Replaces a redacted value.
 pub const REDACTED: &str = "[redacted]";
 
 /// A JSON pointer (RFC 6901) to something inside the arguments.
@@ -18,7 +18,7 @@ impl FromStr for Pointer {
         let escapes_are_sound = text.split('~').skip(1).all(|rest| rest.starts_with(['0', '1']));
         if !text.starts_with('/') || !escapes_are_sound {
             return Err(format!(
-                "`{text}` is no JSON pointer: write a path as in \"/card/number\", with ~1 for a slash in a name"
+                "`{text}` is not a JSON pointer: write a path like \"/card/number\", with ~1 for a slash in a name"
             ));
         }
         Ok(Self(text.to_owned()))
@@ -32,7 +32,7 @@ impl fmt::Display for Pointer {
 }
 
 impl Pointer {
-    /// What it leads to.
+    /// The value at this path.
     pub fn find<'v>(&self, value: &'v Value) -> Option<&'v Value> {
         value.pointer(&self.0)
     }

@@ -1,4 +1,4 @@
-//! A tool's JSON schema, compiled once. What it complains of names the place and never quotes the value, which may be
+//! A tool's JSON schema, compiled once. Its errors name the location and never quote the value, which may be
 //! a secret.
 
 use serde_json::Value;
@@ -27,7 +27,7 @@ impl Schema {
         &self.written
     }
 
-    /// Whether so little is to be checked that nobody else would notice.
+    /// Whether the check is fast enough for the current thread.
     pub fn is_light(&self, arguments: &Value) -> bool {
         self.compiled.is_light(arguments)
     }
@@ -40,7 +40,7 @@ impl Schema {
         Err(Refusal::new(
             Code::Invalid,
             format!(
-                "The arguments do not fit the tool's schema: {}. Correct them and send them again.",
+                "The arguments do not match the tool's schema: {}. Correct them and send them again.",
                 complaints.join("; ")
             ),
         ))

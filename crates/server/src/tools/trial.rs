@@ -1,4 +1,4 @@
-//! Looking at tools without recording anything: what is declared, and what would be said of one command.
+//! Examines tools without recording anything: their declarations, and the evaluation of a trial command.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -25,7 +25,7 @@ pub struct Declared {
     pub risk: Risk,
     pub idempotency: Idempotency,
     pub executor: Executor,
-    /// What is called: a URL, or a program.
+    /// The called URL or program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,7 +33,7 @@ pub struct Declared {
     pub schema: bool,
     pub redacted: Vec<String>,
     pub four_eyes: bool,
-    /// Programs and folders that it names and that are not on this machine.
+    /// Programs and folders that it refers to and that do not exist on this machine.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
 }
@@ -84,7 +84,7 @@ fn missing(tool: &Tool) -> Vec<String> {
     missing
 }
 
-/// A command that nobody sends.
+/// A command that is only evaluated.
 #[derive(Clone, Debug)]
 pub struct Trial<'a> {
     pub tool: &'a str,
@@ -93,20 +93,20 @@ pub struct Trial<'a> {
     /// `person:ana`, `machine:…` or `worker:…`.
     pub actor: &'a str,
     pub tenant: &'a str,
-    /// Of the work that it would be in.
+    /// Of the work item that it would belong to.
     pub kind: &'a str,
     pub source: &'a str,
     pub now: Millis,
 }
 
-/// What would be said of it.
+/// Its evaluation.
 #[derive(Clone, Debug, Serialize)]
 pub struct Judged {
     pub tool: String,
     pub declared: bool,
-    /// As they would be kept.
+    /// The arguments as they would be stored.
     pub arguments: Value,
-    /// Absent where something is redacted: each ledger has its own.
+    /// Absent if something is redacted: its hash depends on the ledger.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_hash: Option<Digest>,
     #[serde(flatten)]
@@ -123,7 +123,7 @@ impl Judged {
     }
 }
 
-/// Checks the arguments and asks the policies, as a reservation would.
+/// Checks the arguments and evaluates the policies, as a reservation would.
 pub fn try_out(live: &Live, trial: &Trial<'_>) -> Result<Judged, Refusal> {
     limits::name("tool", trial.tool)?;
     limits::reference("target", trial.target)?;
@@ -161,7 +161,7 @@ fn actor(text: &str) -> Result<Actor, Refusal> {
         Some((kind, id)) if !id.is_empty() => Ok(Actor::new(kind, id)),
         _ => Err(Refusal::new(
             Code::Invalid,
-            format!("`{text}` is nobody: write person:NAME, machine:NAME or worker:NAME."),
+            format!("`{text}` is not an actor: write person:NAME, machine:NAME or worker:NAME."),
         )),
     }
 }

@@ -1,4 +1,4 @@
-//! Commands on the wire: as readers see them, and what callers say of them.
+//! Commands on the wire: as readers see them, and as callers describe them.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use tenure_core::{
 
 use super::{ToCore, ToWire, actor, at, usage, value, work::used};
 
-/// What a command is shown with, besides its row: only to whoever may see it.
+/// Parts of a command besides its row, shown only to callers who may see them.
 #[derive(Default)]
 pub(crate) struct Shown<'a> {
     pub arguments: Option<&'a Payload>,
@@ -97,7 +97,7 @@ fn receipt(receipt: &Receipt, response: Option<&Payload>) -> w::Receipt {
     }
 }
 
-/// Why it does not go on.
+/// Why it does not progress.
 fn reason(command: &Command) -> Option<w::Reason> {
     let body = &command.body;
     let code = match command.state {
@@ -184,14 +184,14 @@ fn contradiction(outcome: &str) -> Refusal {
     Refusal::new(
         Code::Invalid,
         format!(
-            "`{outcome}` comes with no evidence: leave out `external_id`, `ref` and `response`, or give another outcome."
+            "`{outcome}` has no evidence: leave out `external_id`, `ref` and `response`, or give another outcome."
         ),
     )
 }
 
-/// A hash as it was shown.
+/// A hash in its text form.
 pub(crate) fn digest(field: &str, text: &str) -> Result<Digest, Refusal> {
     serde_json::from_value(text.into()).map_err(|_| {
-        Refusal::new(Code::Invalid, format!("`{field}` has 64 hex digits. Copy it as it was shown."))
+        Refusal::new(Code::Invalid, format!("`{field}` must have 64 hex digits. Copy it as it was shown."))
     })
 }

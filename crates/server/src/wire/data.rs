@@ -1,5 +1,5 @@
-//! The structured part of an event as readers see it. Stores keep it in the core's own units, because the hash covers
-//! that text; here moments become RFC 3339, factors numbers, and what only the ledger understands is left out.
+//! The structured part of an event as readers see it. Stores keep the core's own units, because the hash
+//! covers that text; here times become RFC 3339, factors become numbers, and internal fields are left out.
 
 use serde_json::{Map, Value, json};
 use tenure_core::limits::SAFE_INTEGER;
@@ -21,7 +21,7 @@ fn shown(value: Value) -> Value {
 
 fn field((name, value): (String, Value)) -> Option<(String, Value)> {
     match (name.as_str(), value.as_i64()) {
-        // A claim request's key: 64 bits of a hash, by which the ledger knows a repeat.
+        // The key of a claim request: 64 bits of a hash, which identifies a repeated request.
         ("request", Some(_)) => None,
         ("multiplier_permille", Some(permille)) => {
             Some(("multiplier".to_owned(), json!(permille as f64 / 1_000.0)))
@@ -31,12 +31,13 @@ fn field((name, value): (String, Value)) -> Option<(String, Value)> {
     }
 }
 
-/// By name: facts hold no maps with keys of users, and a test holds the core's fields against this.
+/// Decided by name: facts contain no maps with keys chosen by users, and a test compares the core's fields
+/// with this list.
 fn is_moment(name: &str) -> bool {
     name == "at" || name.ends_with("_at") || matches!(name, "wait_due" | "bound_until")
 }
 
-/// Most readers of JSON would round what lies beyond, so it travels as text.
+/// Most JSON readers would round larger numbers, so they are written as text.
 fn exact(number: serde_json::Number) -> Value {
     let beyond = number.as_u64().is_some_and(|n| n > SAFE_INTEGER)
         || number.as_i64().is_some_and(|n| n.unsigned_abs() > SAFE_INTEGER);

@@ -1,4 +1,4 @@
-//! A database as it tells of itself.
+//! The database's diagnosis.
 
 use std::{os::unix::fs::PermissionsExt, path::Path};
 
@@ -48,7 +48,7 @@ fn wal(wal: Wal) -> w::Wal {
     }
 }
 
-/// None: it is gone, which its next commit tells better.
+/// None: the file is gone, which its next commit will report.
 fn file(path: &Path) -> Option<w::DatabaseFile> {
     let mode = std::fs::metadata(path).ok()?.permissions().mode() & 0o777;
     let disk = rustix::fs::statvfs(path).ok()?;

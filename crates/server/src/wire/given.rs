@@ -1,4 +1,4 @@
-//! What callers give, as the ledger wants it. Ids that are not well formed are refused here.
+//! Converts requests to the ledger's types. Malformed ids are refused here.
 
 use tenure_api::wire as w;
 use tenure_core::{
@@ -12,7 +12,7 @@ use tenure_store::{NewWait, NewWork};
 
 use super::ToCore;
 
-/// `source`: the policy of the work's source, from which a partly given retry policy takes the rest.
+/// `source`: the policy of the work item's source, which completes a partial retry policy.
 pub(crate) fn new_work(new: w::Ingest, tenant: String, source: &WorkPolicy) -> Result<NewWork, Refusal> {
     Ok(NewWork {
         tenant,
@@ -86,12 +86,12 @@ pub(crate) fn failure(failure: w::Failure) -> Failure {
     }
 }
 
-/// Commands are no part of it: the door judges those of a holder first, and nobody else has any.
+/// Commands are not included: the evaluator checks a holder's commands first, and other callers have none.
 pub(crate) fn close_out(end: w::End) -> Result<CloseOut, Refusal> {
     if !end.commands.is_empty() {
         return Err(Refusal::new(
             Code::Invalid,
-            "`commands` go with the close-out of a work's holder only. Leave them out.",
+            "Only the holder's close-out can contain `commands`. Leave them out.",
         ));
     }
     Ok(CloseOut {

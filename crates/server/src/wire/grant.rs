@@ -1,4 +1,4 @@
-//! What verbs answer: leases, renewals, steps, waits and their answers. A holder sees its payloads.
+//! The responses of verbs: leases, renewals, steps, waits and their answers. A holder sees its payloads.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(crate) fn ack(ack: &Ack) -> w::Ack {
     }
 }
 
-/// A lease as of its last renewal: whoever asks for it holds it.
+/// A lease as of its last renewal, for its holder.
 pub(crate) fn grant(claimed: Claimed) -> w::Grant {
     let now = claimed.work.lease.as_ref().map_or(0, |lease| lease.renewed_at);
     let view = View { now, payloads: true, ..View::default() };
@@ -61,7 +61,7 @@ pub(crate) fn renewal(renewal: Renewal) -> w::Renewal {
     }
 }
 
-/// The token names its wait, so that it alone is enough to answer.
+/// The token contains the wait's id, so that it alone is enough to answer.
 pub(crate) fn waiting(waiting: Waiting) -> w::Waiting {
     w::Waiting {
         work: ack(&waiting.ack),

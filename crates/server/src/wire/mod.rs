@@ -1,5 +1,5 @@
-//! Between what travels and what the ledger knows. Nothing is decided here: names are changed, moments are
-//! written as text, and payloads are left out for whoever may not see them.
+//! Converts between wire types and the ledger's types. Nothing is decided here: names are mapped, times are
+//! written as text, and payloads are left out for readers who may not see them.
 
 mod command;
 mod data;

@@ -11,7 +11,7 @@ use tenure_store::{NewSchedule, ScheduleChange};
 use super::{ToCore, ToWire, actor, at, given::overrides};
 use crate::http::Problem;
 
-/// `source`: the scheduler's policy, from which a partly given retry policy takes the rest.
+/// `source`: the scheduler's policy, which completes a partial retry policy.
 pub(crate) fn new_schedule(
     name: String,
     tenant: String,
@@ -24,10 +24,10 @@ pub(crate) fn new_schedule(
         }
         (None, Some(ms), None) => Timing::EveryMs(ms),
         (None, Some(_), Some(_)) => {
-            return Err(Problem::invalid("`every_ms` goes by no clock. Leave `zone` out, or give `cron`."));
+            return Err(Problem::invalid("`every_ms` has no time zone. Leave out `zone`, or give `cron`."));
         }
         (Some(_), Some(_), _) | (None, None, _) => {
-            return Err(Problem::invalid("Runs come by `cron` or by `every_ms`. Give one of them."));
+            return Err(Problem::invalid("A schedule has either `cron` or `every_ms`. Give one of them."));
         }
     };
     let plan = Plan {
@@ -52,7 +52,7 @@ fn template(template: w::Template, source: &WorkPolicy) -> Template {
     }
 }
 
-/// `payloads`: whether whoever asks may see the input.
+/// `payloads`: whether the caller may see the input.
 pub(crate) fn schedule(schedule: &Schedule, upcoming: &[Millis], payloads: bool) -> w::Schedule {
     let (cron, zone, every_ms) = match &schedule.plan.timing {
         Timing::Cron { cron, zone } => (Some(cron.text().to_owned()), Some(zone.clone()), None),

@@ -12,7 +12,7 @@ pub(crate) fn new_token(new: w::NewToken) -> Result<NewToken, Refusal> {
         (Some(id), None) => Owner::Known(id.as_str().parse()?),
         (None, Some(kind)) => Owner::New(kind.to_core()),
         (Some(_), Some(_)) | (None, None) => {
-            let detail = "Give `kind` for a new principal, or `principal` for one that is known; not both.";
+            let detail = "Give `kind` for a new principal, or `principal` for an existing one; not both.";
             return Err(Refusal::new(Code::Invalid, detail));
         }
     };

@@ -1,8 +1,9 @@
-//! Closed lists that stand on both sides, word for word. A word that only one side has does not compile.
+//! Enums that exist in the API and in the core with the same variants. A variant missing on one side does not
+//! compile.
 
 use tenure_api::wire as w;
 
-/// The core's lists under one roof.
+/// The core's enums in one module.
 mod c {
     pub use tenure_core::{
         ActorKind, CommandState, Phase, State,

@@ -23,7 +23,7 @@ pub(crate) fn wait(wait: &Wait, payloads: bool, answer: Option<&Payload>) -> w::
         ended_at: wait.ended_at.map(at),
         answered_by: detail.answered_by.as_ref().map(actor),
         default: value(detail.default.as_ref().filter(|_| payloads)),
-        // Whoever is to answer must see what is asked.
+        // The person who answers must see the question.
         schema: value(detail.schema.as_ref()),
         answer: value(answer.filter(|_| payloads)),
         seal: wait.asks_approval().then(|| wait.seal().hex()),

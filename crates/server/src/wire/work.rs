@@ -1,4 +1,4 @@
-//! A work as readers see it.
+//! A work item as readers see it.
 
 use serde_json::Value;
 use tenure_api::wire as w;
@@ -6,12 +6,12 @@ use tenure_core::{Evidence, Millis, Payload, Usage, Wait, Work, liveness, model:
 
 use super::{ToWire, actor, at, value};
 
-/// What a work is shown with, besides its row.
+/// Parts of a work item besides its row.
 #[derive(Default)]
 pub(crate) struct View<'a> {
     pub now: Millis,
     pub waits: &'a [Wait],
-    /// Whether the reader may see payloads; `input` and `result` are given only then.
+    /// Whether the reader may see payloads; `input` and `result` are included only then.
     pub payloads: bool,
     pub input: Option<&'a Payload>,
     pub result: Option<&'a Payload>,
@@ -106,7 +106,7 @@ pub(crate) fn work(work: &Work, view: &View<'_>) -> w::Work {
     }
 }
 
-/// Who holds it, or held it last and was not superseded.
+/// The current lease, or the last one if it was not superseded.
 fn lease(work: &Work, now: Millis) -> Option<w::Lease> {
     let (grade, missed) = liveness::grade(work, None, now)?;
     let (lease, holder) = (work.lease.as_ref()?, work.body.holder.as_ref()?);
@@ -128,10 +128,10 @@ pub(super) fn used(usage: &Usage) -> w::Usage {
     w::Usage { source, model, input_tokens, output_tokens, cached_tokens, calls, cost_micros, currency }
 }
 
-/// A word of the core that travels as text.
+/// An enum value of the core in its text form.
 fn text(word: &impl serde::Serialize) -> String {
     match serde_json::to_value(word) {
         Ok(Value::String(text)) => text,
-        other => unreachable!("a word is written as text, not {other:?}"),
+        other => unreachable!("an enum value serializes as text, not {other:?}"),
     }
 }

@@ -46,7 +46,7 @@ async fn everything_else_is_unknown_with_the_reason() {
         (Reply::CutShort, "could not be read"),
         (Reply::redirect(302, "/login"), "302"),
         (Reply::Drop, ""),
-        (Reply::Hang, "no answer came"),
+        (Reply::Hang, "no response came"),
     ] {
         let provider = Provider::always(reply.clone());
         let mut target = at(&provider, "/find");

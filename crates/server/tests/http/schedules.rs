@@ -77,7 +77,7 @@ async fn what_cannot_be_a_schedule_is_told_with_the_fix() {
         (with(daily(), "cron", json!("0 7 * *")), "invalid", "five fields"),
         (with(daily(), "zone", json!("Europe/Bärlin")), "invalid", "`Europe/Berlin`"),
         (with(daily(), "every_ms", json!(1_000)), "invalid", "Give one of them"),
-        (with(with(daily(), "cron", Value::Null), "every_ms", json!(5_000)), "invalid", "Leave `zone` out"),
+        (with(with(daily(), "cron", Value::Null), "every_ms", json!(5_000)), "invalid", "Leave out `zone`"),
         (with(daily(), "catch_up_ms", json!(u64::MAX)), "impossible_timings", "thirty days"),
         (with(daily(), "reason", json!(" ")), "reason_missing", "Say why"),
         (with(daily(), "template", json!({ "kind": "x" })), "invalid", "disposition"),

@@ -89,7 +89,7 @@ async fn what_cannot_tell_ends_with_a_person() {
 #[tokio::test]
 async fn a_tool_that_lost_its_lookup_ends_with_a_person_too() {
     for (toml, reason) in
-        [("", "not declared any more"), ("[tools.mail]\nrisk = \"low\"", "no lookup any more")]
+        [("", "no longer declared"), ("[tools.mail]\nrisk = \"low\"", "no longer has a lookup")]
     {
         let mut bed = Bed::new(&by_program("exit 1")).await;
         let id = doubtful(&bed).await;

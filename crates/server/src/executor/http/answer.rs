@@ -1,4 +1,4 @@
-//! What an answer, or none, proves. The one place that knows statuses.
+//! The outcome that a response, or its absence, proves. The only place that interprets statuses.
 
 use axum::http::{HeaderMap, StatusCode, header::RETRY_AFTER};
 use serde_json::Value;
@@ -12,14 +12,14 @@ use tenure_core::{
 use super::{HttpAnswer, HttpTarget, IdPlace, Trouble};
 use crate::executor::{CallOutcome, excerpt, problem};
 
-/// A provider cannot send a command to sleep for longer.
+/// The longest delay that a provider can ask for.
 const LONGEST_RETRY_AFTER_MS: u64 = 24 * 3_600_000;
 
 pub(super) fn outcome(target: &HttpTarget, answer: &HttpAnswer, now: Millis) -> CallOutcome {
     let status = answer.status;
     let error = |class| CallError {
         retry_after_ms: retry_after(&answer.headers, now),
-        ..problem(class, format!("the provider answered {status}{}", said(answer)))
+        ..problem(class, format!("the provider responded with {status}{}", said(answer)))
     };
     if status.is_success() {
         return success(target, answer);
@@ -29,7 +29,7 @@ pub(super) fn outcome(target: &HttpTarget, answer: &HttpAnswer, now: Millis) -> 
     }
     match status {
         StatusCode::GONE => CallOutcome::Gone(error(ErrorClass::Misconfigured)),
-        // Another call under this key is under way, or what it would make is there already; or it may be yet.
+        // Another call with this key is in progress, or its result exists already, or may exist yet.
         StatusCode::CONFLICT | StatusCode::REQUEST_TIMEOUT => {
             CallOutcome::Uncertain(error(ErrorClass::Unknown))
         }
@@ -37,7 +37,7 @@ pub(super) fn outcome(target: &HttpTarget, answer: &HttpAnswer, now: Millis) -> 
             CallOutcome::Failed { error: error(client_error(status)), unsent: false }
         }
         _ if status.is_server_error() => CallOutcome::Uncertain(error(ErrorClass::Unavailable)),
-        // "Look elsewhere" may be said before the deed or after it.
+        // A redirect may be sent before or after the effect.
         _ => CallOutcome::Uncertain(error(ErrorClass::Unknown)),
     }
 }
@@ -73,7 +73,10 @@ fn success(target: &HttpTarget, answer: &HttpAnswer) -> CallOutcome {
         let status = answer.status;
         return CallOutcome::uncertain(
             ErrorClass::Unknown,
-            format!("the provider answered {status} without the id that the tool declares{}", said(answer)),
+            format!(
+                "the provider responded with {status} but without the id that the tool declares{}",
+                said(answer)
+            ),
         );
     }
     CallOutcome::Succeeded(Box::new(Proof {
@@ -84,7 +87,7 @@ fn success(target: &HttpTarget, answer: &HttpAnswer) -> CallOutcome {
     }))
 }
 
-/// JSON as it is where it can be kept exactly, else the beginning of the text.
+/// JSON if it can be stored exactly, otherwise the beginning of the text.
 fn response(answer: &HttpAnswer, json: Option<Value>) -> Option<Payload> {
     if let Some(payload) = json.and_then(|json| Payload::new(&json).ok()) {
         return Some(payload);
@@ -124,10 +127,10 @@ pub(super) fn no_answer(trouble: Trouble) -> CallOutcome {
         }
         Trouble::Lost(why) => CallOutcome::uncertain(
             ErrorClass::Transport,
-            format!("the connection broke before an answer came: {why}"),
+            format!("the connection broke before a response came: {why}"),
         ),
         Trouble::TimedOut(after) => {
-            CallOutcome::uncertain(ErrorClass::Timeout, format!("no answer came within {after:?}"))
+            CallOutcome::uncertain(ErrorClass::Timeout, format!("no response came within {after:?}"))
         }
     }
 }

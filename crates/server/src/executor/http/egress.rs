@@ -1,5 +1,5 @@
-//! Where a call may go. A name is resolved once, every address that it leads to is judged, and the connection is made
-//! to a judged address: between the check and the connect nothing is asked again, so nobody can answer otherwise.
+//! Outbound address checks. A name is resolved once, all of its addresses are checked, and the connection is
+//! made to a checked address: nothing is resolved again in between, which prevents DNS rebinding.
 
 use std::{
     future::Future,
@@ -20,7 +20,7 @@ use tower_service::Service;
 
 pub type Resolving<'r> = Pin<Box<dyn Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'r>>;
 
-/// Turns a name into addresses.
+/// Resolves a name to addresses.
 pub trait Resolve: Send + Sync {
     fn resolve<'r>(&'r self, host: &'r str, port: u16) -> Resolving<'r>;
 }
@@ -28,53 +28,51 @@ pub trait Resolve: Send + Sync {
 /// Why no connection was made. Nothing was sent.
 #[derive(Debug, thiserror::Error)]
 pub enum NoConnection {
-    /// It may not be called.
+    /// The address is not allowed.
     #[error("{0}")]
     Refused(String),
-    /// It cannot be reached now.
+    /// The address cannot be reached now.
     #[error("{0}")]
     Unreachable(String),
 }
 
-/// What one tool may call.
+/// The addresses that one tool may call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EgressRules {
-    /// Only these names; any where there are none.
+    /// Only these names; empty: any.
     pub hosts: Vec<String>,
     /// Networks that are allowed although they are not public.
     pub networks: Vec<IpNet>,
 }
 
 impl EgressRules {
-    /// What can be judged by the URL alone.
+    /// The checks that need only the URL.
     pub fn url(&self, uri: &Uri) -> Result<(), NoConnection> {
         let refused = |why: String| Err(NoConnection::Refused(why));
         if !matches!(uri.scheme_str(), Some("http" | "https")) {
-            return refused(format!("`{uri}` is no http or https URL"));
+            return refused(format!("`{uri}` is not an http or https URL"));
         }
         let Some(host) = uri.host().filter(|host| !host.is_empty()) else {
-            return refused(format!("`{uri}` names no host"));
+            return refused(format!("`{uri}` has no host"));
         };
         if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
-            return refused("a URL with a user name in it is not called".to_owned());
+            return refused("a URL with a user name is not allowed".to_owned());
         }
         if !self.hosts.is_empty() && !self.hosts.iter().any(|allowed| allowed.eq_ignore_ascii_case(host)) {
-            return refused(format!(
-                "`{host}` is not among the tool's hosts: add it to `hosts` if it should be"
-            ));
+            return refused(format!("`{host}` is not among the tool's hosts: add it to `hosts` to allow it"));
         }
         Ok(())
     }
 
     fn addresses(&self, host: &str, found: &[SocketAddr]) -> Result<(), NoConnection> {
         if found.is_empty() {
-            return Err(NoConnection::Unreachable(format!("`{host}` leads to no address")));
+            return Err(NoConnection::Unreachable(format!("`{host}` has no address")));
         }
         match found.iter().map(|address| address.ip().to_canonical()).find(|ip| !self.may_call(*ip)) {
             None => Ok(()),
-            // One that leads to both kinds of address is trying something.
+            // A name with both public and private addresses is suspicious, so it is refused.
             Some(ip) => Err(NoConnection::Refused(format!(
-                "`{host}` leads to {ip}, which is no public address: allow its network in `networks` if this is meant"
+                "`{host}` resolves to {ip}, which is not a public address: add its network to `networks` to allow it"
             ))),
         }
     }
@@ -84,7 +82,7 @@ impl EgressRules {
     }
 }
 
-/// Whether an address is anybody's on the internet: not private, local, reserved, or a cloud's metadata.
+/// Whether an address is public: not private, local, reserved, or a cloud's metadata service.
 fn is_public(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => is_public_v4(ip),
@@ -94,7 +92,7 @@ fn is_public(ip: IpAddr) -> bool {
 
 fn is_public_v4(ip: Ipv4Addr) -> bool {
     let [a, b, c, _] = ip.octets();
-    // Clouds answer their own machines at addresses in public ranges: Azure's platform, IBM's services.
+    // Cloud services for their own machines at addresses in public ranges: Azure's platform, IBM's services.
     let of_a_cloud =
         ip == Ipv4Addr::new(168, 63, 129, 16) || (a == 161 && b == 26) || (a == 166 && (8..12).contains(&b));
     !(of_a_cloud
@@ -113,7 +111,7 @@ fn is_public_v4(ip: Ipv4Addr) -> bool {
         || a >= 224)
 }
 
-/// Global unicast only, and where an IPv4 address is carried inside, that one is judged.
+/// Global unicast only. If an IPv4 address is embedded, that one is checked.
 fn is_public_v6(ip: Ipv6Addr) -> bool {
     let s = ip.segments();
     let carried = |high: u16, low: u16| {
@@ -130,12 +128,12 @@ fn is_public_v6(ip: Ipv6Addr) -> bool {
     }
 }
 
-/// The port that a URL leads to.
+/// The port of a URL.
 pub(super) fn port(uri: &Uri) -> u16 {
     uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 })
 }
 
-/// Connects to what the guard allows.
+/// Connects to addresses that the egress guard allows.
 #[derive(Clone)]
 pub(super) struct Connector {
     pub guard: Arc<EgressRules>,
@@ -173,7 +171,7 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        // The client may go on with it in a task of its own.
+        // The client may continue the connection in a task of its own.
         Box::pin(self.clone().connect(uri, fair::beneficiary().unwrap_or_default()))
     }
 }

@@ -1,5 +1,5 @@
-//! Calls over HTTP: a signed webhook with a stable id, sent once. A redirect that keeps method and body is followed, a
-//! few times, and judged like the first URL; nothing else is ever sent again.
+//! Calls over HTTP: a signed webhook with a stable id, sent once. A redirect that keeps method and body is
+//! followed, up to a limit, and checked like the first URL; nothing else is ever sent again.
 
 mod answer;
 mod egress;
@@ -30,12 +30,12 @@ use super::{Call, CallOutcome};
 use crate::tools::Pointer;
 use egress::{Connector, EgressRules, NoConnection};
 
-/// What is read of an answer.
+/// Bytes read of a response.
 const ANSWER_BYTES: usize = 256 * 1024;
 const REDIRECTS: usize = 3;
-/// Connections that nobody uses are given up before most servers would close them under a call.
+/// Idle connections are closed before most servers would close them during a call.
 const IDLE: Duration = Duration::from_secs(2);
-/// At most so long, and at most half of a call's time, is spent on getting a connection.
+/// The longest time for connecting; never more than half of the call's timeout.
 const CONNECT: Duration = Duration::from_secs(10);
 
 /// How one tool is called.
@@ -47,18 +47,18 @@ pub struct HttpTarget {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     pub secret: Option<WebhookSecret>,
     pub timeout: Duration,
-    /// Names that may be called besides the URL's own. Without both, any public one. By a redirect they get neither headers
-    /// nor signatures.
+    /// Names that may be called besides the URL's own. Without both, any public one. On a redirect to them,
+    /// headers and signatures are left out.
     pub hosts: Vec<String>,
     /// Networks that may be called although they are not public.
     pub networks: Vec<IpNet>,
     pub external_id: Option<IdPlace>,
-    /// Statuses by which this provider says that it did nothing.
+    /// Statuses with which this provider confirms that it did nothing.
     pub unsent_statuses: Vec<u16>,
 }
 
 impl HttpTarget {
-    /// Whether its calls carry what not everybody may see.
+    /// Whether its calls carry secrets.
     pub fn has_secrets(&self) -> bool {
         !self.headers.is_empty() || self.secret.is_some()
     }
@@ -91,14 +91,14 @@ impl std::fmt::Debug for HttpTarget {
     }
 }
 
-/// Where the provider's id is in its answer.
+/// Where the provider's id is in its response.
 #[derive(Clone, Debug, PartialEq)]
 pub enum IdPlace {
     Header(HeaderName),
     Body(Pointer),
 }
 
-/// What every call shares: who resolves names, and which certificates are believed.
+/// Shared by all calls: the resolver and the trusted certificates.
 #[derive(Clone)]
 pub struct Outbound {
     resolver: Arc<dyn Resolve>,
@@ -115,11 +115,11 @@ impl Outbound {
         Ok(Self { resolver, tls: builder.with_native_roots()?.with_no_client_auth() })
     }
 
-    /// With the machine's names and certificates. Where there are none of these, calls to https find no handshake, and
-    /// everything else goes on.
+    /// With the machine's resolver and certificates. Without certificates, https calls fail their handshake,
+    /// and everything else works.
     pub fn of_this_machine() -> Self {
         Self::new(Arc::<SystemResolver>::default()).unwrap_or_else(|error| {
-            tracing::warn!(%error, "this machine has no certificates to believe: https cannot be called");
+            tracing::warn!(%error, "this machine has no trusted certificates: https calls will fail");
             let provider = Arc::new(rustls::crypto::ring::default_provider());
             let builder = rustls::ClientConfig::builder_with_provider(provider)
                 .with_safe_default_protocol_versions()
@@ -129,13 +129,13 @@ impl Outbound {
         })
     }
 
-    /// With certificates of one's own choice.
+    /// With chosen certificates.
     pub fn with_tls(resolver: Arc<dyn Resolve>, tls: rustls::ClientConfig) -> Self {
         Self { resolver, tls }
     }
 }
 
-/// One tool's calls. Its connections are its own: what it may reach, no other tool gets by a connection of it.
+/// One tool's calls. It has connections of its own, so that no other tool reaches a host through them.
 #[derive(Clone)]
 pub struct Http {
     target: Arc<HttpTarget>,
@@ -143,22 +143,22 @@ pub struct Http {
     client: legacy::Client<HttpsConnector<Connector>, Full<Bytes>>,
 }
 
-/// What came back.
+/// The response to a call.
 pub struct HttpAnswer {
     pub status: StatusCode,
     pub headers: HeaderMap,
-    /// Or why it could not be read to its end.
+    /// Or why it could not be read completely.
     pub body: Result<Bytes, String>,
 }
 
-/// Why nothing came back.
+/// Why there is no response.
 #[derive(Debug)]
 pub enum Trouble {
-    /// It may not be called; nothing was sent.
+    /// Not allowed; nothing was sent.
     Refused(String),
     /// No connection; nothing was sent.
     Unreachable(String),
-    /// It was sent, or may have been.
+    /// It may have been sent.
     Lost(String),
     TimedOut(Duration),
 }
@@ -185,7 +185,7 @@ impl Http {
         Self { target, guard, client }
     }
 
-    /// Makes the call. `now` is the signature's time.
+    /// Makes the call. `now` is the time in the signature.
     pub async fn call(&self, call: &Call, now: Millis) -> CallOutcome {
         match self.exchange(call, now).await {
             Ok(answer) => answer::outcome(&self.target, &answer, now),
@@ -193,12 +193,12 @@ impl Http {
         }
     }
 
-    /// Sends a command's body and reads what comes back.
+    /// Sends a command's body and reads the response.
     pub async fn exchange(&self, call: &Call, now: Millis) -> Result<HttpAnswer, Trouble> {
         let url = match &self.target.url {
             Some(url) => url.clone(),
             None => call.target.parse().map_err(|_| {
-                Trouble::Refused(format!("the target `{}` is no URL", super::excerpt(&call.target, 200)))
+                Trouble::Refused(format!("the target `{}` is not a URL", super::excerpt(&call.target, 200)))
             })?,
         };
         let timeout = self.target.timeout;
@@ -210,7 +210,7 @@ impl Http {
         let body = call.body();
         let mut next = url.clone();
         for _ in 0..=REDIRECTS {
-            // A pooled connection is not connected anew, so the URL is judged here as well.
+            // A pooled connection is not resolved again, so the URL is checked here as well.
             self.guard.url(&next).map_err(|error| Trouble::Refused(error.to_string()))?;
             let request = self.request(call, &next, self.is_trusted(&url, &next), body.clone(), now);
             let response = self.client.request(request).await.map_err(trouble)?;
@@ -222,16 +222,16 @@ impl Http {
                 let body = read.map(|whole| whole.to_bytes()).map_err(|error| error.to_string());
                 return Ok(HttpAnswer { status: parts.status, headers: parts.headers, body });
             }
-            // The receiver has done nothing and names another: a broken name is as good as none.
+            // The receiver has done nothing and names another URL, so an unusable one counts as not sent.
             next = location(&next, &parts.headers)
-                .ok_or_else(|| Trouble::Refused(format!("{next} redirects and does not say to which URL")))?;
+                .ok_or_else(|| Trouble::Refused(format!("{next} redirects without a usable URL")))?;
         }
         Err(Trouble::Refused(format!("{url} redirects more than {REDIRECTS} times")))
     }
 
-    /// Whether configured headers and signatures, which are credentials, may go to `next`: to the scheme, host and port of
-    /// the configured URL, and to no other by a redirect. Where the command names the URL, it chooses neither scheme nor
-    /// port for them: they go to `https` on its own port.
+    /// Whether configured headers and signatures, which are credentials, may be sent to `next`: only to the
+    /// scheme, host and port of the configured URL, not to others by a redirect. If the command names the
+    /// URL, it chooses neither scheme nor port for them: they are sent only over `https` on its default port.
     fn is_trusted(&self, first: &Uri, next: &Uri) -> bool {
         let chosen = match &self.target.url {
             Some(url) => authority(url),
@@ -270,14 +270,14 @@ impl Http {
     }
 }
 
-/// Scheme, host and port, however they are written.
+/// Scheme, host and port in normalized form.
 fn authority(uri: &Uri) -> Option<(String, String, u16)> {
     let scheme = uri.scheme_str()?.to_ascii_lowercase();
     let port = egress::port(uri);
     Some((scheme, uri.host()?.to_ascii_lowercase(), port))
 }
 
-/// Where a redirect leads, a path being one on the same host.
+/// The URL of a redirect; a path is on the same host.
 fn location(from: &Uri, headers: &HeaderMap) -> Option<Uri> {
     let text = headers.get(LOCATION)?.to_str().ok()?;
     if !text.starts_with('/') || text.starts_with("//") {
@@ -299,6 +299,6 @@ fn trouble(error: legacy::Error) -> Trouble {
         }
         cause = error.source();
     }
-    // Without a connection, a TLS handshake included, no byte of the call was written.
+    // Without a connection and its TLS handshake, no byte of the call was written.
     if error.is_connect() { Trouble::Unreachable(deepest) } else { Trouble::Lost(deepest) }
 }

@@ -1,5 +1,6 @@
-//! Names are resolved by the machine, on threads of their own. A name whose servers are silent holds its thread for many
-//! seconds: one tenant has few of them at a time, and nothing else in the process waits for any.
+//! Resolves names with the machine's resolver, on separate threads. A name whose servers do not respond
+//! blocks its thread for many seconds: one tenant has few of them at a time, and the rest of the process does
+//! not wait for them.
 
 use std::{
     io,
@@ -14,13 +15,13 @@ use tenure_store::{
 
 use super::egress::{Resolve, Resolving};
 
-/// Names that are looked up at once, and how many of them for one tenant.
+/// Concurrent lookups of names, in total and for one tenant.
 const LOOKUPS: usize = 32;
 const SHARE: usize = 8;
 
 type LookUp = fn(&str, u16) -> io::Result<Vec<SocketAddr>>;
 
-/// The machine's own resolver.
+/// The machine's resolver.
 pub struct SystemResolver {
     turns: Arc<Fair>,
     look_up: LookUp,
@@ -33,7 +34,7 @@ impl Default for SystemResolver {
 }
 
 impl SystemResolver {
-    /// With another way to ask; it may block.
+    /// With another lookup function, which may block.
     pub fn with(look_up: LookUp) -> Self {
         Self { turns: Fair::new(LOOKUPS, SHARE), look_up }
     }
@@ -47,7 +48,7 @@ impl Resolve for SystemResolver {
             }
             let turn = self.turns.turn(fair::beneficiary().unwrap_or_default()).await;
             let (host, look_up) = (host.to_owned(), self.look_up);
-            // The turn lasts as long as the lookup, also where the call has given it up.
+            // The turn lasts as long as the lookup, even if the call has given up.
             let looked_up = move || {
                 let _turn = turn;
                 look_up(&host, port)

@@ -1,4 +1,4 @@
-//! Standard Webhooks: an id that stays, a timestamp, and an HMAC over both and the body.
+//! Standard Webhooks: a stable id, a timestamp, and an HMAC over both and the body.
 
 use std::{fmt, str::FromStr};
 
@@ -6,7 +6,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// What a receiver checks signatures with. Never shown.
+/// The key for signatures. Never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct WebhookSecret(Vec<u8>);
 
@@ -17,7 +17,7 @@ impl FromStr for WebhookSecret {
         let key = text.trim().strip_prefix("whsec_").and_then(|encoded| STANDARD.decode(encoded).ok());
         match key {
             Some(key) if (24..=64).contains(&key.len()) => Ok(Self(key)),
-            _ => Err("it is no webhook secret: write whsec_ and 24 to 64 bytes in base64".to_owned()),
+            _ => Err("it is not a webhook secret: write whsec_ and 24 to 64 bytes in base64".to_owned()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Every kind of fact, with every field that it can have, as it leaves the house.
+//! Every kind of fact, with every possible field, in its public form.
 
 use std::collections::BTreeSet;
 
@@ -178,7 +178,7 @@ fn samples() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Calls `look` with every field and item, and the name of the field that it is in.
+/// Calls `look` with every field and item, and the name of its field.
 fn each(name: &str, value: &Value, look: &mut dyn FnMut(&str, &Value)) {
     look(name, value);
     match value {
@@ -193,7 +193,7 @@ fn facts_travel_without_epochs_inner_units_or_integers_that_readers_round() {
     for (kind, stored) in samples() {
         let fact = Fact::parse(kind, &stored.to_string()).unwrap_or_else(|e| panic!("{kind}: {e}"));
         let kept: Value = serde_json::from_str(&fact.data()).unwrap();
-        assert_eq!(kept, stored, "the sample of {kind} has a field that the fact has not");
+        assert_eq!(kept, stored, "the sample of {kind} has a field that the fact does not have");
         let (mut stored_times, mut shown_times) = (0, 0);
         each("", &kept, &mut |_, value| stored_times += usize::from(value.as_i64() == Some(MS)));
         each("", &data(&fact.data()), &mut |name, value| {
@@ -202,7 +202,7 @@ fn facts_travel_without_epochs_inner_units_or_integers_that_readers_round() {
                 || value.as_u64().is_some_and(|n| n > 1 << 53);
             assert!(!wide, "{kind}: {name} is {value}");
             assert!(value.as_i64() != Some(MS), "{kind}: {name} is an epoch");
-            assert!(!name.contains("permille") && name != "request", "{kind}: {name} is the ledger's own");
+            assert!(!name.contains("permille") && name != "request", "{kind}: {name} is internal");
         });
         assert_eq!(shown_times, stored_times, "{kind}: every time is RFC 3339");
     }
@@ -215,7 +215,7 @@ fn no_kind_of_fact_is_without_a_sample() {
     assert_eq!(sampled, Fact::TYPES.iter().map(|(kind, _)| *kind).collect());
 }
 
-/// A new moment of the core is either named like one, or named in `is_moment`.
+/// A new time in the core is named by the convention, or listed in `is_moment`.
 #[test]
 fn moments_of_the_core_are_known_by_their_names() {
     let core = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/src");
