@@ -1,4 +1,4 @@
-//! The way to a ledger: a daemon, or a ledger that this process opens itself, behind the very same router.
+//! Connects to a ledger: through a daemon, or by opening it in this process behind the same router.
 
 use std::{
     fs, io,
@@ -16,27 +16,27 @@ use crate::{
     exit::{Exit, Failure},
 };
 
-/// What is said of a token that was named.
+/// Explains where an explicitly given token came from.
 const GIVEN: &str = "The token came from --token or TENURE_TOKEN. Correct or unset it.";
 
-/// Lets a token be read from a file that everybody can read.
+/// Allows a token file that every user can read.
 const ALLOW_READABLE: &str = "TENURE_ALLOW_READABLE_SECRETS";
 
-/// A client, and the ledger behind it where that is in this process.
+/// A client, with the ledger if it is open in this process.
 pub struct Connection {
     pub client: Client,
-    /// Where the token came from, or was looked for, and what to type: for whoever is refused.
+    /// Where the token came from or was looked for, and what to do: shown when the caller is refused.
     pub token_hint: String,
     embedded: Option<Server>,
 }
 
 impl Connection {
-    /// `create`: whether a ledger may be made where there is none. `backups`: the folder that a ledger opened here may
+    /// `create`: whether a missing ledger may be created. `backups`: the folder that a ledger opened here may
     /// be copied into.
     pub async fn open(global: &Global, create: bool, backups: Option<PathBuf>) -> Result<Self, Failure> {
         match &global.db {
             Some(db) if !create && is_missing(db) => {
-                let detail = format!("there is no ledger at {db}. `ingest` and `serve` make one");
+                let detail = format!("there is no ledger at {db}. `ingest` and `serve` create one");
                 Err(Failure::new(Exit::NotFound, detail))
             }
             Some(db) => Self::embed(db, global, backups).await,
@@ -56,7 +56,7 @@ impl Connection {
         Ok(Self { client, token_hint, embedded: None })
     }
 
-    /// Opens the ledger here. What is due is done first, as a daemon would have done it.
+    /// Opens the ledger here. Everything due is done first, as a daemon would have done it.
     async fn embed(db: &str, global: &Global, backups: Option<PathBuf>) -> Result<Self, Failure> {
         let config = Config { accept_loss: global.accept_loss, backups, ..settings(Some(db.to_owned()))? };
         let file = config.token_file.clone();
@@ -72,7 +72,7 @@ impl Connection {
         Ok(Self { client, token_hint, embedded: Some(server) })
     }
 
-    /// Tells whoever was refused for its token where that was looked for.
+    /// Adds the token hint to a refusal for the token.
     pub fn explain(&self, failure: Failure) -> Failure {
         match failure.code {
             Some(Code::Unauthorized) => {
@@ -82,7 +82,7 @@ impl Connection {
         }
     }
 
-    /// Finishes what the ledger has begun.
+    /// Finishes the ledger's pending work.
     pub async fn close(self) -> Result<(), Failure> {
         drop(self.client);
         if let Some(server) = self.embedded {
@@ -92,7 +92,7 @@ impl Connection {
     }
 }
 
-/// What contradicts itself in a ledger file. Asked of the ledger itself: whoever restores one may hold no token of it.
+/// The faults of a ledger file, read directly: a person who restores one may have no token of it.
 pub async fn faults(db: &str) -> Result<Vec<String>, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::new(Exit::Error, error.to_string());
     let config = settings(Some(db.to_owned()))?;
@@ -103,7 +103,7 @@ pub async fn faults(db: &str) -> Result<Vec<String>, Failure> {
     Ok(report?.faults.into_iter().map(|fault| fault.what).collect())
 }
 
-/// Where the first credential of a ledger comes from.
+/// The source of the first credential of a ledger.
 pub fn admin_token(given: Option<&str>, file: &Path) -> AdminToken {
     match given {
         Some(secret) => AdminToken::Given(Secret::given(secret.to_owned())),
@@ -119,24 +119,24 @@ fn settings(db: Option<String>) -> Result<Config, Failure> {
     Ok(Config::load(None, overlay)?)
 }
 
-/// Whether the environment allows it.
+/// Whether an environment variable allows it.
 fn is_allowed(name: &str) -> bool {
     std::env::var_os(name).is_some_and(|set| set == "true")
 }
 
-/// A mistyped path is told, and not made into an empty ledger.
+/// Whether the file is missing: a mistyped path is reported rather than becoming an empty ledger.
 fn is_missing(db: &str) -> bool {
     !db.contains("://") && db != ":memory:" && !Path::new(db).exists()
 }
 
-/// Where a daemon that was started here has left its token: beside its file, or, where its ledger is no file, in the
-/// folder. A file that was named is the only one.
+/// The files in which a daemon started here may have left its token: beside its ledger file, or in the folder
+/// if there is none. An explicitly named file is the only one.
 fn beside_daemon(expected: PathBuf) -> Vec<PathBuf> {
     let named = ["TENURE_TOKEN_FILE", "TENURE_DB"].iter().any(|name| std::env::var_os(name).is_some());
     if named { vec![expected] } else { vec![expected, PathBuf::from(Config::TOKEN_FILE)] }
 }
 
-/// The token that the first start left in the first of these files that is there, and what to say should it not do.
+/// The token in the first of these files that exists, and a hint for the case that it is refused.
 fn token_of(files: &[PathBuf]) -> (Option<String>, String) {
     let file = files.iter().find(|file| file.exists()).unwrap_or(&files[0]);
     let read = fs::read_to_string(file);
@@ -145,8 +145,8 @@ fn token_of(files: &[PathBuf]) -> (Option<String>, String) {
     let lacks = match &read {
         Ok(text) if !text.trim().is_empty() => {
             let hint = format!(
-                "The token came from {place}, which may be beside another ledger. Set TENURE_TOKEN_FILE to the \
-                 file beside this one's, or TENURE_TOKEN."
+                "The token came from {place}, which may belong to another ledger. Set TENURE_TOKEN_FILE to the \
+                 token file of this one, or set TENURE_TOKEN."
             );
             return (Some(text.trim().to_owned()), hint);
         }
@@ -159,9 +159,9 @@ fn token_of(files: &[PathBuf]) -> (Option<String>, String) {
         Err(error) => format!("{place} cannot be read ({error})"),
     };
     let hint = format!(
-        "No token was sent: neither --token nor TENURE_TOKEN is set, and {lacks}. The first `tenure serve` says where \
-         it leaves its token: `tenure.db.token` beside a ledger file, `tenure.token` in its folder with PostgreSQL. \
-         Type `export TENURE_TOKEN_FILE=/path/to/it`, or ask for a token and type `export TENURE_TOKEN=…`."
+        "No token was sent: neither --token nor TENURE_TOKEN is set, and {lacks}. The first `tenure serve` prints where \
+         it writes its token: `tenure.db.token` beside a ledger file, `tenure.token` in its folder with PostgreSQL. \
+         Run `export TENURE_TOKEN_FILE=/path/to/it`, or get a token and run `export TENURE_TOKEN=…`."
     );
     (None, hint)
 }

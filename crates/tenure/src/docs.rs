@@ -1,4 +1,4 @@
-//! The command line's reference is generated: this test writes it down, and fails where it has changed.
+//! Generates the command line reference: this test writes docs/cli.md, and fails if it is out of date.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ fn the_reference_is_what_the_binary_says() {
         fs::write(&path, &now).unwrap();
     }
     let kept = fs::read_to_string(&path).unwrap_or_default();
-    assert!(kept == now, "docs/cli.md is old. Run: UPDATE_DOCS=1 cargo test -p tenure docs");
+    assert!(kept == now, "docs/cli.md is out of date. Run: UPDATE_DOCS=1 cargo test -p tenure docs");
 }
 
 fn reference() -> String {
@@ -25,14 +25,14 @@ fn reference() -> String {
     command.build();
     let mut page = String::from(
         "# The command line\n\n\
-         Generated from the binary's own help; every verb also answers `--help`. \
-         Ids may be shortened to any beginning that no other id has.\n",
+         Generated from the binary's own help; `--help` prints it for each verb. \
+         Ids may be shortened to any unique prefix.\n",
     );
     chapter(command, "tenure", false, &mut page);
     page
 }
 
-/// One command's help and its subcommands'. What holds everywhere is said once, at the top.
+/// The help of one command and its subcommands. Global options are listed once, at the top.
 fn chapter(command: Command, name: &str, inner: bool, page: &mut String) {
     let mut command = command.mut_args(|arg| {
         let hidden = (inner && arg.is_global_set()) || arg.is_hide_set() || arg.get_id() == "help";
@@ -46,7 +46,7 @@ fn chapter(command: Command, name: &str, inner: bool, page: &mut String) {
     }
 }
 
-/// What explanations, refusals and guides tell people to type can be typed: the verbs are there, and so are their flags.
+/// Every command line in explanations, refusals and guides exists, with its flags.
 #[test]
 fn what_people_are_told_to_type_exists() {
     let mut command = Cli::command();
@@ -58,7 +58,7 @@ fn what_people_are_told_to_type_exists() {
     }
     let mut wrong = Vec::new();
     for (file, text) in &texts {
-        // A line that is broken by a backslash goes on in the next.
+        // A line that ends with a backslash continues in the next.
         let text = text.replace("\\\n", " ");
         for typed in text.split("`tenure ").skip(1) {
             let typed = typed.split(['`', '"', '\n']).next().unwrap_or_default();
@@ -85,7 +85,7 @@ fn exists(root: &Command, typed: &str) -> Result<(), String> {
     let mut command = root;
     let mut words = typed.split_whitespace();
     while command.has_subcommands() {
-        // Where a verb is left open, nothing can be said of its flags.
+        // Without a verb, the flags cannot be checked.
         let Some(word) = words.next().filter(|word| !word.starts_with(['-', '{', '…'])) else {
             return Ok(());
         };

@@ -1,4 +1,4 @@
-//! Exit codes, and which failure ends with which.
+//! Exit codes, and the failures that lead to them.
 
 use std::process::ExitCode;
 
@@ -11,11 +11,11 @@ pub enum Exit {
     Usage = 2,
     NotFound = 3,
     Refused = 4,
-    /// The work moved on since it was looked at; nothing was done.
+    /// The work item has changed since it was read; nothing was done.
     StateChanged = 5,
-    /// Some of several were done.
+    /// Only some of several were done.
     Partial = 6,
-    /// The work ended, and not well; or something needs a look.
+    /// The work item did not succeed, or something needs attention.
     Unsuccessful = 7,
     WaitTimedOut = 8,
     Unreachable = 9,
@@ -31,12 +31,12 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a verb did not do what it was asked to.
+/// Why a verb failed.
 #[derive(Debug)]
 pub struct Failure {
     pub exit: Exit,
     pub message: String,
-    /// Of the problem, where the server answered with one.
+    /// The code of the problem, if the server returned one.
     pub code: Option<Code>,
 }
 
@@ -56,7 +56,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// A mistake in the file is refused by whoever reads it; one in a flag is wrong usage.
+/// A mistake in the file is an error of the check; one in a flag is wrong usage.
 impl From<tenure_server::ConfigError> for Failure {
     fn from(error: tenure_server::ConfigError) -> Self {
         let exit = if error.place.starts_with("--") { Exit::Usage } else { Exit::Refused };
@@ -66,7 +66,7 @@ impl From<tenure_server::ConfigError> for Failure {
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        // Whoever read our output has seen enough.
+        // The reader of our output has closed it.
         if error.kind() == std::io::ErrorKind::BrokenPipe {
             return Self::new(Exit::Ok, "");
         }
@@ -76,7 +76,7 @@ impl From<std::io::Error> for Failure {
 
 fn exit_of(error: &Error) -> Exit {
     match error {
-        Error::Unreachable { .. } | Error::NoAnswer { .. } => Exit::Unreachable,
+        Error::Unreachable { .. } | Error::NoResponse { .. } => Exit::Unreachable,
         Error::Setup { .. } => Exit::Usage,
         Error::Problem(problem) => match problem.code.known() {
             Some(Code::NotFound | Code::NoLongerRetained) => Exit::NotFound,

@@ -1,4 +1,4 @@
-//! What the daemon says of itself: lines on stderr, and spans to a collector where one is configured.
+//! The daemon's logs: lines on stderr, and spans to a collector if one is configured.
 
 use std::io::IsTerminal;
 
@@ -8,7 +8,7 @@ use tracing_subscriber::{EnvFilter, Layer, fmt, layer::SubscriberExt, util::Subs
 
 use crate::exit::{Exit, Failure};
 
-/// What must be sent before the process ends.
+/// The exporter to flush before the process ends.
 pub struct Logs {
     #[cfg(feature = "otlp")]
     traces: Option<tenure_server::Traces>,
@@ -29,10 +29,10 @@ impl Logs {
             let unusable =
                 |error| Failure::new(Exit::Error, format!("otlp.endpoint cannot be used: {error}"));
             let traces = otlp.map(tenure_server::Traces::to).transpose().map_err(unusable)?;
-            // Only the daemon's own spans: an exporter that traces itself never ends.
+            // Only the daemon's own spans: an exporter that traces itself would never stop.
             let own = filter::Targets::new().with_target("tenure_server", tracing::Level::DEBUG);
             let layer = traces.as_ref().map(|traces| traces.layer().with_filter(own));
-            // Nobody else sets one in this process.
+            // No other subscriber is set in this process.
             let _ = subscriber.with(layer).try_init();
             Ok(Self { traces })
         }
@@ -40,7 +40,7 @@ impl Logs {
         {
             if otlp.is_some() {
                 let detail =
-                    "otlp.endpoint is set, and this build sends no traces. Build with the feature `otlp`.";
+                    "otlp.endpoint is set, but this build cannot send traces. Build with the feature `otlp`.";
                 return Err(Failure::new(Exit::Error, detail.to_owned()));
             }
             let _ = subscriber.try_init();
@@ -48,11 +48,11 @@ impl Logs {
         }
     }
 
-    /// Sends what is left.
+    /// Sends the pending spans.
     pub async fn flush(self) {
         #[cfg(feature = "otlp")]
         if let Some(traces) = self.traces {
-            // It blocks, and nothing can be done about a failure now.
+            // It blocks, and a failure cannot be handled any more.
             let _ = tokio::task::spawn_blocking(move || traces.flush()).await;
         }
     }

@@ -1,5 +1,5 @@
-//! The binary: `serve`, and every operator's verb. Verbs talk to a ledger only through the client: over a socket,
-//! or to the same router in this process when they open a ledger file themselves.
+//! The binary: `serve`, and every operator's verb. Verbs reach a ledger only through the client: over a
+//! socket, or over the same router in this process when they open a ledger themselves.
 
 mod args;
 mod connect;
@@ -16,12 +16,13 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// Groups are built of many small pieces on several threads: the system's allocator takes a fifth of a
-/// drain's time for them, and keeps more of what was freed.
+/// Group commits allocate many small pieces on several threads: the system's allocator takes a fifth of a
+/// drain's time for them, and keeps more of the freed memory.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Threads for reads of a file and the like. More would wait for the same two readers, and each keeps memory.
+/// Threads for blocking calls such as file reads. More would wait for the same two readers, and each takes
+/// memory.
 const BLOCKING: usize = 8;
 
 fn main() -> ExitCode {
@@ -31,7 +32,7 @@ fn main() -> ExitCode {
         {
             Ok(runtime) => runtime,
             Err(error) => {
-                eprintln!("tenure: no threads can be started: {error}");
+                eprintln!("tenure: cannot start threads: {error}");
                 return exit::Exit::Error.into();
             }
         };

@@ -1,4 +1,4 @@
-//! Answers to what works wait for.
+//! Arguments of the verbs that answer waits.
 
 use clap::Args;
 use serde_json::Value;
@@ -8,24 +8,24 @@ use super::json;
 #[derive(Args)]
 #[command(
     after_help = "Examples:\n  tenure resolve deploy-7 --payload '{\"go\": true}'\n  tenure resolve wt_0198… --payload '\"blue\"'\n\n\
-The first answer counts; a second one gets the first one back. An answer that comes before its wait is kept."
+The first answer counts; a second one returns the first. An answer that arrives before its wait is kept."
 )]
 pub struct Resolve {
-    /// What the wait refers to, or a wait's id
+    /// The wait's reference, or its id
     pub reference: String,
     /// JSON, @FILE, or - for stdin
     #[arg(long, value_parser = json)]
     pub payload: Value,
-    /// The wait's token, where you have one
+    /// The wait's token
     #[arg(long, value_name = "TOKEN")]
     pub wait_token: Option<String>,
-    /// The seal of an approval, as `tenure show` prints it; needed with the id of a wait that asks for one
+    /// The seal of an approval, as `tenure show` prints it; required with the id of a wait of kind approval
     #[arg(long)]
     pub seal: Option<String>,
-    /// Whose wait it is; needed where the token has several tenants
+    /// The wait's tenant; required if the access token covers several
     #[arg(long)]
     pub tenant: Option<String>,
-    /// Say what would happen, or why not, and write nothing
+    /// Show what would happen, or why not, without writing anything
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -33,11 +33,11 @@ pub struct Resolve {
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tenure approve w_0198 --reason 'looks right' --yes\n  \
 tenure approve c_0198 --reason 'the invoice is right' --yes\n\n\
-What is asked is shown before it is approved, and approved as it was shown: with other arguments, or another prompt, it is \
-another one. `tenure show` prints its seal. \
-Only a person's token approves.")]
+The question is shown first, and exactly that is approved: other arguments or another prompt have a different seal. \
+`tenure show` prints the seal. \
+Only a person's access token can approve.")]
 pub struct Approve {
-    /// The id of a command, or of a work that waits for an approval; or a beginning of it that no other has
+    /// The id of a command, or of a work item that waits for an approval; or a unique prefix of it
     pub id: String,
     #[command(flatten)]
     pub decision: Decision,
@@ -47,25 +47,25 @@ pub struct Approve {
 #[command(after_help = "Examples:\n  tenure reject w_0198 --reason 'not on a Friday' --yes\n  \
 tenure reject c_0198 --reason 'paid already' --yes")]
 pub struct Reject {
-    /// The id of a command, or of a work that waits for an approval; or a beginning of it that no other has
+    /// The id of a command, or of a work item that waits for an approval; or a unique prefix of it
     pub id: String,
     #[command(flatten)]
     pub decision: Decision,
 }
 
-/// What goes with a yes or a no.
+/// Arguments common to approve and reject.
 #[derive(Args)]
 pub struct Decision {
-    /// Why; it is kept. A command is not decided over without it
+    /// The reason, which is recorded; required for a command
     #[arg(long, visible_alias = "note")]
     pub reason: Option<String>,
-    /// The seal of what you were shown before: if it is another one by now, nothing is approved
+    /// The seal that you were shown before: if it has changed, nothing is approved
     #[arg(long)]
     pub seal: Option<String>,
-    /// Do not ask; needed where there is no terminal
+    /// Do not ask for confirmation; required without a terminal
     #[arg(long, short)]
     pub yes: bool,
-    /// Say what would happen, or why not, and write nothing
+    /// Show what would happen, or why not, without writing anything
     #[arg(long)]
     pub dry_run: bool,
 }

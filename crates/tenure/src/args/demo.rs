@@ -1,4 +1,4 @@
-//! `demo`.
+//! Arguments of `demo`.
 
 use std::time::Duration;
 
@@ -8,31 +8,31 @@ use super::period;
 
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tenure demo\n  tenure demo --for 1m --listen 127.0.0.1:7272\n\n\
-Where it listens and its token go to stdout, the story to stderr. The ledger is a file in a temporary folder that goes \
-with the demo.")]
+The address and the access token are printed to stdout, the story to stderr. The ledger is a file in a temporary folder \
+that is deleted afterwards.")]
 pub struct Demo {
-    /// Where to listen; a free port unless told otherwise
+    /// The address to listen on; a free port by default
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0", hide_default_value = true)]
     pub listen: String,
-    /// End after this time; without it, at Ctrl-C
+    /// End after this time; by default, at Ctrl-C
     #[arg(long = "for", value_parser = period, value_name = "PERIOD")]
     pub lasts: Option<Duration>,
-    /// The same number plays the same story
+    /// The seed: the same number plays the same story
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// How long a beat of the story is; leases, backoffs and people's patience are counted in beats
+    /// The length of a beat of the story: leases, backoffs and waits for people are counted in beats
     #[arg(long, value_parser = beat, value_name = "PERIOD", default_value = "1s")]
     pub beat: Duration,
-    /// Keep the ledger
+    /// Keep the ledger afterwards
     #[arg(long)]
     pub keep: bool,
 }
 
-/// Faster than this, leases lapse because the machine is busy, and not because the story says so.
+/// With shorter beats, leases would lapse because the machine is busy rather than because the story says so.
 fn beat(text: &str) -> Result<Duration, String> {
     let beat = period(text)?;
     if beat < Duration::from_millis(20) || beat > Duration::from_secs(60) {
-        return Err("a beat lasts between 20ms and 60s".to_owned());
+        return Err("a beat must be between 20ms and 60s".to_owned());
     }
     Ok(beat)
 }

@@ -1,4 +1,4 @@
-//! The intake of new works, and waits that are called off.
+//! Arguments of `intake` and `waits`.
 
 use clap::{Args, Subcommand};
 
@@ -6,19 +6,19 @@ use super::Act;
 
 #[derive(Subcommand)]
 pub enum IntakeVerb {
-    /// Whether new works are let in, who stopped it, and why
+    /// Show whether new work items are accepted, who paused the intake, and why
     #[command(after_help = "Example:\n  tenure intake show")]
     Show,
-    /// Let no new work in; what is in goes on
+    /// Refuse new work items; recorded work goes on
     #[command(after_help = "Examples:\n  tenure intake pause --reason 'the database moves'\n  \
 tenure intake pause --tenant acme --reason 'their keys leaked'\n\n\
-Whoever sends something new is told to send it again later; what is sent again is answered as before. \
-Schedules wait, and catch up as far as each says.")]
+New work items are refused with the advice to retry later; repeated ones return the existing item. \
+Schedules wait, and catch up as each is configured.")]
     Pause(IntakeAct),
-    /// Let new works in again
+    /// Accept new work items again
     #[command(after_help = "Examples:\n  tenure intake resume --reason 'the database has moved'\n  \
 tenure intake resume --tenant acme --reason 'new keys are out'\n\n\
-The pause of a tenant and the pause of all are two: each is ended by itself.")]
+The pause of one tenant and the pause of all tenants are separate: each is resumed on its own.")]
     Resume(IntakeAct),
 }
 
@@ -33,7 +33,7 @@ impl IntakeVerb {
 
 #[derive(Args)]
 pub struct IntakeAct {
-    /// Only this tenant; without it, every one
+    /// Only this tenant; by default, all tenants
     #[arg(long)]
     pub tenant: Option<String>,
     #[command(flatten)]
@@ -42,20 +42,20 @@ pub struct IntakeAct {
 
 #[derive(Subcommand)]
 pub enum WaitsVerb {
-    /// Call off every open wait of a session; its works go on without answers
+    /// Revoke every open wait of a session; its work items continue without answers
     #[command(
         after_help = "Example:\n  tenure waits revoke --session chat-7 --reason 'the user has left'\n\n\
-Each work is queued again, and whoever claims it finds its waits cancelled."
+Each work item is queued again, and the worker that claims it finds its waits cancelled."
     )]
     Revoke(WaitsRevoke),
 }
 
 #[derive(Args)]
 pub struct WaitsRevoke {
-    /// Whose waits: works of one session are done one after another
+    /// The session, whose work items run one after another
     #[arg(long)]
     pub session: String,
-    /// The tenant of the session, where the token has several
+    /// The session's tenant; required if the access token covers several
     #[arg(long)]
     pub tenant: Option<String>,
     #[command(flatten)]

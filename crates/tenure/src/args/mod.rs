@@ -1,4 +1,4 @@
-//! What can be typed. Every verb has a sentence and an example.
+//! The command line: every verb with a sentence and an example.
 
 mod answer;
 mod command;
@@ -55,7 +55,7 @@ pub struct Cli {
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Everywhere")]
 pub struct Global {
-    /// The daemon to talk to
+    /// The daemon's URL
     #[arg(
         long,
         global = true,
@@ -64,16 +64,16 @@ pub struct Global {
         value_name = "URL"
     )]
     pub url: String,
-    /// The access token; without it, the file that the first `serve` left beside its ledger
+    /// The access token; by default, the file that the first `serve` wrote beside its ledger
     #[arg(long, global = true, env = "TENURE_TOKEN", hide_env_values = true, value_name = "SECRET")]
     pub token: Option<String>,
-    /// Work on this ledger itself, with no daemon: an SQLite file, or postgres://…
+    /// Open this ledger directly, without a daemon: an SQLite file, or postgres://…
     #[arg(long, global = true, value_name = "PATH")]
     pub db: Option<String>,
-    /// Open an SQLite ledger whose write-ahead log is missing or damaged, with what is left of it
+    /// Open an SQLite ledger whose write-ahead log is missing or damaged, without the lost commits
     #[arg(long, global = true)]
     pub accept_loss: bool,
-    /// How to print what was asked for; messages go to stderr
+    /// The output format of data on stdout; messages go to stderr
     #[arg(short, long, global = true, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     pub output: Format,
 }
@@ -82,9 +82,9 @@ pub struct Global {
 pub enum Format {
     /// For people
     Table,
-    /// One document
+    /// One JSON document
     Json,
-    /// One document a line
+    /// One JSON document per line
     Jsonl,
 }
 
@@ -95,95 +95,96 @@ pub enum Verb {
     /// Watch a small fleet live: a crash, approvals, a lost reply, an expired login, a retry storm, a sleeping laptop
     Demo(Demo),
 
-    /// Record a work
+    /// Record a work item
     Ingest(Box<Ingest>),
-    /// What runs, and is it alive
+    /// Show running work and whether its holder is alive
     Ps(Ps),
-    /// Works by any filter, newest first
+    /// List work items by filters, newest first
     List(List),
-    /// Everything about one work or command: state, why, next, lease, waits, last events
+    /// Show everything about one work item or command: state, explanation, next step, lease, waits, last
+    /// events
     Show(Show),
-    /// What happened, in order
+    /// Show events, in order
     Events(Events),
-    /// Why a work or a command stands where it stands, and what to type next
+    /// Explain the state of a work item or command, and the next step
     Explain(Explain),
-    /// State changes as they happen
+    /// Show state changes as they happen
     Watch(Watch),
-    /// Who is being waited for: approvals, questions, logins, doubts, what was set aside
+    /// List everything that waits for a person: approvals, questions, logins, doubts, quarantined work items
     Needs(Needs),
 
-    /// What runs, live in this terminal: lights, leases, who waits for you
+    /// Show running work live in this terminal: lights, leases, and what waits for you
     #[command(
         after_help = "Example:\n  tenure top\n\nKeys: j k move, Enter shows a work, / filters, ? helps, q quits."
     )]
     Top,
 
-    /// Take ownership of works
+    /// Claim work items
     Claim(Claim),
-    /// Keep a lease
+    /// Renew a lease
     Renew(Renew),
-    /// Wait for a work to end, or, as its holder, pause it until something is answered
+    /// Wait for a work item to end, or, as its holder, pause it until a wait is answered
     Wait(Wait),
-    /// Answer what a work waits for
+    /// Answer a wait
     Resolve(Resolve),
-    /// Say yes: to a command that needs an approval, or to what a work in waiting_approval asks
+    /// Approve a command, or the question of a work item in waiting_approval
     Approve(Approve),
-    /// Say no to it
+    /// Reject it
     Reject(Reject),
-    /// Declare how a work that you hold ended
+    /// Declare how a work item that you hold ended
     CloseOut(CloseOut),
-    /// Report that a work that you hold failed; its retry policy decides what follows
+    /// Report a failure of a work item that you hold; its retry policy decides what follows
     Fail(Fail),
-    /// Hand a work that you hold back
+    /// Release a work item that you hold
     Release(Release),
-    /// Begin or complete a checkpoint of a work that you hold
+    /// Begin or complete a step of a work item that you hold
     Step(Step),
 
-    /// Cut a retry's backoff short
+    /// End a retry's backoff now
     Retry(Retry),
-    /// Ask a work to stop
+    /// Request a work item to stop
     Cancel(Cancel),
-    /// Run a quarantined work again
+    /// Queue a quarantined work item again
     Requeue(Requeue),
-    /// Decide over a quarantined work
+    /// Decide on a quarantined work item
     Decide(Decide),
-    /// Run an ended work again, as a new work linked to it
+    /// Run an ended work item again, as a new work item linked to it
     Rerun(Rerun),
-    /// Set a work aside for a person
+    /// Quarantine a work item for a person to decide
     Quarantine(Quarantine),
-    /// Ask to give a work up once its lease lapses
+    /// Abandon a work item once its lease lapses
     Abandon(Abandon),
-    /// Ask everything that a worker holds to stop
+    /// Request everything that a worker holds to stop
     Drain(Drain),
-    /// Who holds works, and are they alive
+    /// List the workers with leases, and whether they are alive
     Workers(Workers),
-    /// Side effects: what was intended, and did it happen
+    /// Commands: recorded side effects
     #[command(subcommand)]
     Commands(CommandsVerb),
-    /// Thresholds that are crossed now; exit code 7 if there are any
+    /// List active alerts; exit code 7 if there are any
     #[command(after_help = "Example:\n  tenure alerts || page-somebody")]
     Alerts,
 
-    /// What works wait for
+    /// Waits of work items
     #[command(subcommand)]
     Waits(WaitsVerb),
-    /// Whether new works are let in
+    /// The intake of new work items
     #[command(subcommand)]
     Intake(IntakeVerb),
-    /// Works that come by themselves, by a clock
+    /// Schedules (cron): work items created at due times
     #[command(subcommand)]
     Schedule(ScheduleVerb),
 
-    /// Forget works that ended long ago
+    /// Delete work items that ended long ago
     Prune(Prune),
-    /// Read everything back and tell what contradicts itself
+    /// Read the whole ledger and list its contradictions
     #[command(after_help = "Example:\n  tenure verify && echo sound")]
     Verify,
     /// Copy the ledger while it is in use
     Backup(Backup),
-    /// Make a ledger of a backup, in a new file
+    /// Restore a backup into a new ledger file
     Restore(Restore),
-    /// What is healthy, what is not, and the fix
+    /// Check the daemon, its database and this machine, and show how to fix problems
     #[command(after_help = "Example:\n  tenure doctor --db tenure.db")]
     Doctor,
     /// Access tokens
@@ -195,16 +196,16 @@ pub enum Verb {
     /// The tools and policies that a configuration declares
     #[command(subcommand)]
     Tools(ToolsVerb),
-    /// A completion script for your shell
+    /// Print a completion script for a shell
     #[command(after_help = "Example:\n  tenure completions bash > /etc/bash_completion.d/tenure")]
     Completions {
-        /// Which shell
+        /// The shell
         shell: clap_complete::Shell,
     },
 }
 
 impl Verb {
-    /// Whether it only asks what would happen.
+    /// Whether this is a dry run.
     pub fn dry_run(&self) -> bool {
         match self {
             Verb::Ingest(args) => args.dry_run,
@@ -231,7 +232,7 @@ impl Verb {
             Verb::Commands(verb) => verb.dry_run(),
             Verb::Prune(args) => args.act.dry_run,
             Verb::Token(TokenVerb::Revoke(args)) => args.act.dry_run,
-            // These change nothing, or cannot be tried: a claim, a backup, a token.
+            // These change nothing, or have no dry run: a claim, a backup, a token.
             Verb::Serve(_)
             | Verb::Demo(_)
             | Verb::Ps(_)
@@ -257,7 +258,7 @@ impl Verb {
     }
 }
 
-/// Usage as it is typed: what came from the environment is no part of it.
+/// Usage without the options that are set in the environment.
 pub fn unasked(mut error: clap::Error) -> clap::Error {
     const FROM_OUTSIDE: [&str; 3] = [" --url <URL>", " --token <SECRET>", " --output <FORMAT>"];
     if let Some(ContextValue::StyledStr(usage)) = error.get(ContextKind::Usage) {
@@ -280,16 +281,16 @@ pub fn period(text: &str) -> Result<std::time::Duration, String> {
         _ => return Err("write a number and a unit: 500ms, 30s, 5m, 2h or 7d".to_owned()),
     };
     let number: u64 = number.parse().map_err(|_| "the number is missing: write 30s, 5m or 2h".to_owned())?;
-    let ms = number.checked_mul(per).ok_or("that is too long")?;
+    let ms = number.checked_mul(per).ok_or("the period is too long")?;
     Ok(std::time::Duration::from_millis(ms))
 }
 
 /// How many of a list to show.
 pub fn count(text: &str) -> Result<usize, String> {
     match text.parse() {
-        Ok(0) => Err("at least 1".to_owned()),
+        Ok(0) => Err("give at least 1".to_owned()),
         Ok(count) => Ok(count),
-        Err(_) => Err("write a whole number, such as 200".to_owned()),
+        Err(_) => Err("write a whole number, like 200".to_owned()),
     }
 }
 
@@ -301,7 +302,7 @@ pub fn json(text: &str) -> Result<serde_json::Value, String> {
         None => text.to_owned(),
     };
     tenure_api::strict::from_slice(text.as_bytes())
-        .map_err(|e| format!("this is no JSON ({e}); quote text: '\"like this\"'"))
+        .map_err(|e| format!("this is not JSON ({e}); quote text: '\"like this\"'"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The operators' verbs. Each needs a reason, which is kept.
+//! Arguments of the operators' verbs. Each needs a reason, which is recorded.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use tenure_api::wire::{Decision, ErrorClass};
 
 use super::{json, period};
 
-/// What every operator's act carries.
+/// Arguments common to all operators' verbs.
 #[derive(Args, Clone)]
 pub struct Act {
-    /// Why; it is kept
+    /// The reason, which is recorded
     #[arg(long)]
     pub reason: String,
-    /// Do not ask; needed where there is no terminal
+    /// Do not ask for confirmation; required without a terminal
     #[arg(long, short)]
     pub yes: bool,
-    /// Say what would happen, or why not, and write nothing
+    /// Show what would happen, or why not, without writing anything
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -25,7 +25,7 @@ pub struct Act {
 #[derive(Args)]
 #[command(after_help = "Example:\n  tenure retry w_0198 --reason 'the API is back'")]
 pub struct Retry {
-    /// Ids of works, or beginnings that no other has
+    /// Ids of work items, or unique prefixes of them
     #[arg(required = true)]
     pub ids: Vec<String>,
     #[command(flatten)]
@@ -35,10 +35,10 @@ pub struct Retry {
 #[derive(Args)]
 #[command(after_help = "Example:\n  tenure cancel w_0198 --reason 'asked by the user' --within 30s")]
 pub struct Cancel {
-    /// Ids of works, or beginnings that no other has
+    /// Ids of work items, or unique prefixes of them
     #[arg(required = true)]
     pub ids: Vec<String>,
-    /// How long its holder has to stop
+    /// The time that its holder has to stop
     #[arg(long, value_parser = period, value_name = "PERIOD")]
     pub within: Option<Duration>,
     #[command(flatten)]
@@ -48,7 +48,7 @@ pub struct Cancel {
 #[derive(Args)]
 #[command(after_help = "Example:\n  tenure requeue w_0198 --reason 'the input was repaired'")]
 pub struct Requeue {
-    /// Ids of works, or beginnings that no other has
+    /// Ids of work items, or unique prefixes of them
     #[arg(required = true)]
     pub ids: Vec<String>,
     #[command(flatten)]
@@ -59,20 +59,20 @@ pub struct Requeue {
 #[command(after_help = "Examples:\n  tenure decide w_0198 failed --reason 'the file is gone'\n  \
 tenure decide w_0198 succeeded --no-output --reason 'seen in the mailbox'")]
 pub struct Decide {
-    /// A work's id, or a beginning of it that no other has
+    /// A work item's id, or a unique prefix of it
     pub id: String,
     /// requeue, succeeded, failed, cancelled or abandoned
     pub decision: Decision,
-    /// For a success: JSON, @FILE, or - for stdin
+    /// For a success, the result: JSON, @FILE, or - for stdin
     #[arg(long, value_parser = json)]
     pub result: Option<Value>,
-    /// For a success: where the result is kept
+    /// For a success, a reference to where the result is stored
     #[arg(long)]
     pub result_ref: Option<String>,
-    /// For a success: there is nothing to show
+    /// For a success, declare that there is no result
     #[arg(long)]
     pub no_output: bool,
-    /// For a failure: what kind of error it was
+    /// For a failure, the class of the error
     #[arg(long)]
     pub class: Option<ErrorClass>,
     #[command(flatten)]
@@ -82,16 +82,16 @@ pub struct Decide {
 #[derive(Args)]
 #[command(
     after_help = "Example:\n  tenure rerun w_0198 --from-step draft --reason 'the model was replaced'\n\n\
-What becomes of its commands is shown first: what happened is not done again, unless --execute names it."
+The plan for its commands is shown first: a command that took effect is not executed again unless --execute names it."
 )]
 pub struct Rerun {
-    /// Ids of works, or beginnings that no other has
+    /// Ids of work items, or unique prefixes of them
     #[arg(required = true)]
     pub ids: Vec<String>,
-    /// Steps before this one keep their results
+    /// Keep the results of the steps before this one
     #[arg(long)]
     pub from_step: Option<String>,
-    /// Commands to be executed again, whatever became of them: ids or keys, or beginnings of them
+    /// Commands to execute again in any case: ids or keys, or unique prefixes of them
     #[arg(long, value_name = "KEY", value_delimiter = ',')]
     pub execute: Vec<String>,
     #[command(flatten)]
@@ -101,7 +101,7 @@ pub struct Rerun {
 #[derive(Args)]
 #[command(after_help = "Example:\n  tenure quarantine w_0198 --reason 'it spends too much'")]
 pub struct Quarantine {
-    /// Ids of works, or beginnings that no other has
+    /// Ids of work items, or unique prefixes of them
     #[arg(required = true)]
     pub ids: Vec<String>,
     #[command(flatten)]
@@ -111,7 +111,7 @@ pub struct Quarantine {
 #[derive(Args)]
 #[command(after_help = "Example:\n  tenure abandon w_0198 --reason 'the machine is gone for good'")]
 pub struct Abandon {
-    /// Ids of works, or beginnings that no other has
+    /// Ids of work items, or unique prefixes of them
     #[arg(required = true)]
     pub ids: Vec<String>,
     #[command(flatten)]
@@ -120,15 +120,15 @@ pub struct Abandon {
 
 #[derive(Args)]
 #[command(after_help = "Example:\n  tenure drain worker-3 --reason 'the host is replaced' --yes\n\n\
-What a worker holds is asked to stop. Rerunnable work goes back to the queue; started owner-bound work is cancelled. \
-To let it finish by itself, send the worker SIGTERM instead.")]
+Everything that the worker holds is requested to stop. Rerunnable work goes back to the queue; started owner-bound work is cancelled. \
+To let the worker finish its work first, send it SIGTERM instead.")]
 pub struct Drain {
     /// A worker's id, as `tenure workers` shows it
     pub worker: String,
     /// Only this incarnation
     #[arg(long)]
     pub incarnation: Option<String>,
-    /// Also give up started owner-bound work once its lease lapsed
+    /// Also abandon started owner-bound work once its lease has lapsed
     #[arg(long)]
     pub abandon: bool,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `tools`.
+//! Arguments of `tools`.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use super::json;
 
 #[derive(Subcommand)]
 pub enum ToolsVerb {
-    /// Read the tools and policies of a configuration; with --tool, say what would be said of one command
+    /// Check the tools and policies of a configuration; with --tool, evaluate one command
     Check(ToolsCheck),
 }
 
@@ -24,25 +24,25 @@ pub struct ToolsCheck {
     /// The configuration file
     #[arg(default_value = "tenure.toml", env = "TENURE_CONFIG")]
     pub file: PathBuf,
-    /// The tool of a command to try
+    /// The tool of the command to evaluate
     #[arg(long, value_name = "NAME")]
     pub tool: Option<String>,
-    /// What it would be done to
+    /// The command's target
     #[arg(long, value_name = "TARGET", requires = "tool", default_value = "anything")]
     pub target: String,
-    /// Its arguments: JSON, @FILE, or - for stdin
+    /// The command's arguments: JSON, @FILE, or - for stdin
     #[arg(long, value_parser = json, value_name = "JSON", requires = "tool", default_value = "{}")]
     pub arguments: Value,
-    /// Who would reserve it: person:NAME, machine:NAME or worker:NAME
+    /// The actor who would reserve it: person:NAME, machine:NAME or worker:NAME
     #[arg(long, value_name = "WHO", requires = "tool", default_value = "worker:anybody")]
     pub actor: String,
-    /// Whose work the command would be in
+    /// The tenant of the command's work item
     #[arg(long, requires = "tool", default_value = "default")]
     pub tenant: String,
-    /// The kind of the work that it would be in
+    /// The kind of the command's work item
     #[arg(long, requires = "tool", default_value = "command")]
     pub kind: String,
-    /// The source of that work
+    /// The source system of the command's work item
     #[arg(long, requires = "tool", default_value = "manual")]
     pub source: String,
 }

@@ -33,18 +33,18 @@ pub const AGENTS: [Agent; 3] = [
     Agent { name: "cleo", kinds: &["deploy", "payment"] },
 ];
 
-/// How many works an agent holds at once.
+/// How many work items an agent holds at once.
 const HANDS: usize = 3;
 
-/// What the agents meet outside.
+/// The outside world of the agents.
 #[derive(Default)]
 pub struct World {
-    /// The search API refuses everybody.
+    /// The search API refuses all requests.
     pub search_refuses: AtomicBool,
     pub providers: Arc<Providers>,
 }
 
-/// Sets an agent to work. It stops in order when told to, and without a word when its task is aborted.
+/// Starts an agent. It drains when it is stopped, and disappears without a word when its task is aborted.
 pub fn hire(
     agent: &Agent,
     client: Client,
@@ -55,7 +55,7 @@ pub fn hire(
     let options = Options {
         capacity: HANDS,
         kinds: agent.kinds.iter().map(|kind| (*kind).to_owned()).collect(),
-        // They stand for machines elsewhere, of which nothing is known but their renewals.
+        // They stand for machines elsewhere, of which only the renewals are visible.
         liveness: Liveness::Opaque,
         stop_within: Duration::from_secs(2),
         drain_within: Duration::from_secs(5),
@@ -65,7 +65,7 @@ pub fn hire(
     tokio::spawn(worker::run(client, options, handler, stop.cancelled_owned()))
 }
 
-/// Why a handler did not come to its end.
+/// Why a handler stopped early.
 enum Halt {
     Stopped,
     Failed(Error),
@@ -78,7 +78,7 @@ impl From<Error> for Halt {
 }
 
 async fn handle(job: Job, beat: Duration, world: Arc<World>) -> Outcome {
-    // Somebody at a shell may record a work of any shape, and it is done as well.
+    // A work item recorded from a shell can have any input, and is done as well.
     let errand = job.input().unwrap_or_else(|_| somebodys(&job));
     let outcome = carry_out(&job, &errand, beat, &world).await;
     outcome.unwrap_or_else(|halt| match halt {
@@ -116,7 +116,7 @@ async fn work_for(job: &Job, time: Duration) -> Result<String, Halt> {
     }
 }
 
-/// What keeps the errand from going on, if anything does.
+/// The outcome if something prevents the errand from continuing.
 fn meet(job: &Job, need: &Need, beat: Duration, world: &World) -> Result<Option<Outcome>, Error> {
     Ok(match need {
         Need::Approval { reference, question } => match job.answer::<Value>(reference)? {
@@ -131,7 +131,7 @@ fn meet(job: &Job, need: &Need, beat: Duration, world: &World) -> Result<Option<
             Some(answer) if answer["approved"] == true => None,
             Some(_) => Some(Outcome::End(Box::new(End {
                 no_output: true,
-                warnings: vec!["a person said no: nothing was rolled out".to_owned()],
+                warnings: vec!["a person rejected it: nothing was rolled out".to_owned()],
                 ..End::new(State::CompletedWithWarnings)
             }))),
         },
@@ -150,7 +150,8 @@ fn meet(job: &Job, need: &Need, beat: Duration, world: &World) -> Result<Option<
         }
         Need::Search => world.search_refuses.load(Ordering::Relaxed).then(|| {
             let retry_after_ms = Some((beat * 2).as_millis() as u64);
-            let refused = Failure::new(ErrorClass::RateLimited, "the search API says: too many requests");
+            let refused =
+                Failure::new(ErrorClass::RateLimited, "the search API responded: too many requests");
             Outcome::Err(Failure { retry_after_ms, ..refused })
         }),
     })

@@ -1,6 +1,6 @@
-//! Chance that is the same for the same seed, on every machine and in every version.
+//! Random numbers that are the same for the same seed, on every machine and in every version.
 
-/// Splitmix64: small, and more than good enough to choose who writes next.
+/// Splitmix64: small, and good enough to choose who writes next.
 pub struct Dice(u64);
 
 impl Dice {
@@ -16,7 +16,7 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number from `low` to `high`, both included.
+    /// A number from `low` to `high`, inclusive.
     pub fn between(&mut self, low: u32, high: u32) -> u32 {
         low + (self.roll() % u64::from(high - low + 1)) as u32
     }

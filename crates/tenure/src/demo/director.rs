@@ -1,5 +1,5 @@
-//! Plays the script: sends what comes in, cuts the power, closes the lid, lets the search API refuse; and, where the
-//! newcomer does not, answers.
+//! Plays the script: ingests work, cuts the power, closes the laptop, makes the search API refuse, and
+//! answers if the viewer does not.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -33,14 +33,14 @@ use crate::{
     render::{Light, command_of},
 };
 
-/// The researcher, whose machine has a bad power supply.
+/// The researcher, whose machine loses power.
 const UNLUCKY: usize = 1;
 
-/// For how many beats something that is certain to come is waited for.
+/// For how many beats the director waits for a certain event.
 const SOON: u32 = 40;
 
 pub struct Director {
-    /// Who brings works in.
+    /// The client that ingests work.
     desk: Client,
     dora: Client,
     beat: Duration,
@@ -101,12 +101,13 @@ impl Director {
             Cue::LidClosed(task) => self.lid_closed(&task).await,
             Cue::TooManyRequests(tasks, beats) => {
                 self.world.search_refuses.store(true, Ordering::Relaxed);
-                self.teller.tell(Light::Wait, "The search API answers everybody: too many requests.");
+                self.teller
+                    .tell(Light::Wait, "The search API responds to everybody with: too many requests.");
                 let (world, teller, beat) = (self.world.clone(), self.teller, self.beat);
                 self.plots.spawn(async move {
                     sleep(beat * beats).await;
                     world.search_refuses.store(false, Ordering::Relaxed);
-                    teller.tell(Light::Done, "The search API is back.");
+                    teller.tell(Light::Done, "The search API works again.");
                 });
                 for task in &tasks {
                     self.ingest(task).await?;
@@ -120,21 +121,21 @@ impl Director {
         Ok(self.desk.ingest(&task.ingest()).await?.work.id)
     }
 
-    /// Ends the agent in the middle of its work, with no chance to tell anybody; it comes back as a new incarnation.
+    /// Aborts the agent in the middle of its work, without a word; it comes back as a new incarnation.
     async fn power_cut(&mut self, task: &Task) -> Result<(), Error> {
         let id = self.ingest(task).await?;
         let searching = |work: &Work| work.step.as_deref() == Some("search");
         until(&self.desk, &id, self.beat, searching).await?;
         let name = AGENTS[UNLUCKY].name;
         self.agents[UNLUCKY].1.abort();
-        self.teller.tell(Light::Risk, &format!("{name}'s machine loses power. Nobody knows yet."));
+        self.teller.tell(Light::Risk, &format!("{name}'s machine loses power. Nobody has noticed yet."));
         sleep(self.beat * 3).await;
         self.agents[UNLUCKY].1 = self.hire(&AGENTS[UNLUCKY], self.agents[UNLUCKY].0.clone());
-        self.teller.tell(Light::Idle, &format!("{name} has booted again, and remembers nothing."));
+        self.teller.tell(Light::Idle, &format!("{name} has restarted, without its memory."));
         Ok(())
     }
 
-    /// A laptop claims the work in the act of recording it, works a little, and sleeps past its lease.
+    /// A laptop claims the work item while recording it, works a little, and sleeps past its lease.
     async fn lid_closed(&mut self, task: &Task) -> Result<(), Error> {
         let worker = Worker {
             id: "dora-laptop".to_owned(),
@@ -154,12 +155,12 @@ impl Director {
         Ok(())
     }
 
-    /// Lets everybody finish or hand back what they hold.
+    /// Lets everybody finish or release their work items.
     pub async fn end(mut self) {
         self.stop.cancel();
         self.plots.shutdown().await;
         for (_, agent) in self.agents {
-            // One that was cut off has nothing to hand back.
+            // An aborted agent has nothing to release.
             let _ = agent.await;
         }
     }
@@ -180,15 +181,15 @@ async fn sleep_and_return(
     };
     client.progress(id, &progress).await?;
     sleep(beat).await;
-    teller.tell(Light::Risk, "Dora closes her laptop, in the middle of the export.");
+    teller.tell(Light::Risk, "Dora closes her laptop in the middle of the export.");
     until(client, id, beat, |work| work.state == State::Stalled).await?;
     sleep(beat * 5).await;
-    teller.tell(Light::Alive, "Dora opens her laptop again. It goes on as if nothing had been.");
+    teller.tell(Light::Alive, "Dora opens her laptop again. It goes on as if nothing had happened.");
     let end = End { result: Some(json!({ "photos": 480 })), ..End::new(State::Succeeded) };
     client.close_out(id, &CloseOut::new(lease.fence, &lease.token, end)).await.map(drop)
 }
 
-/// Looks at a work until something holds of it, or it is clear that the machine is too busy for it.
+/// Polls a work item until the condition holds, or the machine is clearly too busy.
 async fn until(
     client: &Client,
     id: &WorkId,
@@ -204,10 +205,10 @@ async fn until(
     Ok(())
 }
 
-/// Ana answers what was left to her, once the newcomer had the time to.
+/// Ana answers her questions after the viewer had time to.
 async fn answer(ana: Client, beat: Duration) {
     loop {
-        // What fails now is tried again with the next beat.
+        // Failures are retried with the next beat.
         let _ = answer_once(&ana, beat).await;
         sleep(beat).await;
     }
@@ -223,7 +224,7 @@ async fn answer_once(ana: &Client, beat: Duration) -> Result<(), Error> {
         match wait.kind.known() {
             Some(WaitKind::Approval) if waited(APPROVAL_PATIENCE) => match command_of(&wait.reference) {
                 Some(id) => {
-                    // She approves what she has seen, and nothing else.
+                    // She approves exactly what she has seen.
                     let command = ana.command(&id.into()).await?;
                     let (reason, seal) = ("it is in the books".to_owned(), command.seal);
                     ana.approve_command(&command.id, &ApproveCommand { reason, seal }).await?;

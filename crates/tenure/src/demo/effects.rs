@@ -1,5 +1,5 @@
-//! What the agents do outside: mail, money, tickets. Each is recorded before it is done; what nobody knows of
-//! afterwards is looked up, and never done twice.
+//! The agents' side effects: mail, money, tickets. Each is recorded before it happens; those with an unknown
+//! outcome are looked up, and never repeated.
 
 use std::{
     collections::HashMap,
@@ -20,21 +20,21 @@ use tokio::time::sleep;
 
 use super::script::{Effect, Mishap};
 
-/// What the providers remember, by the key that came with each call.
+/// The providers' records, by idempotency key.
 #[derive(Default)]
 pub struct Providers {
     done: Mutex<HashMap<String, Done>>,
 }
 
-/// Something that a provider did.
+/// An effect recorded by a provider.
 struct Done {
     id: String,
-    /// So many lookups cannot tell yet: the provider's search lags behind.
+    /// The number of lookups that do not find it yet: the provider's search lags behind.
     hidden: u32,
 }
 
 impl Providers {
-    /// Does it, once for each key.
+    /// Performs the effect, once for each key.
     fn call(&self, command: &Command, effect: &Effect) -> String {
         let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
         let number = done.len() + 1;
@@ -64,7 +64,7 @@ impl Providers {
     }
 }
 
-/// Brings about what an errand is for. An outcome: it cannot go on now.
+/// Performs an errand's effect. Returns an outcome if it cannot continue now.
 pub async fn bring_about(
     job: &Job,
     effect: &Effect,
@@ -78,7 +78,7 @@ pub async fn bring_about(
         if effect.mishap.is_none() {
             return Ok(Evidence::id(id));
         }
-        let lost = format!("{} never answered", effect.provider);
+        let lost = format!("{} never responded", effect.provider);
         Err(Trouble::Unknown(CallFailure::new(ErrorClass::Timeout, lost)))
     };
     Ok(match job.command(intent, call).await? {
@@ -93,7 +93,7 @@ fn shown(command: &Command) -> Value {
     json!(command.receipt.as_ref().and_then(|receipt| receipt.external_id.clone()))
 }
 
-/// No worker is held while a person makes up its mind.
+/// No worker is held while a person decides.
 fn ask(command: &Command, effect: &Effect) -> Outcome {
     let wait = NewWait {
         prompt: Some(format!("May it {} to {}?", effect.tool, effect.target)),
@@ -106,22 +106,22 @@ fn ask(command: &Command, effect: &Effect) -> Outcome {
 fn refused() -> Outcome {
     Outcome::End(Box::new(End {
         no_output: true,
-        warnings: vec!["a person said no: nothing was done".to_owned()],
+        warnings: vec!["a person rejected it: nothing was done".to_owned()],
         ..End::new(State::CompletedWithWarnings)
     }))
 }
 
-/// It cannot be closed out well before it is known whether the effect took place.
+/// It can only be closed as succeeded once the effect's outcome is known.
 fn in_doubt() -> Outcome {
-    Outcome::Err(Failure::new(ErrorClass::Unavailable, "it cannot go on before that is known"))
+    Outcome::Err(Failure::new(ErrorClass::Unavailable, "it cannot continue before that is known"))
 }
 
-/// Asks the providers about whatever is in doubt, and tells the ledger what they say.
+/// Looks up commands in doubt at the providers, and reports the findings to the ledger.
 pub async fn reconcile(client: Client, providers: Arc<Providers>, beat: Duration) {
     let claim =
         ClaimLookups { max: Some(10), for_ms: Some((beat * 4).as_millis() as u64), ..Default::default() };
     loop {
-        // What fails now is tried again with the next beat.
+        // Failures are retried with the next beat.
         if let Ok(due) = client.claim_lookups(&claim).await {
             for Lookup { command, lookup_token } in due.items {
                 let found = Reconcile { token: Some(lookup_token), ..providers.look_up(&command) };

@@ -1,5 +1,5 @@
-//! `demo`: a small fleet that lives, on a ledger of its own, for a newcomer to look at. It uses what everybody can use,
-//! a daemon, the client and the worker loop, and nothing else.
+//! `demo`: a small fleet on a ledger of its own, for newcomers. It uses only public parts: a daemon, the
+//! client and the worker loop.
 
 mod agents;
 mod dice;
@@ -23,7 +23,7 @@ use director::Director;
 use stage::Stage;
 use story::Teller;
 
-/// Where to look, for people and for scripts.
+/// The address of the demo, for people and scripts.
 #[derive(Serialize)]
 struct Place<'a> {
     url: &'a str,
@@ -33,9 +33,7 @@ struct Place<'a> {
 
 pub async fn demo(global: &Global, out: &Out, args: Demo) -> Result<Exit, Failure> {
     if global.db.is_some() {
-        return Err(Failure::usage(
-            "demo plays on a ledger of its own, and touches no other: leave --db out.",
-        ));
+        return Err(Failure::usage("demo uses a ledger of its own: leave out --db."));
     }
     let stage = Stage::open(&args.listen, args.beat).await?;
     let place = Place { url: &stage.url, token: &stage.token, folder: stage.folder.path() };
@@ -46,15 +44,15 @@ pub async fn demo(global: &Global, out: &Out, args: Demo) -> Result<Exit, Failur
     let folder = stage.close().await?;
     if args.keep {
         let db = folder.keep().join("ledger.db");
-        say(&format!("The demo is over; its ledger is kept: tenure list --db {}", db.display()));
+        say(&format!("The demo has ended; its ledger is kept: tenure list --db {}", db.display()));
     } else {
         folder.close()?;
-        say("The demo is over; its ledger is gone.");
+        say("The demo has ended; its ledger was deleted.");
     }
     played.map(|()| Exit::Ok)
 }
 
-/// Plays until it is told to stop, and lets everybody finish.
+/// Plays until it is stopped, and lets everybody finish.
 async fn play(stage: &Stage, args: &Demo, style: Style) -> Result<(), Failure> {
     let teller = Teller::new(style, args.beat);
     let narrator = stage.machine("narrator").await?;
@@ -79,7 +77,7 @@ async fn play(stage: &Stage, args: &Demo, style: Style) -> Result<(), Failure> {
 
 fn guide(place: &Place<'_>) -> String {
     let mut text = format!(
-        "A small fleet plays on {}. Ctrl-C ends it. In another terminal:\n\n  export TENURE_URL={} TENURE_TOKEN={}\n",
+        "A small fleet runs on {}. Ctrl-C ends it. In another terminal:\n\n  export TENURE_URL={} TENURE_TOKEN={}\n",
         place.url, place.url, place.token
     );
     if let Some(folder) = not_on_path() {
@@ -88,16 +86,16 @@ fn guide(place: &Place<'_>) -> String {
     text.push_str(
         "  tenure top                # live\n\
          \x20 tenure ps                 # what runs\n\
-         \x20 tenure needs              # who is waited for: you, too\n\
+         \x20 tenure needs              # what waits for people, you included\n\
          \x20 tenure commands list      # mail, money, tickets: did it happen?\n\
-         \x20 tenure show w_…           # everything about one work\n\
+         \x20 tenure show w_…           # everything about one work item\n\
          \x20 tenure ingest manual mine --kind research --disposition rerunnable   # bruno does it\n\
          \x20 curl -s -H \"Authorization: Bearer $TENURE_TOKEN\" $TENURE_URL/v1/work?phase=active\n\n",
     );
     text
 }
 
-/// The folder of this binary, where a shell would not find it by its name.
+/// The folder of this binary, if it is not on the PATH.
 fn not_on_path() -> Option<String> {
     let folder = std::env::current_exe().ok()?.parent()?.to_owned();
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What will happen, act by act: a list of cues, made from the dice alone.
+//! The script: a list of cues for each act, chosen by the dice alone.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -8,62 +8,62 @@ use super::dice::Dice;
 
 /// How many beats an act has.
 pub const ACT: u32 = 44;
-/// For how many beats a person is waited for before somebody of the play answers.
+/// For how many beats the play waits for the viewer before it answers itself.
 pub const APPROVAL_PATIENCE: u32 = 30;
 pub const LOGIN_PATIENCE: u32 = 12;
 
-/// Something to be done for somebody. It travels as the input of a work.
+/// A task for somebody. It is the input of a work item.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Errand {
     pub title: String,
-    /// Checkpoints, each with how many beats it takes.
+    /// Steps, each with its length in beats.
     pub steps: Vec<(String, u32)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needs: Option<Need>,
-    /// What it is all for, after the last step.
+    /// Its effect, after the last step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,
 }
 
-/// Something done outside: a command.
+/// A side effect: a command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Effect {
     pub tool: String,
     pub target: String,
     pub arguments: Value,
-    /// Who does it, and how its ids begin there.
+    /// The provider, and the prefix of its ids.
     pub provider: String,
     pub prefix: String,
-    /// Who is asked, where it needs a yes.
+    /// The approver, if it needs an approval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approver: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mishap: Option<Mishap>,
 }
 
-/// What goes wrong with a call, although it is done.
+/// A problem with a call that takes effect.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mishap {
-    /// The reply is lost.
+    /// The response is lost.
     Lost,
-    /// And the first lookup cannot tell.
+    /// And the first lookup does not find it.
     LostAndHidden,
 }
 
-/// What stands between the first step and the rest.
+/// Something that delays an errand after its first step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Need {
-    /// A person's yes.
+    /// A person's approval.
     Approval { reference: String, question: String },
     /// An account whose login has expired.
     Login { reference: String, account: String },
-    /// The search API, which sometimes has enough.
+    /// The search API, which sometimes refuses.
     Search,
 }
 
-/// An errand with what the ledger wants to know of it.
+/// An errand with its ledger attributes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
     pub system: &'static str,
@@ -84,17 +84,17 @@ impl Task {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cue {
-    /// It comes in, and goes its way.
+    /// It is ingested, and runs normally.
     Comes(Task),
     /// The researcher's machine loses power while it works on this.
     PowerCut(Task),
-    /// A laptop takes this on and is closed before it is done.
+    /// A laptop claims this and is closed before it is done.
     LidClosed(Task),
-    /// The search API refuses everybody for so many beats, just when these come in.
+    /// The search API refuses everybody for this many beats, when these are ingested.
     TooManyRequests(Vec<Task>, u32),
 }
 
-/// One act: cues with the beat of each, in order. The first act has the troubles in a fixed order, so that a
+/// One act: cues with their beats, in order. The first act has its troubles in a fixed order, so that a
 /// newcomer soon has something to answer.
 pub fn act(number: u32, dice: &mut Dice) -> Vec<(u32, Cue)> {
     let mut topics = TOPICS;
@@ -112,7 +112,7 @@ pub fn act(number: u32, dice: &mut Dice) -> Vec<(u32, Cue)> {
     if number > 1 {
         dice.shuffle(&mut troubles);
     } else {
-        // This one is left to the newcomer, for as long as that takes.
+        // This one is left to the viewer, without a time limit.
         troubles.push(Cue::Comes(payment(number, "deposit", "you", dice)));
     }
     let starts = [1, 4, 7, 12, 22, 2, 9, 15, 6];
@@ -172,7 +172,7 @@ fn reply(act: u32, n: u32, dice: &mut Dice) -> Task {
     }
 }
 
-/// An e-mail that goes out, and of which nobody hears.
+/// An e-mail that is sent, but whose response is lost.
 fn offer(act: u32, dice: &mut Dice) -> Task {
     let person = *dice.pick(&PEOPLE);
     let address = format!("{}@customer.example", person.to_lowercase().replace('á', "a"));
@@ -227,7 +227,7 @@ fn payment(act: u32, what: &str, approver: &str, dice: &mut Dice) -> Task {
     }
 }
 
-/// A ticket that is there, although the tracker's own search does not know it at once.
+/// A ticket that is created, although the tracker's search does not find it at once.
 fn ticket(act: u32, dice: &mut Dice) -> Task {
     let person = *dice.pick(&PEOPLE);
     let effect = Effect {

@@ -1,4 +1,4 @@
-//! Where the demo plays: a ledger in a temporary folder, a daemon before it, and a credential for everybody.
+//! The demo's environment: a ledger in a temporary folder, a daemon, and a credential for everybody.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::{
 pub struct Stage {
     pub folder: TempDir,
     pub url: String,
-    /// The admin's: what the newcomer types with.
+    /// The admin token, for the viewer.
     pub token: String,
     admin: Client,
     closing: CancellationToken,
@@ -49,7 +49,7 @@ impl Stage {
         Ok(Self { folder, url, token, admin, closing, daemon })
     }
 
-    /// A machine that brings works in and does them.
+    /// A machine that ingests and executes work.
     pub async fn machine(&self, name: &str) -> Result<Client, Failure> {
         let scopes = [Scope::View, Scope::Payload, Scope::Submit, Scope::Work];
         self.admit(name, TokenKind::Machine, &scopes).await
@@ -61,7 +61,7 @@ impl Stage {
         self.admit(name, TokenKind::Person, &scopes).await
     }
 
-    /// A credential with only what its role needs, and a client that speaks with it.
+    /// A credential with only the scopes of its role, and a client with it.
     async fn admit(&self, name: &str, kind: TokenKind, scopes: &[Scope]) -> Result<Client, Failure> {
         let new = NewToken {
             name: name.to_owned(),
@@ -77,7 +77,7 @@ impl Stage {
         Ok(Client::http(&self.url, Some(&made.secret))?)
     }
 
-    /// Ends the daemon, and with it the ledger; gives the folder back.
+    /// Stops the daemon and the ledger; returns the folder.
     pub async fn close(self) -> Result<TempDir, Failure> {
         self.closing.cancel();
         let served = self.daemon.await.map_err(|error| Failure::new(Exit::Error, error.to_string()))?;
@@ -86,8 +86,8 @@ impl Stage {
     }
 }
 
-/// Short leases and backoffs, so that things happen while one looks. Money is not declared: it is high risk, and asks a
-/// person.
+/// Short leases and backoffs, so that things happen while one watches. Payments are not declared: they are
+/// high risk and need a person's approval.
 fn settings(beat: Duration) -> String {
     let beats = |n: u32| format!("\"{}ms\"", (beat * n).as_millis());
     let (one, two, six, eight) = (beats(1), beats(2), beats(6), beats(8));

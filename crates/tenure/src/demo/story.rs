@@ -1,5 +1,5 @@
-//! The story: what happens, in plain words, a line each. It is told from the ledger's own event stream; only what
-//! a ledger cannot know, such as a power cut, is told by whoever did it.
+//! The story: one plain line for each event. It is told from the ledger's event stream; events that a ledger
+//! cannot know, such as a power cut, are told by the director.
 
 use std::{
     collections::HashMap,
@@ -15,7 +15,7 @@ use tenure_api::{
 use super::script::{APPROVAL_PATIENCE, Errand, LOGIN_PATIENCE};
 use crate::render::{Light, Style, command_of, safe};
 
-/// Writes lines to stderr, with how long the play has lasted.
+/// Writes lines to stderr, with the time since the start.
 #[derive(Clone, Copy)]
 pub struct Teller {
     begun: Instant,
@@ -34,7 +34,7 @@ impl Teller {
         eprintln!("{:>5}  {glyph} {}", format!("{}s", self.begun.elapsed().as_secs()), safe(text));
     }
 
-    /// Tells what the stream brings after a place, for as long as it is let.
+    /// Tells the events of the stream after a cursor, until it is stopped.
     pub async fn follow(self, client: Client, after: String) -> Result<(), Error> {
         let mut told: HashMap<WorkId, Told> = HashMap::new();
         let mut stream = client.stream(EventQuery { after: Some(after), ..EventQuery::default() });
@@ -47,7 +47,7 @@ impl Teller {
                 None => known_of(&client.work(&event.work).await?),
             };
             let Some(state) = event.to.known() else { continue };
-            // That it tries again was said when it failed.
+            // The retry was announced with the failure.
             let again = failed && event.kind == "claimed";
             if let Some(said) = sentence(&event, self.beat, approver.as_deref()).filter(|_| !again) {
                 let light = light_of_command(&event).unwrap_or_else(|| Light::of_state(state));
@@ -61,10 +61,10 @@ impl Teller {
     }
 }
 
-/// What the teller remembers of an open work.
+/// The teller's memory of an open work item.
 struct Told {
     title: String,
-    /// Who is asked, where it is for something that needs a yes.
+    /// The approver, if the effect needs an approval.
     approver: Option<String>,
     /// Its last attempt failed, and the next has not begun.
     failed: bool,
@@ -78,28 +78,28 @@ fn known_of(work: &Work) -> (String, Option<String>) {
     }
 }
 
-/// What an event means; None for what happens all the time.
+/// The meaning of an event; None for routine events.
 fn sentence(event: &Event, beat: Duration, approver: Option<&str>) -> Option<String> {
     let who = event.actor.label();
     let seconds = |beats: u32| format!("{} s", (beat * beats).as_secs());
     Some(match event.kind.as_str() {
-        "claimed" if event.attempt == 1 => format!("{who} takes it on"),
-        "claimed" => format!("{who} goes on with it, attempt {}", event.attempt),
+        "claimed" if event.attempt == 1 => format!("{who} claims it"),
+        "claimed" => format!("{who} continues it, attempt {}", event.attempt),
         "waiting_set" => match event.to.known()? {
             State::WaitingApproval if asked_of(event).is_some() => {
                 let otherwise = match approver {
-                    Some("ana") => format!("ana does it in {} if you do not", seconds(APPROVAL_PATIENCE)),
+                    Some("ana") => format!("ana answers in {} if you do not", seconds(APPROVAL_PATIENCE)),
                     _ => "nobody else will".to_owned(),
                 };
                 format!(
-                    "money needs a person, who is shown exactly what will be paid. You may answer: tenure approve \
+                    "a payment needs a person's approval, for exactly this payment. You may answer: tenure approve \
                      {} --reason 'it is right' (or reject; {otherwise})",
                     asked_of(event)?
                 )
             }
             State::WaitingApproval => format!(
-                "waits for approval, and holds no worker meanwhile. You may answer: tenure approve {} (or reject; \
-                 ana does it in {} if you do not)",
+                "waits for an approval, without occupying a worker. You may answer: tenure approve {} (or reject; \
+                 ana answers in {} if you do not)",
                 event.work,
                 seconds(APPROVAL_PATIENCE)
             ),
@@ -111,58 +111,61 @@ fn sentence(event: &Event, beat: Duration, approver: Option<&str>) -> Option<Str
             ),
             _ => "waits".to_owned(),
         },
-        // Whoever decided over a command was named just before.
+        // The decision on the command was told just before.
         "wait_resolved" if event.data["ref"].as_str().is_some_and(|named| command_of(named).is_some()) => {
             return None;
         }
         "wait_resolved" => format!("{who} answers"),
         "wait_timed_out" => "nobody answered in time".to_owned(),
         "attempt_failed" if event.to == State::RetryScheduled => {
-            format!("{}; it tries again by itself", event.message.as_deref().unwrap_or("it failed"))
+            format!("{}; it is retried automatically", event.message.as_deref().unwrap_or("it failed"))
         }
         "attempt_failed" if event.to == State::Stalled => {
-            event.message.as_deref().unwrap_or("something is in doubt").to_owned()
+            event.message.as_deref().unwrap_or("a command is in doubt").to_owned()
         }
         "attempt_failed" => format!("failed: {}", event.message.as_deref().unwrap_or("no message")),
-        "lease_released" => format!("{who} hands it back"),
-        "lease_lapsed" => "its holder was silent for too long: its lease lapsed, it stalls".to_owned(),
+        "lease_released" => format!("{who} releases it"),
+        "lease_lapsed" => {
+            "its holder sent no heartbeat for too long: the lease lapsed, and the work item is stalled"
+                .to_owned()
+        }
         "recovered" if event.to == State::Queued => match event.data["from_step"].as_str() {
-            Some(step) => format!("queued again; the next worker goes on after step `{step}`"),
+            Some(step) => format!("queued again; the next worker continues after step `{step}`"),
             None => "queued again".to_owned(),
         },
-        "late" => "its holder is back, nobody took its place, so its late write counts".to_owned(),
+        "late" => "its holder is back and nobody else has claimed it, so its late write counts".to_owned(),
         "recovered" if event.to == State::Stalled => return None,
         "command_uncertain" => format!(
-            "{}. Nobody knows whether it happened: it is not done again, but looked up",
-            event.message.as_deref().unwrap_or("no reply came")
+            "{}. Nobody knows whether it happened: it is looked up rather than repeated",
+            event.message.as_deref().unwrap_or("no response came")
         ),
         "command_looked_up" => format!(
-            "the {who} cannot tell yet ({}), and will ask again",
+            "the {who} does not know yet ({}), and will look it up again",
             event.message.as_deref().unwrap_or("no answer")
         ),
         "command_succeeded" => {
-            let id = event.data["receipt"]["external_id"].as_str().unwrap_or("no number");
+            let id = event.data["receipt"]["external_id"].as_str().unwrap_or("no id");
             match event.data["receipt"]["evidence"].as_str() {
-                Some("lookup") => format!("the {who} finds it: {id}. It happened, once"),
+                Some("lookup") => format!("the {who} finds it: {id}. It happened, exactly once"),
                 _ => format!("done, with a receipt: {id}"),
             }
         }
         "command_approved" => format!("{who} approves exactly this, once"),
-        "command_cancelled" => format!("{who} says no: it will not be done"),
-        "cancel_requested" => format!("{who} asks for it to stop"),
+        "command_cancelled" => format!("{who} rejects it: it will not be done"),
+        "cancel_requested" => format!("{who} requests it to stop"),
         "cancelled" => "cancelled".to_owned(),
-        "quarantined" => "set aside: a person must decide".to_owned(),
+        "quarantined" => "quarantined: a person must decide".to_owned(),
         "close_out" => format!("{}, says {who}", event.to.as_str().replace('_', " ")),
         _ => return None,
     })
 }
 
-/// The command that a work waits for.
+/// The command that a work item waits for.
 fn asked_of(event: &Event) -> Option<&str> {
     command_of(event.data["waits"][0]["ref"].as_str()?)
 }
 
-/// What is told of a command has that command's light.
+/// Events of a command have that command's light.
 fn light_of_command(event: &Event) -> Option<Light> {
     Some(match event.kind.as_str() {
         "command_uncertain" | "command_looked_up" => Light::Risk,
@@ -207,7 +210,7 @@ mod tests {
     fn a_command_is_told_by_what_became_of_it() {
         let beat = Duration::from_secs(1);
         let waits = || json!({ "data": { "waits": [{ "ref": "command:c_1" }] } });
-        for (who, then) in [("ana", "ana does it in 30 s"), ("you", "nobody else will")] {
+        for (who, then) in [("ana", "ana answers in 30 s"), ("you", "nobody else will")] {
             let asks =
                 sentence(&event("waiting_set", State::WaitingApproval, waits()), beat, Some(who)).unwrap();
             assert!(asks.contains("tenure approve c_1 --reason") && asks.contains(then), "{asks}");

@@ -1,4 +1,4 @@
-//! Commands: in a table, one in full, what is about to be approved, and what a rerun would do.
+//! Commands: in a table, one in full, before an approval, and in the plan of a rerun.
 
 use tenure_api::wire::{Command, CommandExplanation, CommandState, Event, Planned, PlannedCommand, Receipt};
 
@@ -10,7 +10,7 @@ use super::{
     text::{age, span},
 };
 
-/// So much of a key tells it from others; whatever takes keys takes beginnings.
+/// The length of a key in tables; all arguments that take keys take prefixes.
 const KEY: usize = 12;
 
 pub fn commands(commands: &[Command], style: &Style) -> Table {
@@ -28,7 +28,7 @@ pub fn commands(commands: &[Command], style: &Style) -> Table {
             "AGE",
             "NEXT",
         ],
-        "No command is here, or none fits the filters: a command comes with the first effect that somebody reserves.",
+        "No command matches, or there is none yet: a worker records commands by reserving side effects.",
     );
     for command in commands {
         let receipt = command.receipt.as_ref();
@@ -96,7 +96,7 @@ fn evidence(receipt: &Receipt) -> String {
     }
 }
 
-/// The command that most likely comes next; `show` knows more.
+/// The most likely next step; `show` has details.
 fn next(command: &Command) -> String {
     let id = &command.id;
     match (command.state.known(), light(command)) {
@@ -108,7 +108,7 @@ fn next(command: &Command) -> String {
     }
 }
 
-/// A command with its explanation and, oldest first, its events.
+/// A command with its explanation and its events, oldest first.
 pub fn describe_command(
     command: &Command,
     why: &CommandExplanation,
@@ -131,7 +131,7 @@ pub fn describe_command(
     page.out
 }
 
-/// What would be done, and what was said of it: what a person looks at before saying yes.
+/// The content and its evaluation: what a person reads before approving.
 pub fn intent(command: &Command, style: &Style) -> String {
     let mut page = Page::new(style);
     let step = command.step.as_deref().map(|step| format!(", step {step}")).unwrap_or_default();
@@ -157,7 +157,8 @@ pub fn intent(command: &Command, style: &Style) -> String {
     page.line("Seal", &command.seal);
     page.line("Key", &command.command_key);
     page.line("Sent as", &command.idempotency_key);
-    let eyes = if command.four_eyes { ", not to be approved by whoever asked for it" } else { "" };
+    let eyes =
+        if command.four_eyes { ", not to be approved by a person who took part in the request" } else { "" };
     page.line("Risk", &format!("{}, idempotency: {}{eyes}", command.risk, command.idempotency));
     if let Some(cost) = &command.estimate {
         let money = cost
@@ -197,7 +198,7 @@ fn calls(page: &mut Page, command: &Command) {
         page.line("Dispatched", &by);
     }
     if command.unknowns > 0 {
-        page.line("Lookups", &format!("{} in a row could not tell", command.unknowns));
+        page.line("Lookups", &format!("{} in a row were unknown", command.unknowns));
     }
     if let Some(at) = command.next_at {
         page.line("Not before", &format!("{at} (in {})", span(at.0 - page.now().0)));
@@ -217,9 +218,9 @@ fn outcome(page: &mut Page, command: &Command) {
     page.option("Reused from", receipt.reused_from.as_ref().map(|id| id.as_str()));
 }
 
-/// Events of one command: what they moved is the command, and not its work.
+/// Events of one command: their moves are the command's, not the work item's.
 fn moves(events: &[Event], style: &Style) -> Table {
-    let mut table = Table::new(&["SEQ", "AT", "ACTOR", "EVENT", "MOVE", "MESSAGE"], "None is kept.");
+    let mut table = Table::new(&["SEQ", "AT", "ACTOR", "EVENT", "MOVE", "MESSAGE"], "No events are kept.");
     let arrow = if style.ascii { "->" } else { "→" };
     for event in events {
         let state = |name: &str| event.data[name].as_str().unwrap_or_default();
@@ -256,10 +257,11 @@ pub(super) fn brief(command: &Command, style: &Style) -> String {
     )
 }
 
-/// What a rerun would do, command by command.
+/// The plan of a rerun, command by command.
 pub fn plan(items: &[PlannedCommand], style: &Style) -> Table {
     let head = ["PLANNED", "COMMAND", "TOOL", "STATE", "KEY", "RECEIPT"];
-    let mut table = Table::new(&head, "No run of it had commands: nothing is reused, nothing is in the way.");
+    let mut table =
+        Table::new(&head, "No run of it had commands: there is nothing to reuse or to resolve first.");
     for item in items {
         let command = &item.command;
         let light = match item.planned.known() {
@@ -285,7 +287,7 @@ pub fn plan(items: &[PlannedCommand], style: &Style) -> Table {
     table
 }
 
-/// What became of a command, on one line.
+/// The result of a command, on one line.
 pub fn became(command: &Command, _: &Style) -> String {
     let reason = command.reason.as_ref().map(|reason| format!(" {}", reason.code)).unwrap_or_default();
     format!("{} {}{}\n", command.id, command.state, safe(&reason))

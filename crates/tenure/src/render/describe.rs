@@ -1,4 +1,4 @@
-//! One thing in full, for a person at two in the morning: what, why, next, and then the details.
+//! One work item in full: state, explanation, next step, and then the details.
 
 use tenure_api::wire::{Command, Event, Explanation, Timestamp, Usage, Wait, Work};
 
@@ -49,7 +49,7 @@ pub fn describe(
     page.out
 }
 
-/// What a wait asks a person.
+/// The question of a wait.
 pub fn question(wait: &Wait, style: &Style) -> String {
     let mut page = Page::new(style);
     page.line("Work", wait.work.as_str());
@@ -63,7 +63,7 @@ fn source(work: &Work) -> String {
     format!("{} {}{run}", work.source.system, work.source.id)
 }
 
-/// `model of source: 12 in (3 cached), 4 out, 2 calls, 0.001500 EUR`, without what is zero.
+/// `model of source: 12 in (3 cached), 4 out, 2 calls, 0.001500 EUR`, without zeros.
 fn used(usage: &Usage) -> String {
     let who = match (usage.model.as_deref(), usage.source.as_deref()) {
         (Some(model), Some(source)) => format!("{model} of {source}: "),
@@ -97,7 +97,7 @@ impl Page {
         self.style.now
     }
 
-    /// With its light.
+    /// A line with its light.
     pub fn lit(&mut self, name: &str, light: Light, text: &str) {
         let text = format!("{} {}", light.glyph(self.style.ascii), safe(text));
         self.raw(name, &if self.style.colour { light.paint(&text) } else { text });
@@ -153,15 +153,19 @@ impl Page {
             );
         }
         if let Some(cancel) = &work.cancel {
-            let why = cancel.reason.as_deref().unwrap_or("no reason kept");
+            let why = cancel.reason.as_deref().unwrap_or("no reason recorded");
             self.line(
                 "Cancel",
-                &format!("asked by {}: {why}; deadline {}", cancel.requested_by.label(), cancel.deadline_at),
+                &format!(
+                    "requested by {}: {why}; deadline {}",
+                    cancel.requested_by.label(),
+                    cancel.deadline_at
+                ),
             );
         }
         if let Some(abandon) = &work.abandon_request {
-            let why = abandon.reason.as_deref().unwrap_or("no reason kept");
-            self.line("Abandon", &format!("asked by {}: {why}", abandon.requested_by.label()));
+            let why = abandon.reason.as_deref().unwrap_or("no reason recorded");
+            self.line("Abandon", &format!("requested by {}: {why}", abandon.requested_by.label()));
         }
     }
 
@@ -192,7 +196,7 @@ impl Page {
         }
         self.option("Result at", work.result_ref.as_deref());
         if work.no_output {
-            self.line("Result", "declared: there is none");
+            self.line("Result", "none, as declared");
         }
         for usage in &work.usage {
             self.line("Used", &used(usage));

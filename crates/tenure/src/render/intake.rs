@@ -1,4 +1,4 @@
-//! The intake: who stopped it, and what ends that.
+//! The intake: its pauses, and how to resume it.
 
 use tenure_api::wire::{Intake, IntakePause};
 
@@ -6,7 +6,7 @@ use super::{Style, safe, text::age};
 
 pub fn intake(intake: &Intake, style: &Style) -> String {
     if intake.pauses.is_empty() {
-        return "New works are let in.\n".to_owned();
+        return "New work items are accepted.\n".to_owned();
     }
     let line = |pause: &IntakePause| {
         format!(
@@ -26,7 +26,7 @@ pub fn whose(pause: &IntakePause) -> String {
     pause.tenant.as_ref().map_or_else(|| "every tenant".to_owned(), |tenant| format!("tenant {tenant}"))
 }
 
-/// What ends it.
+/// The command line that resumes it.
 pub fn resume(pause: &IntakePause) -> String {
     let tenant = pause.tenant.as_ref().map(|tenant| format!(" --tenant {tenant}")).unwrap_or_default();
     format!("tenure intake resume{tenant} --reason …")

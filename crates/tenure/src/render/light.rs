@@ -1,4 +1,4 @@
-//! The seven lights: each a glyph, a word and a colour, so that no one of them is needed.
+//! The seven lights: each has a glyph, a word and a colour, so that none of them is needed alone.
 
 use tenure_api::wire::{LeaseLiveness, State, Work};
 
@@ -64,7 +64,7 @@ impl Light {
         }
     }
 
-    /// Its colour in the terminal's own palette, which knows whether the background is dark.
+    /// Its colour in the terminal's palette, which fits the terminal's background.
     pub fn palette(self) -> Option<u8> {
         match self {
             Light::Idle | Light::Off => None,

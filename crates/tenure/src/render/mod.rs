@@ -1,4 +1,4 @@
-//! How things look on a terminal and in a pipe. Data goes to stdout, everything else to stderr.
+//! Output on a terminal and in a pipe. Data goes to stdout, everything else to stderr.
 
 mod command;
 mod describe;
@@ -32,7 +32,7 @@ pub use text::{age, safe, span};
 
 use crate::{args::Format, exit::Failure};
 
-/// How to draw: colours only on a terminal that wants them, glyphs only where the locale has them.
+/// The style: colours only on a terminal that supports them, glyphs only if the locale has them.
 #[derive(Clone, Copy)]
 pub struct Style {
     pub colour: bool,
@@ -54,7 +54,7 @@ impl Style {
     }
 }
 
-/// Prints what was asked for, in the format that was asked for. Ages are counted by the server's clock.
+/// Prints data in the requested format. Ages use the server's clock.
 pub struct Out {
     format: Format,
     terminal: bool,
@@ -81,7 +81,7 @@ impl Out {
         Ok(to.flush()?)
     }
 
-    /// A list: a table for people, a document for machines.
+    /// A list: a table for people, documents for machines.
     pub fn list<T: Serialize>(
         &self,
         items: &[T],
@@ -110,7 +110,7 @@ impl Out {
         }
     }
 
-    /// One of a stream: documents are one a line, whatever was asked for.
+    /// One item of a stream, on one line in the JSON formats.
     pub fn next<T: Serialize>(
         &self,
         item: &T,
@@ -128,12 +128,12 @@ impl Out {
     }
 }
 
-/// A message beside the data.
+/// Prints a message to stderr.
 pub fn say(message: &str) {
     eprintln!("{}", safe(message));
 }
 
-/// What is to be looked at before something is asked: beside the data, and made harmless already.
+/// Prints something to read before a question, to stderr. It is escaped already.
 pub fn show(page: &str) {
     eprint!("{page}");
 }

@@ -1,4 +1,4 @@
-//! What waits for people: one row an ask.
+//! Everything that waits for people: one row for each.
 
 use serde::{Serialize, Serializer};
 use tenure_api::wire::{CommandId, OnTimeout, Risk, Timestamp, WaitKind, Word, WorkId};
@@ -10,7 +10,7 @@ use super::{
     text::{age, span},
 };
 
-/// Something that only a person can end, with what the ledger says of it.
+/// Something that only a person can resolve, with the ledger's explanation.
 #[derive(Serialize)]
 pub struct Need {
     pub kind: Asked,
@@ -27,22 +27,22 @@ pub struct Need {
     pub since: Timestamp,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline_at: Option<Timestamp>,
-    /// What happens then.
+    /// The action at the deadline.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_timeout: Option<Word<OnTimeout>>,
     pub next: String,
 }
 
-/// What a person is asked for.
+/// The kind of decision that is needed.
 #[derive(Clone, Copy)]
 pub enum Asked {
-    /// May this command be done?
+    /// Whether to dispatch this command.
     Approval,
-    /// Did this command happen?
+    /// Whether this command took effect.
     Outcome,
-    /// What is the answer to this wait?
+    /// The answer to this wait.
     Answer(WaitKind),
-    /// What is to become of this work?
+    /// What happens with this quarantined work item.
     Decision,
 }
 
@@ -71,14 +71,14 @@ impl Serialize for Asked {
     }
 }
 
-/// `last`: when somebody last answered, and who.
+/// `last`: the time and the person of the last answer.
 pub fn needs(needs: &[Need], last: Option<&(Timestamp, String)>, style: &Style) -> Table {
     let head = ["NEEDS", "RISK", "WORK", "STEP", "WHO", "SINCE", "DEADLINE"];
     let last = last.map(|(at, who)| {
         let clock = at.to_string().get(11..16).unwrap_or_default().to_owned();
         format!(" Last answer {clock} ({} ago), {}.", age(*at, style.now), safe(who))
     });
-    let mut table = Table::new(&head, &format!("Nobody is being waited for.{}", last.unwrap_or_default()));
+    let mut table = Table::new(&head, &format!("Nothing waits for a person.{}", last.unwrap_or_default()));
     for need in needs {
         table.row(vec![
             Cell::lit(need.kind.light(), need.kind.word()),
@@ -89,7 +89,7 @@ pub fn needs(needs: &[Need], last: Option<&(Timestamp, String)>, style: &Style) 
             age(need.since, style.now).into(),
             deadline(need, style).into(),
         ]);
-        // Both are to be read whole.
+        // Both must be readable in full.
         table.under(&need.ask);
         table.under(&format!("Next: {}", need.next));
     }

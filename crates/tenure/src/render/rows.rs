@@ -1,4 +1,4 @@
-//! One row a thing: light, state, reason, freshness, next.
+//! One row for each item: light, state, reason, freshness, next step.
 
 use tenure_api::wire::{Alert, Event, Grant, LeaseLiveness, State, Timestamp, Token, Work, WorkerView};
 
@@ -9,11 +9,11 @@ use super::{
     text::{age, safe, span},
 };
 
-/// Works of any state, newest first.
+/// Work items of any state, newest first.
 pub fn works(works: &[Work], style: &Style) -> Table {
     let mut table = Table::new(
         &["STATE", "WORK", "SOURCE", "KIND", "TRY", "REASON", "FRESH", "NEXT"],
-        "No work matches. `tenure list` without filters shows the newest.",
+        "No work item matches. `tenure list` without filters shows the newest.",
     );
     for work in works {
         table.row(vec![
@@ -30,7 +30,7 @@ pub fn works(works: &[Work], style: &Style) -> Table {
     table
 }
 
-/// What is held, by least lease left.
+/// Held work items, by remaining lease time.
 pub fn running(works: &[Work], style: &Style) -> Table {
     let mut table = Table::new(
         &["STATE", "WORK", "KIND", "STEP", "TRY", "OWNER", "BEAT", "LEFT", "IN STATE", "NEXT"],
@@ -54,7 +54,7 @@ pub fn running(works: &[Work], style: &Style) -> Table {
     table
 }
 
-/// How long it has stood where it stands.
+/// The time in its current state.
 pub fn in_state(work: &Work, style: &Style) -> String {
     work.state_since.map_or("-".to_owned(), |since| age(since, style.now))
 }
@@ -68,7 +68,7 @@ fn source(work: &Work) -> String {
     }
 }
 
-/// Why it does not go on, in short.
+/// Why it does not progress, in short.
 pub fn reason(work: &Work) -> String {
     let Some(reason) = &work.reason else { return "-".to_owned() };
     match (&reason.tool, &reason.message) {
@@ -78,7 +78,7 @@ pub fn reason(work: &Work) -> String {
     }
 }
 
-/// How old what we know is: the heartbeat where there is a holder, the last event elsewhere.
+/// The age of our information: the heartbeat if there is a holder, otherwise the last event.
 fn fresh(work: &Work, style: &Style) -> String {
     match &work.lease {
         Some(lease) => beat(lease.renewed_at, lease.missed, style),
@@ -98,7 +98,7 @@ fn left(expires_at: Timestamp, style: &Style) -> String {
     if expires_at < style.now { "expired".to_owned() } else { span(expires_at.0 - style.now.0) }
 }
 
-/// The command that most likely comes next; `explain` knows more.
+/// The most likely next step; `explain` has details.
 fn next(work: &Work) -> String {
     let id = &work.id;
     match work.state.known() {
@@ -124,12 +124,12 @@ pub fn command_of(reference: &str) -> Option<&str> {
     reference.strip_prefix("command:")
 }
 
-/// One work's events, in order.
+/// The events of one work item, in order.
 pub fn events(events: &[Event], style: &Style) -> Table {
     logged(events, false, style)
 }
 
-/// Everybody's events, each with its work.
+/// The events of all work items.
 pub fn feed(events: &[Event], style: &Style) -> Table {
     logged(events, true, style)
 }
@@ -158,7 +158,7 @@ fn logged(events: &[Event], several: bool, style: &Style) -> Table {
     table
 }
 
-/// From where to where; a dash where nothing moved.
+/// The move from state to state; a dash if the state did not change.
 fn moved(event: &Event, style: &Style) -> String {
     let arrow = if style.ascii { "->" } else { "→" };
     match &event.from {
@@ -168,7 +168,7 @@ fn moved(event: &Event, style: &Style) -> String {
     }
 }
 
-/// An event on a line, for streams: columns of the past cannot know the future's widths.
+/// An event on a line, for streams, which cannot know the widths of later columns.
 pub fn event(event: &Event, style: &Style) -> String {
     let message = event.message.as_deref().map(|message| format!(": {message}")).unwrap_or_default();
     let text = format!(
@@ -187,7 +187,7 @@ pub fn event(event: &Event, style: &Style) -> String {
 pub fn leases(grants: &[Grant], style: &Style) -> Table {
     let mut table = Table::new(
         &["WORK", "KIND", "TRY", "FENCE", "RENEW", "LEFT", "LEASE"],
-        "Nothing to claim. `--wait 30s` waits for it; `tenure list --phase pending` shows what is there.",
+        "Nothing to claim. `--wait 30s` waits; `tenure list --phase pending` shows the queue.",
     );
     for grant in grants {
         table.row(vec![
@@ -206,7 +206,7 @@ pub fn leases(grants: &[Grant], style: &Style) -> Table {
 pub fn workers(workers: &[WorkerView], style: &Style) -> Table {
     let mut table = Table::new(
         &["LIVENESS", "WORKER", "INCARNATION", "LEASES", "BEAT", "NEXT EXPIRY", "PROOF"],
-        "No worker holds anything.",
+        "No worker holds a lease.",
     );
     for worker in workers {
         let light = match worker.liveness.known() {
@@ -230,7 +230,8 @@ pub fn workers(workers: &[WorkerView], style: &Style) -> Table {
 }
 
 pub fn alerts(alerts: &[Alert], style: &Style) -> Table {
-    let mut table = Table::new(&["ALERT", "VALUE", "THRESHOLD", "SINCE", "WHERE", "MESSAGE"], "No alert.");
+    let mut table =
+        Table::new(&["ALERT", "VALUE", "THRESHOLD", "SINCE", "WHERE", "MESSAGE"], "No active alert.");
     for alert in alerts {
         let place = [alert.tenant.as_deref(), alert.source.as_deref()];
         let place: Vec<&str> = place.into_iter().flatten().collect();
@@ -276,7 +277,7 @@ pub fn tokens(tokens: &[Token], style: &Style) -> Table {
     table
 }
 
-/// The kinds of work and the worker that a token is for.
+/// The kinds of work and the worker that a token is bound to.
 fn bounds(token: &Token) -> String {
     let kinds = token.kinds.as_ref().map(|kinds| kinds.join(","));
     let worker = token.worker.as_ref().map(|worker| format!("worker {worker}"));

@@ -11,7 +11,7 @@ use super::{
 
 pub fn schedules(schedules: &[Schedule], style: &Style) -> Table {
     let head = ["SCHEDULE", "TENANT", "WHEN", "NEXT", "LAST", "FIRED", "SKIPPED"];
-    let mut table = Table::new(&head, "No schedule. `tenure schedule set --help` shows how to make one.");
+    let mut table = Table::new(&head, "No schedule. `tenure schedule set --help` shows how to create one.");
     for schedule in schedules {
         table.row(vec![
             lit(schedule),

@@ -1,22 +1,22 @@
-//! Columns that line up, with a glyph and a colour where a cell has a light.
+//! Aligned columns, with a glyph and a colour for cells with a light.
 
 use unicode_width::UnicodeWidthStr;
 
 use super::{Style, light::Light, safe};
 
-/// No cell is wider, but for the last of a row.
+/// The maximum width of a cell, except the last of a row.
 const WIDEST: usize = 48;
 
 pub struct Table {
     head: Vec<&'static str>,
     rows: Vec<Row>,
-    /// What to say instead of an empty table.
+    /// The message for an empty table.
     empty: String,
 }
 
 struct Row {
     cells: Vec<Cell>,
-    /// Lines below it, as long as they are.
+    /// Lines below the row, in full length.
     under: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ impl Table {
         self.rows.push(Row { cells, under: Vec::new() });
     }
 
-    /// A line below the last row, for what is too long for a column.
+    /// A line below the last row, for text that is too long for a column.
     pub fn under(&mut self, text: &str) {
         if let Some(row) = self.rows.last_mut() {
             row.under.push(safe(text));
@@ -62,7 +62,7 @@ impl Table {
 
     pub fn draw(&self, style: &Style) -> String {
         if self.rows.is_empty() {
-            // It is no data: what reads stdout sees an empty list as an empty text.
+            // The message is not data: for a reader of stdout an empty list is an empty text.
             super::say(&self.empty);
             return String::new();
         }

@@ -1,14 +1,14 @@
-//! Text that came from elsewhere, made harmless; spans of time, made short.
+//! Escapes untrusted text, and shortens time spans.
 
 use tenure_api::wire::Timestamp;
 
-/// Moves the cursor, rings the bell, or turns the reading direction around.
+/// Characters that move the cursor, ring the bell, or change the reading direction.
 fn is_unsafe(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// On one line, with nothing in it that a terminal obeys.
+/// The text on one line, without anything that a terminal would interpret.
 pub fn safe(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -22,7 +22,7 @@ pub fn safe(text: &str) -> String {
     out
 }
 
-/// JSON that no terminal obeys: the same document, escaped further.
+/// JSON without anything that a terminal would interpret: the same document, escaped further.
 pub fn safe_json(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -35,8 +35,8 @@ pub fn safe_json(text: &str) -> String {
     out
 }
 
-/// How long, in its largest unit, as the ledger's own sentences say it: what lacks less than a tenth of one has it, so that
-/// what was just set reads as it was set.
+/// A duration in its largest unit, rounded as in the ledger's own sentences: one that lacks less than a tenth
+/// of a unit is rounded up, so that a fresh deadline reads as it was set.
 pub fn span(ms: i64) -> String {
     let whole = |unit: i64| (ms.max(0) + unit / 10) / unit;
     match (whole(1_000), whole(60_000), whole(3_600_000)) {

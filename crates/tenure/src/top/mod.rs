@@ -1,5 +1,5 @@
-//! `top`: the live view of what runs. It looks at the ledger every second, and at once when the event stream says that
-//! something moved; while nobody answers it shows what it last saw, and how old that is.
+//! `top`: the live view of running work. It polls the ledger every second, and at once when the event stream
+//! reports a change; while the ledger does not respond, it shows the last snapshot and its age.
 
 mod screen;
 mod snapshot;
@@ -22,18 +22,18 @@ use crate::{
 use screen::{Screen, Then};
 use snapshot::Snapshot;
 
-/// Countdowns move once a second.
+/// Countdowns are updated once a second.
 const TICK: Duration = Duration::from_secs(1);
-/// However much happens, the ledger is not looked at more often.
+/// The shortest interval between polls.
 const CALM: Duration = Duration::from_millis(250);
-/// How long the keyboard is listened to at a time, so that its thread ends with the view.
+/// How long the keyboard is polled at a time, so that its thread ends with the view.
 const LISTEN: Duration = Duration::from_millis(200);
 
 pub async fn top(cx: &Context) -> Result<Exit, Failure> {
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
-        return Err(Failure::usage("top needs a terminal. `tenure ps --watch` prints to anything."));
+        return Err(Failure::usage("top needs a terminal. `tenure ps --watch` works without one."));
     }
-    // A look that fails now is told as any verb tells it.
+    // A first failure is reported like that of any verb.
     let first = Snapshot::fetch(&cx.client, None).await?;
     let mut screen = Screen::new(cx.place.clone(), first);
     let style = cx.out.style();
@@ -43,13 +43,13 @@ pub async fn top(cx: &Context) -> Result<Exit, Failure> {
     ended
 }
 
-/// The terminal while it is ours. Dropped, it is as it was.
+/// Owns the terminal, and restores it when dropped.
 struct View {
     terminal: ratatui::DefaultTerminal,
     client: Client,
     keys: mpsc::Receiver<Input>,
     bell: mpsc::Receiver<()>,
-    /// The look that is under way.
+    /// The poll in progress.
     looking: JoinSet<Result<Snapshot, Error>>,
     looked: Instant,
     _stream: JoinSet<()>,
@@ -64,7 +64,7 @@ impl Drop for View {
 impl View {
     fn open(client: Client) -> Result<Self, Failure> {
         let terminal = ratatui::try_init()?;
-        // A look that fails is repeated with the next tick, and shown as stale until then.
+        // A failed poll is repeated with the next tick, and shown as stale until then.
         let client = client.without_retries();
         let mut stream = JoinSet::new();
         let (ring, bell) = mpsc::channel(1);
@@ -94,7 +94,7 @@ impl View {
                         Then::Stay => {}
                     },
                     Some(_) => {}
-                    None => return Err(Failure::new(Exit::Error, "the keyboard is gone")),
+                    None => return Err(Failure::new(Exit::Error, "the keyboard was disconnected")),
                 },
                 Some(looked) = self.looking.join_next() => take(screen, looked),
                 Some(()) = self.bell.recv() => self.look(screen, CALM),
@@ -103,7 +103,8 @@ impl View {
         }
     }
 
-    /// Looks again, unless a look is under way or the last one is younger than `calm`: the next tick does it then.
+    /// Polls again, unless a poll is in progress or the last one is younger than `calm`: then the next tick
+    /// does.
     fn look(&mut self, screen: &Screen, calm: Duration) {
         if !self.looking.is_empty() || self.looked.elapsed() < calm {
             return;
@@ -117,7 +118,7 @@ impl View {
 fn take(screen: &mut Screen, looked: Result<Result<Snapshot, Error>, tokio::task::JoinError>) {
     match looked {
         Ok(Ok(mut snapshot)) => {
-            // It was asked for another work than the one that is open by now.
+            // The poll was for a work item that is no longer the open one.
             let shown = snapshot.full.as_ref().map(|full| &full.work.id);
             if shown != screen.open.as_ref() {
                 snapshot.full = screen.snapshot.full.take();
@@ -130,16 +131,16 @@ fn take(screen: &mut Screen, looked: Result<Result<Snapshot, Error>, tokio::task
     }
 }
 
-/// Rings once for any number of events.
+/// Notifies once for any number of events.
 async fn listen(client: Client, ring: mpsc::Sender<()>) {
     let mut stream = client.stream(EventQuery::default());
     while stream.next().await.is_ok() {
-        // A full channel has been rung already.
+        // A full channel already has a notification.
         let _ = ring.try_send(());
     }
 }
 
-/// Keys as they are pressed, from a thread that ends once nobody listens.
+/// Key presses, from a thread that ends with their receiver.
 fn keyboard() -> mpsc::Receiver<Input> {
     let (pressed, keys) = mpsc::channel(16);
     std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! What the person at the keyboard has chosen to see, and what each key changes. No key changes anything else.
+//! The state of the view, and how each key changes it. Keys change nothing in the ledger.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use tenure_api::wire::{Work, WorkId};
@@ -6,17 +6,17 @@ use tenure_api::wire::{Work, WorkId};
 use super::snapshot::Snapshot;
 
 pub struct Screen {
-    /// What is looked at.
+    /// The name of the ledger.
     pub place: String,
     pub snapshot: Snapshot,
-    /// Why the last look failed; what is shown is from the one before.
+    /// Why the last poll failed; the snapshot is older.
     pub trouble: Option<String>,
-    /// By id, so that the choice stays when rows move.
+    /// By id, so that the selection stays when rows move.
     pub selected: Option<WorkId>,
     pub filter: String,
     pub typing: bool,
     pub help: bool,
-    /// The work that is shown in full.
+    /// The work item shown in full.
     pub open: Option<WorkId>,
     pub scroll: u16,
 }
@@ -24,7 +24,7 @@ pub struct Screen {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Then {
     Stay,
-    /// What is shown needs more than there is.
+    /// The view needs data that is not loaded.
     Look,
     Quit,
 }
@@ -44,7 +44,7 @@ impl Screen {
         }
     }
 
-    /// The rows that the filter admits.
+    /// The rows that match the filter.
     pub fn rows(&self) -> Vec<&Work> {
         let sought = self.filter.to_lowercase();
         let admits = |work: &&Work| {
@@ -55,7 +55,7 @@ impl Screen {
         self.snapshot.rows.iter().filter(admits).collect()
     }
 
-    /// Where the chosen row is now; the first where it is gone.
+    /// The index of the selected row; the first if it is gone.
     pub fn at(&self) -> Option<usize> {
         let rows = self.rows();
         let at = rows.iter().position(|work| Some(&work.id) == self.selected.as_ref());

@@ -1,4 +1,4 @@
-//! What is shown: held works, what waits for people, and the figures above them, as the ledger told them at one moment.
+//! The data of the view at one time: held work items, items that wait for people, and the figures above them.
 
 use tenure_api::{
     Client, Error,
@@ -10,14 +10,14 @@ use tenure_api::{
 
 use crate::verbs::{Full, all_needs};
 
-/// More rows than this are not shown; the figures say so.
+/// The maximum number of rows; the footer says if there are more.
 const ROWS: u32 = 500;
-/// How far back the queue and the finished works are looked through.
+/// How many items of the queue and the finished work are read.
 const BACK: u32 = 200;
 
 pub struct Snapshot {
     pub at: Timestamp,
-    /// Held works by least lease left, then what waits for a person.
+    /// Held work items by remaining lease time, then those that wait for a person.
     pub rows: Vec<Work>,
     /// Whether there are more than the rows.
     pub more: bool,
@@ -25,17 +25,18 @@ pub struct Snapshot {
     /// Commands in doubt, and whether there are more than were counted.
     pub uncertain: (usize, bool),
     pub last_finish: Option<Timestamp>,
-    /// How much only a person can end: works, and commands that nobody waits for too.
+    /// Work items and commands that only a person can resolve, including commands that no work item waits
+    /// for.
     pub needs_you: usize,
-    /// The work that is looked at.
+    /// The work item shown in full.
     pub full: Option<Full>,
 }
 
-/// What no worker has taken yet.
+/// Queued work items.
 #[derive(Default)]
 pub struct Queue {
     pub count: usize,
-    /// There are more: the count is a lower bound, and so is the age of the oldest.
+    /// There are more: the count and the age of the oldest are lower bounds.
     pub more: bool,
     pub oldest: Option<Timestamp>,
     pub sources: Vec<String>,

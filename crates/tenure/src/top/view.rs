@@ -1,4 +1,4 @@
-//! How a screen looks: a pure function of it, a style and a moment.
+//! Draws a screen: a pure function of the screen, a style and a time.
 
 use ratatui::{
     Frame,
@@ -12,24 +12,24 @@ use tenure_api::wire::{Lease, Timestamp, Work};
 use super::{screen::Screen, snapshot::Snapshot};
 use crate::render::{self, Light, Style, age, describe, reason, safe, span};
 
-/// Older than this, what is shown is called stale.
+/// Older snapshots are marked as stale.
 const FRESH_MS: i64 = 3_000;
-/// From this width on there is room for kinds and reasons.
+/// From this width on there is space for kinds and reasons.
 const WIDE: u16 = 120;
-/// As many missed renewals as the column has room for.
+/// The largest number of missed renewals that fits into the column.
 const MISSED_MAX: u32 = 99;
 
 const HELP: &str = "\
-What runs, and is it alive? Rows are sorted by least lease left; below them is what waits for a person.
+What runs, and is it alive? Rows are sorted by remaining lease time; below them are items that wait for a person.
 
-  j k, arrows   choose a row          Enter   show the work
-  /             filter                Esc     back, or no filter
-  ?             this page             q       quit, from anywhere
+  j k, arrows   choose a row          Enter   show the item
+  /             filter                Esc     back, or clear the filter
+  ?             this help             q       quit
 
-  BEAT   since the last renewal; ·2 means that two were missed
-  LEFT   what is left of the lease; AGE is the time in its state
+  BEAT   time since the last renewal; ·2: two renewals were missed
+  LEFT   remaining lease time; AGE is the time in the current state
 
-No key changes anything. What to type is in NEXT of a shown work.";
+Keys change nothing in the ledger. Enter shows the next step of an item.";
 
 pub fn draw(frame: &mut Frame<'_>, screen: &Screen, style: &Style) {
     let area = frame.area();
@@ -102,7 +102,7 @@ fn footline(screen: &Screen) -> Line<'static> {
         "q quit  j k move  Enter show  / filter  ? help"
     };
     let text = match &screen.trouble {
-        _ if screen.typing => format!("/{}_   (Enter keeps it, Esc drops it)", safe(&screen.filter)),
+        _ if screen.typing => format!("/{}_   (Enter keeps it, Esc clears it)", safe(&screen.filter)),
         Some(trouble) => safe(trouble),
         None if !screen.filter.is_empty() => format!("filter: {}   {keys}", safe(&screen.filter)),
         None if screen.snapshot.more => format!("{keys}   (there are more rows: tenure list)"),
@@ -115,7 +115,7 @@ fn full(screen: &Screen, style: &Style) -> Paragraph<'static> {
     let plain = Style { colour: false, ..*style };
     let text = match &screen.snapshot.full {
         Some(full) => describe(&full.work, &full.why, &full.commands, &full.last, &plain),
-        None => "Looking…".to_owned(),
+        None => "Loading…".to_owned(),
     };
     Paragraph::new(text).wrap(Wrap { trim: false }).scroll((screen.scroll, 0))
 }
@@ -148,7 +148,7 @@ fn list(frame: &mut Frame<'_>, screen: &Screen, style: &Style, area: Rect, dim: 
     frame.render_stateful_widget(table, area, &mut state);
 }
 
-/// What stands in a column, and how wide it is; none at all in a narrow terminal where `narrow` is 0.
+/// A column's text and widths; it is left out of a narrow terminal if `narrow` is 0.
 struct Column {
     name: &'static str,
     narrow: u16,
@@ -156,7 +156,7 @@ struct Column {
     text: fn(&Work, &Style, bool) -> String,
 }
 
-/// Takes what is left of the line.
+/// Takes the rest of the line.
 const FILL: u16 = u16::MAX;
 
 const COLUMNS: [Column; 10] = [
@@ -191,7 +191,7 @@ fn state(work: &Work, style: &Style) -> String {
     format!("{} {}", Light::of(work).glyph(style.ascii), safe(work.state.as_str()))
 }
 
-/// The holder, and in a wide terminal which of its incarnations: the end of one tells two apart.
+/// The holder, and in a wide terminal the end of its incarnation, which tells two apart.
 fn owner(work: &Work, style: &Style, wide: bool) -> String {
     let Some(lease) = &work.lease else { return "-".to_owned() };
     let worker = safe(&lease.worker);
@@ -209,13 +209,13 @@ fn beat(work: &Work, style: &Style) -> String {
     let mark = if style.ascii { "/" } else { "·" };
     match lease.missed {
         0 => since,
-        // A number that is cut off would be another number.
+        // A truncated number would be a different number.
         missed if missed > MISSED_MAX => format!("{since}{mark}{MISSED_MAX}+"),
         missed => format!("{since}{mark}{missed}"),
     }
 }
 
-/// A bar of `cells`, and the time that is left.
+/// A bar of `cells`, and the remaining time.
 fn left(work: &Work, style: &Style, cells: i64) -> String {
     let Some(Lease { expires_at, renewed_at, .. }) = &work.lease else { return "-".to_owned() };
     let left = (expires_at.0 - style.now.0).max(0);
@@ -233,7 +233,7 @@ fn lit(light: Light, style: &Style) -> Look {
     }
 }
 
-/// What an empty list means.
+/// The explanation of an empty list.
 fn empty(screen: &Screen, style: &Style) -> String {
     let snapshot = &screen.snapshot;
     if !snapshot.rows.is_empty() {
@@ -249,7 +249,7 @@ fn empty(screen: &Screen, style: &Style) -> String {
         let plus = if queue.more { "+" } else { "" };
         let sources: Vec<String> = queue.sources.iter().map(|source| format!("`{}`", safe(source))).collect();
         text.push_str(&format!(
-            " {}{plus} queued: no worker claims {}. `tenure workers` shows who is there.",
+            " {}{plus} queued: no worker claims {}. `tenure workers` lists the workers.",
             queue.count,
             sources.join(", ")
         ));

@@ -1,4 +1,4 @@
-//! Answers to what works wait for.
+//! Verbs that answer waits.
 
 use tenure_api::wire::{
     Approve, CommandId, Resolve as ResolveRequest, ResolveWait, Resolved, RevokeWaits, Wait, WaitId,
@@ -30,7 +30,7 @@ pub async fn resolve(cx: &Context, args: Resolve) -> Result<Exit, Failure> {
     told(cx, &resolved)
 }
 
-/// Says yes or no: to a command, or to what a work asks an approver.
+/// Approves or rejects a command, or the question of a work item.
 pub async fn decide(cx: &Context, id: &str, approved: bool, decision: Answered) -> Result<Exit, Failure> {
     if id.starts_with(CommandId::PREFIX) {
         return command::decide(cx, id, approved, decision).await;
@@ -38,10 +38,10 @@ pub async fn decide(cx: &Context, id: &str, approved: bool, decision: Answered) 
     let work = find(cx, id).await?;
     let approval = |wait: &&Wait| wait.kind == WaitKind::Approval;
     let commands = work.waits.iter().filter(approval).map(|wait| render::command_of(&wait.reference));
-    // What is sealed is approved as what it is, and not as whatever its work waits for.
+    // A sealed command is decided as itself, not through the wait of its work item.
     if let Some([command, ..]) = commands.collect::<Option<Vec<&str>>>().as_deref() {
         let verb = if approved { "approve" } else { "reject" };
-        let why = format!("{} waits for a command: type `tenure {verb} {command} --reason …`", work.id);
+        let why = format!("{} waits for a command: run `tenure {verb} {command} --reason …`", work.id);
         return Err(Failure::new(Exit::Refused, why));
     }
     let Answered { reason: note, seal, yes, dry_run } = decision;
@@ -55,7 +55,7 @@ pub async fn decide(cx: &Context, id: &str, approved: bool, decision: Answered) 
     told(cx, &cx.client.approve(&work.id, &Approve { approved, seal, note }).await?)
 }
 
-/// What a work asks an approver: what has this seal, or the one approval that is open, or the last that was answered.
+/// The wait for an approval: the one with this seal, or the only open one, or the last one answered.
 async fn asked(cx: &Context, work: &Work, seal: Option<&str>) -> Result<Wait, Failure> {
     let query =
         WaitQuery { work: Some(work.id.clone()), kind: Some(WaitKind::Approval), ..WaitQuery::default() };
@@ -64,12 +64,12 @@ async fn asked(cx: &Context, work: &Work, seal: Option<&str>) -> Result<Wait, Fa
     if waits.iter().any(|wait| wait.state == WaitState::Open) {
         waits.retain(|wait| wait.state == WaitState::Open);
         if waits.len() > 1 {
-            let why = "several approvals are open: say --seal, as `tenure show` prints it";
+            let why = "several approvals are open: give --seal, as `tenure show` prints it";
             return Err(Failure::usage(format!("{}: {why}", work.id)));
         }
     }
     waits.pop().ok_or_else(|| {
-        let what = if seal.is_some() { "nothing that has this seal" } else { "no approval" };
+        let what = if seal.is_some() { "nothing with this seal" } else { "no approval" };
         let why = format!(
             "{} is {}, and asks for {what}. `tenure explain {}` says why",
             work.id, work.state, work.id
@@ -78,17 +78,19 @@ async fn asked(cx: &Context, work: &Work, seal: Option<&str>) -> Result<Wait, Fa
     })
 }
 
-/// Calls off what a session's works wait for.
+/// Revokes the open waits of a session.
 pub async fn revoke(cx: &Context, args: WaitsRevoke) -> Result<Exit, Failure> {
     let WaitsRevoke { session, tenant, act } = args;
     confirm(
         &act,
-        &format!("Every open wait of session {session} is called off; its works go on without answers."),
+        &format!(
+            "Every open wait of session {session} will be revoked; its work items continue without answers."
+        ),
     )?;
     let request = RevokeWaits { session, tenant, reason: act.reason };
     let revoked = cx.client.revoke_waits(&request).await?;
     if revoked.works.is_empty() {
-        say("Nothing of this session waits.");
+        say("This session has no open waits.");
     }
     cx.out.one(&revoked, |revoked, _| {
         revoked.works.iter().map(|ack| format!("{} {}\n", ack.id, render::safe(ack.state.as_str()))).collect()
@@ -98,12 +100,12 @@ pub async fn revoke(cx: &Context, args: WaitsRevoke) -> Result<Exit, Failure> {
 
 fn told(cx: &Context, resolved: &Resolved) -> Result<Exit, Failure> {
     if resolved.kept {
-        say("Nothing waits for it yet: the answer is kept for a day, for the wait that asks.");
+        say("Nothing waits for it yet: the answer is kept for a day.");
     }
     let mut first = true;
     for answer in resolved.answers.iter().filter(|answer| !answer.first) {
         first = false;
-        say(&format!("{} was answered before; that answer stands.", answer.wait));
+        say(&format!("{} was answered before; that answer counts.", answer.wait));
     }
     cx.out.one(resolved, |resolved, _| {
         let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Commands: looked at, approved, and, where nobody knows whether they happened, settled.
+//! Verbs on commands: reading them, approving them, and resolving those in doubt.
 
 use tenure_api::wire::{
     ApproveCommand, CancelCommand, Command, CommandId, CommandQuery, Event, LookupOutcome, PlannedCommand,
@@ -15,9 +15,9 @@ use crate::{
     render,
 };
 
-/// No page that is asked for is larger.
+/// The largest page size.
 const PAGE: usize = 1_000;
-/// So far back in its work's log a command's events are looked for.
+/// How far back a command's events are searched in its work item's log.
 const BACK: u64 = 1_000;
 
 pub async fn commands(cx: &Context, verb: CommandsVerb) -> Result<Exit, Failure> {
@@ -32,7 +32,7 @@ pub async fn commands(cx: &Context, verb: CommandsVerb) -> Result<Exit, Failure>
     }
 }
 
-/// A command by its id, or by a beginning of it that no other has.
+/// Finds a command by its id, or by a unique prefix.
 async fn found(cx: &Context, id: &str) -> Result<Command, Failure> {
     cx.client.command(&CommandId::from(id)).await.map_err(|error| not_found(id, error))
 }
@@ -62,7 +62,7 @@ async fn list(cx: &Context, args: CommandsList) -> Result<Exit, Failure> {
     .await
 }
 
-/// As many commands as were asked for, page by page.
+/// The requested number of commands, page by page.
 pub(super) async fn pages(cx: &Context, query: &CommandQuery, limit: usize) -> Result<Vec<Command>, Failure> {
     let mut commands = Vec::new();
     let mut query = query.clone();
@@ -88,7 +88,7 @@ pub async fn show(cx: &Context, id: &str, watch: bool) -> Result<Exit, Failure> 
     .await
 }
 
-/// Everything about a command, for people.
+/// The page of a command, for people.
 async fn page(cx: &Context, command: &Command) -> Result<String, Failure> {
     let why = cx.client.explain_command(&command.id).await?;
     let work = find(cx, command.work.as_str()).await?;
@@ -106,14 +106,14 @@ pub async fn explain(cx: &Context, id: &str) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// What a rerun would do, and the keys of what it would execute again.
+/// The plan of a rerun, and the keys of the commands that it would execute again.
 pub struct Plan {
     pub items: Vec<PlannedCommand>,
     pub execute: Vec<String>,
 }
 
 impl Plan {
-    /// `execute`: ids or keys of commands of its runs, or beginnings of them.
+    /// `execute`: ids or keys of commands of its runs, or prefixes of them.
     pub async fn of(cx: &Context, work: &Work, execute: &[String]) -> Result<Self, Failure> {
         let ask = |execute: Vec<String>| async move {
             let query = ReplayPlanQuery { execute };
@@ -140,9 +140,9 @@ fn key_of(items: &[PlannedCommand], named: &str) -> Result<String, Failure> {
         [only] if !named.is_empty() => Ok(only.to_owned()),
         [] => Err(Failure::new(
             Exit::NotFound,
-            format!("no command of its runs is called `{named}`. `tenure commands plan` shows them"),
+            format!("no command of its runs has the id or key `{named}`. `tenure commands plan` lists them"),
         )),
-        _ => Err(Failure::usage(format!("several commands begin with `{named}`: give more of it."))),
+        _ => Err(Failure::usage(format!("several commands begin with `{named}`: give a longer prefix."))),
     }
 }
 
@@ -152,10 +152,10 @@ async fn plan(cx: &Context, args: &CommandsPlan) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// A person's yes or no to a command that was shown just now, and to nothing else.
+/// Approves or rejects exactly the command that was just shown.
 pub async fn decide(cx: &Context, id: &str, approved: bool, decision: Answered) -> Result<Exit, Failure> {
     let Answered { reason: Some(reason), seal, yes, dry_run } = decision else {
-        return Err(Failure::usage("A command is not decided over without a reason: say --reason."));
+        return Err(Failure::usage("A decision on a command needs a reason: give --reason."));
     };
     let command = found(cx, id).await?;
     render::show(&render::intent(&command, &cx.out.style()));
@@ -163,12 +163,12 @@ pub async fn decide(cx: &Context, id: &str, approved: bool, decision: Answered) 
     let what = format!("{} to {}", command.tool, command.target);
     let command = if approved {
         let approve = ApproveCommand { reason, seal: seal.unwrap_or_else(|| command.seal.clone()) };
-        let then = format!("{what} may be done once, with exactly these arguments.");
+        let then = format!("{what} may be dispatched once, with exactly these arguments.");
         confirm(&act, &then)?;
         cx.client.approve_command(&command.id, &approve).await?
     } else {
         let reject = RejectCommand { reason };
-        let then = format!("{what} will not be done.");
+        let then = format!("{what} will not be dispatched.");
         confirm(&act, &then)?;
         cx.client.reject_command(&command.id, &reject).await?
     };
@@ -192,9 +192,9 @@ async fn reconcile(cx: &Context, args: Reconcile) -> Result<Exit, Failure> {
     };
     let what = format!("{} to {}", command.tool, command.target);
     let then = match args.outcome {
-        LookupOutcome::Found => format!("{what} counts as done, for good."),
-        LookupOutcome::Absent => format!("{what} counts as not done, and may be done again."),
-        LookupOutcome::Unknown => format!("One more lookup of {what} could not tell."),
+        LookupOutcome::Found => format!("{what} will finally count as done."),
+        LookupOutcome::Absent => format!("{what} will count as not done, and may be sent again."),
+        LookupOutcome::Unknown => format!("One more lookup of {what} will be recorded as unknown."),
     };
     confirm(&args.act, &then)?;
     became(cx, &cx.client.reconcile(&command.id, &request).await?)
@@ -212,18 +212,20 @@ async fn record(cx: &Context, args: Record) -> Result<Exit, Failure> {
     };
     let what = format!("{} to {}", command.tool, command.target);
     let then = match outcome {
-        RecordOutcome::Happened => format!("{what} counts as done, for good, on your word."),
-        RecordOutcome::DidNotHappen => format!("{what} counts as failed, on your word, and may be replayed."),
+        RecordOutcome::Happened => format!("{what} will finally count as done, on your word."),
+        RecordOutcome::DidNotHappen => {
+            format!("{what} will count as failed, on your word, and may be replayed.")
+        }
     };
     confirm(&args.act, &then)?;
     became(cx, &cx.client.record(&command.id, &request).await?)
 }
 
-/// Its whole record is shown first.
+/// The complete command is shown first.
 async fn replay(cx: &Context, args: &Replay) -> Result<Exit, Failure> {
     let command = found(cx, &args.id).await?;
     render::show(&page(cx, &command).await?);
-    confirm(&args.act, &format!("{} to {} is done again, by its record.", command.tool, command.target))?;
+    confirm(&args.act, &format!("{} to {} will be sent again, as recorded.", command.tool, command.target))?;
     let request = ReplayCommand { reason: args.act.reason.clone() };
     became(cx, &cx.client.replay(&command.id, &request).await?)
 }
@@ -231,7 +233,7 @@ async fn replay(cx: &Context, args: &Replay) -> Result<Exit, Failure> {
 async fn cancel(cx: &Context, args: &CommandCancel) -> Result<Exit, Failure> {
     let command = found(cx, &args.id).await?;
     let request = CancelCommand { reason: args.act.reason.clone(), fence: None, token: None };
-    let then = format!("{} to {} will not be done.", command.tool, command.target);
+    let then = format!("{} to {} will not be dispatched.", command.tool, command.target);
     confirm(&args.act, &then)?;
     became(cx, &cx.client.cancel_command(&command.id, &request).await?)
 }

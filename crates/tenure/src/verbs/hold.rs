@@ -1,4 +1,4 @@
-//! The holder's verbs, and waiting for a work from outside.
+//! The holder's verbs, and waiting for an end from outside.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::{
     render::{self, say},
 };
 
-/// No long poll is longer; a longer wait is several.
+/// The longest long poll; a longer wait takes several.
 const POLL: Duration = Duration::from_secs(60);
 
 fn new_id() -> String {
@@ -31,7 +31,7 @@ pub async fn claim(cx: &Context, args: Claim) -> Result<Exit, Failure> {
     let worker = Worker {
         id: args.worker,
         incarnation: args.incarnation.unwrap_or_else(new_id),
-        // This process is gone in a moment: it proves nothing about who works.
+        // This process ends at once: it proves nothing about the worker.
         liveness: Liveness::Opaque,
     };
     let mut ids = Vec::new();
@@ -65,7 +65,7 @@ pub async fn renew(cx: &Context, args: Renew) -> Result<Exit, Failure> {
                     say("Stop: a cancel was requested. Close it out as cancelled, or release it.");
                 }
                 if *release_requested {
-                    say("Stop: this worker is drained. Release it, so that another one goes on.");
+                    say("Stop: this worker is draining. Release it, so that another one continues.");
                 }
                 cx.out.one(&renewal, |_, _| format!("expires {expires_at}\n"))?;
             }
@@ -83,7 +83,7 @@ pub async fn wait(cx: &Context, args: Wait) -> Result<Exit, Failure> {
         (args.kind, args.reference, args.fence, args.lease)
     else {
         return Err(Failure::usage(
-            "Say --for=terminal to wait for its end; or, as its holder, --kind, --ref, --fence and --lease.",
+            "Give --for=terminal to wait for its end; or, as its holder, --kind, --ref, --fence and --lease.",
         ));
     };
     let id = find(cx, &args.id).await?.id;
@@ -124,7 +124,7 @@ async fn until_ended(cx: &Context, args: &Wait) -> Result<Exit, Failure> {
             return Ok(exit);
         }
         if end.is_some_and(|end| Instant::now() >= end) {
-            say(&format!("{} is still {}. `tenure explain {}` says why.", work.id, work.state, work.id));
+            say(&format!("{} is still {}. `tenure explain {}` shows why.", work.id, work.state, work.id));
             return Ok(Exit::WaitTimedOut);
         }
     }
@@ -182,7 +182,7 @@ pub async fn step(cx: &Context, args: Step) -> Result<Exit, Failure> {
     };
     let reply = cx.client.put_step(&id, &args.step, &put).await?;
     if reply.reused {
-        say("It was completed before: use its result, and do not do it again.");
+        say("It was completed before: use its result instead of running it again.");
     }
     cx.out.one(&reply, |reply, _| match (&reply.step.completed_at, &reply.step.result) {
         (Some(_), Some(result)) => format!("{}\n", render::safe(&result.to_string())),

@@ -1,4 +1,4 @@
-//! The intake of new works: looked at, paused, resumed.
+//! `intake`: showing, pausing and resuming it.
 
 use tenure_api::wire::{Intake, SetIntake};
 
@@ -24,8 +24,8 @@ async fn set(cx: &Context, args: IntakeAct, paused: bool) -> Result<Intake, Fail
     let whose =
         tenant.as_ref().map_or_else(|| "every tenant".to_owned(), |tenant| format!("tenant {tenant}"));
     let then = match paused {
-        true => format!("No new work of {whose} is let in until it is resumed; what is in goes on."),
-        false => format!("New works of {whose} are let in again."),
+        true => format!("New work items of {whose} will be refused until resumed; recorded work goes on."),
+        false => format!("New work items of {whose} will be accepted again."),
     };
     confirm(&act, &then)?;
     let request = SetIntake { paused, tenant, reason: act.reason };

@@ -19,7 +19,7 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 pub async fn prune(cx: &Context, args: &Prune) -> Result<Exit, Failure> {
     let before =
         Timestamp(cx.now().await?.0 - i64::try_from(args.older_than.as_millis()).unwrap_or(i64::MAX));
-    confirm(&args.act, &format!("Works that ended before {before} are forgotten, for good."))?;
+    confirm(&args.act, &format!("Work items that ended before {before} will be permanently deleted."))?;
     let mut total = PruneReport { works: 0, events: 0, more: true };
     while total.more {
         let reason = args.act.reason.clone();
@@ -36,7 +36,7 @@ pub async fn prune(cx: &Context, args: &Prune) -> Result<Exit, Failure> {
 pub async fn verify(cx: &Context) -> Result<Exit, Failure> {
     let report = cx.client.verify().await?;
     cx.out.one(&report, |report, _| {
-        let mut text = format!("{} works, {} events read\n", report.works, report.events);
+        let mut text = format!("{} work items, {} events read\n", report.works, report.events);
         for fault in &report.faults {
             let work = fault.work.as_ref().map_or("the ledger", |work| work.as_str());
             text.push_str(&format!("{work}: {}\n", render::safe(&fault.what)));
@@ -44,15 +44,15 @@ pub async fn verify(cx: &Context) -> Result<Exit, Failure> {
         text
     })?;
     if report.faults.is_empty() {
-        say("All is sound: every event follows from the one before it, and every row from its events.");
+        say("No faults: every event follows from the one before it, and every row from its events.");
         return Ok(Exit::Ok);
     }
-    say("What is stored contradicts itself. Keep a copy of the database before anything else is done.");
+    say("The stored data contradicts itself. Copy the database before doing anything else.");
     Ok(Exit::Unsuccessful)
 }
 
 pub async fn backup(cx: &Context, args: Backup) -> Result<Exit, Failure> {
-    // A ledger that is open here was opened with this path's folder; a daemon has a folder of its own.
+    // A ledger that this process opened uses this path's folder; a daemon has its own.
     let name = match (&cx.db, args.path.file_name()) {
         (Some(_), Some(name)) => name.to_string_lossy().into_owned(),
         _ => args.path.to_string_lossy().into_owned(),
@@ -62,7 +62,7 @@ pub async fn backup(cx: &Context, args: Backup) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// Says every few seconds how far the daemon's backup is. One that is done sooner says nothing.
+/// Prints the progress of the daemon's backup every few seconds. A quick one prints nothing.
 async fn showing_progress<T>(cx: &Context, making: impl Future<Output = T>) -> T {
     let mut making = std::pin::pin!(making);
     loop {
@@ -70,7 +70,7 @@ async fn showing_progress<T>(cx: &Context, making: impl Future<Output = T>) -> T
             made = &mut making => return made,
             () = tokio::time::sleep(PROGRESS_EVERY) => {}
         }
-        // A token that may not look at the database gets its backup all the same.
+        // An access token without the scope for the database still gets its backup.
         if let Ok(Some(backup)) = cx.client.database().await.map(|database| database.backup) {
             say(&format!("{} of {} MiB copied", backup.bytes >> 20, backup.total_bytes >> 20));
         }
@@ -88,7 +88,7 @@ pub async fn token(cx: &Context, verb: TokenVerb) -> Result<Exit, Failure> {
     }
 }
 
-/// All of them: whoever looks for one that should be gone must not miss it.
+/// All of them, so that a token that should have been revoked is not missed.
 async fn tokens(cx: &Context) -> Result<Vec<Token>, Failure> {
     let mut tokens = Vec::new();
     let mut page = PageQuery::default();
@@ -105,10 +105,10 @@ async fn tokens(cx: &Context) -> Result<Vec<Token>, Failure> {
 
 async fn revoke(cx: &Context, args: TokenRevoke) -> Result<Exit, Failure> {
     let Some(token) = tokens(cx).await?.into_iter().find(|token| token.id.as_str() == args.id) else {
-        let why = format!("there is no token {}. `tenure token list` shows them", args.id);
+        let why = format!("there is no access token {}. `tenure token list` shows them", args.id);
         return Err(Failure::new(Exit::NotFound, why));
     };
-    confirm(&args.act, &format!("Whoever uses {} ({}) is refused from now on.", token.name, token.id))?;
+    confirm(&args.act, &format!("Calls with {} ({}) will be refused from now on.", token.name, token.id))?;
     if args.act.dry_run {
         cx.out.one(&token, |token, _| format!("{} would be revoked\n", token.id))?;
         return Ok(Exit::Ok);
@@ -128,7 +128,7 @@ async fn create(cx: &Context, args: TokenCreate) -> Result<Exit, Failure> {
     };
     let new = NewToken {
         name: args.name,
-        // A principal that is known has its kind.
+        // An existing principal has its kind already.
         kind: args.kind.or_else(|| args.principal.is_none().then_some(TokenKind::Machine)),
         principal: args.principal.map(PrincipalId::from),
         scopes: args.scopes,
@@ -139,7 +139,7 @@ async fn create(cx: &Context, args: TokenCreate) -> Result<Exit, Failure> {
     };
     let made = cx.client.make_token(&new).await?;
     let Token { id, principal, .. } = &made.token;
-    say(&format!("{id} of {} is shown once:", principal.id));
+    say(&format!("{id} of {}, shown only once:", principal.id));
     cx.out.one(&made, |made, _| format!("{}\n", made.secret))?;
     Ok(Exit::Ok)
 }

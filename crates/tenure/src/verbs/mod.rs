@@ -1,4 +1,4 @@
-//! The verbs, a file a group. Each reads its arguments, calls the client and prints.
+//! The verbs, one file for each group. Each reads its arguments, calls the client and prints.
 
 mod answer;
 mod command;
@@ -37,20 +37,20 @@ use crate::{
 /// How often `--watch` redraws.
 const REDRAW: Duration = Duration::from_secs(2);
 
-/// What a verb works with.
+/// Everything a verb needs.
 pub struct Context {
     pub client: Client,
     pub out: Out,
-    /// What it is called to people.
+    /// The ledger's name for people.
     pub place: String,
-    /// Where its token came from, or was looked for.
+    /// Where its token came from or was looked for.
     pub token_hint: String,
-    /// The ledger's file, where this process opened it.
+    /// The ledger's file, if this process opened it.
     pub db: Option<String>,
 }
 
 impl Context {
-    /// The server's time, asked for.
+    /// The server's current time.
     async fn now(&self) -> Result<Timestamp, Failure> {
         self.client.health().await?;
         Ok(self.client.clock().now())
@@ -71,7 +71,7 @@ pub async fn run(cli: Cli) -> Result<Exit, Failure> {
             return tools::check(&Out::stdout(global.output, ServerClock::default()), &args);
         }
         Verb::Completions { shell } => {
-            // Whole, and then printed: who reads only the beginning is no fault.
+            // Written at once, so that a reader that closes early is not an error.
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "tenure", &mut script);
             std::io::stdout().write_all(&script)?;
@@ -87,7 +87,7 @@ pub async fn run(cli: Cli) -> Result<Exit, Failure> {
     let create = matches!(verb, Verb::Ingest(_)) && !dry_run;
     let connection = Connection::open(&global, create, backups).await?;
     let place = match &global.db {
-        // The address of a database may hold a password.
+        // A database URL may contain a password.
         Some(db) if db.contains("://") => "a ledger on PostgreSQL".to_owned(),
         Some(file) => file.clone(),
         None => global.url,
@@ -99,7 +99,7 @@ pub async fn run(cli: Cli) -> Result<Exit, Failure> {
     let cx = Context { client, out, place, token_hint, db: global.db };
     let done = interruptible(dispatch(&cx, verb)).await.map_err(|failure| connection.explain(failure));
     if dry_run && done.is_ok() {
-        say("A dry run: nothing was written.");
+        say("Dry run: nothing was written.");
     }
     drop(cx);
     connection.close().await?;
@@ -157,7 +157,7 @@ async fn dispatch(cx: &Context, verb: Verb) -> Result<Exit, Failure> {
     }
 }
 
-/// Ctrl-C ends a verb that waits, and leaves the ledger closed in order.
+/// Ctrl-C ends a waiting verb, and closes the ledger properly.
 async fn interruptible(verb: impl Future<Output = Result<Exit, Failure>>) -> Result<Exit, Failure> {
     tokio::select! {
         done = verb => done,
@@ -165,24 +165,24 @@ async fn interruptible(verb: impl Future<Output = Result<Exit, Failure>>) -> Res
     }
 }
 
-/// A work by its id, or by a beginning of it that no other has.
+/// Finds a work item by its id, or by a unique prefix.
 async fn find(cx: &Context, id: &str) -> Result<Work, Failure> {
     cx.client.work(&WorkId::from(id)).await.map_err(|error| not_found(id, error))
 }
 
-/// What is no id at all is found nowhere either, and is told what ids look like.
+/// A malformed id is not found either; the error then shows what ids look like.
 fn not_found(id: &str, error: Error) -> Failure {
     match error.code() {
         Some(Code::Invalid) if id.starts_with(CommandId::PREFIX) => {
             let why = format!(
-                "`{id}` is a command's id, and a work's is asked for: `tenure commands show {id}` names it."
+                "`{id}` is a command's id, but a work item's is needed: `tenure commands show {id}` shows it."
             );
             Failure::new(Exit::NotFound, why)
         }
         Some(Code::Invalid) => {
             let why = format!(
-                "`{id}` is no id. Works are w_ and 32 hex digits (`tenure list`), commands c_ and 32 (`tenure \
-                 commands list`); a beginning that no other has will do."
+                "`{id}` is not an id. Ids are w_ and 32 hex digits for work items (`tenure list`), c_ and 32 for commands (`tenure \
+                 commands list`), or a unique prefix."
             );
             Failure::new(Exit::NotFound, why)
         }
@@ -190,7 +190,7 @@ fn not_found(id: &str, error: Error) -> Failure {
     }
 }
 
-/// Keeps as many as were asked for, of a list that was read one further, and says that there are more.
+/// Keeps the requested number of a list that has one more, and says if there are more.
 fn cut<T>(mut items: Vec<T>, limit: usize) -> Vec<T> {
     if items.len() > limit {
         items.truncate(limit);
@@ -199,14 +199,14 @@ fn cut<T>(mut items: Vec<T>, limit: usize) -> Vec<T> {
     items
 }
 
-/// Names the rows of a page that cannot be read, beside the list.
+/// Lists the unreadable rows of a page, on stderr.
 fn say_unreadable(rows: &[Unreadable]) {
     for Unreadable { id, why } in rows {
-        say(&format!("{id} is stored but cannot be read: {why}. `tenure verify` says more."));
+        say(&format!("{id} is stored but cannot be read: {why}. `tenure verify` shows more."));
     }
 }
 
-/// Draws once, or again and again.
+/// Draws once, or repeatedly.
 async fn draw<F: Future<Output = Result<(), Failure>>>(
     cx: &Context,
     again: bool,
@@ -257,7 +257,7 @@ mod tests {
         }
     }
 
-    /// What is printed by two redraws and a third that fails.
+    /// The output of two redraws and a third that fails.
     async fn redrawn(terminal: bool) -> String {
         let paper = Paper::default();
         let out = Out::to(Box::new(paper.clone()), terminal, Format::Table, ServerClock::default());

@@ -1,5 +1,5 @@
-//! Who is being waited for: everything that only a person can end, in one list. What is asked and what to type is the
-//! ledger's own explanation.
+//! `needs`: everything that only a person can resolve, in one list. Questions and next steps come from the
+//! ledger's own explanations.
 
 use tenure_api::wire::{
     BATCH_MAX, Batch, BatchItem, BatchMethod, Command, CommandQuery, State, Timestamp, Wait, WaitKind,
@@ -16,7 +16,7 @@ use crate::{
 const STATES: [State; 4] =
     [State::WaitingApproval, State::WaitingUser, State::WaitingAuth, State::Quarantined];
 
-/// How many of the newest commands are looked through for an approval.
+/// How many of the newest commands are searched for an approval.
 const BACK: u32 = 200;
 
 pub async fn needs(cx: &Context, args: &Needs) -> Result<Exit, Failure> {
@@ -30,7 +30,7 @@ pub async fn needs(cx: &Context, args: &Needs) -> Result<Exit, Failure> {
 
 async fn asked(cx: &Context, args: &Needs) -> Result<Vec<Need>, Failure> {
     let of_state = WorkQuery { state: STATES.to_vec(), tenant: args.tenant.clone(), ..WorkQuery::default() };
-    // One further, to know whether there are more.
+    // One more than requested, to know whether there are more.
     let limit = args.limit.saturating_add(1);
     let works = read::pages(cx, &of_state, limit).await?;
     let any = CommandQuery { tenant: args.tenant.clone(), ..CommandQuery::default() };
@@ -40,20 +40,20 @@ async fn asked(cx: &Context, args: &Needs) -> Result<Vec<Need>, Failure> {
     commands.extend(command::pages(cx, &doubtful, limit).await?);
 
     let mut needs = all(&commands, &works);
-    // What ends by itself comes first, then what has waited longest.
+    // Deadlines first, then the longest waiting.
     needs.sort_by_key(|need| (need.deadline_at.is_none(), need.deadline_at, need.since));
     let mut needs = cut(needs, args.limit);
     explain(cx, &mut needs).await?;
     Ok(needs)
 }
 
-/// Everything that only a person can end. What is asked and what to type is left open.
+/// Everything that only a person can resolve, without the explanations.
 pub fn all(commands: &[Command], works: &[Work]) -> Vec<Need> {
     let of_commands = commands.iter().map(|command| of_command(command, works));
     of_commands.chain(works.iter().filter_map(of_work)).collect()
 }
 
-/// What the ledger says of each, in one call. One that is gone meanwhile says so itself.
+/// Adds the ledger's explanations, in one call. An item resolved meanwhile says so itself.
 async fn explain(cx: &Context, needs: &mut [Need]) -> Result<(), Failure> {
     for some in needs.chunks_mut(BATCH_MAX) {
         let items = some.iter().map(|need| {
@@ -75,7 +75,7 @@ async fn explain(cx: &Context, needs: &mut [Need]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// When a person last answered a wait or approved a command, and who. Of commands, the latest are looked through.
+/// The time and the person of the last answer or approval. Of commands, the newest are searched.
 async fn last_answer(cx: &Context, args: &Needs) -> Result<Option<(Timestamp, String)>, Failure> {
     let mut answers = Vec::new();
     for kind in [WaitKind::Approval, WaitKind::User, WaitKind::Auth] {
@@ -98,7 +98,7 @@ async fn last_answer(cx: &Context, args: &Needs) -> Result<Option<(Timestamp, St
     Ok(answers.into_iter().max())
 }
 
-/// Its deadline is that of the wait in which its work waits for it.
+/// Its deadline is that of the wait in which its work item waits for it.
 fn of_command(command: &Command, works: &[Work]) -> Need {
     let mut waits = works.iter().flat_map(|work| &work.waits);
     let wait = waits.find(|wait| render::command_of(&wait.reference) == Some(command.id.as_str()));
@@ -117,7 +117,7 @@ fn of_command(command: &Command, works: &[Work]) -> Need {
     }
 }
 
-/// None where nobody is asked: what waits for a command is asked for by that command.
+/// None if it asks nobody: a work item that waits for a command is represented by that command.
 fn of_work(work: &Work) -> Option<Need> {
     let need = Need {
         kind: Asked::Decision,

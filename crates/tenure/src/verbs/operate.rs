@@ -1,4 +1,5 @@
-//! The operators' verbs: looked at first, asked about, then sent with what was seen, one by one.
+//! The operators' verbs: each reads the work items, asks for confirmation, then sends one request for each
+//! with the version that was read.
 
 use std::{
     future::Future,
@@ -28,7 +29,7 @@ pub async fn retry(cx: &Context, args: &Retry) -> Result<Exit, Failure> {
         cx,
         found(cx, &args.ids).await?,
         &args.act,
-        "its backoff is cut short",
+        "its backoff will end now",
         request,
         async |work, body| cx.client.retry_now(&work.id, &body).await.map(|ack| said(&ack)),
     )
@@ -39,15 +40,20 @@ pub async fn cancel(cx: &Context, args: &Cancel) -> Result<Exit, Failure> {
     let deadline_ms = args.within.map(|within| u64::try_from(within.as_millis()).unwrap_or(u64::MAX));
     let request =
         |work: &Work| CancelRequest { reason: args.act.reason.clone(), if_seq: Some(work.seq), deadline_ms };
-    each(cx, found(cx, &args.ids).await?, &args.act, "it is asked to stop", request, async |work, body| {
-        cx.client.cancel(&work.id, &body).await.map(|ack| said(&ack))
-    })
+    each(
+        cx,
+        found(cx, &args.ids).await?,
+        &args.act,
+        "it will be requested to stop",
+        request,
+        async |work, body| cx.client.cancel(&work.id, &body).await.map(|ack| said(&ack)),
+    )
     .await
 }
 
 pub async fn abandon(cx: &Context, args: &Abandon) -> Result<Exit, Failure> {
     let request = |work: &Work| AbandonRequest { reason: args.act.reason.clone(), if_seq: Some(work.seq) };
-    let then = "it is given up once its lease lapses, its outcome unknown";
+    let then = "it will be abandoned once its lease lapses, its outcome unknown";
     each(cx, found(cx, &args.ids).await?, &args.act, then, request, async |work, body| {
         cx.client.abandon(&work.id, &body).await.map(|ack| said(&ack))
     })
@@ -56,7 +62,7 @@ pub async fn abandon(cx: &Context, args: &Abandon) -> Result<Exit, Failure> {
 
 pub async fn quarantine(cx: &Context, args: &Quarantine) -> Result<Exit, Failure> {
     let request = |work: &Work| QuarantineRequest { reason: args.act.reason.clone(), if_seq: Some(work.seq) };
-    let then = "it is set aside, and its holder loses it";
+    let then = "it will be quarantined, and its holder loses the lease";
     each(cx, found(cx, &args.ids).await?, &args.act, then, request, async |work, body| {
         cx.client.quarantine(&work.id, &body).await.map(|ack| said(&ack))
     })
@@ -83,7 +89,7 @@ pub async fn decide(cx: &Context, args: &Decide) -> Result<Exit, Failure> {
     let works = found(cx, std::slice::from_ref(&args.id)).await?;
     let then = match args.decision {
         Decision::Requeue => requeued(&works),
-        end => format!("it ends as {end}, for good"),
+        end => format!("it will finally end as {end}"),
     };
     each(cx, works, &args.act, &then, request, async |work, body| decided(cx, &work, &body).await).await
 }
@@ -96,19 +102,19 @@ async fn decided(cx: &Context, work: &Work, body: &DecideRequest) -> Result<Valu
     Ok(said(&ack))
 }
 
-/// What follows for all of them, said before anybody agrees to it.
+/// The consequence for all of them, for the confirmation.
 fn requeued(works: &[Work]) -> String {
     let bound = works.iter().filter_map(|work| Some(format!(". {}: {}", work.id, bound_to(work)?)));
-    let then = format!("it is queued again, its failures forgotten{}", bound.collect::<String>());
+    let then = format!("it will be queued again, without its failures{}", bound.collect::<String>());
     then.trim_end_matches('.').to_owned()
 }
 
-/// What becomes of a requeued work that only its owner may go on with.
+/// The consequence for a requeued work item that only its owner may continue.
 fn bound_to(work: &Work) -> Option<String> {
     let first = work.first_started.as_ref().filter(|_| work.disposition == Disposition::OwnerBound)?;
     Some(format!(
-        "Only incarnation {} of {}, which started it, may claim it. If that one does not come back for it within its \
-         lease's ttl and grace, the work is stalled: then abandon it, or quarantine it and decide on its end.",
+        "Only incarnation {} of {}, which started it, may claim it. If it does not return within the \
+         lease's ttl and grace, the work item stalls: then abandon it, or quarantine it and decide on its end.",
         first.incarnation, first.worker
     ))
 }
@@ -127,7 +133,7 @@ fn decision(act: &Act, work: &Work, decision: Decision) -> DecideRequest {
 
 pub async fn rerun(cx: &Context, args: &Rerun) -> Result<Exit, Failure> {
     if args.ids.len() > 1 && !args.execute.is_empty() {
-        return Err(Failure::usage("--execute is about the commands of one work: rerun them one by one."));
+        return Err(Failure::usage("--execute names commands of one work item: rerun them one by one."));
     }
     let mut execute = Vec::new();
     for id in &args.ids {
@@ -143,7 +149,7 @@ pub async fn rerun(cx: &Context, args: &Rerun) -> Result<Exit, Failure> {
         from_step: args.from_step.clone(),
         execute: execute.clone(),
     };
-    let then = "a new work runs it again";
+    let then = "it will run again as a new work item";
     each(cx, found(cx, &args.ids).await?, &args.act, then, request, async |work, body| {
         let new = cx.client.rerun(&work.id, &body).await?;
         Ok(json!({ "id": new.id, "state": new.state, "seq": new.seq, "rerun_of": work.id }))
@@ -163,7 +169,8 @@ async fn found(cx: &Context, ids: &[String]) -> Result<Vec<Work>, Failure> {
     Ok(works)
 }
 
-/// Says what follows, asks, and sends each with the event that was seen: what moved on since is left alone.
+/// Asks for confirmation, and sends each request with the version that was read, so that changed work items
+/// are left alone.
 async fn each<B, F: Future<Output = Result<Value, Error>>>(
     cx: &Context,
     works: Vec<Work>,
@@ -198,12 +205,12 @@ async fn each<B, F: Future<Output = Result<Value, Error>>>(
     })
 }
 
-/// Whoever does something for good is asked; a dry run does nothing.
+/// Asks for confirmation, unless it is a dry run.
 pub fn confirm(act: &Act, consequence: &str) -> Result<(), Failure> {
     if act.dry_run { Ok(()) } else { agree(act.yes, consequence) }
 }
 
-/// A person at a terminal is asked; without one, `--yes` must have been said.
+/// Asks at a terminal; without one, `--yes` is required.
 pub fn agree(yes: bool, consequence: &str) -> Result<(), Failure> {
     if yes {
         return Ok(());
@@ -219,9 +226,11 @@ fn ask(
     to: &mut impl Write,
 ) -> Result<(), Failure> {
     if !terminal {
-        return Err(Failure::usage(format!("{consequence} There is no terminal to ask at: say --yes.")));
+        return Err(Failure::usage(format!(
+            "{consequence} There is no terminal to confirm this: give --yes."
+        )));
     }
-    write!(to, "{} Go on? [y/N] ", render::safe(consequence))?;
+    write!(to, "{} Continue? [y/N] ", render::safe(consequence))?;
     to.flush()?;
     let mut answer = String::new();
     from.read_line(&mut answer)?;
@@ -234,7 +243,7 @@ fn ask(
 pub async fn drain(cx: &Context, args: Drain) -> Result<Exit, Failure> {
     let mut levers = vec![Lever::RequestCancel];
     levers.extend(args.abandon.then_some(Lever::Abandon));
-    confirm(&args.act, &format!("Everything that {} holds is asked to stop.", args.worker))?;
+    confirm(&args.act, &format!("Everything that {} holds will be requested to stop.", args.worker))?;
     let request = DrainRequest { reason: args.act.reason, incarnation: args.incarnation, levers };
     let report = cx.client.drain_worker(&args.worker, &request).await?;
     cx.out.one(&report, |report, _| {
@@ -251,7 +260,7 @@ pub async fn drain(cx: &Context, args: Drain) -> Result<Exit, Failure> {
         text
     })?;
     if report.confirmed.is_empty() && report.deferred.is_empty() {
-        say(&format!("Nobody called {} holds anything. `tenure workers` shows who does.", args.worker));
+        say(&format!("No worker {} holds anything. `tenure workers` lists those that do.", args.worker));
         return Ok(Exit::NotFound);
     }
     Ok(Exit::Ok)
@@ -272,7 +281,7 @@ mod tests {
         for typed in ["y\n", "Y\n", " yes \n"] {
             let (answer, shown) = asked(true, typed);
             assert_eq!(answer, Ok(()), "{typed:?}");
-            assert_eq!(shown, "w_1\\u{1b}[2J is forgotten. Go on? [y/N] ");
+            assert_eq!(shown, "w_1\\u{1b}[2J is forgotten. Continue? [y/N] ");
         }
         for typed in ["", "\n", "n\n", "yep\n", "no\ny\n"] {
             assert_eq!(asked(true, typed).0, Err(Exit::Refused), "{typed:?}");

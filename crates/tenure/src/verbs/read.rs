@@ -1,4 +1,4 @@
-//! Verbs that look, and the one that records.
+//! The reading verbs, and `ingest`.
 
 use serde::Serialize;
 use tenure_api::{
@@ -17,9 +17,9 @@ use crate::{
     render::{self, say},
 };
 
-/// No page that is asked for is larger.
+/// The largest page size.
 const PAGE: usize = 1_000;
-/// How many events `show` shows.
+/// How many events `show` prints.
 const LAST: u64 = 10;
 
 pub async fn ingest(cx: &Context, args: Ingest) -> Result<Exit, Failure> {
@@ -46,7 +46,7 @@ pub async fn ingest(cx: &Context, args: Ingest) -> Result<Exit, Failure> {
     };
     let ingested = cx.client.ingest(&new).await?;
     if !ingested.created {
-        say("It was there already.");
+        say("It existed already.");
     }
     cx.out.one(&ingested, |ingested, _| {
         let mut text = format!("{}\n", ingested.work.id);
@@ -104,7 +104,7 @@ fn query(filter: &Filter) -> WorkQuery {
     }
 }
 
-/// As many works as were asked for, page by page.
+/// The requested number of work items, page by page.
 pub(super) async fn pages(cx: &Context, query: &WorkQuery, limit: usize) -> Result<Vec<Work>, Failure> {
     let mut works = Vec::new();
     let mut query = query.clone();
@@ -134,7 +134,7 @@ pub async fn show(cx: &Context, args: &Show) -> Result<Exit, Failure> {
     .await
 }
 
-/// A work with what explains it. As a document: the work, and its commands.
+/// A work item with its explanation. As a document: the work item and its commands.
 #[derive(Serialize)]
 pub struct Full {
     #[serde(flatten)]
@@ -196,7 +196,9 @@ pub async fn events(cx: &Context, args: Events) -> Result<Exit, Failure> {
 async fn events_of(cx: &Context, work: &Work, args: &Events) -> Result<Exit, Failure> {
     let number = |text: &String| {
         text.parse::<u64>().map_err(|_| {
-            Failure::usage(format!("`--after {text}`: of one work, events are numbered. Give a number."))
+            Failure::usage(format!(
+                "`--after {text}`: the events of one work item are numbered. Give a number."
+            ))
         })
     };
     let after = args.after.as_ref().map(number).transpose()?.unwrap_or(0);
@@ -212,7 +214,7 @@ async fn events_of(cx: &Context, work: &Work, args: &Events) -> Result<Exit, Fai
     }
 }
 
-/// A work's events after a number, page by page.
+/// The events of a work item after a number, page by page.
 pub(super) async fn events_after(
     cx: &Context,
     id: &WorkId,
@@ -234,7 +236,7 @@ pub(super) async fn events_after(
     Ok(events)
 }
 
-/// One work's events: the past, then the present from where the past ended, so that none falls between.
+/// The events of one work item: stored ones, then the live stream from there on, without a gap.
 struct Story {
     id: WorkId,
     seq: u64,
@@ -244,7 +246,7 @@ struct Story {
 
 impl Story {
     async fn begin(cx: &Context, work: &Work, after: u64) -> Result<Self, Failure> {
-        // The last event is read in any case: it knows its place in the feed.
+        // The last event is read in any case, since it has the position in the feed.
         let from = after.min(work.seq.saturating_sub(1));
         let past = events_after(cx, &work.id, from, usize::MAX).await?;
         let place = past.last().map(|event| event.position.clone());
@@ -273,7 +275,7 @@ async fn feed(cx: &Context, args: &Events) -> Result<Exit, Failure> {
     let mut query = EventQuery { after: args.after.clone(), tenant: args.tenant.clone(), limit: None };
     if !args.follow {
         let mut seen: Vec<Event> = Vec::new();
-        // One further, to know whether there are more.
+        // One more than requested, to know whether there are more.
         let limit = args.limit.saturating_add(1);
         while seen.len() < limit {
             query.limit = Some((limit - seen.len()).min(PAGE) as u32);
@@ -296,7 +298,7 @@ async fn feed(cx: &Context, args: &Events) -> Result<Exit, Failure> {
             Streamed::Event(event) => cx.out.next(&*event, render::event)?,
             Streamed::Unreadable(event) => say_unreadable(&[event]),
             Streamed::Alert(alert) => say(&format!("alert: {}", alert.message)),
-            Streamed::Gap(gap) => say(&format!("fell behind; going on after {}", gap.after)),
+            Streamed::Gap(gap) => say(&format!("fell behind; continuing after {}", gap.after)),
         }
     }
 }
@@ -325,7 +327,7 @@ pub async fn watch(cx: &Context, args: Watch) -> Result<Exit, Failure> {
     }
 }
 
-/// The exit code of an end; None while it is open.
+/// The exit code of a terminal state; None while it is open.
 pub fn end(state: State) -> Option<Exit> {
     match state {
         State::Succeeded | State::CompletedWithWarnings => Some(Exit::Ok),

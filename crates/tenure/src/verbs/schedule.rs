@@ -69,7 +69,7 @@ async fn set(cx: &Context, args: ScheduleSet) -> Result<Exit, Failure> {
         catch_up_ms: args.catch_up.map(ms),
         paused: None,
     };
-    let then = format!("Schedule {name} is made, or does this from now on.");
+    let then = format!("Schedule {name} will be created, or replaced with this definition.");
     confirm(&args.act, &then)?;
     done(cx, &cx.client.set_schedule(&name, &set).await?)?;
     Ok(Exit::Ok)
@@ -79,8 +79,8 @@ async fn pause(cx: &Context, args: ScheduleAct, pause: bool) -> Result<Exit, Fai
     let ScheduleAct { schedule: Schedule { name, tenant }, act } = args;
     let body = PauseSchedule { reason: act.reason.clone(), tenant };
     let then = match pause {
-        true => format!("Schedule {name} runs no more until it is resumed."),
-        false => format!("Schedule {name} runs again, from its next due time on."),
+        true => format!("Schedule {name} will not run until it is resumed."),
+        false => format!("Schedule {name} will run again from its next due time."),
     };
     confirm(&act, &then)?;
     let schedule = match pause {
@@ -95,7 +95,7 @@ async fn run(cx: &Context, args: ScheduleRun) -> Result<Exit, Failure> {
     let ScheduleRun { schedule: Schedule { name, tenant }, request_id, act } = args;
     let request_id = request_id.unwrap_or_else(|| uuid::Uuid::now_v7().simple().to_string());
     let body = RunSchedule { reason: act.reason.clone(), request_id, tenant };
-    confirm(&act, &format!("Schedule {name} runs once, now."))?;
+    confirm(&act, &format!("Schedule {name} will run once, now."))?;
     let schedule = cx.client.run_schedule(&name, &body).await?;
     let work = schedule.last_run.as_ref().and_then(|run| run.work.clone());
     cx.out.one(&schedule, |_, _| work.as_ref().map(|work| format!("{work}\n")).unwrap_or_default())?;
@@ -108,7 +108,7 @@ async fn run(cx: &Context, args: ScheduleRun) -> Result<Exit, Failure> {
 async fn delete(cx: &Context, args: ScheduleAct) -> Result<Exit, Failure> {
     let ScheduleAct { schedule: Schedule { name, tenant }, act } = args;
     let query = DeleteSchedule { reason: act.reason.clone(), tenant };
-    confirm(&act, &format!("Schedule {name} is forgotten; its works stay."))?;
+    confirm(&act, &format!("Schedule {name} will be deleted; its work items are kept."))?;
     let gone = cx.client.delete_schedule(&name, &query).await?;
     cx.out.one(&gone, |gone, _| format!("{} deleted\n", render::safe(&gone.name)))?;
     Ok(Exit::Ok)

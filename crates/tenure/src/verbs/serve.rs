@@ -1,4 +1,4 @@
-//! The daemon, and its configuration.
+//! The daemon, and `config`.
 
 use std::{
     net::{SocketAddr, TcpListener},
@@ -43,16 +43,17 @@ pub async fn serve(global: &Global, args: Serve) -> Result<Exit, Failure> {
     let logs = Logs::start(config.otlp_endpoint.as_deref())?;
     let listen = config.listen;
     let scheme = if config.tls.is_some() { "https" } else { "http" };
-    // The port is taken before the ledger is opened: a second daemon on it disturbs nothing.
+    // The port is bound before the ledger is opened, so that a second daemon on the same port disturbs
+    // nothing.
     let listener = bind(listen)?;
     let admin = admin_token(global.token.as_deref(), &config.token_file);
     let address = listener.local_addr()?;
-    say(&format!("Opening the ledger; {address} is taken."));
+    say(&format!("Opening the ledger; {address} is bound."));
     let opened = |server: &Server| {
         say(&format!("Listening on {scheme}://{address}"));
         match server.first_start() {
             FirstStart::Written(path) => say(&format!("The admin token is in {}.", path.display())),
-            FirstStart::Given => say("TENURE_TOKEN is the admin token now."),
+            FirstStart::Given => say("The value of TENURE_TOKEN is now the admin token."),
             FirstStart::No => {}
         }
         say("Ready.");
@@ -64,17 +65,17 @@ pub async fn serve(global: &Global, args: Serve) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// Takes a port, or says what stands in the way.
+/// Binds a port, or returns a message that says what prevents it.
 pub fn bind(listen: SocketAddr) -> Result<TcpListener, Failure> {
     TcpListener::bind(listen).map_err(|error| {
         let why = format!(
-            "{listen} cannot be listened on: {error}. Is another daemon running? Try --listen 127.0.0.1:0"
+            "Cannot listen on {listen}: {error}. Is another daemon running? Try --listen 127.0.0.1:0"
         );
         Failure::new(Exit::Error, why)
     })
 }
 
-/// SIGHUP reads the configuration again; a bad file changes nothing.
+/// SIGHUP reloads the configuration; a file with errors changes nothing.
 fn reload_on_hangup(
     server: &Server,
     load: impl Fn() -> Result<Config, tenure_server::ConfigError> + Send + Sync + 'static,
@@ -87,7 +88,7 @@ fn reload_on_hangup(
         while hangup.recv().await.is_some() {
             let load = load.clone();
             match reloader.load(move || load()).await {
-                Ok(waiting) => tracing::info!(needs_restart = ?waiting, "the configuration was read again"),
+                Ok(waiting) => tracing::info!(needs_restart = ?waiting, "the configuration was reloaded"),
                 Err(error) => tracing::error!(%error, "the configuration was not changed"),
             }
         }
@@ -97,6 +98,6 @@ fn reload_on_hangup(
 pub fn config(verb: ConfigVerb) -> Result<Exit, Failure> {
     let ConfigVerb::Check { file } = verb;
     Config::load(Some(&file), Overlay::default())?;
-    say(&format!("{} is sound.", file.display()));
+    say(&format!("{} is valid.", file.display()));
     Ok(Exit::Ok)
 }

@@ -1,4 +1,5 @@
-//! What a configuration says of tools. Nothing is recorded, and nobody is called.
+//! `tools`: the declared tools and the evaluation of a trial command. Nothing is recorded, and no call is
+//! made.
 
 use tenure_api::client::ServerClock;
 use tenure_server::{
@@ -36,7 +37,7 @@ fn list(out: &Out, args: &ToolsCheck, live: &Live) -> Result<Exit, Failure> {
         1 => "1 policy".to_owned(),
         n => format!("{n} policies"),
     };
-    say(&format!("{} is sound: {policies} (version {}).", args.file.display(), live.policy.version()));
+    say(&format!("{} is valid: {policies} (version {}).", args.file.display(), live.policy.version()));
     Ok(Exit::Ok)
 }
 
@@ -63,7 +64,7 @@ fn table(tools: &[Declared]) -> Table {
     table
 }
 
-/// How it is written in the configuration.
+/// Its text in the configuration.
 fn word(value: &impl serde::Serialize) -> String {
     serde_json::to_value(value).ok().and_then(|word| word.as_str().map(str::to_owned)).unwrap_or_default()
 }

@@ -128,9 +128,9 @@ fn refused(db: &str) {
 fn nothing_there_is_said_as_by_every_list() {
     let bed = Bed::empty();
     let none = bed.run(&["commands", "list"]).ends(0);
-    assert!(none.out.is_empty() && none.err.contains("No command is here"), "{}", none.err);
+    assert!(none.out.is_empty() && none.err.contains("No command matches"), "{}", none.err);
     let nobody = bed.run(&["needs"]).ends(0);
-    assert_eq!((&*nobody.out, &*nobody.err), ("", "Nobody is being waited for.\n"));
+    assert_eq!((&*nobody.out, &*nobody.err), ("", "Nothing waits for a person.\n"));
     for list in [&["commands", "list"][..], &["needs"]] {
         assert_eq!(bed.run(&[list, &["-o", "json"]].concat()).json(), json!([]));
         assert_eq!(bed.run(&[list, &["-o", "jsonl"]].concat()).ends(0).out, "");
@@ -363,7 +363,7 @@ fn approved_and_settled_by_a_person(bed: &Bed, worker: &Hands) {
         assert!(!text.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{text:?}");
     };
     harmless(&unasked.err);
-    for part in ["acct-7", &pay.seal, &pay.input_hash, "needs_approval by version", "say --yes"] {
+    for part in ["acct-7", &pay.seal, &pay.input_hash, "needs_approval by version", "give --yes"] {
         assert!(unasked.err.contains(part), "{part} in {}", unasked.err);
     }
     let agent = machine(bed);
@@ -436,10 +436,10 @@ fn rejected_while_its_work_waits(bed: &Bed, worker: &Hands) {
     worker.close(bed, &lease);
     assert_eq!(bed.run(&["needs", "-o", "json"]).json(), json!([]));
     let nobody = bed.run(&["needs"]).ends(0).err;
-    assert!(nobody.starts_with("Nobody is being waited for. Last answer "), "{nobody}");
+    assert!(nobody.starts_with("Nothing waits for a person. Last answer "), "{nobody}");
     assert!(nobody.contains(" ago), "), "and who gave it: {nobody}");
     let elsewhere = bed.run(&["needs", "--tenant", "nobody"]).ends(0).err;
-    assert_eq!(elsewhere, "Nobody is being waited for.\n");
+    assert_eq!(elsewhere, "Nothing waits for a person.\n");
 }
 
 fn a_lost_reply_is_looked_up(bed: &Bed, worker: &Hands) -> String {

@@ -168,8 +168,8 @@ fn everything_that_was_announced_happens() {
         "ana answers",
         "tenure approve c_",
         "ana approves exactly this",
-        "the mail server never answered. Nobody knows",
-        "cannot tell yet",
+        "the mail server never responded. Nobody knows",
+        "does not know yet",
         "finds it: ENG-",
     ] {
         assert!(story.contains(told), "{told} in {story}");

@@ -49,7 +49,7 @@ fn parking() {
     let said = follow("states.md");
     assert!(said.out.contains("draft begun") && said.out.contains("running and held by me"), "{}", said.out);
     assert!(
-        said.err.contains("do not do it again") && said.out.contains(r#"{"file":"a.md"}"#),
+        said.err.contains("instead of running it again") && said.out.contains(r#"{"file":"a.md"}"#),
         "{}",
         said.out
     );

@@ -22,11 +22,11 @@ fn ingest(bed: &Bed, id: &str) -> Said {
 }
 
 fn live(bed: &Bed) {
-    assert_eq!(bed.run(&["intake", "show"]).ends(0).out, "New works are let in.\n");
+    assert_eq!(bed.run(&["intake", "show"]).ends(0).out, "New work items are accepted.\n");
     let old = ingest(bed, "old").ends(0).out;
     let pause = ["intake", "pause", "--reason", "the database moves"];
     let unasked = bed.run(&pause).ends(2);
-    assert!(unasked.err.contains("say --yes"), "{}", unasked.err);
+    assert!(unasked.err.contains("give --yes"), "{}", unasked.err);
     let tried = bed.run(&[&pause[..], &["--dry-run"]].concat()).ends(0);
     assert!(tried.out.contains("Paused for every tenant") && tried.err.contains("nothing was written"));
     ingest(bed, "let in").ends(0);
@@ -66,5 +66,5 @@ fn live(bed: &Bed) {
     bed.run(&revoke).ends(2);
     assert_eq!(bed.run(&[&revoke[..], &["--yes"]].concat()).ends(0).out, format!("{id} queued\n"));
     let nothing = bed.run(&[&revoke[..], &["--yes"]].concat()).ends(0);
-    assert!(nothing.err.contains("Nothing of this session waits."), "{}", nothing.err);
+    assert!(nothing.err.contains("This session has no open waits."), "{}", nothing.err);
 }

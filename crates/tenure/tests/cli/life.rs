@@ -197,7 +197,7 @@ fn set_aside_and_decided(bed: &Bed) {
         assert!(asked.err.contains("Only incarnation"), "{}", asked.err);
         // And once more when it is done, for who agreed beforehand.
         let done = bed.run(&[verb, &reason[..]].concat()).ends(0);
-        let told = "does not come back for it within its lease's ttl and grace, the work is stalled: then abandon it";
+        let told = "does not return within the lease's ttl and grace, the work item stalls: then abandon it";
         assert!(done.err.contains("of me, which started it") && done.err.contains(told), "{}", done.err);
         bed.run(&[&["quarantine", &bound], &reason[..]].concat()).ends(0);
     }
@@ -210,7 +210,7 @@ fn asked_to_stop(bed: &Bed) {
     let drained = bed.run(&["drain", "me", "--reason", "the host goes", "--yes"]).ends(0);
     assert!(drained.out.contains(&id), "{}", drained.out);
     let renewed = bed.run(&[&["renew", &id], &lease.args()[..]].concat()).ends(0);
-    assert!(renewed.err.contains("this worker is drained. Release it"), "{}", renewed.err);
+    assert!(renewed.err.contains("this worker is draining. Release it"), "{}", renewed.err);
     bed.run(&[&["release", &id], &lease.args()[..]].concat()).ends(0);
     assert_eq!(bed.run(&["show", &id, "-o", "json"]).json()["state"], "queued", "a drain ends nothing");
     let idle = bed.run(&["ps"]).ends(0);

@@ -152,7 +152,7 @@ fn documents_are_never_mixed_with_prose() {
     let ingest = ["ingest", "manual", "1", "--kind", "k", "--disposition", "rerunnable", "-o", "json"];
     assert_eq!(bed.run(&ingest).json()["created"], true);
     let again = bed.run(&ingest);
-    assert!(again.err.contains("there already"), "{}", again.err);
+    assert!(again.err.contains("existed already"), "{}", again.err);
     assert_eq!(again.json()["created"], false);
     for verb in ["ps", "workers", "alerts", "events", "list"] {
         assert!(bed.run(&[verb, "-o", "json"]).json().is_array(), "{verb}");
@@ -176,8 +176,8 @@ fn the_doctor_looks_into_the_daemons_database() {
         assert!(said.out.contains("migrations known: "), "{}", said.out);
         let setting = if engine == "sqlite" { "synchronous = full" } else { "synchronous_commit = " };
         assert!(said.out.contains(setting), "{}", said.out);
-        assert_eq!(said.out.contains("no checkpoint was due"), engine == "sqlite", "{}", said.out);
-        assert!(said.out.contains("not installed Fix: if terminal agents"), "{}", said.out);
+        assert_eq!(said.out.contains("no checkpoint has been due"), engine == "sqlite", "{}", said.out);
+        assert!(said.out.contains("not installed Fix: to show terminal agents"), "{}", said.out);
     }
     let bed = Bed::sqlite();
     let made = bed.run(&["token", "create", "eye", "--scope", "view", "-o", "json"]).json();

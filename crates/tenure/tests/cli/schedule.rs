@@ -30,7 +30,7 @@ fn live(bed: &Bed) {
     let dry = bed.run(&set("0 7 * * *", &["--dry-run"])).ends(0);
     assert!(dry.out.starts_with("digest next 2") && dry.err.contains("nothing was written"), "{}", dry.err);
     let unasked = bed.run(&set("0 7 * * *", &[])).ends(2);
-    assert!(unasked.err.contains("say --yes"), "{}", unasked.err);
+    assert!(unasked.err.contains("give --yes"), "{}", unasked.err);
     assert_eq!(bed.run(&["schedule", "list", "-o", "json"]).json(), serde_json::json!([]));
 
     let wrong = bed.run(&set("0 24 * * *", &["--yes"])).ends(4);

@@ -71,7 +71,7 @@ fn a_list_that_stops_says_so() {
 fn nobody_to_drain_is_said() {
     let bed = Bed::sqlite();
     let said = bed.run(&["drain", "nobody", "--reason", "x", "--yes"]).ends(3);
-    assert!(said.err.contains("Nobody called nobody holds anything"), "{}", said.err);
+    assert!(said.err.contains("No worker nobody holds anything"), "{}", said.err);
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn a_backup_becomes_a_ledger_again_and_nothing_else_does() {
     };
     assert!(restore("copy.db", "ledger.db").ends(4).err.contains("is not overwritten"));
     restore("nothing.db", "new.db").ends(3);
-    assert!(restore("copy.db", "new.db").ends(0).err.contains("new.db is sound"));
+    assert!(restore("copy.db", "new.db").ends(0).err.contains("new.db has no faults"));
     assert_eq!(fs::metadata(path("new.db")).unwrap().permissions().mode() & 0o777, 0o600);
     let show = ["--db", "new.db", "--token", &bed.token(), "show", &id];
     Said::of(tenure(bed.folder.path()).args(show).output().unwrap()).ends(0);
@@ -174,5 +174,5 @@ fn a_backup_with_a_damaged_row_can_be_restored_on_request() {
 fn a_sound_ledger_is_called_sound() {
     let bed = Bed::sqlite();
     ingest(&bed, "a");
-    assert!(bed.run(&["verify"]).ends(0).err.contains("All is sound"));
+    assert!(bed.run(&["verify"]).ends(0).err.contains("No faults"));
 }

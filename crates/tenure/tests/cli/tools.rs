@@ -64,13 +64,13 @@ fn a_program_that_is_not_there_is_no_sound_tool() {
         fs::write(folder.path().join("tenure.toml"), text).unwrap();
         check(&folder, &[])
     };
-    assert!(tool("true", "/bin/sh").ends(0).err.contains("is sound"));
+    assert!(tool("true", "/bin/sh").ends(0).err.contains("is valid"));
     for (command, lookup, missing) in
         [("/no/notify", "true", "/no/notify"), ("true", "no-such-thing", "no-such-thing")]
     {
         let said = tool(command, lookup).ends(4);
-        assert!(said.err.contains(&format!("notify: there is no program `{missing}`")), "{}", said.err);
-        assert!(!said.err.contains("is sound"), "{}", said.err);
+        assert!(said.err.contains(&format!("notify: there is no executable program `{missing}`")), "{}", said.err);
+        assert!(!said.err.contains("is valid"), "{}", said.err);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Screens as they are drawn, and keys as they change them.
+//! Drawn screens, and the effect of keys on them.
 
 use ratatui::{
     Terminal,
@@ -24,7 +24,7 @@ fn at(seconds_ago: i64) -> Value {
     json!(Timestamp(NOW - seconds_ago * 1_000))
 }
 
-/// A work with a lease that was renewed so long ago and lasts 45 s from then; none where it is None.
+/// A work item with a lease that was renewed this long ago and lasts 45 s from then; without a lease if None.
 fn work(n: u32, state: &str, renewed: Option<i64>, more: Value) -> Work {
     let lease = renewed.map(|ago| {
         let missed = ago / 15;
@@ -219,7 +219,7 @@ fn enter_shows_the_work_and_escape_goes_back() {
     let mut screen = busy();
     assert_eq!(press(&mut screen, KeyCode::Enter), Then::Look);
     let id = screen.open.clone().unwrap();
-    assert_eq!(lines(&screen, &style(), 80)[3], "Looking…");
+    assert_eq!(lines(&screen, &style(), 80)[3], "Loading…");
     let why = Explanation {
         id: id.clone(),
         state: tenure_api::wire::State::Stalled.into(),
@@ -244,7 +244,7 @@ fn enter_shows_the_work_and_escape_goes_back() {
     assert!(
         lines(&screen, &style(), 80)
             .iter()
-            .any(|line| line == "No key changes anything. What to type is in NEXT of a shown work.")
+            .any(|line| line == "Keys change nothing in the ledger. Enter shows the next step of an item.")
     );
     press(&mut screen, KeyCode::Char('x'));
     assert_eq!(press(&mut screen, KeyCode::Char('q')), Then::Quit);

@@ -1,38 +1,39 @@
-//! What the daemon's database says of itself, judged.
+//! Checks the daemon's database.
 
 use tenure_api::wire::{Code, Commits, Damaged, Database, DatabaseFile, LedgerClock, Schema, Timestamp, Wal};
 
 use super::{Finding, Verdict};
 use crate::{render::age, verbs::Context};
 
-/// A checkpoint is begun every few MiB: a log so large, with some of it left behind for so long, only grows.
+/// A checkpoint starts every few MiB: a log this large, part of which has not been checkpointed for this
+/// long, keeps growing.
 const WAL_BYTES: u64 = 32 * 1024 * 1024;
 const BEHIND_MS: i64 = 60_000;
-/// A log never becomes so large by itself.
+/// A healthy log never becomes this large.
 const HUGE_WAL_BYTES: u64 = 256 * 1024 * 1024;
 const FREE_BYTES: u64 = 1024 * 1024 * 1024;
-/// Commits that take longer make every call slow.
+/// Slower commits make every call slow.
 const SLOW_MS: u64 = 20;
 
 pub async fn look(cx: &Context) -> Vec<Finding> {
     match cx.client.database().await {
         Ok(told) => judge(&told, cx.out.style().now),
-        // That is told of the token.
+        // The token check reports this one.
         Err(error) if error.code() == Some(Code::Unauthorized) => Vec::new(),
         Err(error) if error.code() == Some(Code::Forbidden) => {
-            let fix = "use a token with the scope `operate` that is bound to no tenant";
+            let fix = "use an access token with the scope `operate` that is not bound to tenants";
             vec![Finding::bad("database", Verdict::Info, error.to_string(), fix)]
         }
         Err(error) => {
-            vec![Finding::bad("database", Verdict::Fail, error.to_string(), "look at the daemon's log")]
+            vec![Finding::bad("database", Verdict::Fail, error.to_string(), "read the daemon's log")]
         }
     }
 }
 
 fn judge(told: &Database, now: Timestamp) -> Vec<Finding> {
     let mut findings = vec![if told.engine == "memory" {
-        let fix = "keep what matters in a file or in PostgreSQL: `tenure serve --db`";
-        Finding::bad("database", Verdict::Warn, "memory: everything ends with the daemon", fix)
+        let fix = "use a file or PostgreSQL: `tenure serve --db`";
+        Finding::bad("database", Verdict::Warn, "memory: all data is lost when the daemon stops", fix)
     } else {
         Finding::ok("database", format!("{} {}", told.engine, told.version))
     }];
@@ -46,9 +47,9 @@ fn judge(told: &Database, now: Timestamp) -> Vec<Finding> {
                 "postgres" => {
                     format!("in postgresql.conf set {} = {}, and reload", setting.name, setting.wanted)
                 }
-                _ => "put the file on a local disk, and serve without `allow_weak_settings`".to_owned(),
+                _ => "put the file on a local disk, and start without `allow_weak_settings`".to_owned(),
             };
-            Finding::bad("setting", Verdict::Fail, format!("{detail}: answered commits can be lost"), fix)
+            Finding::bad("setting", Verdict::Fail, format!("{detail}: confirmed commits can be lost"), fix)
         });
     }
     findings.extend(told.wal.clone().map(|log| wal(log, now)));
@@ -61,7 +62,7 @@ fn judge(told: &Database, now: Timestamp) -> Vec<Finding> {
     findings
 }
 
-/// The file holds payloads and the key of every token.
+/// The file contains payloads and the key of every token.
 fn readers(file: &DatabaseFile) -> Finding {
     let detail = format!("{} has mode {}", file.path, file.mode);
     let private = u32::from_str_radix(&file.mode, 8).is_ok_and(|mode| mode & 0o077 == 0);
@@ -80,7 +81,7 @@ fn readers(file: &DatabaseFile) -> Finding {
 
 fn damaged(damaged: &Damaged) -> Finding {
     let detail = format!("{} cannot be read: {}", damaged.id, damaged.why);
-    let fix = "keep a copy of the database, run `tenure verify`, then restore a backup or repair it";
+    let fix = "copy the database, run `tenure verify`, then restore a backup or repair it";
     Finding::bad("damaged", Verdict::Fail, detail, fix)
 }
 
@@ -89,7 +90,7 @@ fn disk(file: &DatabaseFile) -> Finding {
     if file.free_bytes >= FREE_BYTES {
         return Finding::ok("disk", detail);
     }
-    Finding::bad("disk", Verdict::Warn, detail, "`tenure prune`, or give it more room")
+    Finding::bad("disk", Verdict::Warn, detail, "run `tenure prune`, or enlarge the disk")
 }
 
 fn commits(commits: Commits) -> Finding {
@@ -102,22 +103,22 @@ fn commits(commits: Commits) -> Finding {
     Finding::bad("commits", Verdict::Warn, detail, "put the ledger on a faster disk")
 }
 
-/// The daemon's clock; that of this machine is another check.
+/// The daemon's clock; this machine's is a separate check.
 fn clock(clock: LedgerClock) -> Finding {
     let LedgerClock { jumps, offset_ms } = clock;
     if jumps == 0 && offset_ms == 0 {
-        return Finding::ok("ledger time", "the daemon has seen no jump of its clock");
+        return Finding::ok("ledger time", "the daemon's clock has not jumped");
     }
     let side = if offset_ms < 0 { "behind" } else { "ahead of" };
     let detail = format!(
-        "{jumps} jumps of the clock since the daemon was started; the ledger's time is {} s {side} it",
+        "{jumps} clock jumps since the daemon started; the ledger's time is {} s {side} it",
         offset_ms.abs() / 1_000
     );
     Finding::bad(
         "ledger time",
         Verdict::Warn,
         detail,
-        "let one time service slew the clock, and none step it",
+        "use one time service that slews the clock, and none that steps it",
     )
 }
 
@@ -127,11 +128,11 @@ fn schema(schema: Schema) -> Finding {
     match applied.cmp(&known) {
         std::cmp::Ordering::Equal => Finding::ok("schema", detail),
         std::cmp::Ordering::Greater => {
-            let fix = "a newer version has been here: run that one everywhere";
+            let fix = "a newer version has migrated it: run that version everywhere";
             Finding::bad("schema", Verdict::Warn, detail, fix)
         }
         std::cmp::Ordering::Less => {
-            Finding::bad("schema", Verdict::Fail, detail, "restart the daemon: it applies what is missing")
+            Finding::bad("schema", Verdict::Fail, detail, "restart the daemon to apply the missing ones")
         }
     }
 }
@@ -139,7 +140,7 @@ fn schema(schema: Schema) -> Finding {
 fn wal(wal: Wal, now: Timestamp) -> Finding {
     let checkpoint = match wal.checkpointed_at {
         Some(at) => format!("last checkpoint {} ago", age(at, now)),
-        None => "no checkpoint was due since it was opened".to_owned(),
+        None => "no checkpoint has been due since it was opened".to_owned(),
     };
     let detail = format!("{} KiB, {checkpoint}", wal.bytes / 1024);
     if let Some(failed) = wal.failure {
@@ -150,14 +151,14 @@ fn wal(wal: Wal, now: Timestamp) -> Finding {
             "wal",
             Verdict::Warn,
             detail,
-            "look at the disk; the log grows until one succeeds",
+            "check the disk; the log grows until a checkpoint succeeds",
         );
     }
     let behind = wal.behind_since.is_some_and(|since| now.0 - since.0 >= BEHIND_MS);
     if wal.bytes < HUGE_WAL_BYTES && !(behind && wal.bytes >= WAL_BYTES) {
         return Finding::ok("wal", detail);
     }
-    let fix = "find the reader that keeps an old snapshot open, a backup for example, and end it";
+    let fix = "end the reader that keeps an old snapshot open, for example a backup";
     Finding::bad("wal", Verdict::Warn, detail, fix)
 }
 
@@ -240,7 +241,7 @@ mod tests {
             (large.verdict, large.detail.as_str()),
             (Verdict::Warn, "262144 KiB, last checkpoint 45s ago")
         );
-        // A log keeps its size after it was moved: what counts is what was left behind.
+        // A log keeps its size after a checkpoint: only the part not yet checkpointed counts.
         assert_eq!(of(log(WAL_BYTES)).verdict, Verdict::Ok);
         let behind = |since| of(Wal { behind_since: Some(Timestamp(since)), ..log(WAL_BYTES) }).verdict;
         assert_eq!((behind(0), behind(1)), (Verdict::Warn, Verdict::Ok));
@@ -258,7 +259,7 @@ mod tests {
         assert!(
             found.detail.contains("2 checkpoints failed since") && found.detail.contains("disk I/O error")
         );
-        assert!(found.fix.contains("look at the disk"), "{}", found.fix);
+        assert!(found.fix.contains("check the disk"), "{}", found.fix);
     }
 
     #[test]

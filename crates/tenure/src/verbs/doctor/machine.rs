@@ -1,4 +1,4 @@
-//! The machine that the command runs on: its clock, how fast a ledger's disk syncs, the hooks of its terminal agents.
+//! Checks this machine: its clock, how fast a ledger's disk syncs, the hooks of its terminal agents.
 
 use std::{
     env,
@@ -13,27 +13,27 @@ use super::{Finding, Verdict};
 const SYNCS: u32 = 32;
 /// A disk that syncs more slowly makes every commit slow.
 const SLOW: u32 = 50;
-/// No disk that keeps its promises syncs faster.
+/// A disk that syncs faster does not really sync.
 const TOO_FAST: u32 = 50_000;
-/// How far two clocks may drift apart while we look.
+/// The allowed drift between two clocks during the check.
 const DRIFT: Duration = Duration::from_millis(20);
 const LOOK: Duration = Duration::from_millis(250);
-/// Where terminal agents keep their hooks, in a project's folder or at home.
+/// The files of terminal agents' hooks, in a project's folder or at home.
 const HOOKS: [&str; 4] =
     [".claude/settings.json", ".claude/settings.local.json", ".codex/hooks.json", ".codex/config.toml"];
 
-/// A wall clock that is being moved makes every deadline a guess.
+/// If the wall clock is being changed, every deadline is wrong.
 pub async fn clock() -> Finding {
     let (wall, steady) = (SystemTime::now(), Instant::now());
     tokio::time::sleep(LOOK).await;
     let (wall, steady) = (wall.elapsed(), steady.elapsed());
-    let fix = "let one time service slew the clock, and none step it";
+    let fix = "use one time service that slews the clock, and none that steps it";
     match wall {
         Ok(wall) if wall.abs_diff(steady) <= DRIFT => Finding::ok("clock", "wall and monotonic clocks agree"),
         Ok(wall) => {
             Finding::bad("clock", Verdict::Warn, format!("they differ by {:?}", wall.abs_diff(steady)), fix)
         }
-        Err(_) => Finding::bad("clock", Verdict::Warn, "the wall clock went back", fix),
+        Err(_) => Finding::bad("clock", Verdict::Warn, "the wall clock moved backwards", fix),
     }
 }
 
@@ -47,13 +47,13 @@ pub fn fsync(db: &Path) -> Finding {
     let _ = fs::remove_file(&scratch);
     match measured {
         Ok(rate) => {
-            let detail = format!("{rate} syncs a second");
+            let detail = format!("{rate} syncs per second");
             if rate < SLOW {
                 return Finding::bad("fsync", Verdict::Warn, detail, "put the ledger on a faster disk");
             }
             if rate > TOO_FAST {
                 let fix =
-                    "check that the disk really writes: memory file systems and some virtual disks do not";
+                    "check that the disk really syncs: memory file systems and some virtual disks do not";
                 return Finding::bad("fsync", Verdict::Warn, detail, fix);
             }
             Finding::ok("fsync", detail)
@@ -74,7 +74,7 @@ fn measure(scratch: &Path) -> io::Result<u32> {
     Ok((f64::from(SYNCS) / start.elapsed().as_secs_f64().max(1e-6)) as u32)
 }
 
-/// Terminal agents can keep the ledger by their own hooks. Most machines have none that should: no fault.
+/// Terminal agents can maintain the ledger from their hooks. Most machines need none, so this is not a fault.
 pub fn hooks() -> Finding {
     let folders = [env::current_dir().ok(), env::var_os("HOME").map(PathBuf::from)];
     let mut files = folders.into_iter().flatten().flat_map(|folder| HOOKS.map(|name| folder.join(name)));
@@ -82,7 +82,7 @@ pub fn hooks() -> Finding {
     if let Some(file) = files.find(of_ours) {
         return Finding::ok("hooks", format!("installed in {}", file.display()));
     }
-    let fix = "if terminal agents here should show in the ledger, have their hooks type `tenure ingest`, \
+    let fix = "to show terminal agents of this machine in the ledger, let their hooks run `tenure ingest`, \
                `tenure claim`, `tenure renew` and `tenure close-out`";
     Finding::bad("hooks", Verdict::Info, "not installed", fix)
 }

@@ -1,4 +1,5 @@
-//! What is healthy, what is not, and the fix. It looks, and changes nothing but a scratch file that it removes.
+//! `doctor`: healthy and unhealthy parts, and the fixes. It only reads, apart from a scratch file that it
+//! removes.
 
 mod database;
 mod machine;
@@ -18,7 +19,7 @@ use crate::{
 #[serde(rename_all = "snake_case")]
 enum Verdict {
     Ok,
-    /// Worth knowing, and no fault.
+    /// Worth knowing, but not a fault.
     Info,
     Warn,
     Fail,
@@ -85,13 +86,13 @@ fn table(findings: &[Finding], _: &Style) -> Table {
 async fn daemon(cx: &Context) -> Finding {
     match cx.client.health().await {
         Ok(health) if health.version == env!("CARGO_PKG_VERSION") => {
-            Finding::ok("daemon", format!("answers, version {}", health.version))
+            Finding::ok("daemon", format!("responds, version {}", health.version))
         }
         Ok(health) => Finding::bad(
             "daemon",
             Verdict::Warn,
-            format!("answers, version {}; this is {}", health.version, env!("CARGO_PKG_VERSION")),
-            "run the same version on both sides",
+            format!("responds, version {}; this is {}", health.version, env!("CARGO_PKG_VERSION")),
+            "use the same version for both",
         ),
         Err(error) => Finding::bad(
             "daemon",
@@ -106,7 +107,7 @@ async fn ready(cx: &Context) -> Vec<Finding> {
     let readiness = match cx.client.readiness().await {
         Ok(readiness) => readiness,
         Err(error) => {
-            return vec![Finding::bad("ready", Verdict::Fail, error.to_string(), "look at the daemon's log")];
+            return vec![Finding::bad("ready", Verdict::Fail, error.to_string(), "read the daemon's log")];
         }
     };
     let finding = |check: tenure_api::wire::Check| {
@@ -114,34 +115,30 @@ async fn ready(cx: &Context) -> Vec<Finding> {
         if check.ok {
             Finding::ok("ready", format!("{}{detail}", check.name))
         } else {
-            Finding::bad(
-                "ready",
-                Verdict::Fail,
-                format!("{}{detail}", check.name),
-                "look at the daemon's log",
-            )
+            Finding::bad("ready", Verdict::Fail, format!("{}{detail}", check.name), "read the daemon's log")
         }
     };
     readiness.checks.into_iter().map(finding).collect()
 }
 
-/// A pause is somebody's wish, and easily forgotten.
+/// A pause is intended, but easily forgotten.
 async fn intake(cx: &Context) -> Finding {
     match cx.client.intake().await {
-        Ok(intake) if intake.pauses.is_empty() => Finding::ok("intake", "new works are let in"),
+        Ok(intake) if intake.pauses.is_empty() => Finding::ok("intake", "new work items are accepted"),
         Ok(intake) => {
             let told = |pause: &IntakePause| {
                 format!("paused for {} by {}: {}", render::whose(pause), pause.actor.label(), pause.reason)
             };
             let detail = intake.pauses.iter().map(told).collect::<Vec<_>>().join("; ");
-            let fix = format!("`{}`, once its reason is gone", render::resume(&intake.pauses[0]));
+            let fix =
+                format!("run `{}` once the reason no longer applies", render::resume(&intake.pauses[0]));
             Finding::bad("intake", Verdict::Warn, detail, fix)
         }
-        Err(error) => Finding::bad("intake", Verdict::Fail, error.to_string(), "look at the daemon's log"),
+        Err(error) => Finding::bad("intake", Verdict::Fail, error.to_string(), "read the daemon's log"),
     }
 }
 
-/// Whether the token works, and whether leases are where they should be.
+/// Whether the token works, and whether leases are renewed in time.
 async fn works(cx: &Context) -> Vec<Finding> {
     let workers = match cx.client.workers().await {
         Ok(workers) => workers.items,
@@ -149,13 +146,18 @@ async fn works(cx: &Context) -> Vec<Finding> {
             let fix = cx.token_hint.clone();
             return vec![Finding::bad("token", Verdict::Fail, error.to_string(), fix)];
         }
-        // What is away was told above, and says nothing of the token.
+        // An unavailable ledger was reported above, and says nothing about the token.
         Err(error) => {
-            let detail = format!("not asked: {error}");
-            return vec![Finding::bad("token", Verdict::Info, detail, "look again once the ledger answers")];
+            let detail = format!("not checked: {error}");
+            return vec![Finding::bad(
+                "token",
+                Verdict::Info,
+                detail,
+                "check again once the ledger responds",
+            )];
         }
     };
-    let mut findings = vec![Finding::ok("token", "may look"), intake(cx).await];
+    let mut findings = vec![Finding::ok("token", "has the scope to read"), intake(cx).await];
     let late: Vec<&str> = workers
         .iter()
         .filter(|worker| worker.liveness != LeaseLiveness::Alive)
@@ -169,7 +171,7 @@ async fn works(cx: &Context) -> Vec<Finding> {
             "leases",
             Verdict::Warn,
             detail,
-            "`tenure workers` shows the proof; `tenure ps` the works",
+            "`tenure workers` shows signs of life; `tenure ps` the work items",
         )
     });
     let stalled = WorkQuery { state: vec![State::Stalled], limit: Some(1), ..WorkQuery::default() };
@@ -181,12 +183,9 @@ async fn works(cx: &Context) -> Vec<Finding> {
             "some",
             "`tenure list --state stalled`, then `tenure explain`",
         )),
-        Err(error) => findings.push(Finding::bad(
-            "stalled",
-            Verdict::Fail,
-            error.to_string(),
-            "look at the daemon's log",
-        )),
+        Err(error) => {
+            findings.push(Finding::bad("stalled", Verdict::Fail, error.to_string(), "read the daemon's log"))
+        }
     }
     findings
 }
