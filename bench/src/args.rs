@@ -1,11 +1,11 @@
-//! What can be asked on the command line.
+//! The command line of the benchmarks.
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 
-/// Measures the ledger beside the databases it stands on.
+/// Measures the ledger beside the databases that it uses.
 #[derive(Debug, Parser)]
 #[command(name = "tenure-bench", version)]
 pub struct Cli {
@@ -15,13 +15,14 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Bench {
-    /// The ledger in process, against bare and raw transitions of the same run
+    /// The ledger in process, compared with bare and raw transitions of the same run
     Ledger(Common),
-    /// Commands from intent to receipt, against raw ones; and the relay to a local sink
+    /// Commands from intent to receipt, compared with raw ones; and the relay with a local sink
     Commands(Common),
-    /// The daemon over HTTP: single ingests, batches, starts, memory, cold start, and a quiet tenant beside one that attacks
+    /// The daemon over HTTP: single ingests, batches, starts, memory, cold start, and a quiet tenant beside
+    /// an attacking one
     Http(HttpArgs),
-    /// One question to 50 policies
+    /// Evaluation of one command by 50 policies
     Policy,
 }
 
@@ -37,7 +38,7 @@ pub struct HttpArgs {
 
 #[derive(Debug, Args)]
 pub struct Common {
-    /// Short slices and smaller tables: under a minute, every case, rougher figures
+    /// Short slices and smaller tables: under a minute, every case, less precise figures
     #[arg(long)]
     pub quick: bool,
 
@@ -45,8 +46,8 @@ pub struct Common {
     #[arg(long, value_enum)]
     pub store: Option<Store>,
 
-    /// Where SQLite's files go: a folder on the disk to measure. PostgreSQL's go where TMPDIR says:
-    /// the files of its log alone take 6.4 GB, 1 GB in a quick run
+    /// The folder for SQLite's files, on the disk to measure. PostgreSQL's are below TMPDIR: its write-ahead
+    /// log alone takes 6.4 GB, 1 GB in a quick run
     #[arg(long, value_name = "FOLDER")]
     pub dir: Option<PathBuf>,
 }

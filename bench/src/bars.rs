@@ -1,5 +1,5 @@
-//! What the figures have to reach. Bars that name other products need those products in the same run, and
-//! are judged where they are measured.
+//! The bars that figures must reach. Bars that name other products need those products in the same run, and
+//! are evaluated there.
 
 use std::fmt;
 
@@ -32,7 +32,7 @@ pub struct Bar {
     store: Store,
     case: &'static str,
     submitters: Option<usize>,
-    /// The `per_commit`, `claim` or `queued` of the line, whichever it has. None for any.
+    /// The `per_commit`, `claim` or `queued` of the line, if it has one. None for any.
     size: Option<usize>,
     figure: Figure,
     limit: Limit,
@@ -126,7 +126,7 @@ pub fn of(row: &Row) -> Option<&'static Bar> {
 }
 
 impl Bar {
-    /// None where the line does not have the figure.
+    /// None if the line does not have the figure.
     pub fn met(&self, row: &Row) -> Option<bool> {
         let value = self.figure.of(row)?;
         Some(match self.limit {

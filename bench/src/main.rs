@@ -1,4 +1,5 @@
-//! Benchmarks of Tenure. Figures are compared only within one run: disks drift by 2× within minutes.
+//! Benchmarks of Tenure. Figures are compared only within one run: a disk's speed drifts by a factor of 2
+//! within minutes.
 
 mod args;
 mod bare;
@@ -24,7 +25,7 @@ use clap::Parser;
 use args::{Bench, Cli, Common};
 use plan::Plan;
 
-/// As in `tenure` itself.
+/// The same allocator as `tenure` itself.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -64,7 +65,7 @@ async fn ledger(args: &Common) -> Result<Vec<report::Row>> {
     Ok(rows)
 }
 
-/// An error with its causes: PostgreSQL's alone says no more than that there was one.
+/// An error with its causes: PostgreSQL's own message alone does not contain them.
 fn told(error: &(dyn Error + 'static)) -> String {
     let mut told = vec![error.to_string()];
     let mut cause = error.source();

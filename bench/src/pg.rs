@@ -1,4 +1,4 @@
-//! What the PostgreSQL limits share: connections, and several of them at work at once.
+//! Shared by the PostgreSQL limits: connections, and running several of them concurrently.
 
 use std::time::{Duration, Instant};
 
@@ -7,22 +7,22 @@ use tokio_postgres::{Client, NoTls};
 
 use crate::{Result, plan::Commit, stats::Rate};
 
-/// A connection with rows of its own to go round on.
+/// A connection with its own rows to cycle through.
 pub trait Lane: Send + 'static {
-    /// Takes `size` rows through what is counted, in commits of so many.
+    /// Takes `size` rows through the counted transitions, in commits of the given size.
     fn turn(&mut self, size: usize) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// Set up as a ledger's lane is.
+/// Configured like one of the ledger's lanes.
 pub async fn connect(url: &str) -> Result<Client> {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
-    // It ends with its client; what goes wrong on the way, the client's own calls say.
+    // It ends with its client, whose own calls report the errors.
     tokio::spawn(connection);
     client.batch_execute(SETTINGS).await?;
     Ok(client)
 }
 
-/// Runs as many lanes as the commit asks for, each as a task of its own.
+/// Runs as many lanes as the commit needs, each as a task of its own.
 pub async fn run<L: Lane>(lanes: &mut Vec<L>, commit: Commit, slice: Duration) -> Result<Rate> {
     let began = Instant::now();
     let each = |mut lane: L| async move {

@@ -1,10 +1,10 @@
-//! How much is measured: which cases make up a round, how long each runs, how many rounds there are.
+//! The plan of a run: the cases of a round, how long each runs, and the number of rounds.
 
 use std::time::Duration;
 
 use crate::args::Store;
 
-/// A commit's shape where no ledger is in the way.
+/// A commit's shape without a ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Commit {
     pub connections: usize,
@@ -12,27 +12,27 @@ pub struct Commit {
     pub size: usize,
 }
 
-/// What runs for one slice of time in every round.
+/// A case that runs for one slice of time in every round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Case {
     /// Row update + event insert on two plain tables.
     Bare(Commit),
-    /// The same on the ledger's own tables, by the ledger's own statements.
+    /// The same on the ledger's own tables, with the ledger's own statements.
     Raw(Commit),
-    /// `progress` by so many submitters at once.
+    /// `progress` by this many concurrent submitters.
     Transition(usize),
     Ingest(usize),
     Renew(usize),
-    /// Claim and close-out by so many workers, each claiming so many works at a time.
+    /// Claim and close-out by this many workers, with this many work items for each claim.
     Drain {
         workers: usize,
         claim: usize,
     },
-    /// From before an ingest to the return of a parked claim, at a light load.
+    /// From before an ingest to the return of a long-polling claim, at a light load.
     Start,
 }
 
-/// The group that a busy ledger's commits are measured against.
+/// The group size that a busy ledger's commits are compared with.
 const GROUP: usize = 256;
 
 impl Case {
@@ -57,7 +57,7 @@ impl Case {
         }
     }
 
-    /// Transitions in what is counted: a drained work was claimed and closed out.
+    /// The transitions counted for each item: a drained one was claimed and closed out.
     pub fn transitions(self) -> f64 {
         match self {
             Case::Drain { .. } => 2.0,
@@ -65,8 +65,8 @@ impl Case {
         }
     }
 
-    /// How long it runs before anything is counted. Whoever waits for each commit by itself makes few: it takes some
-    /// hundreds until SQLite first moves its log into the file, and as long as the log grows, to sync it takes longer.
+    /// How long it runs before it is counted. A case that waits for each commit makes few of them: it takes
+    /// some hundreds until SQLite first checkpoints its log, and syncs take longer while the log grows.
     pub fn warm_up(self, plan: &Plan) -> Duration {
         match self {
             Case::Raw(Commit { size: 1, .. }) | Case::Transition(1) => plan.slice * 3 / 2,
@@ -74,9 +74,8 @@ impl Case {
         }
     }
 
-    /// The commit without a ledger that this case is measured against. A single submitter waits for each
-    /// commit by itself; many share commits, on as many connections as they could fill: 256 of them are one
-    /// full commit at a time.
+    /// The commit without a ledger that this case is compared with. A single submitter waits for each commit;
+    /// many share commits, on as many connections as they could fill: 256 of them fill one commit at a time.
     pub fn against(self, store: Store) -> Option<Commit> {
         let filled = |calls: usize| (calls / GROUP).clamp(1, connections(store));
         match self {
@@ -95,8 +94,8 @@ impl Case {
     }
 }
 
-/// Connections that write at once where no ledger is in the way. Two keep two cores busy: what the database
-/// can give at its best.
+/// Connections that write concurrently without a ledger. Two keep two cores busy, which is the database's
+/// best throughput.
 pub fn connections(store: Store) -> usize {
     match store {
         Store::Sqlite => 1,
@@ -104,7 +103,7 @@ pub fn connections(store: Store) -> usize {
     }
 }
 
-/// The cases of one round, in the order in which they run.
+/// The cases of one round, in their order.
 pub fn round(store: Store) -> Vec<Case> {
     let workers = match store {
         Store::Sqlite => 4,
@@ -126,7 +125,7 @@ pub fn round(store: Store) -> Vec<Case> {
     cases
 }
 
-/// The same in a quick run: how far dirty pages spread decides what a checkpoint costs, on bare tables most.
+/// The same in a quick run: a checkpoint's cost depends on how far dirty pages spread, on bare tables most.
 const ROWS: usize = 10_240;
 
 /// Sizes and durations.
@@ -134,16 +133,16 @@ const ROWS: usize = 10_240;
 pub struct Plan {
     pub rounds: usize,
     pub slice: Duration,
-    /// The light load of `start_ms` needs longer slices to give samples; a drain, to be more than the first
-    /// claims of its workers and the rest of their last ones.
+    /// The light load of `start_ms` needs longer slices for enough samples, and a drain to be more than the
+    /// first and last claims of its workers.
     pub long_slice: Duration,
-    /// Rows that transitions go round on, in the bare tables as in the ledger's.
+    /// Rows that transitions cycle through, in the bare tables as in the ledger's.
     pub rows: usize,
-    /// Queue lengths whose claims are compared.
+    /// Queue lengths at which claims are compared.
     pub queued: [usize; 2],
     /// Single claims timed at each length.
     pub claims: usize,
-    /// Works whose bytes on disk are counted.
+    /// Work items whose bytes on disk are measured.
     pub stored: usize,
 }
 

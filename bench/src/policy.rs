@@ -1,5 +1,5 @@
-//! What one question to the policies costs, as the door asks it: the command is put into Cedar's terms and judged by
-//! 50 policies.
+//! The cost of evaluating policies for one command, as the evaluator does it: the command is converted to
+//! Cedar and evaluated by 50 policies.
 
 use std::time::Instant;
 
@@ -15,10 +15,10 @@ use crate::{Result, stats};
 
 const POLICIES: usize = 50;
 const QUESTIONS: usize = 20_000;
-/// The bar: a question at the median, in microseconds.
+/// The bar for the median evaluation, in microseconds.
 const BAR_US: f64 = 100.0;
 
-/// Wants a person.
+/// Needs an approval.
 const MET: &str =
     "@unless(\"approved\")\nforbid (principal, action, resource) when { context.arguments.amount > 100 };\n";
 
@@ -32,14 +32,14 @@ struct Line {
     ok: bool,
 }
 
-/// Prints a line a case, and a table for people.
+/// Prints a line for each case, and a table for people.
 pub fn run() -> Result<()> {
     let cases = [
         // No scope names a tool: each policy is evaluated for every command.
         ("every_tool", set(|_| "action".to_owned()), Effect::Allow),
         // The same, and one of them is met.
         ("approval", format!("{}{MET}", set(|_| "action".to_owned())), Effect::NeedsApproval),
-        // Five policies a tool, as files by tool have it.
+        // Five policies for each tool, as in files by tool.
         ("by_tool", set(|n| format!("action == Action::\"tool_{}\"", n / 5)), Effect::Allow),
     ];
     for (case, text, expected) in cases {
@@ -56,7 +56,7 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-/// One permit, and rules that look at arguments, time, work and principal and are not met.
+/// One permit, and rules on arguments, time, work item and principal that are not met.
 fn set(action: impl Fn(usize) -> String) -> String {
     let rule = |n: usize| {
         let scope = format!("principal, {}, resource", action(n));
@@ -80,7 +80,7 @@ fn measure(case: &'static str, policies: &Policies, expected: Effect) -> Line {
         "to": "bob@example.com", "amount": 250, "subject": "Your order", "body": "It is on its way.",
         "tags": ["order", "mail"], "options": { "html": true, "priority": 3 },
     });
-    // The first questions warm up.
+    // The first evaluations warm up.
     let mut took: Vec<f64> =
         (0..QUESTIONS + 1_000).map(|n| question(policies, &arguments, n, expected)).collect();
     took.drain(..1_000);

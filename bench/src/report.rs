@@ -8,7 +8,7 @@ use crate::{args::Store, bars};
 
 pub const MIB: f64 = 1_048_576.0;
 
-/// One line. What does not apply is null, or left out where only one case has it.
+/// One line. Fields that do not apply are null, or left out if only one case has them.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     pub bench: &'static str,
@@ -21,12 +21,12 @@ pub struct Row {
     pub of_raw: Option<f64>,
     #[serde(serialize_with = "thousandths")]
     pub of_bare: Option<f64>,
-    /// Of a command: three transitions, as a share of raw transitions of a work, which has lighter tables.
+    /// Of a command: three transitions, relative to raw transitions of a work item, which has lighter tables.
     #[serde(serialize_with = "thousandths", skip_serializing_if = "Option::is_none")]
     pub of_work_raw: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub per_commit: Option<usize>,
-    /// Works taken by each claim.
+    /// Work items of each claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claim: Option<usize>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,10 +42,10 @@ pub struct Row {
     pub ratio: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stored: Option<usize>,
-    /// On disk, for a work with its three events; or what the daemon keeps in memory.
+    /// On disk, for a work item with its three events; or the daemon's resident memory.
     #[serde(serialize_with = "whole", skip_serializing_if = "Option::is_none")]
     pub bytes: Option<f64>,
-    /// Whether the bar is met, where there is one.
+    /// Whether the bar is met, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ok: Option<bool>,
 }
@@ -78,7 +78,7 @@ impl Row {
         serde_json::to_string(self).expect("a row is a plain struct")
     }
 
-    /// What sets this line apart from the others of its case.
+    /// The part that distinguishes this line from the others of its case.
     fn setting(&self) -> String {
         let mut parts = Vec::new();
         match (self.case, self.submitters) {
@@ -115,7 +115,7 @@ impl Row {
     }
 }
 
-/// Fills in whether the bars are met.
+/// Adds whether the bars are met.
 pub fn judge(rows: &mut [Row]) {
     for row in rows {
         row.ok = bars::of(row).and_then(|bar| bar.met(row));
@@ -167,7 +167,7 @@ fn aligned<const N: usize>(lines: &[[String; N]]) -> String {
     text
 }
 
-/// A whole number with its thousands set apart.
+/// An integer with separated thousands.
 fn grouped(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut text = String::new();

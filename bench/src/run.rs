@@ -32,7 +32,7 @@ pub async fn store(store: Store, args: &Common, plan: &Plan) -> Result<Vec<Row>>
     say("ready");
 
     let mut tallies = vec![Tally::default(); cases.len()];
-    // A short round first, not counted: nobody pays for cold caches and unprepared statements.
+    // A short round that is not counted, to warm caches and prepare statements.
     for case in &cases {
         bench.measure(*case, case.warm_up(plan), plan.slice / 4).await?;
     }
@@ -57,8 +57,9 @@ pub async fn store(store: Store, args: &Common, plan: &Plan) -> Result<Vec<Row>>
     Ok(rows)
 }
 
-/// Everything that a round needs, open at once. Tables grow dearer with the events that they hold. So each size of
-/// commit that raw makes, and each number of submitters, has a database of its own: what is compared is of the same
+/// Everything that a round needs, open at once. Tables become slower with the number of their events, so each
+/// commit size of raw and each number of submitters has a database of its own: compared databases have the
+/// same age. Ingests and drains use a separate one.
 /// age. What ingests and drains leave behind is in another one.
 struct Bench {
     bare: Bare,
@@ -130,13 +131,13 @@ impl Bench {
     }
 }
 
-/// What was opened for this case.
+/// The database opened for this case.
 fn own<K: PartialEq + std::fmt::Debug, T>(all: &mut [(K, T)], key: K) -> &mut T {
     let found = all.iter_mut().find(|(of, _)| *of == key);
     &mut found.unwrap_or_else(|| panic!("nothing was opened for {key:?}")).1
 }
 
-/// What a case gave: one rate a round, or samples of all rounds.
+/// The result of a case: one rate for each round, or the samples of all rounds.
 #[derive(Clone, Debug, Default)]
 struct Tally {
     rates: Vec<f64>,

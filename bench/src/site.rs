@@ -1,4 +1,4 @@
-//! Where databases are made: SQLite files in a folder of the disk, databases of a private PostgreSQL.
+//! Creates databases: SQLite files in a folder of the disk, databases of a private PostgreSQL.
 
 use std::{
     path::{Path, PathBuf},
@@ -14,13 +14,14 @@ use crate::{
     args::{Common, Store},
 };
 
-/// The server's own settings, but for room: a checkpoint, forced by a full log or by the clock, would land in one slice
-/// and not in the next, and after it every page is logged whole once more. `fsync` and `synchronous_commit` stay on.
+/// The server's defaults, except for sizes: a checkpoint forced by a full log or by the timer would land in
+/// one slice and not in the next, and every page is logged in full once after it. `fsync` and
+/// `synchronous_commit` stay on.
 const SERVER: [&str; 4] =
     ["shared_buffers=256MB", "max_wal_size=16GB", "min_wal_size=8GB", "checkpoint_timeout=1h"];
 
-/// Files of its log that a server has before anything is measured, more than a run fills. One that has been in service writes
-/// over those that it has; a new one makes each when it is needed, 16 MB of zeros within somebody's commit.
+/// Log files that a server has before measuring, more than a run fills. A server in service overwrites its
+/// old files; a new one creates each on demand, 16 MB of zeros within a commit.
 const LOG_FILES: usize = 400;
 const LOG_FILES_QUICK: usize = 64;
 
@@ -64,7 +65,7 @@ impl Site {
 }
 
 impl Place {
-    /// Opens it as a program would: defaults, the sweeper included.
+    /// Opens it as a program would: with defaults, including the sweeper.
     pub async fn ledger(&self) -> Result<Ledger> {
         let options = Options::default();
         Ok(match self {
@@ -74,21 +75,21 @@ impl Place {
     }
 }
 
-/// Goes through so many files, and leaves them to be written over.
+/// Fills this many files, so that they are overwritten later.
 fn make_log_files(cluster: &Cluster, count: usize) {
     let each = "PERFORM pg_logical_emit_message(false, 'bench', ''); PERFORM pg_switch_wal();";
     cluster.psql("postgres", &format!("DO $$ BEGIN FOR i IN 1..{count} LOOP {each} END LOOP; END $$"));
     cluster.psql("postgres", "CHECKPOINT");
 }
 
-/// Has the disk at rest: what earlier cases left in memory would be written in the slices of later ones, and slow down
-/// those most that wait for single commits.
+/// Brings the disk to rest: dirty pages of earlier cases would be written during later slices, and slow down
+/// single commits most.
 pub fn settle() -> Result<()> {
     let synced = Command::new("sync").status().map_err(|error| format!("`sync` cannot be run: {error}"))?;
     if synced.success() { Ok(()) } else { Err(format!("`sync` ended with {synced}").into()) }
 }
 
-/// Refuses folders in memory: nothing is synced there, and every figure would be a lie.
+/// Refuses folders in memory: nothing is synced there, so every figure would be wrong.
 fn on_disk(folder: &Path) -> Result<PathBuf> {
     let folder = folder.canonicalize().map_err(|error| format!("{}: {error}", folder.display()))?;
     let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
@@ -102,14 +103,14 @@ fn on_disk(folder: &Path) -> Result<PathBuf> {
     }
 }
 
-/// The type of the filesystem that a folder is on: that of the longest mount point above it.
+/// The type of the filesystem of a folder: that of the longest mount point above it.
 fn filesystem<'a>(mounts: &'a str, folder: &Path) -> Option<&'a str> {
     let mounts = mounts.lines().filter_map(|line| {
         let mut words = line.split(' ').skip(1);
         Some((Path::new(words.next()?), words.next()?))
     });
     let above = mounts.filter(|(point, _)| folder.starts_with(point));
-    // Of two mounts on one point, the later one is seen.
+    // Of two mounts on one point, the later one is visible.
     above.max_by_key(|(point, _)| point.components().count()).map(|(_, kind)| kind)
 }
 

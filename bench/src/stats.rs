@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How much was done in how long.
+/// An amount and its duration.
 #[derive(Clone, Copy, Debug)]
 pub struct Rate {
     pub count: u64,
@@ -15,7 +15,7 @@ impl Rate {
     }
 }
 
-/// The middle value; the mean of the two middle ones of an even number. None of nothing.
+/// The median; the mean of the two middle values of an even number. None without values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let sorted = sorted(values);
     let middle = sorted.len() / 2;
@@ -26,14 +26,14 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// The smallest value that at least `percent` of all values do not exceed. None of nothing.
+/// The smallest value that at least `percent` of all values do not exceed. None without values.
 pub fn percentile(values: &[f64], percent: f64) -> Option<f64> {
     let sorted = sorted(values);
     let rank = (percent / 100.0 * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.max(1) - 1).copied()
 }
 
-/// The median of the quotients, pair by pair: what drifts between the pairs cancels out.
+/// The median of the quotients, pair by pair, so that drift between the pairs cancels out.
 pub fn ratio(values: &[f64], of: &[f64]) -> Option<f64> {
     let quotients: Vec<f64> = values.iter().zip(of).map(|(value, base)| value / base).collect();
     median(&quotients)
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn drift_between_rounds_does_not_move_a_ratio() {
-        // The disk halves its speed in every round; the ledger stays at 70 % of what there is.
+        // The disk halves its speed in every round; the ledger stays at 70 % of it.
         let raw = [40_000.0, 20_000.0, 10_000.0];
         let ledger = raw.map(|rate| rate * 0.7);
         assert!((ratio(&ledger, &raw).unwrap() - 0.7).abs() < 1e-9);

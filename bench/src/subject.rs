@@ -24,7 +24,7 @@ use crate::{Result, cases::at_once_until};
 
 const SOURCE: &str = "manual";
 
-/// Longer than any run: no lease lapses because nobody renewed it between its slices.
+/// Longer than any run: no lease lapses between its slices.
 const TTL_MS: u64 = 3_600_000;
 
 /// Submitters that fill a queue: enough to fill the ledger's groups.
@@ -38,7 +38,7 @@ struct Inner {
     producer: Caller,
     worker: Caller,
     policy: PolicyOverrides,
-    /// Lets every command through.
+    /// Allows every command.
     evaluation: Evaluation,
     /// Numbers identities and claim requests.
     next: AtomicU64,
@@ -61,7 +61,7 @@ impl Subject {
         self.0.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Records one more work of a kind.
+    /// Records one more work item of a kind.
     pub async fn ingest(&self, kind: &str) -> Result<()> {
         self.ingest_with(kind, json!({ "prompt": "Summarise the thread and file it.", "thread": 4711 })).await
     }
@@ -74,7 +74,7 @@ impl Subject {
         if ingested.created { Ok(()) } else { Err(format!("{id} was there already").into()) }
     }
 
-    /// Records many works at once.
+    /// Records many work items at once.
     pub async fn fill(&self, kind: &'static str, count: usize) -> Result<()> {
         let left = Arc::new(AtomicU64::new(count as u64));
         let subject = self.clone();
@@ -106,7 +106,7 @@ impl Subject {
         Ok(self.0.worker.claim(claimant, filter, wait).await?)
     }
 
-    /// Records and claims works to work on.
+    /// Records and claims work items.
     pub async fn hold(&self, kind: &'static str, count: usize) -> Result<Vec<LeaseRef>> {
         self.fill(kind, count).await?;
         let mut leases = Vec::with_capacity(count);
@@ -138,7 +138,7 @@ impl Subject {
         Ok(())
     }
 
-    /// Records one more command of a work: the first of its three transitions.
+    /// Reserves one more command of a work item: the first of its three transitions.
     pub async fn reserve(&self, lease: &LeaseRef) -> Result<CommandId> {
         let arguments =
             json!({ "to": "bob@example.com", "subject": "Your order", "text": "It is on its way." });
@@ -174,7 +174,7 @@ impl Subject {
         Ok(())
     }
 
-    /// Closes out each by a submission of its own, all at once.
+    /// Closes out each in a write of its own, all at once.
     pub async fn close_out_all(&self, claimed: &[Claimed]) -> Result<()> {
         try_join_all(claimed.iter().map(|claimed| self.close_out(&claimed.lease))).await?;
         Ok(())

@@ -20,7 +20,7 @@ const PAGE: Option<u32> = Some(500);
 /// How long the feed may lag behind the rows.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Stops the load and returns all that is known of it.
+/// Stops the load and returns the complete run.
 pub async fn end(mut load: Load, client: &Client) -> Result<Run, String> {
     load.stop().await?;
     let (history, effects) = (load.history.records(), load.effects());
@@ -29,7 +29,7 @@ pub async fn end(mut load: Load, client: &Client) -> Result<Run, String> {
     Ok(run)
 }
 
-/// The ledger as it is now, beside what clients know.
+/// The current ledger, together with the clients' records.
 pub async fn read(client: &Client, history: Vec<Record>, effects: Vec<Effect>) -> Result<Run, String> {
     let failed = |error: Error| format!("the ledger cannot be read back: {error}");
     let works = works(client).await.map_err(failed)?;

@@ -1,4 +1,4 @@
-//! The daemon under test: the built binary, started as a user would start it, and killed as nobody would.
+//! The daemon under test: the built binary, started as a user would start it, and killed abruptly.
 
 use std::{
     env, fs, io,
@@ -11,10 +11,10 @@ use std::{
 use tenure_api::Client;
 use tenure_testkit::free_port;
 
-/// How long a daemon may take to come up before the run is given up.
+/// The longest time for a daemon to start before the run fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Of a person who may do everything. It is made up here and worth nothing elsewhere.
+/// The token of a person with every scope. It is generated here and valid nowhere else.
 const TOKEN: &str = "the-admin-token-of-the-fault-suite";
 
 const CONFIG: &str = r#"
@@ -33,7 +33,7 @@ risk = "low"
 idempotency = "native"
 "#;
 
-/// Where the ledger is.
+/// The ledger's database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Sqlite,
@@ -48,8 +48,8 @@ impl Kind {
         }
     }
 
-    /// How soon a release build serves again. A debug build is given five times as long, on a machine that is busy with
-    /// other things five times what its first start took.
+    /// The time within which a release build must serve again. A debug build may take five times as long, and
+    /// on a busy machine five times its first start.
     pub fn serves_again_within(self, first_start: Duration) -> Duration {
         let bar = match self {
             Kind::Sqlite => Duration::from_secs(2),
@@ -59,14 +59,14 @@ impl Kind {
     }
 }
 
-/// A ledger's place and its daemons' settings; it outlives the daemons that serve it.
+/// A ledger's folder and its daemons' settings; it outlives the daemons.
 pub struct Home {
     pub folder: PathBuf,
     pub db: String,
     pub kind: Kind,
     address: String,
     binary: PathBuf,
-    /// A program that runs the daemon, with its arguments.
+    /// A program that wraps the daemon, with its arguments.
     pub wrapper: Vec<String>,
     pub env: Vec<(String, String)>,
 }
@@ -100,7 +100,7 @@ impl Home {
         client.without_retries()
     }
 
-    /// The binary, with nothing of ours in its environment.
+    /// The binary, with an empty environment.
     fn tenure(&self, wrapper: &[String]) -> Command {
         let mut words = wrapper.iter().map(String::as_str).chain([self.binary.to_str().unwrap_or("tenure")]);
         let mut command = Command::new(words.next().unwrap_or("tenure"));
@@ -138,7 +138,7 @@ impl Home {
         })
     }
 
-    /// Runs a verb on the ledger itself, without a daemon, and returns what it said.
+    /// Runs a verb on the ledger itself, without a daemon, and returns its output.
     pub fn embedded(&self, args: &[&str]) -> Result<String, String> {
         let mut command = self.tenure(&[]);
         command.args(["--db", &self.db, "--token", TOKEN]).args(args).stdout(Stdio::piped());
@@ -158,7 +158,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Waits until it is ready, and returns how long that took since its start.
+    /// Waits until it is ready, and returns the time since its start.
     pub async fn ready(&mut self) -> Result<Duration, String> {
         loop {
             if self.client.readiness().await.is_ok_and(|readiness| readiness.ready) {
@@ -184,7 +184,7 @@ impl Daemon {
         self.child.id()
     }
 
-    /// How it ended, if it has.
+    /// Its exit status, if it has exited.
     pub fn ended(&mut self) -> Result<Option<std::process::ExitStatus>, String> {
         self.child.try_wait().map_err(|error| error.to_string())
     }
@@ -201,10 +201,10 @@ impl Daemon {
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        Err(format!("the daemon lived on for {PATIENCE:?}"))
+        Err(format!("the daemon still ran after {PATIENCE:?}"))
     }
 
-    /// As a crash would: no goodbye.
+    /// Kills it, like a crash.
     pub fn kill(mut self) -> io::Result<()> {
         self.child.kill()?;
         self.child.wait().map(drop)
@@ -225,7 +225,7 @@ pub fn binary() -> Result<PathBuf, String> {
         return found(named, "TENURE_BIN names it");
     }
     let me = env::current_exe().map_err(|error| error.to_string())?;
-    // A test is one folder further down than a program.
+    // A test is one folder deeper than a program.
     let mut folders = me.ancestors().skip(1).filter(|folder| !folder.ends_with("deps"));
     let beside = folders.next().map_or_else(PathBuf::new, |folder| folder.join("tenure"));
     let how = if cfg!(debug_assertions) {

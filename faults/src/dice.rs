@@ -1,4 +1,4 @@
-//! Chance that a seed repeats.
+//! Random choices that a seed repeats.
 
 /// SplitMix64: small, and the same on every machine.
 #[derive(Clone, Debug)]
@@ -9,7 +9,7 @@ impl Dice {
         Self(seed)
     }
 
-    /// Dice of its own for one part of a run, so that parts do not change each other's luck.
+    /// A separate generator for one part of a run, so that the parts do not influence each other.
     pub fn of(seed: u64, part: &str) -> Self {
         let hash = part.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

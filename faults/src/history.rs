@@ -1,4 +1,4 @@
-//! What clients sent and were answered: one record per call.
+//! The history of the clients: one record for each call and its outcome.
 
 use std::{
     fs::{self, File},
@@ -23,14 +23,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     pub client: String,
-    /// Microseconds since the Unix epoch, by the clock of the clients.
+    /// Microseconds since the Unix epoch, by the clients' clock.
     pub asked_us: u64,
     pub answered_us: u64,
     pub call: Call,
     pub outcome: Outcome,
 }
 
-/// What was asked for. Lease tokens are left out: nobody checks them here.
+/// The request. Lease tokens are left out, since they are not checked here.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Call {
@@ -78,7 +78,7 @@ pub enum Call {
         fence: u64,
         external_id: String,
     },
-    /// A person says that a command in doubt happened.
+    /// A person records that a command in doubt happened.
     Happened {
         command: CommandId,
         external_id: String,
@@ -100,7 +100,7 @@ pub enum Call {
     Cancel {
         work: WorkId,
     },
-    /// A read of one work.
+    /// A read of one work item.
     Look {
         work: WorkId,
     },
@@ -113,7 +113,7 @@ pub enum Outcome {
     Ok(Value),
     /// A typed refusal: nothing was written.
     Refused(String),
-    /// It may or may not have been done.
+    /// Unknown: it may or may not have taken effect.
     Unknown(String),
 }
 
@@ -122,7 +122,7 @@ impl Outcome {
         match answer {
             Ok(body) => Outcome::Ok(serde_json::to_value(body).expect("wire types are JSON")),
             Err(Error::Problem(problem)) => match problem.code.known() {
-                // What an `internal` failure has written nobody knows either.
+                // An `internal` failure may have written something too.
                 Some(Code::OutcomeUnknown | Code::Internal) | None => Outcome::Unknown(problem.to_string()),
                 Some(code) => Outcome::Refused(code.to_string()),
             },
@@ -132,12 +132,12 @@ impl Outcome {
     }
 }
 
-/// Why a call gave nothing.
+/// Why a call returned nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Miss {
     /// Nothing was sent: there is no daemon now.
     Away,
-    /// It said no, and said why.
+    /// It refused, with a reason.
     Refused(Code),
     Unknown,
 }
@@ -166,7 +166,7 @@ impl History {
         &self.folder
     }
 
-    /// Makes a call, and records what came of it. A call that reached nobody leaves no record.
+    /// Makes a call, and records its outcome. A call that reached nobody leaves no record.
     pub async fn call<T: Serialize>(
         &self,
         client: &str,
@@ -202,7 +202,7 @@ impl History {
     fn keep(&self, record: Record) {
         let mut kept = self.kept();
         let line = serde_json::to_string(&record).expect("a record is JSON");
-        // A disk that is full here does not change what was answered.
+        // A full disk here does not change the recorded responses.
         let _written = writeln!(kept.file, "{line}");
         kept.records.push(record);
     }
@@ -211,19 +211,19 @@ impl History {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Every record so far, in the order of the answers.
+    /// Every record so far, in the order of the responses.
     pub fn records(&self) -> Vec<Record> {
         let mut kept = self.kept();
         let _flushed = kept.file.flush();
         kept.records.clone()
     }
 
-    /// How many writes were acknowledged so far.
+    /// The number of acknowledged writes so far.
     pub fn acknowledged(&self) -> u64 {
         *self.acknowledged.borrow()
     }
 
-    /// Waits until so many more writes were acknowledged.
+    /// Waits until this many more writes were acknowledged.
     pub async fn more(&self, writes: u64) -> Result<(), String> {
         let mut watched = self.acknowledged.subscribe();
         let wanted = self.acknowledged() + writes;
@@ -243,7 +243,7 @@ pub fn now_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_micros() as u64)
 }
 
-/// The part of a history that ended at a moment: what was asked before and not yet answered is unknown.
+/// The part of a history up to a time: calls without a response by then are unknown.
 pub fn until(records: &[Record], moment_us: u64) -> Vec<Record> {
     let asked = records.iter().filter(|record| record.asked_us < moment_us);
     asked

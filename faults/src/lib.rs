@@ -1,6 +1,7 @@
-//! The fault suite: the built binary under load and faults, and a checker that judges what its clients were answered.
+//! The fault suite: the built binary under load and faults, and a checker of the responses that its clients
+//! got.
 //!
-//! Knows the daemon only from outside: its HTTP API, its files, its process.
+//! It knows the daemon only from outside: its HTTP API, its files, its process.
 
 pub mod checker;
 pub mod clients;

@@ -1,4 +1,4 @@
-//! The long form of the fault suite: faults by name, in rounds, with a seed that repeats them.
+//! The command line of the fault suite: faults by name, in rounds, with a seed that repeats them.
 
 use std::{
     process::ExitCode,
@@ -11,20 +11,20 @@ use tenure_faults::{
     fault::{self, NAMES, Plan, Tally},
 };
 
-/// Does faults to the built binary under load, and judges what its clients were answered.
+/// Injects faults into the built binary under load, and checks the responses that its clients got.
 #[derive(Parser)]
 #[command(name = "faults")]
 struct Args {
-    /// Which faults; all of them without a name
+    /// The faults; all of them by default
     #[arg(value_parser = NAMES.to_vec())]
     faults: Vec<String>,
-    /// How often each fault happens, on each database
+    /// How often each fault is injected, on each database
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
-    /// Repeats a run's choices; a new one without it
+    /// Repeats a run's choices; random by default
     #[arg(long)]
     seed: Option<u64>,
-    /// Acknowledged writes between two faults, at least
+    /// The minimum number of acknowledged writes between two faults
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(4..=100_000))]
     writes: u64,
 }

@@ -1,4 +1,4 @@
-//! Everything that is known of a run when it is over: what the checker judges.
+//! The complete data of a finished run, as the checker needs it.
 
 use std::{fs, path::Path};
 
@@ -7,24 +7,24 @@ use tenure_api::wire::{Command, CommandId, Event, Timestamp, Work, WorkId};
 
 use crate::history::Record;
 
-/// The history of the clients, the ledger as it is read back over HTTP, and the provider's calls.
+/// The history of the clients, the ledger as read back over HTTP, and the provider's calls.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     pub history: Vec<Record>,
-    /// The works, read before the log: the log reaches at least as far.
+    /// The work items, read before the log: the log reaches at least as far.
     pub works: Vec<Work>,
     /// The whole feed, in its order.
     pub log: Vec<Event>,
     pub commands: Vec<Command>,
-    /// Every call that reached the provider, in the order in which they came.
+    /// Every call that reached the provider, in its order.
     pub effects: Vec<Effect>,
-    /// What each reader that followed the feed throughout has seen, in the order in which it saw it.
+    /// The events that each reader of the feed saw, in its order.
     pub followed: Vec<Vec<Seen>>,
     /// The faults that the ledger's own verification found.
     pub faults: Vec<String>,
 }
 
-/// A call that reached the provider, with the dispatch that its caller had been told of.
+/// A call that reached the provider, with the dispatch that its caller had.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Effect {
     pub at_us: u64,
@@ -50,7 +50,7 @@ impl Seen {
 }
 
 impl Run {
-    /// Writes the run beside its history, for whoever looks at a violation.
+    /// Writes the run beside its history, for examining a violation.
     pub fn save(&self, folder: &Path) -> std::io::Result<()> {
         fs::write(folder.join("run.json"), serde_json::to_vec_pretty(self)?)
     }

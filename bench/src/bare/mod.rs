@@ -1,5 +1,5 @@
-//! The transition without a ledger: a row update and an event insert on two plain tables. What the database
-//! and the disk give at best; no rule, no constraint, no chain. It must not know the ledger.
+//! The transition without a ledger: a row update and an event insert on two plain tables, as fast as the
+//! database and the disk allow; no rules, constraints or hash chain. It must not know the ledger.
 
 mod postgres;
 mod sqlite;
@@ -14,7 +14,7 @@ pub enum Bare {
 }
 
 impl Bare {
-    /// Makes the tables and `rows` rows to go round on.
+    /// Creates the tables and `rows` rows to cycle through.
     pub async fn open(place: &Place, rows: usize, connections: usize) -> Result<Bare> {
         Ok(match place {
             Place::Sqlite(path) => Bare::Sqlite(sqlite::Bare::open(path, rows)?),

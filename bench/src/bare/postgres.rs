@@ -1,4 +1,4 @@
-//! Bare transitions on PostgreSQL: one statement each commit, its rows as arrays.
+//! Bare transitions on PostgreSQL: one statement for each commit, with its rows as arrays.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub struct Bare {
     lanes: Vec<Lane>,
 }
 
-/// A connection and the rows that it alone goes round on.
+/// A connection with its own rows to cycle through.
 struct Lane {
     client: Client,
     transition: Statement,

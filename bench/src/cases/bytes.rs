@@ -1,4 +1,4 @@
-//! What a work costs on disk, with its three events: ingested, claimed, closed out.
+//! The size of a work item on disk, with its three events: ingested, claimed, closed out.
 
 use rusqlite::Connection;
 
@@ -10,7 +10,7 @@ const TABLES: &str = "
     SELECT sum(pg_total_relation_size(c.oid))::bigint FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE c.relkind = 'r' AND n.nspname <> 'information_schema' AND n.nspname NOT LIKE 'pg\\_%'";
 
-/// Bytes a work, over what an empty ledger has.
+/// Bytes for each work item, on top of an empty ledger.
 pub async fn run(place: &Place, works: usize) -> Result<f64> {
     place.ledger().await?.close().await?;
     let empty = stored(place).await?;
@@ -30,7 +30,7 @@ pub async fn run(place: &Place, works: usize) -> Result<f64> {
     Ok((stored(place).await? - empty) as f64 / works as f64)
 }
 
-/// SQLite's file with its log folded in; PostgreSQL's tables with their indexes and toast.
+/// SQLite's file with its write-ahead log folded in; PostgreSQL's tables with their indexes and toast.
 async fn stored(place: &Place) -> Result<i64> {
     match place {
         Place::Sqlite(path) => {

@@ -6,7 +6,7 @@ use crate::{Result, stats::Rate, subject::Subject};
 
 const KIND: &str = "drained";
 
-/// Works a second that a queue is filled for before the first slice has shown how fast it empties.
+/// Work items per second with which a queue is filled before the first slice has measured the rate.
 const GUESS: f64 = 10_000.0;
 
 pub struct Drain {
@@ -20,7 +20,7 @@ impl Drain {
         Drain { subject, queued: 0, fastest: GUESS }
     }
 
-    /// Each worker claims `claim` at a time and closes each out by a submission of its own.
+    /// Each worker claims `claim` items at a time and closes out each in a write of its own.
     pub async fn run(&mut self, workers: usize, claim: usize, slice: Duration) -> Result<Rate> {
         self.top_up(workers * claim, slice).await?;
         let began = Instant::now();
@@ -36,7 +36,7 @@ impl Drain {
         Ok(rate)
     }
 
-    /// Fills the queue, outside of what is timed, so that it outlasts the slice.
+    /// Fills the queue, outside of the timed part, so that it outlasts the slice.
     async fn top_up(&mut self, at_hand: usize, slice: Duration) -> Result<()> {
         let wanted = (1.5 * self.fastest * slice.as_secs_f64()) as usize + 2 * at_hand;
         let missing = wanted.saturating_sub(self.queued);

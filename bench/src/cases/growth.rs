@@ -1,4 +1,4 @@
-//! Whether a claim gets slower as the queue gets longer.
+//! Whether a claim becomes slower as the queue becomes longer.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use crate::{Result, args::Store, plan::Plan, report::Row, site::Site, stats::per
 
 const KIND: &str = "queued";
 
-/// Claims timed on one queue before the other has its turn: what the disk does, it does to both.
+/// Claims timed on one queue before the other has its turn, so that the disk affects both equally.
 const TURN: usize = 50;
 
 pub async fn run(store: Store, site: &Site, plan: &Plan) -> Result<Vec<Row>> {

@@ -1,4 +1,4 @@
-//! The cases that go through the ledger. They know its public calls and nothing of its tables.
+//! The cases that use the ledger. They use its public calls and know nothing of its tables.
 
 pub mod bytes;
 pub mod drain;
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use crate::{Result, stats::Rate};
 
-/// So many submitters, each with one call at a time, until the slice is over. A call is told whose it is
-/// and its number.
+/// Runs this many submitters, each with one call at a time, until the slice is over. A call gets its
+/// submitter's number and its own.
 pub async fn at_once<C, F>(submitters: usize, slice: Duration, call: C) -> Result<Rate>
 where
     C: Fn(usize, usize) -> F + Clone + Send + 'static,
@@ -31,7 +31,7 @@ where
     .await
 }
 
-/// As [`at_once`], but each submitter goes on until a call of its own says that nothing is left.
+/// Like [`at_once`], but each submitter continues until one of its calls reports that nothing is left.
 pub async fn at_once_until<C, F>(submitters: usize, call: C) -> Result<Rate>
 where
     C: Fn(usize, usize) -> F + Clone + Send + 'static,

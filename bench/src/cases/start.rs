@@ -1,4 +1,4 @@
-//! How long work waits when nothing is in its way: from before the ingest to the return of a parked claim.
+//! The delay of work items without competition: from before the ingest to the return of a long-polling claim.
 
 use std::time::{Duration, Instant};
 
@@ -11,10 +11,10 @@ const KIND: &str = "started";
 const PER_S: u32 = 50;
 const CLAIMERS: usize = 4;
 
-/// How long a parked claim waits: longer than the pause between two ingests, however slow the machine.
+/// The timeout of a long-polling claim: longer than the pause between two ingests, even on a slow machine.
 const PARK: Duration = Duration::from_secs(10);
 
-/// One latency in milliseconds for each work ingested.
+/// One latency in milliseconds for each ingested work item.
 pub async fn run(subject: &Subject, slice: Duration) -> Result<Vec<f64>> {
     let epoch = Instant::now();
     let (arrived, mut arrivals) = mpsc::unbounded_channel();
@@ -35,7 +35,7 @@ pub async fn run(subject: &Subject, slice: Duration) -> Result<Vec<f64>> {
         let Some(latency) = arrivals.recv().await else { break };
         latencies.push(latency?);
     }
-    // Parked claims of theirs go with them.
+    // Drops the long-polling claims with them.
     claimers.iter().for_each(|claimer| claimer.abort());
     if latencies.len() == sent { Ok(latencies) } else { Err("a claimer stopped too early".into()) }
 }
@@ -58,6 +58,6 @@ async fn claimer(subject: Subject, epoch: Instant, arrived: mpsc::UnboundedSende
             break error;
         }
     };
-    // Nobody listens any more: then nobody misses it.
+    // A closed channel means that nobody is waiting for the result.
     let _ = arrived.send(Err(failed));
 }

@@ -1,11 +1,11 @@
-//! Submitters that repeat one verb: transitions and renewals of works that are held, ingests of new ones.
+//! Submitters that repeat one verb: transitions and renewals of held work items, or ingests of new ones.
 
 use std::time::Duration;
 
 use super::{at_once, turns::Turns};
 use crate::{Result, stats::Rate, subject::Subject};
 
-/// A ledger with works that are held for the whole run.
+/// A ledger with work items that are held for the whole run.
 pub struct Steady {
     subject: Subject,
     turns: Turns,

@@ -1,4 +1,4 @@
-//! Works that are held for the whole run and taken in turn, as raw takes them.
+//! Work items that are held for the whole run and used in turn, as raw does.
 
 use std::sync::{
     Arc,
@@ -7,8 +7,9 @@ use std::sync::{
 
 use tenure_store::LeaseRef;
 
-/// Whoever is free takes the next one, so that a group of calls touches neighbours. Were each submitter to go round on works
-/// of its own, they would drift apart, and a group would dirty other pages than raw's does.
+/// Every free submitter takes the next item, so that one group commit touches neighbours. If each submitter
+/// cycled through items of its own, they would drift apart, and a group would dirty other pages than raw's
+/// does.
 #[derive(Clone)]
 pub struct Turns {
     held: Arc<Vec<LeaseRef>>,

@@ -1,5 +1,5 @@
-//! Commands: what an intent, its dispatch and its receipt cost beside the raw ones of the same run, and how many
-//! webhooks a second the relay sends to a sink on this machine.
+//! Commands: the cost of intent, dispatch and receipt compared with the raw ones of the same run, and the
+//! number of webhooks per second that the relay sends to a sink on this machine.
 
 mod relay;
 mod sink;

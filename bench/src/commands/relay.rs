@@ -1,4 +1,4 @@
-//! The relay empties an outbox into a sink.
+//! The relay sends an outbox to a sink.
 
 use std::{sync::Arc, time::Instant};
 
@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use super::sink::Sink;
 use crate::{Result, stats::Rate, subject::Subject};
 
-/// Commands that one close-out leaves.
+/// Commands of one close-out.
 const LEFT: usize = 100;
 
 pub struct Outbox {
@@ -24,7 +24,7 @@ pub struct Outbox {
     subject: Subject,
     relay: Relay,
     evaluation: Evaluation,
-    /// Ends with the outbox.
+    /// Dropped together with the outbox.
     _sink: Sink,
 }
 
@@ -49,7 +49,7 @@ impl Outbox {
         })
     }
 
-    /// Fills the outbox, which is not timed, and has the relay empty it.
+    /// Fills the outbox, which is not timed, and lets the relay send it.
     pub async fn run(&mut self, sends: usize) -> Result<Rate> {
         self.fill(sends).await?;
         let began = Instant::now();

@@ -1,4 +1,4 @@
-//! A sink for webhooks: reads each call whole, answers at once, and remembers nothing.
+//! A sink for webhooks: reads each call completely, responds at once, and stores nothing.
 
 use std::net::SocketAddr;
 

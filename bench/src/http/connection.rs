@@ -1,4 +1,4 @@
-//! One connection to the daemon, kept open: a request, its answer, the next request.
+//! One persistent connection to the daemon: request, response, next request.
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -26,7 +26,7 @@ impl Connection {
         let stream = TcpStream::connect(&daemon.address).await?;
         stream.set_nodelay(true)?;
         let (sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-        // A connection that breaks shows in the request that waits for it.
+        // A broken connection is reported by the request that waits for it.
         tokio::spawn(connection);
         Ok(Connection { sender, host: daemon.address.clone(), token: format!("Bearer {token}") })
     }
@@ -35,7 +35,7 @@ impl Connection {
         self.send("GET", path, Bytes::new()).await
     }
 
-    /// Posts JSON; whatever is not a success is an error with its text.
+    /// Posts JSON; a response other than 2xx is an error with its text.
     pub async fn post(&mut self, path: &str, body: &Value) -> Result<Bytes> {
         let (status, answer) = self.send("POST", path, serde_json::to_vec(body)?.into()).await?;
         if status.is_success() {

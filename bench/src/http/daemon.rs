@@ -14,25 +14,26 @@ use tempfile::NamedTempFile;
 use super::connection::Connection;
 use crate::{Result, site::Place};
 
-/// How long a daemon may take to come up before the run is given up.
+/// The longest time for a daemon to start before the run fails.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Of a person who may do everything. It is made up here and worth nothing elsewhere.
+/// The token of a person with every scope. It is generated here and valid nowhere else.
 const TOKEN: &str = "tn_0000000000000000000000000000000000000000000000000000000000000000";
 
-/// One credential sends everything: it is the daemon that is measured, not its limit.
+/// One credential sends everything, since the daemon is measured rather than its rate limit.
 pub const NO_LIMIT: &str = "[rate]\nper_second = 1000000\nburst = 1000000\n";
 
 pub struct Daemon {
     pub address: String,
     pub token: String,
     child: Child,
-    /// Goes with the daemon.
+    /// Deleted with the daemon.
     _config: NamedTempFile,
 }
 
 impl Daemon {
-    /// Starts the daemon on a database with lines of `tenure.toml`, and tells how long it took until it was ready.
+    /// Starts the daemon on a database with lines of `tenure.toml`, and returns how long it took to become
+    /// ready.
     pub async fn start(binary: &Path, place: &Place, settings: &str) -> Result<(Daemon, Duration)> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let address = format!("127.0.0.1:{port}");
@@ -71,7 +72,7 @@ impl Daemon {
         matches!(connection.get("/readyz").await, Ok((StatusCode::OK, _)))
     }
 
-    /// What the daemon keeps in memory, in bytes.
+    /// The daemon's resident memory, in bytes.
     pub fn resident(&self) -> Result<f64> {
         resident(self.pid())
     }
@@ -80,7 +81,7 @@ impl Daemon {
         self.child.id()
     }
 
-    /// Ends it as an operator would, and waits.
+    /// Stops it as an operator would, and waits.
     pub async fn stop(mut self) -> Result<()> {
         Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status()?;
         let began = Instant::now();
@@ -99,7 +100,7 @@ impl Daemon {
 }
 
 impl Drop for Daemon {
-    /// A run that failed leaves no daemon behind.
+    /// A failed run leaves no daemon behind.
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) && self.child.kill().is_ok() {
             let _ended = self.child.wait();
@@ -107,7 +108,7 @@ impl Drop for Daemon {
     }
 }
 
-/// What a process keeps in memory, in bytes.
+/// A process's resident memory, in bytes.
 pub fn resident(pid: u32) -> Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -115,7 +116,7 @@ pub fn resident(pid: u32) -> Result<f64> {
     kilobytes.map(|kilobytes| kilobytes * 1_024.0).ok_or_else(|| "the system does not tell VmRSS".into())
 }
 
-/// The binary beside this program, unless another is named.
+/// The binary beside this program, unless another is given.
 pub fn binary(named: Option<&Path>) -> Result<PathBuf> {
     let beside = || Ok::<_, std::io::Error>(std::env::current_exe()?.with_file_name("tenure"));
     let path = named.map_or_else(beside, |path| Ok(path.to_owned()))?;

@@ -1,4 +1,4 @@
-//! The same calls without a socket: a ledger that a program embeds, with one call of each caller at a time.
+//! The same calls without a socket: a ledger embedded in a program, with one call of each caller at a time.
 
 use std::{
     sync::{
@@ -28,7 +28,7 @@ impl Embedded {
         Ok(Self { tenure: Tenure::open(db).await?, next: Arc::default() })
     }
 
-    /// One work in each call, as over HTTP.
+    /// One work item in each call, as over HTTP.
     pub async fn single(&self, slice: Duration) -> Result<Rate> {
         let (client, next) = (self.tenure.client(), self.next.clone());
         at_once(CONNECTIONS, slice, move |_, _| {

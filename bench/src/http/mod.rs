@@ -1,4 +1,4 @@
-//! The daemon over HTTP: many connections with one request at a time each, on cores that it shares with them.
+//! The daemon over HTTP: many connections with one request at a time each, on the same cores.
 
 mod connection;
 mod daemon;
@@ -34,20 +34,20 @@ const CONNECTIONS: usize = 64;
 /// Ingests in one request of the batch case.
 const BATCH: usize = 100;
 
-/// Works ingested each second while starts are timed: a light load.
+/// Work items ingested each second while starts are timed: a light load.
 const LIGHT: u32 = 50;
 
-/// From the end of a load until the daemon has given back what only the load needed.
+/// The time from the end of a load until the daemon has released the memory that only the load needed.
 const REST: Duration = Duration::from_secs(3);
 
-/// How much is measured.
+/// The sizes of the measurement.
 struct Plan {
     rounds: usize,
     slice: Duration,
     start_slice: Duration,
-    /// Of an attack, and of the quiet before it.
+    /// Of an attack, and of the quiet phase before it.
     attack: Duration,
-    /// Works in the ledger when memory and a cold start are looked at.
+    /// Work items in the ledger when memory and a cold start are measured.
     stored: u64,
 }
 
@@ -123,7 +123,7 @@ async fn measure(store: Store, args: &HttpArgs, binary: &Path, plan: &Plan) -> R
     ])
 }
 
-/// The median of a few starts on a ledger that exists, in milliseconds.
+/// The median of a few starts on an existing ledger, in milliseconds.
 async fn cold_start(binary: &Path, place: &Place) -> Result<f64> {
     let mut times = Vec::new();
     for _ in 0..3 {
@@ -134,7 +134,7 @@ async fn cold_start(binary: &Path, place: &Place) -> Result<f64> {
     median(&times).ok_or_else(|| "nothing was timed".into())
 }
 
-/// Open connections, and the number of the next work.
+/// Open connections, and the number of the next work item.
 struct Load {
     connections: Vec<Arc<Mutex<Connection>>>,
     next: Arc<AtomicU64>,
@@ -149,7 +149,7 @@ impl Load {
         Ok(Load { connections, next: Arc::default() })
     }
 
-    /// One work in each request.
+    /// One work item in each request.
     async fn single(&self, slice: Duration) -> Result<Rate> {
         let (connections, next) = (self.connections.clone(), self.next.clone());
         at_once(CONNECTIONS, slice, move |submitter, _| {
@@ -162,7 +162,7 @@ impl Load {
         .await
     }
 
-    /// Counts requests; each brings [`BATCH`] works.
+    /// Counts requests; each contains [`BATCH`] work items.
     async fn batch(&self, slice: Duration) -> Result<Rate> {
         let (connections, next) = (self.connections.clone(), self.next.clone());
         at_once(CONNECTIONS, slice, move |submitter, _| {
@@ -172,7 +172,7 @@ impl Load {
         .await
     }
 
-    /// Brings the ledger to so many works.
+    /// Fills the ledger with this many work items.
     async fn fill(&self, stored: u64) -> Result<()> {
         let (connections, next) = (self.connections.clone(), self.next.clone());
         at_once_until(CONNECTIONS, move |submitter, _| {
@@ -214,7 +214,7 @@ fn work(kind: &str, number: u64) -> Value {
     })
 }
 
-/// From before an ingest to the return of a waiting worker's claim, in milliseconds.
+/// From before an ingest to the return of a long-polling claim, in milliseconds.
 async fn starts(daemon: &Daemon, slice: Duration) -> Result<Vec<f64>> {
     let mut producer = Connection::open(daemon).await?;
     let worker = Connection::open(daemon).await?;
@@ -236,11 +236,11 @@ async fn starts(daemon: &Daemon, slice: Duration) -> Result<Vec<f64>> {
     Ok(latencies)
 }
 
-/// Claims one work after another by long poll, and closes each out.
+/// Claims one work item after another by long poll, and closes each out.
 async fn wait_for_work(mut connection: Connection, arrived: mpsc::UnboundedSender<Result<Instant>>) {
     for request in 0_u64.. {
         if let Err(error) = one_work(&mut connection, request, &arrived).await {
-            // Nobody listens once the time is over.
+            // A closed channel means that the time is over.
             let _over = arrived.send(Err(error));
             return;
         }

@@ -1,5 +1,5 @@
-//! A quiet tenant beside one that attacks: its reads and renewals alone and attacked, in slices by turns, and the daemon's
-//! memory throughout. Quotas, rates and leases are the defaults.
+//! A quiet tenant beside an attacking one: the quiet tenant's reads and renewals with and without the attack,
+//! in alternating slices, and the daemon's memory throughout. Quotas, rates and leases are the defaults.
 
 use std::{
     path::Path,
@@ -27,10 +27,10 @@ use crate::{
     stats::percentile,
 };
 
-/// Works of the hostile tenant whose lists are slow to write out, and those whose events are heavy.
+/// Work items of the hostile tenant with lists that are slow to serialize, and ones with large events.
 const SMALL: usize = 1_000;
 const HEAVY: usize = 10;
-/// Works that the quiet tenant reads.
+/// Work items that the quiet tenant reads.
 const OWN: usize = 100;
 
 /// Pauses of the quiet tenant between its reads, and between its renewals.
@@ -109,7 +109,7 @@ async fn fill(hostile: &mut Connection) -> Result<()> {
     Ok(())
 }
 
-/// Works to read, and the lease of one of them: the body of its renewals.
+/// Work items to read, and the lease of one of them as the body of its renewals.
 async fn lease(quiet: &mut Connection) -> Result<Value> {
     for n in 0..OWN {
         quiet.post("/v1/work", &work(&n.to_string(), "x")).await?;
@@ -121,7 +121,7 @@ async fn lease(quiet: &mut Connection) -> Result<Value> {
     Ok(json!({ "leases": [held] }))
 }
 
-/// How long each call took, in milliseconds.
+/// The duration of each call, in milliseconds.
 #[derive(Default)]
 struct Spent {
     reads: Vec<f64>,
@@ -163,7 +163,7 @@ impl Spent {
     }
 }
 
-/// The most that a process has in memory, until it is asked.
+/// The peak memory of a process, until it is read.
 struct Watch {
     over: Arc<AtomicBool>,
     most: JoinHandle<Result<f64>>,

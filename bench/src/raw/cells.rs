@@ -1,4 +1,4 @@
-//! A column of values, of whichever type its table gave it.
+//! A column of values, of any type that its table has.
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ pub enum Cells {
 }
 
 impl Cells {
-    /// One column of what a query gave.
+    /// One column of a query's result.
     pub fn read(rows: &[Row], at: usize) -> Result<Cells> {
         let Some(row) = rows.first() else { return Err("there are no works to read".into()) };
         Ok(match *row.columns()[at].type_() {
@@ -39,7 +39,7 @@ impl Cells {
         })
     }
 
-    /// Some of the cells as an array; where the statement takes a single value, the first of them.
+    /// Some of the cells as an array; the first of them if the statement takes a single value.
     pub fn param(&self, kind: &Type, range: Range<usize>) -> Param<'_> {
         match self {
             Cells::Uuid(cells) => param(cells, kind, range),

@@ -1,5 +1,5 @@
-//! Which column each parameter of a ledger's statement is for, read from the statement itself: raw follows
-//! the tables wherever they go.
+//! The column of each parameter of a ledger's statement, read from the statement itself, so that raw follows
+//! changes of the tables.
 
 use super::marks::Moving;
 use crate::Result;
@@ -36,7 +36,7 @@ pub enum Table {
     Event,
     Work,
     Command,
-    /// The narrow twin of a command, where the database has one.
+    /// The narrow second table of commands, if the database has one.
     CommandStatus,
 }
 
@@ -76,7 +76,7 @@ impl Table {
     }
 }
 
-/// One of the ledger's statements: what its parameters are for, and which of them move.
+/// One of the ledger's statements: the columns of its parameters, and the ones that change.
 #[derive(Debug)]
 pub struct Shape {
     pub table: Table,
@@ -101,8 +101,9 @@ impl Shape {
     }
 }
 
-/// Asks what the ledger bound at the last transition of each work, in the order in which the works were made.
-/// Where the work is in its log comes first: `seq`, `updated_at`, `head`. `last` says which event is a work's last.
+/// Reads the values that the ledger bound in the last transition of each work item, in the order of creation.
+/// The item's position in its log comes first: `seq`, `updated_at`, `head`. `last` selects a work item's last
+/// event.
 pub fn read_back(shapes: &[Shape], last: &str) -> String {
     let columns = shapes
         .iter()

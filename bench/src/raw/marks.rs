@@ -1,5 +1,5 @@
-//! Where each work is in its log, and how it moves on: all of a raw transition that is not copied from what
-//! the ledger wrote.
+//! The position of each work item in its log, and its next one: the only part of a raw transition that is not
+//! copied from the ledger's values.
 
 use std::ops::Range;
 
@@ -7,23 +7,23 @@ use uuid::Uuid;
 
 use crate::Result;
 
-/// What differs from one event of a work to the next.
+/// The values that differ from one event of a work item to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moving {
     Seq,
     At,
-    /// The commit's place in the feed.
+    /// The commit's position in the feed.
     Txn,
     PrevHash,
     Head,
-    /// Where the event lies, and the one before it.
+    /// The position of the event, and of the one before it.
     Event,
     Previous,
     Command,
     CommandKey,
 }
 
-/// A value that moved, as a column takes it.
+/// A changed value, in its column's type.
 pub enum Fresh<'a> {
     Number(i64),
     Id(Uuid),
@@ -54,27 +54,28 @@ impl Mark {
             Moving::Event => Fresh::Number(self.event),
             Moving::Previous => Fresh::Number(self.previous),
             Moving::Command => Fresh::Id(self.command),
-            // Any key will do that its work has no other command with.
+            // Any key works that no other command of the item has.
             Moving::CommandKey => Fresh::Bytes(self.command.as_bytes()),
         }
     }
 }
 
-/// The works that raw goes round on.
+/// The work items that raw cycles through.
 #[derive(Debug, Default)]
 pub struct Marks {
     pub all: Vec<Mark>,
-    /// The last place in the feed, the last event and the last command of all. The ledger's ids ascend as these do.
+    /// The last position in the feed, the last event and the last command. The ledger's ids ascend in the
+    /// same way.
     pub txn: i64,
     event: i64,
     pub command: Uuid,
-    /// The work whose turn it is.
+    /// The next work item.
     next: usize,
     moved: u64,
 }
 
 impl Marks {
-    /// Takes over what the ledger left. Raw makes one event where the ledger made one.
+    /// Starts from the ledger's state. Raw creates one event for each of the ledger's.
     pub fn learn(&mut self, all: Vec<Mark>) -> Result<()> {
         let one_each = |(before, after): (&Mark, &Mark)| after.seq == before.seq + 1;
         if !self.all.is_empty() && !self.all.iter().zip(&all).all(one_each) {
@@ -85,7 +86,8 @@ impl Marks {
         Ok(())
     }
 
-    /// The works whose turn it is, each with a new command to go through. They are neighbours: where too few
+    /// The next work items, each with a new command. They are neighbours: if too few are left, it starts
+    /// over.
     /// are left, it starts over.
     pub fn turn(&mut self, size: usize) -> Range<usize> {
         let first = if self.next + size > self.all.len() { 0 } else { self.next };
@@ -97,7 +99,7 @@ impl Marks {
         first..self.next
     }
 
-    /// Moves works to their next events, in one commit. The hashes are new, but nothing is hashed.
+    /// Moves work items to their next events, in one commit. The hashes are new, but nothing is hashed.
     pub fn step(&mut self, works: Range<usize>) {
         self.txn += 1;
         for mark in &mut self.all[works] {

@@ -1,6 +1,6 @@
 //! The transitions without a ledger, on a ledger's tables: its indexes, constraints and triggers, its own
-//! statements, and values that it wrote itself, of a progress event or of a command's life. Nothing is loaded,
-//! decided or chained: what is left is what the tables cost.
+//! statements, and values that it wrote itself, for a progress event or a command's life. Nothing is loaded,
+//! decided or hashed: the rest is the cost of the tables.
 
 mod cells;
 mod columns;
@@ -19,19 +19,19 @@ pub enum Raw {
     Postgres(postgres::Raw),
 }
 
-/// What one commit does to each of its works.
+/// The transition that one commit makes for each of its work items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Progress,
-    /// A work gets one more command.
+    /// A work item gets one more command.
     NewCommand,
-    /// That command goes on.
+    /// That command moves to its next state.
     Command,
 }
 
 impl Raw {
-    /// Transitions of works. Lets a ledger make the tables and `rows` running works, each with a progress event,
-    /// then takes over.
+    /// Transitions of work items. Lets a ledger create the tables and `rows` running work items, each with a
+    /// progress event, then continues without it.
     pub async fn transitions(place: &Place, rows: usize, connections: usize) -> Result<Raw> {
         let subject = Subject::new(place.ledger().await?)?;
         let held = subject.hold("raw", rows).await?;
@@ -42,8 +42,8 @@ impl Raw {
         Ok(raw)
     }
 
-    /// Lives of commands: reserved, dispatched, receipted. Lets a ledger take a command of each of `rows` works
-    /// through these, and reads back after each.
+    /// Lives of commands: reserved, dispatched, receipted. Lets a ledger take a command of each of `rows`
+    /// work items through these stages, and reads the values back after each.
     pub async fn commands(place: &Place, rows: usize) -> Result<Raw> {
         let subject = Subject::new(place.ledger().await?)?;
         let held = subject.hold("raw", rows).await?;
@@ -65,7 +65,7 @@ impl Raw {
         })
     }
 
-    /// Takes the transition that the ledger has just made of every work for the next stage.
+    /// Uses the transition that the ledger has just made of every work item for the next stage.
     async fn learn(&mut self, stage: Stage) -> Result<()> {
         match self {
             Raw::Sqlite(raw) => raw.learn(stage),
@@ -73,7 +73,7 @@ impl Raw {
         }
     }
 
-    /// Counts transitions of works, or lives of commands. A life takes three commits.
+    /// Counts transitions of work items, or lives of commands. A life takes three commits.
     pub async fn run(&mut self, commit: Commit, slice: Duration) -> Result<Rate> {
         match self {
             Raw::Sqlite(raw) => raw.run(commit.size, slice),
@@ -82,7 +82,7 @@ impl Raw {
     }
 }
 
-/// What raw starts from is made through the ledger, by so many calls at once that its groups are full.
+/// The initial state is created through the ledger, with enough concurrent calls to fill its groups.
 async fn all<T>(calls: impl Iterator<Item = impl Future<Output = Result<T>>>) -> Result<Vec<T>> {
     stream::iter(calls).buffered(1_024).try_collect().await
 }
@@ -95,16 +95,16 @@ mod tests {
     const SLICE: Duration = Duration::from_millis(20);
     const WORKS: usize = 20;
 
-    /// Each work has been ingested, claimed and reported on before raw takes over.
+    /// Each work item has been ingested, claimed and reported on before raw starts.
     const BEFORE: u64 = 3 * WORKS as u64;
 
-    /// Events, those that follow the one before them, and where the works say they are.
+    /// The events, the ones that follow their predecessor, and the positions according to the work items.
     const KEPT: &str = "SELECT (SELECT count(*) FROM event), \
          (SELECT count(*) FROM event e WHERE e.seq = 1 OR e.prev_hash = \
           (SELECT p.hash FROM event p WHERE p.work = e.work AND p.seq = e.seq - 1)), \
          (SELECT CAST(sum(seq) AS bigint) FROM work)";
 
-    /// Of commands: all, those that succeeded, and the events of each kind.
+    /// The commands, the succeeded ones, and the events of each kind.
     const COMMANDS: &str = "SELECT (SELECT count(*) FROM command), \
          (SELECT count(*) FROM command c JOIN event e ON e.work = c.work AND e.seq = c.seq \
           WHERE c.state = 5 AND c.dispatches = 1 AND c.due_at IS NULL AND e.type = 'command_succeeded'), \
@@ -112,10 +112,10 @@ mod tests {
          (SELECT count(*) FROM event WHERE type = 'command_dispatched'), \
          (SELECT count(*) FROM event WHERE type = 'command_succeeded')";
 
-    /// Narrow twins of commands that say so.
+    /// Rows of the narrow table that agree.
     const TWINS: &str = "SELECT count(*) FROM command_status WHERE state = 5 AND due_at IS NULL";
 
-    /// How often raw went through, by commits of several sizes.
+    /// How many transitions raw made, with commits of several sizes.
     async fn run(raw: &mut Raw, commits: &[(usize, usize)]) -> u64 {
         let mut count = 0;
         for (connections, size) in commits.iter().copied() {
@@ -125,7 +125,8 @@ mod tests {
         count
     }
 
-    /// The triggers are on: raw, a step ahead of its works, is told that an event does not follow.
+    /// The triggers are active: one step ahead of its work items, raw gets the error that an event does not
+    /// follow.
     async fn refused(raw: &mut Raw) {
         let error = raw.run(Commit { connections: 1, size: 1 }, SLICE).await.unwrap_err();
         assert!(crate::told(&*error).contains("follow"), "{error:?}");

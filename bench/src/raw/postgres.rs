@@ -1,6 +1,6 @@
-//! Raw transitions on PostgreSQL: the ledger's statements with their rows as arrays, sent in one go with
-//! BEGIN and COMMIT. What they bind is read from what the ledger wrote, and kept by columns: a commit binds
-//! slices of them and builds nothing.
+//! Raw transitions on PostgreSQL: the ledger's statements with their rows as arrays, sent together with BEGIN
+//! and COMMIT. The bound values are read from the ledger's own rows and kept by columns, so that a commit
+//! only binds slices of them.
 
 use std::{ops::Range, time::Duration};
 
@@ -25,14 +25,14 @@ pub struct Raw {
     pub(super) lanes: Vec<Lane>,
 }
 
-/// A connection and the works that it alone goes round on.
+/// A connection with its own work items to cycle through.
 pub(super) struct Lane {
     client: Client,
     stages: Vec<Vec<Bound>>,
     pub(super) marks: Marks,
 }
 
-/// A statement, and what it binds: for each parameter a column, in it a cell for each work.
+/// A statement, and its bound values: a column for each parameter, with a cell for each work item.
 struct Bound {
     shape: Shape,
     statement: Statement,
@@ -49,7 +49,8 @@ impl Raw {
         Ok(Raw { lanes })
     }
 
-    /// Reads back the transition that the ledger has just made of every work, a share of them for each lane.
+    /// Reads back the transition that the ledger has just made of every work item, a share of them for each
+    /// lane.
     pub(super) async fn learn(&mut self, stage: Stage) -> Result<()> {
         let shares = self.lanes.len();
         for (number, lane) in self.lanes.iter_mut().enumerate() {
@@ -104,7 +105,7 @@ impl pg::Lane for Lane {
     }
 }
 
-/// Polled in this order, they go out in this order, none waiting for the one before.
+/// Polled in this order, they are sent in this order without waiting for each other.
 async fn commit(client: &Client, stage: &[Bound], works: Range<usize>) -> Result<()> {
     let mut statements = Vec::with_capacity(stage.len());
     for bound in stage {
@@ -134,14 +135,14 @@ impl Bound {
         Ok(())
     }
 
-    /// Each parameter's cells of these works; of one that is no array, the first.
+    /// Each parameter's cells of these work items; the first cell if it is not an array.
     fn params(&self, works: &Range<usize>) -> Vec<Param<'_>> {
         let pairs = self.cells.iter().zip(self.statement.params());
         pairs.map(|(cells, kind)| cells.param(kind, works.clone())).collect()
     }
 }
 
-/// The statements of one transition, as the ledger orders them.
+/// The statements of one transition, in the ledger's order.
 fn shapes(stage: Stage) -> Result<Vec<Shape>> {
     let update = |table, sql| Result::Ok(Shape::new(table, sql, Columns::listed(sql, "AS v(")?));
     let event = Shape::insert(Table::Event, INSERT_EVENT)?;

@@ -1,5 +1,5 @@
-//! Raw transitions on SQLite. The statements are the ledger's; what they bind is read from what the ledger
-//! wrote, column by column, so that this follows the tables wherever they go.
+//! Raw transitions on SQLite, with the ledger's statements. The bound values are read from the ledger's own
+//! rows, column by column, so that this follows changes of the tables.
 
 use std::{
     path::Path,
@@ -27,7 +27,7 @@ pub struct Raw {
     pub(super) marks: Marks,
 }
 
-/// A statement, and what it binds for each work.
+/// A statement, and its bound values for each work item.
 struct Bound {
     shape: Shape,
     values: Vec<Vec<Value>>,
@@ -38,7 +38,7 @@ impl Raw {
         Ok(Raw { connection: connect(path)?, stages: Vec::new(), marks: Marks::default() })
     }
 
-    /// Reads back the transition that the ledger has just made of every work.
+    /// Reads back the transition that the ledger has just made of every work item.
     pub(super) fn learn(&mut self, stage: Stage) -> Result<()> {
         let shapes = shapes(stage)?;
         let mut statement = self.connection.prepare(&read_back(&shapes, LAST_EVENT))?;
@@ -68,7 +68,7 @@ impl Raw {
         Ok(())
     }
 
-    /// Takes works through all stages, `size` of them in each commit, and counts the works.
+    /// Takes work items through all stages, `size` of them in each commit, and counts them.
     pub fn run(&mut self, size: usize, slice: Duration) -> Result<Rate> {
         let prepare = |bound: &Bound| self.connection.prepare(bound.shape.sql);
         let prepare = |stage: &Vec<Bound>| stage.iter().map(prepare).collect::<rusqlite::Result<Vec<_>>>();
@@ -109,7 +109,7 @@ impl Bound {
     }
 }
 
-/// The statements of one transition, as the ledger orders them.
+/// The statements of one transition, in the ledger's order.
 fn shapes(stage: Stage) -> Result<Vec<Shape>> {
     let update = |table, sql| Result::Ok(Shape::new(table, sql, Columns::assigned(sql)?));
     let event = Shape::insert(Table::Event, EVENT_INSERT)?;

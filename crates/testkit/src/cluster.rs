@@ -1,4 +1,4 @@
-//! A PostgreSQL server that hands out empty databases: its own, or one that somebody else keeps.
+//! A PostgreSQL server that provides empty databases: one of its own, or an external one.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::TcpListener;
@@ -9,19 +9,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::keeper::Keeper;
 use crate::programs;
 
-/// Below the range from which the kernel gives ports to clients: while a stopped server's port is free, no
-/// client can take it, nor, connecting again and again, end up connected to itself.
+/// Below the kernel's range of client ports: while a stopped server's port is free, no client can take it,
+/// nor connect to itself by retrying.
 const PORTS: std::ops::Range<u16> = 10_000..32_000;
 
 const PORT_TRIES: usize = 5;
 
-const NOT_OURS: &str = "somebody else keeps this server: a test of faults starts its own, by Cluster::start";
+const NOT_OURS: &str = "this server is external: a test of faults starts its own, with Cluster::start";
 
-/// A running server. Dropping one that was started here stops it and removes its folder; so does the death of
-/// this process, however it dies.
+/// A running server. If it was started here, dropping it stops it and removes its folder; so does any end of
+/// this process.
 pub struct Cluster {
     base: String,
-    /// `None` when somebody else keeps the server.
+    /// `None` for an external server.
     keeper: Option<Mutex<Keeper>>,
 }
 
@@ -34,7 +34,7 @@ impl Cluster {
         Cluster::start_with(&[])
     }
 
-    /// As [`Cluster::start`], with more lines of configuration, as in `&["shared_buffers=256MB"]`.
+    /// Like [`Cluster::start`], with more lines of configuration, like `&["shared_buffers=256MB"]`.
     pub fn start_with(settings: &[&str]) -> Cluster {
         Cluster::run(settings, None)
     }
@@ -64,12 +64,12 @@ impl Cluster {
         panic!("PostgreSQL did not start:\n{log}");
     }
 
-    /// A server that somebody else keeps, by its URL without a database.
+    /// An external server, by its URL without a database.
     pub fn at(base: &str) -> Cluster {
         Cluster { base: base.trim_end_matches('/').to_owned(), keeper: None }
     }
 
-    /// The server's URL without a database: what [`Cluster::at`] takes.
+    /// The server's URL without a database, as [`Cluster::at`] takes it.
     pub fn base(&self) -> &str {
         &self.base
     }
@@ -79,15 +79,15 @@ impl Cluster {
         format!("{}/{database}", self.base)
     }
 
-    /// Makes an empty database, named like no other of this server, and returns its URL.
+    /// Creates an empty database with a unique name, and returns its URL.
     pub fn create_database(&self) -> String {
         let name = format!("test_{:016x}", random());
-        // A copy fails while somebody is connected to its source; to template0 nobody can be.
+        // A copy fails while a client is connected to its source; nobody can connect to template0.
         self.psql("postgres", &format!("create database {name} template template0"));
         self.url(&name)
     }
 
-    /// Runs SQL through `psql` and returns its unaligned output: for tests without a driver at hand.
+    /// Runs SQL through `psql` and returns its unaligned output: for tests without a driver.
     pub fn psql(&self, database: &str, sql: &str) -> String {
         let output = Command::new(programs::psql())
             .args(["-X", "-q", "-A", "-t", "-w", "-v", "ON_ERROR_STOP=1", "-c", sql])
@@ -109,19 +109,19 @@ impl Cluster {
         self.order("restart");
     }
 
-    /// Makes a standby a server of its own; returns when it accepts writes.
+    /// Promotes a standby; returns when it accepts writes.
     pub fn promote(&self) {
         self.order("promote");
     }
 
-    /// Cuts a standby off from its primary: it hears nothing more of what is written there.
+    /// Disconnects a standby from its primary: it receives no later writes.
     pub fn cut_off(&self) {
         self.psql("postgres", "alter system set primary_conninfo = ''");
         self.psql("postgres", "select pg_reload_conf()");
         while self.psql("postgres", "select count(*) from pg_stat_wal_receiver") != "0" {}
     }
 
-    /// Where the server listens on 127.0.0.1.
+    /// The server's port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.base
             .rsplit(':')
@@ -135,13 +135,13 @@ impl Cluster {
         self.keeper().folder().to_owned()
     }
 
-    /// The server's process, for the faults that only a signal makes.
+    /// The server's process, for faults caused by signals.
     pub fn pid(&self) -> u32 {
         postmaster(&self.folder().join("data"))
     }
 
-    /// Stops every process of the server where it stands, until the guard is dropped: connections stay open and
-    /// nobody answers, as behind a network that swallows packets.
+    /// Stops every process of the server until the guard is dropped: connections stay open without responses,
+    /// like a network that drops packets.
     pub fn freeze(&self) -> Frozen {
         let server = self.pid();
         signal("STOP", &[server]);
@@ -162,7 +162,7 @@ impl Cluster {
     }
 }
 
-/// A server that stands still for as long as this is kept.
+/// A server that is stopped while this is kept.
 pub struct Frozen {
     pids: Vec<u32>,
 }
@@ -173,7 +173,7 @@ impl Drop for Frozen {
     }
 }
 
-/// A process may have ended meanwhile.
+/// A process may have exited meanwhile.
 fn signal(name: &str, pids: &[u32]) {
     let sent = Command::new("kill").arg(format!("-{name}")).args(pids.iter().map(u32::to_string)).output();
     sent.expect("kill runs");
@@ -203,7 +203,7 @@ fn conf(settings: &[&str]) -> String {
     lines
 }
 
-/// A loopback port that nobody listens on now, outside the range that the kernel gives to clients.
+/// A free loopback port, outside of the kernel's range of client ports.
 pub fn free_port() -> u16 {
     let span = u64::from(PORTS.end - PORTS.start);
     let candidates = std::iter::repeat_with(|| PORTS.start + (random() % span) as u16).take(1_000);

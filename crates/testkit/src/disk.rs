@@ -1,8 +1,8 @@
-//! What a disk holds after a power cut, from the writes and syncs that `strace` recorded.
+//! The content of a disk after a power cut, from the writes and syncs that `strace` recorded.
 //!
-//! Two copies of each file are kept: what the kernel has in memory, and what the disk has. A sync moves the pages that
-//! were written since the last one from the first to the second; a failed sync calls them clean and moves nothing, as
-//! Linux does. A power cut leaves the second copy, and any of the pages that were not synced yet.
+//! Two copies of each file are kept: the kernel's memory, and the disk. A sync copies the pages written since
+//! the last one from memory to disk; a failed sync marks them clean and copies nothing, as Linux does. A
+//! power cut leaves the second copy, and any of the pages that were not synced yet.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -44,7 +44,7 @@ impl FileCall {
         "trace=pwrite64,write,ftruncate,fsync,fdatasync,unlink",
     ];
 
-    /// The calls of a recording that are about a SQLite database of this name, or about its log.
+    /// The recorded calls on an SQLite database of this name, or on its write-ahead log.
     ///
     /// # Panics
     /// If the recording cannot be read, or holds a write without a place.
@@ -54,7 +54,7 @@ impl FileCall {
         calls
             .filter(|call| {
                 let name = call.file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-                // The index of the log is made anew from the log.
+                // The index of the log is rebuilt from the log.
                 name.starts_with(database) && !name.ends_with("-shm")
             })
             .inspect(|call| {
@@ -64,8 +64,8 @@ impl FileCall {
             .collect()
     }
 
-    /// A line such as `12 1700000000.123456 pwrite64(7</tmp/…/ledger.db-wal>, "\x37…", 32, 0) = 32`, with or without
-    /// its end.
+    /// A line like `12 1700000000.123456 pwrite64(7</tmp/…/ledger.db-wal>, "\x37…", 32, 0) = 32`, with or
+    /// without its end.
     fn parse(line: &str) -> Option<Self> {
         let (_, line) = line.split_once(' ')?;
         let (at, line) = line.trim_start().split_once(' ')?;
@@ -83,7 +83,7 @@ impl FileCall {
         }
         let (_, rest) = rest.split_once('<')?;
         let (file, rest) = rest.split_once('>')?;
-        // With `-xx` a path is told in hexadecimal too.
+        // With `-xx`, paths are hexadecimal too.
         let file = if file.starts_with("\\x") { path(&bytes(file)) } else { PathBuf::from(file) };
         let change = match name {
             "pwrite64" => {
@@ -154,14 +154,14 @@ impl Copies {
     }
 }
 
-/// The files that were written to, as memory and as the disk have them.
+/// The written files, in memory and on the disk.
 #[derive(Clone, Default)]
 pub struct Disk {
     files: HashMap<PathBuf, Copies>,
 }
 
 impl Disk {
-    /// Does to the model what was done to the files.
+    /// Applies a file call to the model.
     pub fn play(&mut self, call: &FileCall) {
         if call.change == Change::Unlink {
             self.files.remove(&call.file);
@@ -177,12 +177,13 @@ impl Disk {
         }
     }
 
-    /// What every file holds in memory: what a test compares with the files that are there.
+    /// The content of every file in memory, which a test compares with the real files.
     pub fn cached(&self) -> impl Iterator<Item = (&Path, &[u8])> {
         self.files.iter().map(|(file, copies)| (file.as_path(), copies.cached.as_slice()))
     }
 
-    /// Writes into a folder what a power cut leaves. Of the pages that were not synced, those that `survives` says.
+    /// Writes the files after a power cut into a folder. Of the pages that were not synced, only those for
+    /// which `survives` is true are kept.
     pub fn cut(&self, folder: &Path, mut survives: impl FnMut() -> bool) -> std::io::Result<()> {
         for (file, copies) in &self.files {
             let mut copies = copies.clone();

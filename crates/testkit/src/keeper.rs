@@ -1,7 +1,7 @@
-//! The process that starts, stops and removes a cluster: `keeper.sh`, spoken to in lines.
+//! The process that starts, stops and removes a cluster: `keeper.sh`, with a protocol of lines.
 //!
-//! It is a process of its own because a static is never dropped and a killed test runs no code: the closing
-//! of its standard input, which the kernel sees to, is what ends the cluster.
+//! It is a separate process because a static is never dropped and a killed test runs no code: when the kernel
+//! closes its standard input, it removes the cluster.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -15,15 +15,15 @@ const NO_FOLDER: &str = "TMPDIR, else /tmp, must be open to the server's user";
 
 pub struct Keeper {
     process: Child,
-    /// `None` once closed, which is the word to clean up.
+    /// `None` once closed, which is the signal to clean up.
     orders: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
     folder: PathBuf,
 }
 
 impl Keeper {
-    /// Starts a cluster whose postgresql.conf ends with the lines of `conf`: a new one, or a standby of the cluster at
-    /// the port `primary`. The error is the server's log.
+    /// Starts a cluster whose postgresql.conf ends with the lines of `conf`: a new one, or a standby of the
+    /// cluster at the port `primary`. The error is the server's log.
     pub fn start(port: u16, conf: &str, primary: Option<u16>) -> Result<Keeper, String> {
         let mut process = programs::unprivileged("/bin/sh")
             .args(["-c", include_str!("keeper.sh"), "tenure-pg-keeper"])
@@ -86,7 +86,7 @@ impl Keeper {
 impl Drop for Keeper {
     fn drop(&mut self) {
         self.orders = None;
-        // Its exit code is that of removing the folder; a drop has nobody to tell.
+        // Its exit code is that of removing the folder; a drop cannot report it.
         let _ = self.process.wait();
     }
 }

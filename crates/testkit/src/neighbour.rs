@@ -1,6 +1,6 @@
-//! A tenant that tries to use up a daemon, in every way at once: reads, answers and streams that it does not read, bodies
-//! that never end, connections without a call, wrong tokens, writes, claims and batches. It speaks plain HTTP from threads
-//! of its own, to an address of this machine, and stops when it is told to.
+//! A tenant that tries to exhaust a daemon in every way at once: reads, responses and streams that it does
+//! not read, bodies that never end, connections without a call, wrong tokens, writes, claims and batches. It
+//! sends plain HTTP from its own threads to an address of this machine until it is stopped.
 
 use std::{
     io::{ErrorKind, Read, Write},
@@ -13,11 +13,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long it holds what it only holds, before it opens it anew.
+/// How long it holds an idle connection before it reopens it.
 const HELD: Duration = Duration::from_secs(3);
-/// Before it asks again for what it was refused.
+/// The pause before it repeats a refused call.
 const REFUSED: Duration = Duration::from_millis(5);
-/// It looks that often whether it is to stop.
+/// The interval at which it checks whether to stop.
 const LOOK: Duration = Duration::from_millis(200);
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
@@ -28,13 +28,13 @@ pub struct Neighbour {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// One way, and how many threads go it.
+/// One kind of attack, and its number of threads.
 type Way = (usize, fn(&Attack));
 
 struct Attack {
     at: SocketAddr,
     token: String,
-    /// Tells the works of one attack from those of another.
+    /// Distinguishes the work items of one attack from those of another.
     run: u32,
     over: AtomicBool,
     number: AtomicU64,
@@ -73,7 +73,7 @@ impl Neighbour {
         Self { attack, threads }
     }
 
-    /// Ends it; how many of its calls were answered, and how many were refused.
+    /// Stops it; returns how many of its calls were answered, and how many were refused.
     pub fn stop(self) -> (u64, u64) {
         self.attack.over.store(true, Relaxed);
         for thread in self.threads {
@@ -118,7 +118,7 @@ impl Attack {
         )
     }
 
-    /// Reads and writes by turns: each read has to see the writes before it.
+    /// Alternates reads and writes: each read has to see the writes before it.
     fn batch(&self, n: u64) -> String {
         let items: Vec<String> = (0..20)
             .map(|item| {
@@ -139,7 +139,7 @@ impl Attack {
         Some(stream)
     }
 
-    /// One call after the other, over one connection as long as it lasts.
+    /// One call after another, over one connection while it lasts.
     fn ask(&self, request: impl Fn(u64) -> Vec<u8>) {
         let mut open = None;
         while !self.is_over() {
@@ -163,7 +163,7 @@ impl Attack {
         what.fetch_add(1, Relaxed);
     }
 
-    /// Some more bytes; None at the end, or when it is over.
+    /// Some more bytes; None at the end, or when the attack is over.
     fn more(&self, stream: &mut TcpStream, into: &mut [u8]) -> Option<usize> {
         loop {
             match stream.read(into) {
@@ -179,7 +179,7 @@ impl Attack {
         }
     }
 
-    /// Reads an answer to its end; its status.
+    /// Reads a response to its end; returns its status.
     fn answer(&self, stream: &mut TcpStream) -> Option<String> {
         let (mut read, mut bytes) = (Vec::new(), vec![0; 64 * 1024]);
         let end = loop {
@@ -199,8 +199,8 @@ impl Attack {
         said.get(9..12).map(str::to_owned)
     }
 
-    /// Begins so many calls over as many connections, and reads no more of each than its status; or adds a little to each
-    /// now and then.
+    /// Starts this many calls over as many connections, and reads only their status; or sends a little more
+    /// on each now and then.
     fn hold(&self, connections: usize, begun: &[u8], drips: bool) {
         while !self.is_over() {
             let mut held: Vec<TcpStream> = (0..connections).filter_map(|_| self.connect()).collect();

@@ -1,9 +1,9 @@
-//! Where PostgreSQL's programs are, and as whom they run.
+//! The location of PostgreSQL's programs, and the user that runs them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Debian keeps one folder per major version here, and none of them on the PATH.
+/// Debian has one folder for each major version here, none of them on the PATH.
 const DEBIAN: &str = "/usr/lib/postgresql";
 
 /// The folder that holds initdb, postgres and pg_isready: from the PATH, else Debian's newest.
@@ -15,14 +15,14 @@ pub fn server() -> PathBuf {
         .expect("PostgreSQL's server programs were not found: apt-get install postgresql")
 }
 
-/// `psql`, which is there wherever a server is; against an outer server the client's package is enough.
+/// `psql`, which is part of every server; for an external server the client package is enough.
 pub fn psql() -> PathBuf {
     on_path("psql")
         .or_else(|| newest_of_debian().map(|folder| folder.join("psql")))
         .expect("psql was not found: apt-get install postgresql-client")
 }
 
-/// A command that runs `program` as somebody whom PostgreSQL accepts: it refuses root.
+/// A command that runs `program` as a user that PostgreSQL accepts, since it refuses root.
 pub fn unprivileged(program: &str) -> Command {
     if !is_root() {
         return Command::new(program);

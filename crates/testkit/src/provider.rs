@@ -1,5 +1,5 @@
-//! A fake provider: a small HTTP server that remembers every call and answers as it is told, or does not. What it
-//! remembers is the truth about which effects happened.
+//! A fake provider: a small HTTP server that records every call and responds as scripted, or not at all. Its
+//! record is the truth about the effects that happened.
 
 use std::{
     collections::HashSet,
@@ -9,12 +9,12 @@ use std::{
     thread,
 };
 
-/// One call, recorded once it was read whole.
+/// One call, recorded once it was read completely.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     pub method: String,
     pub path: String,
-    /// Names in lower case, in the order in which they came.
+    /// Names in lower case, in their order.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
 }
@@ -26,7 +26,7 @@ impl Call {
     }
 }
 
-/// What the provider does after it recorded a call.
+/// The provider's behaviour after it recorded a call.
 #[derive(Clone, Debug)]
 pub enum Reply {
     Answer {
@@ -34,13 +34,13 @@ pub enum Reply {
         headers: Vec<(String, String)>,
         body: Vec<u8>,
     },
-    /// Closes the connection: the call happened, and nobody is told.
+    /// Closes the connection: the call happened, but the client gets no response.
     Drop,
-    /// Says nothing until the provider ends.
+    /// Sends nothing until the provider ends.
     Hang,
     /// Waits for [`Provider::release`] first.
     Held(Box<Reply>),
-    /// Answers 200, and at once a second time, unasked.
+    /// Responds with 200, and at once a second time, without a request.
     Twice,
     /// Announces more than it sends, and closes.
     CutShort,
@@ -74,7 +74,7 @@ type Script = dyn Fn(&Call) -> Reply + Send + Sync;
 struct Seen {
     calls: Vec<Call>,
     connections: usize,
-    /// Who is connected now.
+    /// The connected clients.
     open: HashSet<SocketAddr>,
     released: bool,
     ended: bool,
@@ -102,14 +102,14 @@ impl Shared {
     }
 }
 
-/// A provider on a free port of this machine; gone when it is dropped.
+/// A provider on a free port of this machine, until it is dropped.
 pub struct Provider {
     address: SocketAddr,
     shared: Arc<Shared>,
 }
 
 impl Provider {
-    /// Answers each call as the script says.
+    /// Responds to each call as scripted.
     pub fn start(script: impl Fn(&Call) -> Reply + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
@@ -128,7 +128,7 @@ impl Provider {
                 });
                 let server = server.clone();
                 thread::spawn(move || {
-                    // A client that breaks off is what tests are about.
+                    // Clients that disconnect early are part of the tests.
                     drop(serve(&server, &stream));
                     server.change(|seen| _ = seen.open.remove(&peer));
                 });
@@ -137,7 +137,7 @@ impl Provider {
         Self { address, shared }
     }
 
-    /// Always the same answer.
+    /// Always the same response.
     pub fn always(reply: Reply) -> Self {
         Self::start(move |_| reply.clone())
     }
@@ -151,32 +151,33 @@ impl Provider {
         format!("http://{}{path}", self.address)
     }
 
-    /// Every call so far, in the order in which they came.
+    /// Every call so far, in its order.
     pub fn calls(&self) -> Vec<Call> {
         self.shared.seen().calls.clone()
     }
 
-    /// Connections that were made, calls or not.
+    /// The number of connections, with or without calls.
     pub fn connections(&self) -> usize {
         self.shared.seen().connections
     }
 
-    /// Waits until so many calls came.
+    /// Waits for this many calls.
     pub fn wait_for(&self, calls: usize) -> Vec<Call> {
         self.shared.wait_until(|seen| seen.calls.len() >= calls).calls.clone()
     }
 
-    /// Waits until everything was read that clients sent which are gone by now. For whoever has no connection open.
+    /// Waits until everything sent by clients that have disconnected was read. Only without an open
+    /// connection.
     pub fn settle(&self) {
         let mine = TcpStream::connect(self.address).expect("a provider takes connections");
         let me = mine.local_addr().expect("a connected socket has an address");
-        // Connections are taken in turn: with this one, all before it are.
+        // Connections are accepted in order: once this one is, all earlier ones are.
         drop(self.shared.wait_until(|seen| seen.open.contains(&me)));
         drop(mine);
         drop(self.shared.wait_until(|seen| seen.open.is_empty()));
     }
 
-    /// Lets go of what is held, now and from now on.
+    /// Releases held calls, now and from now on.
     pub fn release(&self) {
         self.shared.change(|seen| seen.released = true);
     }
@@ -201,7 +202,7 @@ fn serve(shared: &Shared, stream: &TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// Does as told; false where the connection ends.
+/// Acts as scripted; false if the connection ends.
 fn reply(shared: &Shared, mut stream: &TcpStream, reply: Reply) -> io::Result<bool> {
     match reply {
         Reply::Answer { status, headers, body } => {

@@ -1,4 +1,4 @@
-//! Every acknowledged call is in the log and says what is stored; every refused one has left no trace.
+//! Every acknowledged call is in the log and matches the stored data; refused calls have left no trace.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ pub fn check(run: &Run, index: &Index, judge: &mut Judge) {
     let mut answers = AnswerCheck { index, judge };
     for record in run.history.iter().filter(|record| matches!(record.outcome, Outcome::Ok(_))) {
         if let Err(unreadable) = answers.judge(record) {
-            let what = format!("the answer to {:?} is not what the API promises: {unreadable}", record.call);
+            let what = format!("the response to {:?} violates the API: {unreadable}", record.call);
             answers.judge.broken(Rule::AnswerDiffers, what);
         }
     }
@@ -33,7 +33,7 @@ struct AnswerCheck<'a, 'r> {
     judge: &'a mut Judge,
 }
 
-/// The body of a record that is known to be acknowledged.
+/// The body of an acknowledged call's record.
 fn read<T: serde::de::DeserializeOwned>(record: &Record) -> Result<T, String> {
     body(record).unwrap_or_else(|| Err("it was not acknowledged".to_owned()))
 }
@@ -43,7 +43,7 @@ impl AnswerCheck<'_, '_> {
         match &record.call {
             Call::Ingest(ingest) => self.ingested(ingest, &read(record)?),
             Call::Claim(claim) => self.claimed(&claim.worker.id, &read(record)?),
-            // A renewal writes no event; whether its fence was the current one is judged with the leases.
+            // A renewal writes no event; its fence is checked with the leases.
             Call::Renew { .. } => _ = read::<Renewal>(record)?,
             Call::Progress { work, fence, request_id, progress } => {
                 self.ack(&read(record)?);
@@ -93,7 +93,7 @@ impl AnswerCheck<'_, '_> {
         self.judge.lost(Rule::LostWrite, format!("{what} was acknowledged and is not in the log"));
     }
 
-    /// The event that an acknowledged write has left.
+    /// The event that an acknowledged write must have left.
     fn written<'e>(
         &mut self,
         work: &WorkId,
@@ -111,7 +111,7 @@ impl AnswerCheck<'_, '_> {
         found
     }
 
-    /// A holder's event carries the fence that its writer had.
+    /// A holder's event carries the fence of its writer.
     fn under(&mut self, event: &Event, fence: u64) {
         if event.fence != Some(fence) {
             let what = format!(
@@ -129,12 +129,12 @@ impl AnswerCheck<'_, '_> {
         }
     }
 
-    /// What a reply says of a work at one of its events.
+    /// The state that a response reports for a work item at one of its events.
     fn at(&mut self, work: &WorkId, seq: u64, state: &str) {
         match self.index.log(work.as_str()).iter().find(|event| event.seq == seq) {
             None => self.lost(format!("event {seq} of {work}")),
             Some(event) if event.to.to_string() != state => {
-                let what = format!("{work} was said to be {state} at event {seq}, and was {}", event.to);
+                let what = format!("{work} was reported as {state} at event {seq}, but was {}", event.to);
                 self.judge.lost(Rule::AnswerDiffers, what);
             }
             Some(_) => {}
@@ -155,7 +155,8 @@ impl AnswerCheck<'_, '_> {
         }
         let (told, stored) = (&answer.work, (&row.source, &row.kind, &row.input_hash));
         if &row.source != source || (&told.source, &told.kind, &told.input_hash) != stored {
-            let what = format!("{}/{} was told to be {id}, which is another work", source.system, source.id);
+            let what =
+                format!("{}/{} was reported as {id}, which is another work item", source.system, source.id);
             self.judge.broken(Rule::AnswerDiffers, what);
         }
         self.at(id, told.seq, &told.state.to_string());
@@ -169,7 +170,7 @@ impl AnswerCheck<'_, '_> {
             let Some(event) = self.written(id, "claimed", &what, fence) else { continue };
             if event.data["worker"]["id"] != worker {
                 let what = format!(
-                    "{worker} was granted fence {} of {id}, and the log says {}",
+                    "{worker} was granted fence {} of {id}, but the log has {}",
                     lease.fence, event.data["worker"]["id"]
                 );
                 self.judge.broken(Rule::TwoHolders, what);
@@ -191,7 +192,7 @@ impl AnswerCheck<'_, '_> {
             StepVerb::Begin => "step_begun",
             StepVerb::Complete => "step_completed",
         };
-        // A step that was begun before is not begun again; one that was completed returns the result that is stored.
+        // A step that was begun before is not begun again; a completed one returns the stored result.
         let any = answer.reused || verb == StepVerb::Begin;
         let told = answer.step.result.as_ref().unwrap_or(&Value::Null);
         let reuses = answer.reused && verb == StepVerb::Complete;
@@ -227,12 +228,14 @@ impl AnswerCheck<'_, '_> {
             let Some(event) = self.written(&answer.work, "wait_resolved", &what, is) else { continue };
             let stored = payload(event);
             if answer.first && stored != sent {
-                let what = format!("{sent} was told to be the answer to {wait}, which stores {stored}");
+                let what = format!("{sent} was reported as the answer to {wait}, which stores {stored}");
                 self.judge.lost(Rule::TwoWinners, what);
             }
             if !answer.first && answer.payload.as_ref().is_some_and(|told| told != stored) {
-                let what =
-                    format!("{:?} was told as the answer to {wait}, which stores {stored}", answer.payload);
+                let what = format!(
+                    "{:?} was reported as the answer to {wait}, which stores {stored}",
+                    answer.payload
+                );
                 self.judge.lost(Rule::TwoWinners, what);
             }
         }
@@ -253,7 +256,7 @@ impl AnswerCheck<'_, '_> {
         if stored != Some(told) {
             self.judge.broken(
                 Rule::AnswerDiffers,
-                format!("{id} is stored as {stored:?}, and was told as {told:?}"),
+                format!("{id} is stored as {stored:?}, but was reported as {told:?}"),
             );
         }
     }
@@ -261,7 +264,7 @@ impl AnswerCheck<'_, '_> {
     fn dispatched(&mut self, command: &CommandId, answer: &Command) {
         let dispatched = answer.state == CommandState::Dispatched;
         let Some(dispatch) = answer.dispatch.as_ref().filter(|_| dispatched) else {
-            let what = format!("a dispatch of {command} was acknowledged, and it is {}", answer.state);
+            let what = format!("a dispatch of {command} was acknowledged, but it is {}", answer.state);
             return self.judge.broken(Rule::AnswerDiffers, what);
         };
         let found = self.index.told(command.as_str()).iter().any(|event| {
@@ -282,17 +285,17 @@ impl AnswerCheck<'_, '_> {
         let stored = &event.data["receipt"]["external_id"];
         let told = answer.receipt.as_ref().and_then(|receipt| receipt.external_id.as_deref());
         if stored.as_str() != told {
-            let what = format!("the receipt of {command} was told as {told:?} and stores {stored}");
+            let what = format!("the receipt of {command} was reported as {told:?}, but stores {stored}");
             self.judge.lost(Rule::AnswerDiffers, what);
         }
         let row = self.index.commands.get(id);
         if let Some(row) = row.filter(|row| row.state != CommandState::Succeeded) {
-            let what = format!("{command} was told to have succeeded and is {}", row.state);
+            let what = format!("{command} was reported as succeeded, but is {}", row.state);
             self.judge.broken(Rule::TerminalChanged, what);
         }
     }
 
-    /// The verb that gave a lease back left its event under that lease's fence.
+    /// The verb that released a lease left its event under that lease's fence.
     fn ended(&mut self, work: &WorkId, fence: u64, kinds: &[&str]) {
         let mut log = self.index.log(work.as_str()).iter();
         if !log.any(|event| event.fence == Some(fence) && kinds.contains(&event.kind.as_str())) {
@@ -308,7 +311,7 @@ impl AnswerCheck<'_, '_> {
         self.says(event, payload(event), result);
         let Some(row) = self.index.works.get(work.as_str()) else { return };
         if row.state != state {
-            let what = format!("{work} was told to have ended as {state} and is {}", row.state);
+            let what = format!("{work} was reported as ended in {state}, but is {}", row.state);
             self.judge.broken(Rule::TerminalChanged, what);
         }
     }
@@ -319,13 +322,13 @@ impl AnswerCheck<'_, '_> {
         if is_terminal(seen.state.known())
             && let Some(row) = row.filter(|row| row.state.to_string() != seen.state.to_string())
         {
-            let what = format!("{} was read as {} and is {} now", seen.id, seen.state, row.state);
+            let what = format!("{} was read as {}, but is {} now", seen.id, seen.state, row.state);
             self.judge.lost(Rule::TerminalChanged, what);
         }
     }
 }
 
-/// Calls that were refused each time they were sent.
+/// Calls that were refused every time they were sent.
 fn refused(run: &Run, index: &Index, judge: &mut Judge) {
     let mut only_refused: HashMap<String, (bool, &Call)> = HashMap::new();
     for record in &run.history {
@@ -351,7 +354,7 @@ fn refused(run: &Run, index: &Index, judge: &mut Judge) {
             _ => false,
         };
         if wrote {
-            judge.broken(Rule::RefusedWrote, format!("{name} was refused and is stored"));
+            judge.broken(Rule::RefusedWrote, format!("{name} was refused, but is stored"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Effects: each provider call has a committed dispatch of its own, and each further dispatch a licence.
+//! Effects: each provider call has its own committed dispatch, and each further dispatch has a permission.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,11 +10,11 @@ use crate::run::Run;
 pub fn check(run: &Run, index: &Index, judge: &mut Judge) {
     intents(run, index, judge);
     for (command, log) in &index.told {
-        licences(command, log, judge);
+        check_repeats(command, log, judge);
     }
 }
 
-/// A caller names the dispatch that it was told of: that very one is in the log, and one call is made of it.
+/// The dispatch that a caller names is in the log, and exactly one call is made for it.
 fn intents(run: &Run, index: &Index, judge: &mut Judge) {
     let mut used: HashSet<(&str, u64, Timestamp)> = HashSet::new();
     let mut known: HashMap<&str, &str> = HashMap::new();
@@ -27,7 +27,7 @@ fn intents(run: &Run, index: &Index, judge: &mut Judge) {
         });
         let Some(dispatch) = dispatch else {
             let what = format!(
-                "the provider was called for {id} under fence {}, and no such dispatch is stored",
+                "the provider was called for {id} under fence {}, but no such dispatch is stored",
                 effect.fence
             );
             judge.lost(Rule::EffectWithoutIntent, what);
@@ -51,15 +51,15 @@ fn under(event: &Event, fence: u64) -> bool {
     event.data["under"].as_u64() == Some(fence)
 }
 
-/// A second dispatch follows only what licenses it: proof that nothing was sent, an absence, the same key at a native
-/// tool, a person.
-fn licences(command: &str, log: &[&Event], judge: &mut Judge) {
+/// A second dispatch needs a permission: proof that nothing was sent, an absence, the same key with a native
+/// tool, or a person.
+fn check_repeats(command: &str, log: &[&Event], judge: &mut Judge) {
     let mut in_doubt = false;
     for event in log {
         match event.kind.as_str() {
             "command_dispatched" if in_doubt => {
                 let what =
-                    format!("{command} was dispatched again without a licence, by event {}", event.seq);
+                    format!("{command} was dispatched again without permission, by event {}", event.seq);
                 judge.broken(Rule::UnlicensedRepeat, what);
             }
             "command_dispatched" => in_doubt = true,

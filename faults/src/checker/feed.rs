@@ -1,4 +1,4 @@
-//! Readers that followed the feed throughout saw the final log, in its order, and nothing else.
+//! Readers that followed the feed throughout saw exactly the final log, in its order.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,7 +16,8 @@ pub fn check(run: &Run, judge: &mut Judge) {
         let mut last = None;
         for seen in followed {
             let Some(&place) = places.get(seen) else {
-                let what = format!("reader {reader} saw event {} of {}, which is gone", seen.seq, seen.work);
+                let what =
+                    format!("reader {reader} saw event {} of {}, which is missing now", seen.seq, seen.work);
                 judge.lost(Rule::LostWrite, what);
                 continue;
             };

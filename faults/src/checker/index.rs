@@ -1,4 +1,4 @@
-//! Finds events, rows and records by what they are about.
+//! Indexes of events, rows and records.
 
 use std::collections::HashMap;
 
@@ -12,11 +12,11 @@ use crate::{
 };
 
 pub struct Index<'a> {
-    /// Each work's log, in the order of its numbers.
+    /// Each work item's log, in the order of its numbers.
     pub logs: HashMap<&'a str, Vec<&'a Event>>,
     pub works: HashMap<&'a str, &'a Work>,
     pub commands: HashMap<&'a str, &'a Command>,
-    /// Each command's events, in the order of its work's log.
+    /// Each command's events, in the order of its work item's log.
     pub told: HashMap<&'a str, Vec<&'a Event>>,
 }
 
@@ -51,7 +51,7 @@ impl<'a> Index<'a> {
         self.told.get(command).map_or(&[], Vec::as_slice)
     }
 
-    /// The first event of a kind in a work's log that is as described.
+    /// The first event of a kind in a work item's log that matches.
     pub fn event(&self, work: &str, kind: &str, is: impl Fn(&Event) -> bool) -> Option<&'a Event> {
         self.log(work).iter().find(|event| event.kind == kind && is(event)).copied()
     }
@@ -75,7 +75,7 @@ pub fn is_terminal(state: Option<State>) -> bool {
     )
 }
 
-/// The body of an acknowledged call, as its wire type; `None` for what was not acknowledged.
+/// The body of an acknowledged call, as its wire type; `None` if it was not acknowledged.
 pub fn body<T: DeserializeOwned>(record: &Record) -> Option<Result<T, String>> {
     match &record.outcome {
         Outcome::Ok(body) => Some(T::deserialize(body).map_err(|error| format!("{error}: {body}"))),
@@ -83,7 +83,7 @@ pub fn body<T: DeserializeOwned>(record: &Record) -> Option<Result<T, String>> {
     }
 }
 
-/// A payload as it is stored; absent is null.
+/// A payload as stored; an absent one is null.
 pub fn payload(event: &Event) -> &Value {
     event.payload.as_ref().unwrap_or(&Value::Null)
 }

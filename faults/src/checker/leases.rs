@@ -1,4 +1,4 @@
-//! Leases as clients were granted them: who held what under which fence, and who wrote when.
+//! Leases as clients were granted them: the holders, their fences, and their writes.
 
 use std::collections::HashMap;
 
@@ -38,14 +38,17 @@ pub fn check(run: &Run, index: &Index, judge: &mut Judge) {
     }
 }
 
-/// Where every holder renews, nobody loses a lease or meets a deadline.
+/// If every holder renews, nobody loses a lease or reaches a deadline.
 pub fn expired(run: &Run) -> Vec<Violation> {
     let ended =
         run.log.iter().filter(|event| matches!(event.kind.as_str(), "lease_lapsed" | "timeout_marked"));
     ended
         .map(|event| Violation {
             rule: Rule::LivingHolderExpired,
-            what: format!("{} by event {} of {}, whose holder renewed", event.kind, event.seq, event.work),
+            what: format!(
+                "{} by event {} of {}, although its holder renewed",
+                event.kind, event.seq, event.work
+            ),
         })
         .collect()
 }
@@ -66,7 +69,7 @@ fn granted<'a>(run: &'a Run, index: &Index) -> ByWork<'a> {
     all
 }
 
-/// Also those that were granted and lost: a fence that somebody was told is never told to another.
+/// Includes leases whose claim was lost: a fence that was granted once is never granted again.
 fn fences(work: &str, granted: &[Granted], judge: &mut Judge) {
     for (nth, one) in granted.iter().enumerate() {
         for other in &granted[nth + 1..] {
@@ -84,7 +87,7 @@ fn fences(work: &str, granted: &[Granted], judge: &mut Judge) {
                 }
                 continue;
             };
-            // A repeat of an older request says again what it was granted then.
+            // A repeat of an older request returns its original grant.
             let repeated = granted.iter().any(|earlier| {
                 earlier.request == then.request
                     && earlier.fence == then.fence
@@ -99,8 +102,8 @@ fn fences(work: &str, granted: &[Granted], judge: &mut Judge) {
     }
 }
 
-/// A claim that is sent again returns leases of its first answer, with the same fences and tokens. One whose commit was
-/// lost claims anew, and what it returns then is the answer that later repeats return.
+/// A repeated claim returns leases of its first response, with the same fences and tokens. A claim whose
+/// commit was lost claims again, and later repeats return that response.
 fn repeats(run: &Run, index: &Index, judge: &mut Judge) {
     let mut first: HashMap<[&str; 3], Grants> = HashMap::new();
     for record in &run.history {
@@ -118,10 +121,10 @@ fn repeats(run: &Run, index: &Index, judge: &mut Judge) {
         });
         let Some(lease) = differs else { continue };
         let what = format!(
-            "request {} of {} was repeated and returned {} under fence {}, which its first answer did not",
+            "request {} of {} was repeated and returned {} under fence {}, unlike its first response",
             claim.request_id, claim.worker.id, lease.work.id, lease.fence
         );
-        // One claim is one commit: either all of its leases are stored, or none.
+        // One claim is one commit: all of its leases are stored, or none.
         if before.leases.iter().any(|lease| is_stored(index, lease)) {
             judge.broken(Rule::ClaimNotRepeated, what);
         } else {
@@ -136,7 +139,7 @@ fn is_stored(index: &Index, lease: &Grant) -> bool {
     index.event(lease.work.id.as_str(), "claimed", |event| event.fence == Some(lease.fence)).is_some()
 }
 
-/// The work and the fence of a holder's write.
+/// The work item and the fence of a holder's write.
 fn holder(call: &Call, index: &Index) -> Option<(WorkId, u64)> {
     match call {
         Call::Renew { work, fence }
@@ -150,7 +153,7 @@ fn holder(call: &Call, index: &Index) -> Option<(WorkId, u64)> {
         Call::Dispatch { command, fence, .. } => {
             index.commands.get(command.as_str()).map(|command| (command.work.clone(), *fence))
         }
-        // A receipt is evidence, whoever brings it.
+        // A receipt is evidence, independent of its sender.
         Call::Receipt { .. }
         | Call::Happened { .. }
         | Call::Ingest(_)
@@ -161,14 +164,14 @@ fn holder(call: &Call, index: &Index) -> Option<(WorkId, u64)> {
     }
 }
 
-/// Accepted, though a higher fence had been granted before it was sent.
+/// A write that was accepted although a higher fence had been granted before it was sent.
 fn stale(record: &Record, work: &WorkId, fence: u64, granted: &ByWork, index: &Index, judge: &mut Judge) {
     let later = granted.get(work.as_str()).into_iter().flatten();
     let mut later = later.filter(|granted| {
         granted.stored && granted.fence > fence && granted.record.answered_us < record.asked_us
     });
     let Some(later) = later.next() else { return };
-    // The verb that ended a lease returns its first answer when it is repeated, however late.
+    // The verb that ended a lease returns its first response when it is repeated, however late.
     let ended = match &record.call {
         Call::Fail { .. } => &["attempt_failed"][..],
         Call::Release { .. } => &["lease_released", "cancelled"],

@@ -1,4 +1,4 @@
-//! The log by itself: numbers, hashes, moves, holders, fences, winners.
+//! The log by itself: numbers, hashes, state changes, holders, fences, winners.
 
 use std::collections::{HashMap, HashSet};
 
@@ -26,7 +26,7 @@ fn chain(work: &str, log: &[&Event], judge: &mut Judge) {
     let mut before: Option<&Event> = None;
     for (event, number) in log.iter().zip(1..) {
         if event.seq != number {
-            let what = format!("event {number} of {work} is missing or doubled; there is {}", event.seq);
+            let what = format!("event {number} of {work} is missing or duplicated; found {}", event.seq);
             return judge.broken(Rule::BrokenChain, what);
         }
         if let Some(before) = before
@@ -59,7 +59,8 @@ fn moves(work: &str, log: &[&Event], judge: &mut Judge) {
     }
 }
 
-/// Fences rise from claim to claim, a claim takes nothing from a living holder, and events carry the current fence.
+/// Fences rise from claim to claim, a claim takes nothing from a living holder, and events carry the current
+/// fence.
 fn fences(work: &str, log: &[&Event], judge: &mut Judge) {
     let mut current: Option<u64> = None;
     for event in log {
@@ -91,7 +92,7 @@ fn fences(work: &str, log: &[&Event], judge: &mut Judge) {
     }
 }
 
-/// A wait ends once: by an answer, by its deadline, or called off.
+/// A wait ends once: by an answer, by its deadline, or cancelled.
 fn winners(work: &str, log: &[&Event], judge: &mut Judge) {
     let mut ended: HashMap<&str, u64> = HashMap::new();
     for event in log {
@@ -107,13 +108,13 @@ fn winners(work: &str, log: &[&Event], judge: &mut Judge) {
     }
 }
 
-/// A row was read before the log, so that the event of its number is there and says the same.
+/// Rows were read before the log, so the event of a row's number exists and must match.
 fn rows(run: &Run, index: &Index, judge: &mut Judge) {
     for work in &run.works {
         let id = work.id.as_str();
         match index.log(id).iter().find(|event| event.seq == work.seq) {
             None => {
-                let what = format!("{id} is a row at event {}, which is not in the log", work.seq);
+                let what = format!("{id} has a row at event {}, which is not in the log", work.seq);
                 judge.broken(Rule::RowDiffers, what);
             }
             Some(event) if event.to.to_string() != work.state.to_string() => {
@@ -126,7 +127,7 @@ fn rows(run: &Run, index: &Index, judge: &mut Judge) {
     }
     let rows: HashSet<&str> = run.works.iter().map(|work| work.id.as_str()).collect();
     for work in index.logs.keys().filter(|work| !rows.contains(*work)) {
-        judge.broken(Rule::RowDiffers, format!("{work} has events and no row"));
+        judge.broken(Rule::RowDiffers, format!("{work} has events but no row"));
     }
 }
 
@@ -142,7 +143,7 @@ fn identities(run: &Run, judge: &mut Judge) {
     }
 }
 
-/// By the order of the feed: a session's works are held one after another.
+/// In the order of the feed: the work items of a session are held one after another.
 fn sessions(run: &Run, index: &Index, judge: &mut Judge) {
     let mut held: HashMap<&str, &str> = HashMap::new();
     for event in &run.log {

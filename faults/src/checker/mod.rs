@@ -1,6 +1,7 @@
-//! The checker: what clients were answered, the log, and what the provider was called with, judged against each other.
+//! The checker compares the clients' responses, the log and the provider's calls with each other.
 //!
-//! Pure: a run in, sentences out. It knows the contract of the HTTP API and nothing of how the ledger keeps it.
+//! A pure function from a run to a list of violations. It knows the contract of the HTTP API and nothing of
+//! the ledger's storage.
 
 mod answers;
 mod effects;
@@ -17,7 +18,7 @@ use crate::run::Run;
 use index::Index;
 pub use leases::expired;
 
-/// The rules, each with the number of the invariant that it watches.
+/// The rules, each with the number of its invariant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
@@ -46,23 +47,25 @@ impl Rule {
     pub fn invariant(self) -> (u8, &'static str) {
         match self {
             Rule::LostWrite => (1, "an acknowledged write is stored"),
-            Rule::AnswerDiffers => (1, "an answer says what is stored"),
+            Rule::AnswerDiffers => (1, "a response matches the stored data"),
             Rule::RowDiffers => (2, "a row is the sum of its events"),
             Rule::BrokenChain => (3, "events are numbered without a gap and each hashes its predecessor"),
             Rule::IllegalMove => (4, "an event starts where the one before it ended"),
-            Rule::TerminalChanged => (4, "a terminal never changes"),
-            Rule::TwoHolders => (5, "at most one unsuperseded lease per work, one held work per session"),
+            Rule::TerminalChanged => (4, "a terminal state never changes"),
+            Rule::TwoHolders => {
+                (5, "at most one unsuperseded lease per work item, one held work item per session")
+            }
             Rule::FenceRepeated => (5, "fences strictly increase and are never granted twice"),
             Rule::StaleWrite => (6, "a write is accepted only under the current fence"),
             Rule::LivingHolderExpired => (9, "no clock jump, outage or restart expires a renewing holder"),
             Rule::EffectWithoutIntent => (13, "no external effect without an earlier committed intent"),
-            Rule::UnlicensedRepeat => (14, "an effect is repeated only with a licence"),
-            Rule::TwoWorks => (16, "one ingress identity is exactly one work"),
+            Rule::UnlicensedRepeat => (14, "an effect is repeated only with permission"),
+            Rule::TwoWorks => (16, "one ingress identity is exactly one work item"),
             Rule::TwoWinners => (18, "a wait has one winner"),
             Rule::ClaimNotRepeated => (19, "claims are idempotent by request id"),
             Rule::CursorSkipped => (20, "cursors never skip"),
             Rule::RefusedWrote => (24, "refused calls change nothing"),
-            Rule::NotVerified => (3, "the ledger verifies itself without a fault"),
+            Rule::NotVerified => (3, "the ledger's own verification finds no fault"),
         }
     }
 }
@@ -81,7 +84,8 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Whether acknowledged writes may be gone. Only an asynchronous failover may lose some, and then they are counted.
+/// Whether acknowledged writes may be lost. Only an asynchronous failover may lose some, and then they are
+/// counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Losses {
     Forbidden,
@@ -91,7 +95,8 @@ pub enum Losses {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
     pub violations: Vec<Violation>,
-    /// Acknowledged writes, effects' intents and followed events that are gone, where they may be.
+    /// Acknowledged writes, intents of effects and followed events that were lost, if the fault may lose
+    /// some.
     pub lost: usize,
 }
 
@@ -109,7 +114,7 @@ pub fn check(run: &Run, losses: Losses) -> Report {
     judge.report
 }
 
-/// Collects what the rules find.
+/// Collects the findings of the rules.
 struct Judge {
     losses: Losses,
     report: Report,
@@ -120,7 +125,7 @@ impl Judge {
         self.report.violations.push(Violation { rule, what });
     }
 
-    /// Something acknowledged is not there.
+    /// An acknowledged write is missing.
     fn lost(&mut self, rule: Rule, what: String) {
         match self.losses {
             Losses::Forbidden => self.broken(rule, what),

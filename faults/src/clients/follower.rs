@@ -1,4 +1,5 @@
-//! Readers of the feed: one asks for pages, one keeps a stream. Both go on after every outage where they were.
+//! Readers of the feed: one reads pages, one keeps a stream. Both continue from their position after every
+//! outage.
 
 use std::time::Duration;
 
@@ -42,7 +43,7 @@ pub async fn pages(client: Client, goal: Goal) -> Vec<Seen> {
 
 pub async fn stream(client: Client, mut goal: Goal) -> Vec<Seen> {
     let mut seen = Vec::new();
-    // From the first event on, and not from now on.
+    // From the first event rather than from now.
     let after = loop {
         match client.events(&EventQuery { limit: PAGE, ..EventQuery::default() }).await {
             Ok(page) if !page.items.is_empty() => {
@@ -63,7 +64,7 @@ pub async fn stream(client: Client, mut goal: Goal) -> Vec<Seen> {
                 Ok(_) => {}
                 Err(_) => tokio::time::sleep(PAUSE).await,
             },
-            // Then it looks once more whether it has seen everything.
+            // Then it checks again whether it has seen everything.
             _ = goal.changed() => {}
             () = &mut overdue => break,
         }

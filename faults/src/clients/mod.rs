@@ -1,4 +1,4 @@
-//! The load: seeded clients over HTTP that submit, work, answer and read, whatever happens to the daemon.
+//! The load: seeded clients over HTTP that submit, work, answer and read during all faults.
 
 mod follower;
 mod operator;
@@ -22,10 +22,10 @@ use crate::{
 };
 pub use provider::Shop;
 
-/// How long a client waits before it looks whether the daemon is back.
+/// How long a client waits before it checks whether the daemon is back.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How many clients of each sort there are.
+/// The number of clients of each kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix {
     pub submitters: usize,
@@ -76,7 +76,7 @@ impl Load {
         Self { history, shop, stop, goal, clients, readers }
     }
 
-    /// Stops everybody who writes, and waits until they have ended.
+    /// Stops all writing clients, and waits until they have ended.
     pub async fn stop(&mut self) -> Result<(), String> {
         self.stop.send_replace(true);
         for client in self.clients.drain(..) {
@@ -90,7 +90,8 @@ impl Load {
         self.shop.effects()
     }
 
-    /// Lets the readers go on until they have seen the last event of the log, and returns what they saw until then.
+    /// Lets the readers continue until they have seen the last event of the log, and returns the events they
+    /// saw.
     pub async fn followed(&mut self, last: Option<Seen>) -> Result<Vec<Vec<Seen>>, String> {
         self.goal.send_replace(last.clone());
         let mut all = Vec::new();
@@ -105,7 +106,7 @@ impl Load {
     }
 }
 
-/// What every client has.
+/// State shared by all clients.
 struct Hand {
     name: String,
     dice: Dice,
@@ -125,7 +126,7 @@ impl Hand {
         tokio::time::sleep(PAUSE).await;
     }
 
-    /// Sends a call until there is a definite answer; `None` where it was refused, or after an unknown outcome that
+    /// Sends a call until its outcome is known; `None` if it was refused, or after an unknown outcome that
     /// this client does not follow up.
     async fn insist<T: Serialize, F: Future<Output = Result<T, Error>>>(
         &mut self,

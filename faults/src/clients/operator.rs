@@ -1,4 +1,5 @@
-//! People: two of them answer each wait at once, some works are cancelled, commands in doubt that happened are recorded.
+//! People: two of them answer each wait at once, some work items are cancelled, commands in doubt are
+//! recorded as happened.
 
 use serde_json::json;
 use tenure_api::wire::{
@@ -45,7 +46,7 @@ pub async fn run(mut hand: Hand) {
     }
 }
 
-/// Two people at once: one of them wins, and the other is told who did.
+/// Two people at once: one of them wins, and the other gets the winner's answer.
 async fn answer(hand: &Hand, wait: &WaitId) {
     let say = async |who: &'static str| {
         let payload = json!({ "says": who });

@@ -1,4 +1,4 @@
-//! The provider that workers call: it remembers who called it, and for which dispatch.
+//! The provider that workers call: it records its callers and their dispatches.
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -28,7 +28,7 @@ impl Shop {
         Self { provider: Provider::always(Reply::json(200, "{}")) }
     }
 
-    /// Makes the call that a dispatch allows, and returns the provider's id of it.
+    /// Makes the call that a dispatch permits, and returns the provider's id.
     pub async fn call(&self, command: &Command) -> Option<String> {
         let dispatch = command.dispatch.as_ref()?;
         let (fence, dispatched_at) = (dispatch.fence, dispatch.at);
@@ -66,7 +66,7 @@ impl Shop {
     }
 }
 
-/// The provider gives one key one id, however often it is called with it.
+/// The provider returns the same id for the same key, however often it is called.
 pub fn external_id(key: &str) -> String {
     format!("order-{key}")
 }

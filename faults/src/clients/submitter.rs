@@ -1,4 +1,4 @@
-//! Submits works of unique sources, some of them more than once.
+//! Submits work items of unique sources, some of them more than once.
 
 use std::sync::atomic::Ordering;
 
@@ -8,7 +8,7 @@ use tenure_api::wire::{Disposition, Ingest, Jitter, LeaseTimings, RetryPolicy, S
 use super::Hand;
 use crate::history::Call;
 
-/// Works that nobody has claimed yet, at most.
+/// The maximum number of unclaimed work items.
 const AHEAD: u64 = 40;
 
 pub async fn run(mut hand: Hand) {
@@ -37,7 +37,7 @@ fn ingest(hand: &mut Hand, number: u64) -> Ingest {
     let kind = ["plain", "plain", "effect", "wait"][hand.dice.below(4) as usize];
     let mut new = Ingest::new(source, kind, Disposition::Rerunnable, json!({ "number": number }));
     new.session = hand.dice.one_in(3).then(|| format!("session-{}", hand.dice.below(6)));
-    // Leases are short, so that those of workers that went silent lapse within a run.
+    // Leases are short, so that those of silent workers lapse within a run.
     new.policy = Some(WorkPolicy {
         lease: Some(LeaseTimings { ttl_ms: 900, renew_ms: 300, grace_ms: 300 }),
         retry: Some(RetryPolicy {

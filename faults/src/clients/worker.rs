@@ -1,4 +1,4 @@
-//! Workers: they claim and go through the holder's verbs. Some go silent with a lease and write with it much later.
+//! Workers: they claim and use the holder's verbs. Some go silent with a lease and write with it much later.
 
 use std::sync::atomic::Ordering;
 
@@ -15,9 +15,9 @@ use tenure_api::{
 use super::Hand;
 use crate::history::Call;
 
-/// Claims wait so long for works to come.
+/// How long claims wait for work items.
 const WAIT_MS: u64 = 200;
-/// Leases that a silent worker keeps to write with later.
+/// Leases that a silent worker keeps for later writes.
 const KEPT: usize = 8;
 
 pub async fn run(hand: Hand) {
@@ -28,7 +28,7 @@ pub async fn run(hand: Hand) {
                 worker.silent.push(grant);
                 continue;
             }
-            // A call without a definite answer ends the handling of this work; its lease lapses.
+            // Without a definite outcome of a call, the handling of this work item ends; its lease lapses.
             let _done = worker.handle(&grant).await;
         }
         if !worker.silent.is_empty() && (worker.silent.len() > KEPT || worker.hand.dice.one_in(3)) {
@@ -45,7 +45,7 @@ struct WorkerHand {
 }
 
 impl WorkerHand {
-    /// A name that no other call has.
+    /// A unique name.
     fn name(&mut self) -> String {
         self.calls += 1;
         format!("{}-{}", self.hand.name, self.calls)
@@ -86,7 +86,7 @@ impl WorkerHand {
         }
     }
 
-    /// What a worker does that slept through its lease: it does not know, and goes on.
+    /// A worker that slept through its lease does not notice, and continues.
     async fn write_late(&mut self, grant: &Grant) {
         let _answered = match self.hand.dice.below(4) {
             0 => self.renew(grant).await,
@@ -161,7 +161,7 @@ impl WorkerHand {
 
     async fn reserve(&mut self, grant: &Grant) -> Option<Command> {
         let (work, fence) = (&grant.work.id, grant.fence);
-        // One work's effects are of one tool, whoever works on it.
+        // All effects of one work item use the same tool, in every worker.
         let tool = if grant.work.source.id.len().is_multiple_of(2) { "pay" } else { "mail" };
         let call = Call::Reserve { work: work.clone(), fence, tool: tool.into(), slot: "0".into() };
         let intent = Intent { slot: Some("0".into()), ..Intent::new(tool, "shop", json!({ "for": work })) };

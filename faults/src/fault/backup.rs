@@ -1,4 +1,5 @@
-//! Backups under load: each ends, and a ledger that is restored from it has all that was acknowledged before it.
+//! Backups under load: each ends, and a ledger restored from it has every write that was acknowledged before
+//! it.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use crate::{
     history::{now_us, until},
 };
 
-/// Larger than what one step of a copy takes.
+/// Larger than one step of a copy.
 const WORKS: usize = 80;
 const BYTES: usize = 100_000;
 const ENDS_WITHIN: Duration = Duration::from_secs(30);

@@ -1,4 +1,5 @@
-//! The daemon's wall clock jumps by hours and days: no holder that renews loses its lease or meets a deadline.
+//! The daemon's wall clock jumps by hours and days: no holder that renews loses its lease or reaches a
+//! deadline.
 
 use std::{
     fs,
@@ -26,7 +27,7 @@ use crate::{
 
 const HOUR: i64 = 3_600;
 const DAY: i64 = 24 * HOUR;
-/// Against the true time, in this order.
+/// Relative to the true time, in this order.
 const OFFSETS: &[i64] = &[2 * HOUR, 0, -2 * HOUR, 0, 30 * DAY, 0, -30 * DAY, 0];
 const HOLDERS: usize = 4;
 /// After each jump, holders renew for longer than a lease and its grace.
@@ -64,7 +65,7 @@ pub async fn run(plan: &Plan) -> Result<Tally, String> {
     tally.close(folder, &run)
 }
 
-/// A work of its own for each holder, with deadlines that no jump may bring nearer.
+/// A work item for each holder, with deadlines that no jump may bring nearer.
 async fn hold(history: &History, client: &Client, number: usize) -> Result<Grant, String> {
     let name = format!("holder-{number}");
     let source = Source { system: "manual".into(), id: name.clone(), run_id: String::new() };
@@ -85,7 +86,7 @@ async fn watch(history: &History, client: &Client, grants: &[Grant]) -> Result<(
     while began.elapsed() < WATCHED {
         for grant in grants {
             let renewed = renew(history, client, grant).await;
-            renewed.map_err(|why| format!("the holder of {} was told {why}", grant.work.id))?;
+            renewed.map_err(|why| format!("the holder of {} got {why}", grant.work.id))?;
         }
         tokio::time::sleep(RENEW).await;
     }
@@ -106,14 +107,14 @@ async fn renew(history: &History, client: &Client, grant: &Grant) -> Result<(), 
     history.call("holder", call, ask).await.map(drop).map_err(|miss| format!("{miss:?}"))
 }
 
-/// Moves the daemon's clock, in one step.
+/// Changes the daemon's clock in one step.
 fn set(clock: &Path, offset: i64) -> Result<(), String> {
     let next = clock.with_extension("next");
     let written = fs::write(&next, format!("{offset:+}\n"));
     written.and_then(|()| fs::rename(&next, clock)).map_err(|error| error.to_string())
 }
 
-/// The wall clock comes from the file; the monotonic one stays what it is.
+/// The wall clock is read from the file; the monotonic clock is unchanged.
 fn faked(folder: &Path, clock: &Path) -> Result<Vec<(String, String)>, String> {
     let (source, library) = (folder.join("clock.c"), folder.join("clock.so"));
     fs::write(&source, include_str!("clock.c")).map_err(|error| error.to_string())?;

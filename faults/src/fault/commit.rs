@@ -1,4 +1,5 @@
-//! The connection to PostgreSQL is cut around a COMMIT: before it is forwarded, or after it and before its answer.
+//! The connection to PostgreSQL is cut around a COMMIT: before it is forwarded, or between it and its
+//! response.
 
 use super::{
     Plan, Scene, Tally, folder,
@@ -29,7 +30,7 @@ pub async fn run(plan: &Plan) -> Result<Tally, String> {
     let unknown =
         |record: &Record| matches!(&record.outcome, Outcome::Unknown(why) if why.contains("outcome_unknown"));
     if plan.rounds > 2 && !scene.load.history.records().iter().any(unknown) {
-        scene.tally.problems.push("no client was told that an outcome is unknown".to_owned());
+        scene.tally.problems.push("no client got an unknown outcome".to_owned());
     }
     scene.end(Losses::Forbidden).await
 }

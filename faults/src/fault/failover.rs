@@ -1,4 +1,5 @@
-//! A streaming standby takes over from its primary: with everything that was acknowledged, or without the last of it.
+//! A streaming standby takes over from its primary: with all acknowledged writes, or without the last of
+//! them.
 
 use std::{sync::Arc, time::Instant};
 
@@ -10,11 +11,11 @@ use crate::{checker::Losses, daemon::Home};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replication {
     Synchronous,
-    /// The standby is cut off before the end: what is acknowledged then is lost, which is counted.
+    /// The standby is disconnected before the end: later acknowledged writes are lost, and counted.
     Asynchronous,
 }
 
-/// A round is a pair of servers of its own.
+/// Each round has its own pair of servers.
 pub async fn run(name: &str, replication: Replication, plan: &Plan) -> Result<Tally, String> {
     let mut all: Option<Tally> = None;
     for round in 0..plan.rounds {
@@ -51,7 +52,7 @@ async fn one(name: &str, replication: Replication, plan: &Plan) -> Result<Tally,
     };
     let mut tally = scene.end(losses).await?;
     if replication == Replication::Asynchronous && tally.lost == 0 {
-        tally.problems.push("nothing was lost, so that this showed nothing".to_owned());
+        tally.problems.push("nothing was lost, so this run proves nothing".to_owned());
     }
     Ok(tally)
 }
@@ -77,7 +78,7 @@ impl Pair {
         Self { primary, standby, database }
     }
 
-    /// Names both, the primary first.
+    /// A URL with both servers, the primary first.
     fn url(&self) -> String {
         let (one, other) = (self.primary.port(), self.standby.port());
         format!("postgres://tenure@127.0.0.1:{one},127.0.0.1:{other}/{}", self.database)

@@ -1,4 +1,5 @@
-//! The disk is full, and then it is not: what was acknowledged is there, and the daemon serves again.
+//! The disk becomes full and is freed again: acknowledged writes are still there, and the daemon serves
+//! again.
 
 use std::{
     fs::{self, File},
@@ -16,7 +17,7 @@ use crate::{
 };
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a daemon may take to find the space that returned, before it is started anew.
+/// How long a daemon may take to notice the free space before it is restarted.
 const HEALS_WITHIN: Duration = Duration::from_secs(15);
 
 pub async fn run(plan: &Plan) -> Result<Tally, String> {
@@ -36,10 +37,7 @@ pub async fn run(plan: &Plan) -> Result<Tally, String> {
         if healed {
             scene.tally.slowest = scene.tally.slowest.max(began.elapsed());
         } else {
-            scene
-                .tally
-                .problems
-                .push("space had returned, and it served again only after a restart".to_owned());
+            scene.tally.problems.push("space was freed, but it served again only after a restart".to_owned());
             daemon.kill().map_err(|error| error.to_string())?;
             daemon = scene.restart().await?;
         }
@@ -62,10 +60,10 @@ async fn refused(scene: &Scene, since: usize) -> Result<(), String> {
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    Err(format!("the disk was full, and nothing was refused within {PATIENCE:?}"))
+    Err(format!("the disk was full, but nothing was refused within {PATIENCE:?}"))
 }
 
-/// A file system of 8 MiB that only its own processes see. It goes with the process that keeps it.
+/// A file system of 8 MiB that only its own processes see. It ends with the process that keeps it.
 struct SmallDisk {
     keeper: Child,
     folder: PathBuf,
@@ -93,14 +91,14 @@ impl SmallDisk {
         }
     }
 
-    /// The wrapper that runs the daemon where this file system is.
+    /// The wrapper that runs the daemon inside of this file system.
     fn enter(&self) -> Vec<String> {
         let pid = self.keeper.id().to_string();
         let words = ["nsenter", "--preserve-credentials", "--user", "--mount", "--target", &pid, "--"];
         words.map(str::to_owned).to_vec()
     }
 
-    /// A file of it, as seen from here.
+    /// The outside path of a file in it.
     fn ballast(&self) -> PathBuf {
         let seen = format!("/proc/{}/root{}/ballast", self.keeper.id(), self.folder.display());
         PathBuf::from(seen)

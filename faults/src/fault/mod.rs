@@ -1,4 +1,4 @@
-//! The faults, a module each, and what they share: a daemon under load, and the verdict at the end.
+//! The faults, one module each, and their common parts: a daemon under load, and the checks at the end.
 
 mod backup;
 mod clock;
@@ -30,7 +30,7 @@ use crate::{
     run::Run,
 };
 
-/// Every fault, under the name by which it is asked for.
+/// Every fault, with its name on the command line.
 pub const NAMES: &[&str] = &[
     "kill",
     "points",
@@ -45,26 +45,26 @@ pub const NAMES: &[&str] = &[
     "full",
 ];
 
-/// How much of a fault, and which one exactly.
+/// The size of a fault, and its seed.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub seed: u64,
     pub rounds: u32,
-    /// Writes that have to be acknowledged between two faults, at least.
+    /// The minimum number of acknowledged writes between two faults.
     pub writes: u64,
 }
 
-/// What came of a fault.
+/// The result of a fault.
 #[derive(Clone, Debug)]
 pub struct Tally {
     pub fault: String,
     pub kind: Kind,
-    /// Kills, cuts, failovers: whatever this fault does.
+    /// The number of kills, cuts or failovers.
     pub faults: u32,
     pub acknowledged: u64,
-    /// Acknowledged writes that are gone where some may be.
+    /// Acknowledged writes that were lost, if the fault may lose some.
     pub lost: usize,
-    /// Violations of invariants, and everything else that must not be: a sentence each.
+    /// Violations of invariants, and all other problems: a sentence each.
     pub problems: Vec<String>,
     /// The longest time from a restart until a write was acknowledged again.
     pub slowest: Duration,
@@ -74,7 +74,7 @@ pub struct Tally {
     pub kept: Option<PathBuf>,
 }
 
-/// Does one fault on one database; `None` where it does not apply there.
+/// Runs one fault on one database; `None` if it does not apply to it.
 pub async fn run(name: &str, kind: Kind, plan: &Plan) -> Result<Option<Tally>, String> {
     match (name, kind) {
         ("kill", _) => kill::run(kind, plan).await.map(Some),
@@ -100,7 +100,7 @@ pub async fn run(name: &str, kind: Kind, plan: &Plan) -> Result<Option<Tally>, S
 /// A daemon under load.
 struct Scene {
     home: Home,
-    /// Gone with the run, unless there is something to look at.
+    /// Deleted with the run, unless there are problems to examine.
     folder: TempDir,
     load: Load,
     dice: Dice,
@@ -108,7 +108,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// An empty ledger, and clients who wait for its daemon.
+    /// An empty ledger, and clients that wait for its daemon.
     fn open(fault: &str, kind: Kind, plan: &Plan) -> Result<Self, String> {
         let folder = folder()?;
         let home = match kind {
@@ -119,7 +119,7 @@ impl Scene {
     }
 
     fn at(fault: &str, mut folder: TempDir, home: Home, plan: &Plan) -> Result<Self, String> {
-        // Until the verdict: a run that ends early leaves its files, too.
+        // Kept until the check: a run that ends early leaves its files too.
         folder.disable_cleanup(true);
         let history = History::new(folder.path()).map_err(|error| error.to_string())?;
         let load = Load::start(&home.client(), Arc::new(history), Mix::default(), plan.seed);
@@ -128,7 +128,7 @@ impl Scene {
         Ok(Self { home, folder, load, dice, tally })
     }
 
-    /// Waits until so many more writes were acknowledged, or up to twice as many.
+    /// Waits until this many more writes were acknowledged, or up to twice as many.
     async fn writes(&mut self, at_least: u64) -> Result<(), String> {
         let writes = self.dice.between(at_least, 2 * at_least + 1);
         self.more(writes).await
@@ -139,7 +139,7 @@ impl Scene {
         waited.map_err(|why| format!("{why}; its files are in {}", self.folder.path().display()))
     }
 
-    /// Starts the first daemon, and waits until it has acknowledged something: so fast is this machine.
+    /// Starts the first daemon, and measures the time until its first acknowledged write on this machine.
     async fn start(&mut self) -> Result<Daemon, String> {
         let began = Instant::now();
         let daemon = self.home.start().await?;
@@ -155,7 +155,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Starts a daemon and waits until it has acknowledged something.
+    /// Starts a daemon and waits until it has acknowledged a write.
     async fn restart(&mut self) -> Result<Daemon, String> {
         let began = Instant::now();
         let daemon = self.home.start().await?;
@@ -163,7 +163,7 @@ impl Scene {
         Ok(daemon)
     }
 
-    /// Ends the load, reads everything back from the running daemon, and judges it.
+    /// Ends the load, reads everything back from the running daemon, and checks it.
     async fn end(mut self, losses: Losses) -> Result<Tally, String> {
         let client = self.home.client();
         self.tally.acknowledged = self.load.history.acknowledged();
@@ -193,7 +193,7 @@ impl Tally {
         }
     }
 
-    /// Both together.
+    /// The sum of both.
     fn with(mut self, other: Tally) -> Self {
         self.faults += other.faults;
         self.acknowledged += other.acknowledged;
@@ -207,12 +207,12 @@ impl Tally {
     fn served_again(&mut self, after: Duration) {
         let bar = self.kind.serves_again_within(self.first_start);
         if after > bar {
-            self.problems.push(format!("it served again after {after:?}, and {bar:?} are allowed"));
+            self.problems.push(format!("it served again after {after:?}; {bar:?} is allowed"));
         }
         self.slowest = self.slowest.max(after);
     }
 
-    /// Keeps the files where somebody has to look at them.
+    /// Keeps the files if somebody has to examine them.
     fn close(mut self, mut folder: TempDir, run: &Run) -> Result<Self, String> {
         if self.problems.is_empty() {
             folder.disable_cleanup(false);
@@ -229,12 +229,12 @@ fn folder() -> Result<TempDir, String> {
     made.map_err(|error| format!("no folder can be made: {error}"))
 }
 
-/// Runs what waits for other processes on a thread of its own: the clients go on meanwhile.
+/// Runs code that waits for other processes on a separate thread, while the clients continue.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, String> {
     tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())
 }
 
-/// A wrapper around the daemon that records or injects by `strace`. The daemon itself is the child.
+/// A wrapper that records or injects with `strace`. The daemon itself is the child.
 fn strace(args: &[&str], output: &Path) -> Vec<String> {
     let output = output.display().to_string();
     let all = ["strace", "-D", "-qq", "-o", &output].into_iter().chain(args.iter().copied());

@@ -1,10 +1,11 @@
-//! Kill points: the daemon dies at a chosen system call, between a write and its sync, or between a commit and its answer.
+//! Kill points: the daemon dies at a chosen system call, between a write and its sync, or between a commit
+//! and its response.
 
 use super::{Plan, Scene, Tally, strace};
 use crate::{checker::Losses, daemon::Kind};
 
-/// System calls on the way from a request to an answer, and at which of a thread's the daemon may die: some come while
-/// it starts, the others under load.
+/// System calls between a request and its response, and the range of a thread's calls at which the daemon may
+/// die: some occur during its start, the others under load.
 type Points = &'static [(&'static str, u64, u64)];
 const SQLITE: Points = &[("pwrite64", 5, 200), ("fdatasync", 2, 25), ("writev", 1, 20)];
 const POSTGRES: Points = &[("sendto", 20, 150), ("recvfrom", 20, 150), ("writev", 1, 20)];

@@ -1,4 +1,4 @@
-//! PostgreSQL is killed under load: the whole server as a crash would, or one of its processes.
+//! PostgreSQL is killed under load: the whole server like a crash, or one of its processes.
 
 use std::{process::Command, sync::Arc, time::Instant};
 
@@ -24,7 +24,7 @@ pub async fn run(plan: &Plan) -> Result<Tally, String> {
     scene.end(Losses::Forbidden).await
 }
 
-/// One process that serves the daemon: the server takes all others down with it, and recovers.
+/// Kills one process that serves the daemon: the server stops all others with it, and recovers.
 fn kill_one(cluster: &Cluster) {
     let sql = "select pid from pg_stat_activity where backend_type = 'client backend' \
                and pid <> pg_backend_pid() order by random() limit 1";

@@ -1,5 +1,5 @@
-//! Power cuts, with and without a failed sync before: what `strace` recorded of the writes and syncs becomes images of
-//! the disk at chosen moments, and a daemon on each of them has all that was acknowledged by then.
+//! Power cuts, with and without a failed sync before: the writes and syncs recorded by `strace` become images
+//! of the disk at chosen moments, and a daemon on each image has every write that was acknowledged by then.
 
 use std::{
     fs,
@@ -31,8 +31,8 @@ pub async fn cut(plan: &Plan) -> Result<Tally, String> {
     images(scene, Disk::default(), &calls, plan).await
 }
 
-/// A sync fails, the daemon is started again, and then the power is cut: what was acknowledged after the restart is
-/// there, although the kernel calls the pages clean that never reached the disk.
+/// A sync fails, the daemon is restarted, and then the power is cut: writes acknowledged after the restart
+/// are there, although the kernel marks the pages clean that never reached the disk.
 pub async fn failed_sync(plan: &Plan) -> Result<Tally, String> {
     let mut scene = Scene::open("sync", Kind::Sqlite, plan)?;
     let fails = format!("inject=fdatasync:error=EIO:when={}", scene.dice.between(12, 30));
@@ -75,7 +75,7 @@ async fn injected(recording: &Path) -> Result<(), String> {
     Err(format!("no sync failed within {PATIENCE:?}"))
 }
 
-/// Cuts the power at moments of these calls, and judges what a daemon finds then.
+/// Cuts the power at these calls, and checks the state that a daemon finds then.
 async fn images(mut scene: Scene, mut disk: Disk, calls: &[FileCall], plan: &Plan) -> Result<Tally, String> {
     scene.load.stop().await?;
     let (history, effects) = (scene.load.history.records(), scene.load.effects());
@@ -84,7 +84,7 @@ async fn images(mut scene: Scene, mut disk: Disk, calls: &[FileCall], plan: &Pla
     let start = calls.iter().position(|call| call.at_us > served).unwrap_or_default() as u64;
     let mut cuts: Vec<usize> =
         (1..plan.rounds).map(|_| scene.dice.between(start, calls.len() as u64) as usize).collect();
-    // The last cut is the moment of the kill.
+    // The last cut is at the kill.
     cuts.push(calls.len());
     cuts.sort_unstable();
     let mut played = 0;

@@ -1,4 +1,4 @@
-//! A proxy of PostgreSQL's protocol that knows a COMMIT when it sees one, and cuts there when it is told to.
+//! A proxy for PostgreSQL's protocol that recognizes a COMMIT, and cuts the connection there on request.
 
 use std::{
     collections::HashSet,
@@ -28,7 +28,7 @@ const GSS_REQUEST: u32 = 80_877_104;
 pub enum When {
     /// The server never sees the COMMIT.
     Before,
-    /// The server commits, and nobody is told.
+    /// The server commits, but its response is lost.
     After,
 }
 
@@ -39,7 +39,7 @@ pub struct Proxy {
     listener: JoinHandle<()>,
 }
 
-/// What all connections share.
+/// State shared by all connections.
 struct Switch {
     armed: Mutex<Option<When>>,
     cut: watch::Sender<Option<Instant>>,
@@ -62,7 +62,7 @@ impl Proxy {
             while let Ok((client, _)) = listener.accept().await {
                 let switch = shared.clone();
                 tokio::spawn(async move {
-                    // Either side may go away at any moment: that is what this is for.
+                    // Either side may disconnect at any time: that is its purpose.
                     let _ended = serve(client, server, &switch).await;
                 });
             }
@@ -70,13 +70,12 @@ impl Proxy {
         Ok(Self { port, switch, cuts, listener })
     }
 
-    /// Cuts the connection that commits next, and returns when it was done.
+    /// Cuts the connection that commits next, and returns once it is cut.
     pub async fn cut(&mut self, when: When) -> Result<Instant, String> {
         self.cuts.mark_unchanged();
         *self.switch.armed.lock().unwrap_or_else(PoisonError::into_inner) = Some(when);
         let cut = tokio::time::timeout(PATIENCE, self.cuts.changed()).await;
-        cut.map_err(|_| format!("nobody committed within {PATIENCE:?}"))?
-            .map_err(|error| error.to_string())?;
+        cut.map_err(|_| format!("no commit came within {PATIENCE:?}"))?.map_err(|error| error.to_string())?;
         Ok(self.cuts.borrow().unwrap_or_else(Instant::now))
     }
 }
@@ -87,12 +86,12 @@ impl Drop for Proxy {
     }
 }
 
-/// What the two directions of a connection tell each other.
+/// State shared by the two directions of a connection.
 #[derive(Default)]
 struct Shared {
-    /// The client's COMMIT is on its way: it hears nothing any more.
+    /// The client's COMMIT was seen: it receives nothing any more.
     silent: AtomicBool,
-    /// Answers of one byte that are still to come.
+    /// Expected responses of one byte.
     bare: AtomicUsize,
 }
 
@@ -160,7 +159,7 @@ async fn backward(
             continue;
         }
         let kind = from.read_u8().await?;
-        // A request for encryption may have come while this waited.
+        // A request for encryption may have arrived meanwhile.
         if shared.bare.load(Ordering::SeqCst) > 0 {
             to.write_u8(kind).await?;
             shared.bare.fetch_sub(1, Ordering::SeqCst);
@@ -185,7 +184,7 @@ async fn message(from: &mut OwnedReadHalf) -> io::Result<(u8, u32, Vec<u8>)> {
     Ok((kind, length, rest(from, length).await?))
 }
 
-/// A message's length counts itself.
+/// A message's length includes itself.
 async fn rest(from: &mut OwnedReadHalf, length: u32) -> io::Result<Vec<u8>> {
     let mut body = vec![0; (length as usize).saturating_sub(4)];
     from.read_exact(&mut body).await?;
