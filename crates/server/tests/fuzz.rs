@@ -1,5 +1,5 @@
-//! A fuzz smoke of a fixed budget: inputs made from sound ones by small changes. Nothing panics, nothing is answered with
-//! a 500, every accepted value can be read again, and no number slips past a policy. `TENURE_FUZZ_SECONDS` gives it longer.
+//! A short fuzz test: inputs derived from valid ones by small changes. Nothing panics, no request gets a 500,
+//! every accepted value can be read again, and no number bypasses a policy. `TENURE_FUZZ_SECONDS` extends it.
 
 #[allow(dead_code, unused_imports, unused_macros)] // shared with the tests of HTTP
 #[path = "http/bed.rs"]
@@ -17,7 +17,7 @@ use tenure_core::{
 };
 use tenure_server::policy::{Ask, Policies, PolicyFile, WorkFacts};
 
-/// What is put into an input.
+/// Fragments that are inserted into an input.
 const WORDS: [&str; 38] = [
     "null",
     "true",
@@ -59,7 +59,7 @@ const WORDS: [&str; 38] = [
     " && ",
 ];
 
-/// Runs until the budget is used up; a failure names its seed.
+/// Runs until the time is over; a failure prints its seed.
 async fn fuzz(mut once: impl AsyncFnMut(&mut StdRng)) {
     let seconds = std::env::var("TENURE_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(2);
     let until = Instant::now() + Duration::from_secs(seconds);
@@ -72,7 +72,7 @@ async fn fuzz(mut once: impl AsyncFnMut(&mut StdRng)) {
     }
 }
 
-/// A sound text with a few places changed.
+/// A valid text with a few changes.
 fn changed(sound: &str, random: &mut StdRng) -> String {
     let mut text: Vec<char> = sound.chars().collect();
     for _ in 0..random.random_range(1..4) {
@@ -183,7 +183,7 @@ async fn no_body_is_answered_with_a_fault(bed: Bed) {
     for path in ["/v1/work", "/v1/waits", "/v1/commands", "/v1/events", "/v1/tokens"] {
         assert!(client.get(path).await.expect(200).get("unreadable").is_none(), "{path}");
     }
-    // All that was accepted is what its log says.
+    // All accepted items match their logs.
     let verified = client.send(Method::POST, "/v1/admin/verify", None).await.expect(200);
     assert_eq!(verified["faults"], json!([]));
 }

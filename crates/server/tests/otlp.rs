@@ -1,4 +1,4 @@
-//! Traces reach a collector, with the ids that they are about, as a part of the caller's trace.
+//! Traces reach a collector, with the ids they concern, as a part of the caller's trace.
 #![cfg(feature = "otlp")]
 
 use std::{
@@ -21,7 +21,7 @@ use tracing_subscriber::layer::SubscriberExt;
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 
-/// Takes one export and gives its bytes.
+/// Receives one export and returns its bytes.
 fn collect(listener: &TcpListener) -> Vec<u8> {
     let (mut socket, _) = listener.accept().unwrap();
     let mut taken = Vec::new();

@@ -1,4 +1,4 @@
-//! Approvals without a yes, receipts that are none, and doubts that nobody may end.
+//! Approvals without a yes, receipts without evidence, and doubts that nobody may end.
 
 use serde_json::{Value, json};
 use tenure_server::{Config, Overlay};
@@ -128,7 +128,7 @@ async fn a_wrong_token_is_refused_whoever_sends_it(bed: Bed) {
     admin.post("/v1/resolve", json!({ "token": moved, "payload": 1 })).await.problem(403, "token_refused");
     admin.post(&path, json!({ "token": own, "payload": 1 })).await.expect(200);
 
-    // A failure that waits is given its token as well.
+    // A failure with a wait gets its token as well.
     let job = Held::new(&admin, "b").await;
     let error = json!({ "class": "auth", "message": "expired" });
     let body = json!({ "error": error, "wait": { "kind": "auth", "ref": "login" } });

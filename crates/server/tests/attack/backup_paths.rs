@@ -1,5 +1,5 @@
-//! A backup is a file that the daemon writes for a caller: nothing that a caller says makes it write elsewhere, over
-//! something, through a link, or for others to read.
+//! A backup is a file that the daemon writes for a caller: no request makes it write elsewhere, overwrite a
+//! file, follow a link, or make the file readable for others.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! Batches run in the order given, and refuse what does not belong in one.
+//! Batches run in the given order, and refuse calls that they cannot contain.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Schemas, patterns and cron expressions that ask for more work than anybody may have done.
+//! Schemas, patterns and cron expressions that would need too much work.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use tenure_server::{Config, Overlay};
 
 use crate::bed::{Bed, Client, held, id_of};
 
-/// Refusals come before the work: this is plenty on a busy machine, and no bomb ends in it.
+/// Refusals come before the work: this is plenty on a busy machine, and too short for any bomb.
 const SOON: Duration = Duration::from_secs(20);
 
 /// Each definition uses the next one twice.
@@ -21,7 +21,8 @@ fn doubling() -> Value {
     json!({ "$ref": "#/$defs/0", "$defs": defs })
 }
 
-/// Each definition leads to the next, and the last one back to all of them: every level of a value multiplies the work.
+/// Each definition refers to the next, and the last one back to all of them: every level of a value
+/// multiplies the work.
 fn cycles(holder: &str) -> Value {
     let to = |n: usize| json!({ "$ref": format!("#/{holder}/n{n}") });
     let mut defs: Map<_, _> = (0..9).map(|n| (format!("n{n}"), json!({ "allOf": [to(n + 1)] }))).collect();
@@ -63,7 +64,7 @@ async fn a_small_schema_cannot_stop_the_daemon(bed: Bed) {
         client.get("/v1/work").await.expect(200);
     }
     assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
-    // The work is still held, and an ordinary schema is still taken.
+    // The work item is still held, and an ordinary schema is still accepted.
     let (status, body) =
         waits_with(&client, &grant, json!({ "type": "string", "pattern": "^[\\w-]+$" })).await;
     assert_eq!(status, 200, "{body}");
@@ -82,7 +83,7 @@ async fn a_large_answer_to_a_wide_schema_is_refused_before_it_is_checked(bed: Be
     client.post("/v1/resolve", json!({ "ref": "q", "payload": ["v1", "v2"] })).await.expect(200);
 }
 
-/// What is accepted is short: the answers are refused before anything is checked, or without a list of what is wrong.
+/// Only short input is accepted: answers are refused before they are checked, or without a list of errors.
 async fn no_answer_makes_a_small_schema_expensive(bed: Bed) {
     let client = bed.admin();
     let names = |count: usize| (0..count).map(|n| format!("k{n:x}")).collect::<Vec<_>>();
@@ -105,7 +106,7 @@ async fn no_answer_makes_a_small_schema_expensive(bed: Bed) {
     assert!(started.elapsed() < SOON, "{:?}", started.elapsed());
 }
 
-/// Accepted by every bound, and as much work as they allow.
+/// Accepted by every limit, and as much work as they allow.
 async fn another_tenants_check_answers_while_two_bombs_run(bed: Bed) {
     let evil = bed.client("machine", &["submit", "work", "resolve", "view"], Some(&["evil"])).await;
     let good = bed.client("machine", &["submit", "work", "resolve", "view"], Some(&["good"])).await;
@@ -145,7 +146,8 @@ async fn a_cron_expression_is_no_book(bed: Bed) {
     client.put("/v1/schedules/nightly", schedule("0 7 * * mon-fri".to_owned())).await.expect(201);
 }
 
-/// Nested conditions take stack, and many policies take time: a reload refuses them whole, and what there was goes on.
+/// Nested conditions take stack, and many policies take time: a reload refuses the whole set and keeps the
+/// previous one.
 async fn a_policy_bomb_changes_nothing(bed: Bed) {
     let folder = tempfile::tempdir().unwrap();
     let name = folder.path().join("tenure.toml");

@@ -10,13 +10,13 @@ use tokio::sync::oneshot;
 
 use crate::bed::Bed;
 
-/// What the daemon answers to these bytes, until it closes the connection or has answered `Connection: close`.
+/// The daemon's response to these bytes, until it closes the connection or has sent `Connection: close`.
 fn answer(to: SocketAddr, request: &str) -> String {
     let mut socket = TcpStream::connect(to).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     socket.write_all(request.as_bytes()).unwrap();
     let mut answer = Vec::new();
-    // A reset after the answer is as good as a close.
+    // A reset after the response counts as a close.
     let _closed = socket.read_to_end(&mut answer);
     String::from_utf8_lossy(&answer).into_owned()
 }
@@ -55,8 +55,8 @@ async fn a_request_that_two_parsers_could_read_differently_is_refused() {
             let answer = answer(at, &request);
             assert!(answer.starts_with("HTTP/1.1 400 "), "{what}: {answer}");
         }
-        // The parser has dropped the length. The call is refused before its body is read, and what follows on the same
-        // connection is not taken for a request.
+        // The parser has dropped the length. The call is refused before its body is read, and the following
+        // bytes on the connection are not parsed as a request.
         let both = [
             ("Content-Length: 3", "Transfer-Encoding: chunked"),
             ("Transfer-Encoding: chunked", "Content-Length: 3"),

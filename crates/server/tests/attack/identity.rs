@@ -1,4 +1,4 @@
-//! Who somebody is, and how nobody becomes more than that.
+//! Identity, and attempts to gain more rights.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -21,7 +21,7 @@ on_every_store!(
 const EVERY: [&str; 9] =
     ["view", "payload", "submit", "work", "resolve", "approve", "replay", "operate", "admin"];
 
-/// Makes a token and gives a client that uses it, with what was answered.
+/// Creates a token and returns a client that uses it, with the response.
 async fn made(bed: &Bed, by: &Client, token: Value) -> (Client, Value) {
     let made = by.post("/v1/tokens", token).await.expect(201);
     let secret = made["secret"].as_str().unwrap().to_owned();
@@ -66,7 +66,7 @@ async fn nobody_mints_more_than_it_has(bed: Bed) {
     }
     made(&bed, &clerk, asked.clone()).await;
 
-    // A second token of one's own is as good; somebody else's is for whoever may all that it may.
+    // A second token of the same principal is as good; another principal's needs all of its rights.
     let known = |id: &Value| with(&without(&asked, "kind"), "principal", id.clone());
     let (_, second) = made(&bed, &clerk, known(&token["principal"]["id"])).await;
     assert_eq!(second["principal"], token["principal"]);
@@ -231,7 +231,8 @@ async fn a_token_of_some_kinds_reaches_no_other(bed: Bed) {
     let leases = mailer.post("/v1/work/claim", any).await.expect(200)["leases"].take();
     assert_eq!(leases.as_array().unwrap().len(), 1, "{leases}");
 
-    // Every other route either is about one work, and then this one does not exist, or is refused whole.
+    // Every other route is about one work item, which does not exist for this token, or is refused as a
+    // whole.
     let contract: Value = serde_json::from_str(&tenure_server::openapi()).unwrap();
     let mut refused = 0;
     for (path, item) in contract["paths"].as_object().unwrap() {

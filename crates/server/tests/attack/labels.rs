@@ -1,4 +1,5 @@
-//! Made-up names: one tenant invents more tools and kinds than figures name, and another's are still told.
+//! Invented names: one tenant uses more tools and kinds than metrics have labels for, and another's still
+//! have theirs.
 
 use std::{
     sync::Arc,
@@ -19,7 +20,7 @@ use tokio::task::JoinSet;
 
 use crate::bed::Bed;
 
-/// More than figures name.
+/// More than the number of labels.
 const MADE_UP: usize = 1_001;
 
 const TOML: &str =
@@ -45,7 +46,8 @@ impl Ground {
         Self { ledger, clock, folder }
     }
 
-    /// Does it once for the quiet tenant, a minute and a half ago, and then for each made-up name of the hostile one.
+    /// Does it once for the quiet tenant, a minute and a half ago, and then for each invented name of the
+    /// hostile one.
     async fn fill<F: Future<Output = ()> + Send + 'static>(&self, one: impl Fn(Caller, String, String) -> F) {
         let caller = || self.ledger.caller(Actor::worker("w"));
         one(caller(), "quiet".to_owned(), "quiet".to_owned()).await;
@@ -68,7 +70,7 @@ fn work(tenant: String, name: &str) -> NewWork {
     NewWork { tenant, ..new }
 }
 
-/// A command that was sent, and of which nobody knows whether it happened.
+/// A command that was sent, with an unknown outcome.
 async fn doubt(caller: Caller, tenant: String, tool: String) {
     let claim = Some(Claimant::new(Worker::new("w", "1"), &tool));
     let held = caller.ingest(NewWork { claim, ..work(tenant, &tool) }).await.unwrap().lease.unwrap().lease;

@@ -1,4 +1,4 @@
-//! Misspelt query parameters do nothing: they are refused on every route.
+//! Misspelt query parameters have no effect: they are refused on every route.
 
 use std::collections::BTreeMap;
 

@@ -1,10 +1,10 @@
-//! Values that could be written and not be read again, and rows that cannot be read.
+//! Values that could be written but not read again, and rows that cannot be read.
 
 use serde_json::{Value, json};
 
 use crate::bed::{Bed, held, id_of, on_every_store, work};
 
-/// Every list, and verify, answer as if nothing had happened.
+/// Every list, and verify, still works.
 async fn all_is_well(bed: &Bed) {
     let client = bed.admin();
     for path in ["/v1/work", "/v1/waits", "/v1/commands", "/v1/events", "/v1/tokens", "/v1/schedules"] {

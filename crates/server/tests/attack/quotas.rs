@@ -1,4 +1,4 @@
-//! Quotas: what one tenant may have of what all share. Another's are its own, and the operator has none.
+//! Quotas: one tenant's share of common resources. Each tenant has its own, and the operator has none.
 
 use axum::http::Method;
 use serde_json::{Value, json};
@@ -78,7 +78,7 @@ async fn one_tenant_cannot_hold_every_stream_or_call() {
     assert_eq!(open(&hostile).await.unwrap().status(), 429);
     assert_eq!(open(&quiet).await.unwrap().status(), 200);
     drop(stream);
-    assert_eq!(open(&hostile).await.unwrap().status(), 200, "one that has ended makes room");
+    assert_eq!(open(&hostile).await.unwrap().status(), 200, "a closed stream frees its slot");
 
     let parked = |n: usize| {
         let client = hostile.clone();
@@ -152,7 +152,7 @@ async fn credentials_count_for_the_tenant_whoever_made_them(bed: Bed) {
         let token = made["secret"].as_str().unwrap().to_owned();
         minters.push(Client { router: bed.router.clone(), token });
     }
-    // Neither covers what the other has made.
+    // Neither may revoke the other's.
     for (minter, kind) in minters.iter().zip(["a", "b"]) {
         minter.post("/v1/tokens", new("more", kind)).await.problem(409, "limit_reached");
     }

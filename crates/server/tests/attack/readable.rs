@@ -1,4 +1,4 @@
-//! A ledger file that every user of the machine can read gives the key of all tokens away.
+//! A ledger file that every user of the machine can read exposes the key of all tokens.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 

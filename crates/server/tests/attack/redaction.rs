@@ -1,4 +1,5 @@
-//! Redacted arguments stay unknown to credentials that may only look or that work elsewhere: guesses are not confirmed.
+//! Redacted arguments stay unknown to credentials that may only read or that work elsewhere: guesses are not
+//! confirmed.
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -40,14 +41,15 @@ async fn a_pin_is_not_found_from_the_hash_of_redacted_arguments(bed: Bed) {
         let seal = hex(json!([id_of(&grant), "unlock", "door-1", arguments]).to_string());
         assert!(!everything.contains(&seal), "by the seal, the pin is {pin:04}");
     }
-    // The hash still tells the same arguments from others.
+    // The hash still distinguishes different arguments.
     let again = worker.post(&path, reserve(&grant, "4711")).await.expect(200);
     assert_eq!(again["input_hash"], made["input_hash"]);
     worker.post(&path, reserve(&grant, "4712")).await.problem(409, "idempotency_mismatch");
     bed.server.close().await.unwrap();
 }
 
-/// The guesses leave no trace and cost nothing, so nothing of them may be comparable with the command of another work.
+/// Guesses leave no trace and cost nothing, so their results must not be comparable with the command of
+/// another work item.
 async fn a_pin_is_not_found_by_dry_runs_in_ones_own_work(bed: Bed) {
     let worker = bed.client("machine", &["submit", "work"], None).await;
     worker.ingest("theirs").await;
@@ -64,7 +66,7 @@ async fn a_pin_is_not_found_by_dry_runs_in_ones_own_work(bed: Bed) {
     for pin in ["4710", "4711", "4712"] {
         let tried = agent.post(&format!("{path}?dry_run=true"), reserve(&own, pin)).await.expect(201);
         assert_eq!(tried["input_hash"], json!("0".repeat(64)), "{pin}");
-        // The work's own seal and key over their hash, as they would be for the same arguments.
+        // The work item's own seal and key over their hash, as they would be for the same arguments.
         let seal = hex(json!([id_of(&own), "unlock", "door-1", hash]).to_string());
         let key = hex(json!([id_of(&own), tried["command_key"], hash]).to_string());
         let told = tried.to_string();

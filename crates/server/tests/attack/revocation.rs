@@ -1,4 +1,5 @@
-//! A token that was revoked or has expired ends what it opened: here, and on every other daemon of the same ledger.
+//! A token that was revoked or has expired ends its open calls: here, and on every other daemon of the same
+//! ledger.
 
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ async fn token(bed: &Bed, more: Value) -> (Client, String) {
     (client, made["token"]["id"].as_str().unwrap().to_owned())
 }
 
-/// Everything that stays open, opened with this token; resolves when all of it has ended.
+/// Every kind of open call, with this token; resolves when all of them have ended.
 async fn open(client: &Client, work: &str, opened: impl FnOnce()) -> (String, Vec<Reply>) {
     let stream = client.request(Method::GET, "/v1/events/stream");
     let stream = client.router.clone().oneshot(stream).await.unwrap();

@@ -1,4 +1,4 @@
-//! Every route with every scope: what is not allowed is denied, and nothing is allowed by accident.
+//! Every route with every scope: calls without the scope are denied, and nothing is allowed by accident.
 
 use axum::http::Method;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::bed::{Bed, Client, Reply};
 const SCOPES: [&str; 9] =
     ["view", "payload", "submit", "work", "resolve", "approve", "replay", "operate", "admin"];
 
-/// Method, path with a made-up id, and what the contract says is needed: nothing, any token, or a scope.
+/// Method, path with an invented id, and the required access: none, any token, or a scope.
 fn routes() -> Vec<(Method, String, Option<Vec<String>>)> {
     let contract: Value = serde_json::from_str(&tenure_server::openapi()).unwrap();
     let mut routes = Vec::new();
@@ -39,7 +39,7 @@ fn routes() -> Vec<(Method, String, Option<Vec<String>>)> {
 }
 
 async fn knock(client: &Client, method: &Method, path: &str) -> Reply {
-    // A stream would not end by itself; a cursor that is none answers at once, after the guard.
+    // A stream would not end by itself; an invalid cursor is refused at once, after admission.
     let path = if path == "/v1/events/stream" { "/v1/events/stream?after=none" } else { path };
     let body = (method != Method::GET).then(|| json!({}));
     client.send(method.clone(), path, body).await

@@ -1,4 +1,4 @@
-//! Names that nobody answers for, as the targets of one tenant: another's reads and calls go on.
+//! Names without a response, as the targets of one tenant: another's reads and calls go on.
 
 use std::{
     io,
@@ -42,7 +42,7 @@ fn outbound() -> Outbound {
     Outbound::with_tls(Arc::new(SystemResolver::with(look_up)), tls)
 }
 
-/// Ends a work with a command to each of these.
+/// Ends a work item with a command to each of these.
 async fn send(client: &Client, targets: &[String]) {
     client.ingest("one").await;
     let grant = client.claim("r").await;

@@ -1,5 +1,5 @@
-//! One tenant floods the daemon; another's calls are answered in their turn. Counted in answers, not in time: a machine
-//! that is slow is slow for both.
+//! One tenant floods the daemon; another's calls are answered in their turn. Counted in responses rather than
+//! time: a slow machine is slow for both.
 
 use std::sync::{
     Arc,
@@ -18,10 +18,11 @@ use crate::bed::{Bed, Client, held, work};
 
 const SCOPES: [&str; 4] = ["view", "payload", "submit", "work"];
 
-/// So many calls of the hostile tenant wait at once.
+/// The number of concurrent calls of the hostile tenant.
 const FLOOD: usize = 150;
 
-/// Sends the same read many times at once, and counts those that were made: one that waits for too long is refused.
+/// Sends the same read many times at once, and counts those that were made: one that waits too long is
+/// refused.
 fn flood(client: &Client, path: &str) -> (JoinSet<()>, Arc<AtomicUsize>) {
     let answered = Arc::new(AtomicUsize::new(0));
     let mut calls = JoinSet::new();
@@ -36,7 +37,7 @@ fn flood(client: &Client, path: &str) -> (JoinSet<()>, Arc<AtomicUsize>) {
     (calls, answered)
 }
 
-/// Works enough to make a list of them slow.
+/// Enough work items to make a list of them slow.
 async fn fill(client: &Client) {
     let item = |n: usize| json!({ "path": "/v1/work", "body": work(&n.to_string()) });
     let items: Vec<_> = (0..300).map(item).collect();
@@ -51,7 +52,7 @@ async fn a_tenant_that_floods_with_reads_waits_for_itself(bed: Bed) {
     let own = quiet.ingest("own").await;
     for path in ["/v1/work?limit=1000", "/v1/work?limit=1000&correlation_id=wait=", &poll] {
         let (mut calls, answered) = flood(&hostile, path);
-        // The flood is under way once its first call is answered.
+        // The flood has started once its first call is answered.
         while answered.load(Relaxed) == 0 {
             tokio::task::yield_now().await;
         }
@@ -66,7 +67,7 @@ async fn a_tenant_that_floods_with_reads_waits_for_itself(bed: Bed) {
         });
         let (list, meanwhile) = read.await.unwrap();
         assert_eq!(list["items"][0]["id"], json!(own));
-        // It has a few steps, and waits in each for the four of the other tenant that have their turn.
+        // It has a few steps, and in each waits for the four turns of the other tenant.
         assert!(meanwhile < FLOOD / 2, "{path}: one read waited for {meanwhile} of another tenant");
         while let Some(call) = calls.join_next().await {
             call.unwrap();
@@ -75,7 +76,7 @@ async fn a_tenant_that_floods_with_reads_waits_for_itself(bed: Bed) {
     bed.server.close().await.unwrap();
 }
 
-/// The answers to a call that is sent until it is refused, none of them read.
+/// The responses to a call that is sent until it is refused, none of them read.
 async fn unread(client: &Client, path: &str) -> (Vec<Response<Body>>, Response<Body>) {
     let mut answers = Vec::new();
     loop {
@@ -108,7 +109,7 @@ async fn answers_that_nobody_reads_take_up_the_room_of_their_tenant_alone(bed: B
     };
     events(&quiet).await.expect(200);
     hostile.get("/v1/work").await.expect(200);
-    // A batch is one answer: its calls have their room in it.
+    // A batch is one response: its calls share its memory.
     let reads =
         [json!({ "method": "GET", "path": "/v1/events" }), json!({ "method": "GET", "path": "/v1/work" })];
     let batch = json!({ "items": reads });

@@ -1,4 +1,4 @@
-//! Tenants: what is another's does not exist, by any route.
+//! Tenants: the items of another tenant are invisible on every route.
 
 use serde_json::{Value, json};
 

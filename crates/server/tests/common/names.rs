@@ -1,4 +1,4 @@
-//! A resolver that answers as it is told.
+//! A scripted resolver.
 
 use std::{
     collections::HashMap,
@@ -11,7 +11,7 @@ use std::{
 
 use tenure_server::executor::{Resolve, Resolving};
 
-/// Names with the addresses that they lead to: each question gets the next, the last one again and again.
+/// Names with their addresses: each lookup gets the next one, and the last one repeatedly.
 #[derive(Default)]
 pub struct Names {
     known: Mutex<HashMap<String, Vec<SocketAddr>>>,

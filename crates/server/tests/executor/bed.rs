@@ -1,4 +1,4 @@
-//! A call to make, and a resolver that answers as it is told.
+//! A call to make, and a scripted resolver.
 
 use std::{sync::Arc, time::Duration};
 
@@ -55,7 +55,7 @@ fn no_certificates() -> rustls::ClientConfig {
         .with_no_client_auth()
 }
 
-/// One call of a tool, with names that lead nowhere but to their own addresses.
+/// One call of a tool, with names that resolve only to their own addresses.
 pub async fn send(target: HttpTarget) -> CallOutcome {
     http(target, Names::new(&[])).call(&call("bob"), NOW).await
 }

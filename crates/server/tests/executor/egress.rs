@@ -1,4 +1,4 @@
-//! Where calls may go: names that change their mind, addresses inside, redirects.
+//! Outbound address checks: DNS rebinding, internal addresses, redirects.
 
 use std::{net::SocketAddr, sync::atomic::Ordering, time::Duration};
 
@@ -22,7 +22,7 @@ fn refused(outcome: CallOutcome) -> String {
     }
 }
 
-/// A tool whose commands name the URL, as one with webhooks of its users does.
+/// A tool whose commands name the URL, like one with webhooks of its users.
 fn anywhere() -> HttpTarget {
     HttpTarget { timeout: Duration::from_secs(30), ..HttpTarget::default() }
 }
@@ -50,11 +50,12 @@ async fn what_is_inside_is_not_called() {
 #[tokio::test]
 async fn a_name_that_changes_its_mind_after_the_check_reaches_nothing_inside() {
     let inside = Provider::always(Reply::status(200));
-    // Public at the first question, inside from then on: whoever asks twice is deceived.
+    // Public at the first lookup, internal afterwards: a second lookup would be deceived.
     let public: SocketAddr = "192.0.2.1:9".parse().unwrap();
     let names = Names::new(&[("rebind.example", &[public, inside.address()])]);
     let mut target = anywhere();
-    // The first address is a documentation network, where nobody listens: allowed, so that the check passes.
+    // The first address is in a documentation network, where nothing listens: allowed, so that the check
+    // passes.
     target.networks = vec!["192.0.2.0/24".parse().unwrap()];
     target.timeout = Duration::from_millis(400);
     let url = format!("http://rebind.example:{}/", inside.address().port());
@@ -62,7 +63,7 @@ async fn a_name_that_changes_its_mind_after_the_check_reaches_nothing_inside() {
     let outcome = http.call(&call(&url), NOW).await;
     assert!(matches!(outcome, CallOutcome::Failed { unsent: true, .. }), "{outcome:?}");
     assert_eq!(names.asked.load(Ordering::Relaxed), 1, "resolved once, and connected to what was checked");
-    // Asked anew for the next call, it is judged anew.
+    // Resolved again for the next call, it is checked again.
     let why = refused(http.call(&call(&url), NOW).await);
     assert!(why.contains("127.0.0.1"), "{why}");
     assert_eq!((inside.calls().len(), inside.connections()), (0, 0));
@@ -74,7 +75,7 @@ async fn a_redirect_is_judged_like_the_first_url() {
     let secret = inside.url("/secret");
     let outside = Provider::always(Reply::redirect(307, &secret));
     let public: SocketAddr = outside.address();
-    // Only the outer provider's name may be called, whatever network it stands for.
+    // Only the outer provider's name may be called, whichever network it is in.
     let names = Names::new(&[("hooks.example", &[public])]);
     let mut target = anywhere();
     target.networks = vec!["127.0.0.0/8".parse().unwrap()];

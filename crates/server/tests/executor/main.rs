@@ -1,4 +1,5 @@
-//! Calls and lookups over HTTP against a provider that misbehaves: what was really called, and what is said of it.
+//! Calls and lookups over HTTP with a misbehaving provider: the calls that were made, and their reported
+//! outcomes.
 
 mod bed;
 mod egress;

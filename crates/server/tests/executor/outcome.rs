@@ -1,4 +1,4 @@
-//! What is sent, and what each end of a call proves.
+//! The content of calls, and the outcome that each ending of a call proves.
 
 use std::{
     sync::{
@@ -51,7 +51,7 @@ async fn a_call_is_a_signed_webhook_with_a_stable_id() {
     assert_eq!(body["data"]["arguments"], json!({ "to": "bob", "text": "héllo" }));
     assert_eq!(body["data"]["target"], "bob");
     assert_eq!(body["data"]["correlation_id"], "trace-1");
-    // Another try differs in its time alone: a provider that compares finds the same message.
+    // A retry differs in its time alone: a provider that compares finds the same message.
     assert_eq!((&calls[1].body, calls[1].header("webhook-id")), (&sent.body, sent.header("webhook-id")));
     assert_ne!(calls[1].header("webhook-signature"), sent.header("webhook-signature"));
 }
@@ -77,7 +77,7 @@ async fn nobody_there_is_proven_unsent() {
         let provider = Provider::always(Reply::status(200));
         at(&provider, "/")
     };
-    // The listener is told to end by a connection: it is gone once connecting fails.
+    // The listener is stopped by a connection: it is gone once connecting fails.
     let address = closed.url.as_ref().unwrap().authority().unwrap().to_string();
     while std::net::TcpStream::connect(&address).is_ok() {}
     let unsent = |outcome: CallOutcome| match outcome {

@@ -1,4 +1,4 @@
-//! What callers get wrong: each mistake has its problem, with a code and a fix.
+//! Mistakes of callers: each has its problem, with a code and a fix.
 
 use axum::{body::Body, http::Method};
 use serde_json::{Value, json};
@@ -132,7 +132,7 @@ async fn every_mistake_in_a_path_or_query_has_its_code() {
         .problem(422, "reference_reserved");
 }
 
-/// Known routes, unknown ones and other methods alike; over a socket too, where the listener reads first.
+/// Known routes, unknown ones and other methods alike; over a socket too, where the listener parses first.
 #[tokio::test]
 async fn what_is_too_long_to_be_read_is_a_problem_too() {
     let bed = Bed::memory().await;

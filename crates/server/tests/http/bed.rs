@@ -1,4 +1,4 @@
-//! A daemon to knock at, without a socket, and the words to do it with.
+//! A daemon without a socket, and helpers to call it.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub const ADMIN: &str = "an admin token for tests only";
 pub struct Bed {
     pub server: Server,
     pub router: Router,
-    /// Kept for as long as the ledger in it.
+    /// Kept as long as the ledger in it.
     pub folder: Option<TempDir>,
 }
 
@@ -53,12 +53,12 @@ impl Bed {
 
     /// On PostgreSQL, with lines of `tenure.toml`.
     pub async fn postgres_with(toml: &str) -> Self {
-        // Made by a blocking `psql`; the first one also starts the server.
+        // Created by a blocking `psql`; the first one also starts the server.
         let made = tokio::task::spawn_blocking(|| tenure_testkit::shared().create_database()).await;
         Self::with(&made.unwrap(), toml, None).await
     }
 
-    /// In memory, with lines of `tenure.toml` and a clock that moves when told to. Nobody sweeps.
+    /// In memory, with lines of `tenure.toml` and a manual clock. Nothing sweeps.
     pub async fn at(clock: Arc<ManualClock>, toml: &str) -> Self {
         let config = Config::parse("tenure.toml", toml, Overlay::default()).unwrap();
         let options = Options { clock: Some(clock), sweep: false, ..Options::default() };
@@ -78,7 +78,7 @@ impl Bed {
         Self { server, router, folder }
     }
 
-    /// Over a ledger that was opened with a clock of its own.
+    /// Over a ledger that was opened with its own clock.
     pub async fn over(ledger: Ledger) -> Self {
         Self::over_configured(ledger, "").await
     }
@@ -108,7 +108,7 @@ impl Bed {
     }
 }
 
-/// Somebody with a token.
+/// A caller with a token.
 #[derive(Clone)]
 pub struct Client {
     pub router: Router,
@@ -137,7 +137,7 @@ impl Client {
         self.raw(request).await
     }
 
-    /// A request of this client's, to be changed before it is sent.
+    /// A request of this client, to be changed before it is sent.
     pub fn request(&self, method: Method, path: &str) -> Request<Body> {
         let mut request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
         let headers = request.headers_mut();
@@ -155,13 +155,13 @@ impl Client {
         Reply { status: head.status, headers: head.headers, body }
     }
 
-    /// Records a work and gives its id.
+    /// Records a work item and returns its id.
     pub async fn ingest(&self, id: &str) -> String {
         let made = self.post("/v1/work", work(id)).await.expect(201);
         made["work"]["id"].as_str().unwrap().to_owned()
     }
 
-    /// Claims one work: its id, fence and token.
+    /// Claims one work item: its id, fence and token.
     pub async fn claim(&self, request: &str) -> Value {
         let claim = json!({ "worker": { "id": "w1", "incarnation": "i1" }, "request_id": request });
         self.post("/v1/work/claim", claim).await.expect(200)["leases"][0].take()
@@ -182,7 +182,7 @@ impl Reply {
         self.body
     }
 
-    /// Checks that it is a problem with this code, complete and with a sentence that says what to do.
+    /// Checks that it is a problem with this code, complete and with a detail that says what to do.
     #[track_caller]
     pub fn problem(&self, status: u16, code: &str) {
         assert_eq!(self.status.as_u16(), status, "{code}: {}", self.body);
@@ -207,7 +207,8 @@ macro_rules! on_every_store {
 }
 pub(crate) use on_every_store;
 
-/// The same without memory, which answers at once; each test with its own lines of `tenure.toml`, if it names some.
+/// The same without memory, which responds at once; each test with its own lines of `tenure.toml`, if it
+/// gives some.
 macro_rules! on_both_databases {
     ($($name:ident $(: $toml:expr)?),* $(,)?) => {
         mod sqlite {
@@ -236,7 +237,7 @@ pub fn work(id: &str) -> Value {
     })
 }
 
-/// The proof that a holder's verb carries, with what else it says.
+/// The fence and token of a holder's verb, with the other fields.
 pub fn held(grant: &Value, mut more: Value) -> Value {
     more["fence"] = grant["fence"].clone();
     more["token"] = grant["token"].clone();

@@ -1,13 +1,13 @@
-//! Large answers end early, and say how to go on.
+//! Large responses end early, and say how to continue.
 
 use serde_json::{Value, json};
 
 use crate::bed::{Bed, Client, held, id_of, on_every_store, work};
 
-/// What a page may weigh: eight mebibytes and its last item, with some room for the names.
+/// The maximum size of a page: eight mebibytes and its last item, with some space for the names.
 const PAGE: usize = 10 << 20;
 const LARGE: usize = 900_000;
-/// Works that are more than a page together.
+/// Work items that together exceed a page.
 const MANY: usize = 12;
 
 on_every_store!(a_claim_of_large_works_grants_fewer, pages_of_large_events_end_early);

@@ -1,4 +1,4 @@
-//! What stands between an intent and its effect: schemas, people, policies, budgets, rates, and who may see what.
+//! Rules between an intent and its effect: schemas, people, policies, budgets, rates, and visibility.
 
 use std::sync::Arc;
 
@@ -88,7 +88,8 @@ async fn one_changed_byte_is_not_what_was_approved() {
         .post(&path(&asked, "approve"), json!({ "reason": "5 is fine", "seal": asked["seal"] }))
         .await
         .expect(200);
-    // Reworded in the same attempt it is refused; in the next one it is another command, and needs its own approval.
+    // In the same attempt, changed arguments are refused; in the next one they make another command with its
+    // own approval.
     job.try_reserve("pay", json!({ "amount": 6 })).await.problem(409, "idempotency_mismatch");
     job.client.post(&job.work("release"), job.proof(json!({}))).await.expect(200);
     let next = Held { client: job.client.clone(), grant: job.client.claim("c2").await };
@@ -135,7 +136,7 @@ async fn a_work_waits_for_its_approval_and_goes_on() {
     let wait = json!({ "waits": [{ "kind": "approval", "ref": reference }], "reason": { "tool": "pay" } });
     let waiting = agent.post(&job.work("wait"), job.proof(wait)).await.expect(200);
     assert_eq!(waiting["work"]["state"], "waiting_approval");
-    // The command is what is approved; its wait has no answer of its own.
+    // The approval belongs to the command; its wait has no answer of its own.
     let resolve = json!({ "ref": reference, "payload": { "approved": true } });
     bed.admin().post("/v1/resolve", resolve).await.problem(422, "reference_reserved");
     let direct =
@@ -153,7 +154,7 @@ async fn a_work_waits_for_its_approval_and_goes_on() {
     assert_eq!((&again["id"], &again["state"]), (&pay["id"], &json!("approved")));
     assert_eq!(next.verb(&pay, "dispatch", json!({})).await.expect(200)["state"], "dispatched");
 
-    // Handed to a wait, the answer is the receipt.
+    // For a wait with a command, the answer is the receipt.
     let handed = json!({ "waits": [{ "kind": "tool", "ref": "callback-1", "command": pay["id"] }] });
     let plain = json!({ "waits": [{ "kind": "tool", "ref": "other" }] });
     agent.post(&next.work("wait"), next.proof(plain)).await.problem(409, "commands_open");

@@ -1,4 +1,4 @@
-//! Commands by their routes: intent before effect, evidence after it, and doubt that ends.
+//! Commands by their routes: intent before effect, evidence after it, and the end of doubt.
 
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ max = 100
 tool = "costly"
 "#;
 
-/// A held work, and the words to use its commands with.
+/// A held work item, with helpers for its commands.
 pub struct Held {
     pub client: Client,
     pub grant: Value,
@@ -85,7 +85,7 @@ impl Held {
         self.client.post(&path(command, verb), self.proof(more)).await
     }
 
-    /// A dispatch that is refused with this code, and the command as the refusal shows it.
+    /// Expects a refusal with this code, and returns the command shown in it.
     pub async fn not_dispatched(&self, command: &Value, code: &str) -> Value {
         let refused = self.verb(command, "dispatch", json!({ "request_id": "not now" })).await;
         refused.problem(409, code);
@@ -115,7 +115,7 @@ async fn verified(bed: &Bed) {
 }
 
 async fn intent_effect_evidence(bed: Bed) {
-    // Undeclared tools are high risk; these tests' own configuration is for the others.
+    // Undeclared tools are high risk; the configured tools of these tests are for other cases.
     let job = Held::new(&bed.admin(), "a").await;
     let blocked = job.reserve("rm", json!({ "path": "/" })).await;
     assert_eq!(
@@ -178,7 +178,7 @@ async fn the_same_intent_is_the_same_command(bed: Bed) {
     let body = json!({ "tool": "rm", "target": "bob", "slot": "2", "arguments": { "a": "y" } });
     let second = job.client.post(&job.work("commands"), job.proof(body)).await.expect(201);
     assert_ne!((&second["id"], &second["command_key"]), (&first["id"], &first["command_key"]));
-    // A later attempt may word it differently, as long as nobody was told to do it.
+    // A later attempt may change its arguments, as long as it was not dispatched.
     job.client.post(&job.work("release"), job.proof(json!({}))).await.expect(200);
     let next = Held { client: bed.admin(), grant: bed.admin().claim("c2").await };
     let reworded = next.reserve("rm", json!({ "a": "z" })).await;
@@ -187,7 +187,7 @@ async fn the_same_intent_is_the_same_command(bed: Bed) {
         (&old["state"], &old["superseded_by"], &old["reason"]["code"]),
         (&json!("cancelled"), &reworded["id"], &json!("superseded"))
     );
-    // The old holder is nobody's any more.
+    // The old lease is superseded.
     job.try_reserve("rm", json!({ "a": "x" })).await.problem(409, "lease_lost");
     job.verb(&reworded, "cancel", json!({ "reason": "not mine" })).await.problem(409, "lease_lost");
     let gone = next.verb(&reworded, "cancel", json!({ "reason": "changed its mind" })).await.expect(200);
@@ -248,7 +248,7 @@ async fn a_failure_and_a_doubt_are_told_apart(bed: Bed) {
         (&json!("succeeded"), &json!({ "kind": "person", "ref": "line 7" }))
     );
 
-    // A replay is looked at first, then done on the record; at high risk only with a fresh approval.
+    // A dry run of the replay first, then the replay; at high risk only with a fresh approval.
     let dry = format!("{}?dry_run=true", path(&refused, "replay"));
     let would = bed.admin().post(&dry, json!({ "reason": "fixed" })).await.expect(200);
     assert_eq!(would["state"], "blocked");
@@ -285,7 +285,7 @@ async fn a_command_without_a_work_brings_its_own(bed: Bed) {
     let mut reworded = alone;
     reworded["arguments"] = json!({ "a": 2 });
     agent.post("/v1/commands", reworded).await.problem(409, "idempotency_mismatch");
-    // Nobody holds it while a person thinks; the next run goes on where this one waits.
+    // No worker holds it while a person decides; the next run continues where this one waits.
     let job = Held { client: agent.clone(), grant: made["lease"].clone() };
     let reference = format!("command:{}", made["command"]["id"].as_str().unwrap());
     let wait = job.proof(json!({ "waits": [{ "kind": "approval", "ref": reference }] }));
@@ -346,7 +346,7 @@ async fn what_belongs_to_others_does_not_exist(bed: Bed) {
     for list in ["/v1/commands", "/v1/commands?tenant=ours"] {
         assert_eq!(theirs.get(list).await.expect(200)["items"], json!([]));
     }
-    // Within one tenant, the holder of one work has no say over another's commands.
+    // Within one tenant, the holder of one work item cannot act on another's commands.
     let other = Held::new(&ours, "b").await;
     other.verb(&command, "dispatch", json!({})).await.problem(409, "lease_lost");
     let seen = ours.get(path(&command, "").trim_end_matches('/')).await.expect(200);

@@ -1,4 +1,4 @@
-//! The published contract is what the code says: `docs/openapi.json` is written by it and checked against it.
+//! The published contract matches the code: `docs/openapi.json` is generated from it and compared with it.
 
 use std::{fs, path::PathBuf};
 
@@ -48,7 +48,7 @@ fn every_reference_in_the_contract_leads_somewhere() {
     assert!(lost.is_empty(), "no schema is there for {lost:?}");
 }
 
-/// The page's tables name every route with its scope and every code with its status.
+/// The tables of the page contain every route with its scope and every code with its status.
 #[test]
 fn the_reference_page_tells_what_the_contract_says() {
     let page = fs::read_to_string(committed().with_file_name("http.md")).unwrap();

@@ -11,7 +11,7 @@ use tenure_store::{Ledger, ManualClock, Options, Sweeper};
 
 use crate::bed::{Bed, Client, held, id_of, work};
 
-/// Asks until the answer is right; what is asked for comes by itself, soon.
+/// Asks until the response is right; it will be soon.
 pub async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
@@ -146,7 +146,7 @@ async fn the_database_tells_of_itself_to_operators() {
     }
 }
 
-/// The work is named to those who may know, and counted for everybody else; the daemon stays ready.
+/// The work item is named to callers who may know it, and counted for the others; the daemon stays ready.
 #[tokio::test]
 async fn a_damaged_work_is_told_and_the_daemon_stays_ready() {
     for postgres in [false, true] {

@@ -1,4 +1,4 @@
-//! A 2xx of a dispatch means: make the call now. Everything else is a problem that shows the command.
+//! A 2xx of a dispatch means: make the call now. Every other response is a problem that shows the command.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{
     commands::{Held, path},
 };
 
-/// One tool for each reason not to go out.
+/// One tool for each reason to refuse a dispatch.
 const TOOLS: &str = r#"
 [tools.note]
 risk = "low"
@@ -54,7 +54,7 @@ async fn shown(bed: &Bed, command: &Value) -> Value {
     bed.admin().get(&format!("/v1/commands/{}", command["id"].as_str().unwrap())).await.expect(200)
 }
 
-/// How often each type of event was written to the log of its work.
+/// The number of events of each type in the log of its work item.
 async fn told(bed: &Bed, job: &Held, kind: &str) -> usize {
     let events = bed.admin().get(&job.work("events")).await.expect(200)["items"].take();
     events.as_array().unwrap().iter().filter(|event| event["type"] == kind).count()
@@ -156,7 +156,7 @@ async fn after_it_happened(bed: Bed) {
     let job = Held::new(&bed.admin(), "a").await;
     let note = job.dispatched("note", json!({})).await;
     job.verb(&note, "receipt", json!({ "external_id": "n-1", "response": [7] })).await.expect(200);
-    // The very request that was told to go, too: it went.
+    // Also the request that was dispatched: its command has succeeded.
     for request in ["d", "other"] {
         let again = job.verb(&note, "dispatch", json!({ "request_id": request })).await;
         again.problem(409, "already_succeeded");
@@ -238,7 +238,7 @@ async fn against_the_policy(bed: Bed) {
     assert!(stopped["reason"]["message"].as_str().unwrap().contains("no notes today"), "{stopped}");
     assert_eq!(shown(&bed, &note).await["state"], "blocked", "that it was stopped is committed");
     assert_eq!(told(&bed, &job, "command_blocked").await, 1);
-    // Whatever a new attempt reserves is judged the same way.
+    // Commands of a new attempt are evaluated the same way.
     let fresh = job.proof(json!({ "tool": "note", "target": "c", "arguments": {} }));
     let fresh = job.client.post(&job.work("commands"), fresh).await.expect(201);
     assert_eq!(job.not_dispatched(&fresh, "policy_denied").await["state"], "blocked");

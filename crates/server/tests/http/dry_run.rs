@@ -1,4 +1,4 @@
-//! `?dry_run=true` on every route that changes something: the true answer, and nothing written.
+//! `?dry_run=true` on every route that changes something: the real response, and nothing written.
 
 use axum::http::Method;
 use serde_json::{Value, json};
@@ -51,7 +51,7 @@ async fn verbs_tell_what_they_would_do(bed: Bed) {
     assert_eq!(admin.get("/v1/work").await.expect(200)["items"].as_array().unwrap().len(), 2);
 }
 
-/// What is beside the door, or hands something out, says so and does nothing.
+/// Calls that grant something, and backups, have no dry run, and refuse it without any effect.
 #[tokio::test]
 async fn what_cannot_be_tried_is_refused() {
     let bed = Bed::memory().await;

@@ -1,4 +1,4 @@
-//! What supports events: links that callers give, and the trace that a request came with.
+//! Evidence of events: links that callers give, and the trace of a request.
 
 use axum::http::Method;
 use serde_json::{Value, json};
@@ -84,7 +84,7 @@ async fn one_work_shows_the_last_of_its_evidence(bed: Bed) {
     let grant = client.claim("c1").await;
     for n in 0..60_u8 {
         let progress = held(&grant, json!({ "progress": n }));
-        // The first trace again: a link is shown once, where it was seen last.
+        // The first trace again: a link is shown once, at its last position.
         let of = if n == 30 { trace(0) } else { trace(n) };
         traced(&client, &of, Method::POST, &format!("{path}/progress"), progress).await.expect(200);
     }

@@ -1,4 +1,4 @@
-//! The intake through the door: paused, shown, resumed; what is in goes on. And waits that are called off.
+//! The intake over HTTP: paused, shown, resumed, while recorded work goes on. And revoked waits.
 
 use serde_json::{Value, json};
 

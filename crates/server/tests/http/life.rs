@@ -1,4 +1,4 @@
-//! The life of works by HTTP, the same on every store.
+//! The life of work items over HTTP, the same on every store.
 
 use serde_json::{Value, json};
 
@@ -115,7 +115,7 @@ async fn a_wait_and_its_answer(bed: Bed) {
     let open = client.get("/v1/waits?state=open&kind=user").await.expect(200);
     assert_eq!(open["items"][0]["prompt"], "Which colour?");
 
-    // Its token alone answers a wait; the approval needs somebody who may approve.
+    // Its token alone answers a wait; the approval needs the scope to approve.
     let token = waiting["waits"][0]["token"].clone();
     let bot = bed.client("machine", &["resolve", "work", "view"], None).await;
     let blue = json!({ "token": token, "payload": "blue" });
@@ -221,7 +221,7 @@ async fn failures_are_tried_again(bed: Bed) {
 
 async fn a_long_poll_hears_of_the_end(bed: Bed) {
     let client = bed.admin();
-    // A claim that waits is handed the work as it comes in.
+    // A waiting claim gets the work item as soon as it arrives.
     let waiting = tokio::spawn({
         let client = client.clone();
         let claim =

@@ -1,4 +1,4 @@
-//! The daemon through its door, in process or over a socket.
+//! The daemon over HTTP, in process or over a socket.
 
 mod bad_input;
 mod batch;

@@ -1,4 +1,4 @@
-//! PostgreSQL away at the start, and away later: the daemon says so, and goes on by itself.
+//! PostgreSQL unavailable at the start, and later: the daemon reports it, and recovers by itself.
 
 use std::{
     io::{Read, Write},
@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 
 use crate::bed::{ADMIN, work};
 
-/// One request over a connection of its own: the status and the body.
+/// One request over a connection of its own: its status and body.
 fn call(address: SocketAddr, line: &str, body: &Value) -> (u16, Value) {
     let mut socket = TcpStream::connect(address).unwrap();
     let body = body.to_string();

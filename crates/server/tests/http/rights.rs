@@ -1,4 +1,4 @@
-//! Rights that must not be lost, and ones that must not be had by a detour.
+//! Rights that must not be lost, and rights that must not be gained indirectly.
 
 use axum::http::Method;
 use serde_json::json;
@@ -14,7 +14,8 @@ on_every_store!(
 async fn the_last_admin_cannot_be_locked_out(bed: Bed) {
     let admin = bed.admin();
     let own = admin.get("/v1/tokens").await.expect(200)["items"][0]["id"].as_str().unwrap().to_owned();
-    // Neither a machine, nor somebody with fewer scopes, nor somebody of one tenant, nor one whose time is over could take its place.
+    // No substitutes: a machine, a person with fewer scopes, one with tenants, and one whose credential
+    // expires.
     let every = ["view", "payload", "submit", "work", "resolve", "approve", "replay", "operate", "admin"];
     bed.client("machine", &["admin"], None).await;
     bed.client("person", &["admin"], None).await;

@@ -1,4 +1,4 @@
-//! Schedules through the door: set, read, run, changed and refused, each by whom it is for.
+//! Schedules over HTTP: set, read, run, changed and refused, each with its scope.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -140,8 +140,8 @@ async fn a_daemon_on_postgres_that_was_down_catches_up() {
     caught_up(async |options| Ledger::open_postgres(&url, options).await.unwrap()).await;
 }
 
-/// Half an hour, and no more, of the two hours that it was down. The clock is the test's own, so that no due time
-/// falls where it was not put.
+/// Only half an hour of the two hours that it was down. The clock is the test's own, so that due times fall
+/// exactly where the test puts them.
 async fn caught_up(open: impl AsyncFn(Options) -> Ledger) {
     const MINUTE: i64 = 60_000;
     let clock = Arc::new(ManualClock::new(2_983_333 * 10 * MINUTE + 1_000));

@@ -1,4 +1,4 @@
-//! Writing that has stopped and does not heal by itself: a supervisor is told so, and why.
+//! Writing that has stopped and cannot recover by itself: a supervisor sees it, with the reason.
 
 use std::sync::{
     Arc,
@@ -12,7 +12,7 @@ use crate::{
     dials::until,
 };
 
-/// Stands for any bug in a store's own task: it panics where the writer asks for the time.
+/// Stands for any bug in a store's own task: it panics when the writer reads the time.
 #[derive(Default)]
 struct Bomb {
     clock: SystemClock,
@@ -44,7 +44,7 @@ async fn healthz_fails_where_only_a_restart_helps() {
     assert_eq!(client.get("/healthz").await.expect(200)["status"], "ok");
     bomb.armed.store(true, Ordering::SeqCst);
     client.post("/v1/work", work("hit")).await.problem(503, "outcome_unknown");
-    // The caller is answered while the writer's thread ends.
+    // The caller gets its response while the writer's thread ends.
     let told = until("the stop is told", async || {
         let reply = client.get("/healthz").await;
         (reply.status == 503).then_some(reply.body)

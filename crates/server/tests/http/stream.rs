@@ -72,7 +72,7 @@ async fn a_stream_tells_what_happens_and_goes_on_where_it_was_left() {
         client.ingest("one").await;
         client.ingest("two").await;
         let mut told = live.source().await;
-        // On PostgreSQL what was written just before may settle only now.
+        // On PostgreSQL a recent write may settle only now.
         if told == "before" {
             told = live.source().await;
         }
@@ -106,7 +106,7 @@ async fn a_slow_reader_is_told_from_where_to_go_on() {
         let items: Vec<Value> = (batch * 1_000..(batch + 1) * 1_000).map(item).collect();
         client.post("/v1/batch", json!({ "items": items })).await.expect(200);
     }
-    // A reader that keeps up sees the last one; by then the slow one has been left behind.
+    // A reader that keeps up sees the last one; by then the slow one has fallen behind.
     let mut quick = Reader::open(&client, "/v1/events/stream?after=0-0-0", None).await;
     while quick.source().await != "job-2999" {}
     let (kind, id, gap) = loop {
@@ -141,7 +141,7 @@ async fn a_stream_keeps_to_its_tenants() {
     }
 }
 
-/// The daemon on a socket: open long polls and streams do not keep it from stopping.
+/// The daemon on a socket: open long polls and streams do not prevent it from stopping.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_shutdown_ends_long_polls_and_streams_and_finishes_the_rest() {
     let bed = Bed::configured("drain = \"10s\"").await;
@@ -172,7 +172,7 @@ async fn a_shutdown_ends_long_polls_and_streams_and_finishes_the_rest() {
             r#"{"worker":{"id":"w","incarnation":"i"},"request_id":"r","kinds":["none"],"wait_ms":120000}"#;
         let claim = call("POST /v1/work/claim", empty);
         let poll = call(&format!("GET /v1/work/{id}?wait=terminal&timeout_ms=120000"), "");
-        // They are in by the time that many later requests have been answered.
+        // They have arrived by the time that many later requests have been answered.
         for _ in 0..50 {
             let mut ready = call("GET /readyz", "");
             line.clear();
@@ -196,7 +196,7 @@ async fn a_shutdown_ends_long_polls_and_streams_and_finishes_the_rest() {
     assert!(TcpStream::connect(address).is_err(), "nobody listens any more");
 }
 
-/// Readers that never read cost whoever renews nothing.
+/// Readers that never read do not slow down renewals.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_slow_readers_hold_nobody_up() {
     // Both ends of every connection are in this process.

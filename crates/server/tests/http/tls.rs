@@ -72,7 +72,7 @@ async fn the_daemon_speaks_tls() {
         use std::io::{Read, Write};
         write!(socket, "GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
         let mut answer = Vec::new();
-        // The end may come without a close notice; what was answered counts.
+        // The end may come without a close notice; only the response counts.
         let _ = socket.read_to_end(&mut answer);
         String::from_utf8_lossy(&answer).into_owned()
     });

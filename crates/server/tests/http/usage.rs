@@ -1,4 +1,4 @@
-//! What attempts used: told at their end, summed on the work, counted.
+//! The usage of attempts: reported at their end, summed on the work item, counted.
 
 use serde_json::{Value, json};
 

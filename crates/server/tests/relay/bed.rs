@@ -1,4 +1,4 @@
-//! A ledger under a clock that moves when told to, with a relay and a reconciler that look when told to.
+//! A ledger with a manual clock, and a relay and a reconciler that run when called.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub struct Bed {
     pub live: watch::Sender<Arc<Live>>,
     pub relay: Relay,
     pub reconciler: Reconciler,
-    /// The policy that commands are said to have been asked of.
+    /// The version of the policy in the evaluations.
     pub version: String,
     sweeper: Sweeper,
 }
@@ -72,7 +72,7 @@ impl Bed {
         self.live.send_replace(Arc::new(live(toml)));
     }
 
-    /// What the configuration says of a tool's command, allowed.
+    /// The evaluation of a tool's command by its configuration, allowed.
     pub fn new_command(&self, tool: &str, target: &str, arguments: &Value) -> Intent {
         let facts = self.live.borrow().tools.get(tool).facts.clone();
         let evaluation = Evaluation::new(PolicyDecision::new(Effect::Allow, &self.version), facts);
@@ -87,7 +87,7 @@ impl Bed {
         worker.ingest(NewWork { claim: Some(claim), ..new }).await.unwrap().lease.unwrap()
     }
 
-    /// Work that ends with something to send: one command to each target.
+    /// A work item that ends with commands to send: one to each target.
     pub async fn outbox(&self, id: &str, tool: &str, targets: &[&str]) -> Vec<CommandId> {
         self.outbox_of("default", id, tool, targets).await
     }
@@ -107,7 +107,7 @@ impl Bed {
         ids
     }
 
-    /// Time passes; the sweeper looks.
+    /// Time passes; the sweeper runs.
     pub async fn pass(&mut self, ms: Millis) {
         self.clock.advance(ms);
         let sweep = self.sweeper.run_once(&self.ledger).await.unwrap();
@@ -122,7 +122,7 @@ impl Bed {
         self.command(id).await.state
     }
 
-    /// What the log tells of a command, in order.
+    /// The events of a command in the log, in order.
     pub async fn story(&self, id: CommandId) -> Vec<&'static str> {
         let work = self.command(id).await.work;
         let events = self.ledger.events(work, 0, 1_000).await.unwrap();

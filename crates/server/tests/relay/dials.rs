@@ -1,4 +1,4 @@
-//! A whole daemon: the relay runs beside it, is woken by what is written, and the dials show what became of it.
+//! A whole daemon: its relay is woken by writes, and the metrics show the results.
 
 use std::{
     sync::Arc,
@@ -33,7 +33,7 @@ async fn shown(server: &Server) -> String {
     String::from_utf8(body.to_vec()).unwrap()
 }
 
-/// What is asked for comes by itself, soon.
+/// The expected state is reached soon, by itself.
 async fn until(server: &Server, lines: &[&str]) {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {

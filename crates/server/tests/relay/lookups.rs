@@ -1,4 +1,4 @@
-//! What the reconciler asks, and how a doubt ends.
+//! The reconciler's lookups, and the end of a doubt.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ fn by_program(script: &str) -> String {
     )
 }
 
-/// A command of a worker that was sent and lost its answer.
+/// A worker's command that was sent and lost its response.
 async fn doubtful(bed: &Bed) -> CommandId {
     doubtful_of(bed, "default", "one", "mail").await
 }
@@ -59,8 +59,8 @@ async fn what_is_absent_may_be_done_again() {
     assert_eq!(bed.state(id).await, CommandState::Pending);
 }
 
-/// Programs that are missing, hang, break or babble: each look leaves it unknown with the reason, and the last one
-/// leaves it to a person.
+/// Programs that are missing, hang, fail or print nonsense: each lookup leaves it unknown with the reason,
+/// and the last one leaves it to a person.
 #[tokio::test]
 async fn what_cannot_tell_ends_with_a_person() {
     let missing = by_program("x").replace("\"sh\", \"-c\", ", "\"/no/such/lookup\", ");
@@ -155,7 +155,7 @@ async fn two_reconcilers_ask_once() {
     assert_eq!(provider.calls().len(), 1);
 }
 
-/// The script of the guide, as it stands there.
+/// The script of the guide, as printed there.
 #[tokio::test]
 async fn the_guide_s_script_finds_what_is_there_and_nothing_else() {
     let guide = include_str!("../../../../docs/tools.md");

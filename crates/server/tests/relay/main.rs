@@ -1,4 +1,4 @@
-//! The relay and the reconciler over a real ledger, against a provider that remembers its calls.
+//! The relay and the reconciler over a real ledger, with a provider that records its calls.
 
 mod bed;
 mod checker;

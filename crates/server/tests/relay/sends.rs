@@ -1,4 +1,4 @@
-//! What the relay sends, in which order, how often, and what it tells of it.
+//! The commands that the relay sends, in which order, how often, and its reports.
 
 use std::sync::Arc;
 
@@ -294,7 +294,7 @@ async fn a_name_that_turns_inward_between_two_commands_reaches_nothing() {
     let provider = Provider::always(Reply::json(200, DONE));
     let toml = "[tools.hook]\nexecutor = \"http\"\nrisk = \"low\"\nretry = { max_attempts = 1 }\n[tools.hook.http]\n";
     let public = "198.51.100.7:80".parse().unwrap();
-    // First a public address, which nobody can reach here, then this machine's.
+    // First a public address that cannot be reached here, then this machine's.
     let names = Names::new(&[("rebind.test", &[provider.address(), provider.address(), public])]);
     let mut bed = Bed::with(toml, names).await;
     let target = format!("http://rebind.test:{}/hook", provider.address().port());
@@ -386,7 +386,7 @@ async fn a_tenant_whose_calls_hang_holds_up_no_others_commands() {
     let (stopping, woken) = (CancellationToken::new(), Arc::new(Notify::new()));
     let ledger = bed.ledger.clone();
     let other = Bed::over(ledger.clone(), bed.clock.clone(), &toml, Arc::default());
-    // Far more than one tenant may have under way, and at hand, of one tool.
+    // Far more than one tenant may have in progress and buffered, of one tool.
     for n in 0..10 {
         other.outbox_of("hostile", &format!("h{n}"), "hook", &["slow"; 100]).await;
     }

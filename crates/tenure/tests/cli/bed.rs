@@ -1,4 +1,5 @@
-//! Where the binary is tried: on a ledger file with no daemon, on a daemon with SQLite, on one with PostgreSQL.
+//! Environments for the binary: a ledger file without a daemon, a daemon with SQLite, and one with
+//! PostgreSQL.
 
 use std::{
     io::{BufRead, BufReader, Read},
@@ -9,7 +10,7 @@ use std::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// What a command printed and how it ended.
+/// A command's output and exit code.
 pub struct Said {
     pub code: i32,
     pub out: String,
@@ -42,7 +43,7 @@ impl Said {
 pub struct Daemon {
     pub child: Child,
     pub url: String,
-    /// What it says after it has begun to listen.
+    /// Its output after it has started to listen.
     stderr: Option<BufReader<std::process::ChildStderr>>,
 }
 
@@ -52,7 +53,7 @@ impl Daemon {
         Self::plain(folder, &[&["--db", db], more, token].concat())
     }
 
-    /// As people type it: the token is left where the daemon leaves it.
+    /// As people type it: the token stays where the daemon writes it.
     pub fn plain(folder: &Path, args: &[&str]) -> Self {
         let mut command = tenure(folder);
         command.args(["serve", "--listen", "127.0.0.1:0"]).args(args);
@@ -70,7 +71,7 @@ impl Daemon {
         Self { child, url, stderr: Some(stderr) }
     }
 
-    /// Asks it to stop, and waits until it has.
+    /// Stops it, and waits for its end.
     pub fn terminate(&mut self) -> (i32, String) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
@@ -87,7 +88,7 @@ impl Drop for Daemon {
     }
 }
 
-/// The binary, in a folder of its own and with nothing of ours in its environment.
+/// The binary, in a folder of its own and with an empty environment.
 pub fn tenure(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
     command.current_dir(folder).stdin(Stdio::null()).env_clear();
@@ -105,7 +106,7 @@ impl Bed {
         Self { folder: TempDir::new().unwrap(), daemon: None }
     }
 
-    /// An empty ledger and no daemon: one that was started has made it, and is gone.
+    /// An empty ledger without a daemon: one was started, created it, and has ended.
     pub fn empty() -> Self {
         let bed = Self::embedded();
         Daemon::start(bed.folder.path(), "ledger.db", &["--token-file", "ledger.db.token"]).terminate();
@@ -120,7 +121,7 @@ impl Bed {
         Self::configured(&tenure_testkit::shared().create_database(), "")
     }
 
-    /// A daemon with settings of its own.
+    /// A daemon with additional settings.
     pub fn configured(db: &str, toml: &str) -> Self {
         let folder = TempDir::new().unwrap();
         std::fs::write(folder.path().join("tenure.toml"), toml).unwrap();

@@ -1,4 +1,5 @@
-//! Commands by the command line: a worker does them, a person looks, decides and settles. The same on both databases.
+//! Commands on the command line: a worker executes them, a person reads, decides and resolves. The same on
+//! both databases.
 
 use serde_json::{Value, json};
 use tenure_api::{
@@ -13,7 +14,7 @@ use tokio::{runtime::Runtime, task::JoinSet};
 
 use crate::bed::{Bed, Said};
 
-/// `pay` is not declared: high risk, and nobody but a person can tell whether it happened.
+/// `pay` is not declared: high risk, and only a person can find out its outcome.
 const TOOLS: &str = r#"
 [tools.send_email]
 risk = "low"
@@ -33,7 +34,7 @@ fn through_a_daemon_on_postgres() {
     live(&Bed::configured(&tenure_testkit::shared().create_database(), TOOLS));
 }
 
-/// One tool for each reason not to go out.
+/// One tool for each reason to refuse a dispatch.
 const REFUSING: &str = r#"
 [tools.note]
 risk = "low"
@@ -205,7 +206,7 @@ fn live(bed: &Bed) {
     assert_eq!(verified["faults"], json!([]));
 }
 
-/// A worker: it does what no verb of an operator does.
+/// A worker: it does everything that operators' verbs do not.
 struct Hands {
     client: Client,
     runtime: Runtime,
@@ -218,7 +219,7 @@ impl Hands {
         Self { client, runtime }
     }
 
-    /// A work that it holds.
+    /// A work item that it holds.
     fn hold(&self, bed: &Bed, id: &str) -> Grant {
         let args = ["ingest", "manual", id, "--kind", "errand", "--disposition", "rerunnable"];
         let work = WorkId::from(bed.run(&args).ends(0).out.trim());
@@ -285,7 +286,7 @@ impl Hands {
         self.runtime.block_on(self.client.renew(&renew)).unwrap()
     }
 
-    /// The call was made, and no reply came.
+    /// The call was made, but its response was lost.
     fn lose_the_reply(&self, lease: &Grant, command: &Command) {
         let error = CallFailure::new(ErrorClass::Timeout, "no reply came");
         let lost =
@@ -328,7 +329,7 @@ impl Hands {
     }
 }
 
-/// The verbs with a machine's token: the scopes of a person are not given to one.
+/// The verbs with a machine's token, which cannot have the scopes of a person.
 fn machine(bed: &Bed) -> impl Fn(&[&str]) -> Said {
     let make = |scopes| bed.run(&["token", "create", "agent", "--scope", scopes, "-o", "json"]);
     for persons in ["approve", "replay"] {

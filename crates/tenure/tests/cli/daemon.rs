@@ -1,4 +1,4 @@
-//! `serve` and what is around it.
+//! `serve`: start, reload and shutdown.
 
 use std::{
     fs,

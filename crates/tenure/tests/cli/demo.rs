@@ -54,7 +54,7 @@ impl Demo {
             .stream(EventQuery { after, ..EventQuery::default() })
     }
 
-    /// What is left to the newcomer, as soon as it asks.
+    /// The question that is left to the viewer, once it is asked.
     fn yours(&self) -> Value {
         let mut yours = None;
         watch(self.events(), |event| {
@@ -67,7 +67,7 @@ impl Demo {
         yours.unwrap()
     }
 
-    /// Asks it to stop, and gives its story.
+    /// Stops it, and returns its story.
     fn stop(&mut self) -> String {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
@@ -89,7 +89,7 @@ impl Drop for Demo {
     }
 }
 
-/// Waits for things to be true of what the stream brings.
+/// Waits for conditions on the events of the stream.
 fn watch(mut stream: EventStream, mut enough: impl FnMut(&Event) -> bool) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let watching = async {

@@ -1,4 +1,4 @@
-//! What the guides tell people to type does what they say: their `sh` blocks are run, in order, on the built binary.
+//! The guides' `sh` blocks work: they are run, in order, on the built binary.
 
 use std::{
     fs,
@@ -28,7 +28,7 @@ fn running() {
     let said = follow("running.md");
     assert!(said.out.contains("# HELP tenure_in_flight"), "{}", said.out);
     let page = guide("running.md");
-    // Dials without a sample are not shown, so the names are looked up where they are registered.
+    // Metrics without a sample are not shown, so the names are looked up in the source.
     let registered: String = ["mod.rs", "commands.rs"]
         .map(|file| fs::read_to_string(root().join("crates/server/src/metrics").join(file)).unwrap())
         .concat();
@@ -93,7 +93,7 @@ fn block(page: &str, language: &str) -> String {
     text
 }
 
-/// Types a guide into a shell beside a daemon, as its reader would; what fails ends it.
+/// Runs a guide in a shell beside a daemon, as its reader would; the first error ends it.
 fn follow(name: &str) -> Said {
     let folder = TempDir::new().unwrap();
     fs::create_dir(folder.path().join("backups")).unwrap();

@@ -1,4 +1,4 @@
-//! The intake, and waits that are called off, by the command line: the same on every bed.
+//! The intake, and revoked waits, on the command line: the same in every environment.
 
 use crate::bed::{Bed, Said};
 

@@ -1,4 +1,4 @@
-//! The full life of a work by the command line: the same on every bed.
+//! The full life of a work item on the command line: the same in every environment.
 
 use crate::bed::Bed;
 
@@ -17,7 +17,7 @@ fn through_a_daemon_on_postgres() {
     live(&Bed::postgres());
 }
 
-/// A lease as the holder's verbs want it.
+/// A lease as the holder's verbs need it.
 struct Lease {
     fence: String,
     token: String,
@@ -61,7 +61,7 @@ fn live(bed: &Bed) {
     assert_eq!(verified["faults"].as_array().unwrap().len(), 0);
 }
 
-/// Every verb that changes something can be asked what it would do.
+/// Every verb that changes something has a dry run.
 fn tried_first(bed: &Bed, id: &str) {
     let try_out = |args: &[&str]| {
         let tried = bed.run(&[args, &["--dry-run"]].concat()).ends(0);
@@ -187,7 +187,7 @@ fn set_aside_and_decided(bed: &Bed) {
     let queued = bed.run(&["list", "--state", "queued", "--source-id", "two", "-o", "json"]).json();
     assert_eq!(queued[0]["id"], *two);
 
-    // What becomes of it is said before anybody agrees.
+    // The consequence is shown before the confirmation.
     let bound = ["ingest", "manual", "bound", "--kind", "review", "--disposition", "owner_bound"];
     let bound = bed.run(&bound).ends(0).out.trim().to_owned();
     claim(bed, &bound);
@@ -195,7 +195,7 @@ fn set_aside_and_decided(bed: &Bed) {
     for verb in [&["requeue", &bound][..], &["decide", &bound, "requeue"]] {
         let asked = bed.run(&[verb, &["--reason", "odd"]].concat()).ends(2);
         assert!(asked.err.contains("Only incarnation"), "{}", asked.err);
-        // And once more when it is done, for who agreed beforehand.
+        // And again afterwards, for callers who confirmed in advance.
         let done = bed.run(&[verb, &reason[..]].concat()).ends(0);
         let told = "does not return within the lease's ttl and grace, the work item stalls: then abandon it";
         assert!(done.err.contains("of me, which started it") && done.err.contains(told), "{}", done.err);
@@ -217,7 +217,7 @@ fn asked_to_stop(bed: &Bed) {
     assert!(idle.out.is_empty() && idle.err.contains("Nothing is running"), "{}", idle.err);
 }
 
-/// Whoever opens the ledger next does what is due.
+/// The next process that opens the ledger does everything that is due.
 fn past_its_deadline(bed: &Bed) {
     let id = ingest(bed, "five");
     let lease = claim(bed, &id);

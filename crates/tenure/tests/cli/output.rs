@@ -1,4 +1,4 @@
-//! What is printed where, and how it ends.
+//! Which output is printed where, and the exit codes.
 
 use std::{
     io::{Read, Write},
@@ -69,7 +69,7 @@ fn whoever_has_no_token_is_told_where_it_was_looked_for() {
     assert!(Said::of(doctor).ends(7).out.contains("TENURE_TOKEN_FILE="));
 }
 
-/// A daemon whose clock is far from this machine's: it answers once, on the last day of January 2026.
+/// A daemon whose clock is far from this machine's: it responds once, on the last day of January 2026.
 fn daemon_of_another_day(work: &str) -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());

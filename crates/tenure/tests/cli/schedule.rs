@@ -1,4 +1,4 @@
-//! Schedules by the command line: the same on every bed.
+//! Schedules on the command line: the same in every environment.
 
 use crate::bed::Bed;
 

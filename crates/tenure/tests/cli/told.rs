@@ -1,4 +1,5 @@
-//! What people are told: where their token is, that there is more, that nobody was there, what an id looks like.
+//! Hints for people: where their token is, that a list continues, that a worker has no leases, the form of
+//! ids.
 
 use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 

@@ -1,4 +1,4 @@
-//! `tenure tools check`: a configuration's tools and policies, and the verdict over a command that nobody sends.
+//! `tenure tools check`: a configuration's tools and policies, and the evaluation of a trial command.
 
 use std::fs;
 
@@ -69,7 +69,11 @@ fn a_program_that_is_not_there_is_no_sound_tool() {
         [("/no/notify", "true", "/no/notify"), ("true", "no-such-thing", "no-such-thing")]
     {
         let said = tool(command, lookup).ends(4);
-        assert!(said.err.contains(&format!("notify: there is no executable program `{missing}`")), "{}", said.err);
+        assert!(
+            said.err.contains(&format!("notify: there is no executable program `{missing}`")),
+            "{}",
+            said.err
+        );
         assert!(!said.err.contains("is valid"), "{}", said.err);
     }
 }

@@ -26,7 +26,7 @@ fn it_shows_what_runs_and_leaves_the_terminal_as_it_was() {
     while !contains(&shown, &id[..16]) {
         let mut part = [0; 4096];
         let read = stdout.read(&mut part).unwrap();
-        // It draws every second, so that this is looked at.
+        // It draws every second, so this condition is checked.
         let waiting = read > 0 && begun.elapsed() < Duration::from_secs(60);
         assert!(waiting, "{}", String::from_utf8_lossy(&shown));
         shown.extend_from_slice(&part[..read]);

@@ -40,7 +40,7 @@ fn work_it_off(bed: &Bed) {
     runtime.block_on(async { tokio::time::timeout(Duration::from_secs(120), all).await }).unwrap();
 }
 
-/// One in ten waits for an answer, one in ten fails at first; the rest just succeed.
+/// One in ten waits for an answer, one in ten fails at first; the rest succeed.
 async fn work_all(client: Client) {
     let ids: Vec<_> = futures_util::future::join_all((0..WORKS).map(|n| {
         let client = client.clone();

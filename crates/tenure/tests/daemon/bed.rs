@@ -18,11 +18,11 @@ use tenure_api::Client;
 /// The first credential of every ledger here.
 pub const ADMIN: &str = "the-admin-token-of-these-tests";
 
-/// A ledger's place and its daemons' settings; it outlives the daemons that serve it.
+/// A ledger and its daemons' settings; it outlives the daemons.
 pub struct Home {
     pub folder: TempDir,
     db: String,
-    /// Kept over restarts, so that clients find the next daemon where the last one was.
+    /// Kept over restarts, so that clients find the next daemon at the same address.
     address: String,
 }
 
@@ -55,7 +55,7 @@ impl Home {
         self.started("Listening on ")
     }
 
-    /// Starts a daemon and waits until it answers, with or without a ledger.
+    /// Starts a daemon and waits until it responds, with or without a ledger.
     pub fn serve_at_last(&self) -> Daemon {
         self.started("Opening the ledger")
     }
@@ -69,7 +69,7 @@ impl Home {
         }
         let log = Some(collect(stderr, said));
         let daemon = Daemon { child, url: format!("http://{}", self.address), log };
-        // The socket takes connections before there is anybody behind it.
+        // The socket accepts connections before they are served.
         daemon.get("/healthz").expect(200);
         daemon
     }
@@ -97,7 +97,7 @@ fn collect(mut stderr: BufReader<ChildStderr>, mut said: String) -> JoinHandle<S
     })
 }
 
-/// A port below those that the kernel gives to clients: while no daemon listens there, nobody takes it.
+/// A port below the kernel's range of client ports: nobody takes it while no daemon listens there.
 fn free_address() -> String {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let start = (std::process::id() % 200) as u16 * 100;
@@ -109,7 +109,7 @@ fn free_address() -> String {
     }
 }
 
-/// The binary, with nothing of ours in its environment.
+/// The binary, with an empty environment.
 pub fn tenure(folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
     command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::null()).env_clear();
@@ -133,19 +133,19 @@ impl Daemon {
         signal(self.child.id(), name);
     }
 
-    /// Waits for its end; its exit code, and all that it said.
+    /// Waits for its end; returns its exit code and its output.
     pub fn ended(mut self) -> (Option<i32>, String) {
         let code = self.child.wait().unwrap().code();
         (code, self.log.take().unwrap().join().unwrap())
     }
 
-    /// As a crash would: no goodbye.
+    /// Kills it, like a crash.
     pub fn kill(self) -> String {
         self.signal("KILL");
         self.ended().1
     }
 
-    /// What it keeps in memory, in KiB.
+    /// Its resident memory, in KiB.
     pub fn resident(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
@@ -180,7 +180,7 @@ impl Daemon {
         self.curl(&["-X", method, "-H", &authorization, "-H", kind], path, body)
     }
 
-    /// Whatever `curl` can send.
+    /// Any request that `curl` can send.
     pub fn curl(&self, args: &[&str], path: &str, body: Option<&[u8]>) -> Reply {
         let mut command = Command::new("curl");
         command.args(["-sS", "--path-as-is", "--globoff", "-w", "\n%{http_code} %{content_type}"]);
@@ -211,7 +211,7 @@ pub fn signal(pid: u32, name: &str) {
     assert!(sent.success(), "SIG{name} to {pid}");
 }
 
-/// What `curl` brought back; status 0 where nothing came.
+/// The response that `curl` got; status 0 without one.
 #[derive(Debug)]
 pub struct Reply {
     pub status: u16,
@@ -236,7 +236,7 @@ impl Reply {
         self.body
     }
 
-    /// A problem as the contract promises it: a code, whether to try again, and a sentence that says what to do.
+    /// A problem as in the contract: a code, whether to retry, and a sentence that says what to do.
     #[track_caller]
     pub fn problem(self, status: u16, code: &str) -> Value {
         assert_eq!((self.status, self.body["code"].as_str()), (status, Some(code)), "{}", self.text);
@@ -249,7 +249,7 @@ impl Reply {
     }
 }
 
-/// Asks until there is an answer; without one in time, `what` is missing.
+/// Asks until there is an answer; otherwise `what` is reported as missing.
 #[track_caller]
 pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + Duration::from_secs(30);
@@ -272,7 +272,7 @@ pub fn claim(worker: &str, request: &str) -> Value {
     json!({ "worker": { "id": worker, "incarnation": "1" }, "request_id": request })
 }
 
-/// A holder's verb: the lease's proof, and what it says.
+/// A holder's verb: fence and token of the lease, with the other fields.
 pub fn held(grant: &Value, mut body: Value) -> Value {
     body["fence"] = grant["fence"].clone();
     body["token"] = grant["token"].clone();

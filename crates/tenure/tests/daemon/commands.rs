@@ -1,10 +1,12 @@
-//! Commands under crashes: of the daemon between a dispatch and its receipt, and of the worker that was told to go.
+//! Commands under crashes: of the daemon between a dispatch and its receipt, and of the worker after a
+//! dispatch.
 
 use serde_json::{Value, json};
 
 use crate::bed::{Daemon, Home, claim, held, until, work};
 
-/// Leases so short that a silent worker is soon found out; mail can be looked up, money is not declared.
+/// Leases so short that they lapse soon after a worker falls silent; mail can be looked up, payments are not
+/// declared.
 const SETTINGS: &str = r#"
 [defaults]
 lease = { ttl = "900ms", renew = "300ms", grace = "100ms" }
@@ -14,7 +16,7 @@ risk = "low"
 lookup = { by = "worker" }
 "#;
 
-/// The same with leases that nobody loses by accident.
+/// The same with leases that are never lost by accident.
 const PATIENT: &str = "[tools.send_email]\nrisk = \"low\"\nlookup = { by = \"worker\" }\n";
 
 #[test]
@@ -66,7 +68,7 @@ fn sound(daemon: &Daemon) {
     assert_eq!(daemon.post("/v1/admin/verify", json!({})).expect(200)["faults"], json!([]));
 }
 
-/// The answer to a dispatch is lost with the daemon: the same request is told to go on, and nobody else is.
+/// The response to a dispatch is lost with the daemon: the same request gets it again, and no other does.
 fn killed(home: &Home) {
     let daemon = home.serve();
     let lease = take(&daemon, "letter");
@@ -109,7 +111,7 @@ fn abandoned(daemon: &Daemon, id: &str, tool: &str) -> Value {
         let seen = json!({ "reason": "looks right", "seal": command["seal"] });
         daemon.post(&verb(&command, "approve"), seen).expect(200);
     }
-    // On a busy machine the lease may be lost before the dispatch: it is taken again then.
+    // On a busy machine the lease may be lost before the dispatch: it is claimed again then.
     until("it is dispatched", || {
         let told = daemon.post(&verb(&command, "dispatch"), held(&lease, json!({})));
         if told.status != 200 {
@@ -145,7 +147,7 @@ fn looked_up(daemon: &Daemon, id: &str, finding: Value, then: &str) {
     assert_eq!((&same["id"], &same["state"]), (&mail["id"], &json!(then)), "it is the same command");
 }
 
-/// Of money nobody can ask: its work is set aside, and a person says how it went.
+/// A payment cannot be looked up: its work item is quarantined, and a person records the outcome.
 fn left_to_a_person(daemon: &Daemon) {
     let pay = abandoned(daemon, "invoice", "pay");
     assert_eq!(pay["needs_person"], true);

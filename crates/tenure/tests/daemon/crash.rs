@@ -1,4 +1,4 @@
-//! kill -9 in the middle of load: what was acknowledged is there.
+//! kill -9 in the middle of load: acknowledged writes survive.
 
 use std::{
     sync::{Arc, Mutex},
@@ -17,7 +17,7 @@ const CLIENTS: usize = 16;
 const ACKNOWLEDGED: usize = 300;
 const CRASHES: usize = 3;
 
-/// Works that somebody was told about, and how they stood at least.
+/// Work items that were acknowledged, and whether their end was.
 type Told = Arc<Mutex<Vec<(String, bool)>>>;
 
 #[test]
@@ -58,7 +58,7 @@ fn crashes(home: &Home) {
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));
 }
 
-/// Ingests and, every second time, finishes; until the daemon answers no more.
+/// Ingests and, every second time, closes out; until the daemon does not respond any more.
 fn load(daemon: &Daemon, name: String, told: Told) -> impl Future<Output = ()> + use<> {
     let client = Client::http(&daemon.url, Some(ADMIN)).unwrap().without_retries();
     async move {

@@ -1,4 +1,4 @@
-//! A thousand readers who connect to the stream and never read: renewals do not notice.
+//! A thousand readers who connect to the stream and never read do not slow down renewals.
 
 use std::{
     io::{Read, Write},
@@ -17,7 +17,7 @@ use crate::bed::{ADMIN, Daemon, Home};
 const READERS: usize = 1_000;
 const RENEWALS: usize = 200;
 const TTL: Duration = Duration::from_secs(6);
-/// More than the quality bar of a daemon at full load would be a leak.
+/// More than the target for a daemon at full load would be a leak.
 const RESIDENT_KIB: u64 = 256 * 1024;
 
 #[test]
@@ -36,7 +36,7 @@ fn connect(daemon: &Daemon) -> TcpStream {
     let head =
         format!("GET /v1/events/stream HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {ADMIN}\r\n\r\n");
     socket.write_all(head.as_bytes()).unwrap();
-    // Its head alone is read, so that the stream is known to be open.
+    // Only its head is read, so that the stream is known to be open.
     let mut begun = [0; 15];
     socket.read_exact(&mut begun).unwrap();
     assert_eq!(&begun, b"HTTP/1.1 200 OK");
@@ -56,7 +56,8 @@ fn hold_nobody_up(daemon: &Daemon) {
     }
 }
 
-/// A lease is renewed again and again while works come in; where the feed then is, and how long each took.
+/// A lease is renewed again and again while work items arrive; returns the feed's positions and the
+/// durations.
 async fn load(daemon: &Daemon) -> (Vec<String>, Vec<Duration>) {
     let client = daemon.client();
     let new = |id: String| {
@@ -83,7 +84,7 @@ async fn load(daemon: &Daemon) -> (Vec<String>, Vec<Duration>) {
     (page.unwrap().items.into_iter().map(|event| event.position).collect(), spent)
 }
 
-/// What a slow reader finds when it reads at last: every event, or a gap that says where to go on.
+/// A slow reader finally finds every event, or a gap with the position to continue from.
 fn caught_up(daemon: &Daemon, reader: &mut TcpStream, positions: &[String]) {
     reader.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     let mut seen = Vec::new();

@@ -1,4 +1,4 @@
-//! SIGTERM: what waits is answered, what streams is ended, and nobody can hold the daemon up.
+//! SIGTERM: long polls are answered, streams end, and no client can delay the shutdown.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -13,7 +13,7 @@ use crate::bed::{ADMIN, Daemon, Home, claim, work};
 const SETTINGS: &str = "drain = \"3s\"\n";
 const DRAIN: Duration = Duration::from_secs(3);
 
-/// A connection that has proved to be served, with one more request on it.
+/// A connection that is known to be served, with one more request on it.
 fn send(daemon: &Daemon, line: &str, body: &str) -> BufReader<TcpStream> {
     let address = daemon.url.strip_prefix("http://").unwrap();
     let mut socket = BufReader::new(TcpStream::connect(address).unwrap());
@@ -76,7 +76,7 @@ fn drains(home: &Home) {
         (0..3).map(|_| send(&daemon, "POST /v1/work/claim", &parked.to_string())).collect();
     let line = format!("GET /v1/work/{id}?wait=terminal&timeout_ms=120000");
     let mut watcher = send(&daemon, &line, "");
-    // Neither an idle connection nor one that never finishes its request counts as under way for ever.
+    // Neither an idle connection nor an unfinished request delays the shutdown indefinitely.
     let _idle = TcpStream::connect(daemon.url.strip_prefix("http://").unwrap()).unwrap();
     let mut half = TcpStream::connect(daemon.url.strip_prefix("http://").unwrap()).unwrap();
     half.write_all(b"POST /v1/work HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Le").unwrap();

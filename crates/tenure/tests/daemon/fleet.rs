@@ -82,7 +82,7 @@ async fn ingest(client: &Client, works: usize) {
     }
 }
 
-/// Until so many are done; each that ends is looked at again soon after.
+/// Waits until this many are done, polling after each end.
 async fn reached(count: usize, done: impl Fn() -> usize) {
     let deadline = Duration::from_secs(600);
     let look = async {
@@ -94,7 +94,7 @@ async fn reached(count: usize, done: impl Fn() -> usize) {
     tokio::time::timeout(deadline, look).await.unwrap_or_else(|_| panic!("{} of {count} are done", done()));
 }
 
-/// The ledger's own account: every work ended once, and all that is stored agrees with itself.
+/// The ledger's own data: every work item ended once, and the ledger has no faults.
 async fn checked(client: &Client, works: usize) {
     let mut ends: HashMap<String, u32> = HashMap::new();
     let mut after = None;

@@ -1,4 +1,4 @@
-//! What somebody tries who means harm, or who simply does not care.
+//! Malicious and careless clients.
 
 use std::{
     io::{Read, Write},
@@ -53,7 +53,7 @@ fn what_is_too_long_for_a_batch_is_said_to_be() {
     }
     let page = json!({ "method": "GET", "path": "/v1/events?limit=100" });
     let other = json!({ "method": "GET", "path": "/v1/workers" });
-    // Nine megabytes each: three pages fit, and whatever is small.
+    // Nine megabytes each: three pages fit, and all small responses.
     let items = [vec![page; 5], vec![other]].concat();
     let reply = daemon.post("/v1/batch", json!({ "items": items })).expect(200);
     let answers = reply["items"].as_array().unwrap();
@@ -63,7 +63,7 @@ fn what_is_too_long_for_a_batch_is_said_to_be() {
     assert!(refused.iter().all(|answer| answer["body"]["code"] == "too_large"));
 }
 
-/// Makes one secret of each kind, and looks for them wherever somebody could read.
+/// Creates one secret of each kind, and searches for them in every readable place.
 fn secrets_stay_secret(daemon: &Daemon) -> Vec<String> {
     let id = daemon.post("/v1/work", work("held")).expect(201)["work"]["id"].as_str().unwrap().to_owned();
     let mut by_id = claim("w", "held");
@@ -91,7 +91,7 @@ fn secrets_stay_secret(daemon: &Daemon) -> Vec<String> {
     ];
     let mut canaries: Vec<String> = shown.map(|one| one.as_str().unwrap().to_owned()).into();
     canaries.push(ADMIN.to_owned());
-    // Refusals quote what they were given; not secrets.
+    // Refusals quote their input, except secrets.
     let guess = json!({ "fence": 1, "token": canaries[0], "state": "succeeded", "no_output": true });
     let refused = daemon.post(&format!("/v1/work/{asked}/close-out"), guess).problem(409, "lease_lost");
     let mut seen = refused.to_string();
@@ -115,13 +115,13 @@ fn secrets_stay_secret(daemon: &Daemon) -> Vec<String> {
     for canary in &canaries {
         assert!(!seen.contains(canary.as_str()), "a secret is shown");
     }
-    // Nothing is answered by looking at it.
+    // Reading does not answer a wait.
     let token = &canaries[2];
     assert_eq!(daemon.get(&format!("/v1/resolve?token={token}")).status, 405);
     canaries
 }
 
-/// Neither an answer in advance nor one by token or reference makes a machine a person.
+/// Neither an early answer nor one by token or reference gives a machine the rights of a person.
 fn approvals_are_for_people(daemon: &Daemon) {
     let machine =
         json!({ "name": "agent", "kind": "machine", "scopes": ["view", "submit", "work", "resolve"] });
@@ -188,7 +188,7 @@ fn batches_hold_nothing_up(daemon: &Daemon) {
 }
 
 fn requests_are_taken_literally(daemon: &Daemon) {
-    // Compressed bodies are not read at all, so none can grow.
+    // Compressed bodies are not read at all, so none can expand.
     let authorization = format!("Authorization: Bearer {ADMIN}");
     let args = ["-H", &authorization, "-H", "Content-Type: application/json", "-H", "Content-Encoding: gzip"];
     let refused =
@@ -214,7 +214,7 @@ fn requests_are_taken_literally(daemon: &Daemon) {
         held(&lease, json!({ "state": "completed_with_warnings", "result": text, "warnings": [text] }));
     daemon.post(&format!("/v1/work/{id}/close-out"), close).expect(200);
 
-    // What is too long is told so by the daemon itself, far beyond its limits.
+    // The daemon itself reports oversized requests, far beyond its limits.
     daemon.get(&format!("/v1/work?kind={}", "x".repeat(60_000))).problem(414, "uri_too_long");
     let cookie = format!("Cookie: {}", "x".repeat(100_000));
     daemon.curl(&["-H", &authorization, "-H", &cookie], "/v1/work", None).problem(431, "headers_too_large");
@@ -222,7 +222,7 @@ fn requests_are_taken_literally(daemon: &Daemon) {
     let many: Vec<&str> = many.iter().flat_map(|header| ["-H", header.as_str()]).collect();
     daemon.curl(&many, "/v1/work", None).problem(431, "headers_too_large");
 
-    // Odd requests by hand: each gets an answer or a closed connection, and the daemon lives.
+    // Unusual requests by hand: each gets a response or a closed connection, and the daemon survives.
     let address = daemon.url.strip_prefix("http://").unwrap();
     for head in [
         format!("GET http://evil.example/v1/work HTTP/1.1\r\nHost: {address}\r\n"),
@@ -246,7 +246,7 @@ fn requests_are_taken_literally(daemon: &Daemon) {
     daemon.get("/healthz").expect(200);
 }
 
-/// A place where no copy can be is the caller's mistake, not an outage.
+/// An unusable backup path is the caller's mistake rather than an outage.
 fn copies_go_where_they_can(daemon: &Daemon, folder: &std::path::Path) {
     for name in ["", "no/such/folder/copy.db", "ledger.db", ".", "a\u{0}b"] {
         daemon.post("/v1/admin/backup", json!({ "name": name })).problem(400, "invalid");

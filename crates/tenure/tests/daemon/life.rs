@@ -1,4 +1,4 @@
-//! The full life of a work by `curl`, on both databases.
+//! The full life of a work item with `curl`, on both databases.
 
 use serde_json::{Value, json};
 
@@ -49,7 +49,7 @@ fn explained(daemon: &Daemon, id: &str) -> String {
     daemon.get(&format!("/v1/work/{id}/explain")).expect(200)["sentence"].as_str().unwrap().to_owned()
 }
 
-/// Ingest, claim, progress, step, wait, answer, close-out; and what its log and its explanation say.
+/// Ingest, claim, progress, step, wait, answer, close-out; then its log and its explanation.
 fn done(daemon: &Daemon) {
     let id = ingest(daemon, work("done"));
     let again = daemon.post("/v1/work", work("done")).expect(200);
@@ -110,7 +110,7 @@ fn done(daemon: &Daemon) {
     assert_eq!(rest["items"].as_array().unwrap().len(), log.len() - 2, "the feed goes on after its cursor");
 }
 
-/// A failure that may be tried again waits for its time, or for somebody who says now.
+/// A retryable failure waits for its backoff, or for `retry-now`.
 fn tried_again(daemon: &Daemon) {
     let mut body = work("again");
     body["policy"] = json!({ "retry": { "initial_ms": 3_600_000, "max_ms": 3_600_000, "jitter": "none" } });
@@ -174,7 +174,7 @@ fn owned_elsewhere(daemon: &Daemon) {
     let completed = verb(daemon, id, "complete", end(&ingested["completion_token"]));
     assert_eq!(completed["state"], "succeeded");
 
-    // A wait whose time is over is answered by the sweeper, without anybody's help.
+    // A wait is ended by the sweeper at its deadline, without other help.
     let id = ingest(daemon, work("late"));
     let lease = take(daemon, &id, "late-1");
     let ask = json!({ "waits": [{ "kind": "tool", "ref": "slow", "timeout_ms": 50, "on_timeout": "warn" }] });

@@ -1,4 +1,4 @@
-//! The daemon as it is run: the built binary, real sockets, signals, and both databases.
+//! The daemon as it is deployed: the built binary, real sockets, signals, and both databases.
 
 mod bed;
 mod commands;

@@ -1,5 +1,6 @@
-//! One tenant tries to use up the daemon in every way at once; another's lease is renewed in time, and memory stays bounded.
-//! How fast others' reads are answered meanwhile is measured on a release build: `tenure-bench http`.
+//! One tenant tries to exhaust the daemon in every way at once; another's lease is renewed in time, and
+//! memory stays bounded. The latency of other tenants' reads is measured on a release build: `tenure-bench
+//! http`.
 
 use std::{
     thread,

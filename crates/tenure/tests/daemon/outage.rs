@@ -1,4 +1,5 @@
-//! PostgreSQL goes away, before the start or later: the daemon says so, refuses, and heals by itself.
+//! PostgreSQL becomes unavailable, before the start or later: the daemon reports it, refuses, and recovers by
+//! itself.
 
 use std::process::Stdio;
 
@@ -78,7 +79,7 @@ fn away(daemon: &Daemon) {
 
 fn back(daemon: &Daemon, name: &str) {
     until("it is ready again", || (daemon.get("/readyz").status == 200).then_some(()));
-    // A pooled connection may still be found broken: that is said as such, and the same again is safe.
+    // A pooled connection may still be broken: the error says so, and a retry is safe.
     until("it takes work again", || {
         let reply = daemon.post("/v1/work", work(name));
         assert!([200, 201, 503].contains(&reply.status), "{}", reply.text);

@@ -1,4 +1,4 @@
-//! What strangers, foreigners and clumsy callers get: each a problem with its code and a fix.
+//! Requests without rights, of other tenants, or malformed: each gets a problem with its code and a fix.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -35,7 +35,7 @@ fn hosts_and_origins(daemon: &Daemon) {
         with(&format!("Origin: {origin}")).problem(403, "origin_refused");
     }
     with(&format!("Origin: {}", daemon.url)).expect(200);
-    // A page's form cannot send JSON, and no page elsewhere is told that it may.
+    // A page's form cannot send JSON, and the preflight of a foreign page is refused.
     let form = daemon.curl(
         &["-H", &authorization, "-H", "Content-Type: text/plain"],
         "/v1/work",
@@ -140,7 +140,7 @@ fn paths(daemon: &Daemon) {
     daemon.send("DELETE", "/v1/work", None).problem(405, "method_not_allowed");
 }
 
-/// Another tenant's ids are as if they did not exist, by every route, alone and in a batch.
+/// Another tenant's ids are treated as nonexistent on every route, alone and in a batch.
 fn tenants(daemon: &Daemon) {
     let scopes =
         json!(["view", "payload", "submit", "work", "resolve", "approve", "replay", "operate", "admin"]);

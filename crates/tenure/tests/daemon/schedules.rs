@@ -1,4 +1,4 @@
-//! Schedules under daemons: each run once however many serve.
+//! Schedules under daemons: each run is fired once, however many daemons serve.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! A start that cannot be: its exit code, which thing is wrong, and what to do.
+//! Failed starts: the exit code, the cause, and the fix.
 
 use std::{
     fs,
@@ -11,10 +11,10 @@ use rusqlite::Connection;
 
 use crate::bed::{Home, tenure};
 
-/// Whom the tests become where they must not be root.
+/// The user of tests that must not run as root.
 const NOBODY: u32 = 65_534;
 
-/// What the daemon says before it ends with code 1.
+/// The daemon's output before it exits with code 1.
 fn refused(mut command: Command) -> String {
     let output = command.stderr(Stdio::piped()).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
@@ -57,7 +57,8 @@ fn what_is_no_ledger_is_named_and_left_alone() {
 #[test]
 fn a_newer_ledger_and_a_locked_one_are_told_apart() {
     let home = Home::sqlite();
-    // Closed: whoever opens the file of a crashed daemon with another program empties its log, which is refused.
+    // Closed: another program that opens the file of a crashed daemon empties its write-ahead log, which is
+    // refused.
     let daemon = home.serve();
     daemon.signal("TERM");
     assert_eq!(daemon.ended().0, Some(0));
@@ -79,7 +80,7 @@ fn a_ledger_that_may_only_be_read_is_refused() {
     let open = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     let mut command = home.serving();
     if fs::metadata("/proc/self").is_ok_and(|me| std::os::unix::fs::MetadataExt::uid(&me) == 0) {
-        // root may write everything.
+        // root may write everywhere.
         for entry in fs::read_dir(folder).unwrap() {
             chown(entry.unwrap().path(), Some(NOBODY), Some(NOBODY)).unwrap();
         }

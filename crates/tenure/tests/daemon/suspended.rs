@@ -1,4 +1,4 @@
-//! A worker process that is stopped past its lease and goes on later, as if nothing had been.
+//! A worker process that is suspended past its lease and continues later as if nothing had happened.
 
 use std::{
     io::{BufRead, BufReader, Lines, Write},
@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 
 use crate::bed::{ADMIN, Daemon, Home, claim, held, signal, until, work};
 
-/// Sends what it is told, a path and a body a line, and says what came back: a worker in another language.
+/// Sends the requests it reads, a path and a body for each line, and prints the responses: a worker in
+/// another language.
 const SCRIPT: &str = r#"while read -r path body; do
     curl -sS -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" -d "$body" "$URL$path"
     echo
@@ -32,7 +33,7 @@ impl Process {
         Self { child, orders, answers }
     }
 
-    /// What the ledger can look up about it.
+    /// The liveness that the ledger can check itself.
     fn liveness(&self) -> Value {
         let pid = self.child.id();
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
@@ -82,7 +83,7 @@ fn comes_back(daemon: &Daemon) {
     assert_eq!(report["faults"], json!([]));
 }
 
-/// What the close-out that a stopped process had still to send is answered with.
+/// The response to the close-out of a suspended process.
 fn stopped_past_its_lease(daemon: &Daemon, disposition: &str, taken_over: bool) -> Value {
     let name = format!("{disposition}-{taken_over}");
     let mut body = work(&name);
@@ -164,7 +165,7 @@ fn daemon_stands_still(daemon: &Daemon) {
     until("the lease is over", || (began.elapsed() > Duration::from_millis(ttl + grace + 500)).then_some(()));
     let goes_on = Instant::now();
     daemon.signal("CONT");
-    // Its sweeper has looked since: it did not take the lease for lapsed.
+    // Its sweeper has run since, and did not lapse the lease.
     until("a look of the sweeper", || {
         let ready = daemon.get("/readyz").body;
         let checks = ready["checks"].as_array()?.iter();

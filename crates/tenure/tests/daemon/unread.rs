@@ -1,4 +1,5 @@
-//! One tenant asks for much and reads nothing of it: the daemon's memory does not follow, and others are answered.
+//! One tenant sends large reads and reads no responses: the daemon's memory stays bounded, and others are
+//! served.
 
 use std::{
     io::{Read, Write},
@@ -11,9 +12,9 @@ use serde_json::{Value, json};
 
 use crate::bed::{Daemon, Home, work};
 
-/// All of them read, their answers would have 750 MiB.
+/// Together, their responses would have 750 MiB.
 const CONNECTIONS: usize = 80;
-/// As in the quality bar of a daemon at full load.
+/// The target for a daemon at full load.
 const RESIDENT_KIB: u64 = 256 * 1024;
 
 #[test]
@@ -59,7 +60,7 @@ fn token(daemon: &Daemon, tenant: &str) -> String {
     made["secret"].as_str().unwrap().to_owned()
 }
 
-/// A connection that reads the status of its answer, and no more, with a window that hardly takes anything.
+/// A connection that reads only the status of its response, with a window that accepts hardly anything.
 fn unread(address: &str, token: &str) -> (TcpStream, String) {
     let made = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     sockopt::set_socket_recv_buffer_size(&made, 4_096).unwrap();

@@ -1,4 +1,4 @@
-//! Who acts: workers that crash, and a person who looks things up truly.
+//! The actors: workers that crash, and a person who reports the truth.
 
 use std::sync::{
     Arc, Mutex,
@@ -18,7 +18,7 @@ use super::{
     truth::{Fate, Truth},
 };
 
-/// What a client was told of a command.
+/// A response to a client about a command.
 #[derive(Clone, Debug)]
 pub struct Told {
     pub command: CommandId,
@@ -34,7 +34,7 @@ impl Told {
     }
 }
 
-/// What all actors share.
+/// State shared by all actors.
 pub struct Stage {
     pub ledger: Ledger,
     pub truth: Arc<Truth>,
@@ -56,19 +56,19 @@ impl Stage {
 pub struct Scenario {
     pub work: WorkId,
     pub command: Option<CommandId>,
-    /// What its worker wants done; None where the relay does it.
+    /// The intent of its worker; None if the relay sends it.
     pub wanted: Option<Intent>,
     pub lease: Option<LeaseRef>,
-    /// The last thing that was told of a call that did nothing. A copy of it may come at any time.
+    /// The last report of a call without effect. A copy of it may arrive at any time.
     pub copy: Option<(DispatchRef, CallError)>,
     pub dice: Dice,
-    /// Nobody records how this one went: it stays with a person.
+    /// Its outcome is never recorded: it stays with a person.
     pub left_to_a_person: bool,
     pub evaluation: Evaluation,
 }
 
 impl Scenario {
-    /// A worker goes on with its work, and may break off anywhere.
+    /// A worker continues its work, and may stop at any point.
     pub async fn step(&mut self, stage: &Stage, chaos: bool) {
         let Some(wanted) = self.wanted.clone() else { return };
         let worker = stage.ledger.caller(Actor::worker("w"));
@@ -79,7 +79,7 @@ impl Scenario {
         }
         let Some(lease) = self.lease.clone() else { return };
         if self.go(stage, &worker, &lease, wanted, chaos).await.is_none() {
-            // It crashed, or lost its lease: it knows nothing any more.
+            // It crashed or lost its lease, so it has forgotten everything.
             self.lease = None;
         }
     }
@@ -117,7 +117,7 @@ impl Scenario {
         }
     }
 
-    /// Asks whether to go, once, twice or with somebody else at the same time; goes once; tells, or does not.
+    /// Dispatches once, twice or concurrently with another; calls once; reports, or does not.
     async fn effect(
         &mut self,
         stage: &Stage,
@@ -130,7 +130,7 @@ impl Scenario {
         let (id, request) = (command.id, stage.request());
         let mut answer = worker.dispatch(lease, id, evaluation.clone(), Some(&request)).await;
         if chaos && self.dice.one_in(4) {
-            // The reply was lost, and is asked for again.
+            // The response was lost, and the request is repeated.
             answer = worker.dispatch(lease, id, evaluation.clone(), Some(&request)).await;
         }
         if chaos && self.dice.one_in(4) {
@@ -158,7 +158,7 @@ impl Scenario {
         let error = |class| CallError { class, message: format!("{fate:?}"), retry_after_ms: None };
         let proof = &DispatchRef::new(lease.clone(), go.body.dispatches);
         if chaos && let Some((before, error)) = self.copy.take() {
-            // How the call before this one went, told once more: it says nothing of this one.
+            // The outcome of the previous call, reported again: it says nothing about this one.
             drop(worker.fail_command(&before, id, error, true).await);
         }
         let told = match fate {
@@ -185,7 +185,7 @@ impl Scenario {
         (!(chaos && self.dice.one_in(7))).then_some(())
     }
 
-    /// A person decides what only a person can.
+    /// A person makes the decisions that only a person can.
     pub async fn person(&mut self, stage: &Stage, chaos: bool) {
         let Some(id) = self.command else { return };
         let person = stage.ledger.caller(Actor::person("ada"));
@@ -220,7 +220,7 @@ impl Scenario {
         }
     }
 
-    /// A work that was set aside is given up; what it left undone goes with it.
+    /// A quarantined work item is abandoned; its unfinished commands end with it.
     pub async fn give_up(&self, stage: &Stage) {
         let Ok(work) = stage.ledger.work(self.work).await else { return };
         if work.state == State::Quarantined {

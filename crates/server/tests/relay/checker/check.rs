@@ -1,4 +1,4 @@
-//! Holds the three ledgers against each other.
+//! Compares the three ledgers with each other.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use tenure_core::{Command, CommandId, CommandState, Event, Fact, command::BlockC
 
 use super::world::World;
 
-/// Everything that contradicts itself, a sentence each.
+/// Every contradiction, a sentence each.
 pub async fn check(world: &World) -> Vec<String> {
     let mut faults = Vec::new();
     let mut calls: HashMap<String, u32> = HashMap::new();
@@ -36,8 +36,8 @@ pub async fn check(world: &World) -> Vec<String> {
     faults
 }
 
-/// A second dispatch follows only what licenses it: proof that nothing was sent, an absence, the same key at a native
-/// tool, a person.
+/// A second dispatch needs a permission: proof that nothing was sent, an absence, the same key with a native
+/// tool, or a person.
 fn licences(id: CommandId, log: &[&Event]) -> Option<String> {
     let mut in_doubt = false;
     for event in log {
@@ -54,7 +54,7 @@ fn licences(id: CommandId, log: &[&Event]) -> Option<String> {
     None
 }
 
-/// What the log says happened is what happened, once, and the command has ended or waits for a person.
+/// The effects in the log happened, once, and the command has ended or waits for a person.
 fn truth(world: &World, command: &Command, log: &[&Event], calls: u32) -> Vec<String> {
     let (id, effects) = (command.id, world.truth.effects(&command.idempotency_key()));
     let mut faults = Vec::new();
@@ -81,7 +81,7 @@ fn truth(world: &World, command: &Command, log: &[&Event], calls: u32) -> Vec<St
     faults
 }
 
-/// Clients were told nothing that the log does not say.
+/// Every response to a client matches the log.
 fn views(world: &World, command: &Command, log: &[&Event]) -> Vec<String> {
     let mut faults = Vec::new();
     for told in world.told(command.id) {

@@ -1,4 +1,4 @@
-//! Randomness that can be had again.
+//! Repeatable random numbers.
 
 /// SplitMix64.
 #[derive(Clone)]
@@ -17,7 +17,7 @@ impl Dice {
         self.next() % n
     }
 
-    /// True once in so many times.
+    /// True with a probability of one in this many.
     pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }

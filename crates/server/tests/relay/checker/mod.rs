@@ -1,6 +1,6 @@
-//! The three-ledger checker: what clients were told, what the log says, and what the provider was really called with,
-//! held against each other after random crashes, timeouts and repeats. Only the third can prove that no effect came
-//! before its intent and none was repeated without a licence.
+//! The three-ledger checker: the responses to clients, the log, and the provider's real calls are compared
+//! with each other after random crashes, timeouts and repeats. Only the third can prove that no effect came
+//! before its intent and that none was repeated without permission.
 
 mod actors;
 mod check;
@@ -17,7 +17,7 @@ use crate::bed::START;
 use check::check;
 use world::{Covered, World};
 
-/// Scenarios on one database: each is one command with a life of its own.
+/// Scenarios on one database: each is one command.
 const SCENARIOS: usize = 2_000;
 const SCENARIOS_OF_A_LEDGER: usize = 500;
 
@@ -81,7 +81,7 @@ async fn no_effect_without_intent_and_none_repeated_on_postgres() {
     covered.check();
 }
 
-/// A checker that never finds anything proves nothing: each of these is a bug that it must see.
+/// A checker that never finds anything proves nothing: it must detect each of these bugs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_broken_is_found() {
     for (bug, found) in [

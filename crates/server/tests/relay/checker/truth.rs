@@ -1,4 +1,4 @@
-//! The provider's own ledger: every call that reached it, and what really happened.
+//! The provider's own ledger: every call that reached it, and the effects that really happened.
 
 use std::{
     collections::HashMap,
@@ -21,7 +21,7 @@ use super::dice::Dice;
 pub struct Seen {
     pub key: String,
     pub command: CommandId,
-    /// How many dispatches of it were committed at that moment.
+    /// How many dispatches of it were committed at that time.
     pub dispatches: u32,
 }
 
@@ -29,7 +29,7 @@ pub struct Seen {
 struct Kept {
     calls: Vec<Seen>,
     effects: HashMap<String, u32>,
-    /// How often each key was asked for, calls and lookups.
+    /// How often each key was used, by calls and lookups.
     turns: HashMap<String, u64>,
 }
 
@@ -38,14 +38,14 @@ pub struct Truth {
     handle: Handle,
     seed: u64,
     kept: Mutex<Kept>,
-    /// Answers everybody at once, and truly.
+    /// Responds to every call at once, and truthfully.
     pub healthy: AtomicBool,
-    /// The relay dies when so many more calls have come.
+    /// The relay dies after this many more calls.
     pub kill_in: AtomicU64,
     pub killed: Notify,
 }
 
-/// What happens to a call.
+/// The fate of a call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fate {
     Done,
@@ -82,7 +82,7 @@ impl Truth {
         self.kept.lock().unwrap().effects.get(key).copied().unwrap_or(0)
     }
 
-    /// The same again for a key that a native provider knows is no second effect.
+    /// The same key again is not a second effect with a native provider.
     pub fn happen(&self, key: &str, native: bool) {
         let mut kept = self.kept.lock().unwrap();
         let effects = kept.effects.entry(key.to_owned()).or_default();
@@ -97,7 +97,7 @@ impl Truth {
         Dice(hash)
     }
 
-    /// Somebody calls. `dispatches`: what was committed by then.
+    /// A call arrives. `dispatches`: the committed ones by then.
     pub fn call(&self, key: &str, command: CommandId, dispatches: u32, native: bool) -> Fate {
         let mut dice = self.dice(key);
         let seen = Seen { key: key.to_owned(), command, dispatches };
@@ -154,7 +154,7 @@ impl Truth {
         }
     }
 
-    /// A lookup: it may not know, but it never says what is not so.
+    /// A lookup: it may not know, but it never reports anything false.
     pub fn look_up(&self, call: &Call) -> Reply {
         let key = call.header("webhook-id").unwrap();
         let unsure = !self.healthy.load(Ordering::SeqCst) && self.dice(key).one_in(3);

@@ -1,4 +1,5 @@
-//! A ledger with workers, a relay that may be killed at any moment, a reconciler, a sweeper, a person, and a provider.
+//! A ledger with workers, a relay that may be killed at any moment, a reconciler, a sweeper, a person, and a
+//! provider.
 
 use std::{
     collections::HashMap,
@@ -27,7 +28,7 @@ use super::{
 };
 use crate::bed::Bed;
 
-/// What can be asked of a provider, and by whom it is called.
+/// The lookups that a provider supports, and its caller.
 const TOOLS: [(&str, &str); 8] = [
     ("native_hook", "risk = \"low\"\nidempotency = \"native\""),
     ("lookup_hook", "risk = \"low\"\nconsistency_delay = \"1s\""),
@@ -93,7 +94,7 @@ impl World {
     }
 
     fn wanted(&self, tool: &str, n: usize) -> Intent {
-        // Ordered ones share a few targets, all others have their own.
+        // Ordered commands share a few targets, all others have their own.
         let target = if tool == "ordered_hook" { n % 40 } else { n };
         self.bed.new_command(tool, &format!("t{target}"), &json!({ "n": n }))
     }
@@ -110,7 +111,7 @@ impl World {
         worker.ingest(NewWork { claim, policy, ..new }).await.unwrap().lease.unwrap().lease
     }
 
-    /// Records so many intents: half in outboxes, half by workers that are about to do them.
+    /// Records this many intents: half in outboxes, half by workers that are about to execute them.
     pub async fn begin(&mut self, scenarios: usize) {
         let mut held = JoinSet::new();
         for n in 0..scenarios {
@@ -126,7 +127,7 @@ impl World {
                 wanted: None,
                 lease: None,
                 dice: Dice(self.dice.next()),
-                // Whoever waits in a line behind it would wait with it.
+                // Commands queued behind it would wait with it.
                 copy: None,
                 left_to_a_person: self.dice.one_in(10) && tool != "ordered_hook",
                 evaluation: wanted.evaluation.clone(),
@@ -146,7 +147,7 @@ impl World {
         closing.join_all().await;
     }
 
-    /// Everybody acts once, and time passes.
+    /// Every actor acts once, and time passes.
     pub async fn round(&mut self, chaos: bool) {
         self.workers(chaos).await;
         self.relays(chaos).await;
@@ -174,7 +175,7 @@ impl World {
         self.scenarios.sort_by_key(|scenario| scenario.work);
     }
 
-    /// Two relays at once; sometimes both die somewhere between a dispatch and its receipt.
+    /// Two relays at once; sometimes both die between a dispatch and its receipt.
     async fn relays(&mut self, chaos: bool) {
         let toml = toml(&self.provider, &self.finder);
         let new = || Bed::over(self.ledger.clone(), self.bed.clock.clone(), &toml, Arc::default()).relay;
@@ -226,7 +227,7 @@ impl World {
         self.scenarios.sort_by_key(|scenario| scenario.work);
     }
 
-    /// The provider recovers, nobody crashes any more, and everything comes to its end.
+    /// The provider recovers, crashes end, and every command comes to its end.
     pub async fn end(&mut self) {
         self.truth.healthy.store(true, Ordering::SeqCst);
         for _ in 0..60 {
@@ -249,7 +250,7 @@ impl World {
         self.stage.told.lock().unwrap().iter().filter(|told| told.command == id).cloned().collect()
     }
 
-    /// What was tried.
+    /// The number of trials.
     pub async fn covered(&self) -> Covered {
         let mut seen: HashMap<CommandId, u32> = HashMap::new();
         self.truth.calls().iter().for_each(|call| *seen.entry(call.command).or_default() += 1);
@@ -264,7 +265,7 @@ impl World {
         covered
     }
 
-    /// One command with something wrong about it.
+    /// One command with a contradiction.
     pub async fn plant(&mut self, bug: &str) {
         let worker = self.ledger.caller(Actor::worker("w"));
         let lease = Self::held(self.ledger.clone(), 0).await;
@@ -311,7 +312,7 @@ impl World {
     }
 }
 
-/// How often each thing that this is about was tried.
+/// How often each relevant situation occurred.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Covered {
     calls: u32,
@@ -320,7 +321,7 @@ pub struct Covered {
     again: u32,
     /// Left to a person.
     person: u32,
-    /// Dispatched, and not called.
+    /// Dispatched, but not called.
     lost: u32,
 }
 
@@ -335,14 +336,14 @@ impl Covered {
         }
     }
 
-    /// All scenarios together tried what they are about.
+    /// All scenarios together covered the relevant situations.
     pub fn check(self) {
         let Covered { calls, kills, again, person, lost } = self;
         assert!(calls > 1_000 && kills > 5 && again > 200 && person > 12 && lost > 40, "{self:?}");
     }
 }
 
-/// By evidence, by nobody's doing, or left to a person.
+/// By evidence, without an effect, or left to a person.
 fn ended(command: &Command) -> bool {
     match command.state {
         CommandState::Succeeded | CommandState::Failed | CommandState::Cancelled => true,
