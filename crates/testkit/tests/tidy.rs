@@ -84,6 +84,21 @@ fn every_link_leads_somewhere() {
 }
 
 #[test]
+fn every_link_to_a_heading_finds_it() {
+    let mut broken = Vec::new();
+    for file in repo::files().into_iter().filter(|file| is_markdown(file)) {
+        let page = repo::read(&file);
+        for (target, heading) in targets(&page).filter_map(|target| target.split_once('#')) {
+            let target = if target.is_empty() { file.clone() } else { resolve(&file, target) };
+            if is_markdown(&target) && !headings(&repo::read(&target)).iter().any(|name| name == heading) {
+                broken.push(format!("{}: {}#{heading}", file.display(), target.display()));
+            }
+        }
+    }
+    assert_none("links to headings that do not exist", &broken);
+}
+
+#[test]
 fn sentences_name_their_subject() {
     let texts = repo::files().into_iter().filter(|file| is_markdown(file) || is_rust(file));
     let found: Vec<_> = texts.flat_map(|file| words::findings(&file, &repo::read(&file))).collect();
@@ -147,6 +162,10 @@ fn the_rules_see_what_they_look_for() {
     assert_eq!(
         links_of(Path::new("docs/adr/x.md"), page),
         paths(&["docs/adr/a.md", "docs/b.svg", "docs/e.md"])
+    );
+    assert_eq!(
+        headings("# Schedules (cron)\ntext\n### What `verify` finds\n"),
+        ["schedules-cron", "what-verify-finds"]
     );
 }
 
@@ -241,8 +260,17 @@ fn links(file: &Path) -> Vec<PathBuf> {
     links_of(file, &repo::read(file))
 }
 
-/// The files that a page links to, inline or by reference, relative to the root.
+/// The files that a page links to, relative to the root.
 fn links_of(file: &Path, page: &str) -> Vec<PathBuf> {
+    targets(page)
+        .map(|target| target.split('#').next().unwrap_or_default())
+        .filter(|target| !target.is_empty())
+        .map(|target| resolve(file, target))
+        .collect()
+}
+
+/// What a page links to inside the repository, inline or by reference.
+fn targets(page: &str) -> impl Iterator<Item = &str> {
     let inline = page.split("](").skip(1).filter_map(|rest| rest.split([')', ' ', '\n']).next());
     let by_reference = page.lines().filter_map(|line| {
         let (_, target) = line.strip_prefix('[')?.split_once("]: ")?;
@@ -250,10 +278,17 @@ fn links_of(file: &Path, page: &str) -> Vec<PathBuf> {
     });
     inline
         .chain(by_reference)
-        .map(|target| target.trim_matches(['<', '>']).split('#').next().unwrap_or_default())
-        .filter(|target| !target.is_empty() && !target.contains(':'))
-        .map(|target| resolve(file, target))
-        .collect()
+        .map(|target| target.trim_matches(['<', '>']))
+        .filter(|target| !target.contains(':'))
+}
+
+/// The headings of a page, as links name them.
+fn headings(page: &str) -> Vec<String> {
+    let name = |heading: &str| {
+        let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || "-_ ".contains(*c));
+        kept.collect::<String>().to_lowercase().replace(' ', "-")
+    };
+    page.lines().filter(|line| line.starts_with('#')).map(|line| name(line.trim_start_matches('#'))).collect()
 }
 
 fn resolve(file: &Path, target: &str) -> PathBuf {
