@@ -60,7 +60,6 @@ pub async fn store(store: Store, args: &Common, plan: &Plan) -> Result<Vec<Row>>
 /// Everything that a round needs, open at once. Tables become slower with the number of their events, so each
 /// commit size of raw and each number of submitters has a database of its own: compared databases have the
 /// same age. Ingests and drains use a separate one.
-/// age. What ingests and drains leave behind is in another one.
 struct Bench {
     bare: Bare,
     raw: Vec<(Commit, Raw)>,

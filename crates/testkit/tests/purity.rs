@@ -6,7 +6,7 @@ use std::process::Command;
 
 mod repo;
 
-/// Crates that do something, whoever draws them in. A `*` stands for any ending.
+/// Crates with I/O or other effects, direct dependencies or not. A `*` stands for any ending.
 const IMPURE: [&str; 27] = [
     "async-*",
     "chrono",
