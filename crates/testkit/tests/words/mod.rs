@@ -3,8 +3,7 @@
 use std::path::Path;
 
 /// Paths that are not checked yet; remove one when its words are rewritten.
-const NOT_YET: &[&str] =
-    &["crates/store", "docs/adr/0011", "docs/adr/0012", "docs/adr/0023", "docs/adr/0024"];
+const NOT_YET: &[&str] = &["crates/store"];
 
 /// A sentence that is not a question may not begin with these: its subject would be hidden.
 const HIDDEN_SUBJECTS: [&str; 3] = ["What", "Who", "Those"];
