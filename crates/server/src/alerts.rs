@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_the_database_server_is_told_for_a_day() {
+    fn a_change_of_the_database_server_is_an_alert_for_a_day() {
         let health =
             Health { unreachable: None, stopped: None, checkpoints: None, damaged: Vec::new(), swept: None };
         let told = |server_changed| {
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alert_is_told_once_and_keeps_its_beginning() {
+    fn an_alert_is_sent_once_and_keeps_its_start() {
         let alerts = Alerts::default();
         let thresholds = Thresholds { stalled: Some(1), ..Thresholds::default() };
         let first = alerts.update(crossed(&thresholds, &gauges()));

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_an_answer_holds_is_free_once_its_last_byte_is_gone() {
+    async fn a_permit_is_released_with_the_last_byte() {
         let place = Arc::new(());
         let text: Vec<u8> = (0..3 * PIECE + 7).map(|n| n as u8).collect();
         let mut response = holding(Response::new(Body::from(text.clone())), place.clone());

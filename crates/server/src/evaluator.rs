@@ -294,7 +294,7 @@ mod tests {
 
     /// One thread for all tasks: the other task waits unless the decision yields the thread.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn a_decision_over_large_arguments_keeps_nobody_waiting() {
+    async fn a_decision_over_large_arguments_does_not_block_other_tasks() {
         let text = "permit (principal, action, resource) unless { context.arguments == {} };";
         let live = Arc::new(Live { policy: policies(text), ..Live::default() });
         let evaluator = Evaluator::new(watch::channel(live).1);

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_may_be_taken_again_and_no_more() {
+    fn returned_tokens_can_be_taken_once_more() {
         let mut rates = Rates::new(Some(RateLimit { per_s: 1, burst: 1 }), &tools(1, 1));
         for _ in 0..3 {
             assert_eq!(rates.take("mail", ms(5_000)), Ok(()));

@@ -48,7 +48,7 @@ fn chapter(command: Command, name: &str, inner: bool, page: &mut String) {
 
 /// Every command line in explanations, refusals and guides exists, with its flags.
 #[test]
-fn what_people_are_told_to_type_exists() {
+fn quoted_command_lines_exist() {
     let mut command = Cli::command();
     command.build();
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");

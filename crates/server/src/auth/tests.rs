@@ -1,4 +1,4 @@
-//! What a credential allows, and what it never can.
+//! The rights of credentials, and their limits.
 
 use std::{fs, os::unix::fs::PermissionsExt};
 
@@ -67,7 +67,7 @@ async fn a_token_that_is_easy_to_guess_is_refused() {
 }
 
 #[tokio::test]
-async fn strangers_revoked_and_expired_ones_are_told_apart() {
+async fn unknown_revoked_and_expired_tokens_are_distinguished() {
     let ledger = ledger().await;
     let (auth, admin) = admin(&ledger).await;
     assert_eq!(auth.identify("tn_nobody", None).await.unwrap().err(), Some(Denied::UnknownToken));
@@ -92,7 +92,7 @@ async fn strangers_revoked_and_expired_ones_are_told_apart() {
 }
 
 #[tokio::test]
-async fn machines_never_hold_what_only_people_may() {
+async fn machines_never_have_the_scopes_of_people() {
     let ledger = ledger().await;
     let (auth, admin) = admin(&ledger).await;
     for scope in [Scope::Approve, Scope::Replay] {

@@ -193,7 +193,7 @@ fn thresholds_can_be_switched_off() {
 }
 
 #[test]
-fn what_a_reload_cannot_change_is_named() {
+fn settings_that_need_a_restart_are_named() {
     let old = parse("").unwrap();
     let new = parse("listen = \"127.0.0.1:1\"\nhosts = [\"a.example\"]").unwrap();
     assert_eq!(old.needs_restart(&new), ["listen"]);

@@ -104,7 +104,7 @@ fn files_are_beside_the_configuration() {
 }
 
 #[test]
-fn without_policies_the_default_stands() {
+fn without_policies_the_default_applies() {
     let live = parse("").unwrap();
     let estimate = Default::default();
     let decision = live.policy.ask(&crate::policy::Ask {

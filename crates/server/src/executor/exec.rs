@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_whose_end_nobody_saw_is_uncertain_whatever_it_wrote() {
+    fn a_program_without_a_known_exit_status_is_uncertain() {
         let program = Program { command: Vec::new(), env: Vec::new(), timeout: Duration::ZERO };
         let output = Output { stdout: b"{\"external_id\":\"x\"}".to_vec(), ..Output::default() };
         let outcome = Exec(program).outcome(Ended::Killed { signal: None, output });

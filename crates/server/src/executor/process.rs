@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn input_that_nobody_reads_is_no_failure() {
+    async fn unread_input_is_not_a_failure() {
         assert_eq!(out(shell("exec <&-; echo done").run(&vec![b' '; 1 << 20]).await), "done\n");
     }
 
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_program_leaves_behind_ends_with_it() {
+    async fn processes_left_behind_are_killed() {
         assert_eq!(out(shell("tail -f /dev/null & echo started").run(b"").await), "started\n");
     }
 

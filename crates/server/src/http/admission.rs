@@ -351,14 +351,14 @@ async fn admit(
     Ok(Admitted { dry_run, polls: parameters.poll() })
 }
 
-/// What admission has read from a request that it admits.
+/// Facts about an admitted request.
 struct Admitted {
     dry_run: DryRun,
     /// A long poll.
     polls: bool,
 }
 
-/// What a request waits for before it runs.
+/// The capacity that a request waits for before it runs.
 enum Needs {
     Read,
     /// Memory for so many bytes.

@@ -26,7 +26,7 @@ pub(crate) const DRY_RUN: &str = "dry_run";
 /// Marks an operation without a dry run in the contract.
 const NO_DRY_RUN: &str = "x-no-dry-run";
 
-/// What a route requires of its caller.
+/// The access that a route requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Public,
@@ -35,7 +35,7 @@ pub(crate) enum Access {
     Needs(Scope),
 }
 
-/// What admission needs to know of a route.
+/// The rules of a route, for admission.
 #[derive(Debug)]
 pub(crate) struct Rule {
     pub access: Access,

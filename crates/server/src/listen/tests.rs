@@ -88,7 +88,7 @@ async fn pings_do_not_keep_a_connection_open() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_parked_call_has_the_time_that_it_may_take() {
+async fn a_long_poll_is_not_closed_as_idle() {
     let at = listening(Bounds::default()).await;
     let mut socket = TcpStream::connect(at).await.unwrap();
     socket.write_all(b"GET /parked HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
@@ -145,7 +145,7 @@ async fn connections_beyond_the_bound_are_closed_and_others_are_accepted_again()
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_nobody_reads_does_not_stay_in_memory() {
+async fn an_unread_response_does_not_stay_in_memory() {
     let at = listening(Bounds::default()).await;
     let small_window = [0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 1];
     let h2 = [PREFACE, &small_window, SETTINGS_ACK, &get_over_h2()].concat();

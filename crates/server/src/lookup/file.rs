@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_looked_at_is_unknown_with_the_reason() {
+    fn unreadable_files_are_unknown_with_the_reason() {
         let root = tempfile::tempdir().unwrap();
         let inner = root.path().join("inner");
         std::fs::create_dir(&inner).unwrap();

@@ -61,7 +61,7 @@ impl Lookup {
     }
 }
 
-/// Who makes a lookup.
+/// Makes a lookup.
 #[derive(Clone)]
 pub enum Asker {
     Exec(Program),

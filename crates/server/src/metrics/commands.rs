@@ -95,7 +95,7 @@ pub(super) struct Memory {
     budgets: Vec<BudgetKey>,
 }
 
-pub(super) struct CommandDials {
+pub(super) struct CommandMetrics {
     moves: Family<Move, Counter>,
     lookups: Family<OfFinding, Counter>,
     failures: Family<Failure, Counter>,
@@ -112,7 +112,7 @@ pub(super) struct CommandDials {
     budgets: Family<OfBudget, Gauge<f64, AtomicU64>>,
 }
 
-impl Default for CommandDials {
+impl Default for CommandMetrics {
     fn default() -> Self {
         Self {
             moves: Family::default(),
@@ -133,7 +133,7 @@ impl Default for CommandDials {
     }
 }
 
-impl CommandDials {
+impl CommandMetrics {
     pub fn register(&self, r: &mut Registry) {
         r.register("command_moves", "Commands that entered a state, by tool", self.moves.clone());
         r.register("command_lookups", "Lookups, by what they found", self.lookups.clone());

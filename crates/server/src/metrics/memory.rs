@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_when_there_is_no_room_is_other() {
+    fn labels_beyond_the_bound_are_other() {
         let mut kept = HashSet::new();
         for tenant in 0..5 {
             let shown = bounded(&mut kept, 3, labels(tenant));

@@ -18,7 +18,7 @@ use tenure_core::{Event, Fact, Millis, State, Usage};
 use tenure_store::{Error, Ledger};
 
 use crate::{config::Live, connections, feed::EventNews};
-use commands::CommandDials;
+use commands::CommandMetrics;
 use memory::{Known, Memory};
 
 /// The labels of a work item's counters.
@@ -98,7 +98,7 @@ type GaugeBy<L> = Family<L, Gauge>;
 pub struct Metrics {
     registry: Registry,
     memory: Mutex<Memory>,
-    commands: CommandDials,
+    commands: CommandMetrics,
     sent: Mutex<commands::Memory>,
     created: ByWork,
     ended: Family<OfWorkState, Counter>,
@@ -142,7 +142,7 @@ impl Default for Metrics {
         let mut metrics = Self {
             registry: Registry::with_prefix("tenure"),
             memory: Mutex::default(),
-            commands: CommandDials::default(),
+            commands: CommandMetrics::default(),
             sent: Mutex::default(),
             created: Family::default(),
             ended: Family::default(),

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_looked_at_is_wanted_and_nothing_else() {
+    fn only_the_paths_that_policies_read_are_converted() {
         for (conditions, expected) in [
             (&["true"][..], &[][..]),
             (&["context.arguments.amount > 5"], &["context.arguments.amount.*"]),

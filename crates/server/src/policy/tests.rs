@@ -86,7 +86,7 @@ fn an_approval_lifts_a_forbid_and_permits_nothing_by_itself() {
 }
 
 #[test]
-fn what_policies_are_told() {
+fn policies_can_read_the_whole_context() {
     for met in [
         r#"principal == Worker::"p_00000000000000000000000000000007""#,
         "principal is Worker",
@@ -422,7 +422,7 @@ fn many_forbids_are_all_asked() {
 }
 
 #[test]
-fn the_largest_arguments_that_pass_the_door_can_be_asked_about() {
+fn the_largest_accepted_arguments_can_be_evaluated() {
     let all = "permit (principal, action, resource) unless { context.arguments == {} };";
     let deep = (0..limits::JSON_DEPTH).fold(json!(1), |inner, _| json!({ "a": [inner] }));
     assert_eq!(effect(all, deep), Effect::Allow);

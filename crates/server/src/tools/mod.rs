@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_redacted_is_not_kept_and_still_tells_arguments_apart() {
+    fn redacted_values_are_not_stored_but_still_distinguish_arguments() {
         let tool = mail();
         let one = tool.arguments(&json!({ "to": "bob", "pin": "s3cret" })).unwrap();
         let other = tool.arguments(&json!({ "to": "bob", "pin": "0ther" })).unwrap();

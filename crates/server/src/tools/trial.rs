@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_declared_is_told() {
+    fn declared_tools_are_listed() {
         let shown = serde_json::to_value(declared(&live())).unwrap();
         assert_eq!(shown[0]["tool"], "hook");
         assert_eq!((&shown[0]["calls"], &shown[0]["lookup"]), (&json!("its target"), &json!("a worker")));

@@ -8,8 +8,8 @@ use crate::bed::{Bed, Client, held, id_of, on_every_store};
 on_every_store!(TOOLS;
     nobody_approves_by_reference_default_early_answer_or_token,
     an_answer_from_before_the_dispatch_is_no_receipt,
-    a_wrong_token_is_refused_whoever_sends_it,
-    four_eyes_that_a_reload_switched_on_count_for_what_is_reserved,
+    a_wrong_token_is_refused_from_every_caller,
+    four_eyes_enabled_by_a_reload_apply_to_reserved_commands,
     an_agent_ends_no_doubt_that_it_has_not_claimed,
     an_agent_that_says_unsent_gets_no_second_call_from_one_approval,
 );
@@ -111,7 +111,7 @@ async fn an_answer_from_before_the_dispatch_is_no_receipt(bed: Bed) {
     bed.server.close().await.unwrap();
 }
 
-async fn a_wrong_token_is_refused_whoever_sends_it(bed: Bed) {
+async fn a_wrong_token_is_refused_from_every_caller(bed: Bed) {
     let admin = bed.admin();
     let job = Held::new(&admin, "a").await;
     let asks = json!([{ "kind": "user", "ref": "q" }, { "kind": "user", "ref": "r" }]);
@@ -140,7 +140,7 @@ async fn a_wrong_token_is_refused_whoever_sends_it(bed: Bed) {
     bed.server.close().await.unwrap();
 }
 
-async fn four_eyes_that_a_reload_switched_on_count_for_what_is_reserved(bed: Bed) {
+async fn four_eyes_enabled_by_a_reload_apply_to_reserved_commands(bed: Bed) {
     let ana = bed.client("person", &["view", "submit", "approve"], None).await;
     let agent = bed.client("machine", &["work", "submit", "view"], None).await;
     ana.ingest("a").await;

@@ -28,7 +28,7 @@ fn anywhere() -> HttpTarget {
 }
 
 #[tokio::test]
-async fn what_is_inside_is_not_called() {
+async fn internal_addresses_are_not_called() {
     let inside = Provider::always(Reply::status(200));
     let port = inside.address().port();
     for host in ["127.0.0.1", "[::ffff:127.0.0.1]", "[::1]", "0.0.0.0"] {

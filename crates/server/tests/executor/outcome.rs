@@ -72,7 +72,7 @@ async fn a_reply_that_is_lost_after_the_call_was_read_is_uncertain() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_proven_unsent() {
+async fn a_closed_port_proves_that_nothing_was_sent() {
     let closed = {
         let provider = Provider::always(Reply::status(200));
         at(&provider, "/")

@@ -134,7 +134,7 @@ async fn every_mistake_in_a_path_or_query_has_its_code() {
 
 /// Known routes, unknown ones and other methods alike; over a socket too, where the listener parses first.
 #[tokio::test]
-async fn what_is_too_long_to_be_read_is_a_problem_too() {
+async fn oversized_requests_get_a_problem_too() {
     let bed = Bed::memory().await;
     let client = bed.admin();
     let long = "x".repeat(9_000);

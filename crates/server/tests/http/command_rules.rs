@@ -80,7 +80,7 @@ async fn only_a_person_approves_and_never_its_own() {
 }
 
 #[tokio::test]
-async fn one_changed_byte_is_not_what_was_approved() {
+async fn one_changed_byte_needs_a_new_approval() {
     let bed = tools().await;
     let job = Held::new(&bed.client("machine", &["work", "submit", "view"], None).await, "a").await;
     let asked = job.reserve("pay", json!({ "amount": 5 })).await;
@@ -104,7 +104,7 @@ async fn one_changed_byte_is_not_what_was_approved() {
 }
 
 #[tokio::test]
-async fn what_is_asked_is_shown_to_whoever_answers_and_secrets_to_nobody() {
+async fn questions_are_shown_to_approvers_and_secrets_to_nobody() {
     let bed = tools().await;
     let agent = bed.client("machine", &["work", "submit", "view"], None).await;
     let job = Held::new(&agent, "a").await;
@@ -219,7 +219,7 @@ async fn a_budget_blocks_with_its_reason_and_a_receipt_settles_it() {
 }
 
 #[tokio::test]
-async fn what_one_tool_spends_is_no_other_tools_loss() {
+async fn the_spending_of_one_tool_does_not_affect_another() {
     let budget = |tool: &str, max: u32| {
         format!(
             "[[budgets]]\nper = \"tenant\"\nunit = \"calls\"\nperiod = \"day\"\nmax = {max}\ntool = \"{tool}\"\n"
@@ -265,7 +265,7 @@ async fn a_rate_is_held_before_anything_is_written() {
 }
 
 #[tokio::test]
-async fn what_may_not_go_out_takes_nothing_of_the_rate() {
+async fn refused_dispatches_do_not_count_against_the_rate() {
     let bed = tools().await;
     let job = Held::new(&bed.admin(), "a").await;
     let slow = job.reserve("slow", json!({})).await;
@@ -285,7 +285,7 @@ async fn what_may_not_go_out_takes_nothing_of_the_rate() {
 }
 
 #[tokio::test]
-async fn whoever_says_how_it_went_names_its_dispatch() {
+async fn reports_name_their_dispatch() {
     let clock = Arc::new(ManualClock::new(1_700_000_000_000));
     let bed = Bed::at(clock.clone(), TOOLS).await;
     let job = Held::new(&bed.admin(), "a").await;
@@ -443,7 +443,7 @@ async fn a_rerun_is_planned_before_it_is_done() {
 }
 
 #[tokio::test]
-async fn what_was_blocked_goes_out_no_faster_than_the_rest() {
+async fn blocked_commands_are_rate_limited_too() {
     let folder = tempfile::tempdir().unwrap();
     let cedar = folder.path().join("p.cedar");
     let toml = format!("{TOOLS}\n[policy]\nfiles = [{:?}]\n", cedar.to_str().unwrap());

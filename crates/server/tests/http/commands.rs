@@ -7,9 +7,9 @@ use crate::bed::{Bed, Client, held, id_of, on_every_store};
 on_every_store!(
     intent_effect_evidence,
     the_same_intent_is_the_same_command,
-    a_failure_and_a_doubt_are_told_apart,
+    a_failure_and_a_doubt_are_distinguished,
     a_command_without_a_work_brings_its_own,
-    what_belongs_to_others_does_not_exist,
+    commands_of_others_are_invisible,
 );
 
 /// Tools for tests.
@@ -204,7 +204,7 @@ async fn approved(bed: &Bed, job: &Held, target: &str) -> Value {
     job.verb(&command, "dispatch", json!({ "request_id": target })).await.expect(200)
 }
 
-async fn a_failure_and_a_doubt_are_told_apart(bed: Bed) {
+async fn a_failure_and_a_doubt_are_distinguished(bed: Bed) {
     let job = Held::new(&bed.admin(), "a").await;
     let refused = approved(&bed, &job, "refused").await;
     let lost = json!({ "error": { "class": "timeout", "message": "no reply" } });
@@ -314,7 +314,7 @@ async fn a_command_without_a_work_brings_its_own(bed: Bed) {
     bed.server.close().await.unwrap();
 }
 
-async fn what_belongs_to_others_does_not_exist(bed: Bed) {
+async fn commands_of_others_are_invisible(bed: Bed) {
     const ALL: [&str; 8] = ["view", "payload", "submit", "work", "resolve", "approve", "replay", "operate"];
     let ours = bed.client("person", &ALL, Some(&["ours"])).await;
     let theirs = bed.client("person", &ALL, Some(&["theirs"])).await;

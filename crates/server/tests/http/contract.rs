@@ -50,7 +50,7 @@ fn every_reference_in_the_contract_leads_somewhere() {
 
 /// The tables of the page contain every route with its scope and every code with its status.
 #[test]
-fn the_reference_page_tells_what_the_contract_says() {
+fn the_reference_page_matches_the_contract() {
     let page = fs::read_to_string(committed().with_file_name("http.md")).unwrap();
     let contract: Value = serde_json::from_str(&tenure_server::openapi()).unwrap();
     let mut missing = Vec::new();

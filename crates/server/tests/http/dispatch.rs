@@ -43,7 +43,7 @@ on_every_store!(
     while_the_work_is_asked_to_cancel,
     after_another_took_its_place,
     after_it_happened,
-    while_somebody_was_told_to_do_it,
+    while_it_is_dispatched,
     after_the_lease_is_lost,
     by_a_forged_lease,
     in_a_batch,
@@ -166,7 +166,7 @@ async fn after_it_happened(bed: Bed) {
     verified(bed).await;
 }
 
-async fn while_somebody_was_told_to_do_it(bed: Bed) {
+async fn while_it_is_dispatched(bed: Bed) {
     let job = Held::new(&bed.admin(), "a").await;
     let note = job.dispatched("note", json!({})).await;
     let again = job.verb(&note, "dispatch", json!({ "request_id": "d" })).await.expect(200);

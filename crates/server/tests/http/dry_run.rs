@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use crate::bed::{Bed, held, id_of, on_every_store, work};
 
-on_every_store!(verbs_tell_what_they_would_do);
+on_every_store!(verbs_show_their_effect);
 
-async fn verbs_tell_what_they_would_do(bed: Bed) {
+async fn verbs_show_their_effect(bed: Bed) {
     let admin = bed.admin();
     let tried = admin.post("/v1/work?dry_run=true", work("one")).await;
     assert_eq!(tried.headers["tenure-dry-run"], "true");
@@ -53,7 +53,7 @@ async fn verbs_tell_what_they_would_do(bed: Bed) {
 
 /// Calls that grant something, and backups, have no dry run, and refuse it without any effect.
 #[tokio::test]
-async fn what_cannot_be_tried_is_refused() {
+async fn calls_without_a_dry_run_refuse_it() {
     let bed = Bed::memory().await;
     let admin = bed.admin();
     let contract: Value = serde_json::from_str(&tenure_server::openapi()).unwrap();

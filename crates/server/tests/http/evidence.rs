@@ -95,7 +95,7 @@ async fn one_work_shows_the_last_of_its_evidence(bed: Bed) {
 }
 
 #[tokio::test]
-async fn what_is_no_trace_is_left_out() {
+async fn invalid_traces_are_ignored() {
     let bed = Bed::memory().await;
     let client = bed.admin();
     let made = traced(&client, "nonsense", Method::POST, "/v1/work", work("a")).await.expect(201);

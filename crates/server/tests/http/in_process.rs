@@ -36,7 +36,7 @@ async fn it_is_a_machine_everywhere(bed: Bed) {
     bed.server.close().await.unwrap();
 }
 
-async fn what_only_people_may_do_is_refused(bed: Bed) {
+async fn acts_of_people_are_refused(bed: Bed) {
     let program = bed.server.in_process("bridge").unwrap();
     let made = send(&program, Method::POST, "/v1/work", work("a")).await.expect(201);
     let id = made["work"]["id"].as_str().unwrap();
@@ -47,11 +47,11 @@ async fn what_only_people_may_do_is_refused(bed: Bed) {
     bed.server.close().await.unwrap();
 }
 
-async fn nobody_else_comes_in_by_it(bed: Bed) {
+async fn it_gives_access_to_nobody_else(bed: Bed) {
     let _program = bed.server.in_process("bridge").unwrap();
     send(&bed.router, Method::GET, "/v1/work", json!(null)).await.problem(401, "unauthorized");
     assert!(bed.server.in_process("").is_err(), "a principal has a name");
     bed.server.close().await.unwrap();
 }
 
-on_every_store!(it_is_a_machine_everywhere, what_only_people_may_do_is_refused, nobody_else_comes_in_by_it,);
+on_every_store!(it_is_a_machine_everywhere, acts_of_people_are_refused, it_gives_access_to_nobody_else,);

@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use crate::{
     bed::{Bed, Client, held, id_of, on_every_store, work},
-    dials::metric,
+    metrics::metric,
 };
 
-on_every_store!(a_pause_refuses_what_is_new_and_nothing_else, waits_of_a_session_are_called_off);
+on_every_store!(a_pause_refuses_only_new_work_items, waits_of_a_session_are_called_off);
 
 async fn set(client: &Client, paused: bool, tenant: Option<&str>) -> crate::bed::Reply {
     let mut body = json!({ "paused": paused, "reason": "the database moves" });
@@ -17,7 +17,7 @@ async fn set(client: &Client, paused: bool, tenant: Option<&str>) -> crate::bed:
     client.post("/v1/intake", body).await
 }
 
-async fn a_pause_refuses_what_is_new_and_nothing_else(bed: Bed) {
+async fn a_pause_refuses_only_new_work_items(bed: Bed) {
     let admin = bed.admin();
     let id = admin.ingest("old").await;
     assert_eq!(admin.get("/v1/intake").await.expect(200)["pauses"], json!([]));

@@ -13,7 +13,7 @@ on_every_store!(
     a_long_poll_hears_of_the_end,
     pages_follow_one_another,
     events_tell_times_as_everything_does,
-    only_what_is_old_is_forgotten,
+    only_old_work_items_are_pruned,
 );
 
 async fn a_work_from_ingest_to_its_end(bed: Bed) {
@@ -244,7 +244,7 @@ async fn a_long_poll_hears_of_the_end(bed: Bed) {
     bed.server.close().await.unwrap();
 }
 
-async fn only_what_is_old_is_forgotten(bed: Bed) {
+async fn only_old_work_items_are_pruned(bed: Bed) {
     let client = bed.admin();
     client.ingest("a").await;
     let close = json!({ "state": "succeeded", "no_output": true });

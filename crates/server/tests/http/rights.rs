@@ -7,8 +7,8 @@ use crate::bed::{Bed, held, id_of, on_every_store};
 
 on_every_store!(
     the_last_admin_cannot_be_locked_out,
-    whoever_may_only_resolve_never_approves,
-    an_early_answer_that_does_not_fit_is_told,
+    the_scope_to_resolve_does_not_approve,
+    an_early_answer_that_does_not_match_is_reported,
 );
 
 async fn the_last_admin_cannot_be_locked_out(bed: Bed) {
@@ -38,7 +38,7 @@ async fn the_last_admin_cannot_be_locked_out(bed: Bed) {
     bed.server.close().await.unwrap();
 }
 
-async fn whoever_may_only_resolve_never_approves(bed: Bed) {
+async fn the_scope_to_resolve_does_not_approve(bed: Bed) {
     let client = bed.admin();
     let clerk = bed.client("person", &["resolve", "view"], None).await;
     let bot = bed.client("machine", &["resolve", "view"], None).await;
@@ -86,7 +86,7 @@ async fn whoever_may_only_resolve_never_approves(bed: Bed) {
     bed.server.close().await.unwrap();
 }
 
-async fn an_early_answer_that_does_not_fit_is_told(bed: Bed) {
+async fn an_early_answer_that_does_not_match_is_reported(bed: Bed) {
     let client = bed.admin();
     client.ingest("a").await;
     let grant = client.claim("c1").await;

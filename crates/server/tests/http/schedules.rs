@@ -69,7 +69,7 @@ async fn a_schedule_from_birth_to_end() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_a_schedule_is_told_with_the_fix() {
+async fn invalid_schedules_are_refused_with_the_fix() {
     let bed = Bed::memory().await;
     let admin = bed.admin();
     for (body, code, told) in [

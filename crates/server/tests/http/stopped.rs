@@ -9,7 +9,7 @@ use tenure_store::{Clock, Ledger, Options, SystemClock};
 
 use crate::{
     bed::{Bed, work},
-    dials::until,
+    metrics::until,
 };
 
 /// Stands for any bug in a store's own task: it panics when the writer reads the time.

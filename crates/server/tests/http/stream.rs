@@ -63,7 +63,7 @@ impl Reader {
 }
 
 #[tokio::test]
-async fn a_stream_tells_what_happens_and_goes_on_where_it_was_left() {
+async fn a_stream_sends_events_and_resumes_after_the_last_one() {
     for bed in [Bed::memory().await, Bed::sqlite().await, Bed::postgres().await] {
         let client = bed.admin();
         client.ingest("before").await;
@@ -95,7 +95,7 @@ async fn a_stream_tells_what_happens_and_goes_on_where_it_was_left() {
 }
 
 #[tokio::test]
-async fn a_slow_reader_is_told_from_where_to_go_on() {
+async fn a_slow_reader_gets_the_position_to_continue_from() {
     let bed = Bed::memory().await;
     let client = bed.admin();
     let mut slow = Reader::open(&client, "/v1/events/stream", None).await;
@@ -198,7 +198,7 @@ async fn a_shutdown_ends_long_polls_and_streams_and_finishes_the_rest() {
 
 /// Readers that never read do not slow down renewals.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_slow_readers_hold_nobody_up() {
+async fn a_thousand_slow_readers_delay_nobody() {
     // Both ends of every connection are in this process.
     let files = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }).unwrap();

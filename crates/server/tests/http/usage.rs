@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use crate::{
     bed::{Bed, held, id_of, on_every_store, work},
-    dials::metric,
+    metrics::metric,
 };
 
-on_every_store!(usage_is_summed_and_shown, an_outside_owner_says_what_it_used);
+on_every_store!(usage_is_summed_and_shown, an_external_owner_reports_its_usage);
 
 async fn usage_is_summed_and_shown(bed: Bed) {
     let client = bed.admin();
@@ -42,7 +42,7 @@ async fn usage_is_summed_and_shown(bed: Bed) {
     bed.server.close().await.unwrap();
 }
 
-async fn an_outside_owner_says_what_it_used(bed: Bed) {
+async fn an_external_owner_reports_its_usage(bed: Bed) {
     let client = bed.admin();
     let mut new = work("job");
     new["disposition"] = json!("externally_owned");

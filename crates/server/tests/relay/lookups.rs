@@ -41,7 +41,7 @@ async fn doubtful_of(bed: &Bed, tenant: &str, id: &str, tool: &str) -> CommandId
 }
 
 #[tokio::test]
-async fn what_is_found_is_the_receipt() {
+async fn a_found_effect_is_the_receipt() {
     let mut bed = Bed::new(&by_program(r#"echo '{"outcome":"found","external_id":"m-7"}'"#)).await;
     let id = doubtful(&bed).await;
     assert_eq!(bed.reconciler.run_once().await.unwrap(), 1);
@@ -52,7 +52,7 @@ async fn what_is_found_is_the_receipt() {
 }
 
 #[tokio::test]
-async fn what_is_absent_may_be_done_again() {
+async fn an_absent_command_may_be_sent_again() {
     let mut bed = Bed::new(&by_program(r#"echo '{"outcome":"absent"}'"#)).await;
     let id = doubtful(&bed).await;
     bed.reconciler.run_once().await.unwrap();
@@ -62,7 +62,7 @@ async fn what_is_absent_may_be_done_again() {
 /// Programs that are missing, hang, fail or print nonsense: each lookup leaves it unknown with the reason,
 /// and the last one leaves it to a person.
 #[tokio::test]
-async fn what_cannot_tell_ends_with_a_person() {
+async fn unknown_lookups_end_with_a_person() {
     let missing = by_program("x").replace("\"sh\", \"-c\", ", "\"/no/such/lookup\", ");
     for (toml, reason) in [
         (by_program("echo garbage"), "no finding"),
@@ -130,7 +130,7 @@ async fn lookups_of_one_tenant_that_hang_keep_no_other_waiting() {
 }
 
 #[tokio::test]
-async fn what_a_worker_looks_up_is_left_to_it() {
+async fn lookups_of_workers_are_left_to_them() {
     let mut bed = Bed::new("[tools.mail]\nrisk = \"low\"\nlookup = { by = \"worker\" }").await;
     let id = doubtful(&bed).await;
     assert_eq!(bed.reconciler.run_once().await.unwrap(), 0);

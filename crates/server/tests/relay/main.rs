@@ -2,8 +2,8 @@
 
 mod bed;
 mod checker;
-mod dials;
 mod lookups;
+mod metrics;
 #[path = "../common/names.rs"]
 mod names;
 mod sends;

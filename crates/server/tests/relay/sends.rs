@@ -22,7 +22,7 @@ fn hook(provider: &Provider, more: &str) -> String {
 const DONE: &str = r#"{"id":"m-1"}"#;
 
 #[tokio::test]
-async fn what_is_due_is_dispatched_then_called_and_its_answer_is_the_receipt() {
+async fn due_commands_are_dispatched_then_called_and_the_response_is_the_receipt() {
     let provider = Provider::always(Reply::json(200, DONE));
     let mut bed = Bed::new(&hook(&provider, "")).await;
     let ids = bed.outbox("one", "hook", &["a", "b", "c"]).await;
@@ -44,7 +44,7 @@ async fn what_is_due_is_dispatched_then_called_and_its_answer_is_the_receipt() {
 }
 
 #[tokio::test]
-async fn each_answer_is_told_as_what_it_proves() {
+async fn each_response_is_recorded_as_the_outcome_it_proves() {
     let provider = Provider::start(|call| {
         let text = String::from_utf8_lossy(&call.body);
         let target = |name: &str| text.contains(&format!("\"target\":\"{name}\""));
@@ -147,7 +147,7 @@ async fn a_first_that_fails_holds_its_line_up_and_no_other() {
 }
 
 #[tokio::test]
-async fn what_goes_too_fast_waits_without_being_dispatched() {
+async fn rate_limited_commands_wait_without_a_dispatch() {
     let provider = Provider::always(Reply::json(200, DONE));
     let toml = hook(&provider, "rate_limit = { per_s = 1, burst = 2 }")
         + &hook(&provider, "").replace("[tools.hook", "[tools.other");
@@ -310,7 +310,7 @@ async fn a_name_that_turns_inward_between_two_commands_reaches_nothing() {
 }
 
 #[tokio::test]
-async fn a_relay_that_is_told_to_stop_finishes_what_is_under_way() {
+async fn a_stopping_relay_finishes_its_calls() {
     let provider = Provider::always(Reply::Held(Box::new(Reply::json(200, DONE))));
     let bed = Bed::new(&hook(&provider, "")).await;
     let (stopping, woken) = (CancellationToken::new(), Arc::new(Notify::new()));
@@ -330,7 +330,7 @@ async fn a_relay_that_is_told_to_stop_finishes_what_is_under_way() {
 }
 
 #[tokio::test]
-async fn what_is_not_finished_in_time_stays_dispatched_and_becomes_uncertain() {
+async fn unfinished_calls_stay_dispatched_and_become_uncertain() {
     let provider = Provider::always(Reply::Hang);
     let bed = Bed::new(&hook(&provider, "idempotency = \"native\"")).await;
     let id = bed.outbox("one", "hook", &["a"]).await[0];

@@ -99,7 +99,7 @@ pub struct Wait {
     /// The lease token
     #[arg(long, env = "TENURE_LEASE", hide_env_values = true, value_name = "TOKEN")]
     pub lease: Option<String>,
-    /// Who must answer: approval, auth, user, tool or external
+    /// The kind of wait: approval, auth, user, tool or external
     #[arg(long, requires_all = ["reference", "fence", "lease"])]
     pub kind: Option<WaitKind>,
     /// The reference under which the wait is answered

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_person_can_do_is_said_as_it_is_typed() {
+    fn commands_for_people_are_shown_as_typed() {
         let beat = Duration::from_secs(1);
         let asks = sentence(&event("waiting_set", State::WaitingApproval, json!({})), beat, None).unwrap();
         assert!(asks.contains("tenure approve w_1") && asks.contains("30 s"), "{asks}");
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_told_by_what_became_of_it() {
+    fn a_command_is_described_by_its_outcome() {
         let beat = Duration::from_secs(1);
         let waits = || json!({ "data": { "waits": [{ "ref": "command:c_1" }] } });
         for (who, then) in [("ana", "ana answers in 30 s"), ("you", "nobody else will")] {
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn recovery_is_told_by_what_it_decided() {
+    fn recovery_is_described_by_its_verdict() {
         let beat = Duration::from_secs(1);
         let resumed = event("recovered", State::Queued, json!({ "data": { "from_step": "plan" } }));
         assert!(sentence(&resumed, beat, None).unwrap().contains("after step `plan`"));

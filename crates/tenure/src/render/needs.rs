@@ -42,7 +42,7 @@ pub enum Asked {
     Outcome,
     /// The answer to this wait.
     Answer(WaitKind),
-    /// What happens with this quarantined work item.
+    /// The decision on this quarantined work item.
     Decision,
 }
 

@@ -61,12 +61,12 @@ permit (principal, action, resource);
 "#;
 
 #[test]
-fn what_does_not_go_out_is_refused_and_shown_on_sqlite() {
+fn refused_dispatches_are_shown_on_sqlite() {
     refused("ledger.db");
 }
 
 #[test]
-fn what_does_not_go_out_is_refused_and_shown_on_postgres() {
+fn refused_dispatches_are_shown_on_postgres() {
     refused(&tenure_testkit::shared().create_database());
 }
 
@@ -126,7 +126,7 @@ fn refused(db: &str) {
 }
 
 #[test]
-fn nothing_there_is_said_as_by_every_list() {
+fn empty_lists_say_so() {
     let bed = Bed::empty();
     let none = bed.run(&["commands", "list"]).ends(0);
     assert!(none.out.is_empty() && none.err.contains("No command matches"), "{}", none.err);
@@ -147,7 +147,7 @@ fn nothing_there_is_said_as_by_every_list() {
 }
 
 #[test]
-fn everybody_who_is_waited_for_is_in_one_list() {
+fn everything_that_waits_for_people_is_in_one_list() {
     let bed = Bed::embedded();
     let ingest = |id| {
         let args = ["ingest", "manual", id, "--kind", "errand", "--disposition", "rerunnable"];

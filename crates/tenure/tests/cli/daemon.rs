@@ -59,7 +59,7 @@ fn a_drain_ends_streams_and_long_polls_within_its_deadline() {
 }
 
 #[test]
-fn start_up_says_what_is_wrong_and_what_to_do() {
+fn failed_starts_name_the_cause_and_the_fix() {
     let folder = TempDir::new().unwrap();
     let serve = |args: &[&str]| {
         let args = [&["serve", "--listen", "127.0.0.1:0"], args].concat();

@@ -107,7 +107,7 @@ fn watch(mut stream: EventStream, mut enough: impl FnMut(&Event) -> bool) {
 }
 
 #[test]
-fn everything_that_was_announced_happens() {
+fn the_announced_story_happens() {
     let mut demo = Demo::start(&["--beat", "100ms", "--seed", "7"]);
     let mut missing = BTreeSet::from([
         "approval is waited for",
@@ -212,7 +212,7 @@ fn it_ends_by_itself_and_keeps_its_ledger_if_asked_to() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_said_in_a_line() {
+fn a_used_port_is_reported_in_one_line() {
     let demo = Demo::start(&[]);
     let address = demo.url.strip_prefix("http://").unwrap();
     let args = ["demo", "--listen", address];

@@ -34,7 +34,7 @@ fn every_failure_has_its_exit_code() {
 }
 
 #[test]
-fn whoever_has_no_token_is_told_where_it_was_looked_for() {
+fn a_missing_token_error_names_the_searched_places() {
     let bed = Bed::sqlite();
     let url = bed.daemon.as_ref().unwrap().url.clone();
     let with = |name: &str, value: &str| {
@@ -105,7 +105,7 @@ fn ages_are_counted_by_the_servers_clock() {
 }
 
 #[test]
-fn an_ambiguous_beginning_is_told() {
+fn an_ambiguous_prefix_is_reported() {
     let bed = Bed::embedded();
     for id in ["1", "2"] {
         bed.run(&["ingest", "manual", id, "--kind", "k", "--disposition", "rerunnable"]).ends(0);

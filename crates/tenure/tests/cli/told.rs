@@ -50,7 +50,7 @@ fn a_ledger_that_others_can_read_is_warned_of() {
 }
 
 #[test]
-fn a_list_that_stops_says_so() {
+fn a_truncated_list_says_so() {
     let bed = Bed::sqlite();
     let ids = ["a", "b", "c"].map(|id| ingest(&bed, id));
     for list in [&["list"][..], &["events"], &["events", &ids[0]]] {
@@ -69,14 +69,14 @@ fn a_list_that_stops_says_so() {
 }
 
 #[test]
-fn nobody_to_drain_is_said() {
+fn a_drain_without_leases_is_reported() {
     let bed = Bed::sqlite();
     let said = bed.run(&["drain", "nobody", "--reason", "x", "--yes"]).ends(3);
     assert!(said.err.contains("No worker nobody holds anything"), "{}", said.err);
 }
 
 #[test]
-fn whoever_reads_only_the_beginning_of_a_script_ends_it() {
+fn a_reader_that_closes_early_ends_the_output() {
     let script =
         format!("{} completions bash | head -3; exit ${{PIPESTATUS[0]}}", env!("CARGO_BIN_EXE_tenure"));
     let said = Said::of(Command::new("bash").args(["-c", &script]).output().unwrap()).ends(0);
@@ -84,7 +84,7 @@ fn whoever_reads_only_the_beginning_of_a_script_ends_it() {
 }
 
 #[test]
-fn what_is_no_id_is_not_found_by_any_verb() {
+fn malformed_ids_are_not_found_by_any_verb() {
     let bed = Bed::sqlite();
     for verb in ["show", "events", "explain"] {
         let said = bed.run(&[verb, "nonsense"]).ends(3);

@@ -53,7 +53,7 @@ fn a_configuration_is_read_with_everything_it_names() {
 }
 
 #[test]
-fn a_program_that_is_not_there_is_no_sound_tool() {
+fn a_missing_program_is_a_configuration_error() {
     let folder = TempDir::new().unwrap();
     let tool = |command: &str, lookup: &str| {
         let calls = |program: &str| format!("{{ command = [\"{program}\"] }}");

@@ -44,7 +44,7 @@ fn on_postgres() {
 }
 
 #[test]
-fn what_is_too_long_for_a_batch_is_said_to_be() {
+fn oversized_batch_responses_are_reported() {
     let daemon = Home::sqlite().serve();
     for n in 0..9 {
         let mut body = work(&n.to_string());

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_each_status_proves() {
+    fn each_status_proves_an_outcome() {
         let plain = |status| judged(status, &[], "because", HttpTarget::default());
         let class = |outcome: &CallOutcome| match outcome {
             CallOutcome::Failed { error, .. } | CallOutcome::Gone(error) | CallOutcome::Uncertain(error) => {

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_in_the_clothes_of_the_other_family_is_judged_as_what_it_is() {
+    fn embedded_ipv4_addresses_are_checked() {
         let mapped: SocketAddr = "[::ffff:127.0.0.1]:80".parse().unwrap();
         assert!(EgressRules::default().addresses("x", &[mapped]).is_err());
         let guard = EgressRules { networks: vec!["127.0.0.0/8".parse().unwrap()], ..EgressRules::default() };

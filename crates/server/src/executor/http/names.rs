@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn names_that_nobody_answers_hold_up_neither_other_tenants_nor_blocking_calls() {
+    async fn unanswered_names_delay_neither_other_tenants_nor_blocking_calls() {
         let names = Arc::new(SystemResolver::with(look_up));
         let mut silent = JoinSet::new();
         for n in 0..600 {

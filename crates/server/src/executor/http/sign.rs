@@ -45,7 +45,7 @@ mod tests {
     const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
     #[test]
-    fn a_signature_is_what_the_reference_implementation_makes() {
+    fn signatures_match_the_reference_implementation() {
         let (id, at, body) = ("tenure-1", 1_700_000_000, br#"{"type":"notify"}"#);
         let oracle = standardwebhooks::Webhook::new(SECRET).unwrap();
         let ours = SECRET.parse::<WebhookSecret>().unwrap().sign(id, at, body);

@@ -83,7 +83,7 @@ async fn no_effect_without_intent_and_none_repeated_on_postgres() {
 
 /// A checker that never finds anything proves nothing: it must detect each of these bugs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_broken_is_found() {
+async fn planted_bugs_are_found() {
     for (bug, found) in [
         ("call_before_dispatch", "before its dispatch was committed"),
         ("blind_retry", "before its dispatch was committed"),

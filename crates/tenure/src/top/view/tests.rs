@@ -158,7 +158,7 @@ fn lights_have_colours_only_where_they_are_wanted() {
 }
 
 #[test]
-fn what_is_old_is_called_stale_and_dimmed() {
+fn old_snapshots_are_marked_as_stale() {
     let mut screen = busy();
     screen.trouble = Some("http://127.0.0.1:7171 cannot be reached".to_owned());
     let late = Style { now: Timestamp(NOW + 13_000), ..style() };

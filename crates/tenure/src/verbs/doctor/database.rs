@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_jumped_is_told() {
+    fn a_clock_jump_is_reported() {
         let of = |jumps, offset_ms| clock(LedgerClock { jumps, offset_ms });
         assert_eq!(of(0, 0).verdict, Verdict::Ok);
         let jumped = of(1, -7_200_000);

@@ -49,7 +49,7 @@ async fn until(server: &Server, lines: &[&str]) {
 }
 
 #[tokio::test]
-async fn a_daemon_sends_what_is_its_own_and_shows_it() {
+async fn a_daemon_sends_its_commands_and_shows_them() {
     let provider = Provider::start(|call| match String::from_utf8_lossy(&call.body) {
         body if body.contains("\"target\":\"bad\"") => Reply::status(422),
         body if body.contains("\"target\":\"lost\"") => Reply::Drop,

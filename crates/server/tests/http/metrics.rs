@@ -32,7 +32,7 @@ pub async fn metric(client: &Client, line: &str) {
 }
 
 #[tokio::test]
-async fn the_dials_show_what_happened_and_what_stands() {
+async fn metrics_show_changes_and_open_items() {
     for bed in [Bed::memory().await, Bed::sqlite().await, Bed::postgres().await] {
         let client = bed.admin();
         let mut flow = work("a");
@@ -148,7 +148,7 @@ async fn the_database_tells_of_itself_to_operators() {
 
 /// The work item is named to callers who may know it, and counted for the others; the daemon stays ready.
 #[tokio::test]
-async fn a_damaged_work_is_told_and_the_daemon_stays_ready() {
+async fn a_damaged_work_item_is_reported_and_the_daemon_stays_ready() {
     for postgres in [false, true] {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("ledger.db");
