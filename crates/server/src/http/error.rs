@@ -239,7 +239,7 @@ impl From<Denied> for Problem {
         let unauthorized = |detail: &'static str| Self::new(Code::Unauthorized, detail);
         match denied {
             Denied::NoToken => unauthorized(
-                "There is no bearer token. Send `Authorization: Bearer …`; `tenure token create` makes one.",
+                "There is no bearer token. Send `Authorization: Bearer …`; `tenure token create` creates one.",
             ),
             Denied::UnknownToken => unauthorized("This token is unknown. Check it, or create a new one."),
             Denied::TooManyWrong => Self::later(

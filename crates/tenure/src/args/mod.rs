@@ -115,7 +115,7 @@ pub enum Verb {
 
     /// Show running work live in this terminal: lights, leases, and what waits for you
     #[command(
-        after_help = "Example:\n  tenure top\n\nKeys: j k move, Enter shows a work, / filters, ? helps, q quits."
+        after_help = "Example:\n  tenure top\n\nKeys: j k move, Enter shows an item, / filters, ? helps, q quits."
     )]
     Top,
 

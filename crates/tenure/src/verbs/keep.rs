@@ -29,7 +29,7 @@ pub async fn prune(cx: &Context, args: &Prune) -> Result<Exit, Failure> {
         total.events += report.events;
         total.more = report.more && !args.act.dry_run;
     }
-    cx.out.one(&total, |total, _| format!("{} works, {} events\n", total.works, total.events))?;
+    cx.out.one(&total, |total, _| format!("{} work items, {} events\n", total.works, total.events))?;
     Ok(Exit::Ok)
 }
 
