@@ -7,18 +7,18 @@
 # CONF    lines to append to postgresql.conf
 # PRIMARY the port of a running cluster of which this one becomes a streaming standby; without it, a new cluster
 #
-# Says "folder PATH", then "ok" or "failed" once the server is up, and again for each line it reads: "stop"
-# and "restart", both immediate, which PostgreSQL takes as a crash, and "promote", for a standby.
-# One process does all of it in turn. So, at whatever moment the holder of the pipe dies (kill -9 included),
-# the step at hand ends, the pipe is found closed, and neither a server nor a folder stays behind.
+# Prints "folder PATH", then "ok" or "failed" once the server is up, and again for each line that it reads:
+# "stop" and "restart", both immediate like a crash, and "promote", for a standby.
+# A single process runs all steps in order. If the owner of the pipe dies at any moment (kill -9 included), the
+# current step ends, the pipe is found closed, and neither a server nor a folder is left behind.
 
 bin=$1 parent=$2 port=$3 conf=$4 primary=$5
 server=
 
-# A holder that is gone must not take its keeper along. A no-op and not '', which the server would inherit.
+# The end of the owner must not end its keeper. A no-op rather than '', which the server would inherit.
 trap : HUP INT TERM PIPE
 
-# Nothing here outlives the machine: only the running server, not these programs, has to sync to disk.
+# The cluster does not outlive the machine: only the running server has to sync to disk, not these programs.
 copy() {
     if [ -n "$primary" ]; then
         "$bin/pg_basebackup" -D "$dir/data" -h 127.0.0.1 -p "$primary" -U tenure -R -c fast --no-sync
@@ -34,7 +34,7 @@ create() {
     : >"$dir/log"
 }
 
-# A child of this shell and not of pg_ctl: then `wait` is certain to see it end, whatever runs as process 1.
+# A child of this shell rather than of pg_ctl, so that `wait` sees its end, independent of process 1.
 start() {
     "$bin/postgres" -D "$dir/data" >>"$dir/log" 2>&1 </dev/null &
     server=$!
@@ -55,7 +55,7 @@ stop() {
 
 restart() {
     stop
-    # The orphans of a killed server hold its memory for another moment, and no server starts beside them.
+    # Orphans of a killed server hold its shared memory for a moment, and a new server cannot start meanwhile.
     for _ in 1 2 3 4 5 6 7 8 9 10; do
         start && return
         sleep 0.1

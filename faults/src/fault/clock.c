@@ -1,6 +1,6 @@
-/* Moves the wall clock of a program by the seconds that a file says. The monotonic clock stays what it is. Preloaded,
- * and without a byte of memory of its own: libfaketime allocates while it starts, and then waits for itself where the
- * program brings an allocator that asks for the time. */
+/* Moves the wall clock of a program by the seconds in a file. The monotonic clock is unchanged. Preloaded, and without
+ * any allocation: libfaketime allocates while it starts, and then deadlocks if the program has an allocator that reads
+ * the time. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// Shows the contract as text. Everything is put in as text nodes; nothing is loaded but the contract itself.
+// Shows the contract. Everything is inserted as text nodes, and only the contract is loaded.
 "use strict";
 
 const make = (tag, text, parent) => {
@@ -23,7 +23,7 @@ const show = (main, path, method, operation) => {
   make("h2", `${method.toUpperCase()} ${path}`, section);
   make("p", [operation.summary, operation.description].filter(Boolean).join(" "), section);
   const details = make("details", "", section);
-  make("summary", "parameters, body, answers", details);
+  make("summary", "parameters, body, responses", details);
   const lines = (operation.parameters || []).map((p) => `${p.in} ${p.name}  ${p.description || ""}`);
   if (operation.requestBody) lines.push(`body ${shape(operation.requestBody.content)}`);
   for (const [status, answer] of Object.entries(operation.responses || {})) {
@@ -39,7 +39,7 @@ const start = async () => {
   for (const [path, item] of Object.entries(contract.paths)) {
     for (const [method, operation] of Object.entries(item)) show(main, path, method, operation);
   }
-  make("h1", "Shapes", main);
+  make("h1", "Schemas", main);
   for (const [name, schema] of Object.entries(contract.components.schemas)) {
     const details = make("details", "", main);
     make("summary", name, details);
