@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sound_is_read_as_ever() {
+    fn valid_json_is_read_as_usual() {
         let text = r#"{"source":{"system":"manual","id":"\u00e9"},"kind":"k","disposition":"rerunnable",
             "input":{"a":[1,-2,0.5,true,null,"\n",{"a":{}}],"b":{"a":1}},"policy":{"retry":{"jitter":"none"}}}"#;
         let plain: Ingest = serde_json::from_str(text).unwrap();
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_no_object_at_any_depth() {
+    fn a_list_is_not_an_object_at_any_depth() {
         let claim = |worker: &str| format!(r#"{{"worker":{worker},"request_id":"r"}}"#);
         for text in [
             claim(r#"["w","i"]"#),
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_stands_once() {
+    fn a_repeated_name_is_refused() {
         let many: String = (0..40).map(|n| format!(r#""k{n}":1,"#)).collect();
         for (text, key) in [
             (r#"{"a":1,"a":2}"#.to_owned(), "a"),

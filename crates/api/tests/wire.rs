@@ -1,4 +1,4 @@
-//! The wire types as they stand in JSON.
+//! The wire types in JSON.
 
 use std::fmt::Debug;
 
@@ -33,7 +33,7 @@ fn work() -> Value {
 }
 
 #[test]
-fn requests_are_as_the_contract_says() {
+fn requests_match_the_contract() {
     let ingest: Ingest = round(json!({
         "source": { "system": "scheduler", "id": "nightly", "run_id": "2026-01-31" },
         "kind": "digest", "disposition": "owner_bound", "input": { "a": 1 }, "priority": 1,
@@ -100,7 +100,7 @@ fn replies_survive_a_newer_server() {
 }
 
 #[test]
-fn a_renewal_is_told_from_its_refusal() {
+fn a_renewal_differs_from_its_refusal() {
     let renewals: Renewals = round(json!({ "leases": [
         { "id": "w_1", "expires_at": "2026-01-31T08:15:45.000Z", "cancel_requested": true },
         { "id": "w_2", "problem": {
@@ -108,7 +108,7 @@ fn a_renewal_is_told_from_its_refusal() {
             "code": "lease_lost", "retryable": false
         } }
     ], "lost": ["w_2"] }));
-    assert_eq!(renewals, Renewals::new(renewals.leases.clone()), "`lost` is what the leases say");
+    assert_eq!(renewals, Renewals::new(renewals.leases.clone()), "`lost` follows from the leases");
     assert!(matches!(renewals.leases[0], Renewal::Renewed { cancel_requested: true, .. }));
     assert!(
         matches!(&renewals.leases[1], Renewal::Refused { problem, .. } if problem.code == Code::LeaseLost)
@@ -116,9 +116,9 @@ fn a_renewal_is_told_from_its_refusal() {
 }
 
 #[test]
-fn a_problem_keeps_what_else_it_says() {
+fn a_problem_keeps_unknown_fields() {
     let problem: Problem = round(json!({
-        "type": "about:blank", "title": "Busy", "status": 409, "detail": "Held by a.", "code": "busy",
+        "type": "about:blank", "title": "Busy", "status": 409, "detail": "LeasedWork by a.", "code": "busy",
         "retryable": null, "holder": "a"
     }));
     assert_eq!(problem.extensions["holder"], "a");

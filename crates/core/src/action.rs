@@ -83,7 +83,7 @@ impl Submission {
     /// Whether it can be decided at all, independently of the stored records. An action that grants something
     /// has no dry run: a token or permission that was never recorded could be mistaken for a real one.
     pub fn check(&self) -> Result<(), Refusal> {
-        if self.dry_run && self.action.hands_out() {
+        if self.dry_run && self.action.grants() {
             let detail = "Calls that claim or dispatch cannot be dry-run, because they grant a lease or a \
              permission. Leave the claim out, or run it for real and release it.";
             return Err(Refusal::new(Code::Unsupported, detail));
@@ -487,12 +487,12 @@ pub enum Action {
 
 impl Action {
     /// Whether it grants the caller a lease or the permission to make a call.
-    fn hands_out(&self) -> bool {
+    fn grants(&self) -> bool {
         match self {
             Action::Claim(_) => true,
             Action::Ingest(ingest) => ingest.claim.is_some(),
             Action::Resolve(resolve) => resolve.claim.is_some(),
-            Action::Command(action) => action.hands_out(),
+            Action::Command(action) => action.grants(),
             _ => false,
         }
     }

@@ -70,7 +70,7 @@ impl<'a> Context<'a> {
     }
 
     /// Randomness for jitter.
-    pub fn dice(&self) -> u64 {
+    pub fn random(&self) -> u64 {
         let mut eight = [0; 8];
         eight.copy_from_slice(&self.submission.seed[..8]);
         u64::from_be_bytes(eight)

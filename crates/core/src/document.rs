@@ -94,19 +94,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_writes_gets_its_own_and_a_new_text() {
+    fn a_write_to_a_shared_document_makes_a_copy() {
         let first = Document::from(vec![1]);
         assert_eq!(first.text(), "[1]");
         let mut second = first.clone();
         second.push(2);
         assert_eq!((first.text(), second.text()), ("[1]", "[1,2]"));
         second.push(3);
-        assert_eq!(second.text(), "[1,2,3]", "also where nobody shares it");
+        assert_eq!(second.text(), "[1,2,3]", "even if nobody shares it");
         assert_ne!(first, second);
     }
 
     #[test]
-    fn what_was_stored_comes_back_with_its_text() {
+    fn a_stored_document_keeps_its_text() {
         let stored: Document<Vec<u8>> = Document::stored("[ 7 ]").unwrap();
         assert_eq!((&*stored, stored.text()), (&vec![7], "[ 7 ]"));
         assert!(Document::<Vec<u8>>::stored("[").is_err());

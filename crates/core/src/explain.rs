@@ -208,8 +208,11 @@ impl View<'_> {
             self.until(due),
             self.overall()
         );
-        let next =
-            format!("nothing: it goes on {}; to go on at once, {}", self.until(due), self.command("retry"));
+        let next = format!(
+            "nothing: it is queued again {}; to retry now, {}",
+            self.until(due),
+            self.command("retry")
+        );
         (sentence, next)
     }
 
@@ -423,7 +426,7 @@ impl View<'_> {
 
     fn cancelling(&self) -> (String, String) {
         let Some(cancel) = &self.work.body.cancel else { return self.running() };
-        let told = match cancel.acknowledged_at {
+        let notified = match cancel.acknowledged_at {
             Some(at) => format!("was notified {}", self.ago(at)),
             None => "has not been notified yet".to_owned(),
         };
@@ -439,7 +442,7 @@ impl View<'_> {
             ("abandoned", lapse.max(cancel.deadline_at))
         };
         let sentence = format!(
-            "Cancel requested {} by {} ({}): {} {told} and {limit}; if its lease lapses it is {end} {}.",
+            "Cancel requested {} by {} ({}): {} {notified} and {limit}; if its lease lapses it is {end} {}.",
             self.ago(cancel.requested_at),
             cancel.requested_by.label(),
             cancel.reason.as_deref().unwrap_or("no reason recorded"),

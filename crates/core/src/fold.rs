@@ -17,7 +17,7 @@ use crate::{
     usage,
 };
 
-/// Folds a whole log into its row. None for an empty log, or one whose first event is not an ingest.
+/// Folds a whole log into its row. None for an empty log, or one that does not begin with `work_created`.
 pub fn fold<'a>(events: impl IntoIterator<Item = &'a Event>) -> Option<Work> {
     let mut events = events.into_iter();
     let mut work = born(events.next()?)?;
@@ -136,14 +136,14 @@ pub fn apply(work: &mut Work, event: &Event) {
             start(work, event.at);
         }
         Fact::StepCompleted(completed) => {
-            weigh(work, completed.bytes);
+            add_bytes(work, completed.bytes);
             start(work, event.at);
         }
         Fact::WaitingSet(set) => {
             start(work, event.at);
             work.open_waits = set.open;
             work.body.waits = set.total;
-            weigh(work, set.bytes);
+            add_bytes(work, set.bytes);
             work.body.wait_due = set.wait_due;
             if event.to.is_waiting() {
                 work.body.lapses = 0;
@@ -153,7 +153,7 @@ pub fn apply(work: &mut Work, event: &Event) {
             }
         }
         Fact::WaitResolved(resolved) => {
-            weigh(work, resolved.bytes);
+            add_bytes(work, resolved.bytes);
             waits_left(work, event, resolved.open, resolved.wait_due, resolved.bound_until);
         }
         Fact::WaitTimedOut(timed) => {
@@ -358,7 +358,7 @@ fn end_lease(work: &mut Work) {
 }
 
 /// Written only if it changes: otherwise the body stays shared.
-fn weigh(work: &mut Work, bytes: u32) {
+fn add_bytes(work: &mut Work, bytes: u32) {
     if bytes > 0 {
         work.body.payload_bytes += bytes;
     }

@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_beginning_is_a_range() {
+    fn a_prefix_is_a_range() {
         let (first, last) = WorkId::beginning_with("w_0198aB").unwrap();
         assert_eq!(first.to_string(), format!("w_0198ab{}", "0".repeat(26)));
         assert_eq!(last.to_string(), format!("w_0198ab{}", "f".repeat(26)));

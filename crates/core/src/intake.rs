@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pause_stops_its_tenant_or_all_and_says_how_to_end_it() {
+    fn a_pause_stops_its_tenant_or_all_and_names_the_command_to_end_it() {
         let pause = |tenant: Option<&str>| Pause {
             tenant: tenant.map(str::to_owned),
             by: Actor::person("ana"),

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_kept_exactly_is_refused() {
+    fn values_that_json_cannot_carry_exactly_are_refused() {
         let mut deep = json!(1);
         for _ in 0..65 {
             deep = json!([deep]);

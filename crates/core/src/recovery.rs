@@ -34,7 +34,7 @@ pub enum Doubt {
 
 impl Doubt {
     /// Whether nothing may be run again before the outcome is known.
-    pub fn stands_in_the_way(self) -> bool {
+    pub fn blocks_a_rerun(self) -> bool {
         match self {
             Doubt::None | Doubt::AllNative => false,
             Doubt::AllLookup | Doubt::Some => true,

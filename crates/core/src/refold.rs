@@ -56,7 +56,7 @@ pub fn spending(events: &[Event]) -> BTreeMap<BudgetKey, Budget> {
 fn commands_fault(work: &Work, events: &[Event], commands: &[Command]) -> Option<String> {
     let said = command::fold::fold(events);
     if said.len() != commands.len() {
-        return Some(format!("its log tells of {} commands, and {} are stored", said.len(), commands.len()));
+        return Some(format!("its log has {} commands, and {} are stored", said.len(), commands.len()));
     }
     let mut tally = Tally { total: commands.len() as u32, ..Tally::default() };
     for command in commands {
@@ -98,7 +98,7 @@ fn attempts_fault(work: &Work, events: &[Event], attempts: &[Attempt]) -> Option
         let ended = attempt.end.as_ref().map(|end| end.at);
         let usage = attempt.end.as_ref().map_or(&[][..], |end| &end.usage);
         let same = said == *attempt && usage == used(event, events);
-        let right = attempt.end.as_ref().is_none_or(|end| is_told(end, work, event, events));
+        let right = attempt.end.as_ref().is_none_or(|end| is_logged(end, work, event, events));
         (!same || current == ended.is_some() || !right)
             .then(|| format!("attempt {} differs from its log", attempt.number))
     })
@@ -106,7 +106,7 @@ fn attempts_fault(work: &Work, events: &[Event], attempts: &[Attempt]) -> Option
 
 /// Whether a log has this end of the attempt that a claim began. The body hash of the ending verb is not in
 /// the log.
-fn is_told(end: &AttemptEnd, work: &Work, claim: &Event, events: &[Event]) -> bool {
+fn is_logged(end: &AttemptEnd, work: &Work, claim: &Event, events: &[Event]) -> bool {
     let then: Vec<&Event> =
         events.iter().filter(|event| event.seq > claim.seq && event.at == end.at).collect();
     let own = |fits: &dyn Fn(&Event) -> bool| {
@@ -149,11 +149,11 @@ fn is_told(end: &AttemptEnd, work: &Work, claim: &Event, events: &[Event]) -> bo
 }
 
 /// Compares the texts with the log, unless they were erased there.
-fn is_error(stored: Option<&ErrorInfo>, told: Option<&ErrorInfo>) -> bool {
-    match (stored, told) {
+fn is_error(stored: Option<&ErrorInfo>, logged: Option<&ErrorInfo>) -> bool {
+    match (stored, logged) {
         (None, None) => true,
-        (Some(stored), Some(told)) => {
-            stored.class == told.class && (told.message.is_none() || stored.message == told.message)
+        (Some(stored), Some(logged)) => {
+            stored.class == logged.class && (logged.message.is_none() || stored.message == logged.message)
         }
         _ => false,
     }
@@ -226,7 +226,7 @@ fn steps_fault(work: &Work, events: &[Event], steps: &[Step]) -> Option<String> 
         }
     }
     if said.len() != steps.len() {
-        return Some(format!("its log tells of {} steps, and {} are stored", said.len(), steps.len()));
+        return Some(format!("its log has {} steps, and {} are stored", said.len(), steps.len()));
     }
     let differs = said.iter().zip(steps).find(|(said, stored)| said != stored);
     differs.map(|(_, stored)| format!("step `{}` differs from its log", stored.name))
@@ -259,27 +259,27 @@ impl LoggedWait<'_> {
 }
 
 fn waits_fault(work: &Work, events: &[Event], waits: &[Wait]) -> Option<String> {
-    let mut told: HashMap<WaitId, LoggedWait<'_>> = HashMap::new();
+    let mut logged: HashMap<WaitId, LoggedWait<'_>> = HashMap::new();
     let mut early: HashMap<WaitId, &Event> = HashMap::new();
     for event in events {
-        hear(event, &mut told, &mut early);
+        collect_waits(event, &mut logged, &mut early);
         if !event.to.is_waiting() {
-            let open = told.values_mut().filter(|wait| wait.state == WaitState::Open);
+            let open = logged.values_mut().filter(|wait| wait.state == WaitState::Open);
             open.for_each(|wait| wait.end(WaitState::Cancelled, event.at, None));
         }
     }
-    if told.len() != waits.len() {
-        return Some(format!("its log tells of {} waits, and {} are stored", told.len(), waits.len()));
+    if logged.len() != waits.len() {
+        return Some(format!("its log has {} waits, and {} are stored", logged.len(), waits.len()));
     }
     let right = |wait: &&Wait| {
-        wait.tenant == work.spec.tenant && told.get(&wait.id).is_some_and(|told| told.is(wait))
+        wait.tenant == work.spec.tenant && logged.get(&wait.id).is_some_and(|logged| logged.is(wait))
     };
     waits.iter().find(|wait| !right(wait)).map(|wait| format!("wait {} differs from its log", wait.id))
 }
 
-fn hear<'a>(
+fn collect_waits<'a>(
     event: &'a Event,
-    told: &mut HashMap<WaitId, LoggedWait<'a>>,
+    logged: &mut HashMap<WaitId, LoggedWait<'a>>,
     early: &mut HashMap<WaitId, &'a Event>,
 ) {
     match &event.fact {
@@ -298,25 +298,25 @@ fn hear<'a>(
                 if let Some(answer) = early.remove(&opened.id) {
                     wait.end(WaitState::Answered, answer.at, Some(answer.seq));
                 }
-                told.insert(opened.id, wait);
+                logged.insert(opened.id, wait);
             }
         }
         Fact::WaitResolved(resolved) if resolved.early => {
             early.insert(resolved.wait, event);
         }
         Fact::WaitResolved(resolved) => {
-            if let Some(wait) = told.get_mut(&resolved.wait) {
+            if let Some(wait) = logged.get_mut(&resolved.wait) {
                 wait.end(WaitState::Answered, event.at, Some(event.seq));
             }
         }
         Fact::WaitTimedOut(timed) => {
-            if let Some(wait) = told.get_mut(&timed.wait) {
+            if let Some(wait) = logged.get_mut(&timed.wait) {
                 let answered = (timed.on_timeout == OnTimeout::Default).then_some(event.seq);
                 wait.end(WaitState::TimedOut, event.at, answered);
             }
         }
         Fact::WaitEscalated(timed) => {
-            if let Some(wait) = told.get_mut(&timed.wait) {
+            if let Some(wait) = logged.get_mut(&timed.wait) {
                 wait.escalated = true;
             }
         }

@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_are_said_in_their_largest_unit_as_they_were_set() {
+    fn durations_are_written_in_their_largest_unit() {
         for (ms, said) in [
             (-5, "0 s"),
             (499, "0 s"),

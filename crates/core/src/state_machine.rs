@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn the_check_knows_no_other_codes() {
+    fn the_check_refuses_unknown_codes() {
         let sql = sql_check("from_state", "to_state");
         for (from, to) in [(None, 17), (Some(17), 17), (Some(-1), -1), (Some(0), 17), (Some(17), 0)] {
             assert_eq!(admits(&sql, from, to), Some(false), "{from:?} -> {to}");

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_reads_what_is_said_of_its_unit() {
+    fn a_budget_reads_the_usage_in_its_unit() {
         let paid = Usage {
             currency: Some("EUR".to_owned()),
             cost_micros: 5,
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_summed_is_refused() {
+    fn usage_that_cannot_be_summed_is_refused() {
         let many = vec![of("a", 1); limits::USAGE + 1];
         let euro = |currency: &str| Usage { currency: Some(currency.to_owned()), ..Usage::default() };
         let free = Usage { cost_micros: 1, ..Usage::default() };

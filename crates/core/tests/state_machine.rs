@@ -1,4 +1,4 @@
-//! The committed page is the table.
+//! The committed page is generated from the table.
 #![expect(clippy::disallowed_methods, reason = "the rules read no files; this test of their page does")]
 
 use std::{env, fs, path::Path};
@@ -15,7 +15,7 @@ fn the_committed_page_is_the_table() {
     let committed = fs::read_to_string(&path).unwrap_or_default();
     assert!(
         committed == page,
-        "docs/state_machine.md is not what the table says. Rewrite it with \
-         `UPDATE_DOCS=1 cargo test -p tenure-core --test state_machine`, and commit it."
+        "docs/state_machine.md differs from the table. Rewrite it with `UPDATE_DOCS=1 cargo test -p \
+         tenure-core --test state_machine`, and commit it."
     );
 }

@@ -35,20 +35,20 @@ pub async fn run(db: &str) -> Result<Vec<String>, Box<dyn std::error::Error>> {
     for message in inbox() {
         let source = Source::conversation(&message.id);
         let work = Ingest::typed(source, "chat", Disposition::Rerunnable, &message)?;
-        let Recorded { work, held, .. } = holder.ingest(work).await?;
-        let Some(mut held) = held else {
+        let Recorded { work, leased, .. } = holder.ingest(work).await?;
+        let Some(mut leased) = leased else {
             said.push(format!("{}: {} already", message.id, work.state));
             continue;
         };
         // From here on the lease is renewed in the background. A cancel by somebody else ends the answer
         // half-way.
         let answered = tokio::select! {
-            reply = answer(&held, &message) => Some(reply?),
-            () = held.cancelled() => None,
+            reply = answer(&leased, &message) => Some(reply?),
+            () = leased.cancelled() => None,
         };
         match answered {
-            Some(reply) => held.succeed(&reply).await.map(drop)?,
-            None => held.finish(Outcome::Stopped).await.map(drop)?,
+            Some(reply) => leased.succeed(&reply).await.map(drop)?,
+            None => leased.finish(Outcome::Stopped).await.map(drop)?,
         }
         said.push(tenure.explain(&work.id).await?.sentence);
     }
@@ -63,9 +63,10 @@ pub async fn run(db: &str) -> Result<Vec<String>, Box<dyn std::error::Error>> {
     Ok(said)
 }
 
-async fn answer(held: &Held, message: &Message) -> Result<Reply, Error> {
-    held.note("thinking")?;
-    let text = held.step("think", message, || async { Ok::<_, Error>(message.text.to_uppercase()) }).await?;
+async fn answer(leased: &LeasedWork, message: &Message) -> Result<Reply, Error> {
+    leased.note("thinking")?;
+    let text =
+        leased.step("think", message, || async { Ok::<_, Error>(message.text.to_uppercase()) }).await?;
     Ok(Reply { text })
 }
 

@@ -7,5 +7,7 @@ pub use crate::{
         CallFailure, Disposition, End, ErrorClass, Failure, Ingest, Intent, NewWait, Source, State, WaitKind,
         WorkId,
     },
-    worker::{self, Attempt, ClaimOptions, Evidence, Fate, Held, Holder, Job, Outcome, Recorded, Trouble},
+    worker::{
+        self, Attempt, ClaimOptions, Evidence, Fate, Holder, Job, LeasedWork, Outcome, Recorded, Trouble,
+    },
 };

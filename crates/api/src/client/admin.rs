@@ -12,12 +12,12 @@ use crate::wire::{
 impl Client {
     /// Deletes work items that ended before a given time. Their identities are kept.
     pub async fn prune(&self, prune: &Prune) -> Result<PruneReport, Error> {
-        self.call(Call::post("/v1/admin/prune", prune).patient()).await
+        self.call(Call::post("/v1/admin/prune", prune).without_time_limit()).await
     }
 
     /// Reads the whole ledger back and reports inconsistencies.
     pub async fn verify(&self) -> Result<VerifyReport, Error> {
-        self.call(Call::post_empty("/v1/admin/verify").patient()).await
+        self.call(Call::post_empty("/v1/admin/verify").without_time_limit()).await
     }
 
     /// Past prunings: who, when and why, newest first.
@@ -27,7 +27,7 @@ impl Client {
 
     /// Copies the ledger to a new file in the daemon's backup directory.
     pub async fn backup(&self, backup: &Backup) -> Result<BackupReport, Error> {
-        self.call(Call::post("/v1/admin/backup", backup).once().patient()).await
+        self.call(Call::post("/v1/admin/backup", backup).once().without_time_limit()).await
     }
 
     /// The state of the database.

@@ -103,7 +103,7 @@ impl Call {
     }
 
     /// Removes the time limit.
-    pub fn patient(self) -> Self {
+    pub fn without_time_limit(self) -> Self {
         Self { timeout: None, ..self }
     }
 
@@ -157,11 +157,11 @@ impl Client {
         let answer = async {
             let response = self.open(call).await?;
             let body = collect(response.into_body()).await;
-            body.map_err(|cause| Error::no_answer(&self.name, cause))
+            body.map_err(|cause| Error::no_response(&self.name, cause))
         };
         let Some(timeout) = call.timeout else { return answer.await };
         tokio::time::timeout(timeout, answer).await.unwrap_or_else(|_| {
-            Err(Error::no_answer(&self.name, format!("no response within {} s", timeout.as_secs())))
+            Err(Error::no_response(&self.name, format!("no response within {} s", timeout.as_secs())))
         })
     }
 
@@ -186,7 +186,7 @@ impl Client {
         })?;
         let response = self.transport.send(request).await?;
         if let Some(date) = response.headers().get(header::DATE).and_then(|date| date.to_str().ok()) {
-            self.clock.told(date);
+            self.clock.observe(date);
         }
         let status = response.status();
         if call.dry_run && status.is_success() && !response.headers().contains_key(DRY_RUN_HEADER) {
@@ -200,11 +200,11 @@ impl Client {
         let wait =
             response.headers().get(header::RETRY_AFTER).and_then(|at| at.to_str().ok()).map(str::to_owned);
         let body = collect(response.into_body()).await;
-        let body = body.map_err(|cause| Error::no_answer(&self.name, cause))?;
+        let body = body.map_err(|cause| Error::no_response(&self.name, cause))?;
         let mut problem: Problem = serde_json::from_slice(&body).map_err(|_| match status {
             // A proxy could not reach the daemon, or lost its response.
             StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
-                Error::no_answer(&self.name, status.to_string())
+                Error::no_response(&self.name, status.to_string())
             }
             _ => Error::protocol(format!("{} responded {status} without a problem document", call.path)),
         })?;
@@ -231,7 +231,7 @@ async fn collect(mut body: Body) -> Result<Bytes, BodyError> {
 fn repeatable(error: &Error, repeat: Repeat) -> bool {
     match error {
         Error::Unreachable { .. } => true,
-        Error::NoAnswer { .. } => repeat == Repeat::Safe,
+        Error::NoResponse { .. } => repeat == Repeat::Safe,
         Error::Problem(problem) => match problem.code.known() {
             Some(Code::Unavailable | Code::RateLimited) => problem.retryable == Some(true),
             Some(Code::OutcomeUnknown) => repeat == Repeat::Safe,
@@ -251,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_segment_never_leaves_its_place() {
+    fn a_path_segment_cannot_escape() {
         assert_eq!(segment("send mail/../x?y#z%"), "send%20mail%2F..%2Fx%3Fy%23z%25");
         assert_eq!(segment("w_01-9~"), "w_01-9~");
     }

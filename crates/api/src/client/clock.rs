@@ -14,36 +14,36 @@ use jiff::fmt::rfc2822;
 use crate::wire::Timestamp;
 
 /// A `Date` header is rounded down to the second, and a moment old when it arrives.
-const TELLS_MS: i64 = 2_000;
+const DATE_ERROR_MS: i64 = 2_000;
 const MIDDLE_MS: i64 = 500;
 
 /// This machine's clock, corrected by the `Date` headers of responses. Uncorrected before the first response.
 #[derive(Clone, Debug, Default)]
 pub struct ServerClock {
     /// How far the server's clock is ahead, in milliseconds.
-    ahead: Arc<AtomicI64>,
+    offset: Arc<AtomicI64>,
 }
 
 impl ServerClock {
     /// The time by the server's clock.
     pub fn now(&self) -> Timestamp {
-        Timestamp(here().saturating_add(self.ahead.load(Ordering::Relaxed)))
+        Timestamp(here().saturating_add(self.offset.load(Ordering::Relaxed)))
     }
 
     /// Takes the `Date` header of a response that has just arrived.
-    pub(super) fn told(&self, date: &str) {
+    pub(super) fn observe(&self, date: &str) {
         if let Ok(date) = rfc2822::DateTimeParser::new().parse_timestamp(date) {
-            let ahead = self.ahead.load(Ordering::Relaxed);
-            self.ahead.store(corrected(ahead, here(), date.as_millisecond()), Ordering::Relaxed);
+            let offset = self.offset.load(Ordering::Relaxed);
+            self.offset.store(corrected(offset, here(), date.as_millisecond()), Ordering::Relaxed);
         }
     }
 }
 
 /// A correction that is consistent with the date is kept: it may be exact, and changing it with every
 /// response would make countdowns jump.
-fn corrected(ahead: i64, here: i64, date: i64) -> i64 {
-    let fits = (date..date + TELLS_MS).contains(&here.saturating_add(ahead));
-    if fits { ahead } else { date + MIDDLE_MS - here }
+fn corrected(offset: i64, here: i64, date: i64) -> i64 {
+    let fits = (date..date + DATE_ERROR_MS).contains(&here.saturating_add(offset));
+    if fits { offset } else { date + MIDDLE_MS - here }
 }
 
 fn here() -> i64 {
@@ -58,20 +58,20 @@ mod tests {
     #[test]
     fn clocks_that_agree_are_left_alone_and_others_are_corrected_once() {
         assert_eq!(corrected(0, 10_700, 10_000), 0);
-        let ahead = corrected(0, 10_700, 3_610_000);
-        assert_eq!(10_700 + ahead, 3_610_500);
+        let offset = corrected(0, 10_700, 3_610_000);
+        assert_eq!(10_700 + offset, 3_610_500);
         for (here, date) in [(10_900, 3_610_000), (11_400, 3_611_000), (12_100, 3_611_000)] {
-            assert_eq!(corrected(ahead, here, date), ahead, "{here}");
+            assert_eq!(corrected(offset, here, date), offset, "{here}");
         }
-        assert_eq!(10_700 + corrected(ahead, 10_700, 10_000), 10_500, "the server's clock was set back");
+        assert_eq!(10_700 + corrected(offset, 10_700, 10_000), 10_500, "the server's clock was set back");
     }
 
     #[test]
     fn a_date_is_read_as_http_writes_it() {
         let clock = ServerClock::default();
-        clock.told("nonsense");
-        assert_eq!(clock.ahead.load(Ordering::Relaxed), 0);
-        clock.told("Sat, 31 Jan 2026 08:15:00 GMT");
+        clock.observe("nonsense");
+        assert_eq!(clock.offset.load(Ordering::Relaxed), 0);
+        clock.observe("Sat, 31 Jan 2026 08:15:00 GMT");
         let off = clock.now().0 - 1_769_847_300_000;
         assert!((500..2_500).contains(&off), "{off}");
     }

@@ -32,7 +32,7 @@ pub enum Error {
          is idempotent",
         deepest(cause)
     )]
-    NoAnswer {
+    NoResponse {
         /// The server's URL or name.
         server: String,
         /// Why no response came.
@@ -76,8 +76,8 @@ impl Error {
     }
 
     /// A call was sent to this server, and no response came.
-    pub fn no_answer(server: &str, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
-        Self::NoAnswer { server: server.to_owned(), cause: Arc::from(cause.into()) }
+    pub fn no_response(server: &str, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::NoResponse { server: server.to_owned(), cause: Arc::from(cause.into()) }
     }
 
     /// The response is not of this protocol.
@@ -102,7 +102,7 @@ impl Error {
         match self {
             Error::Problem(problem) => problem.retryable == Some(true),
             Error::Unreachable { .. } => true,
-            Error::NoAnswer { .. } | Error::Protocol { .. } | Error::Setup { .. } | Error::Json { .. } => {
+            Error::NoResponse { .. } | Error::Protocol { .. } | Error::Setup { .. } | Error::Json { .. } => {
                 false
             }
         }
@@ -114,7 +114,7 @@ impl Error {
         match self {
             Error::Problem(problem) => problem.retryable == Some(false),
             Error::Protocol { .. } | Error::Setup { .. } | Error::Json { .. } => true,
-            Error::Unreachable { .. } | Error::NoAnswer { .. } => false,
+            Error::Unreachable { .. } | Error::NoResponse { .. } => false,
         }
     }
 

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_survive_any_cut() {
+    fn frames_survive_any_split() {
         let text =
             ": hello\n\nevent: event\r\nid: 1-2\r\ndata: {\"a\":\r\ndata: 1}\r\n\r\nretry: 5\n\ndata:x\n\n";
         let whole = Parser::default().push(text.as_bytes()).unwrap();

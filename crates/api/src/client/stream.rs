@@ -93,7 +93,7 @@ impl EventStream {
     }
 
     async fn read(&mut self) -> Result<(), Error> {
-        let cut = |cause: BodyError| Error::no_answer("the event stream", cause);
+        let cut = |cause: BodyError| Error::no_response("the event stream", cause);
         if self.open.is_none() {
             let call = Call::get("/v1/events/stream").query(&self.query).last_event(self.last.clone());
             let opened = tokio::time::timeout(SILENCE, self.client.open(&call)).await;

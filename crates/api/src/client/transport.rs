@@ -106,7 +106,7 @@ impl<C: Connect + Clone + Send + Sync + 'static> Transport for Http<C> {
             let sent = self.client.request(Request::from_parts(parts, Full::new(body))).await;
             let response = sent.map_err(|cause| match cause.is_connect() {
                 true => Error::unreachable(&self.base, cause),
-                false => Error::no_answer(&self.base, cause),
+                false => Error::no_response(&self.base, cause),
             })?;
             Ok(response.map(stream))
         })
@@ -127,7 +127,7 @@ where
     fn send(&self, request: Request<Bytes>) -> Sending<'_> {
         let mut router = self.0.clone();
         Box::pin(async move {
-            let failed = |cause: S::Error| Error::no_answer("the embedded ledger", cause.to_string());
+            let failed = |cause: S::Error| Error::no_response("the embedded ledger", cause.to_string());
             std::future::poll_fn(|cx| router.poll_ready(cx)).await.map_err(failed)?;
             let response = router.call(request.map(Full::new)).await.map_err(failed)?;
             Ok(response.map(stream))

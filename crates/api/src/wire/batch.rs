@@ -49,13 +49,13 @@ pub struct BatchItem {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct BatchReply {
     /// In the order of the calls.
-    pub items: Vec<BatchAnswer>,
+    pub items: Vec<BatchResponse>,
 }
 
 /// The response to one call of a batch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
-pub struct BatchAnswer {
+pub struct BatchResponse {
     /// The HTTP status of this call.
     pub status: u16,
     /// The response body of this call, or a problem.

@@ -38,7 +38,7 @@ pub use admin::{
     LedgerClock, Prune, PruneReport, Pruning, Schema, Setting, VerifyReport, Wal,
 };
 pub use alert::Alert;
-pub use batch::{BATCH_MAX, Batch, BatchAnswer, BatchItem, BatchMethod, BatchReply};
+pub use batch::{BATCH_MAX, Batch, BatchItem, BatchMethod, BatchReply, BatchResponse};
 pub use claim::{Claim, Claimant, Grant, Grants, Liveness, Worker};
 pub use command::{
     Approval, Command, CommandExplanation, CommandKind, CommandQuery, CommandState, Cost, Dispatch, Effect,

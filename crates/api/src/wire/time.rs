@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn instants_are_written_in_utc_with_milliseconds() {
+    fn times_are_written_in_utc_with_milliseconds() {
         assert_eq!(Timestamp(0).to_string(), "1970-01-01T00:00:00.000Z");
         assert_eq!(Timestamp(1_769_847_300_007).to_string(), "2026-01-31T08:15:00.007Z");
         for text in ["2026-01-31T08:15:00.007Z", "2026-01-31T09:15:00.007+01:00"] {
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instant_without_a_form_does_not_fail() {
+    fn a_time_beyond_rfc_3339_does_not_fail() {
         assert!(Timestamp(i64::MAX).to_string().starts_with("9999-"));
     }
 }

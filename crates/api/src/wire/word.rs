@@ -21,7 +21,7 @@ pub struct NotAWord {
 
 impl fmt::Display for NotAWord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is none of {}", self.text, self.expected.join(", "))
+        write!(f, "`{}` is not one of {}", self.text, self.expected.join(", "))
     }
 }
 

@@ -96,8 +96,8 @@ impl Job {
         let guard = CutOff(Some(sent));
         let outcome = call(command).await;
         // A separate task: a known outcome is reported even if the caller of this function is cancelled.
-        let told = tokio::spawn(guard.over().tell(outcome)).await;
-        told.unwrap_or_else(|broken| std::panic::resume_unwind(broken.into_panic())).map(Fate::of)
+        let reported = tokio::spawn(guard.over().report(outcome)).await;
+        reported.unwrap_or_else(|broken| std::panic::resume_unwind(broken.into_panic())).map(Fate::of)
     }
 }
 
@@ -112,7 +112,7 @@ struct Sent {
 }
 
 impl Sent {
-    async fn tell(self, outcome: Result<Evidence, Trouble>) -> Result<Command, Error> {
+    async fn report(self, outcome: Result<Evidence, Trouble>) -> Result<Command, Error> {
         let Self { client, id, fence, token, dispatch } = self;
         match outcome {
             Ok(evidence) => {
@@ -156,7 +156,7 @@ impl Drop for CutOff {
         // uncertain.
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(async move {
-                if let Err(error) = sent.tell(Err(trouble)).await {
+                if let Err(error) = sent.report(Err(trouble)).await {
                     tracing::warn!(%error, "a call was cut off, and that could not be reported to the ledger");
                 }
             });

@@ -43,11 +43,11 @@ pub(super) async fn deliver(job: &Job, outcome: &Outcome) -> Result<Attempt, Err
     // Taken once, because a repeat is recognized by its content.
     let usage = job.usage();
     until_answered(|| async {
-        let told = once(job, outcome, &usage).await;
-        if matches!(&told, Err(error) if error.code() == Some(Code::LeaseLapsed)) {
+        let delivered = once(job, outcome, &usage).await;
+        if matches!(&delivered, Err(error) if error.code() == Some(Code::LeaseLapsed)) {
             revive(job).await?;
         }
-        told
+        delivered
     })
     .await
 }
@@ -60,7 +60,7 @@ where
     let mut pause = PAUSE_MIN;
     loop {
         let error = match act().await {
-            Ok(told) => return Ok(told),
+            Ok(delivered) => return Ok(delivered),
             Err(error) if error.is_terminal() || error.code() == Some(Code::IllegalState) => {
                 return Err(error);
             }

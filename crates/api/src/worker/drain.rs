@@ -15,13 +15,13 @@ use crate::wire::{
 
 impl Loop {
     pub(super) async fn drain(mut self) -> DrainReport {
-        self.untold = Some(BTreeMap::new());
+        self.undelivered = Some(BTreeMap::new());
         let mut report = DrainReport::default();
         let end = Instant::now() + self.options.drain_within;
         let given = self.stop_claiming(&mut report, end).await;
         self.request_cancel(&mut report, end).await;
         let mut telling: BTreeMap<WorkId, Lever> =
-            self.held.keys().map(|id| (id.clone(), Lever::Flush)).collect();
+            self.handled.keys().map(|id| (id.clone(), Lever::Flush)).collect();
         telling.extend(self.hand_back(given));
         telling.extend(self.give_up(&mut report));
         self.flush(&mut report, telling, end).await;
@@ -67,7 +67,7 @@ impl Loop {
 
     /// Releases leases that were granted while the loop was stopping.
     fn hand_back(&mut self, (sent, given): (Instant, Grants)) -> Vec<(WorkId, Lever)> {
-        let new = given.leases.into_iter().filter(|grant| !self.held.contains_key(&grant.work.id));
+        let new = given.leases.into_iter().filter(|grant| !self.handled.contains_key(&grant.work.id));
         let new: Vec<_> = new.collect();
         new.into_iter()
             .map(|grant| {
@@ -84,7 +84,7 @@ impl Loop {
             return;
         }
         let asked = self.running();
-        asked.iter().filter_map(|id| self.held.get(id)).for_each(|held| held.job.cancel.cancel());
+        asked.iter().filter_map(|id| self.handled.get(id)).for_each(|handled| handled.job.cancel.cancel());
         let until = end.min(Instant::now() + self.options.stop_within);
         while !self.running().is_empty() && timeout_at(until, self.turn()).await.is_ok() {}
         let still = self.running();
@@ -101,7 +101,8 @@ impl Loop {
     fn give_up(&mut self, report: &mut DrainReport) -> Vec<(WorkId, Lever)> {
         let mut given_up = Vec::new();
         for id in self.running() {
-            let bound = self.held.get(&id).is_some_and(|held| held.is_bound(self.options.defer_start));
+            let bound =
+                self.handled.get(&id).is_some_and(|handled| handled.is_bound(self.options.defer_start));
             let (lever, outcome) = if bound {
                 let error = Failure::new(ErrorClass::Unknown, "its worker stopped before it had ended");
                 (
@@ -116,7 +117,7 @@ impl Loop {
                 given_up.push((id, lever));
             } else {
                 report.defer(lever, Some(id.clone()), "this lever was not requested; its lease expires");
-                self.held.remove(&id);
+                self.handled.remove(&id);
             }
         }
         given_up
@@ -125,13 +126,15 @@ impl Loop {
     /// Waits until every decided outcome is delivered, or the time is over.
     async fn flush(&mut self, report: &mut DrainReport, telling: BTreeMap<WorkId, Lever>, end: Instant) {
         if self.pulls(Lever::Flush) {
-            while !self.held.is_empty() && timeout_at(end, self.turn()).await.is_ok() {}
+            while !self.handled.is_empty() && timeout_at(end, self.turn()).await.is_ok() {}
         }
-        let untold = self.untold.take().unwrap_or_default();
+        let undelivered = self.undelivered.take().unwrap_or_default();
         for (id, lever) in telling {
-            let because = untold.get(&id).map(String::as_str);
-            let because = because
-                .or(self.held.contains_key(&id).then_some("the ledger has not responded; its lease expires"));
+            let because = undelivered.get(&id).map(String::as_str);
+            let because = because.or(self
+                .handled
+                .contains_key(&id)
+                .then_some("the ledger has not responded; its lease expires"));
             match because {
                 Some(because) => report.defer(lever, Some(id), because),
                 None => report.confirm(lever, Some(id)),
@@ -140,7 +143,7 @@ impl Loop {
     }
 
     fn running(&self) -> Vec<WorkId> {
-        let running = self.held.iter().filter(|(_, held)| !matches!(held.stage, Stage::Delivering));
+        let running = self.handled.iter().filter(|(_, handled)| !matches!(handled.stage, Stage::Delivering));
         running.map(|(id, _)| id.clone()).collect()
     }
 }

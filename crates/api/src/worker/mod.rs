@@ -1,5 +1,5 @@
 //! The worker loop: claims up to its capacity, renews all leases in one call, runs handlers, delivers their
-//! outcomes, and drains. A program with a loop of its own uses [`Held`] instead.
+//! outcomes, and drains. A program with a loop of its own uses [`LeasedWork`] instead.
 //!
 //! Silence is never taken as success: a lease is valid until its ttl has passed since the last confirmed
 //! renewal was *sent*, by this process's monotonic clock; then the handler is stopped, because somebody else
@@ -9,9 +9,9 @@
 mod command;
 mod deliver;
 mod drain;
-mod held;
 mod job;
 mod lease;
+mod leased;
 mod run;
 
 use std::time::Duration;
@@ -22,8 +22,8 @@ use uuid::Uuid;
 
 pub use command::{Evidence, Fate, Trouble};
 pub use deliver::Attempt;
-pub use held::{ClaimOptions, Held, Holder, Recorded};
 pub use job::Job;
+pub use leased::{ClaimOptions, Holder, LeasedWork, Recorded};
 pub use run::run;
 
 use crate::{

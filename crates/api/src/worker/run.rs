@@ -67,7 +67,7 @@ pub(super) struct Loop {
     pub client: Client,
     pub options: Options,
     handler: Handler,
-    pub held: BTreeMap<WorkId, Handled>,
+    pub handled: BTreeMap<WorkId, Handled>,
     tasks: JoinSet<Report>,
     /// The claim in progress.
     pub claiming: Option<Claiming>,
@@ -75,7 +75,7 @@ pub(super) struct Loop {
     pause: Duration,
     renewing: bool,
     /// While draining: outcomes that could not be delivered, and why.
-    pub untold: Option<BTreeMap<WorkId, String>>,
+    pub undelivered: Option<BTreeMap<WorkId, String>>,
 }
 
 pub(super) struct Claiming {
@@ -89,13 +89,13 @@ impl Loop {
             client,
             options,
             handler,
-            held: BTreeMap::new(),
+            handled: BTreeMap::new(),
             tasks: JoinSet::new(),
             claiming: None,
             claim_at: Instant::now(),
             pause: PAUSE_MIN,
             renewing: false,
-            untold: None,
+            undelivered: None,
         }
     }
 
@@ -115,8 +115,9 @@ impl Loop {
 
     fn next_due(&self) -> Instant {
         let claim = (self.claiming.is_none() && self.free() > 0).then_some(self.claim_at);
-        let renewal = self.held.values().map(|held| held.timer.renew_at).min().filter(|_| !self.renewing);
-        let end = self.held.values().filter_map(Handled::stops_at).min();
+        let renewal =
+            self.handled.values().map(|handled| handled.timer.renew_at).min().filter(|_| !self.renewing);
+        let end = self.handled.values().filter_map(Handled::stops_at).min();
         let far = Instant::now() + Duration::from_secs(3_600);
         [claim.filter(|at| *at > Instant::now()), renewal, end].into_iter().flatten().min().unwrap_or(far)
     }
@@ -124,39 +125,39 @@ impl Loop {
     fn act_on_time(&mut self) {
         let now = Instant::now();
         let over: Vec<WorkId> = self
-            .held
+            .handled
             .iter()
-            .filter(|(_, held)| held.stops_at().is_some_and(|at| at <= now))
+            .filter(|(_, handled)| handled.stops_at().is_some_and(|at| at <= now))
             .map(|(id, _)| id.clone())
             .collect();
         for id in over {
             self.lose(&id, "no renewal was confirmed in time");
         }
-        if !self.renewing && self.held.values().any(|held| held.timer.renew_at <= now) {
+        if !self.renewing && self.handled.values().any(|handled| handled.timer.renew_at <= now) {
             self.renew_all(now);
         }
     }
 
     /// Another worker may hold the work item now: its handler must not go on.
     fn lose(&mut self, id: &WorkId, why: &str) {
-        if let Some(held) = self.held.remove(id) {
+        if let Some(handled) = self.handled.remove(id) {
             tracing::warn!(work = %id, why, "the lease is lost; its handler is stopped");
-            self.note_untold(id, why);
-            held.job.cancel.cancel();
-            if let Stage::Running(task) = held.stage {
+            self.note_undelivered(id, why);
+            handled.job.cancel.cancel();
+            if let Stage::Running(task) = handled.stage {
                 task.abort();
             }
         }
     }
 
-    fn note_untold(&mut self, id: &WorkId, why: &str) {
-        if let Some(untold) = &mut self.untold {
-            untold.insert(id.clone(), why.to_owned());
+    fn note_undelivered(&mut self, id: &WorkId, why: &str) {
+        if let Some(undelivered) = &mut self.undelivered {
+            undelivered.insert(id.clone(), why.to_owned());
         }
     }
 
     fn free(&self) -> usize {
-        self.options.capacity.min(LEASES).saturating_sub(self.held.len())
+        self.options.capacity.min(LEASES).saturating_sub(self.handled.len())
     }
 
     fn claim_if_free(&mut self) {
@@ -191,11 +192,11 @@ impl Loop {
 
     fn renew_all(&mut self, now: Instant) {
         let mut room = NOTES_BYTES;
-        let leases: Vec<_> = self.held.values().map(|held| held.job.renewal(&mut room)).collect();
+        let leases: Vec<_> = self.handled.values().map(|handled| handled.job.renewal(&mut room)).collect();
         let fences = leases.iter().map(|lease| (lease.id.clone(), lease.fence)).collect();
-        let within = self.held.values().map(|held| held.timer.renew).min().unwrap_or(PAUSE_MAX);
-        for held in self.held.values_mut() {
-            held.timer.renew_at = now + held.timer.renew;
+        let within = self.handled.values().map(|handled| handled.timer.renew).min().unwrap_or(PAUSE_MAX);
+        for handled in self.handled.values_mut() {
+            handled.timer.renew_at = now + handled.timer.renew;
         }
         self.renewing = true;
         // The loop retries renewals itself, so that each counts from the moment when it was really sent.
@@ -203,7 +204,7 @@ impl Loop {
         self.tasks.spawn(async move {
             let answer = timeout(within, client.renew(&Renew { leases }))
                 .await
-                .unwrap_or_else(|_| Err(Error::no_answer("the daemon", "a renewal took too long")));
+                .unwrap_or_else(|_| Err(Error::no_response("the daemon", "a renewal took too long")));
             Report::Renewed { sent: now, fences, answer }
         });
     }
@@ -244,21 +245,21 @@ impl Loop {
     pub fn keep(&mut self, grant: Grant, sent: Instant) -> (WorkId, bool) {
         let id = grant.work.id.clone();
         let now = Instant::now();
-        let held = Handled::new(Job::new(self.client.clone(), grant), sent, now);
-        let fresh = held.timer.is_fresh(now);
-        self.held.insert(id.clone(), held);
+        let handled = Handled::new(Job::new(self.client.clone(), grant), sent, now);
+        let fresh = handled.timer.is_fresh(now);
+        self.handled.insert(id.clone(), handled);
         (id, fresh)
     }
 
     fn start(&mut self, id: &WorkId) {
-        let Some(held) = self.held.get_mut(id) else { return };
-        let (id, fence) = (id.clone(), held.job.grant.fence);
-        let handling = AssertUnwindSafe((self.handler)(held.job.clone())).catch_unwind();
+        let Some(handled) = self.handled.get_mut(id) else { return };
+        let (id, fence) = (id.clone(), handled.job.grant.fence);
+        let handling = AssertUnwindSafe((self.handler)(handled.job.clone())).catch_unwind();
         let task = self.tasks.spawn(async move {
             let outcome = handling.await.unwrap_or_else(|panic| Outcome::Err(panicked(&*panic)));
             Report::Finished { id, fence, outcome }
         });
-        held.stage = Stage::Running(task);
+        handled.stage = Stage::Running(task);
     }
 
     fn renewed(&mut self, sent: Instant, fences: &BTreeMap<WorkId, u64>, answer: Result<Renewals, Error>) {
@@ -267,26 +268,26 @@ impl Loop {
             Ok(renewals) => renewals.leases,
             Err(error) => {
                 tracing::warn!(%error, "the leases could not be renewed; retrying");
-                self.held.values_mut().for_each(|held| held.timer.renew_soon());
+                self.handled.values_mut().for_each(|handled| handled.timer.renew_soon());
                 return;
             }
         };
         for renewal in renewals {
             let id = renewal.id().clone();
-            let Some(held) = self.held.get_mut(&id) else { continue };
-            if fences.get(&id) != Some(&held.job.grant.fence) {
+            let Some(handled) = self.handled.get_mut(&id) else { continue };
+            if fences.get(&id) != Some(&handled.job.grant.fence) {
                 continue;
             }
             match renewal {
                 Renewal::Renewed { cancel_requested, release_requested, .. } => {
-                    held.timer.renewed(sent);
-                    held.job.renewed(cancel_requested, release_requested);
-                    if matches!(held.stage, Stage::Unconfirmed) {
+                    handled.timer.renewed(sent);
+                    handled.job.renewed(cancel_requested, release_requested);
+                    if matches!(handled.stage, Stage::Unconfirmed) {
                         self.start(&id);
                     }
                 }
                 // An attempt whose end was just delivered has no lease to renew.
-                Renewal::Refused { .. } if matches!(held.stage, Stage::Delivering) => {}
+                Renewal::Refused { .. } if matches!(handled.stage, Stage::Delivering) => {}
                 Renewal::Refused { problem, .. } if problem.retryable == Some(false) => {
                     self.lose(&id, &problem.detail);
                 }
@@ -296,18 +297,18 @@ impl Loop {
     }
 
     fn finished(&mut self, id: &WorkId, fence: u64, outcome: Outcome) {
-        if self.held.get(id).is_some_and(|held| held.job.grant.fence == fence) {
+        if self.handled.get(id).is_some_and(|handled| handled.job.grant.fence == fence) {
             self.send(id, outcome);
         }
     }
 
     /// Starts delivering the outcome of a handler. The lease is renewed meanwhile.
     pub fn send(&mut self, id: &WorkId, outcome: Outcome) {
-        let Some(held) = self.held.get_mut(id) else { return };
-        if let Stage::Running(task) = std::mem::replace(&mut held.stage, Stage::Delivering) {
+        let Some(handled) = self.handled.get_mut(id) else { return };
+        if let Stage::Running(task) = std::mem::replace(&mut handled.stage, Stage::Delivering) {
             task.abort();
         }
-        let job = held.job.clone();
+        let job = handled.job.clone();
         self.tasks.spawn(async move {
             let answer = deliver(&job, &outcome).await;
             Report::Delivered { id: job.id().clone(), fence: job.grant.fence, answer }
@@ -315,24 +316,24 @@ impl Loop {
     }
 
     fn delivered(&mut self, id: &WorkId, fence: u64, answer: Result<Attempt, Error>) {
-        if self.held.get(id).is_none_or(|held| held.job.grant.fence != fence) {
+        if self.handled.get(id).is_none_or(|handled| handled.job.grant.fence != fence) {
             return;
         }
         match answer {
             // The handler runs again, with the answers.
             Ok(Attempt::GoesOn(waiting)) => {
-                if let Some(held) = self.held.get_mut(id) {
-                    held.job.answered(&waiting.answers);
+                if let Some(handled) = self.handled.get_mut(id) {
+                    handled.job.answered(&waiting.answers);
                 }
                 return self.start(id);
             }
             Ok(Attempt::Ended(_) | Attempt::Waiting(_)) => {}
             Err(error) => {
                 tracing::warn!(work = %id, %error, "the handler's outcome was refused");
-                self.note_untold(id, &error.to_string());
+                self.note_undelivered(id, &error.to_string());
             }
         }
-        self.held.remove(id);
+        self.handled.remove(id);
         self.claim_at = self.claim_at.min(Instant::now());
     }
 }

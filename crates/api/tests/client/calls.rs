@@ -1,4 +1,4 @@
-//! The client: what it repeats, what it tells, how its stream goes on.
+//! The client: its retries, its errors, and how its stream continues.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn quarantine() -> Quarantine {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_an_identity_is_sent_until_it_is_answered() {
+async fn an_idempotent_call_is_retried_until_a_response() {
     let mut failures =
         [Answer::Unreachable, Answer::Lost, problem(503, "outcome_unknown", json!(null))].into_iter();
     let fake = Fake::new(move |_| {
@@ -33,11 +33,11 @@ async fn what_has_an_identity_is_sent_until_it_is_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_may_have_been_done_is_not_done_twice() {
+async fn a_call_that_is_not_idempotent_is_not_retried() {
     let fake = Fake::new(|_| Answer::Lost);
     let error = fake.client().quarantine(&"w_1".into(), &quarantine()).await.unwrap_err();
     assert_eq!(fake.asked("/quarantine").len(), 1);
-    assert!(!error.is_retryable() && !error.is_terminal(), "nobody knows: {error}");
+    assert!(!error.is_retryable() && !error.is_terminal(), "it is unknown: {error}");
 
     let mut first = Some(Answer::Unreachable);
     let fake = Fake::new(move |_| first.take().unwrap_or_else(|| ack("quarantined")));
@@ -46,12 +46,12 @@ async fn what_may_have_been_done_is_not_done_twice() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dry_run_is_asked_for_until_it_is_answered_and_must_say_that_it_was_one() {
+async fn a_dry_run_is_retried_and_must_be_confirmed() {
     let mut first = Some(Answer::Lost);
     let fake = Fake::new(move |_| first.take().unwrap_or_else(|| ack("quarantined").tried()));
     let trying = fake.client().dry_run();
     trying.quarantine(&"w_1".into(), &quarantine()).await.unwrap();
-    assert_eq!(fake.asked("/quarantine?dry_run=true").len(), 2, "it does nothing, however often it is sent");
+    assert_eq!(fake.asked("/quarantine?dry_run=true").len(), 2, "a dry run may be repeated");
 
     let deaf = Fake::new(|_| ack("quarantined"));
     let error = deaf.client().dry_run().quarantine(&"w_1".into(), &quarantine()).await.unwrap_err();
@@ -59,7 +59,7 @@ async fn a_dry_run_is_asked_for_until_it_is_answered_and_must_say_that_it_was_on
 }
 
 #[tokio::test(start_paused = true)]
-async fn refusals_are_told_at_once_and_typed() {
+async fn refusals_are_returned_at_once_and_typed() {
     let fake = Fake::new(|asked| match asked.path.as_str() {
         "/v1/work/w_1" => problem(404, "not_found", json!(false)),
         _ => problem(409, "busy", json!(true)),
@@ -68,11 +68,11 @@ async fn refusals_are_told_at_once_and_typed() {
     assert!(missing.is_terminal() && missing.code() == Some(Code::NotFound), "{missing}");
     let busy = fake.client().ingest(&new_work()).await.unwrap_err();
     assert!(busy.is_retryable() && busy.code() == Some(Code::Busy), "{busy}");
-    assert_eq!(fake.asked("/v1/work").len(), 1, "whether to wait for a holder is the caller's choice");
+    assert_eq!(fake.asked("/v1/work").len(), 1, "the caller decides whether to wait for a holder");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_busy_server_is_given_the_time_it_asks_for() {
+async fn retry_after_is_honoured() {
     let mut first = true;
     let fake = Fake::new(move |_| {
         if std::mem::take(&mut first) {
@@ -90,7 +90,7 @@ async fn a_busy_server_is_given_the_time_it_asks_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_sits_between_is_told_from_the_daemon() {
+async fn a_proxys_response_is_not_taken_for_the_daemons() {
     let mut answers =
         [Answer::Json(502, json!("<html>")), Answer::Json(200, work("w_1", "rerunnable"))].into_iter();
     let fake = Fake::new(move |_| answers.next().unwrap());
@@ -101,14 +101,14 @@ async fn what_sits_between_is_told_from_the_daemon() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_goes_silent_is_not_waited_for_for_ever() {
+async fn a_silent_server_times_out() {
     let fake = Fake::new(|_| Answer::Silence);
     let error = fake.client().without_retries().work(&"w_1".into()).await.unwrap_err();
-    assert!(matches!(error, Error::NoAnswer { .. }), "{error}");
+    assert!(matches!(error, Error::NoResponse { .. }), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cut_stream_goes_on_after_its_last_event() {
+async fn a_cut_stream_resumes_after_its_last_event() {
     const EVENT: &str = concat!(
         r#"{"position":"P","work":"w_1","seq":1,"at":"2026-01-31T08:15:00.000Z","type":"dreamt","to":"queued","#,
         r#""actor":{"type":"person","id":"ana"},"attempt":0,"prev_hash":"0","hash":"1"}"#
@@ -137,7 +137,7 @@ async fn a_cut_stream_goes_on_after_its_last_event() {
 }
 
 #[tokio::test]
-async fn an_empty_port_is_unreachable_and_a_bad_url_is_told() {
+async fn an_empty_port_is_unreachable_and_a_bad_url_is_rejected() {
     let port = {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         listener.local_addr().unwrap().port()
@@ -152,7 +152,7 @@ async fn an_empty_port_is_unreachable_and_a_bad_url_is_told() {
 }
 
 #[test]
-fn a_token_leaves_this_machine_encrypted_unless_somebody_allows_otherwise() {
+fn a_token_leaves_this_machine_only_encrypted_by_default() {
     for beyond in [
         "http://ledger.example:7171",
         "http://192.0.2.1",

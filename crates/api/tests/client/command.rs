@@ -1,4 +1,4 @@
-//! Effects from inside a handler: asked for, done once, and told however they end.
+//! Side effects of a handler: dispatched, executed once, and reported however they end.
 
 use std::{
     future::pending,
@@ -30,7 +30,7 @@ fn command(state: &str, more: Value) -> Value {
     command
 }
 
-/// Grants one work, and answers what is asked of commands by this script.
+/// Grants one work item, and responds to command requests by this script.
 fn serving(mut script: impl FnMut(&Asked) -> Answer + Send + 'static) -> Fake {
     let mut granted = false;
     Fake::new(move |asked| match asked.path.as_str() {
@@ -52,7 +52,7 @@ fn serving(mut script: impl FnMut(&Asked) -> Answer + Send + 'static) -> Fake {
     })
 }
 
-/// Reserved, dispatched, and whatever is said of it then.
+/// Reserves and dispatches, and accepts every report.
 fn obliging(asked: &Asked) -> Answer {
     let state = match asked.path.rsplit('/').next().unwrap() {
         "commands" => "pending",
@@ -70,7 +70,7 @@ fn mail() -> Intent {
     Intent::new("mail", "bob", json!({}))
 }
 
-/// A dispatch that is refused, with the command as it stands.
+/// A refused dispatch, with the command as it is then.
 fn not_dispatched(code: &str, command: Value) -> Answer {
     let Answer::Json(status, mut body) = problem(409, code, json!(null)) else { unreachable!() };
     body["command"] = command;
@@ -98,7 +98,7 @@ fn ended(fate: Result<Fate, Error>) -> Outcome {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_effect_is_recorded_dispatched_done_and_told() {
+async fn an_effect_is_recorded_dispatched_done_and_reported() {
     let fake = serving(obliging);
     let handler = |job: Job| async move {
         let mail = Intent {
@@ -125,12 +125,12 @@ async fn an_effect_is_recorded_dispatched_done_and_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lost_replies_are_asked_for_again_by_the_same_request_and_the_call_is_made_once() {
+async fn lost_responses_are_retried_and_the_call_is_made_once() {
     let mut lost = 0;
     let fake = serving(move |asked| {
         let cut = asked.path.ends_with("/dispatch") || asked.path.ends_with("/receipt");
         lost += usize::from(cut);
-        // More often than one call tries by itself: a receipt is told until it is known.
+        // More often than one call retries automatically: a receipt is sent until it is confirmed.
         if cut && ![3, 12].contains(&lost) { Answer::Lost } else { obliging(asked) }
     });
     let calls = Arc::new(AtomicUsize::new(0));
@@ -153,7 +153,7 @@ async fn lost_replies_are_asked_for_again_by_the_same_request_and_the_call_is_ma
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_known_is_told_and_what_is_not_is_in_doubt() {
+async fn known_outcomes_are_reported_and_unknown_ones_are_uncertain() {
     for (trouble, path, said) in [
         (Trouble::Refused as fn(_) -> _, "/fail", json!(null)),
         (Trouble::Unsent, "/fail", json!(true)),
@@ -200,7 +200,7 @@ async fn a_blocked_effect_is_not_done_and_its_handler_waits() {
         (&json!("approval"), &json!("command:c_1"))
     );
     assert_eq!(wait["reason"], json!({ "tool": "mail", "message": "ask ana" }));
-    assert_eq!(fake.asked("/dispatch").len(), 1, "the ledger says whether it goes out");
+    assert_eq!(fake.asked("/dispatch").len(), 1, "the ledger decides whether it is sent");
 
     for (code, class) in [("policy_denied", "policy_denied"), ("budget", "quota")] {
         let blocked = command("blocked", json!({ "attempt": 0, "reason": { "code": code } }));
@@ -213,12 +213,12 @@ async fn a_blocked_effect_is_not_done_and_its_handler_waits() {
         };
         handle(&fake, handler, "/w_1/fail").await;
         assert_eq!(fake.asked("/w_1/fail")[0].body["error"]["class"], class);
-        assert_eq!(fake.asked("/dispatch").len(), 1, "an earlier attempt's is asked about again");
+        assert_eq!(fake.asked("/dispatch").len(), 1, "a command of an earlier attempt is dispatched again");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_happened_before_is_not_done_again_and_what_is_in_doubt_is_left_alone() {
+async fn an_effect_that_happened_or_is_in_doubt_is_not_repeated() {
     let receipt = json!({ "receipt": { "at": "2026-01-31T08:15:00.000Z", "evidence": { "kind": "provider" },
         "external_id": "m-1" } });
     let fake = serving(move |_| Answer::Json(200, command("succeeded", receipt.clone())));

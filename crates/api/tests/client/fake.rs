@@ -1,4 +1,4 @@
-//! A scripted server: answers by a function, and keeps what it was asked and when.
+//! A scripted server: responds by a function, and records the requests and their times.
 
 use std::{
     sync::{Arc, Mutex},
@@ -15,17 +15,17 @@ use tenure_api::{
 };
 use tokio::{sync::Notify, time::Instant};
 
-/// What the script lets happen to a request.
+/// The script's response to a request.
 pub enum Answer {
     Json(u16, Value),
-    /// What would be answered, marked as a dry run.
+    /// A response that is marked as a dry run.
     Tried(Value),
     /// A stream of text, after which the connection is cut.
     Text(&'static str),
     Unreachable,
-    /// It was sent, and no answer came.
+    /// The request was sent, and no response came.
     Lost,
-    /// It never ends.
+    /// The response never ends.
     Silence,
 }
 
@@ -64,7 +64,7 @@ impl Fake {
         Client::over(Arc::new(self.clone()), Some("secret"))
     }
 
-    /// Ends when a path that ends so was asked for the `n`th time.
+    /// Completes when a path with this ending was requested for the `n`th time.
     pub async fn until(&self, path: &str, n: usize) {
         loop {
             let news = self.news.notified();
@@ -75,7 +75,7 @@ impl Fake {
         }
     }
 
-    /// Everything that was asked on a path that ends so.
+    /// All requests for a path with this ending.
     pub fn asked(&self, path: &str) -> Vec<Asked> {
         self.asked.lock().unwrap().iter().filter(|asked| asked.path.ends_with(path)).cloned().collect()
     }
@@ -100,7 +100,7 @@ impl Transport for Fake {
                 Answer::Json(status, body) => (status, body.to_string().into_bytes(), false),
                 Answer::Text(text) => (200, text.as_bytes().to_vec(), true),
                 Answer::Unreachable => return Err(Error::unreachable("it", "refused")),
-                Answer::Lost => return Err(Error::no_answer("it", "cut")),
+                Answer::Lost => return Err(Error::no_response("it", "cut")),
                 Answer::Silence => std::future::pending().await,
             };
             let body = stream::iter([Ok(Bytes::from(bytes))]);
@@ -141,7 +141,7 @@ pub fn work(id: &str, disposition: &str) -> Value {
 pub const TTL: Duration = Duration::from_secs(45);
 pub const RENEW: Duration = Duration::from_secs(15);
 
-/// A lease of a work whose input is `{"n": 1}`.
+/// A lease of a work item whose input is `{"n": 1}`.
 pub fn grant(id: &str, disposition: &str) -> Value {
     json!({
         "work": work(id, disposition), "input": { "n": 1 }, "fence": 7, "token": "t",
@@ -150,7 +150,7 @@ pub fn grant(id: &str, disposition: &str) -> Value {
     })
 }
 
-/// Every lease that was asked for is renewed.
+/// Renews every lease in the request.
 pub fn renewed(asked: &Asked, cancel_requested: bool) -> Answer {
     let leases: Vec<_> = asked.body["leases"]
         .as_array()

@@ -4,5 +4,5 @@
 mod calls;
 mod command;
 mod fake;
-mod held;
+mod leased;
 mod worker;

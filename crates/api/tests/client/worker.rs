@@ -1,4 +1,4 @@
-//! The worker loop: what it claims, renews, stops, delivers and leaves behind.
+//! The worker loop: claims, renewals, stopped handlers, deliveries and drains.
 
 use std::{collections::VecDeque, future::pending, time::Duration};
 
@@ -16,11 +16,11 @@ fn options() -> Options {
     Options { incarnation: "boot".into(), liveness: Liveness::Opaque, ..Options::new("worker-1") }
 }
 
-/// A server that grants these, one list a claim, renews everything, and takes every end.
+/// A server that grants these, one list for each claim, renews everything, and accepts every end.
 fn granting(grants: impl IntoIterator<Item = Value>) -> impl FnMut(&Asked) -> Answer {
     let mut grants: VecDeque<Value> = grants.into_iter().collect();
     move |asked| match asked.path.as_str() {
-        // A drain asks by this kind for what its last claim was given: here nothing.
+        // A drain repeats its last claim with this kind to get its leases: here there are none.
         "/v1/work/claim" if asked.body["kinds"][0] == "nothing: draining" => {
             Answer::Json(200, json!({ "leases": [] }))
         }
@@ -33,7 +33,7 @@ fn granting(grants: impl IntoIterator<Item = Value>) -> impl FnMut(&Asked) -> An
     }
 }
 
-/// Runs a worker until the server was asked on a path that ends so.
+/// Runs a worker until a path with this ending was requested.
 async fn until_asked<H, F, O>(fake: &Fake, options: Options, handler: H, path: &str) -> DrainReport
 where
     H: Fn(Job) -> F + Send + Sync + 'static,
@@ -68,14 +68,14 @@ async fn a_work_is_claimed_handled_and_closed_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_claims_only_what_it_has_room_for_and_renews_all_in_one_call() {
+async fn it_claims_up_to_its_capacity_and_renews_in_one_call() {
     let fake = Fake::new(granting([grant("w_1", "rerunnable"), grant("w_2", "rerunnable")]));
     let options = Options { capacity: 2, ..options() };
     until_asked(&fake, options, |_| pending::<Outcome>(), "/renew").await;
     let claims = fake.asked("/claim");
     assert_eq!(claims[0].body["max"], 2);
     assert_eq!(claims[1].body["max"], 1);
-    assert_eq!(claims.len(), 2, "both places are taken");
+    assert_eq!(claims.len(), 2, "its capacity is used");
     let renewals = fake.asked("/renew");
     assert_eq!(renewals[0].at - claims[0].at, RENEW);
     assert_eq!(renewals[0].body["leases"].as_array().unwrap().len(), 2);
@@ -114,7 +114,7 @@ async fn a_handler_is_stopped_when_no_renewal_was_confirmed_in_time() {
     assert!(renewals.len() > 2, "it kept trying");
     assert!(
         fake.asked("/close-out").is_empty() && fake.asked("/release").is_empty(),
-        "it is somebody else's now"
+        "another worker may hold it now"
     );
 }
 
@@ -134,7 +134,7 @@ async fn a_cancel_request_reaches_the_handler() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_and_panics_are_told_with_their_class() {
+async fn failures_and_panics_are_reported_with_their_class() {
     let fake = Fake::new(granting([grant("w_1", "rerunnable"), grant("w_2", "rerunnable")]));
     let handler = |job: Job| async move {
         assert_eq!(job.id().as_str(), "w_1", "odd input");
@@ -148,7 +148,7 @@ async fn failures_and_panics_are_told_with_their_class() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_is_there_already_is_worked_with_at_once() {
+async fn an_early_answer_reruns_the_handler_at_once() {
     let mut life = granting([grant("w_1", "rerunnable")]);
     let fake = Fake::new(move |asked| match asked.path.as_str() {
         "/v1/work/w_1/wait" => Answer::Json(
@@ -177,11 +177,11 @@ async fn an_answer_that_is_there_already_is_worked_with_at_once() {
     assert_eq!(close["result"], "blue");
     let used = |calls: u64| json!([{ "model": "m", "calls": calls }]);
     assert_eq!(fake.asked("/w_1/wait")[0].body["usage"], used(1));
-    assert_eq!(close["usage"], used(2), "a lease that goes on tells it all at its end");
+    assert_eq!(close["usage"], used(2), "the usage is reported once, at the end of the lease");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_input_that_does_not_fit_fails_the_attempt_and_is_not_tried_again() {
+async fn an_input_of_the_wrong_type_fails_without_a_retry() {
     let fake = Fake::new(granting([grant("w_1", "rerunnable")]));
     let handler = |job: Job| async move { job.input::<Vec<u8>>() };
     until_asked(&fake, options(), handler, "/w_1/fail").await;
@@ -191,7 +191,7 @@ async fn an_input_that_does_not_fit_fails_the_attempt_and_is_not_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_renewal_stops_the_handler_and_nothing_is_told() {
+async fn a_refused_renewal_stops_the_handler_and_reports_nothing() {
     let mut life = granting([grant("w_1", "rerunnable"), grant("w_2", "rerunnable")]);
     let fake = Fake::new(move |asked| match asked.path.as_str() {
         "/v1/work/renew" => {
@@ -208,7 +208,7 @@ async fn a_refused_renewal_stops_the_handler_and_nothing_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outcome_is_told_until_it_is_answered_while_the_lease_is_renewed() {
+async fn an_outcome_is_retried_while_the_lease_is_renewed() {
     let mut life = granting([grant("w_1", "rerunnable")]);
     let mut tries = 0;
     let fake = Fake::new(move |asked| match asked.path.as_str() {
@@ -225,12 +225,12 @@ async fn an_outcome_is_told_until_it_is_answered_while_the_lease_is_renewed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_grant_that_was_long_on_its_way_is_confirmed_before_it_is_started() {
+async fn a_slow_grant_is_confirmed_before_its_handler_starts() {
     let mut quick = grant("w_1", "rerunnable");
     quick["ttl_ms"] = json!(300);
     quick["renew_ms"] = json!(100);
     let mut life = granting([quick]);
-    // The claim is repeated by itself, and counts from when it was first sent.
+    // The claim is retried automatically, and counts from when it was first sent.
     let mut lost = 3;
     let fake = Fake::new(move |asked| {
         if asked.path == "/v1/work/claim" && lost > 0 {
@@ -245,7 +245,7 @@ async fn a_grant_that_was_long_on_its_way_is_confirmed_before_it_is_started() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drain_says_what_it_did_and_what_it_could_not() {
+async fn a_drain_reports_confirmed_and_deferred_actions() {
     let mut life =
         granting([grant("w_1", "rerunnable"), grant("w_2", "owner_bound"), grant("w_3", "rerunnable")]);
     let fake = Fake::new(move |asked| match asked.path.as_str() {
@@ -275,7 +275,7 @@ async fn a_drain_says_what_it_did_and_what_it_could_not() {
         report.deferred.iter().any(|it| it.lever == lever && it.work == Some(id.into()))
     };
     assert!(report.confirmed.iter().any(|it| it.lever == Lever::StopClaiming));
-    assert!(done(Lever::Release, "w_4"), "what the last claim was given is handed back: {report:?}");
+    assert!(done(Lever::Release, "w_4"), "leases of the last claim are released: {report:?}");
     assert!(done(Lever::RequestCancel, "w_3") && !fake.asked("/w_3/release").is_empty());
     assert!(not(Lever::RequestCancel, "w_1") && not(Lever::Release, "w_1"), "{report:?}");
     assert!(done(Lever::Abandon, "w_2"), "{report:?}");
@@ -284,7 +284,7 @@ async fn a_drain_says_what_it_did_and_what_it_could_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_drain_does_not_call_a_refusal_done() {
+async fn a_drain_reports_a_refusal_as_deferred() {
     let mut life = granting([grant("w_1", "rerunnable")]);
     let fake = Fake::new(move |asked| match asked.path.as_str() {
         "/v1/work/w_1/release" => problem(409, "lease_lost", json!(false)),
@@ -312,12 +312,12 @@ async fn a_drain_without_a_server_still_stops_handlers_in_time() {
     assert!(report.deferred.iter().any(|it| it.lever == Lever::StopClaiming), "{report:?}");
     assert!(
         fake.asked("/w_1/release").is_empty(),
-        "it was stopped by the worker's own clock, and is not ours"
+        "it was stopped by the worker's own clock, and is not reported"
     );
 }
 
 #[tokio::test(start_paused = true)]
-async fn progress_rides_on_renewals_and_never_bursts_them() {
+async fn progress_never_makes_a_renewal_too_large() {
     let fake = Fake::new(granting([grant("w_1", "rerunnable"), grant("w_2", "rerunnable")]));
     let handler = |job: Job| async move {
         job.note(&"x".repeat(200 * 1024)).unwrap();

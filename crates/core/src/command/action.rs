@@ -362,7 +362,7 @@ impl CommandAction {
     }
 
     /// Whether it grants the caller a lease or the permission to make a call.
-    pub(crate) fn hands_out(&self) -> bool {
+    pub(crate) fn grants(&self) -> bool {
         matches!(
             self,
             CommandAction::Reserve { place: ReserveIn::OwnWork(_), .. }

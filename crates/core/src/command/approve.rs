@@ -57,9 +57,12 @@ pub(super) fn approve(
     }
     let mut draft = draft(cx, work, command);
     let expires_at = cx.now + command.body.tool.approval_ms as Millis;
-    draft.tell(id, CommandState::Approved, Said { message: Some(reason), ..Said::default() }, |moved| {
-        Fact::CommandApproved(Approved { moved, seal: sealed, expires_at })
-    });
+    draft.change_command(
+        id,
+        CommandState::Approved,
+        Said { message: Some(reason), ..Said::default() },
+        |moved| Fact::CommandApproved(Approved { moved, seal: sealed, expires_at }),
+    );
     finish(cx, draft, id)
 }
 
@@ -84,9 +87,14 @@ pub(super) fn reject(cx: Context<'_>, id: CommandId, reason: &str) -> Result<Dec
         state => return Err(wrong_state(state, "rejecting")),
     }
     let mut draft = draft(cx, work, command);
-    draft.tell(id, CommandState::Cancelled, Said { message: Some(reason), ..Said::default() }, |moved| {
-        let code = CancelCode::Rejected;
-        Fact::CommandCancelled(CommandCancelled { moved, code, superseded_by: None })
-    });
+    draft.change_command(
+        id,
+        CommandState::Cancelled,
+        Said { message: Some(reason), ..Said::default() },
+        |moved| {
+            let code = CancelCode::Rejected;
+            Fact::CommandCancelled(CommandCancelled { moved, code, superseded_by: None })
+        },
+    );
     finish(cx, draft, id)
 }

@@ -225,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_set_aside_counts_until_it_is_settled() {
+    fn reserved_amounts_count_until_they_are_settled() {
         let mut budget = Budget { spent: 40, reserved: 50 };
         assert!(budget.fits(10, 100) && !budget.fits(11, 100));
         budget.shift(Shift { given_back: 50, spent: 20, ..Shift::default() });
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn capitals_make_no_second_counter() {
+    fn currency_case_makes_no_second_counter() {
         let key = |currency: &str| {
             let unit = Unit::Micros(currency.to_owned());
             let limit = Limit { per: Per::Tenant, unit, period: String::new(), max: 1, only: None };
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_is_said_in_words() {
+    fn a_budget_in_words() {
         let key = BudgetKey {
             tenant: "acme".into(),
             account: Account::Tenant,

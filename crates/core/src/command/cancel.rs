@@ -41,9 +41,9 @@ pub(super) fn decide(
 /// to send, unless the work item was cancelled; then it sends only commands that a person replayed after the
 /// end.
 pub(crate) fn ended(draft: &mut Draft, to: State) {
-    let called_off = called_off(&draft.work, to);
+    let was_cancelled = was_cancelled(&draft.work, to);
     let goes_on =
-        |command: &Command| !command.is_worker() && (!called_off || command.body.replayed_after_end);
+        |command: &Command| !command.is_worker() && (!was_cancelled || command.body.replayed_after_end);
     let idle: Vec<CommandId> = draft
         .commands
         .iter()
@@ -55,13 +55,13 @@ pub(crate) fn ended(draft: &mut Draft, to: State) {
 }
 
 /// Whether a cancel was requested and the work item ends, or ended, as `to` without having succeeded first.
-pub(crate) fn called_off(work: &Work, to: State) -> bool {
+pub(crate) fn was_cancelled(work: &Work, to: State) -> bool {
     to == State::Cancelled || (to.is_terminal() && !to.is_success() && work.body.cancel.is_some())
 }
 
 fn cancel(draft: &mut Draft, id: CommandId, code: CancelCode, message: &str) {
     let said = Said { message: Some(message), ..Said::default() };
-    draft.tell(id, CommandState::Cancelled, said, |moved| {
+    draft.change_command(id, CommandState::Cancelled, said, |moved| {
         Fact::CommandCancelled(CommandCancelled { moved, code, superseded_by: None })
     });
 }

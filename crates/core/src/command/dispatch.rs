@@ -65,7 +65,7 @@ fn judge(cx: Context<'_>, command: &Command, action: &DispatchAction) -> Result<
             return Err(ended(command).into());
         }
     }
-    if asked_to_cancel(&draft.work) {
+    if cancel_is_pending(&draft.work) {
         return Err(until_it_ends(cx, &draft.work, command, action));
     }
     due(cx, command)?;
@@ -78,7 +78,7 @@ fn judge(cx: Context<'_>, command: &Command, action: &DispatchAction) -> Result<
     }
     if command.state == CommandState::Blocked {
         let decision = Box::new(action.evaluation.decision.clone());
-        draft.tell(command.id, CommandState::Pending, Said::default(), |moved| {
+        draft.change_command(command.id, CommandState::Pending, Said::default(), |moved| {
             Fact::CommandUnblocked(Unblocked { moved, decision })
         });
     }
@@ -129,14 +129,14 @@ fn block(
         .cloned()
         .map(Box::new);
     let said = Said { message: Some(message), ..Said::default() };
-    draft.tell(command.id, CommandState::Blocked, said, |moved| {
+    draft.change_command(command.id, CommandState::Blocked, said, |moved| {
         Fact::CommandBlocked(Blocked { moved, code, decision })
     });
     Ok(Stop { refusal, written: Some(Box::new(finish(cx, draft, command.id)?)) })
 }
 
 /// Whether a cancel was requested and the work item has not ended yet.
-fn asked_to_cancel(work: &Work) -> bool {
+fn cancel_is_pending(work: &Work) -> bool {
     !work.state.is_terminal() && work.body.cancel.is_some()
 }
 
@@ -313,10 +313,10 @@ fn resend(
         return Err(give_up(cx, draft, command, tick::FORGOTTEN)?);
     }
     // A repeat is a call like the first: in these cases a lookup or a person settles the doubt instead.
-    if asked_to_cancel(&draft.work) {
+    if cancel_is_pending(&draft.work) {
         return Err(until_it_ends(cx, &draft.work, command, action));
     }
-    if cancel::called_off(&draft.work, draft.work.state) && !command.body.replayed_after_end {
+    if cancel::was_cancelled(&draft.work, draft.work.state) && !command.body.replayed_after_end {
         return Err(give_up(cx, draft, command, "its work item was cancelled, so it is not sent again")?);
     }
     if !command.may_resend(cx.now) || command.body.needs_person {
@@ -332,7 +332,7 @@ fn resend(
     if !command.is_worker() {
         due(cx, command)?;
     }
-    draft.tell(command.id, CommandState::Pending, Said::default(), |moved| {
+    draft.change_command(command.id, CommandState::Pending, Said::default(), |moved| {
         Fact::CommandResent(Resent { moved })
     });
     Ok(go(cx, draft, command, action, under)?)
@@ -376,7 +376,7 @@ fn go(
         .cloned()
         .map(Box::new);
     let tool = Some(tool).filter(|tool| *tool != command.body.tool).map(Box::new);
-    draft.tell(command.id, CommandState::Dispatched, Said::default(), |moved| {
+    draft.change_command(command.id, CommandState::Dispatched, Said::default(), |moved| {
         let request_id = action.request_id.clone();
         Fact::CommandDispatched(Dispatched {
             moved,

@@ -63,7 +63,7 @@ pub(super) fn decide(
     let mut draft = draft(cx, work, command);
     if command.body.resent {
         // Only the last call is known to have had no effect: the call before it is still in doubt.
-        uncertain::doubtful(&mut draft, id, Some(error), &error.message, cx.dice());
+        uncertain::doubtful(&mut draft, id, Some(error), &error.message, cx.random());
         return finish(cx, draft, id);
     }
     settle::release(&mut draft, command);
@@ -71,14 +71,14 @@ pub(super) fn decide(
     let (class, said) = (error.class, Said { message: Some(&error.message), ..Said::default() });
     match next_try(cx, command, error, failures) {
         Some(next_at) => {
-            draft.tell(id, CommandState::Pending, said, |moved| {
+            draft.change_command(id, CommandState::Pending, said, |moved| {
                 Fact::CommandUnsent(Unsent { moved, class, failures, next_at })
             });
             if command.is_worker() && command.body.approval.is_some() {
                 approve_again(&mut draft, id);
             }
         }
-        None => draft.tell(id, CommandState::Failed, said, |moved| {
+        None => draft.change_command(id, CommandState::Failed, said, |moved| {
             Fact::CommandFailed(CommandFailed { moved, class, failures })
         }),
     }
@@ -91,7 +91,7 @@ pub(super) fn decide(
 /// A worker's report that nothing was sent does not restore the approval: it could be used for a second call.
 fn approve_again(draft: &mut Draft, id: CommandId) {
     let said = Said { message: Some("its approval has been used: approve it again"), ..Said::default() };
-    draft.tell(id, CommandState::Blocked, said, |moved| {
+    draft.change_command(id, CommandState::Blocked, said, |moved| {
         let code = BlockCode::ApprovalRequired;
         Fact::CommandBlocked(Blocked { moved, code, decision: None })
     });
@@ -121,6 +121,6 @@ fn ambiguous(class: ErrorClass) -> bool {
 fn next_try(cx: Context<'_>, command: &Command, error: &CallError, failures: u32) -> Option<Millis> {
     let policy = &command.body.tool.retry;
     (error.class != ErrorClass::Unknown)
-        .then(|| retry::next_at(policy, error.class, failures, error.retry_after_ms, cx.dice(), cx.now))
+        .then(|| retry::next_at(policy, error.class, failures, error.retry_after_ms, cx.random(), cx.now))
         .flatten()
 }

@@ -195,9 +195,9 @@ pub fn apply(command: &mut Command, event: &Event) {
             body.next_at = None;
             body.resent = true;
         }
-        Fact::CommandReservedAgain(_) => wanted_by(body, event),
+        Fact::CommandReservedAgain(_) => add_requester(body, event),
         Fact::CommandReplayed(replayed) => {
-            wanted_by(body, event);
+            add_requester(body, event);
             body.replayed_after_end = event.to.is_terminal();
             body.tool = (*replayed.tool).clone();
             body.decision = (*replayed.decision).clone();
@@ -218,7 +218,7 @@ pub fn apply(command: &mut Command, event: &Event) {
 }
 
 /// Remembers an actor who replayed the command, or reserved it again: that actor cannot approve it.
-fn wanted_by(body: &mut CommandBody, event: &Event) {
+fn add_requester(body: &mut CommandBody, event: &Event) {
     if !body.replayers.contains(&event.actor.id) {
         body.replayers.push(event.actor.id.clone());
     }

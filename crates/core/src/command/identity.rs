@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_tells_its_parts_apart() {
+    fn a_key_distinguishes_its_parts() {
         let keys = [
             command_key(None, "mail", "bob", None),
             command_key(Some("mail"), "bob", "", None),

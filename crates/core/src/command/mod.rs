@@ -199,9 +199,9 @@ fn of_the_last(command: &Command, number: u32, error: &CallError) -> Result<bool
     if number == last {
         return Ok(true);
     }
-    let told =
+    let reported =
         |known: &ErrorInfo| known.class == error.class && known.message.as_ref() == Some(&error.message);
-    if command.body.error.as_ref().is_some_and(told) {
+    if command.body.error.as_ref().is_some_and(reported) {
         return Ok(false);
     }
     Err(Refusal::new(

@@ -409,12 +409,12 @@ impl Command {
     }
 
     /// Whether it can be kept from being sent only by an earlier command to the same target.
-    pub fn waits_in_line(&self) -> bool {
+    pub fn waits_for_target(&self) -> bool {
         self.body.tool.ordered && matches!(self.state, CommandState::Pending | CommandState::Approved)
     }
 
     /// Whether a rerun has to consider it: it was sent, or the relay may yet send it.
-    pub fn tells_of_its_run(&self) -> bool {
+    pub fn concerns_reruns(&self) -> bool {
         let relay = !self.is_worker() && self.state.is_open();
         self.state == CommandState::Succeeded || self.body.dispatches > 0 || relay
     }
@@ -508,7 +508,7 @@ mod tests {
 
     /// As in the logs of all existing ledgers.
     #[test]
-    fn what_is_not_written_of_a_tool_never_changes() {
+    fn omitted_tool_settings_have_a_fixed_default() {
         let first = json!({
             "risk": "high", "idempotency": "none", "native_window_ms": 86_400_000, "executor": "worker",
             "consistency_delay_ms": 0, "four_eyes": false, "ordered": false, "max_unknowns": 5,
@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn all_else_is_written() {
+    fn other_tool_settings_are_written() {
         let other = json!({
             "risk": "low", "idempotency": "lookup", "native_window_ms": 1, "executor": "http",
             "consistency_delay_ms": 1, "four_eyes": true, "ordered": true, "max_unknowns": 1,

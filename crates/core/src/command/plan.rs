@@ -38,9 +38,9 @@ pub fn plan<'a>(
     let mut order: Vec<(CommandId, Digest)> = Vec::new();
     for command in commands.into_iter().filter(|command| command.is_current()) {
         // A command that was never sent says nothing about an earlier run.
-        let tells = command.tells_of_its_run();
+        let concerns = command.concerns_reruns();
         match newest.get(&command.spec.key) {
-            Some(_) if !tells => continue,
+            Some(_) if !concerns => continue,
             Some(_) => {}
             None => order.push((command.id, command.spec.key)),
         }

@@ -88,7 +88,7 @@ pub(crate) fn of_ended_wait<'a>(cx: Context<'a>, wait: &Wait) -> Option<&'a Comm
 
 /// A command that was handed over to several waits was sent as often. An answer to one of them is not a
 /// repeat of an answer to another, except for a native tool, which has no second effect.
-pub(crate) fn told_by_another(cx: Context<'_>, waits: &[Wait], wait: &Wait) -> Result<(), Refusal> {
+pub(crate) fn answered_by_another(cx: Context<'_>, waits: &[Wait], wait: &Wait) -> Result<(), Refusal> {
     let Some(command) = wait.detail.command.and_then(|id| cx.records.command(id)) else { return Ok(()) };
     let other = |other: &&Wait| {
         other.id != wait.id
@@ -153,7 +153,7 @@ pub(super) fn succeed(
     };
     let said =
         Said { message, payload: proof.response.as_ref(), evidence: &proof.evidence, ..Said::default() };
-    draft.tell(command.id, CommandState::Succeeded, said, |moved| {
+    draft.change_command(command.id, CommandState::Succeeded, said, |moved| {
         Fact::CommandSucceeded(CommandSucceeded { moved, receipt: Box::new(receipt), spent })
     });
 }

@@ -85,7 +85,7 @@ pub(super) fn decide(
                 Risk::Low => CommandState::Pending,
                 Risk::High => CommandState::Blocked,
             };
-            draft.tell(id, now, said, |moved| {
+            draft.change_command(id, now, said, |moved| {
                 let finding = Miss::Absent;
                 Fact::CommandLookedUp(LookedUp {
                     moved,
@@ -104,10 +104,10 @@ pub(super) fn decide(
             let unknowns = command.body.unknowns + 1;
             let needs_person = command.body.needs_person || unknowns >= command.body.tool.max_unknowns;
             let tool = &command.body.tool;
-            let delay =
-                retry::backoff_ms(&tool.retry, unknowns, Some(tool.lookup_interval_ms), cx.dice()) as Millis;
+            let delay = retry::backoff_ms(&tool.retry, unknowns, Some(tool.lookup_interval_ms), cx.random())
+                as Millis;
             let next_at = (!needs_person).then_some(cx.now + delay);
-            draft.tell(id, CommandState::Uncertain, said, |moved| {
+            draft.change_command(id, CommandState::Uncertain, said, |moved| {
                 let finding = Miss::Unknown;
                 Fact::CommandLookedUp(LookedUp { moved, finding, unknowns, needs_person, next_at })
             });

@@ -46,7 +46,7 @@ pub(super) fn decide(
         Recorded::DidNotHappen => {
             settle::release(&mut draft, command);
             let failures = command.body.failures + 1;
-            draft.tell(
+            draft.change_command(
                 id,
                 CommandState::Failed,
                 Said { message: Some(reason), ..Said::default() },

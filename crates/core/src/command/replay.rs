@@ -70,7 +70,7 @@ pub(super) fn decide(
     settle::shift(&mut draft, &counter, Shift { spent: 1, ..Shift::default() });
     let said = Said { message: Some(reason), ..Said::default() };
     let (tool, decision) = (Box::new(tool), Box::new(evaluation.decision.clone()));
-    draft.tell(id, now, said, |moved| Fact::CommandReplayed(Replayed { moved, tool, decision }));
+    draft.change_command(id, now, said, |moved| Fact::CommandReplayed(Replayed { moved, tool, decision }));
     finish(cx, draft, id)
 }
 

@@ -172,7 +172,7 @@ fn again(cx: Context<'_>, draft: &mut Draft, command: &Command) {
     if actor.kind == ActorKind::Person && !known && !over {
         // The command's reason is repeated, because it has not changed.
         let said = Said { message: command.body.message.as_deref(), ..Said::default() };
-        draft.tell(command.id, command.state, said, |moved| {
+        draft.change_command(command.id, command.state, said, |moved| {
             Fact::CommandReservedAgain(ReservedAgain { moved })
         });
     }
@@ -193,7 +193,7 @@ fn supersede(draft: &mut Draft, old: &Command, new: CommandId, intent: &Intent) 
         ));
     }
     let said = Said { message: Some("a later attempt reserved it with other arguments"), ..Said::default() };
-    draft.tell(old.id, CommandState::Cancelled, said, |moved| {
+    draft.change_command(old.id, CommandState::Cancelled, said, |moved| {
         Fact::CommandCancelled(CommandCancelled {
             moved,
             code: CancelCode::Superseded,

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happened_stays_so_and_what_was_cancelled_can_only_have_happened() {
+    fn a_success_is_final_and_a_cancelled_command_can_only_succeed() {
         for to in CommandState::ALL {
             assert_eq!(Succeeded.may_become(to), to == Succeeded, "succeeded -> {to}");
             assert_eq!(Cancelled.may_become(to), matches!(to, Cancelled | Succeeded), "cancelled -> {to}");
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_in_doubt_is_sent_again_without_a_step_between() {
+    fn nothing_in_doubt_is_sent_again_directly() {
         assert!(!Uncertain.may_become(Dispatched), "never retried blindly");
         assert!(!Failed.may_become(Dispatched), "a replay is a decision of its own");
         assert!(!Blocked.may_become(Dispatched));

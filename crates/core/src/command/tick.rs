@@ -30,14 +30,14 @@ pub(super) fn decide(cx: Context<'_>, id: CommandId) -> Result<Decision, Refusal
     match command.state {
         CommandState::Approved => {
             let said = Said { message: Some("its approval has expired"), ..Said::default() };
-            draft.tell(id, CommandState::Blocked, said, |moved| {
+            draft.change_command(id, CommandState::Blocked, said, |moved| {
                 let code = BlockCode::ApprovalRequired;
                 Fact::CommandBlocked(Blocked { moved, code, decision: None })
             });
         }
         CommandState::Dispatched => {
             let message = "its outcome was not reported before its deadline";
-            uncertain::doubtful(&mut draft, id, None, message, cx.dice());
+            uncertain::doubtful(&mut draft, id, None, message, cx.random());
         }
         CommandState::Uncertain => {
             let message = match command.body.tool.idempotency {
@@ -62,7 +62,7 @@ pub(super) const FORGOTTEN: &str = "the provider no longer remembers its key";
 /// From now on only a person can settle it.
 fn person_needed(draft: &mut Draft, command: &Command, message: &str) {
     let said = Said { message: Some(message), ..Said::default() };
-    draft.tell(command.id, CommandState::Uncertain, said, |moved| {
+    draft.change_command(command.id, CommandState::Uncertain, said, |moved| {
         Fact::CommandUncertain(Uncertain { moved, class: None, needs_person: true, next_at: None })
     });
 }

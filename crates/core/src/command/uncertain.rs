@@ -33,7 +33,7 @@ pub(super) fn decide(
         state => return Err(wrong_state(state, "being uncertain")),
     }
     let mut draft = draft(cx, work, command);
-    doubtful(&mut draft, id, Some(error), &error.message, cx.dice());
+    doubtful(&mut draft, id, Some(error), &error.message, cx.random());
     finish(cx, draft, id)
 }
 
@@ -59,7 +59,7 @@ pub(crate) fn left_to_a_person(draft: &mut Draft) {
     let left: Vec<CommandId> = draft.commands.iter().filter(native).map(|command| command.id).collect();
     let said = || Said { message: Some("it has no holder to send it again"), ..Said::default() };
     for id in left {
-        draft.tell(id, CommandState::Uncertain, said(), |moved| {
+        draft.change_command(id, CommandState::Uncertain, said(), |moved| {
             Fact::CommandUncertain(Uncertain { moved, class: None, needs_person: true, next_at: None })
         });
     }
@@ -72,19 +72,19 @@ pub(super) fn doubtful(
     id: CommandId,
     error: Option<&CallError>,
     message: &str,
-    dice: u64,
+    random: u64,
 ) {
     let command = draft.command(id);
     let class = error.map(|error| error.class);
     let wait = error.and_then(|error| error.retry_after_ms);
-    let (needs_person, next_at) = outlook(command, draft.now, wait, dice);
+    let (needs_person, next_at) = outlook(command, draft.now, wait, random);
     let said = Said { message: Some(message), ..Said::default() };
-    draft.tell(id, CommandState::Uncertain, said, |moved| {
+    draft.change_command(id, CommandState::Uncertain, said, |moved| {
         Fact::CommandUncertain(Uncertain { moved, class, needs_person, next_at })
     });
 }
 
-fn outlook(command: &Command, now: Millis, wait: Option<u64>, dice: u64) -> (bool, Option<Millis>) {
+fn outlook(command: &Command, now: Millis, wait: Option<u64>, random: u64) -> (bool, Option<Millis>) {
     let tool = &command.body.tool;
     match tool.idempotency {
         Idempotency::None => (true, None),
@@ -93,7 +93,7 @@ fn outlook(command: &Command, now: Millis, wait: Option<u64>, dice: u64) -> (boo
         Idempotency::Native if command.is_worker() => (!command.may_resend(now), None),
         Idempotency::Native => {
             let tries = command.body.dispatches;
-            let again = now + retry::backoff_ms(&tool.retry, tries, wait, dice) as Millis;
+            let again = now + retry::backoff_ms(&tool.retry, tries, wait, random) as Millis;
             let may = tries < tool.retry.max_attempts && command.may_resend(again);
             (!may, may.then_some(again))
         }

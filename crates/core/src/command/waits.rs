@@ -21,13 +21,13 @@ use crate::{
 
 /// The answer to a wait for a command, once there is one.
 pub(crate) fn outcome(command: &Command) -> Option<Payload> {
-    let told = match command.state {
+    let answer = match command.state {
         CommandState::Succeeded | CommandState::Failed | CommandState::Cancelled => true,
         // Its worker may continue and dispatch it; for a command of the relay, only the end counts.
         CommandState::Approved | CommandState::Pending => command.is_worker(),
         CommandState::Blocked | CommandState::Dispatched | CommandState::Uncertain => false,
     };
-    told.then(|| {
+    answer.then(|| {
         let value = serde_json::json!({ "command": command.id, "state": command.state });
         Payload::new(&value).expect("two short strings are a payload")
     })
@@ -131,7 +131,7 @@ pub(crate) fn received(cx: Context<'_>, draft: &mut Draft, wait: &Wait, evidence
         reused_from: None,
         usage: Vec::new(),
     };
-    draft.tell(command.id, CommandState::Succeeded, Said::default(), |moved| {
+    draft.change_command(command.id, CommandState::Succeeded, Said::default(), |moved| {
         Fact::CommandSucceeded(CommandSucceeded { moved, receipt: Box::new(receipt), spent })
     });
 }
@@ -139,7 +139,7 @@ pub(crate) fn received(cx: Context<'_>, draft: &mut Draft, wait: &Wait, evidence
 /// The wait of a handed-over command ended without an answer.
 pub(crate) fn unanswered(cx: Context<'_>, draft: &mut Draft, wait: &Wait) {
     let Some(command) = handed(cx, draft, wait) else { return };
-    doubtful(draft, command.id, None, "nobody answered its wait", cx.dice());
+    doubtful(draft, command.id, None, "nobody answered its wait", cx.random());
 }
 
 fn handed(cx: Context<'_>, draft: &mut Draft, wait: &Wait) -> Option<Command> {

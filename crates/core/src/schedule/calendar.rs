@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn days_have_their_dates_and_weekdays() {
+    fn dates_and_weekdays_of_days() {
         assert_eq!(rfc3339(0), "1970-01-01T00:00:00.000Z");
         assert_eq!(rfc3339(951_782_399_999), "2000-02-28T23:59:59.999Z");
         assert_eq!(rfc3339(951_782_400_000), "2000-02-29T00:00:00.000Z");

@@ -54,7 +54,7 @@ fn nothing_is_due_before_its_time() {
 }
 
 #[test]
-fn missed_runs_are_caught_up_so_far_and_no_further() {
+fn missed_runs_are_caught_up_within_the_limit() {
     let new = schedule(Overlap::Allow, 3 * MINUTE as u64);
     let late = new.looked_at(&Utc, false, NOW + 10 * MINUTE);
     assert_eq!((due(&late), late.skipped), (vec![7, 8, 9, 10], 6));
@@ -64,7 +64,7 @@ fn missed_runs_are_caught_up_so_far_and_no_further() {
 }
 
 #[test]
-fn a_look_is_bounded_and_the_next_goes_on() {
+fn a_look_is_limited_and_the_next_one_continues() {
     let new = schedule(Overlap::Allow, 24 * 60 * MINUTE as u64);
     let first = new.looked_at(&Utc, false, NOW + 150 * MINUTE);
     assert_eq!((first.pending.len(), first.next_at), (FIRES_MAX, Some(NOW + 101 * MINUTE)));
@@ -77,7 +77,7 @@ fn a_look_is_bounded_and_the_next_goes_on() {
 }
 
 #[test]
-fn a_run_waits_for_nobody_or_is_passed_over() {
+fn an_overlapping_run_is_fired_or_skipped() {
     let now = NOW + 2 * MINUTE;
     let hour = 60 * MINUTE as u64;
     assert_eq!(due(&schedule(Overlap::Allow, hour).looked_at(&Utc, true, now)), [1, 2]);
@@ -89,7 +89,7 @@ fn a_run_waits_for_nobody_or_is_passed_over() {
 }
 
 #[test]
-fn a_refused_run_shows_until_one_is_taken() {
+fn a_refused_run_is_shown_until_one_is_ingested() {
     let fire = |schedule: &Schedule, at| schedule.looked_at(&Utc, false, at);
     let refusal = || Refusal::new(Code::PayloadRefused, "Too large.");
     let failed = fire(&schedule(Overlap::Skip, 0), NOW + MINUTE).ran(vec![Err(refusal())], NOW + MINUTE);
@@ -103,7 +103,7 @@ fn a_refused_run_shows_until_one_is_taken() {
 }
 
 #[test]
-fn a_pause_is_not_caught_up_and_another_plan_begins_now() {
+fn a_pause_is_not_caught_up_and_a_new_plan_starts_now() {
     let new = schedule(Overlap::Skip, 60 * MINUTE as u64);
     let paused = new.with_paused(true, &Utc, NOW);
     assert_eq!((paused.next_at, paused.due_at()), (None, None));
@@ -128,7 +128,7 @@ fn impossible_plans_are_refused() {
 }
 
 #[test]
-fn a_schedule_reads_back_as_it_was_written() {
+fn a_schedule_survives_serialization() {
     let mut one = schedule(Overlap::Skip, 5).looked_at(&Utc, false, NOW + 3 * MINUTE);
     one = one.ran(vec![Err(Refusal::new(Code::Invalid, "No."))], NOW);
     let text = serde_json::to_string(&one).unwrap();

@@ -25,7 +25,7 @@ pub(crate) fn decide(cx: Context<'_>, holder: &Holder, close: &CloseOut) -> Resu
     if close.state.is_success() && draft.work.body.commands.unsettled() > 0 {
         return Err(command::open(&draft.commands));
     }
-    if !close.commands.is_empty() && command::cancel::called_off(&draft.work, close.state) {
+    if !close.commands.is_empty() && command::cancel::was_cancelled(&draft.work, close.state) {
         return Err(Refusal::new(
             Code::CancelRequested,
             "A cancel of the work item was requested: only a success has side effects. Leave `commands` out.",

@@ -47,7 +47,7 @@ pub(crate) struct Draft {
     /// The worker's open commands, the relay's loaded unsent ones, and others that this decision concerns.
     pub commands: Vec<Command>,
     /// Commands that the draft has changed, in that order, and whether they are new.
-    told: Vec<(CommandId, Touch)>,
+    changed: Vec<(CommandId, Touch)>,
 }
 
 impl Draft {
@@ -65,7 +65,7 @@ impl Draft {
             changes: Vec::new(),
             events: Vec::with_capacity(1),
             commands: open_commands(cx, work),
-            told: Vec::new(),
+            changed: Vec::new(),
         }
     }
 
@@ -93,7 +93,7 @@ impl Draft {
             changes: Vec::new(),
             events: vec![event],
             commands: Vec::new(),
-            told: Vec::new(),
+            changed: Vec::new(),
         }
     }
 
@@ -114,7 +114,7 @@ impl Draft {
     }
 
     fn write(&mut self, to: State, fact: Fact, said: Said<'_>, attempt: u32, fence: Option<u64>) {
-        self.let_go(to);
+        self.release_commands(to);
         let from = self.work.state;
         if !from.may_become(to) {
             self.illegal.get_or_insert_with(|| {
@@ -144,7 +144,7 @@ impl Draft {
 
     /// When a work item loses its holder, the holder's dispatched commands become uncertain; when it ends,
     /// its unsent commands are cancelled. Done here, so that no transition can forget it.
-    fn let_go(&mut self, to: State) {
+    fn release_commands(&mut self, to: State) {
         let tally = self.work.body.commands;
         if tally.total == 0 || to == self.work.state {
             return;
@@ -187,13 +187,13 @@ impl Draft {
     pub fn reserve(&mut self, fact: Fact, said: Said<'_>) {
         self.say(self.work.state, fact, said);
         if let Some(command) = self.events.last().and_then(command::fold::born) {
-            self.told.push((command.id, Touch::Insert));
+            self.changed.push((command.id, Touch::Insert));
             self.commands.push(command);
         }
     }
 
     /// Records a change of a command: an event that does not change its work item's state.
-    pub fn tell(
+    pub fn change_command(
         &mut self,
         id: CommandId,
         now: CommandState,
@@ -212,8 +212,8 @@ impl Draft {
         if let Some(command) = self.commands.iter_mut().find(|command| command.id == id) {
             command::fold::apply(command, event);
         }
-        if !self.told.iter().any(|(told, _)| *told == id) {
-            self.told.push((id, Touch::Event));
+        if !self.changed.iter().any(|(changed, _)| *changed == id) {
+            self.changed.push((id, Touch::Event));
         }
     }
 
@@ -279,8 +279,8 @@ impl Draft {
     ) {
         // Not always the last one: recovery's decisions on commands in doubt come after it.
         let own = self.events.iter().rev().filter(|event| event.fact.command().is_none());
-        let told = own.map(|event| event.fact.usage()).find(|usage| !usage.is_empty());
-        let usage = told.filter(|_| said.is_some()).map_or_else(Vec::new, <[_]>::to_vec);
+        let reported = own.map(|event| event.fact.usage()).find(|usage| !usage.is_empty());
+        let usage = reported.filter(|_| said.is_some()).map_or_else(Vec::new, <[_]>::to_vec);
         let end = AttemptEnd {
             at: self.now,
             outcome,
@@ -347,7 +347,7 @@ impl Draft {
                 at: self.now,
             });
         }
-        for (id, touch) in std::mem::take(&mut self.told) {
+        for (id, touch) in std::mem::take(&mut self.changed) {
             // The reply shows the command as it is stored.
             let command = self.command_mut(id);
             command.due_at = command::due::next(command).map(|(_, at)| at);

@@ -80,7 +80,7 @@ fn failed(cx: Context<'_>, mut draft: Draft, fail: &Fail) -> Result<Decision, Re
         error.class,
         failures,
         error.retry_after_ms,
-        cx.dice(),
+        cx.random(),
         cx.now,
     )
     // Work that only its owner could continue ends with its owner's failure.
@@ -92,7 +92,7 @@ fn failed(cx: Context<'_>, mut draft: Draft, fail: &Fail) -> Result<Decision, Re
             (State::Quarantined, None, Some(ReasonCode::PoisonFingerprint))
         }
         // Commands in doubt are settled before anything is run again.
-        (_, Some(_)) if doubt.stands_in_the_way() => (State::Stalled, None, Some(ReasonCode::InDoubt)),
+        (_, Some(_)) if doubt.blocks_a_rerun() => (State::Stalled, None, Some(ReasonCode::InDoubt)),
         (_, Some(at)) => (State::RetryScheduled, Some(at), Some(ReasonCode::RetryBackoff)),
         (_, None) => (State::Failed, None, None),
     };

@@ -48,7 +48,7 @@ pub(crate) fn decide(
     if draft.work.state == State::CancelRequested {
         let fact = Fact::Cancelled(Cancelled { proof: CancelProof::HolderStopped, usage: usage.to_vec() });
         draft.say(State::Cancelled, fact, said);
-    } else if command::doubt(&draft.commands, cx.now).stands_in_the_way() {
+    } else if command::doubt(&draft.commands, cx.now).blocks_a_rerun() {
         draft.say(State::Stalled, Fact::Released(Released { usage: usage.to_vec() }), said);
         recover(cx, &mut draft, Grade::Silent, &[]);
     } else {

@@ -62,7 +62,7 @@ fn by_id(
     if wait.asks_approval() {
         approves(cx, wait, seal)?;
     }
-    receipt::told_by_another(cx, waits_of(cx, work), wait)?;
+    receipt::answered_by_another(cx, waits_of(cx, work), wait)?;
     answer_all(cx, resolve, &[(work, wait)])
 }
 
@@ -149,7 +149,7 @@ fn by_reference(
     }
     let answered = waits.iter().rev().find(|(_, wait)| wait.answer_seq.is_some());
     for (work, wait) in answered.map_or(&waits[..], std::slice::from_ref) {
-        receipt::told_by_another(cx, waits_of(cx, work), wait)?;
+        receipt::answered_by_another(cx, waits_of(cx, work), wait)?;
     }
     match answered {
         Some(answered) => answer_all(cx, resolve, std::slice::from_ref(answered)),
@@ -252,8 +252,8 @@ fn late(
         return Ok(answer(known.response.map(|(_, seq)| seq), false));
     }
     let one = receipt::late(cx, work, wait, command, &resolve.payload, evidence(cx, resolve, wait)?)?;
-    let told = one.events.iter().find(|event| matches!(event.fact, Fact::CommandSucceeded(_)));
-    let seq = told.map(|event| event.seq);
+    let succeeded = one.events.iter().find(|event| matches!(event.fact, Fact::CommandSucceeded(_)));
+    let seq = succeeded.map(|event| event.seq);
     decision.changes.extend(one.changes);
     decision.events.extend(one.events);
     Ok(answer(seq, true))
@@ -315,7 +315,7 @@ fn answer(
     let mut draft = Draft::new(cx, work);
     command::waits::received(cx, &mut draft, wait, evidence(cx, resolve, wait)?);
     let left = end_wait(cx, &mut draft, wait, WaitState::Answered, true);
-    let doubtful = command::doubt(&draft.commands, cx.now).stands_in_the_way();
+    let doubtful = command::doubt(&draft.commands, cx.now).blocks_a_rerun();
     let claimant = claim.filter(|claimant| {
         let queued = Work { state: State::Queued, ..work.clone() };
         let mut view = claim::session(cx, work);
@@ -417,7 +417,7 @@ pub(crate) fn revoke(cx: Context<'_>, id: crate::WorkId, reason: &str) -> Result
 /// The waits of a work item are over. With a command in doubt it is not queued: it is set aside as after a
 /// lapse.
 pub(crate) fn set_aside(cx: Context<'_>, draft: &mut Draft) {
-    if draft.work.state != State::Queued || !command::doubt(&draft.commands, cx.now).stands_in_the_way() {
+    if draft.work.state != State::Queued || !command::doubt(&draft.commands, cx.now).blocks_a_rerun() {
         return;
     }
     let report = command::report(&draft.commands);

@@ -136,10 +136,10 @@ fn time_out(cx: Context<'_>, work: &Work, deadline: Deadline) -> Draft {
     let failures = work.body.failures + u32::from(deadline == Deadline::Execution);
     let retry_at = (deadline == Deadline::Execution && !work.owner_bound_started())
         .then(|| {
-            retry::next_at(&work.spec.policy.retry, ErrorClass::Timeout, failures, None, cx.dice(), cx.now)
+            retry::next_at(&work.spec.policy.retry, ErrorClass::Timeout, failures, None, cx.random(), cx.now)
         })
         .flatten();
-    let doubtful = command::doubt(&draft.commands, cx.now).stands_in_the_way();
+    let doubtful = command::doubt(&draft.commands, cx.now).blocks_a_rerun();
     let (to, retry_at) = match retry_at {
         Some(_) if doubtful => (State::Stalled, None),
         Some(at) => (State::RetryScheduled, Some(at)),

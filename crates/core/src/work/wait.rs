@@ -69,7 +69,7 @@ pub(super) fn open(cx: Context<'_>, mut draft: Draft, action: &WaitAction) -> Re
             continue;
         }
         let wait = new_wait(&draft, spec)?;
-        bytes += brought_along(spec);
+        bytes += stored_bytes(spec);
         if let Some(answer) = answer_at_hand(cx, &mut draft, &wait, spec.judged.as_ref())? {
             of_answers += answer.payload.bytes();
             early.push((wait.id, answer));
@@ -111,8 +111,8 @@ pub(super) fn open(cx: Context<'_>, mut draft: Draft, action: &WaitAction) -> Re
 fn known<'a>(cx: Context<'_>, waits: &'a [Wait], spec: &WaitSpec) -> Option<&'a Wait> {
     let last = waits.iter().rfind(|wait| wait.reference == spec.reference)?;
     let command = referenced_command(&spec.reference).and_then(|id| cx.records.command(id));
-    let told = command.is_none_or(|command| command::waits::outcome(command).is_some());
-    (told || last.state == WaitState::Open).then_some(last)
+    let answered = command.is_none_or(|command| command::waits::outcome(command).is_some());
+    (answered || last.state == WaitState::Open).then_some(last)
 }
 
 /// An approval is bound to what was shown: it is returned only for the same question, and no other answer
@@ -194,7 +194,7 @@ fn set(
 
 /// How much a wait adds to the stored size of its work item. A default counts twice, because it may also be
 /// stored as an answer.
-fn brought_along(spec: &WaitSpec) -> u32 {
+fn stored_bytes(spec: &WaitSpec) -> u32 {
     let of = |payload: &Option<Payload>| payload.as_ref().map_or(0, Payload::bytes);
     of(&spec.schema) + 2 * of(&spec.default)
 }

@@ -1,4 +1,5 @@
-//! Approvals: by a person, by id, of what was shown, and of nothing else. Who ends a doubt.
+//! Approvals: given by a person, by the wait's id, and only for the content that the person was shown. Also
+//! how a doubt is settled.
 
 use tenure_core::{
     Action, Actor, Code, CommandId, CommandState, Fact, Refusal, Reply, State, WaitId,
@@ -18,7 +19,7 @@ fn ask(tool: ToolFacts) -> Evaluation {
     evaluation(Effect::NeedsApproval, tool)
 }
 
-/// A work that asks for an approval on `ship`.
+/// A work item that asks for an approval on `ship`.
 fn asking(w: &mut World) -> (Lease, WaitId) {
     let lease = w.held("a");
     let mut spec = w.spec("ship", WaitKind::Approval);
@@ -33,7 +34,7 @@ fn by_id(id: WaitId, seal: Option<Digest>) -> Target {
 }
 
 #[test]
-fn an_approval_is_given_by_id_with_the_seal_of_what_was_shown() {
+fn an_approval_needs_the_waits_id_and_seal() {
     let mut w = World::default();
     let (lease, id) = asking(&mut w);
     let ana = || Actor::person("ana");
@@ -61,7 +62,7 @@ fn an_approval_is_given_by_id_with_the_seal_of_what_was_shown() {
 }
 
 #[test]
-fn a_seal_is_of_one_work_reference_and_prompt() {
+fn a_seal_covers_the_work_reference_and_prompt() {
     let mut w = World::default();
     let (lease, _) = asking(&mut w);
     let wait = w.records.waits[&lease.work][0].clone();
@@ -76,7 +77,7 @@ fn a_seal_is_of_one_work_reference_and_prompt() {
 }
 
 #[test]
-fn no_answer_that_was_kept_approves() {
+fn an_early_answer_never_approves() {
     let mut w = World::default();
     w.resolve_as(Actor::person("ana"), reference_target("ship"), "yes", None).unwrap();
     let (lease, _) = asking(&mut w);
@@ -85,7 +86,7 @@ fn no_answer_that_was_kept_approves() {
 }
 
 #[test]
-fn no_deadline_approves() {
+fn a_passed_deadline_never_approves() {
     let mut w = World::default();
     let lease = w.held("a");
     let mut spec = w.spec("ship", WaitKind::Approval);
@@ -95,11 +96,15 @@ fn no_deadline_approves() {
     let id = w.dispatched(&lease, lookup());
     let mut spec = w.spec("ship", WaitKind::Approval);
     spec.command = Some(id);
-    assert_eq!(w.wait_for(&lease, vec![spec]).unwrap_err().code, Code::Invalid, "nor is a yes a receipt");
+    assert_eq!(
+        w.wait_for(&lease, vec![spec]).unwrap_err().code,
+        Code::Invalid,
+        "an approval is not a receipt"
+    );
 }
 
 #[test]
-fn no_late_answer_approves() {
+fn a_late_answer_never_approves() {
     let mut w = World::default();
     let (lease, id) = asking(&mut w);
     w.after(24 * HOUR, lease.work);
@@ -110,7 +115,7 @@ fn no_late_answer_approves() {
 }
 
 #[test]
-fn an_answer_by_reference_passes_over_approvals() {
+fn an_answer_by_reference_skips_approvals() {
     let mut w = World::default();
     let (lease, _) = asking(&mut w);
     let other = w.held("b");
@@ -126,7 +131,7 @@ fn approve_as(w: &mut World, who: &str, id: CommandId, four_eyes: bool) -> Resul
     w.on_command(Actor::person(who), CommandAction::Approve { command: id, seal, four_eyes, reason })
 }
 
-/// A work that `who` submits, beneath a parent.
+/// A work item that `who` submits, beneath a parent.
 fn submitted(w: &mut World, who: &str, source: &str, parent: Option<tenure_core::WorkId>) -> Lease {
     let mut new = ingest(w.work_id(), source);
     new.parent = parent;
@@ -138,13 +143,13 @@ fn submitted(w: &mut World, who: &str, source: &str, parent: Option<tenure_core:
 }
 
 #[test]
-fn four_eyes_exclude_everybody_who_asked_for_it() {
+fn four_eyes_exclude_every_requester() {
     let mut w = World::default();
     let grandparent = submitted(&mut w, "gus", "g", None);
     let parent = submitted(&mut w, "pia", "p", Some(grandparent.work));
     let child = submitted(&mut w, "sue", "c", Some(parent.work));
     w.close(&child, State::Failed).unwrap();
-    // Ana reruns it, and hands the reservation to a worker that is called like a person.
+    // Ana reruns it, and a worker with a person's name gets the reservation.
     let rerun = w.rerun(child.work, None).unwrap();
     let lease = w.claim(rerun.id, &worker("rex", "boot-1"));
     let id = w.reserve(&lease, ask(lookup()));
@@ -155,7 +160,7 @@ fn four_eyes_exclude_everybody_who_asked_for_it() {
 }
 
 #[test]
-fn four_eyes_exclude_who_replayed_it() {
+fn four_eyes_exclude_the_replayer() {
     let mut w = World::default();
     let lease = w.held("m");
     let facts = tool(Idempotency::None, Risk::High);
@@ -168,18 +173,22 @@ fn four_eyes_exclude_who_replayed_it() {
 }
 
 #[test]
-fn four_eyes_count_as_configured_at_the_decision() {
+fn four_eyes_are_read_when_the_approval_is_decided() {
     let mut w = World::default();
     let lease = submitted(&mut w, "sue", "c", None);
     let id = w.reserve(&lease, ask(ToolFacts { four_eyes: false, ..lookup() }));
-    assert_eq!(approve_as(&mut w, "sue", id, true).unwrap_err().code, Code::FourEyes, "switched on since");
+    assert_eq!(
+        approve_as(&mut w, "sue", id, true).unwrap_err().code,
+        Code::FourEyes,
+        "switched on after the reservation"
+    );
     let strict = w.held("m");
     let id = w.reserve(&strict, ask(ToolFacts { four_eyes: true, ..lookup() }));
     approve_as(&mut w, "w1", id, false).unwrap();
 }
 
 #[test]
-fn a_worker_that_says_unsent_gets_no_approval_back() {
+fn a_workers_unsent_report_does_not_restore_the_approval() {
     for effect in [Effect::NeedsApproval, Effect::Allow] {
         let mut w = World::default();
         let lease = w.held("m");
@@ -197,7 +206,7 @@ fn a_worker_that_says_unsent_gets_no_approval_back() {
         assert_eq!(
             (code, still.state),
             (Code::ApprovalRequired, CommandState::Blocked),
-            "whatever policy says: {effect:?}"
+            "with any policy decision: {effect:?}"
         );
         w.approve(id).unwrap();
         assert_eq!(w.try_dispatch(&lease, id, ask(lookup())).unwrap().state, CommandState::Dispatched);
@@ -205,7 +214,7 @@ fn a_worker_that_says_unsent_gets_no_approval_back() {
 }
 
 #[test]
-fn a_worker_waits_once_more_for_the_approval_that_it_used_up() {
+fn a_worker_waits_again_after_its_approval_was_used() {
     let mut w = World::default();
     let lease = w.held("m");
     let id = w.reserve(&lease, ask(lookup()));
@@ -227,7 +236,7 @@ fn a_worker_waits_once_more_for_the_approval_that_it_used_up() {
 }
 
 #[test]
-fn the_relay_keeps_the_approval_of_what_it_did_not_send() {
+fn the_relay_keeps_the_approval_of_an_unsent_command() {
     let mut w = World::default();
     let lease = w.held("m");
     let id = w.command_id();
@@ -242,7 +251,7 @@ fn the_relay_keeps_the_approval_of_what_it_did_not_send() {
 }
 
 #[test]
-fn only_a_claimed_lookup_or_a_person_ends_a_doubt() {
+fn only_a_claimed_lookup_or_a_person_settles_a_doubt() {
     let mut w = World::default();
     let lease = w.held("m");
     let id = w.dispatched(&lease, lookup());
@@ -262,7 +271,7 @@ fn only_a_claimed_lookup_or_a_person_ends_a_doubt() {
     w.pass(SECOND);
     let until = w.on_command(bot(), take(2_000)).unwrap().due_at.unwrap();
     let superseded = says(&mut w, bot(), Some(first)).unwrap_err();
-    assert_eq!(superseded.code, Code::TokenRefused, "somebody else took it since");
+    assert_eq!(superseded.code, Code::TokenRefused, "another caller has claimed it");
     let claim = LookupClaim { until, genuine: true };
     assert_eq!(says(&mut w, bot(), Some(claim)).unwrap().state, CommandState::Succeeded);
     assert_eq!(
@@ -273,7 +282,7 @@ fn only_a_claimed_lookup_or_a_person_ends_a_doubt() {
 }
 
 #[test]
-fn a_receipt_is_not_taken_for_a_lookup() {
+fn a_receipt_is_not_accepted_as_a_lookup() {
     for doubted in [false, true] {
         let mut w = World::default();
         let lease = w.held("m");
@@ -289,7 +298,11 @@ fn a_receipt_is_not_taken_for_a_lookup() {
             assert_eq!(refused.code, Code::PersonRequired, "{kind:?}");
         }
         assert_eq!(w.events(), events, "nothing was written");
-        assert_eq!(w.receipt(id).unwrap().state, CommandState::Succeeded, "the provider's word is taken");
+        assert_eq!(
+            w.receipt(id).unwrap().state,
+            CommandState::Succeeded,
+            "the provider's response is accepted"
+        );
     }
 }
 
@@ -324,11 +337,11 @@ fn an_approval_is_not_reused_for_another_prompt() {
         assert_eq!(w.wait_for(&lease, vec![other]).unwrap_err().code, Code::IdempotencyMismatch, "{then:?}");
         assert_eq!(w.events(), events);
         let same = asks(&mut w, first.0, first.1, first.2);
-        assert!(w.wait_for(&lease, vec![same]).is_ok(), "the same question has its answer");
+        assert!(w.wait_for(&lease, vec![same]).is_ok(), "the same question keeps its answer");
     }
 }
 
-/// As a ledger may have it that is older than the refusal of such waits.
+/// As in a ledger that is older than the refusal of such waits.
 #[test]
 fn a_stored_default_approves_nothing() {
     let mut w = World::default();
@@ -337,13 +350,13 @@ fn a_stored_default_approves_nothing() {
     waits[0].detail.on_timeout = OnTimeout::Default;
     waits[0].detail.default = Some(payload("yes"));
     w.after(24 * HOUR, lease.work);
-    assert_eq!(w.state(lease.work), State::WaitingApproval, "it is asked again, louder");
+    assert_eq!(w.state(lease.work), State::WaitingApproval, "it is escalated");
     let wait = w.records.waits[&lease.work].iter().find(|wait| wait.id == id).unwrap();
     assert_eq!((wait.state, wait.answer_seq, wait.detail.escalations), (WaitState::Open, None, 1));
 }
 
 #[test]
-fn a_workers_word_does_not_end_a_doubt() {
+fn a_workers_report_does_not_settle_a_doubt() {
     for lapsed in [false, true] {
         let mut w = World::default();
         let lease = w.held("m");
@@ -356,15 +369,15 @@ fn a_workers_word_does_not_end_a_doubt() {
         let refused = w.call_failed(id, ErrorClass::Transport, true).unwrap_err();
         assert_eq!((refused.code, w.command_state(id)), (Code::InDoubt, CommandState::Uncertain));
         assert!(refused.detail.contains("tenure commands record"), "{}", refused.detail);
-        assert_eq!(w.receipt(id).unwrap().state, CommandState::Succeeded, "evidence ends it");
+        assert_eq!(w.receipt(id).unwrap().state, CommandState::Succeeded, "evidence settles it");
     }
-    // Said before, and its reply was lost.
+    // Reported before, and the reply was lost.
     let mut w = World::default();
     let lease = w.held("m");
     let id = w.dispatched(&lease, lookup());
     let first = w.call_failed(id, ErrorClass::Validation, false).unwrap();
     assert_eq!(w.call_failed(id, ErrorClass::Validation, false).unwrap(), first);
-    // The relay's own calls: nobody else can speak of them.
+    // The relay's own calls: nobody else can report on them.
     let id = w.command_id();
     let mut sent = intent(id, "hi", evaluation(Effect::Allow, relay(lookup())));
     sent.1.slot = Some("relay".into());
@@ -375,7 +388,7 @@ fn a_workers_word_does_not_end_a_doubt() {
 }
 
 #[test]
-fn whoever_reserves_it_again_cannot_approve_it() {
+fn a_person_who_reserves_it_again_cannot_approve_it() {
     let mut w = World::default();
     let lease = submitted(&mut w, "sue", "s", None);
     let id = w.reserve(&lease, ask(lookup()));
@@ -393,7 +406,7 @@ fn whoever_reserves_it_again_cannot_approve_it() {
     let events = w.events();
     again(&mut w, Actor::person("ria"));
     again(&mut w, Actor::worker("w1"));
-    assert_eq!(w.events(), events, "told once, and of people only");
+    assert_eq!(w.events(), events, "recorded once, and only for people");
     assert_eq!(approve_as(&mut w, "ria", id, true).unwrap_err().code, Code::FourEyes);
     assert_eq!(approve_as(&mut w, "ben", id, true).unwrap().state, CommandState::Approved);
 }

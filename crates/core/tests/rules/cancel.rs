@@ -1,4 +1,4 @@
-//! Cancel: what nobody holds ends at once; a holder is asked, told, and given a deadline.
+//! Cancel: a work item without a holder ends at once; a holder is notified and given a deadline.
 
 use tenure_core::{
     Action, Code, Fact, State,
@@ -25,7 +25,7 @@ fn proof(w: &World, lease: &Lease) -> CancelProof {
 }
 
 #[test]
-fn where_a_cancel_leads_from_each_state() {
+fn a_cancel_from_each_state() {
     let table: [(&str, Prepare, Result<State, Code>); 11] = [
         ("queued", |w| w.ingest("a"), Ok(State::Cancelled)),
         ("running", |w| w.held("a").work, Ok(State::CancelRequested)),
@@ -102,11 +102,11 @@ fn a_cancel_asked_twice_is_written_once() {
     let (events, row) = (w.events(), w.row(lease.work).clone());
     w.pass(SECOND);
     w.cancel(lease.work).unwrap();
-    assert_eq!((w.events(), w.row(lease.work)), (events, &row), "the first deadline stands");
+    assert_eq!((w.events(), w.row(lease.work)), (events, &row), "the first deadline applies");
 }
 
 #[test]
-fn the_holder_is_told_once_by_its_renewal() {
+fn a_renewal_notifies_the_holder_once() {
     let mut w = World::default();
     let lease = asked(&mut w, false);
     w.pass(5 * SECOND);
@@ -122,7 +122,7 @@ fn the_holder_is_told_once_by_its_renewal() {
 }
 
 #[test]
-fn what_a_holder_may_still_do() {
+fn verbs_of_a_holder_after_a_cancel_request() {
     type Outcome = fn(&mut World, &Lease) -> Result<State, Code>;
     let table: [(&str, Outcome, bool, Result<State, Code>); 12] = [
         ("release", |w, l| w.release(l).map(|a| a.state).map_err(|r| r.code), false, Ok(State::Cancelled)),
@@ -170,14 +170,14 @@ fn closed(w: &mut World, lease: &Lease, state: State) -> Result<State, Code> {
 }
 
 #[test]
-fn a_cancel_nobody_asked_for_is_no_close_out() {
+fn closing_out_as_cancelled_needs_a_cancel_request() {
     let mut w = World::default();
     let lease = w.held("a");
     assert_eq!(closed(&mut w, &lease, State::Cancelled), Err(Code::IllegalState));
 }
 
 #[test]
-fn a_lapse_cancels_what_is_harmless_and_abandons_the_rest_at_the_deadline() {
+fn a_lapse_cancels_harmless_work_and_abandons_other_work_at_the_deadline() {
     let mut w = World::default();
     let lease = asked(&mut w, false);
     assert_eq!(w.tick_with(lease.work, u64::MAX, None), Ticked::Nothing);
@@ -205,7 +205,7 @@ fn a_cancelled_holder_is_judged_like_any_other() {
     let local = w.claim(id, &local());
     w.cancel(id).unwrap();
     assert_eq!(w.row(id).due_at, Some(w.now + 15 * SECOND), "its process is looked at again");
-    assert_eq!(w.tick_seen(local.work, Seen::Gone), Ticked::Acted, "proof needs no patience");
+    assert_eq!(w.tick_seen(local.work, Seen::Gone), Ticked::Acted, "proof needs no waiting");
     assert_eq!(w.state(id), State::Cancelled);
 }
 
@@ -216,7 +216,7 @@ fn an_abandon_request_does_not_wait_for_the_cancel_deadline() {
     let reason = "stop".to_owned();
     w.person(Action::Cancel { work: lease.work, reason, deadline_ms: Some(3_600_000) }).unwrap();
     w.abandon(lease.work).unwrap();
-    assert_eq!(w.row(lease.work).due_at, Some(START + LAPSE), "12: the lapse comes first");
+    assert_eq!(w.row(lease.work).due_at, Some(START + LAPSE), "12: the lapse is due first");
     assert_eq!(w.after(LAPSE, lease.work), Ticked::Acted);
     assert_eq!(w.state(lease.work), State::Abandoned);
 }
@@ -234,7 +234,7 @@ fn a_holder_that_renews_after_a_cancel_while_it_was_stalled() {
 }
 
 #[test]
-fn operators_say_why() {
+fn operators_give_a_reason() {
     let mut w = World::default();
     let work = w.ingest("a");
     let id = w.work_id();

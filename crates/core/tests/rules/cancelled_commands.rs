@@ -1,4 +1,4 @@
-//! A cancelled work sends nothing more: its unsent commands end with it, the relay's too.
+//! A cancelled work item sends nothing more: its unsent commands end with it, the relay's included.
 
 use tenure_core::{
     Action, Code, CommandId, CommandState, State,
@@ -15,7 +15,7 @@ fn go() -> tenure_core::command::Evaluation {
     evaluation(Effect::Allow, relay(native()))
 }
 
-/// A held work with one unsent command of the relay.
+/// A held work item with one unsent command of the relay.
 fn pending(w: &mut World) -> (Lease, CommandId) {
     pending_in(w, |_| {})
 }
@@ -75,7 +75,7 @@ fn not_sent(w: &World, id: CommandId, way: &str) {
 }
 
 #[test]
-fn a_work_that_was_to_be_cancelled_and_ends_otherwise_sends_nothing_either() {
+fn a_cancel_request_stops_pending_commands_however_the_work_ends() {
     let ways: [(&str, State, Verb); 5] = [
         ("closed out as failed", State::Failed, |w, lease| {
             w.close(lease, State::Failed).unwrap();
@@ -89,7 +89,7 @@ fn a_work_that_was_to_be_cancelled_and_ends_otherwise_sends_nothing_either() {
         ("lapsed", State::Abandoned, |w, lease| {
             w.after(LAPSE, lease.work);
         }),
-        ("given up by request", State::Abandoned, |w, lease| {
+        ("abandoned by request", State::Abandoned, |w, lease| {
             w.abandon(lease.work).unwrap();
             w.after(LAPSE, lease.work);
         }),
@@ -122,7 +122,7 @@ fn a_replay_before_the_cancel_does_not_outlive_it() {
     w.cancel(lease.work).unwrap();
     not_sent(&w, id, "replayed before");
 
-    // Nor does its call that was under way.
+    // A call that was in progress is not sent again either.
     let mut w = World::default();
     let (lease, id) = pending(&mut w);
     w.relay_dispatch(id, go()).unwrap();
@@ -132,7 +132,7 @@ fn a_replay_before_the_cancel_does_not_outlive_it() {
     w.release(&lease).unwrap();
     w.cancel(lease.work).unwrap();
     w.call_failed(id, ErrorClass::Unavailable, false).unwrap();
-    not_sent(&w, id, "under way");
+    not_sent(&w, id, "in progress");
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn a_command_in_doubt_is_not_sent_again_after_a_cancel() {
     let refused = w.try_dispatch(&lease, own, evaluation(Effect::Allow, native())).unwrap_err();
     assert_eq!((refused.code, w.command_state(own)), (Code::CancelRequested, CommandState::Uncertain));
 
-    // By the relay: while the work may still succeed it asks again, and afterwards a person is asked.
+    // By the relay: while the work item may still succeed it retries, and afterwards a person is asked.
     for cancelled in [false, true] {
         let mut w = World::default();
         let (lease, id) = pending(&mut w);
@@ -165,20 +165,20 @@ fn a_command_in_doubt_is_not_sent_again_after_a_cancel() {
             let (code, asked) = w.relay_refused(id, go());
             assert_eq!(code, Code::InDoubt);
             assert_eq!((asked.state, asked.body.needs_person), (CommandState::Uncertain, true));
-            assert_eq!(w.command(id).due_at, None, "nobody asks again");
+            assert_eq!(w.command(id).due_at, None, "no retry is due");
             assert_eq!(w.record(id, Recorded::DidNotHappen).unwrap().state, CommandState::Failed);
             w.replay(id, go()).unwrap();
             w.relay_dispatch(id, go()).unwrap();
             w.uncertain(id).unwrap();
             w.pass(10 * SECOND);
         }
-        // It finished first, or a person had it done all the same.
+        // It ended first, or a person had it executed nevertheless.
         assert_eq!(w.relay_dispatch(id, go()).unwrap().state, CommandState::Dispatched);
     }
 }
 
 #[test]
-fn an_outbox_goes_on_after_every_end_but_a_cancel() {
+fn an_outbox_is_sent_after_every_end_but_a_cancel() {
     for end in [State::Succeeded, State::Failed] {
         let mut w = World::default();
         let (lease, id) = pending(&mut w);
@@ -209,20 +209,20 @@ fn a_work_asked_to_cancel_dispatches_nothing_new() {
     let (code, put_off) = w.relay_refused(relayed, go());
     assert_eq!((code, put_off.state), (Code::CancelRequested, CommandState::Pending));
     assert_eq!(w.command(relayed).due_at, Some(w.now + limits::CANCEL_ASK_AGAIN_MS));
-    assert_eq!(w.events(), events, "neither is an event");
-    // It finished first: the relay sends.
+    assert_eq!(w.events(), events, "neither appends an event");
+    // It ended first: the relay sends.
     w.close(&lease, State::Succeeded).unwrap();
     assert_eq!(w.relay_dispatch(relayed, go()).unwrap().state, CommandState::Dispatched);
 }
 
 #[test]
-fn a_call_under_way_at_the_cancel_is_not_tried_again() {
+fn a_call_in_progress_at_the_cancel_is_not_retried() {
     let mut w = World::default();
     let (lease, id) = pending(&mut w);
     w.relay_dispatch(id, go()).unwrap();
     w.release(&lease).unwrap();
     w.cancel(lease.work).unwrap();
-    assert_eq!(w.command_state(id), CommandState::Dispatched, "its receipt may still come");
+    assert_eq!(w.command_state(id), CommandState::Dispatched, "its receipt may still arrive");
     let over = w.call_failed(id, ErrorClass::Unavailable, false).unwrap();
     assert_eq!(over.state, CommandState::Cancelled);
 }

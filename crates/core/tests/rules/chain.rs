@@ -1,4 +1,4 @@
-//! The chain: whatever is edited, dropped, moved or put back in a log shows.
+//! The chain: every edit, deletion, move or restoration in a log is detected.
 
 use tenure_core::{
     Actor, Event, Evidence, State, chain,
@@ -37,7 +37,7 @@ fn an_untouched_log_is_whole() {
     assert_eq!(fault(&log()), None);
 }
 
-/// As it has always been written: stored hashes depend on every byte.
+/// The stored hashes of existing ledgers depend on every byte of this form.
 #[test]
 fn a_hash_covers_the_array_of_all_fields() {
     let [first, second, mut last] = <[Event; 3]>::try_from(log()).expect("three events");
@@ -63,7 +63,7 @@ fn a_hash_covers_the_array_of_all_fields() {
         );
         let text = serde_json::to_string(&array).unwrap();
         assert_eq!(chain::hash(&event), Digest::of(&text), "{event:?}");
-        // The name of an actor comes last, and only where there is one.
+        // The name of an actor comes last, and only if there is one.
         let mut named = event.clone();
         named.actor = event.actor.clone().named("a \"name\"");
         let with_name = text.replace(']', ",\"a \\\"name\\\"\"]");
@@ -98,17 +98,20 @@ fn every_field_is_covered() {
 }
 
 #[test]
-fn a_rehashed_edit_breaks_what_follows_it() {
+fn a_rehashed_edit_breaks_the_next_event() {
     let mut forged = log();
     forged[1].at += 1;
     forged[1].hash = chain::hash(&forged[1]);
     assert!(fault(&forged).is_some_and(|fault| fault.contains("event 3 does not follow")));
     forged[2].prev_hash = forged[1].hash;
-    assert!(fault(&forged).is_some_and(|fault| fault.contains("event 3 was changed")), "the link is covered");
+    assert!(
+        fault(&forged).is_some_and(|fault| fault.contains("event 3 was changed")),
+        "the previous hash is covered"
+    );
 }
 
 #[test]
-fn a_dropped_or_moved_event_shows() {
+fn a_dropped_or_moved_event_is_detected() {
     let mut dropped = log();
     dropped.remove(1);
     let mut moved = log();
@@ -117,7 +120,7 @@ fn a_dropped_or_moved_event_shows() {
 }
 
 #[test]
-fn an_erasure_keeps_the_chain_and_cannot_be_undone_unseen() {
+fn an_erasure_keeps_the_chain_and_undoing_it_is_detected() {
     let mut log = log();
     let event = &mut log[2];
     let (message, kept) = (event.message.take(), event.payload.take());
@@ -130,7 +133,7 @@ fn an_erasure_keeps_the_chain_and_cannot_be_undone_unseen() {
 }
 
 #[test]
-fn what_is_erased_in_the_log_cannot_stay_in_a_command_unseen() {
+fn a_text_erased_from_the_log_cannot_remain_in_a_command() {
     let mut w = World::default();
     let lease = w.held("a");
     let id = w.dispatched(&lease, lookup());
@@ -145,13 +148,13 @@ fn what_is_erased_in_the_log_cannot_stay_in_a_command_unseen() {
     let (arguments, words) = ("\"hi\"", "the line broke");
     assert!(!row.body.text().contains(arguments), "arguments are in the log alone");
     let folded = &command::fold::fold(&erased)[&id];
-    assert!(row.body.text().contains(words) && !command::fold::matches(row, folded), "`verify` names it");
-    assert!(!folded.body.text().contains(words), "nothing else of a command keeps them");
+    assert!(row.body.text().contains(words) && !command::fold::matches(row, folded), "`verify` reports it");
+    assert!(!folded.body.text().contains(words), "no other part of a command has them");
 }
 
-/// Rows that were written before dispatches had numbers do not say all of them, and are whole.
+/// Rows that were written before dispatches had numbers lack some of them, and are valid.
 #[test]
-fn an_older_command_is_still_its_log() {
+fn commands_of_older_versions_verify() {
     let mut w = World::default();
     let lease = w.held("a");
     let id = w.dispatched(&lease, native());
@@ -170,12 +173,12 @@ fn an_older_command_is_still_its_log() {
 }
 
 #[test]
-fn content_cannot_be_slipped_in() {
+fn added_content_is_detected() {
     let mut w = World::default();
     let lease = w.held("a");
     let log = w.log.get_mut(&lease.work).unwrap();
-    assert_eq!(log[1].content, None, "a claim says nothing");
-    log[1].message = Some("slipped in".into());
+    assert_eq!(log[1].content, None, "a claim has no message");
+    log[1].message = Some("added".into());
     assert!(fault(log).is_some_and(|fault| fault.contains("got content")));
 }
 
@@ -188,9 +191,9 @@ fn equal_contents_have_unequal_digests() {
     assert_ne!(digest(a), Some(Digest::default()));
 }
 
-/// Rows that were written before their time in a state was kept do not say it, and are whole.
+/// Rows that were written before the time in a state was stored lack it, and are valid.
 #[test]
-fn an_older_row_is_still_its_log() {
+fn rows_of_older_versions_verify() {
     let log = log();
     let folded = fold(&log).unwrap();
     assert_eq!(folded.body.state_since, Some(log[2].at));

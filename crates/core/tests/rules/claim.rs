@@ -1,4 +1,4 @@
-//! Claim: who may take what, when, and what a repeated claim gets.
+//! Claim: who may claim which work items, when, and the result of a repeated claim.
 
 use std::collections::BTreeSet;
 
@@ -25,12 +25,12 @@ fn a_claim_gives_a_lease_under_a_growing_fence() {
 
     w.release(&first).unwrap();
     let second = w.claim(first.work, &w2());
-    assert_eq!(second.fence, first.fence + 1, "grows without the clock");
+    assert_eq!(second.fence, first.fence + 1, "grows even if the clock does not advance");
     assert_eq!(w.row(first.work).attempt, 2);
 }
 
 #[test]
-fn only_what_is_queued_can_be_claimed() {
+fn only_queued_work_can_be_claimed() {
     let table: [(&str, Prepare, Code); 9] = [
         ("running", |w| w.held("a").work, Code::Busy),
         (
@@ -125,7 +125,7 @@ fn ids_are_all_or_nothing() {
 }
 
 #[test]
-fn a_selection_takes_what_is_still_claimable() {
+fn a_selection_claims_only_claimable_work() {
     let mut w = World::default();
     let (a, held, b) = (w.ingest("a"), w.held("b").work, w.ingest("c"));
     let unknown = w.work_id();
@@ -135,7 +135,7 @@ fn a_selection_takes_what_is_still_claimable() {
 }
 
 #[test]
-fn a_flood_of_one_tenant_leaves_the_others_their_turns() {
+fn a_flood_of_one_tenant_does_not_starve_the_others() {
     let mut w = World::default();
     let mut ingest = |tenant: &str, number: usize, priority| {
         w.ingest_with(&number.to_string(), |ingest| {
@@ -157,11 +157,11 @@ fn a_flood_of_one_tenant_leaves_the_others_their_turns() {
         assert_eq!(order[6..], flood[2..], "each tenant's works keep their order");
         first.insert(order[1]);
     }
-    assert_eq!(first.len(), 3, "none is always first");
+    assert_eq!(first.len(), 3, "no tenant is always first");
 }
 
 #[test]
-fn a_repeated_claim_returns_what_is_still_held() {
+fn a_repeated_claim_returns_its_valid_leases() {
     let mut w = World::default();
     let (a, b, c) = (w.ingest("a"), w.ingest("b"), w.ingest("c"));
     let me = claimant(&w1(), "r");
@@ -171,7 +171,7 @@ fn a_repeated_claim_returns_what_is_still_held() {
     assert_eq!(
         w.claim_as(&me, ClaimBy::Chosen(vec![c])).unwrap(),
         first,
-        "the request decides, not its body"
+        "the request id decides, not the body"
     );
     assert_eq!(w.events(), events, "19: a repeat writes nothing");
 
@@ -184,7 +184,7 @@ fn a_repeated_claim_returns_what_is_still_held() {
 }
 
 #[test]
-fn a_claim_that_gave_nothing_claims_anew() {
+fn a_repeat_of_an_empty_claim_claims_again() {
     let mut w = World::default();
     let filter = || ClaimBy::Filter(ClaimFilter { max: 1, ..ClaimFilter::default() });
     let me = claimant(&w1(), "r");
@@ -233,7 +233,7 @@ fn a_session_gives_its_oldest_first_and_one_at_a_time() {
     let old = w.ingest_with("a", in_session);
     w.pass(1);
     let new = w.ingest_with("b", in_session);
-    assert_eq!(w.try_claim(new, &w1()).unwrap_err().code, Code::Busy, "an older one comes first");
+    assert_eq!(w.try_claim(new, &w1()).unwrap_err().code, Code::Busy, "an older one is first");
     let lease = w.claim(old, &w1());
     assert_eq!(w.try_claim(new, &w2()).unwrap_err().code, Code::Busy, "the session is held");
     w.close(&lease, State::Succeeded).unwrap();
@@ -241,7 +241,7 @@ fn a_session_gives_its_oldest_first_and_one_at_a_time() {
 }
 
 #[test]
-fn what_blocks_a_session_and_what_does_not() {
+fn states_that_block_a_session() {
     let table: [(&str, Verb, bool); 6] = [
         (
             "cancel requested",
@@ -362,8 +362,8 @@ fn a_repeat_belongs_to_the_actor_that_claimed() {
         }
     };
     assert_eq!(claim("p_1", first), [first]);
-    assert_eq!(claim("p_1", second), [first], "its repeat is given the same again");
-    assert_eq!(claim("p_2", second), [second], "a colleague of the same name asks for itself");
+    assert_eq!(claim("p_1", second), [first], "its repeat returns the same lease");
+    assert_eq!(claim("p_2", second), [second], "another actor with the same worker name gets its own lease");
 }
 
 #[test]
@@ -375,7 +375,7 @@ fn owner_bound_work_belongs_to_the_actor_that_claimed_it() {
     let by = ClaimBy::Ids(vec![lease.work]);
     let action = Action::Claim(Claim { claimant: claimant(&w1(), "other"), by });
     let colleague = w.submit(Actor::worker("another"), action);
-    assert_eq!(colleague.unwrap_err().code, Code::OwnerBound, "the names of its worker are not enough");
+    assert_eq!(colleague.unwrap_err().code, Code::OwnerBound, "the worker's names alone are not enough");
     w.claim(lease.work, &w1());
 }
 
@@ -393,7 +393,7 @@ fn a_deferred_start_leaves_owner_bound_work_open_to_all() {
 }
 
 #[test]
-fn a_standing_cancel_meets_the_owner_that_comes_back() {
+fn a_returning_owner_learns_of_a_pending_cancel() {
     let mut w = World::default();
     let lease = w.held_with("a", owner_bound);
     w.after(LAPSE, lease.work);
@@ -406,7 +406,7 @@ fn a_standing_cancel_meets_the_owner_that_comes_back() {
 }
 
 #[test]
-fn a_lease_brings_what_its_holder_needs() {
+fn a_lease_returns_steps_and_answers() {
     let mut w = World::default();
     let first = w.held("a");
     w.begin(&first, "draft", "x", false).unwrap();
@@ -433,7 +433,7 @@ fn claimants_are_checked() {
 }
 
 #[test]
-fn requeued_owner_bound_work_waits_for_its_owner_a_while() {
+fn requeued_owner_bound_work_waits_for_its_owner() {
     let mut w = World::default();
     let lease = w.held_with("a", owner_bound);
     w.quarantine(lease.work).unwrap();

@@ -1,4 +1,4 @@
-//! What commands use and cost, and what stops them for it.
+//! The usage and cost of commands, and the budgets that stop them.
 
 use tenure_core::{
     Actor, Code, CommandId, CommandState, State, Usage,
@@ -17,7 +17,7 @@ fn allow(tool: tenure_core::command::ToolFacts) -> Evaluation {
 }
 
 #[test]
-fn what_a_call_used_is_on_its_receipt_and_summed_on_its_work() {
+fn usage_is_on_the_receipt_and_summed_on_the_work() {
     let mut w = World::default();
     let lease = w.held("one");
     let tokens =
@@ -39,13 +39,13 @@ fn what_a_call_used_is_on_its_receipt_and_summed_on_its_work() {
     assert_eq!(command.body.receipt.as_ref().unwrap().usage, usage);
     assert_eq!(w.row(lease.work).body.usage, usage);
     let budget = w.records.budgets[&key];
-    assert_eq!((budget.spent, budget.reserved), (240, 0), "what it used, not what was expected");
+    assert_eq!((budget.spent, budget.reserved), (240, 0), "the usage, not the estimate");
     w.close(&lease, State::Succeeded).unwrap();
-    assert_eq!(w.row(lease.work).body.usage, usage, "the attempt said nothing of its own");
+    assert_eq!(w.row(lease.work).body.usage, usage, "the attempt reported no usage");
 }
 
 #[test]
-fn what_policy_or_a_budget_stops_is_asked_about_again_by_the_relay() {
+fn the_relay_retries_commands_stopped_by_policy_or_a_budget() {
     let mut w = World::default();
     let lease = w.held("one");
     let id = w.reserve(&lease, allow(relay(lookup())));
@@ -57,11 +57,11 @@ fn what_policy_or_a_budget_stops_is_asked_about_again_by_the_relay() {
     w.pass(limits::ASK_AGAIN_MS);
     let events = w.events();
     assert_eq!(w.relay_refused(id, deny).0, Code::PolicyDenied);
-    assert_eq!((w.events(), due(&w)), (events, limits::ASK_AGAIN_MS), "put off, and nothing told");
+    assert_eq!((w.events(), due(&w)), (events, limits::ASK_AGAIN_MS), "postponed, without an event");
     assert_eq!(w.relay_dispatch(id, allow(relay(lookup()))).unwrap().state, CommandState::Dispatched);
     let other = w.held("two");
     let asked = w.reserve(&other, evaluation(Effect::NeedsApproval, relay(lookup())));
-    assert_eq!(w.command(asked).due_at, None, "a person is asked, not the clock");
+    assert_eq!(w.command(asked).due_at, None, "it waits for a person, not for time");
 }
 
 #[test]
@@ -87,7 +87,11 @@ fn budgets_of_different_tools_are_counted_apart() {
             assert_eq!(send("y", slot).0, CommandState::Dispatched, "{per:?} {slot}");
         }
         for slot in 0..2 {
-            assert_eq!(send("x", slot).0, CommandState::Dispatched, "{per:?}: y has spent nothing of x");
+            assert_eq!(
+                send("x", slot).0,
+                CommandState::Dispatched,
+                "{per:?}: y does not spend the budget of x"
+            );
         }
         let (state, why) = send("x", 2);
         assert_eq!(state, CommandState::Blocked, "{per:?}");
@@ -96,7 +100,7 @@ fn budgets_of_different_tools_are_counted_apart() {
         assert!(why.ends_with("in 2026-11-15: 0 calls spent, 2 calls reserved"), "{why}");
         assert!(!why.contains('{'), "{why}");
         assert_eq!(send("z", 0).0, CommandState::Dispatched);
-        // The fifth of them all was the last.
+        // The fifth of all calls was the last one allowed.
         let stopped = send("z", 1).0 == CommandState::Blocked;
         assert_eq!(stopped, per != Per::Tool, "{per:?}");
     }
@@ -111,7 +115,7 @@ fn costs(currency: &str, micros: u64) -> Cost {
 }
 
 #[test]
-fn capitals_do_not_pass_a_money_budget() {
+fn currency_case_does_not_bypass_a_money_budget() {
     let mut w = World::default();
     let lease = w.held("one");
     let id = w.reserve(&lease, allow(lookup()));
@@ -124,7 +128,7 @@ fn capitals_do_not_pass_a_money_budget() {
 }
 
 #[test]
-fn a_call_that_says_no_cost_is_not_dispatched_under_a_money_budget() {
+fn a_call_without_a_cost_is_not_dispatched_under_a_money_budget() {
     let mut w = World::default();
     let lease = w.held("one");
     let id = w.reserve(&lease, allow(lookup()));
@@ -152,7 +156,7 @@ fn a_receipt_after_absent_is_charged() {
     w.pass(10 * SECOND);
     w.reconcile(id, Finding::Absent).unwrap();
     let budget = w.records.budgets[&key];
-    assert_eq!((budget.spent, budget.reserved), (0, 0), "it did not happen, as far as anybody knew");
+    assert_eq!((budget.spent, budget.reserved), (0, 0), "it was recorded as not happened");
     w.receipt_by(id, sender).unwrap();
     let budget = w.records.budgets[&key];
     assert_eq!((budget.spent, budget.reserved), (40, 0), "it happened, and is charged once");
@@ -169,7 +173,7 @@ fn paid(w: &mut World, lease: &Lease, micros: u64) -> (CommandId, BudgetKey) {
 }
 
 #[test]
-fn a_receipt_that_is_silent_about_a_currency_is_charged_the_estimate() {
+fn a_receipt_without_the_currency_is_charged_the_estimate() {
     let silent = [Cost::default(), Cost { tokens: 5, micros: Vec::new() }, costs("eur", 1)];
     for cost in silent {
         let mut w = World::default();
@@ -191,7 +195,7 @@ fn a_receipt_that_is_silent_about_a_currency_is_charged_the_estimate() {
     let (sender, cost) = (w.sender(id), Some(costs("USD", 0)));
     let proof = Box::new(Proof { cost, ..Proof::provider("x") });
     w.on_command(Actor::worker("w1"), CommandAction::Receipt { command: id, sender, proof }).unwrap();
-    assert_eq!(w.records.budgets[&key].spent, 0, "it says that it cost nothing");
+    assert_eq!(w.records.budgets[&key].spent, 0, "it reports a cost of zero");
 }
 
 #[test]
@@ -220,7 +224,7 @@ fn a_receipt_after_the_end_of_its_work_is_charged() {
         w.cancel(lease.work).unwrap();
         w.close(&lease, State::Failed).unwrap();
         not_happened(&mut w, id);
-        assert_eq!(w.command_state(id), CommandState::Cancelled, "nobody is left to do it");
+        assert_eq!(w.command_state(id), CommandState::Cancelled, "it has no holder");
         assert_eq!(w.records.budgets[&key].spent, 0);
         assert_eq!(w.receipt_by(id, sender).unwrap().state, CommandState::Succeeded);
         let budget = w.records.budgets[&key];

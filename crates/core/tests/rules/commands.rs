@@ -1,4 +1,4 @@
-//! Commands, verb by verb: from every state, what each leads to or which refusal it gets.
+//! Commands, verb by verb: from every state, the next state or the refusal.
 
 use tenure_core::{
     Actor, Code, CommandId, CommandState, Refusal,
@@ -21,7 +21,7 @@ fn ask(tool: ToolFacts) -> Evaluation {
     evaluation(Effect::NeedsApproval, tool)
 }
 
-/// A held work with a command of a looked-up, low-risk tool in this state.
+/// A held work item with a command of a looked-up, low-risk tool in this state.
 fn in_state(w: &mut World, state: CommandState) -> (Lease, CommandId) {
     let lease = w.held(&format!("{state}-{}", w.events()));
     let id = match state {
@@ -60,10 +60,10 @@ fn in_state(w: &mut World, state: CommandState) -> (Lease, CommandId) {
 
 type Try = fn(&mut World, &Lease, CommandId) -> Result<tenure_core::Command, Refusal>;
 
-/// What a verb leads to from each state.
+/// The result of a verb from each state.
 type Row = [Result<CommandState, Code>; 8];
 
-/// One row a verb: for each state in the order of their codes, the state it leads to, or the refusal.
+/// One row a verb: for each state, in the order of their codes, the next state or the refusal.
 #[test]
 fn every_verb_from_every_state() {
     use CommandState::*;
@@ -153,7 +153,7 @@ fn every_verb_from_every_state() {
             let got = outcome.as_ref().map(|command| command.state).map_err(|refusal| refusal.code);
             assert_eq!(got, expected, "{verb} from {from}: {outcome:?}");
             if got == Err(Code::PolicyDenied) {
-                assert_eq!(w.command_state(id), Blocked, "that policy stops it is recorded");
+                assert_eq!(w.command_state(id), Blocked, "the block by policy is recorded");
             } else if outcome.is_err() {
                 assert_eq!(w.events(), events, "24: a refusal writes nothing");
                 assert_eq!(w.command_state(id), from);
@@ -187,7 +187,7 @@ fn lookups_by_finding() {
             assert_eq!(
                 (code, again.state),
                 (Code::ApprovalRequired, Blocked),
-                "fresh approval, whatever policy says"
+                "a fresh approval under any policy"
             );
             w.approve(id).unwrap();
             assert_eq!(w.try_dispatch(&lease, id, allow(facts.clone())).unwrap().state, Dispatched);
@@ -215,7 +215,7 @@ fn the_same_intent_is_the_same_command() {
 }
 
 #[test]
-fn other_arguments_of_a_later_attempt_supersede_what_nobody_sent() {
+fn other_arguments_of_a_later_attempt_supersede_an_unsent_command() {
     let mut w = World::default();
     let lease = w.held("m");
     let old = w.reserve(&lease, ask(lookup()));
@@ -237,7 +237,7 @@ fn integers_that_json_rounds_are_refused() {
 }
 
 #[test]
-fn a_stale_policy_is_asked_again() {
+fn a_stale_policy_decision_is_refused() {
     let mut w = World::default();
     let lease = w.held("m");
     let mut stale = allow(lookup());
@@ -250,7 +250,7 @@ fn a_stale_policy_is_asked_again() {
 }
 
 #[test]
-fn only_a_person_approves_and_the_seal_holds_the_content() {
+fn only_a_person_approves_and_the_seal_covers_the_content() {
     let mut w = World::default();
     let lease = w.held("m");
     let strict = ToolFacts { four_eyes: true, ..lookup() };
@@ -276,7 +276,7 @@ fn only_a_person_approves_and_the_seal_holds_the_content() {
 }
 
 #[test]
-fn approvals_expire_and_policy_is_asked_again() {
+fn approvals_expire_and_policy_is_evaluated_again() {
     let mut w = World::default();
     let lease = w.held_with("m", |ingest| ingest.policy.lease.ttl_ms = 10 * HOUR as u64);
     let short = ToolFacts { approval_ms: 1_000, ..lookup() };
@@ -318,11 +318,11 @@ fn a_proven_unsent_call_is_tried_again_later() {
     let other = w.held("n");
     let id = w.dispatched(&other, lookup());
     let unknown = w.call_failed(id, ErrorClass::Unknown, true).unwrap();
-    assert_eq!(unknown.state, CommandState::Failed, "what nobody can classify is never retried by itself");
+    assert_eq!(unknown.state, CommandState::Failed, "an unclassified error is never retried automatically");
 }
 
 #[test]
-fn only_the_very_same_request_is_told_to_go_again() {
+fn only_a_repeated_request_id_may_dispatch_again() {
     let mut w = World::default();
     let lease = w.held("m");
     let id = w.reserve(&lease, allow(lookup()));
@@ -360,7 +360,7 @@ fn success_needs_evidence_and_its_own_sender() {
 }
 
 #[test]
-fn a_late_receipt_ends_what_a_lookup_thought_absent() {
+fn a_late_receipt_overrules_a_wrong_absent() {
     let mut w = World::default();
     let lease = w.held("m");
     let id = w.dispatched(&lease, lookup());
@@ -371,13 +371,13 @@ fn a_late_receipt_ends_what_a_lookup_thought_absent() {
 }
 
 #[test]
-fn absence_counts_from_the_doubt_on_since_the_call_may_have_lasted_until_then() {
+fn the_consistency_delay_starts_with_the_doubt() {
     let mut w = World::default();
     let lease = w.held_with("m", |ingest| ingest.policy.lease.ttl_ms = HOUR as u64);
     let id = w.dispatched(&lease, lookup());
     w.pass(60_000);
     let doubtful = w.uncertain(id).unwrap();
-    assert_eq!(doubtful.body.next_at, Some(doubtful.updated_at + 10_000), "no lookup sees it before");
+    assert_eq!(doubtful.body.next_at, Some(doubtful.updated_at + 10_000), "no lookup counts before");
     w.pass(9_999);
     assert_eq!(w.reconcile(id, Finding::Absent).unwrap_err().code, Code::NotDue);
     assert_eq!(w.reconcile(id, Finding::Unknown).unwrap().state, CommandState::Uncertain);
@@ -437,7 +437,7 @@ fn replays_are_counted_by_the_minute() {
 }
 
 #[test]
-fn budgets_are_set_aside_settled_and_given_back() {
+fn budgets_are_reserved_spent_and_released() {
     let mut w = World::default();
     let lease = w.held("m");
     let money = || Unit::Micros("EUR".into());
@@ -478,12 +478,12 @@ fn budgets_are_set_aside_settled_and_given_back() {
     let now = w.try_dispatch(&lease, second, paid(50)).unwrap();
     assert_eq!(now.state, CommandState::Dispatched, "the budget allows it now");
     w.uncertain(second).unwrap();
-    assert_eq!(stands(&w), (0, 50), "in doubt is still set aside");
+    assert_eq!(stands(&w), (0, 50), "a command in doubt keeps its reservation");
     let sender = w.sender(second);
     let cost = Some(Cost { tokens: 0, micros: vec![("EUR".into(), 70)] });
     let proof = Box::new(Proof { cost, ..Proof::provider("x") });
     w.on_command(Actor::worker("w1"), CommandAction::Receipt { command: second, sender, proof }).unwrap();
-    assert_eq!(stands(&w), (70, 0), "what it cost in truth");
+    assert_eq!(stands(&w), (70, 0), "the actual cost");
     let third = reserve(&mut w, "3");
     assert_eq!(w.try_dispatch(&lease, third, paid(10)).unwrap().state, CommandState::Dispatched);
     let fourth = reserve(&mut w, "4");
@@ -492,7 +492,7 @@ fn budgets_are_set_aside_settled_and_given_back() {
 }
 
 #[test]
-fn a_resend_that_did_nothing_proves_nothing_of_the_first_call() {
+fn a_resend_without_effect_does_not_settle_the_first_call() {
     for (class, unsent) in [(ErrorClass::RateLimited, false), (ErrorClass::Transport, true)] {
         let mut w = World::default();
         let lease = w.held("one");
@@ -503,14 +503,14 @@ fn a_resend_that_did_nothing_proves_nothing_of_the_first_call() {
         assert_eq!(failed.state, CommandState::Uncertain, "the first may have happened");
         let events = w.events();
         w.call_failed(id, class, unsent).unwrap();
-        assert_eq!(w.events(), events, "said twice is said once");
+        assert_eq!(w.events(), events, "a repeat is recorded once");
         w.try_dispatch(&lease, id, allow(native())).unwrap();
         assert_eq!(w.receipt(id).unwrap().state, CommandState::Succeeded);
     }
 }
 
 #[test]
-fn another_outcome_than_the_recorded_one_is_not_answered_as_if_it_were_that() {
+fn a_different_outcome_is_not_answered_as_a_repeat() {
     let mut w = World::default();
     let lease = w.held("m");
     let id = w.dispatched(&lease, lookup());

@@ -1,4 +1,4 @@
-//! Commands and their works: lapses, ends, waits, reruns, the outbox and its relay.
+//! Commands and their work items: lapses, ends, waits, reruns, the outbox and its relay.
 
 use tenure_core::{
     Action, Actor, Code, CommandState, Reply, State,
@@ -19,7 +19,7 @@ fn none() -> ToolFacts {
 }
 
 #[test]
-fn a_lapse_puts_what_was_dispatched_in_doubt_and_recovery_goes_by_it() {
+fn a_lapse_makes_dispatched_commands_uncertain_before_recovery() {
     for (facts, state, reason) in [
         (native(), State::Queued, None),
         (lookup(), State::Stalled, Some(ReasonCode::LeaseLapsed)),
@@ -31,7 +31,7 @@ fn a_lapse_puts_what_was_dispatched_in_doubt_and_recovery_goes_by_it() {
         assert_eq!(w.after(LAPSE, lease.work), Ticked::Acted);
         assert_eq!(w.command_state(id), CommandState::Uncertain);
         assert_eq!((w.state(lease.work), w.why(lease.work)), (state, reason));
-        // The holder's evidence counts even now.
+        // The holder's evidence is accepted even now.
         assert_eq!(w.receipt(id).unwrap().state, CommandState::Succeeded);
     }
 }
@@ -59,7 +59,7 @@ fn a_stalled_work_goes_on_when_the_lookup_has_settled_its_doubt() {
     let lease = w.held("m");
     let id = w.dispatched(&lease, lookup());
     w.after(LAPSE, lease.work);
-    assert_eq!(w.tick(lease.work), Ticked::Nothing, "nobody knows yet");
+    assert_eq!(w.tick(lease.work), Ticked::Nothing, "still in doubt");
     w.reconcile(id, Finding::Found(Proof::provider("m-7"))).unwrap();
     assert_eq!(w.tick(lease.work), Ticked::Acted);
     assert_eq!(w.state(lease.work), State::Queued);
@@ -71,7 +71,7 @@ fn a_stalled_work_goes_on_when_the_lookup_has_settled_its_doubt() {
 }
 
 #[test]
-fn lookups_that_cannot_tell_end_with_a_person() {
+fn lookups_without_a_result_end_with_a_person() {
     let mut w = World::default();
     let lease = w.held("m");
     let id = w.dispatched(&lease, lookup());
@@ -93,7 +93,7 @@ fn lookups_that_cannot_tell_end_with_a_person() {
 }
 
 #[test]
-fn no_work_ends_well_while_a_command_is_open() {
+fn no_work_succeeds_while_a_command_is_open() {
     for settle in [false, true] {
         let mut w = World::default();
         let lease = w.held("m");
@@ -110,7 +110,7 @@ fn no_work_ends_well_while_a_command_is_open() {
 }
 
 #[test]
-fn other_ends_leave_the_doubt_and_cancel_the_rest() {
+fn other_ends_keep_commands_in_doubt_and_cancel_the_rest() {
     let mut w = World::default();
     let lease = w.held("m");
     let sent = w.dispatched(&lease, lookup());
@@ -125,7 +125,7 @@ fn other_ends_leave_the_doubt_and_cancel_the_rest() {
     w.pass(20 * SECOND);
     w.reconcile(sent, Finding::Unknown).unwrap();
     w.reconcile(sent, Finding::Absent).unwrap();
-    assert_eq!(w.command_state(sent), CommandState::Cancelled, "nobody is left to do it again");
+    assert_eq!(w.command_state(sent), CommandState::Cancelled, "it has no holder");
     assert_eq!((w.state(lease.work), w.row(lease.work).body.completed_at), (State::Failed, before));
 }
 
@@ -167,13 +167,13 @@ fn an_execution_timeout_in_doubt_waits_for_the_lookup() {
 }
 
 #[test]
-fn a_cancel_waits_for_what_is_in_doubt() {
+fn a_cancel_waits_for_commands_in_doubt() {
     let mut w = World::default();
     let lease = w.held("m");
     let id = w.dispatched(&lease, lookup());
     w.after(LAPSE, lease.work);
     w.cancel(lease.work).unwrap();
-    assert_eq!(w.state(lease.work), State::Stalled, "what happened is not known");
+    assert_eq!(w.state(lease.work), State::Stalled, "the outcome is unknown");
     w.receipt(id).unwrap();
     w.tick(lease.work);
     assert_eq!(w.state(lease.work), State::Cancelled);
@@ -185,7 +185,7 @@ fn a_worker_that_cannot_go_on_waits_for_the_approval() {
         let mut w = World::default();
         let lease = w.held("m");
         let id = w.reserve(&lease, evaluation(Effect::NeedsApproval, lookup()));
-        assert_eq!(w.state(lease.work), State::Running, "only its worker says that it cannot go on");
+        assert_eq!(w.state(lease.work), State::Running, "only its worker can report that it cannot continue");
         let mut spec = w.spec(&reference_to_command(id), WaitKind::Approval);
         spec.endless = true;
         w.wait_for(&lease, vec![spec]).unwrap();
@@ -199,7 +199,7 @@ fn a_worker_that_cannot_go_on_waits_for_the_approval() {
         let lease = w.claim(lease.work, &w2());
         if approve {
             let gone = w.try_dispatch(&lease, id, evaluation(Effect::NeedsApproval, lookup())).unwrap();
-            assert_eq!(gone.state, CommandState::Dispatched, "approved once, by whoever holds it now");
+            assert_eq!(gone.state, CommandState::Dispatched, "approved once, for the current holder");
         }
     }
 }
@@ -219,7 +219,7 @@ fn a_wait_for_a_decided_command_keeps_its_lease() {
 }
 
 #[test]
-fn a_dispatched_command_is_handed_to_its_wait_or_stands_against_it() {
+fn waiting_needs_dispatched_commands_handed_over() {
     let mut w = World::default();
     let lease = w.held("m");
     let id = w.dispatched(&lease, lookup());
@@ -302,8 +302,9 @@ fn the_outbox_commits_with_the_end_and_the_relay_sends_it_once() {
     let go = evaluation(Effect::Allow, relay(native()));
     assert_eq!(w.relay_dispatch(id, go.clone()).unwrap().state, CommandState::Dispatched);
     let second = w.relay_dispatch(id, go.clone()).unwrap_err();
-    assert_eq!(second.code, Code::AlreadyDispatched, "two relays never send the same one");
-    // The relay crashed: at its deadline nobody knows, and the same key goes out again after a backoff.
+    assert_eq!(second.code, Code::AlreadyDispatched, "two relays never send the same command");
+    // The relay crashed: at its deadline the outcome is unknown, and the same key is sent again after a
+    // backoff.
     w.pass(60 * SECOND);
     w.tick_command(id);
     assert_eq!(w.command_state(id), CommandState::Uncertain);
@@ -312,13 +313,13 @@ fn the_outbox_commits_with_the_end_and_the_relay_sends_it_once() {
     let first = w.sender(id);
     w.relay_dispatch(id, go).unwrap();
     let stale = w.failed_by(id, first, error(ErrorClass::Timeout)).unwrap_err();
-    assert_eq!(stale.code, Code::DispatchSuperseded, "the first call says nothing of the second");
+    assert_eq!(stale.code, Code::DispatchSuperseded, "the first call's outcome does not settle the second");
     assert_eq!(w.receipt(id).unwrap().state, CommandState::Succeeded);
     assert_eq!(w.state(lease.work), State::Succeeded);
 }
 
 #[test]
-fn a_close_out_sends_nothing_that_its_worker_would_have_to_do() {
+fn a_close_out_refuses_commands_of_the_worker() {
     let mut w = World::default();
     let lease = w.held("m");
     let id = w.command_id();
@@ -347,7 +348,7 @@ fn ordered_commands_to_a_target_wait_for_one_another() {
 }
 
 #[test]
-fn the_relay_and_the_worker_keep_to_their_own() {
+fn the_relay_and_the_worker_dispatch_only_their_own_commands() {
     let mut w = World::default();
     let lease = w.held("m");
     let id = w.reserve(&lease, evaluation(Effect::Allow, lookup()));
@@ -361,7 +362,7 @@ fn the_relay_and_the_worker_keep_to_their_own() {
     assert_eq!(refused.code, Code::IllegalState);
     let (_, out) = outbox(&mut w, "n", lookup());
     let foreign = w.try_dispatch(&lease, out, evaluation(Effect::Allow, relay(lookup()))).unwrap_err();
-    assert_eq!(foreign.code, Code::NotFound, "another work's command is not there");
+    assert_eq!(foreign.code, Code::NotFound, "another work's command does not exist for it");
 }
 
 #[test]
@@ -412,7 +413,7 @@ fn a_rerun_with_other_arguments_or_an_explicit_execute() {
     let lease = w.claim(again.id, &w1());
     let id = w.command_id();
     let other = w.try_reserve(&lease, intent(id, "hello", evaluation(Effect::Allow, lookup()))).unwrap();
-    assert_eq!(other.state, CommandState::Blocked, "it happened before, in other words: a person looks");
+    assert_eq!(other.state, CommandState::Blocked, "it happened before with other arguments: a person looks");
     w.close(&lease, State::Failed).unwrap();
 
     let id = w.work_id();
@@ -471,7 +472,7 @@ fn tenants_do_not_see_each_others_commands() {
 }
 
 #[test]
-fn lookups_are_passed_over_while_somebody_is_at_it() {
+fn a_claimed_lookup_is_not_given_to_others() {
     let mut w = World::default();
     let lease = w.held("m");
     let id = w.dispatched(&lease, lookup());

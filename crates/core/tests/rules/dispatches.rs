@@ -1,4 +1,4 @@
-//! Several dispatches of one command: which of them somebody speaks of, and what that says of the others.
+//! Several dispatches of one command: which of them a report is about, and how it affects the others.
 
 use tenure_core::{
     Code, CommandState,
@@ -9,7 +9,7 @@ use tenure_core::{
 
 use crate::common::*;
 
-/// A command whose first call was proven unsent and which was dispatched once more under the same lease, with the
+/// A command whose first call was proven unsent and which was dispatched again under the same lease, with the
 /// first and the second sender.
 fn twice(w: &mut World) -> (tenure_core::CommandId, Sender, Sender) {
     let lease = w.held("m");
@@ -24,7 +24,7 @@ fn twice(w: &mut World) -> (tenure_core::CommandId, Sender, Sender) {
 }
 
 #[test]
-fn what_became_of_an_earlier_call_says_nothing_of_the_last() {
+fn a_report_about_an_earlier_call_does_not_settle_the_last() {
     let mut w = World::default();
     let (id, first, second) = twice(&mut w);
     let events = w.events();
@@ -37,17 +37,17 @@ fn what_became_of_an_earlier_call_says_nothing_of_the_last() {
         assert!(refusal.detail.contains("dispatch 1"), "{refusal}");
     }
     let again = w.failed_by(id, first, error(ErrorClass::Unavailable)).unwrap();
-    assert_eq!(again.state, CommandState::Dispatched, "a repeat of what was accepted is answered");
-    assert_eq!(w.events(), events, "and nothing of it is written");
+    assert_eq!(again.state, CommandState::Dispatched, "a repeat of an accepted report is answered");
+    assert_eq!(w.events(), events, "and writes nothing");
     assert_eq!(
         w.failed_by(id, second, error(ErrorClass::Unavailable)).unwrap().state,
         CommandState::Pending,
-        "the last call is spoken of by its own sender, in the same words too"
+        "the last call's own sender may report the same"
     );
 }
 
 #[test]
-fn without_a_number_the_last_dispatch_under_the_fence_is_meant() {
+fn a_report_without_a_number_is_about_the_last_dispatch_under_the_fence() {
     let mut w = World::default();
     let (id, first, _) = twice(&mut w);
     let unnumbered = Sender { dispatch: None, ..first };
@@ -56,7 +56,7 @@ fn without_a_number_the_last_dispatch_under_the_fence_is_meant() {
 }
 
 #[test]
-fn a_number_that_was_never_given_is_nobodys() {
+fn an_unknown_dispatch_number_is_refused() {
     let mut w = World::default();
     let (id, first, _) = twice(&mut w);
     for number in [0, 3, u32::MAX] {
@@ -66,14 +66,14 @@ fn a_number_that_was_never_given_is_nobodys() {
 }
 
 #[test]
-fn evidence_of_an_earlier_call_is_evidence() {
+fn evidence_of_an_earlier_call_counts() {
     let mut w = World::default();
     let (id, first, second) = twice(&mut w);
     let happened = w.receipt_by(id, first).unwrap();
     assert_eq!(happened.state, CommandState::Succeeded);
     assert_eq!(happened.body.message.as_deref(), Some("by dispatch 1 of 2"));
     let failed = w.failed_by(id, second, error(ErrorClass::Unavailable)).unwrap_err();
-    assert_eq!(failed.code, Code::IllegalState, "it happened: the receipt stays");
+    assert_eq!(failed.code, Code::IllegalState, "it happened: the receipt is kept");
     assert_eq!(w.receipt_by(id, second).unwrap().body.receipt, happened.body.receipt, "the first one counts");
 }
 
@@ -105,12 +105,12 @@ fn evidence_outlives_the_lease_and_the_failure_of_the_call_after_it() {
     w.try_dispatch(&lease, id, evaluation(Effect::Allow, lookup())).unwrap();
     let second = w.sender(id);
     assert_eq!(w.call_failed(id, ErrorClass::Validation, false).unwrap().state, CommandState::Failed);
-    assert_eq!(w.receipt_by(id, second).unwrap_err().code, Code::IllegalState, "whoever said no said no");
+    assert_eq!(w.receipt_by(id, second).unwrap_err().code, Code::IllegalState, "the refusal was final");
     assert_eq!(w.receipt_by(id, first).unwrap().state, CommandState::Succeeded, "the lookup was wrong");
 }
 
 #[test]
-fn only_so_many_dispatches_are_remembered() {
+fn earlier_dispatches_are_remembered_up_to_a_limit() {
     let mut w = World::default();
     let lease = w.held_with("m", |ingest| ingest.policy.lease.ttl_ms = 3_600_000);
     let id = w.dispatched(&lease, native());

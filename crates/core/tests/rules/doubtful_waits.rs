@@ -1,5 +1,5 @@
-//! Waits that a dispatched command was handed to: which answers are its receipt, and what becomes of a work whose waits
-//! are over while a command is in doubt.
+//! Waits that a dispatched command was handed over to: which answers are its receipt, and the state of a work
+//! item whose waits are over while a command is in doubt.
 
 use tenure_core::{
     Action, Actor, Code, CommandId, CommandState, Fact, Reply, State, WaitId,
@@ -12,12 +12,12 @@ use tenure_core::{
 
 use crate::common::*;
 
-/// Nothing but a person can tell whether it happened.
+/// Only a person can find out whether it happened.
 fn blind() -> ToolFacts {
     tool(Idempotency::None, Risk::High)
 }
 
-/// Hands a dispatched command to a wait on `job-7` of one second.
+/// Hands a dispatched command over to a wait on `job-7` of one second.
 fn handed(w: &mut World, lease: &Lease, id: CommandId, on_timeout: OnTimeout) -> WaitId {
     let mut spec = w.spec("job-7", WaitKind::Tool);
     spec.command = Some(id);
@@ -37,7 +37,7 @@ fn answers(reply: Reply) -> (Vec<ResolvedWait>, bool) {
 }
 
 #[test]
-fn an_answer_kept_before_the_dispatch_is_never_its_receipt() {
+fn an_answer_stored_before_the_dispatch_is_never_its_receipt() {
     for ms in [0, 1] {
         let mut w = World::default();
         let lease = w.held("m");
@@ -59,9 +59,9 @@ fn an_answer_kept_before_the_dispatch_is_never_its_receipt() {
     }
 }
 
-/// Of the first call it is known that it was not made: only the second one can be answered.
+/// The first call is known not to have been made: only the second one can be answered.
 #[test]
-fn an_answer_kept_after_an_unsent_call_is_no_receipt_of_the_next() {
+fn an_answer_stored_after_an_unsent_call_is_not_the_next_receipt() {
     for facts in [lookup(), blind(), native()] {
         let mut w = World::default();
         let lease = w.held("m");
@@ -85,7 +85,7 @@ fn an_answer_kept_after_an_unsent_call_is_no_receipt_of_the_next() {
 }
 
 #[test]
-fn an_answer_kept_between_two_sends_of_the_same_key_is_its_receipt() {
+fn an_answer_stored_between_two_sends_of_the_same_key_is_its_receipt() {
     let mut w = World::default();
     let lease = w.held("m");
     let id = w.dispatched(&lease, native());
@@ -188,7 +188,7 @@ fn a_wait_that_ends_without_an_answer_queues_no_work_with_a_command_in_doubt() {
             assert_eq!(waits.iter().find(|known| known.id == wait).unwrap().state, ended);
             if state != State::Queued {
                 assert_eq!(w.why(lease.work), Some(ReasonCode::InDoubt));
-                assert!(w.try_claim(lease.work, &w2()).is_err(), "nobody is given it");
+                assert!(w.try_claim(lease.work, &w2()).is_err(), "it cannot be claimed");
             }
         }
     }
@@ -220,7 +220,7 @@ fn an_answer_to_another_wait_queues_no_work_with_a_command_in_doubt() {
 }
 
 #[test]
-fn a_work_in_doubt_does_not_hold_a_session_that_another_work_holds() {
+fn a_work_in_doubt_does_not_occupy_a_session_of_another_work() {
     let mut w = World::default();
     let lease = w.held_with("m", in_session);
     let id = w.dispatched(&lease, lookup());
@@ -231,7 +231,7 @@ fn a_work_in_doubt_does_not_hold_a_session_that_another_work_holds() {
 }
 
 #[test]
-fn a_work_that_is_to_be_abandoned_is_once_its_wait_ended_in_doubt() {
+fn an_abandon_request_takes_effect_when_a_wait_ends_in_doubt() {
     let mut w = World::default();
     let lease = w.held("m");
     let id = w.dispatched(&lease, lookup());
@@ -241,9 +241,10 @@ fn a_work_that_is_to_be_abandoned_is_once_its_wait_ended_in_doubt() {
     assert_eq!(w.state(lease.work), State::Abandoned);
 }
 
-/// The tool's callback has the wait's token, or knows its reference. What a person says is that person's word.
+/// The tool's callback has the wait's token, or knows its reference. Any other answer of a person is that
+/// person's record.
 #[test]
-fn a_persons_answer_without_the_token_is_a_persons_word() {
+fn a_persons_answer_without_the_token_is_a_persons_record() {
     for late in [false, true] {
         for by_id in [false, true] {
             let mut w = World::default();
@@ -280,7 +281,7 @@ fn a_persons_answer_without_the_token_is_a_persons_word() {
 }
 
 #[test]
-fn a_persons_kept_answer_is_no_receipt() {
+fn a_persons_early_answer_is_not_a_receipt() {
     let mut w = World::default();
     let lease = w.held("m");
     let id = w.dispatched(&lease, lookup());
@@ -295,9 +296,9 @@ fn a_persons_kept_answer_is_no_receipt() {
     assert_eq!(refused, Some(Unfit::NotEvidence));
 }
 
-/// The callback is for whoever asks for it now: as the receipt of an older command it could be a false one.
+/// The callback is for the wait that is open now: as the receipt of an older command it could be a false one.
 #[test]
-fn an_answer_that_an_open_wait_asks_for_is_no_late_receipt() {
+fn an_answer_to_an_open_wait_is_not_a_late_receipt() {
     let mut w = World::default();
     let lease = w.held("m");
     let id = w.dispatched(&lease, lookup());
@@ -307,14 +308,15 @@ fn an_answer_that_an_open_wait_asks_for_is_no_late_receipt() {
     w.wait(&other, "job-7");
     w.resolve("job-7", "done").unwrap();
     assert_eq!((w.state(other.work), w.command_state(id)), (State::Queued, CommandState::Uncertain));
-    // Its own token still says whose it is.
+    // The wait's own token still identifies it.
     let wait = w.records.waits[&lease.work][0].id;
     let target = Target::Wait { id: wait, token: TokenCheck::Genuine, seal: None };
     w.resolve_as(Actor::machine("webhook"), target, "done", None).unwrap();
     assert_eq!(w.command_state(id), CommandState::Succeeded);
 }
 
-/// A command that was sent again, after a wrong `absent` or with the same key, handed to a wait on `job-8`.
+/// A command that was sent again, after a wrong `absent` or with the same key, and handed over to a wait on
+/// `job-8`.
 fn sent_twice(w: &mut World, facts: ToolFacts) -> (CommandId, [WaitId; 2]) {
     let lease = w.held("m");
     let id = w.dispatched(&lease, facts.clone());
@@ -336,7 +338,7 @@ fn sent_twice(w: &mut World, facts: ToolFacts) -> (CommandId, [WaitId; 2]) {
 }
 
 #[test]
-fn a_second_callback_of_a_command_that_was_sent_twice_is_not_taken_for_the_first() {
+fn a_second_callback_of_a_resent_command_is_not_a_repeat() {
     for (one, other) in [(0, 1), (1, 0)] {
         let mut w = World::default();
         let (id, waits) = sent_twice(&mut w, lookup());
@@ -368,7 +370,7 @@ fn a_second_callback_of_a_native_command_is_a_repeat() {
 }
 
 #[test]
-fn a_callback_after_the_workers_own_receipt_is_as_harmless_as_ever() {
+fn a_callback_after_the_workers_receipt_changes_nothing() {
     let mut w = World::default();
     let lease = w.held("m");
     let id = w.dispatched(&lease, lookup());

@@ -1,5 +1,6 @@
-//! Every short history of a small world: one session with an owner-bound work that waits and a rerunnable
-//! one, two workers, a sweeper, an operator. Histories that lead to the same situation are followed once.
+//! Every short history of a small world: one session with an owner-bound work item that waits and a
+//! rerunnable one, two workers, a sweeper, an operator. Histories that lead to the same situation are
+//! followed once.
 
 use std::collections::BTreeSet;
 
@@ -13,13 +14,13 @@ const DEPTH: usize = 8;
 struct Node {
     world: World,
     works: [WorkId; 2],
-    /// Everything that workers ever got for each work.
+    /// Every lease that workers ever got for each work item.
     leases: [Vec<Lease>; 2],
 }
 
 type Move = fn(&mut Node);
 
-/// What anybody may do. Refusals are fine; broken invariants panic in the world.
+/// The possible moves. Refusals are fine; broken invariants panic in the world.
 const MOVES: [Move; 18] = [
     |n| n.claim(0, &w1()),
     |n| n.claim(0, &w2()),
@@ -77,7 +78,7 @@ impl Node {
         }
     }
 
-    /// What the future depends on, with times as distances.
+    /// Everything that the future depends on, with times as differences.
     fn situation(&self) -> String {
         let seen = |i: usize| {
             let work: &Work = self.world.row(self.works[i]);
@@ -123,7 +124,7 @@ fn no_short_history_breaks_an_invariant() {
         }
         frontier = next;
     }
-    assert!(seen.len() > 500, "{} situations are too few to prove anything", seen.len());
+    assert!(seen.len() > 500, "{} situations are too few", seen.len());
     let both_held = states.iter().filter(|both| both.iter().all(|state| state.holds_session()));
     assert_eq!(both_held.count(), 0, "5");
 }

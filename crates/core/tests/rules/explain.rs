@@ -1,4 +1,4 @@
-//! What a person reads about a work in each state, word for word.
+//! The explanation of a work item in each state, word for word.
 
 use tenure_core::{
     Actor, Command, State, WorkId,
@@ -27,7 +27,7 @@ impl World {
     }
 }
 
-/// Prepares, lets five minutes pass, and compares; `W` stands for the work's id.
+/// Prepares, lets five minutes pass, and compares; `W` stands for the work item's id.
 fn says(prepare: fn(&mut World) -> WorkId, sentence: &str, next: &str) {
     let mut w = World::default();
     let id = prepare(&mut w);
@@ -105,7 +105,7 @@ fn retry_scheduled() {
         },
         "Retry scheduled: attempt 1 failed 3 m ago (rate limited: slow down), failure 1 of 3; \
          it is queued again in 2 m.",
-        "nothing: it goes on in 2 m; to go on at once, `tenure retry W --reason …`",
+        "nothing: it is queued again in 2 m; to retry now, `tenure retry W --reason …`",
     );
 }
 
@@ -136,7 +136,7 @@ fn running() {
 }
 
 #[test]
-fn what_a_lapse_would_lead_to() {
+fn the_consequence_of_a_lapse() {
     let table: [(Prepare, &str); 5] = [
         (
             |w| w.held_with("a", owner_bound).work,
@@ -183,7 +183,7 @@ fn what_a_lapse_would_lead_to() {
         w.pass(50 * SECOND);
         let said = w.explain(id).sentence;
         assert!(said.contains(expected), "{said}");
-        // What was said is what happens.
+        // The predicted verdict is the one that is reached.
         let before = w.state(id);
         w.after(LAPSE, id);
         let found = (before, w.state(id));
@@ -286,7 +286,7 @@ fn a_command_that_needs_a_person_says_what_to_type() {
 }
 
 #[test]
-fn what_waits_in_line_says_what_the_first_of_it_waits_for() {
+fn an_ordered_command_is_explained_by_the_first_one_to_its_target() {
     let mut w = World::default();
     let lease = w.held("m");
     let first = w.reserve(&lease, evaluation(Effect::NeedsApproval, lookup()));
@@ -309,7 +309,7 @@ fn what_waits_in_line_says_what_the_first_of_it_waits_for() {
     assert_eq!(
         asked.with_command(told.clone()).next,
         "`tenure resolve x`",
-        "the work's own need comes first"
+        "the work item's own next step comes first"
     );
     w.close(&other, State::Succeeded).unwrap();
     assert_eq!(short(&w.explain(other.work).with_command(told).next), approve, "an ended work needs nothing");

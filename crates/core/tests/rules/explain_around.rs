@@ -1,4 +1,5 @@
-//! What a person reads that does not stand in the work's own row: its session, its commands, what refused it.
+//! The parts of an explanation from outside the work item's own row: its session, its commands, its last
+//! refusal.
 
 use tenure_core::{
     Actor, Code, CommandState, Refusal, State, WorkId,
@@ -25,7 +26,7 @@ fn said(w: &World, id: WorkId, names: &[(String, &str)]) -> (String, String) {
 }
 
 #[test]
-fn whoever_holds_the_session_is_named() {
+fn the_holder_of_the_session_is_named() {
     let mut w = World::default();
     let lease = w.held_with("a", in_session);
     let (second, third) = (w.ingest_with("b", in_session), w.ingest_with("c", in_session));
@@ -55,7 +56,7 @@ fn whoever_holds_the_session_is_named() {
 }
 
 #[test]
-fn an_end_says_what_its_commands_still_need() {
+fn an_ended_work_names_the_needs_of_its_commands() {
     let mut w = World::default();
     let lease = w.held("a");
     let mut ids = Vec::new();
@@ -97,7 +98,7 @@ fn an_end_says_what_its_commands_still_need() {
 }
 
 #[test]
-fn a_bad_end_and_a_running_work_say_it_too() {
+fn failed_and_running_work_names_the_needs_of_its_commands() {
     let mut w = World::default();
     let lease = w.held("a");
     let id = w.reserve(&lease, evaluation(Effect::NeedsApproval, lookup()));
@@ -127,7 +128,7 @@ fn a_bad_end_and_a_running_work_say_it_too() {
 }
 
 #[test]
-fn a_doubt_that_ended_is_told_as_ended() {
+fn a_settled_doubt_is_not_explained_as_open() {
     let mut w = World::default();
     let lease = w.held("a");
     let id = w.dispatched(&lease, blind());
@@ -156,7 +157,7 @@ fn a_doubt_that_ended_is_told_as_ended() {
 }
 
 #[test]
-fn a_command_that_was_handed_to_a_wait_is_ended_by_the_wait() {
+fn a_command_handed_to_a_wait_is_explained_by_the_wait() {
     let mut w = World::default();
     let lease = w.held("a");
     let id = w.dispatched(&lease, lookup());
@@ -176,7 +177,7 @@ fn a_command_that_was_handed_to_a_wait_is_ended_by_the_wait() {
     assert_eq!(said.next, "`tenure resolve 'the bank calls' --payload …`, once its outcome is known");
 }
 
-/// No sentence shows a number of milliseconds, JSON, or a name from the code.
+/// No sentence contains a number of milliseconds, JSON, or a name from the code.
 fn says(refusal: Refusal, code: Code, words: &[&str]) {
     assert_eq!(refusal.code, code, "{}", refusal.detail);
     let detail = refusal.detail;

@@ -1,4 +1,4 @@
-//! Failures and timeouts: what counts, what is tried again, and what ends.
+//! Failures and timeouts: which count, which are retried, and which end the work item.
 
 use tenure_core::{
     Action, Code, Fact, State,
@@ -10,7 +10,7 @@ use tenure_core::{
 use crate::common::*;
 
 #[test]
-fn the_class_decides_whether_a_failure_is_tried_again() {
+fn the_class_decides_whether_a_failure_is_retried() {
     use ErrorClass::*;
     let table = [
         (Transport, true),
@@ -54,11 +54,11 @@ fn failures_back_off_and_are_exhausted() {
     }
     assert_eq!(w.state(id), State::Failed);
     let errors = w.log[&id].iter().filter(|event| matches!(event.fact, Fact::AttemptFailed(_)));
-    assert_eq!(errors.count(), 3, "every attempt's error is kept");
+    assert_eq!(errors.count(), 3, "every attempt's error is stored");
 }
 
 #[test]
-fn waits_and_releases_are_no_failures() {
+fn waits_and_releases_are_not_failures() {
     let mut w = World::default();
     let id = w.ingest("a");
     for n in 0..5 {
@@ -72,7 +72,7 @@ fn waits_and_releases_are_no_failures() {
 }
 
 #[test]
-fn a_providers_wish_to_wait_is_honoured() {
+fn a_providers_retry_after_is_honoured() {
     let mut w = World::default();
     let lease = w.held("a");
     let mut fail = failure(&lease, ErrorClass::RateLimited, "slow down");
@@ -128,7 +128,7 @@ fn a_fingerprint_counts_only_with_the_unknown_class() {
         fail.error.fingerprint = Some("same".into());
         w.by(&lease, Action::Fail(fail)).unwrap();
     }
-    assert_eq!(w.state(id), State::RetryScheduled, "one unknown failure is not three");
+    assert_eq!(w.state(id), State::RetryScheduled, "one unknown failure is not three equal ones");
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_failure_ends_started_owner_bound_work() {
     me.defer_start = true;
     let grants = w.claim_as(&me, tenure_core::action::ClaimBy::Ids(vec![id])).unwrap();
     let ack = w.fail(&lease_of(&grants), ErrorClass::Unavailable, "down").unwrap();
-    assert_eq!(ack.state, State::RetryScheduled, "not started: anybody may try");
+    assert_eq!(ack.state, State::RetryScheduled, "not started: any worker may try");
 }
 
 fn lease_of(grants: &[tenure_core::Grant]) -> Lease {
@@ -167,7 +167,7 @@ fn bad_failures_are_refused() {
 }
 
 #[test]
-fn the_start_deadline_ends_what_nobody_claimed() {
+fn the_start_deadline_ends_unclaimed_work() {
     let start = |i: &mut Ingest| i.policy = timeouts(None, None, Some(60_000));
     let mut w = World::default();
     let id = w.ingest_with("a", start);
@@ -206,11 +206,11 @@ fn the_execution_deadline_counts_per_attempt() {
         owner_bound(i)
     });
     w.after(60_000, bound.work);
-    assert_eq!(w.state(bound.work), State::TimedOut, "only its owner could try again");
+    assert_eq!(w.state(bound.work), State::TimedOut, "only its owner could retry");
 }
 
 #[test]
-fn the_overall_deadline_ends_whatever_is_open_but_a_cancel() {
+fn the_overall_deadline_ends_open_work_except_during_a_cancel() {
     let overall = |i: &mut Ingest| i.policy = timeouts(None, Some(600_000), None);
     let table: [(&str, Verb, State); 7] = [
         (

@@ -1,4 +1,4 @@
-//! Works that belong together: parents and children, works that wait for works, reruns.
+//! Related work items: parents and children, work items that wait for others, reruns.
 
 use tenure_core::{
     Code, Reply, State, WorkId,
@@ -32,7 +32,7 @@ fn closing_a_parent_only_arms_its_children_and_their_ticks_act() {
     w.close(&parent, State::Succeeded).unwrap();
     for id in [queued, running.work, waiting.work, left] {
         assert_eq!(w.row(id).due_at, Some(w.now));
-        assert!(!w.state(id).is_terminal(), "closing changes no state of another work");
+        assert!(!w.state(id).is_terminal(), "closing changes no other work item's state");
     }
     assert_eq!(w.row(alone).due_at, None);
     for (id, state) in [
@@ -108,7 +108,7 @@ fn a_wait_for_several_works_needs_several_ticks_and_misses_none() {
     w.close(&b, State::Succeeded).unwrap();
     w.close(&c, State::Succeeded).unwrap();
     assert_eq!(w.tick(waiter.work), Ticked::Acted);
-    assert!(w.row(waiter.work).due_at <= Some(w.now), "the other one is still to be seen");
+    assert!(w.row(waiter.work).due_at <= Some(w.now), "the other one is found by the next tick");
     assert_eq!(w.tick(waiter.work), Ticked::Acted);
     assert_eq!(w.state(waiter.work), State::Queued);
 }
@@ -124,7 +124,7 @@ fn a_wait_for_a_work_that_has_ended_keeps_its_lease() {
 }
 
 #[test]
-fn nobody_waits_for_itself_for_strangers_or_for_nothing() {
+fn a_work_cannot_wait_for_itself_another_tenant_or_nothing() {
     let mut w = World::default();
     let lease = w.held("a");
     let foreign = w.ingest_with("b", |i| i.tenant = "globex".into());
@@ -149,7 +149,7 @@ fn a_rerun_is_a_new_work_and_the_old_one_never_changes() {
     assert_eq!(w.log[&again.id][0].payload, Some(payload("hello")), "with the same input");
     assert_eq!(w.row(lease.work), &before);
 
-    assert_eq!(w.rerun(lease.work, None).unwrap().id, again.id, "asked twice, run once");
+    assert_eq!(w.rerun(lease.work, None).unwrap().id, again.id, "repeated, run once");
     let second = w.claim(again.id, &w2());
     w.close(&second, State::Failed).unwrap();
     let third = w.rerun(again.id, None).unwrap();
@@ -159,7 +159,7 @@ fn a_rerun_is_a_new_work_and_the_old_one_never_changes() {
 }
 
 #[test]
-fn what_cannot_be_rerun() {
+fn work_that_cannot_be_rerun() {
     let mut w = World::default();
     let outside = w.ingest_with("a", external);
     w.complete(outside, close(State::Succeeded)).unwrap();
@@ -171,7 +171,7 @@ fn what_cannot_be_rerun() {
 }
 
 #[test]
-fn a_rerun_is_not_taken_along_by_a_parent_that_ended_before_it() {
+fn a_rerun_outlives_a_parent_that_ended_before_it() {
     let mut w = World::default();
     let parent = w.held("p");
     let child = w.held_with("a", child_of(parent.work, OnParentClose::Cancel));

@@ -1,4 +1,4 @@
-//! Ingest and close-out: exactly one work for one identity, and ends that are declared with proof.
+//! Ingest and close-out: exactly one work item for one identity, and ends that are declared with proof.
 
 use serde_json::json;
 use tenure_core::{
@@ -46,7 +46,7 @@ fn another_content_under_the_same_identity_is_a_conflict() {
 }
 
 #[test]
-fn key_order_and_number_form_are_no_other_content() {
+fn key_order_and_number_form_do_not_change_the_content() {
     let mut w = World::default();
     let first = w.ingest_with("a", |i| i.input = Payload::new(&json!({ "x": 1, "y": 2.0 })).unwrap());
     let again = w.ingest_with("a", |i| i.input = Payload::new(&json!({ "y": 2, "x": 1 })).unwrap());
@@ -54,7 +54,7 @@ fn key_order_and_number_form_are_no_other_content() {
 }
 
 #[test]
-fn an_ingest_may_claim_in_the_same_act() {
+fn an_ingest_may_claim_in_the_same_transaction() {
     let mut w = World::default();
     let me = claimant(&w1(), "r");
     let claim = |i: &mut Ingest| i.claim = Some(claimant(&w1(), "r"));
@@ -138,7 +138,7 @@ fn its_owner_may_declare_every_end_but_abandoned() {
 }
 
 #[test]
-fn detached_work_is_born_over_with_everything_that_is_known() {
+fn detached_work_is_recorded_with_its_end() {
     let born = |close: CloseOut| {
         move |i: &mut Ingest| {
             external(i);
@@ -254,7 +254,7 @@ fn a_foreign_tenant_does_not_exist() {
 }
 
 #[test]
-fn a_close_out_needs_proof_and_says_one_thing() {
+fn a_close_out_needs_exactly_one_output() {
     let base = || close(State::Succeeded);
     let table = [
         ("nothing", CloseOut { result: None, ..base() }, Code::ResultMissing),
@@ -278,7 +278,7 @@ fn a_close_out_needs_proof_and_says_one_thing() {
 }
 
 #[test]
-fn what_a_close_out_leaves_behind() {
+fn the_records_after_a_close_out() {
     let base = || CloseOut { result: None, ..close(State::Succeeded) };
     let mut w = World::default();
     let table = [

@@ -1,4 +1,4 @@
-//! Leases: renewing, starting, writing late, and who may still write.
+//! Leases: renewing, starting, late writes, and superseded holders.
 
 use tenure_core::{
     Action, Actor, Code, Fact, Reply, State,
@@ -67,7 +67,7 @@ fn until_a_tick_records_the_lapse_every_write_counts() {
 }
 
 #[test]
-fn a_late_copy_of_a_report_writes_nothing_and_takes_nothing_back() {
+fn a_late_repeat_of_progress_changes_nothing() {
     let mut w = World::default();
     let lease = w.held("a");
     let report = |w: &mut World, id: &str, text: &str| {
@@ -80,12 +80,12 @@ fn a_late_copy_of_a_report_writes_nothing_and_takes_nothing_back() {
     report(&mut w, "r1", "one").unwrap();
     assert_eq!((w.events(), &w.row(lease.work).progress), (events, &Some(payload("two"))));
     assert_eq!(report(&mut w, "r1", "three").unwrap_err().code, Code::IdempotencyMismatch);
-    // Bounded: the oldest are forgotten first.
+    // Limited: the oldest are forgotten first.
     for n in 0..limits::PROGRESS_REQUESTS {
         report(&mut w, &format!("more-{n}"), "more").unwrap();
     }
     assert_eq!(w.row(lease.work).body.progress_requests.len(), limits::PROGRESS_REQUESTS);
-    // The next attempt has a fence of its own and remembers nothing.
+    // The next attempt has its own fence and remembers nothing.
     w.release(&lease).unwrap();
     w.claim(lease.work, &w2());
     assert!(w.row(lease.work).body.progress_requests.is_empty());
@@ -93,7 +93,7 @@ fn a_late_copy_of_a_report_writes_nothing_and_takes_nothing_back() {
 
 type Late = (&'static str, fn(&mut World, &Lease) -> Result<State, Code>, Result<State, Code>);
 
-/// Each verb of a holder, and what it leads to when the lapse was recorded and nobody took over.
+/// Each verb of a holder, and its result if the lapse was recorded and nobody else has claimed the work item.
 fn late_writes() -> [Late; 9] {
     fn state<T>(w: &World, l: &Lease, outcome: Result<T, tenure_core::Refusal>) -> Result<State, Code> {
         outcome.map(|_| w.state(l.work)).map_err(|refusal| refusal.code)
@@ -175,7 +175,7 @@ fn late_writes() -> [Late; 9] {
 }
 
 #[test]
-fn a_late_write_of_an_unsuperseded_holder_takes_the_lapse_back() {
+fn a_late_write_of_an_unsuperseded_holder_revokes_the_lapse() {
     for (name, verb, expected) in late_writes() {
         let mut w = World::default();
         let lease = w.held("a");
@@ -207,7 +207,7 @@ fn a_superseded_holder_has_lost_every_verb() {
 }
 
 #[test]
-fn a_wrong_token_or_a_foreign_tenant_opens_nothing() {
+fn a_wrong_token_or_a_foreign_tenant_is_refused() {
     let mut w = World::default();
     let lease = w.held("a");
     let forged = |holder: Holder| Action::CloseOut { holder, close: close(State::Succeeded) };
@@ -232,7 +232,7 @@ fn a_late_write_is_lost_when_another_work_holds_the_session() {
     let mut w = World::default();
     let lease = w.held_with("a", in_session);
     w.after(LAPSE, lease.work);
-    // An older work of the session comes back from a wait and is claimed first.
+    // An older work item of the session comes back from a wait and is claimed first.
     w.now = START - HOUR;
     let older = w.ingest_with("b", in_session);
     w.now = START + HOUR;
@@ -271,7 +271,7 @@ fn the_verb_that_ended_an_attempt_can_be_repeated() {
 }
 
 #[test]
-fn what_starts_a_work() {
+fn verbs_that_start_a_work() {
     let table: [(&str, Verb, bool); 6] = [
         (
             "claim and renew",
@@ -330,7 +330,7 @@ fn what_starts_a_work() {
 }
 
 #[test]
-fn an_accept_is_written_once_and_only_grows() {
+fn an_accept_is_recorded_once_and_only_strengthened() {
     let mut w = World::default();
     let lease = w.held("a");
     for (strength, events) in [

@@ -11,7 +11,7 @@ use tenure_core::{
 use crate::common::*;
 
 #[test]
-fn where_a_quarantine_leads_from_each_state() {
+fn a_quarantine_from_each_state() {
     let table: [(&str, Prepare, Result<State, Code>); 8] = [
         ("queued", |w| w.ingest("a"), Ok(State::Quarantined)),
         ("running", |w| w.held("a").work, Ok(State::Quarantined)),
@@ -81,7 +81,7 @@ fn where_a_quarantine_leads_from_each_state() {
 }
 
 #[test]
-fn a_work_that_moved_on_since_it_was_seen_is_left_alone() {
+fn if_seq_refuses_a_work_that_has_changed() {
     let mut w = World::default();
     let id = w.ingest("a");
     let seen = w.row(id).seq;
@@ -114,7 +114,7 @@ fn a_quarantine_ends_the_lease() {
 }
 
 #[test]
-fn only_a_person_decides_and_only_over_what_is_set_aside() {
+fn only_a_person_decides_and_only_on_quarantined_work() {
     let mut w = World::default();
     let id = w.ingest("a");
     assert_eq!(w.decide(id, Decide::Requeue).unwrap_err().code, Code::IllegalState);
@@ -195,7 +195,7 @@ fn claim_of(id: WorkId, request: &str) -> Action {
     Action::Claim(Claim { claimant: claimant(&w2(), request), by: ClaimBy::Ids(vec![id]) })
 }
 
-/// Two works of one session, the older one running, and the session as a store has loaded it.
+/// Two work items of one session, the older one running, and the session as a store has loaded it.
 fn two_in_a_session(w: &mut World) -> (Lease, WorkId) {
     let old = w.held_with("a", in_session);
     w.pass(1);
@@ -227,7 +227,7 @@ fn a_batch_never_claims_past_an_older_work_that_came_back() {
     let answer = Resolve { target: reference_target("ref"), payload: payload("yes"), claim: None };
     w.in_batch(Action::Resolve(answer)).unwrap();
     assert_eq!(w.in_batch(claim_of(new, "r")).unwrap_err().code, Code::Busy, "who is next is not known yet");
-    assert_eq!(w.try_claim(new, &w2()).unwrap_err().code, Code::Busy, "an older one comes first");
+    assert_eq!(w.try_claim(new, &w2()).unwrap_err().code, Code::Busy, "an older one is first");
     w.claim(old.work, &w2());
 }
 

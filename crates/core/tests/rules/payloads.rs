@@ -1,4 +1,4 @@
-//! Every accepted value survives new → text → value → new, and a record around it.
+//! Every accepted value survives new → text → value → new, and a record that contains it.
 
 use proptest::{collection, num, prelude::*};
 use serde_json::{Map, Value, json};
@@ -9,7 +9,7 @@ use tenure_core::{
 
 fn number() -> impl Strategy<Value = Value> {
     let around_2_53 = (-4_i64..=4).prop_map(|n| json!((1_i64 << 53) + n));
-    // Whole floats of every size: RFC 8785 writes those below 1e21 as integers.
+    // Floats without a fraction, of every size: RFC 8785 writes those below 1e21 as integers.
     let whole = (num::i64::ANY, 0_i32..25).prop_map(|(n, ten)| json!((n % 1_000) as f64 * 10_f64.powi(ten)));
     let floats = num::f64::NORMAL | num::f64::SUBNORMAL | num::f64::ZERO;
     prop_oneof![

@@ -1,5 +1,6 @@
-//! Random histories: several workers, works, sessions, sweepers and mistakes, in any order. The world
-//! checks the invariants after every decision; what follows here checks what only the outside can know.
+//! Random histories: several workers, work items, sessions, sweepers and mistakes, in any order. The world
+//! checks the invariants after every decision; the checks here are those that need to know the request as
+//! well.
 
 use std::collections::BTreeSet;
 
@@ -23,12 +24,12 @@ use crate::common::*;
 
 mod commands;
 
-/// One random act: what, and three numbers from which its details are taken.
+/// One random action: its kind, and three numbers from which its details are derived.
 type Act = (u8, u8, u8, u8);
 
 struct Actors {
     world: World,
-    /// Every lease that anybody ever got, stale ones included.
+    /// Every lease that was ever granted, stale ones included.
     leases: Vec<Lease>,
     /// The last holder's verb that ended an attempt, with its reply.
     ended: Option<(Lease, Action, Reply)>,
@@ -64,7 +65,7 @@ proptest! {
     }
 }
 
-/// Histories that reach little would prove little.
+/// Histories that reach few states would prove little.
 #[test]
 fn random_histories_reach_every_state_and_event() {
     let mut runner = TestRunner::deterministic();
@@ -110,7 +111,7 @@ impl Actors {
         (!ids.is_empty()).then(|| ids[usize::from(n) % ids.len()])
     }
 
-    /// Rather one in such a state than any.
+    /// Prefers a work item in this state.
     fn prefer(&self, n: u8, state: State) -> Option<WorkId> {
         let such: Vec<WorkId> =
             self.world.log.keys().copied().filter(|id| self.world.state(*id) == state).collect();
@@ -204,12 +205,12 @@ impl Actors {
         let outcome = self.world.by(&lease, action.clone());
         let current = genuine && row.lease.as_ref().is_some_and(|held| held.fence == lease.fence);
         let wrote = self.world.events() > events;
-        assert!(!wrote || current, "6: a superseded or forged write was taken: {action:?}");
+        assert!(!wrote || current, "6: a superseded or forged write was accepted: {action:?}");
         if let Ok(Reply::Renewed(renewals)) = &outcome {
             assert!(current || renewals[0].outcome.is_err(), "6: a lost lease was renewed");
             return;
         }
-        assert!(current || genuine || outcome.is_err(), "6: a wrong token opens nothing");
+        assert!(current || genuine || outcome.is_err(), "6: a wrong token is refused");
         if let Err(refusal) = &outcome
             && !current
         {
@@ -319,9 +320,9 @@ impl Actors {
         self.leases.extend(grant.map(|grant| lease(&grant)).filter(|lease| !self.leases.contains(lease)));
         for answer in answers {
             let seq = answer.seq.expect("an answer is an event") as usize;
-            assert!(self.world.log[&answer.work][seq - 1].payload.is_some(), "18: the answer is there");
+            assert!(self.world.log[&answer.work][seq - 1].payload.is_some(), "18: the answer is stored");
         }
-        // 18: a second answer gets the first one back.
+        // 18: a second answer returns the first one.
         let events = self.world.events();
         if let Ok(Reply::Resolved { answers, .. }) = self.world.submit(Actor::machine("webhook"), action) {
             assert!(answers.iter().all(|answer| !answer.first));
@@ -388,7 +389,7 @@ impl Actors {
         self.judged(work, watched, sighting);
     }
 
-    /// 9 and 10: what a sweeper may conclude, and from what.
+    /// 9 and 10: which verdicts a sweeper may reach, and from which evidence.
     fn judged(&mut self, work: WorkId, watched: u64, sighting: Option<Sighting>) -> Ticked {
         let before = self.world.row(work).clone();
         let events = self.world.events();
@@ -431,7 +432,7 @@ impl Actors {
         ticked
     }
 
-    /// 6: the very same verb again returns its first reply, and writes nothing.
+    /// 6: the identical verb again returns its first reply, and writes nothing.
     fn repeat(&mut self) {
         let Some((lease, action, reply)) = self.ended.clone() else { return };
         let events = self.world.events();
@@ -440,7 +441,7 @@ impl Actors {
         assert_eq!(self.world.events(), events);
     }
 
-    /// Lets time do the rest: every due date leads somewhere, and none leads nowhere twice at once.
+    /// Lets time pass until nothing is due: no due date leads nowhere twice in a row.
     fn sweep_out(&mut self) {
         self.sweep_out_commands();
         for _ in 0..120 {

@@ -1,4 +1,4 @@
-//! Recovery: who may judge a lease, from what, and what the declared contract makes of a lapse.
+//! Recovery: which sweeper may judge a lease, from which evidence, and the verdict of each disposition.
 
 use tenure_core::{
     Action, Actor, Event, Fact, Reply, State, WorkId,
@@ -20,7 +20,7 @@ fn verdict(event: &Event) -> Option<Verdict> {
 }
 
 #[test]
-fn a_sweeper_judges_only_what_it_has_watched_for_a_ttl() {
+fn a_sweeper_judges_a_lease_only_after_watching_it_for_a_ttl() {
     let mut w = World::default();
     let lease = w.held("a");
     assert_eq!(w.after(LAPSE - 1, lease.work), Ticked::Nothing, "grace is not over");
@@ -34,7 +34,7 @@ fn a_sweeper_judges_only_what_it_has_watched_for_a_ttl() {
     assert_eq!(w.story(lease.work)[2..], ["lease_lapsed", "recovered"], "one tick, from lapse to verdict");
 }
 
-/// 9: while a Tick waits in an outage, renewals wait as well.
+/// 9: while a tick is delayed by an outage, renewals are delayed as well.
 #[test]
 fn a_tick_judges_the_lease_as_it_stood_when_the_sweeper_looked() {
     let mut w = World::default();
@@ -74,20 +74,24 @@ fn a_clock_that_went_back_rewrites_an_expiry_out_of_reach() {
 }
 
 #[test]
-fn what_a_sighting_proves() {
+fn verdicts_after_a_sighting() {
     let table =
         [(Seen::Gone, Ticked::Acted), (Seen::Stopped, Ticked::Nothing), (Seen::Running, Ticked::Nothing)];
     for (seen, expected) in table {
         let mut w = World::default();
         let id = w.ingest("a");
         w.claim(id, &local());
-        assert_eq!(w.row(id).due_at, Some(START + 15 * SECOND), "evidence is looked at again soon");
+        assert_eq!(w.row(id).due_at, Some(START + 15 * SECOND), "evidence is checked again soon");
         assert_eq!(w.tick_seen(id, seen), expected, "{seen:?}, lease valid");
     }
     let mut w = World::default();
     let lease = w.held("a");
     let stale = Sighting { fence: lease.fence - 1, seen: Seen::Gone, detail: "another attempt's".into() };
-    assert_eq!(w.tick_with(lease.work, 0, Some(stale)), Ticked::Nothing, "of another fence, nothing");
+    assert_eq!(
+        w.tick_with(lease.work, 0, Some(stale)),
+        Ticked::Nothing,
+        "evidence for another fence proves nothing"
+    );
 }
 
 #[test]
@@ -111,7 +115,7 @@ fn a_dead_owner_is_abandoned_with_the_proof() {
 }
 
 #[test]
-fn what_each_contract_makes_of_a_lapse() {
+fn the_verdict_for_each_disposition() {
     type Prepare = fn(&mut Ingest);
     let table: [(&str, Prepare, bool, State, Option<Verdict>); 5] = [
         ("rerunnable, not started", |_| {}, false, State::Queued, Some(Verdict::Retry)),
@@ -157,7 +161,7 @@ fn expiry_alone_never_ends_started_owner_bound_work() {
     let mut w = World::default();
     let lease = w.held_with("a", owner_bound);
     w.after(LAPSE, lease.work);
-    assert_eq!(w.row(lease.work).due_at, None, "opaque evidence: nothing happens by itself");
+    assert_eq!(w.row(lease.work).due_at, None, "no evidence: nothing happens by itself");
     for _ in 0..10 {
         assert_eq!(w.after(1_000 * HOUR, lease.work), Ticked::Nothing);
     }
@@ -182,7 +186,7 @@ fn three_lapses_in_a_row_are_poison_before_exhaustion() {
 }
 
 #[test]
-fn what_a_holder_does_in_between_breaks_the_row_of_lapses() {
+fn activity_of_a_holder_resets_the_count_of_lapses() {
     let table: [(&str, Verb); 3] = [
         ("release", |w, l| {
             w.release(l).unwrap();
@@ -217,16 +221,16 @@ fn an_abandon_request_acts_only_after_the_lapse() {
     assert_eq!(w.abandon(lease.work).unwrap().state, State::Running);
     let events = w.events();
     w.abandon(lease.work).unwrap();
-    assert_eq!(w.events(), events, "asked twice, written once");
+    assert_eq!(w.events(), events, "repeated, written once");
     assert_eq!(w.tick(lease.work), Ticked::Nothing);
     assert_eq!(w.after(LAPSE, lease.work), Ticked::Acted);
-    assert_eq!(w.state(lease.work), State::Abandoned, "first of all rules");
+    assert_eq!(w.state(lease.work), State::Abandoned, "it is the first rule");
     let message = w.last(lease.work).message.clone().unwrap();
     assert!(message.contains("ana") && message.contains("the host is gone"), "{message}");
 }
 
 #[test]
-fn where_an_abandon_request_leads_from_each_state() {
+fn an_abandon_request_from_each_state() {
     let mut w = World::default();
     let stalled = w.held_with("a", owner_bound);
     w.after(LAPSE, stalled.work);
@@ -277,7 +281,7 @@ fn an_owner_that_does_not_come_back_stalls_its_work() {
 }
 
 #[test]
-fn an_absent_owner_does_not_hold_a_session_that_another_work_holds() {
+fn an_absent_owner_does_not_occupy_a_session_of_another_work() {
     let mut w = World::default();
     let lease = w.held_with("a", |i| {
         owner_bound(i);
@@ -290,14 +294,14 @@ fn an_absent_owner_does_not_hold_a_session_that_another_work_holds() {
     w.renew(&other).unwrap();
     assert_eq!(w.tick(lease.work), Ticked::Nothing, "5: the session is held already");
     assert_eq!(w.state(lease.work), State::Queued);
-    assert_eq!(w.row(lease.work).due_at, Some(w.now + 45 * SECOND), "looked at again");
+    assert_eq!(w.row(lease.work).due_at, Some(w.now + 45 * SECOND), "checked again");
     w.close(&other, State::Succeeded).unwrap();
     assert_eq!(w.after(45 * SECOND, lease.work), Ticked::Acted);
     assert_eq!(w.state(lease.work), State::Stalled);
 }
 
 #[test]
-fn a_tick_of_what_is_over_or_set_aside_does_nothing() {
+fn a_tick_of_ended_or_quarantined_work_does_nothing() {
     let mut w = World::default();
     let lease = w.held("a");
     w.close(&lease, State::Succeeded).unwrap();
@@ -331,7 +335,7 @@ fn a_lapse_is_recorded_with_its_grade() {
     }
 }
 
-/// Asks the holder of `work` to hand it back.
+/// Asks the holder of `work` to release it.
 fn drain(w: &mut World, work: WorkId) {
     let request = Action::RequestRelease { work, reason: "the host goes".into() };
     w.submit(Actor::machine("gateway"), request).unwrap();
@@ -349,7 +353,7 @@ fn a_drain_never_ends_rerunnable_work_whose_holder_stays_silent() {
     let lease = w.claim(lease.work, &w2());
     assert!(!w.renew(&lease).unwrap().release_requested, "the next holder is not asked");
     w.after(LAPSE, lease.work);
-    assert_eq!(w.state(lease.work), State::Failed, "nobody drained this one");
+    assert_eq!(w.state(lease.work), State::Failed, "this holder was not drained");
 
     let work = w.ingest("b");
     for n in 0..4 {
@@ -362,14 +366,14 @@ fn a_drain_never_ends_rerunnable_work_whose_holder_stays_silent() {
 }
 
 #[test]
-fn a_late_write_after_a_drain_takes_no_other_failure_back() {
+fn a_late_write_after_a_drain_subtracts_no_other_failure() {
     let mut w = World::default();
     let first = w.held("a");
     w.after(LAPSE, first.work);
     let lease = w.claim(first.work, &w2());
     drain(&mut w, lease.work);
     w.after(LAPSE, lease.work);
-    assert!(w.renew(&lease).unwrap().release_requested, "it is still asked");
+    assert!(w.renew(&lease).unwrap().release_requested, "it is still asked to release");
     assert!(w.renew(&lease).unwrap().release_requested);
     let body = &w.row(lease.work).body;
     assert_eq!((w.state(lease.work), body.failures, body.lapses), (State::Running, 1, 1));

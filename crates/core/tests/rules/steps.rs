@@ -49,7 +49,7 @@ fn another_input_is_refused_unless_restarted() {
     assert_eq!(live(&w, &lease), ["one", "two"], "a restart voids the step and every later one");
     let events = w.events();
     w.begin(&lease, "two", "y", true).unwrap();
-    assert_eq!(w.events(), events, "a restart that has just happened is not done twice");
+    assert_eq!(w.events(), events, "a repeated restart voids nothing");
     w.complete_step(&lease, "two", "y").unwrap();
     w.begin(&lease, "two", "y", true).unwrap();
     assert_eq!(w.records.steps[&lease.work].len(), 5, "a completed one is voided again");
@@ -117,6 +117,6 @@ fn a_rerun_takes_over_the_checkpoints_before_its_step() {
     let second = w.claim(again.id, &w2());
     let (taken, reused) = step(w.begin(&second, "two", "x", false).unwrap());
     assert!(reused);
-    assert_eq!(taken.result.unwrap().0, lease.work, "the result stays where it was written");
+    assert_eq!(taken.result.unwrap().0, lease.work, "the result stays in its event");
     assert!(!step(w.begin(&second, "three", "x", false).unwrap()).1);
 }

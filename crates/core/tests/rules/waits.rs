@@ -1,4 +1,4 @@
-//! Waits: opened, answered, timed out, called off; exactly one of these wins.
+//! Waits: opened, answered, timed out, cancelled; exactly one of these ends a wait.
 
 use tenure_core::{
     Action, Actor, Code, Reply, State, WaitId,
@@ -33,7 +33,7 @@ fn a_wait_ends_the_lease_and_its_answer_queues_the_work() {
 
     let events = w.events();
     let (second, _) = answers(w.resolve("ref", "no").unwrap());
-    assert_eq!((second[0].seq, second[0].first), (first[0].seq, false), "18: the first answer comes back");
+    assert_eq!((second[0].seq, second[0].first), (first[0].seq, false), "18: the first answer is returned");
     assert_eq!(w.events(), events);
 }
 
@@ -79,7 +79,7 @@ fn only_a_person_approves_whatever_token_the_agent_has() {
     let specs = [("early", WaitKind::Approval), ("p", WaitKind::Approval)].map(|(r, kind)| w.spec(r, kind));
     let id = specs[1].id;
     w.wait_for(&lease, specs.into()).unwrap();
-    assert_eq!(w.row(lease.work).open_waits, 2, "what a machine said before approves nothing");
+    assert_eq!(w.row(lease.work).open_waits, 2, "a machine's early answer approves nothing");
     let target = Target::Wait { id, token: TokenCheck::Genuine, seal: None };
     let refused = w.resolve_as(Actor::worker("w1"), target, "yes", None).unwrap_err();
     assert_eq!(refused.code, Code::PersonRequired);
@@ -90,7 +90,7 @@ fn only_a_person_approves_whatever_token_the_agent_has() {
 }
 
 #[test]
-fn a_deadline_leads_where_its_policy_says() {
+fn on_timeout_decides_after_a_deadline() {
     let table = [
         (OnTimeout::TimeOut, State::TimedOut, WaitState::TimedOut),
         (OnTimeout::Fail, State::Failed, WaitState::TimedOut),
@@ -181,7 +181,7 @@ fn an_early_answer_is_kept_and_matched_once() {
 
     let other = w.held("b");
     w.wait(&other, "ref");
-    assert_eq!(w.state(other.work), State::WaitingUser, "it was used up");
+    assert_eq!(w.state(other.work), State::WaitingUser, "it was used");
 }
 
 #[test]
@@ -196,23 +196,23 @@ fn reopening_an_answered_wait_returns_its_answer_at_once() {
         let Reply::Waiting { ack, answers } = w.wait_with(&second, "ref", |_| {}).unwrap() else { panic!() };
         assert_eq!((ack.state, ack.waits, answers[0].id), (State::Running, vec![wait], wait));
     }
-    assert_eq!(w.events(), events, "asking again writes nothing");
+    assert_eq!(w.events(), events, "a repeat writes nothing");
 }
 
 #[test]
-fn the_very_same_wait_again_writes_nothing() {
+fn repeating_a_wait_writes_nothing() {
     let mut w = World::default();
     w.resolve("ref", "early").unwrap();
     let lease = w.held("a");
     let specs = vec![w.spec("ref", WaitKind::User)];
     let first = w.wait_for(&lease, specs.clone()).unwrap();
     let events = w.events();
-    assert_eq!(w.wait_for(&lease, specs).unwrap(), first, "with the very ids of the first call");
+    assert_eq!(w.wait_for(&lease, specs).unwrap(), first, "with the same ids as the first call");
     assert_eq!(w.events(), events);
 }
 
 #[test]
-fn some_answers_at_hand_leave_the_rest_open() {
+fn a_wait_with_some_early_answers_leaves_the_rest_open() {
     let mut w = World::default();
     w.resolve("early", "yes").unwrap();
     let lease = w.held("a");
@@ -253,7 +253,7 @@ fn an_answer_goes_to_every_open_wait_of_its_tenant() {
 }
 
 #[test]
-fn an_answer_goes_to_what_is_open_and_not_to_what_was() {
+fn an_answer_goes_only_to_open_waits() {
     let mut w = World::default();
     let (a, b) = (w.held("a"), w.held("b"));
     w.wait(&a, "ref");
@@ -299,7 +299,7 @@ fn exactly_one_of_answer_timeout_and_cancel_wins() {
     let target = Target::Wait { id: wait, token: TokenCheck::Genuine, seal: None };
     assert_eq!(w.resolve_as(Actor::machine("m"), target, "x", None).unwrap_err().code, Code::IllegalState);
     assert_eq!(w.state(lease.work), State::Cancelled);
-    assert!(answers(w.resolve("ref", "x").unwrap()).1, "by reference it is kept for whoever waits next");
+    assert!(answers(w.resolve("ref", "x").unwrap()).1, "by reference it is stored for the next wait");
 
     let late = w.held("b");
     w.wait(&late, "other");
@@ -309,7 +309,7 @@ fn exactly_one_of_answer_timeout_and_cancel_wins() {
 }
 
 #[test]
-fn answered_and_claimed_in_one_act() {
+fn answered_and_claimed_in_one_transaction() {
     let mut w = World::default();
     let lease = w.held("a");
     w.wait(&lease, "ref");
@@ -325,7 +325,7 @@ fn answered_and_claimed_in_one_act() {
 }
 
 #[test]
-fn an_answer_stands_even_where_its_claim_is_not_possible() {
+fn an_answer_counts_even_if_its_claim_is_not_possible() {
     let mut w = World::default();
     let bound = w.held_with("a", |i| {
         owner_bound(i);
@@ -402,8 +402,8 @@ fn bad_waits_are_refused_with_a_type() {
             Code::ImpossibleTimings,
         ),
         ("a century", |s| s.timeout_ms = Some(100 * 365 * 86_400_000), Code::ImpossibleTimings),
-        ("a default of nothing", |s| s.on_timeout = OnTimeout::Default, Code::Invalid),
-        ("a default for nothing", |s| s.default = Some(payload("x")), Code::Invalid),
+        ("a missing default", |s| s.on_timeout = OnTimeout::Default, Code::Invalid),
+        ("an unused default", |s| s.default = Some(payload("x")), Code::Invalid),
     ];
     let mut w = World::default();
     let lease = w.held("a");

@@ -1,4 +1,5 @@
-//! Bytes: what one work keeps for its holder is bounded, and so is what one claim hands out.
+//! Sizes: the payloads that one work item stores for its holder are limited, and so are those that one claim
+//! returns.
 
 use serde_json::json;
 use tenure_core::{
@@ -11,7 +12,7 @@ use tenure_core::{
 
 use crate::common::*;
 
-/// As large as a payload may be, nearly.
+/// Almost the largest payload.
 const LARGE: usize = 1_000_000;
 
 fn large() -> Payload {
@@ -30,7 +31,7 @@ fn complete(w: &mut World, lease: &Lease, name: &str, result: Payload) -> Result
     }
 }
 
-/// Completes steps until no more fit; how many did.
+/// Completes steps until no more fit, and returns how many did.
 fn fill(w: &mut World, lease: &Lease) -> usize {
     (0..100).take_while(|n| complete(w, lease, &n.to_string(), large()).is_ok()).count()
 }
@@ -47,13 +48,13 @@ fn a_thousand_large_step_results_do_not_come_with_one_claim() {
     assert!(complete(&mut w, &lease, "100", payload("by reference")).is_ok());
     assert!(w.row(lease.work).weight() <= WORK_BYTES);
     w.close(&lease, tenure_core::State::Succeeded).unwrap();
-    // A rerun takes over what weighs as much; one from the start begins anew.
+    // A rerun takes over as much data; one from the start begins empty.
     let rerun = w.rerun(lease.work, Some("2")).unwrap();
     assert_eq!(rerun.body.payload_bytes, w.row(lease.work).body.payload_bytes);
 }
 
 #[test]
-fn answers_are_bounded_with_what_the_work_has() {
+fn answers_count_towards_the_size_of_the_work() {
     let mut w = World::default();
     let lease = w.held("a");
     fill(&mut w, &lease);
@@ -76,7 +77,7 @@ fn an_early_answer_counts_when_it_is_matched() {
     assert_eq!(w.wait_for(&lease, vec![spec]).unwrap_err().code, Code::LimitReached);
 }
 
-/// Works with so many large step results, free to be claimed.
+/// Work items with this many large step results, free to be claimed.
 fn heavy(w: &mut World, count: usize) -> Vec<WorkId> {
     let each = |n: usize| {
         let lease = w.held(&format!("heavy {n}"));
@@ -88,7 +89,7 @@ fn heavy(w: &mut World, count: usize) -> Vec<WorkId> {
 }
 
 #[test]
-fn a_claim_ends_where_its_step_results_weigh_enough() {
+fn a_claim_is_cut_at_the_size_of_its_step_results() {
     let mut w = World::default();
     let works = heavy(&mut w, 6);
     let all = w.claim_as(&claimant(&w1(), "all"), ClaimBy::Ids(works.clone()));
@@ -100,7 +101,7 @@ fn a_claim_ends_where_its_step_results_weigh_enough() {
 }
 
 #[test]
-fn the_repeat_of_a_claim_does_not_hand_out_all_that_came_since() {
+fn the_repeat_of_a_claim_is_limited_in_size() {
     let mut w = World::default();
     let works: Vec<WorkId> = (0..6).map(|n| w.ingest(&n.to_string())).collect();
     let first = w.claim_as(&claimant(&w1(), "r"), ClaimBy::Chosen(works)).unwrap();

@@ -8,10 +8,10 @@ use tenure_embed::{
     wire::{LeaseTimings, RetryPolicy, WorkPolicy},
 };
 
-/// No test waits for longer; most take a moment.
+/// The longest that a test waits; most take a moment.
 pub const LONG: Duration = Duration::from_secs(60);
 
-/// A place for a ledger, gone when it is dropped.
+/// A ledger's location, deleted when it is dropped.
 pub struct Place {
     pub db: String,
     folder: Option<TempDir>,
@@ -25,12 +25,12 @@ impl Place {
     }
 
     pub async fn postgres() -> Self {
-        // Made by a blocking `psql`; the first one also starts the server.
+        // Created by a blocking `psql`; the first one also starts the server.
         let made = tokio::task::spawn_blocking(|| tenure_testkit::shared().create_database()).await;
         Self { db: made.unwrap(), folder: None }
     }
 
-    /// What is in the folder of an SQLite ledger besides its own files.
+    /// The files in the directory of an SQLite ledger besides its own.
     pub fn other_files(&self) -> Vec<String> {
         let Some(folder) = &self.folder else { return Vec::new() };
         let names = std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
@@ -41,7 +41,7 @@ impl Place {
     }
 }
 
-/// A work whose lease lapses soon when nobody renews it, and which is then tried again at once.
+/// A work item whose lease lapses soon when it is not renewed, and which is then retried at once.
 pub fn brief(id: &str) -> Ingest {
     let lease = LeaseTimings { ttl_ms: 900, renew_ms: 300, grace_ms: 100 };
     let retry = RetryPolicy { initial_ms: Some(1), max_ms: Some(1), ..RetryPolicy::default() };

@@ -1,4 +1,4 @@
-//! Every example does what it says, also when it is run again.
+//! Every example works as described, also when it is run again.
 
 use crate::bed::Place;
 

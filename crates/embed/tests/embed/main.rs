@@ -2,6 +2,6 @@
 
 mod bed;
 mod examples;
-mod held;
+mod leased;
 mod open;
 mod restart;

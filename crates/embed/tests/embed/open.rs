@@ -1,4 +1,4 @@
-//! Opening: what is there at once, who the program is, and which credentials are made.
+//! Opening: the initial state, the program's identity, and which credentials are created.
 
 use std::{error::Error as _, fs};
 
@@ -27,7 +27,7 @@ async fn it_works_without_a_token(place: Place) {
     assert!(report.deferred.is_empty(), "{report:?}");
     let ended = ended.unwrap();
     assert_eq!((ended.state.as_str(), ended.result), ("succeeded", Some(json!("a"))));
-    assert_eq!(tokens(&tenure).await.items, [], "nobody has a credential");
+    assert_eq!(tokens(&tenure).await.items, [], "there is no credential");
     assert_eq!(tenure.verify().await.unwrap().faults, []);
     tenure.close().await.unwrap();
     assert_eq!(place.other_files(), [""; 0]);
@@ -53,51 +53,51 @@ async fn only_a_person_approves(place: Place) {
     let person = tenure.with_token(SECRET);
     assert_eq!(tokens(&person).await.items.len(), 1);
 
-    let Recorded { held, .. } = tenure.holder("w").ingest(brief("a")).await.unwrap();
-    let held = held.unwrap();
+    let Recorded { leased, .. } = tenure.holder("w").ingest(brief("a")).await.unwrap();
+    let leased = leased.unwrap();
     let transfer = Intent::new("send_money", "bob", json!({ "euros": 5 }));
-    let blocked = held.command(transfer, |_| async { panic!("not approved") }).await.unwrap();
+    let blocked = leased.command(transfer, |_| async { panic!("not approved") }).await.unwrap();
     let Fate::Blocked(command) = blocked else {
-        panic!("a tool that is not declared asks a person");
+        panic!("an undeclared tool needs a person's approval");
     };
     let approve = ApproveCommand { reason: "agreed".to_owned(), seal: command.seal.clone() };
     let refused = tenure.approve_command(&command.id, &approve).await.unwrap_err();
     assert_eq!(refused.code(), Some(Code::Forbidden), "{refused}");
     let approved = person.approve_command(&command.id, &approve).await.unwrap();
     assert_eq!(approved.state, CommandState::Approved);
-    let stranger = tenure.with_token("somebody's guess").work(held.id()).await.unwrap_err();
+    let stranger = tenure.with_token("somebody's guess").work(leased.id()).await.unwrap_err();
     assert_eq!(stranger.code(), Some(Code::Unauthorized));
-    drop(held);
+    drop(leased);
     tenure.close().await.unwrap();
 
-    // At the next start the credential is there, and is not made again.
+    // At the next start the credential exists, and is not created again.
     let tenure = builder().open().await.unwrap();
     assert_eq!(tokens(&tenure.with_token(SECRET)).await.items.len(), 1);
     tenure.close().await.unwrap();
     assert_eq!(place.other_files(), [""; 0]);
 }
 
-async fn tools_policies_and_settings_come_with_it(place: Place) {
+async fn tools_policies_and_settings_are_configured(place: Place) {
     let config =
         "[tools.look_up]\nrisk = \"low\"\n[tools.wipe]\nrisk = \"low\"\n[quotas]\nopen_works = 1000\n";
     let policy = "permit (principal, action, resource);\n\
         @reason(\"never from here\") forbid (principal, action == Action::\"wipe\", resource);";
     let builder = Tenure::builder(&place.db).config(config).policy("house rules", policy);
     let tenure = builder.open().await.unwrap();
-    let Recorded { held, .. } = tenure.holder("w").ingest(brief("a")).await.unwrap();
-    let mut held = held.unwrap();
-    let found = held
+    let Recorded { leased, .. } = tenure.holder("w").ingest(brief("a")).await.unwrap();
+    let mut leased = leased.unwrap();
+    let found = leased
         .command(Intent::new("look_up", "bob", json!({})), |_| async { Ok(Evidence::id("1")) })
         .await
         .unwrap();
     assert!(matches!(found, Fate::Happened(_)), "{found:?}");
     let Fate::Blocked(wiped) =
-        held.command(Intent::new("wipe", "disk", json!({})), |_| async { panic!() }).await.unwrap()
+        leased.command(Intent::new("wipe", "disk", json!({})), |_| async { panic!() }).await.unwrap()
     else {
         panic!("it is forbidden")
     };
     assert!(wiped.decision.reasons.iter().any(|reason| reason.contains("never from here")), "{wiped:?}");
-    held.release("enough").await.unwrap();
+    leased.release("enough").await.unwrap();
     tenure.close().await.unwrap();
 }
 
@@ -105,11 +105,11 @@ on_both_databases!(
     it_works_without_a_token,
     a_program_is_the_same_machine_at_every_start,
     only_a_person_approves,
-    tools_policies_and_settings_come_with_it,
+    tools_policies_and_settings_are_configured,
 );
 
 #[tokio::test]
-async fn a_token_file_is_written_where_one_was_asked_for() {
+async fn a_token_file_is_written_on_request() {
     let place = Place::sqlite();
     let file = format!("{}.token", place.db);
     let tenure = Tenure::builder(&place.db).admin_token_file(&file).open().await.unwrap();
@@ -127,11 +127,11 @@ async fn a_configuration_may_be_a_file() {
     let tenure = Tenure::builder(&place.db).config_file(&file).open().await.unwrap();
     tenure.ingest(&brief("a")).await.unwrap();
     tenure.close().await.unwrap();
-    assert!(fs::metadata(&place.db).is_ok(), "the builder says where the ledger is");
+    assert!(fs::metadata(&place.db).is_ok(), "the builder decides where the ledger is");
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_said_with_its_cause() {
+async fn errors_name_their_cause() {
     let place = Place::sqlite();
     let open = |builder: tenure_embed::Builder| async { builder.open().await.err().unwrap() };
     let mistake = open(Tenure::builder(&place.db).config("[tools.mail]\nrisk = \"tiny\"\n")).await;

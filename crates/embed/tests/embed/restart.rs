@@ -1,4 +1,4 @@
-//! A program that is killed half-way: its next start goes on from the last checkpoint.
+//! A program that is killed half-way: its next start continues from the last checkpoint.
 
 use std::{
     env,
@@ -9,16 +9,16 @@ use tenure_embed::prelude::*;
 
 use crate::bed::{LONG, Place, brief, on_both_databases};
 
-/// Names the ledger to the process that is to die over it.
+/// Tells the process that is going to be killed which ledger to use.
 const DB: &str = "TENURE_EMBED_TEST_DB";
 
-/// The first run, in a process of its own: it holds a work, makes a checkpoint, and dies.
+/// The first run, in a process of its own: it claims a work item, completes a checkpoint, and is killed.
 #[tokio::test]
 async fn first_run() {
     let Ok(db) = env::var(DB) else { return };
     let tenure = Tenure::open(&db).await.unwrap();
-    let held = tenure.holder("bridge").ingest(brief("a")).await.unwrap().held.unwrap();
-    held.step::<_, Error, _>("think", &1, || async { Ok("thought".to_owned()) }).await.unwrap();
+    let leased = tenure.holder("bridge").ingest(brief("a")).await.unwrap().leased.unwrap();
+    leased.step::<_, Error, _>("think", &1, || async { Ok("thought".to_owned()) }).await.unwrap();
     std::process::abort();
 }
 
@@ -36,11 +36,11 @@ async fn the_next_start_goes_on(place: Place) {
     let work = tenure.ingest(&brief("a")).await.unwrap();
     assert!(!work.created);
     let waiting = ClaimOptions { wait: LONG, ..ClaimOptions::default() };
-    let mut held = tenure.holder("bridge").claim(waiting).await.unwrap().unwrap();
-    assert_eq!((held.id(), held.grant.work.attempt), (&work.work.id, 2));
-    let again = || async { panic!("it was thought before") };
-    let thought = held.step::<String, Error, _>("think", &1, again).await.unwrap();
-    assert_eq!(held.succeed(&thought).await.unwrap().state, State::Succeeded);
+    let mut leased = tenure.holder("bridge").claim(waiting).await.unwrap().unwrap();
+    assert_eq!((leased.id(), leased.grant.work.attempt), (&work.work.id, 2));
+    let again = || async { panic!("the checkpoint is reused") };
+    let thought = leased.step::<String, Error, _>("think", &1, again).await.unwrap();
+    assert_eq!(leased.succeed(&thought).await.unwrap().state, State::Succeeded);
     tenure.close().await.unwrap();
 }
 

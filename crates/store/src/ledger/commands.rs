@@ -142,7 +142,7 @@ impl Ledger {
         commands: &[Command],
         now: Millis,
     ) -> Result<Option<Explanation>, Error> {
-        let waiting: Vec<&Command> = commands.iter().filter(|command| command.waits_in_line()).collect();
+        let waiting: Vec<&Command> = commands.iter().filter(|command| command.waits_for_target()).collect();
         if waiting.is_empty() {
             return Ok(None);
         }

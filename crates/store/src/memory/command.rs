@@ -68,7 +68,7 @@ impl Inner {
             .collect();
         runs.sort_by_key(|run| std::cmp::Reverse(run.spec.generation));
         let tells = |command: &&Command| {
-            command.spec.key == key && command.is_current() && command.tells_of_its_run()
+            command.spec.key == key && command.is_current() && command.concerns_reruns()
         };
         runs.into_iter().find_map(|run| self.records.commands_of(run.id).iter().find(tells))
     }

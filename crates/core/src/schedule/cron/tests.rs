@@ -44,7 +44,7 @@ fn upcoming(zone: &Change, cron: &str, from: Millis, count: usize) -> Vec<String
 }
 
 #[test]
-fn fields_name_minutes() {
+fn fields_match_minutes() {
     // 2026-09-21 is a Monday, 14:13:20.
     let from = 1_790_000_000_000;
     for (cron, expected) in [
@@ -69,7 +69,7 @@ fn fields_name_minutes() {
 }
 
 #[test]
-fn a_moment_that_is_named_is_not_its_own_successor() {
+fn a_due_time_is_not_its_own_successor() {
     let cron = Cron::parse("0 7 * * *").unwrap();
     let first = cron.after(&UTC, 0).unwrap();
     assert_eq!(first, 7 * HOUR_MS);
@@ -78,7 +78,7 @@ fn a_moment_that_is_named_is_not_its_own_successor() {
 }
 
 #[test]
-fn what_the_clocks_skip_comes_late_by_the_clock_and_not_at_all_by_time() {
+fn a_skipped_local_time_is_late_or_does_not_occur() {
     let from = SPRING.at - 2 * HOUR_MS;
     // 02:30 does not exist on that day; the clocks are set forward at 01:00 UTC.
     assert_eq!(
@@ -104,7 +104,7 @@ fn what_the_clocks_skip_comes_late_by_the_clock_and_not_at_all_by_time() {
 }
 
 #[test]
-fn what_the_clocks_show_twice_comes_once_by_the_clock_and_twice_by_time() {
+fn a_repeated_local_time_occurs_once_or_twice() {
     let from = AUTUMN.at - 2 * HOUR_MS;
     // 02:30 comes at 00:30 and at 01:30 UTC.
     assert_eq!(upcoming(&AUTUMN, "30 2 * * *", from, 2), ["10-25T00:30", "10-26T01:30"], "by the clock");
@@ -126,7 +126,7 @@ fn what_the_clocks_show_twice_comes_once_by_the_clock_and_twice_by_time() {
 
 #[test]
 fn a_wrong_expression_names_the_field_and_the_fix() {
-    for (text, told) in [
+    for (text, expected) in [
         ("", "this has 0. For example: `0 7 * * mon-fri`"),
         ("@daily", "five fields (minute, hour, day of month, month, day of week), and this has 1"),
         ("0 0 7 * * *", "this has 6"),
@@ -143,6 +143,6 @@ fn a_wrong_expression_names_the_field_and_the_fix() {
     ] {
         let refusal = Cron::parse(text).unwrap_err();
         assert_eq!(refusal.code, Code::Invalid);
-        assert!(refusal.detail.contains(told), "{text}: {}", refusal.detail);
+        assert!(refusal.detail.contains(expected), "{text}: {}", refusal.detail);
     }
 }

@@ -58,7 +58,7 @@ fn rows_are_written_once(decision: &Decision) {
     }
 }
 
-/// 3, 4 and 5: gapless, chained, only tabled moves, nothing moves after an end, fences grow.
+/// 3, 4 and 5: gapless, chained, only moves of the table, no move after an end, fences grow.
 fn log(row: &Work, events: &[Event]) {
     let mut previous = fold::GENESIS;
     let mut state: Option<State> = None;
@@ -66,7 +66,7 @@ fn log(row: &Work, events: &[Event]) {
     for (i, event) in events.iter().enumerate() {
         assert_eq!(event.seq, i as u64 + 1, "3: {} has a gap", row.id);
         assert_eq!(chain::fault(event, previous), None, "3: {}", row.id);
-        assert_eq!(event.from, state, "4: {} moves from where it is not", row.id);
+        assert_eq!(event.from, state, "4: {} moves from a state that it is not in", row.id);
         match event.from {
             None => assert!(state::BORN.iter().any(|(born, _)| *born == event.to), "4: born {}", event.to),
             Some(from) => {
@@ -83,16 +83,16 @@ fn log(row: &Work, events: &[Event]) {
         previous = event.hash;
         state = Some(event.to);
     }
-    assert_eq!(state, Some(row.state), "2: the row is where its last event left it");
+    assert_eq!(state, Some(row.state), "2: the row has the state of its last event");
 }
 
 /// 2.
 fn row_is_its_log(row: &Work, events: &[Event]) {
-    let folded = fold::fold(events).expect("a log begins with a birth");
+    let folded = fold::fold(events).expect("a log begins with work_created");
     assert!(fold::matches(row, &folded), "2: the row is not its log:\n{row:#?}\n{folded:#?}");
 }
 
-/// 5, 8 and 12, and that the row's summaries are true of the records they sum up.
+/// 5, 8 and 12, and the row's summaries match the records that they sum up.
 fn rest_of_the_row(world: &World, row: &Work) {
     assert_eq!(invariant::fault(row), None, "8, 12: {row:#?}");
     let attempts = world.attempts.range((row.id, 0)..=(row.id, u64::MAX));
@@ -112,8 +112,8 @@ fn rest_of_the_row(world: &World, row: &Work) {
     armed(world, row);
 }
 
-/// 12: the due date is never after the next deadline, and the deadlines are counted here anew. One that
-/// has passed and led to nothing, because the session is busy, is looked at again later.
+/// 12: the due date is never after the next deadline, which is computed here independently. One that has
+/// passed without effect, because the session is busy, is looked at again later.
 fn armed(world: &World, row: &Work) {
     let lapse = row.held_lease().map(|lease| lease.expires_at + row.spec.policy.lease.grace_ms as Millis);
     let awake = !matches!(row.state, State::CancelRequested | State::Quarantined);
@@ -139,7 +139,7 @@ fn armed(world: &World, row: &Work) {
     }
 }
 
-/// 4 and 5: what may not change, did not.
+/// 4 and 5: immutable fields did not change.
 fn later(old: &Work, new: &Work) {
     assert!(new.fence >= old.fence, "5: fences never shrink");
     assert!(new.attempt >= old.attempt && new.seq >= old.seq);
@@ -157,7 +157,7 @@ fn later(old: &Work, new: &Work) {
     }
 }
 
-/// 18: whatever ended a wait, nothing ends it again.
+/// 18: an ended wait does not end again.
 fn waits_end_once(world: &World, before: &Records) {
     for (work, waits) in &before.waits {
         for old in waits.iter().filter(|wait| wait.state != WaitState::Open) {

@@ -1,5 +1,5 @@
-//! Commands in the world: verbs as workers, people, the relay and lookups use them, and what must hold of
-//! them after every decision.
+//! Commands in the world: verbs as workers, people, the relay and lookups use them, and the invariants of
+//! commands after every decision.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -52,13 +52,13 @@ pub fn error(class: ErrorClass) -> CallError {
     CallError { class, message: "the line broke".into(), retry_after_ms: None }
 }
 
-/// `mail` to bob, with these arguments and what the door says of it, under the id that it gets.
+/// `mail` to bob, with these arguments and this evaluation, under the id that it gets.
 pub fn intent(id: CommandId, arguments: &str, evaluation: Evaluation) -> (CommandId, Intent) {
     let arguments = Arguments::whole(payload(arguments));
     (id, Intent { kind: CommandKind::Message, ..Intent::new("mail", "bob", arguments, evaluation) })
 }
 
-/// The command of a reply. A dispatch that is accepted has dispatched it: nothing else may be answered by a call.
+/// The command of a reply. An accepted dispatch has dispatched it: no other reply may lead to a call.
 pub fn command_of(reply: Reply) -> Result<Command, Refusal> {
     match reply {
         Reply::Command { command, .. } => Ok(*command),
@@ -116,7 +116,7 @@ impl World {
         self.on_command(Actor::worker(&lease.worker), CommandAction::Dispatch(Box::new(action)))
     }
 
-    /// A dispatch that is refused: why, and the command as it stands then.
+    /// A refused dispatch: the reason, and the command after it.
     pub fn not_dispatched(
         &mut self,
         lease: &Lease,
@@ -146,7 +146,7 @@ impl World {
         (refusal.code, self.command(id).clone())
     }
 
-    /// Whoever dispatched it last.
+    /// The caller that dispatched it last.
     pub fn sender(&self, id: CommandId) -> Sender {
         let command = self.command(id);
         let fence = command.body.dispatch.as_ref().map_or(0, |dispatch| dispatch.fence);
@@ -243,7 +243,8 @@ impl World {
         self.row(work).body.reason.as_ref().map(|reason| reason.code)
     }
 
-    /// What a store reads anew before each batch: earlier runs' commands, and the first of each target.
+    /// Records that a store reads anew before each batch: earlier runs' commands, and the first of each
+    /// target.
     pub(super) fn look_at_commands(&mut self) {
         let records = &mut self.records;
         records.policy_version = Some(POLICY.into());
@@ -257,7 +258,7 @@ impl World {
                 let mut before = work.spec.rerun_of;
                 let mut found = None;
                 while let (Some(id), None) = (before, found) {
-                    let tells = |c: &&Command| c.spec.key == *key && c.is_current() && c.tells_of_its_run();
+                    let tells = |c: &&Command| c.spec.key == *key && c.is_current() && c.concerns_reruns();
                     found = records.commands_of(id).iter().find(tells);
                     before = records.works[&id].spec.rerun_of;
                 }
@@ -280,7 +281,7 @@ impl World {
     }
 }
 
-/// What must hold of all commands.
+/// The invariants of all commands.
 pub(super) fn check(world: &World, before: &Records, touched: &BTreeSet<WorkId>) {
     let mut reserved: BTreeMap<BudgetKey, u64> = BTreeMap::new();
     for (work, commands) in &world.records.commands {
@@ -290,7 +291,10 @@ pub(super) fn check(world: &World, before: &Records, touched: &BTreeSet<WorkId>)
         }
         let mut current = BTreeSet::new();
         for command in commands {
-            assert!(!command.is_current() || current.insert(command.spec.key), "15: two of one key");
+            assert!(
+                !command.is_current() || current.insert(command.spec.key),
+                "15: two commands with one key"
+            );
             let receipt = command.body.receipt.is_some();
             assert_eq!(receipt, command.state == CommandState::Succeeded, "success is evidence: {command:?}");
             let due = due::next(command).map(|(_, at)| at);
@@ -314,11 +318,11 @@ pub(super) fn check(world: &World, before: &Records, touched: &BTreeSet<WorkId>)
     }
     for (key, budget) in &world.records.budgets {
         let set_aside = reserved.get(key).copied().unwrap_or(0);
-        assert_eq!(Budget { reserved: set_aside, ..*budget }, *budget, "what is set aside for {key:?}");
+        assert_eq!(Budget { reserved: set_aside, ..*budget }, *budget, "the reservation of {key:?}");
         if key.account != Account::Replays {
             let logs = world.log.values().filter_map(|log| refold::spending(log).get(key).copied());
             let spent: u64 = logs.map(|told| told.spent).sum();
-            assert_eq!(budget.spent, spent, "what the logs tell of {key:?}");
+            assert_eq!(budget.spent, spent, "{key:?} according to the logs");
         }
     }
 }
@@ -354,7 +358,7 @@ fn rows_are_their_logs(world: &World, work: WorkId, commands: &[Command]) {
     }
 }
 
-/// 13 and 14: a dispatch follows its intent; and after a doubt, only what licenses it.
+/// 13 and 14: a dispatch follows its intent, and after a doubt there is a permitted reason for it.
 fn intents_come_first(log: &[Event]) {
     let mut doubt: BTreeMap<CommandId, bool> = BTreeMap::new();
     for event in log {

@@ -1,5 +1,5 @@
-//! A store's loading, over the world's records: only what the load set asks for. A decision over that part
-//! must be the decision over everything, or a database would decide differently.
+//! Loading as a store does it, from the world's records: only the load set. A decision over that part must
+//! equal the decision over all records, or a database would decide differently.
 
 use tenure_core::{
     Command, Decision, LoadSet, Millis, Records, Refusal, Submission, WorkId, decide, records::Sought,
@@ -7,7 +7,7 @@ use tenure_core::{
 
 const ROUNDS: usize = 6;
 
-pub fn scope_suffices(
+pub fn load_set_suffices(
     all: &Records,
     submission: &Submission,
     now: Millis,

@@ -1,5 +1,5 @@
-//! A world in memory: every record, every event, and a clock that only tests move. Each submission is
-//! decided over all records and over those that its scope names, and every invariant is checked after it.
+//! A world in memory: every record, every event, and a clock that only tests move. Each submission is decided
+//! over all records and over its load set alone, and every invariant is checked after it.
 
 mod check;
 mod commands;
@@ -30,7 +30,7 @@ use tenure_core::{
 };
 use uuid::Uuid;
 
-/// The moment at which every world begins.
+/// The time at which every world begins.
 pub const START: Millis = 1_800_000_000_000;
 pub const SECOND: Millis = 1_000;
 pub const HOUR: Millis = 3_600_000;
@@ -45,12 +45,12 @@ pub struct World {
     /// Attempts by work and fence, and whether they have ended.
     pub attempts: BTreeMap<(WorkId, u64), bool>,
     pub now: Millis,
-    /// What the credential of a person says.
+    /// Whether a person's credential allows recording that a command happened.
     pub replays: bool,
     made: u128,
 }
 
-/// How a row of a table makes its work, and what is then done with its lease.
+/// How a row of a table creates its work item.
 pub type Prepare = fn(&mut World) -> WorkId;
 pub type Verb = fn(&mut World, &Lease);
 
@@ -99,7 +99,7 @@ impl World {
         WaitId(Uuid::from_u128(self.next()))
     }
 
-    /// Submits as `actor`, who may see everything.
+    /// Submits as `actor`, who may access everything.
     pub fn submit(&mut self, actor: Actor, action: Action) -> Result<Reply, Refusal> {
         self.submit_for(actor, Tenants::All, action)
     }
@@ -110,7 +110,7 @@ impl World {
         let mut submission = Submission::new(actor, tenants, action, self.seed());
         submission.replays = self.replays;
         let outcome = decide(&self.records, &submission, self.now);
-        load::scope_suffices(&self.records, &submission, self.now, &outcome);
+        load::load_set_suffices(&self.records, &submission, self.now, &outcome);
         let decision = outcome?;
         self.accept(&decision);
         Ok(decision.reply)
@@ -164,7 +164,7 @@ impl World {
         }
     }
 
-    /// What a store reads anew before each batch: who holds each session, and who is next.
+    /// Records that a store reads anew before each batch: the holder of each session, and the next one.
     fn look_at_sessions(&mut self) {
         let keys: BTreeSet<_> = self.records.works.values().filter_map(|w| w.spec.session_key()).collect();
         for key in keys {
@@ -191,7 +191,7 @@ impl World {
         self.log[&id].last().expect("every work has a first event")
     }
 
-    /// The types of a work's events, in order.
+    /// The types of a work item's events, in order.
     pub fn story(&self, id: WorkId) -> Vec<&'static str> {
         self.log[&id].iter().map(|event| event.fact.kind()).collect()
     }
@@ -242,7 +242,7 @@ impl World {
         lease(&grants[0])
     }
 
-    /// Ingests a work and claims it as `w1`.
+    /// Ingests a work item and claims it as `w1`.
     pub fn held(&mut self, source_id: &str) -> Lease {
         let id = self.ingest(source_id);
         self.claim(id, &w1())
@@ -262,7 +262,7 @@ impl World {
 
     pub fn renew(&mut self, lease: &Lease) -> Result<Renewed, Refusal> {
         let renew = Renew { holder: lease.holder(), progress: None };
-        match self.by(lease, Action::Renew(vec![renew])).expect("each lease is answered on its own") {
+        match self.by(lease, Action::Renew(vec![renew])).expect("each lease has its own result") {
             Reply::Renewed(mut renewals) => renewals.remove(0).outcome,
             other => panic!("{other:?}"),
         }
@@ -315,7 +315,7 @@ impl World {
         self.by(lease, Action::Step(action))
     }
 
-    /// Waits for a user on `reference`, with whatever `change` makes of it.
+    /// Waits for a user on `reference`, with the changes that `change` makes to the wait.
     pub fn wait_with(
         &mut self,
         lease: &Lease,
@@ -375,7 +375,7 @@ impl World {
         self.submit(actor, action)
     }
 
-    /// Ana approves the open approval on `reference`, as it is shown.
+    /// Ana approves the open approval on `reference`, as she is shown it.
     pub fn approve_wait(&mut self, reference: &str) -> Result<Reply, Refusal> {
         let mut waits = self.records.waits.values().flatten();
         let wait = waits.find(|wait| wait.reference == reference && wait.state == WaitState::Open);

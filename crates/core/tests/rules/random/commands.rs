@@ -14,7 +14,7 @@ use tenure_core::{
 
 use super::*;
 
-/// A random door: mostly allowing, sometimes not, sometimes with a budget.
+/// A random evaluation: mostly allowing, sometimes not, sometimes with a budget.
 fn door(a: u8, b: u8) -> Evaluation {
     let effect = [Effect::Allow, Effect::Allow, Effect::NeedsApproval, Effect::Deny][usize::from(a) % 4];
     let facts = [native(), lookup(), ToolFacts { risk: Risk::High, ..lookup() }, ToolFacts::default()];
@@ -55,7 +55,7 @@ impl Actors {
     }
 
     pub(super) fn command(&mut self, what: u8, a: u8, b: u8, c: u8) {
-        // What each is checked by, the world checks; here only that nothing is refused half-way.
+        // The world checks the result; here only that nothing fails half-way.
         let _: Option<Result<tenure_core::Command, Refusal>> = match what {
             0..=2 => self.reserves(a, b, c),
             3 | 4 => self.dispatches(a, b, c),
@@ -90,7 +90,7 @@ impl Actors {
         if a.is_multiple_of(4) {
             wanted.evaluation.tool.executor = tenure_core::command::Executor::Http;
         }
-        // Sometimes a person goes on with what a worker reserved.
+        // Sometimes a person continues with a command that a worker reserved.
         let actor = if c.is_multiple_of(5) { Actor::person("ria") } else { Actor::worker(&lease.worker) };
         let (place, intent) = (ReserveIn::Work(lease.holder()), Box::new(wanted));
         Some(self.world.on_command(actor, CommandAction::Reserve { place, id, intent }))
@@ -118,7 +118,7 @@ impl Actors {
     fn tells(&mut self, a: u8, b: u8, c: u8) -> Option<Result<tenure_core::Command, Refusal>> {
         let id = self.dispatched(a)?;
         let last = self.world.sender(id);
-        // Now and then the last but one speaks, or one that names no number.
+        // Now and then a report from the last dispatch but one, or without a number.
         let dispatch = match c % 8 {
             1 => last.dispatch.and_then(|number| number.checked_sub(1)),
             2 => None,
@@ -136,7 +136,7 @@ impl Actors {
             _ => CommandAction::Uncertain { command: id, sender, error },
         };
         let outcome = self.world.on_command(Actor::worker("w1"), action);
-        assert!(sender.genuine || outcome.is_err(), "only whoever dispatched says how it went");
+        assert!(sender.genuine || outcome.is_err(), "only the caller that dispatched it reports the outcome");
         Some(outcome)
     }
 
@@ -184,7 +184,7 @@ impl Actors {
             self.world.by(&lease, Action::CloseOut { holder: lease.holder(), close });
     }
 
-    /// Whatever is the sweeper's ends: no tick leads nowhere twice.
+    /// Everything that the sweeper has to do comes to an end: no tick leads nowhere twice.
     pub(super) fn sweep_out_commands(&mut self) {
         for _ in 0..120 {
             let commands = self.world.records.commands.values().flatten();

@@ -56,7 +56,7 @@ pub struct Recorded {
     /// False if the work item existed already.
     pub created: bool,
     /// None if the work item has ended or waits, or if another worker holds it or its session.
-    pub held: Option<Held>,
+    pub leased: Option<LeasedWork>,
 }
 
 /// A work item whose lease this process holds. The lease is renewed in the background until the handle is
@@ -64,7 +64,7 @@ pub struct Recorded {
 ///
 /// Its verbs carry the lease automatically; it also has those of [`Job`]. If it is dropped without an end,
 /// the lease expires and recovery does what the work item declares.
-pub struct Held {
+pub struct LeasedWork {
     job: Job,
     renewing: AbortHandle,
 }
@@ -83,7 +83,7 @@ impl Holder {
     }
 
     /// Claims one work item. None if there is none to claim.
-    pub async fn claim(&self, options: ClaimOptions) -> Result<Option<Held>, Error> {
+    pub async fn claim(&self, options: ClaimOptions) -> Result<Option<LeasedWork>, Error> {
         let ClaimOptions { sources, kinds, tenants, work, wait, defer_start } = options;
         let claim = Claim {
             sources,
@@ -106,16 +106,16 @@ impl Holder {
         let claim = Claimant { worker: self.worker.clone(), request_id: request_id(), defer_start: false };
         let sent = Instant::now();
         let ingested = self.client.ingest(&Ingest { claim: Some(claim), ..new }).await?;
-        let held = match ingested.lease {
+        let leased = match ingested.lease {
             Some(grant) => Some(self.hold(grant, sent).await?),
             None => None,
         };
-        Ok(Recorded { work: ingested.work, created: ingested.created, held })
+        Ok(Recorded { work: ingested.work, created: ingested.created, leased })
     }
 
     /// Takes over a lease from a call that was sent at `sent`. If the response took long, the lease is
     /// confirmed by a renewal first.
-    async fn hold(&self, grant: Grant, sent: Instant) -> Result<Held, Error> {
+    async fn hold(&self, grant: Grant, sent: Instant) -> Result<LeasedWork, Error> {
         let now = Instant::now();
         let mut timer = LeaseTimer::new(&grant, sent, now);
         let job = Job::new(self.client.clone(), grant);
@@ -125,11 +125,11 @@ impl Holder {
             timer.renew_at = now + timer.renew;
         }
         let renewing = tokio::spawn(keep(job.clone(), timer)).abort_handle();
-        Ok(Held { job, renewing })
+        Ok(LeasedWork { job, renewing })
     }
 }
 
-impl Held {
+impl LeasedWork {
     /// Closes out the work item as succeeded, with its result.
     pub async fn succeed(&mut self, result: &(impl Serialize + ?Sized)) -> Result<Ack, Error> {
         let result = Some(to_json("the result", result)?);
@@ -169,7 +169,7 @@ impl Held {
     }
 }
 
-impl Deref for Held {
+impl Deref for LeasedWork {
     type Target = Job;
 
     fn deref(&self) -> &Job {
@@ -177,7 +177,7 @@ impl Deref for Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for LeasedWork {
     fn drop(&mut self) {
         self.renewing.abort();
     }
