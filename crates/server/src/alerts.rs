@@ -27,7 +27,7 @@ const NAMED: usize = 3;
 const SOURCES: usize = 20;
 
 /// How long a change of the database server stays an alert: long enough for a daily check to see it.
-const TOLD_FOR: Duration = Duration::from_secs(24 * 3_600);
+const SERVER_CHANGED_FOR: Duration = Duration::from_secs(24 * 3_600);
 
 /// The identity of an alert: a threshold, with its source if there is one.
 type Key = (&'static str, Option<String>);
@@ -89,7 +89,7 @@ impl Watcher {
         let standing = crossed.len();
         self.metrics.set_alerts(crossed.iter().map(|((name, _), _)| (*name).to_owned()));
         let fresh = self.alerts.update(crossed);
-        self.feed.tell(fresh.into_iter().map(News::Alert).collect());
+        self.feed.publish(fresh.into_iter().map(News::Alert).collect());
         gauges.map(|_| standing)
     }
 
@@ -138,7 +138,7 @@ fn faults(health: &Health, gauges: &Result<Gauges, Error>, stats: &CounterSnapsh
     if let Some(why) = health.closed() {
         tell("ledger", 1, now, format!("{why}. Check the disk and the database: `tenure doctor`."));
     }
-    if let Some(ago) = stats.server_changed.filter(|ago| *ago < TOLD_FOR) {
+    if let Some(ago) = stats.server_changed.filter(|ago| *ago < SERVER_CHANGED_FOR) {
         let message = "The database server has changed: commits that the new one lacks are lost. Look for gaps: \
                        `tenure verify`. This alert ends after a day.";
         tell("server_changed", stats.server_changes, now - ms(ago) as Millis, message.to_owned());
@@ -441,7 +441,7 @@ mod tests {
         };
         assert!(told(None).is_empty());
         assert_eq!(told(Some(Duration::from_secs(23 * 3_600))), ["server_changed"]);
-        assert!(told(Some(TOLD_FOR)).is_empty());
+        assert!(told(Some(SERVER_CHANGED_FOR)).is_empty());
     }
 
     #[test]

@@ -109,7 +109,7 @@ pub struct Feed {
     ledger: Ledger,
     recent: Mutex<Recent>,
     /// The total number of items published.
-    told: watch::Sender<u64>,
+    published: watch::Sender<u64>,
     nudged: Notify,
     /// Notifies the relay of commands to send.
     pub(crate) to_send: Arc<Notify>,
@@ -123,7 +123,7 @@ pub struct Feed {
 struct Recent {
     news: VecDeque<Arc<News>>,
     bytes: usize,
-    told: u64,
+    published: u64,
     /// The position up to which the log has been read.
     position: Position,
 }
@@ -132,7 +132,7 @@ impl Recent {
     fn push(&mut self, one: News) {
         self.bytes += one.weight();
         self.news.push_back(Arc::new(one));
-        self.told += 1;
+        self.published += 1;
         while self.news.len() > BUFFER || self.bytes > BUFFER_BYTES {
             let Some(oldest) = self.news.pop_front() else { return };
             self.bytes -= oldest.weight();
@@ -145,7 +145,7 @@ impl Feed {
         Self {
             ledger,
             recent: Mutex::default(),
-            told: watch::Sender::new(0),
+            published: watch::Sender::new(0),
             nudged: Notify::new(),
             to_send: Arc::default(),
             to_look_up: Arc::default(),
@@ -183,17 +183,17 @@ impl Feed {
     /// The start of a stream that wants only new events.
     pub(crate) fn now(&self) -> (u64, Position) {
         let recent = self.recent();
-        (recent.told, recent.position)
+        (recent.published, recent.position)
     }
 
     pub(crate) fn follow(&self) -> watch::Receiver<u64> {
-        self.told.subscribe()
+        self.published.subscribe()
     }
 
     /// Up to `limit` items from number `from` on; fewer if they are large.
     pub(crate) fn since(&self, from: u64, limit: usize) -> Result<Vec<Arc<News>>, Behind> {
         let recent = self.recent();
-        let first = recent.told - recent.news.len() as u64;
+        let first = recent.published - recent.news.len() as u64;
         let skip = from.checked_sub(first).ok_or(Behind)?;
         let mut weight = 0;
         let light = |one: &&Arc<News>| {
@@ -204,18 +204,18 @@ impl Feed {
         Ok(recent.news.iter().skip(skip as usize).take(limit).take_while(light).cloned().collect())
     }
 
-    pub(crate) fn tell(&self, news: Vec<News>) {
+    pub(crate) fn publish(&self, news: Vec<News>) {
         if news.is_empty() {
             return;
         }
-        let told = {
+        let published = {
             let mut recent = self.recent();
             for one in news {
                 recent.push(one);
             }
-            recent.told
+            recent.published
         };
-        self.told.send_replace(told);
+        self.published.send_replace(published);
     }
 
     /// Resolves when the work item may have ended. Must be requested before looking at it.
@@ -315,7 +315,7 @@ impl FeedReader {
         self.feed.recent().position = next;
         let events = events.into_iter().map(|event| News::Event(Box::new(event)));
         let unreadable = unreadable.into_iter().map(|(tenant, event)| News::Unreadable(tenant, event));
-        self.feed.tell(events.chain(unreadable).collect());
+        self.feed.publish(events.chain(unreadable).collect());
         ended.into_iter().for_each(|work| self.feed.wake(work));
         self.cursor = Some(next);
         Ok(look)

@@ -25,7 +25,7 @@ use crate::{
     config::Live,
     executor::Outbound,
     lookup::{Asker, Found, Lookup},
-    relay::told,
+    relay::call_of,
 };
 
 /// Concurrent lookups: in total, and of one tenant.
@@ -50,7 +50,7 @@ struct Shared {
 struct Ended {
     command: CommandId,
     tenant: String,
-    told: Result<(), Error>,
+    recorded: Result<(), Error>,
 }
 
 /// The reconciler of one process. Any number may run on one ledger.
@@ -134,9 +134,9 @@ impl Reconciler {
                 let asking = async move {
                     let command = due.command.id;
                     let asked = AssertUnwindSafe(shared.reconcile(due, lookup)).catch_unwind().await;
-                    let told =
+                    let recorded =
                         asked.unwrap_or_else(|_| Err(Error::Corrupt("the lookup panicked".to_owned())));
-                    Ended { command, tenant, told }
+                    Ended { command, tenant, recorded }
                 };
                 self.lookups.spawn(fair::on_behalf_of(whose, asking));
             }
@@ -157,14 +157,14 @@ impl Reconciler {
     }
 
     fn ended(&mut self, ended: Option<Ended>) {
-        let Some(Ended { command, tenant, told }) = ended else { return };
+        let Some(Ended { command, tenant, recorded }) = ended else { return };
         if let Some(lookups) = self.of_tenants.get_mut(&tenant) {
             *lookups -= 1;
             if *lookups == 0 {
                 self.of_tenants.remove(&tenant);
             }
         }
-        match told {
+        match recorded {
             Ok(()) => _ = self.passed_over.remove(&command),
             Err(error) => tracing::warn!(%command, %error, "a finding could not be recorded; skipped"),
         }
@@ -215,7 +215,7 @@ impl Shared {
             return Ok(unknown("a worker looks it up"));
         };
         let now: Millis = self.ledger.now().await?;
-        Ok(asker.ask(&told(due, arguments), now).await)
+        Ok(asker.ask(&call_of(due, arguments), now).await)
     }
 
     fn asker(&self, tool: &str, lookup: &Lookup) -> Option<Asker> {

@@ -70,7 +70,7 @@ impl Exec {
 }
 
 fn exited(code: i32, output: &Output) -> CallOutcome {
-    let told = format!("the program exited with {code}{}", output.seen());
+    let message = format!("the program exited with {code}{}", output.seen());
     match code {
         0 => proof(output).map_or_else(
             |why| {
@@ -81,10 +81,10 @@ fn exited(code: i32, output: &Output) -> CallOutcome {
             },
             |proof| CallOutcome::Succeeded(Box::new(proof)),
         ),
-        REFUSED => CallOutcome::refused(ErrorClass::Validation, told),
-        TRY_AGAIN => CallOutcome::unsent(ErrorClass::Unavailable, told),
-        NOT_ALLOWED => CallOutcome::refused(ErrorClass::Auth, told),
-        _ => CallOutcome::uncertain(ErrorClass::Unknown, told),
+        REFUSED => CallOutcome::refused(ErrorClass::Validation, message),
+        TRY_AGAIN => CallOutcome::unsent(ErrorClass::Unavailable, message),
+        NOT_ALLOWED => CallOutcome::refused(ErrorClass::Auth, message),
+        _ => CallOutcome::uncertain(ErrorClass::Unknown, message),
     }
 }
 

@@ -63,7 +63,7 @@ struct Data<'c> {
 impl Call {
     /// The body, byte for byte the same each time: providers compare requests with one key.
     pub fn body(&self) -> Bytes {
-        let told = CallMessage {
+        let message = CallMessage {
             tool: &self.tool,
             data: Data {
                 command: self.command,
@@ -77,7 +77,7 @@ impl Call {
                 arguments: &self.arguments,
             },
         };
-        serde_json::to_vec(&told).expect("strings and digests always serialise").into()
+        serde_json::to_vec(&message).expect("strings and digests always serialise").into()
     }
 }
 

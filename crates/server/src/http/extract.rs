@@ -119,7 +119,7 @@ const NO_REASON: &str = "missing field `reason`";
 
 /// The same problem as for an empty reason.
 fn reason_missing() -> Problem {
-    Problem::new(Code::ReasonMissing, "This call needs a `reason`, which is recorded. Give one.")
+    Problem::new(Code::ReasonMissing, "Give a reason: this verb requires one, and it is recorded.")
 }
 
 /// The parser's message, without the names of our types and of its own.

@@ -50,11 +50,11 @@ pub(crate) async fn stream(
 ) -> Result<Response, Problem> {
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
     let after: Option<Position> = last.or(query.after).map(|after| after.parse()).transpose()?;
-    let (told, now) = app.feed.now();
+    let (published, now) = app.feed.now();
     let tenants = tenants(&who.session, query.tenant)?;
     let place = app.usage.stream(&who.session.tenants, &app.live.borrow().quotas)?;
     let reader = Reader {
-        place: if after.is_some() { StreamState::Behind } else { StreamState::Live { next: told } },
+        place: if after.is_some() { StreamState::Behind } else { StreamState::Live { next: published } },
         cursor: after.unwrap_or(now),
         tenants,
         _place: place,
@@ -137,7 +137,7 @@ impl Reader {
     /// Reads a page of the ledger. Events published meanwhile are also among the recent ones, and skipped
     /// there.
     async fn catch_up(&mut self) {
-        let (told, _) = self.app.feed.now();
+        let (published, _) = self.app.feed.now();
         let before = self.cursor;
         let page = self.app.feed.page(self.cursor, CHUNK, &self.tenants);
         match fair::on_behalf_of(fair::key_of(&self.tenants), page).await {
@@ -156,7 +156,7 @@ impl Reader {
                 let unreadable = unreadable.iter().map(|(_, event)| message("unreadable", None, event));
                 self.pending.extend(unreadable);
                 if next == before {
-                    self.place = StreamState::Live { next: told };
+                    self.place = StreamState::Live { next: published };
                 }
                 self.cursor = next;
             }

@@ -34,7 +34,7 @@ pub(crate) async fn drain(
     if body.reason.trim().is_empty() {
         return Err(Refusal::new(
             Code::ReasonMissing,
-            "A drain needs a `reason`, which is recorded. Give one.",
+            "Give a reason: a drain requires one, and it is recorded.",
         )
         .into());
     }

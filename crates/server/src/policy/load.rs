@@ -97,10 +97,10 @@ fn read_all(files: &[PolicyFile]) -> Result<Loaded, PolicyError> {
         for policy in set.policies() {
             let line = policy.to_cedar().and_then(|text| line_of(&file.text, &text));
             let id = PolicyId::new(format!("{number}:{}", policy.id()));
-            let (written, told) =
+            let (written, known_policy) =
                 examine(policy, &id, file, line).map_err(|message| file.error(line, message))?;
             policies.push(written);
-            known.insert(id, told);
+            known.insert(id, known_policy);
         }
     }
     Ok(Loaded { by_tool: by_tool(&policies), every_tool: sets(&policies, None), known })

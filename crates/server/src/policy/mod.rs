@@ -33,7 +33,7 @@ use request::Question;
 /// The version of decisions without policy files.
 const DEFAULT_VERSION: &str = "default-1";
 /// The number of reasons in a decision.
-const TOLD: usize = 10;
+const REASONS: usize = 10;
 
 /// A question to the policies.
 #[derive(Clone, Debug)]
@@ -144,7 +144,7 @@ impl Policies {
             None => by_default(ask.risk),
             Some(loaded) => loaded.ask(ask),
         };
-        reasons.truncate(TOLD);
+        reasons.truncate(REASONS);
         for reason in &mut reasons {
             if let Some((end, _)) = reason.char_indices().nth(limits::TEXT_CHARS) {
                 reason.truncate(end);
@@ -179,18 +179,18 @@ impl Loaded {
         };
         let permits = self.known(question.put(&sets.permits));
         let forbids = self.known(question.put(&sets.forbids));
-        let forbidden = told(&forbids, |known| !known.until_approved);
+        let forbidden = reasons_of(&forbids, |known| !known.until_approved);
         if !forbidden.is_empty() {
             return (Effect::Deny, forbidden);
         }
         if permits.iter().all(|(_, error)| error.is_some()) {
             let mut reasons = vec!["no policy permits it".to_owned()];
-            reasons.extend(told(&permits, |_| true));
+            reasons.extend(reasons_of(&permits, |_| true));
             return (Effect::Deny, reasons);
         }
         match forbids.is_empty() {
-            true => (Effect::Allow, told(&permits, |_| true)),
-            false => (Effect::NeedsApproval, told(&forbids, |_| true)),
+            true => (Effect::Allow, reasons_of(&permits, |_| true)),
+            false => (Effect::NeedsApproval, reasons_of(&forbids, |_| true)),
         }
     }
 
@@ -202,13 +202,13 @@ impl Loaded {
     }
 }
 
-fn told(met: &[Met<'_>], wanted: impl Fn(&Known) -> bool) -> Vec<String> {
+fn reasons_of(met: &[Met<'_>], wanted: impl Fn(&Known) -> bool) -> Vec<String> {
     let wanted = met.iter().filter(|(known, _)| wanted(known));
-    wanted.map(|(known, error)| known.told(error.as_deref())).collect()
+    wanted.map(|(known, error)| known.reason(error.as_deref())).collect()
 }
 
 impl Known {
-    fn told(&self, error: Option<&str>) -> String {
+    fn reasons_of(&self, error: Option<&str>) -> String {
         let verb = match (self.clause, self.until_approved) {
             (Clause::Permit, _) => "permitted by",
             (Clause::Forbid, false) => "forbidden by",

@@ -159,7 +159,7 @@ fn a_value_that_cedar_cannot_hold_does_not_slip_past_a_forbid() {
         (json!({ "to": ["mallory", 1] }), "a list has a string and a whole number"),
         (json!({ "to": [1, 1.5] }), "a list has a whole number and a decimal number"),
         (json!({ "to": [["mallory"], [null]] }), "a list has a null"),
-        (json!({ "to": vec!["x"; 25_000] }), "look at more than 25000 values"),
+        (json!({ "to": vec!["x"; 25_000] }), "would read more than 25000 values"),
         (json!({ "deep": { "sum": [{ "a": 0.000_01 }] } }), "`context.arguments.deep.sum.a` the number"),
     ] {
         let decision = asked(&policies, "pay", Risk::Low, &arguments);
@@ -229,7 +229,7 @@ fn every_mistake_names_its_file_its_line_and_its_fix() {
             "write `@unless(\"approved\")`",
         ),
         ("@unless(\"approved\") permit (principal, action, resource);", Some(1), "is for a forbid"),
-        ("permit (principal == ?principal, action, resource);", Some(1), "templates are not used"),
+        ("permit (principal == ?principal, action, resource);", Some(1), "templates are not supported"),
     ] {
         let error = Policies::load(&[file(text)]).expect_err(text);
         assert_eq!((error.file.as_str(), error.line), ("acme.cedar", line), "{text}: {error}");

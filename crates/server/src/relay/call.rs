@@ -105,8 +105,8 @@ impl Shared {
             return unsent("its arguments were erased, so it cannot be sent".to_owned());
         };
         match self.executor(&spec.tool) {
-            Some(Executor::Http(http)) => http.call(&told(due, arguments), now).await,
-            Some(Executor::Exec(exec)) => exec.call(&told(due, arguments)).await,
+            Some(Executor::Http(http)) => http.call(&call_of(due, arguments), now).await,
+            Some(Executor::Exec(exec)) => exec.call(&call_of(due, arguments)).await,
             None => unsent(format!(
                 "the configuration no longer declares an executor for `{}`: declare one, then replay",
                 spec.tool
@@ -148,13 +148,13 @@ impl Shared {
         let caller = self.ledger.caller(Actor::system("relay"));
         let (proof, id) = (&sending.proof, sending.command.id);
         loop {
-            let told = match outcome.clone() {
+            let recorded = match outcome.clone() {
                 CallOutcome::Succeeded(evidence) => caller.receipt(proof, id, *evidence).await,
                 CallOutcome::Failed { error, unsent } => caller.fail_command(proof, id, error, unsent).await,
                 CallOutcome::Gone(error) => caller.fail_command(proof, id, error, false).await,
                 CallOutcome::Uncertain(error) => caller.uncertain(proof, id, error).await,
             };
-            match told {
+            match recorded {
                 Ok(_) => return Done::Told,
                 // Another process has recorded an outcome meanwhile: a sweeper, a lookup, a person.
                 Err(Error::Refused(refusal)) => {
@@ -196,7 +196,7 @@ impl Since {
 }
 
 /// The command as its executor or its lookup sees it.
-pub(crate) fn told(due: &Due, arguments: Payload) -> Call {
+pub(crate) fn call_of(due: &Due, arguments: Payload) -> Call {
     let (command, spec) = (&due.command, &due.command.spec);
     Call {
         command: command.id,

@@ -26,7 +26,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{config::Live, evaluator::Evaluator, executor::Outbound, tools};
-pub(crate) use call::told;
+pub(crate) use call::call_of;
 use call::{Done, Executor};
 use queue::{CALLS, Queue};
 

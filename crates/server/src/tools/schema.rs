@@ -33,7 +33,7 @@ impl Schema {
     }
 
     pub fn check(&self, arguments: &Value) -> Result<(), Refusal> {
-        let complaints = self.compiled.complaints(arguments, told)?;
+        let complaints = self.compiled.complaints(arguments, described)?;
         if complaints.is_empty() {
             return Ok(());
         }
@@ -47,7 +47,7 @@ impl Schema {
     }
 }
 
-fn told(error: jsonschema::ValidationError<'_>) -> String {
+fn described(error: jsonschema::ValidationError<'_>) -> String {
     let place = match error.instance_path().to_string() {
         root if root.is_empty() => "the arguments".to_owned(),
         pointer => format!("`{pointer}`"),

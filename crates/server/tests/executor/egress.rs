@@ -34,7 +34,7 @@ async fn internal_addresses_are_not_called() {
     for host in ["127.0.0.1", "[::ffff:127.0.0.1]", "[::1]", "0.0.0.0"] {
         let http = http(anywhere(), Names::new(&[]));
         let why = refused(http.call(&call(&format!("http://{host}:{port}/")), NOW).await);
-        assert!(why.contains("no public address"), "{host}: {why}");
+        assert!(why.contains("not a public address"), "{host}: {why}");
     }
     for target in ["http://169.254.169.254/latest/meta-data", "http://[fd00:ec2::254]/"] {
         refused(http(anywhere(), Names::new(&[])).call(&call(target), NOW).await);

@@ -40,8 +40,8 @@ async fn everything_else_is_unknown_with_the_reason() {
         (Reply::status(404), "404"),
         (Reply::json(404, r#"{"outcome":"absent"}"#), "404"),
         (Reply::status(500), "500"),
-        (Reply::status(200), "no finding"),
-        (Reply::json(200, "<html>not found</html>"), "no finding"),
+        (Reply::status(200), "not a finding"),
+        (Reply::json(200, "<html>not found</html>"), "not a finding"),
         (Reply::json(200, &"x".repeat(1_000_000)), "could not be read"),
         (Reply::CutShort, "could not be read"),
         (Reply::redirect(302, "/login"), "302"),
@@ -67,6 +67,6 @@ async fn a_lookup_is_guarded_like_a_call() {
     target.networks.clear();
     let found = ask(target).await;
     assert_eq!(found.finding, Finding::Unknown);
-    assert!(found.message.unwrap().contains("no public address"));
+    assert!(found.message.unwrap().contains("not a public address"));
     assert_eq!(inside.connections(), 0);
 }

@@ -88,7 +88,7 @@ async fn a_crossed_threshold_is_listed_counted_and_goes_away() {
     let alerts = async || client.get("/v1/alerts").await.expect(200)["items"].take();
     let alert = until("an alert", async || alerts().await.get(0).cloned()).await;
     assert_eq!((&alert["name"], &alert["source"]), (&json!("pending_age"), &json!("manual/job")));
-    assert!(alert["message"].as_str().unwrap().contains("Is a worker up"), "{alert}");
+    assert!(alert["message"].as_str().unwrap().contains("Check that their workers run"), "{alert}");
     metric(&client, r#"tenure_alerts{name="pending_age"} 1"#).await;
     client.claim("c1").await;
     until("no alert", async || (alerts().await == json!([])).then_some(())).await;

@@ -79,7 +79,7 @@ async fn invalid_schedules_are_refused_with_the_fix() {
         (with(daily(), "every_ms", json!(1_000)), "invalid", "Give one of them"),
         (with(with(daily(), "cron", Value::Null), "every_ms", json!(5_000)), "invalid", "Leave out `zone`"),
         (with(daily(), "catch_up_ms", json!(u64::MAX)), "impossible_timings", "thirty days"),
-        (with(daily(), "reason", json!(" ")), "reason_missing", "Say why"),
+        (with(daily(), "reason", json!(" ")), "reason_missing", "Give a reason"),
         (with(daily(), "template", json!({ "kind": "x" })), "invalid", "disposition"),
         (with(daily(), "source", json!({})), "unknown_field", "source"),
     ] {

@@ -65,9 +65,9 @@ async fn an_absent_command_may_be_sent_again() {
 async fn unknown_lookups_end_with_a_person() {
     let missing = by_program("x").replace("\"sh\", \"-c\", ", "\"/no/such/lookup\", ");
     for (toml, reason) in [
-        (by_program("echo garbage"), "no finding"),
-        (by_program("exit 3"), "ended with 3"),
-        (by_program("tail -f /dev/null").replace("2s", "100ms"), "did not end"),
+        (by_program("echo garbage"), "not a finding"),
+        (by_program("exit 3"), "exited with 3"),
+        (by_program("tail -f /dev/null").replace("2s", "100ms"), "timed out"),
         (missing, "/no/such/lookup"),
     ] {
         let mut bed = Bed::new(&toml).await;

@@ -247,7 +247,7 @@ async fn a_tool_that_is_no_longer_declared_is_not_called_and_says_so() {
     bed.relay.run_once().await.unwrap();
     let command = bed.command(id).await;
     assert_eq!(command.state, CommandState::Failed);
-    assert!(command.body.message.as_ref().unwrap().contains("declare it"), "{:?}", command.body.message);
+    assert!(command.body.message.as_ref().unwrap().contains("declare one"), "{:?}", command.body.message);
     assert!(provider.calls().is_empty());
 }
 

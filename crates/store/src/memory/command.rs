@@ -67,9 +67,8 @@ impl Inner {
             .filter(|run| run.spec.identity() == identity && run.spec.generation < work.spec.generation)
             .collect();
         runs.sort_by_key(|run| std::cmp::Reverse(run.spec.generation));
-        let tells = |command: &&Command| {
-            command.spec.key == key && command.is_current() && command.concerns_reruns()
-        };
+        let tells =
+            |command: &&Command| command.spec.key == key && command.is_current() && command.concerns_reruns();
         runs.into_iter().find_map(|run| self.records.commands_of(run.id).iter().find(tells))
     }
 
