@@ -12,7 +12,7 @@ use tenure_api::wire::{self as w, Scope};
 use super::{App, Body, Json, JsonResult, Problem, Segments, Who, error::Problems};
 use crate::wire::{self, View};
 
-/// Requests a work item to stop.
+/// Requests the cancellation of a work item.
 #[utoipa::path(post, path = "/v1/work/{id}/cancel", tag = "operator", params(("id" = String, Path)),
     request_body = w::Cancel, security(("token" = ["operate"])),
     responses((status = 200, description = "Requested, or done.", body = w::Ack), Problems))]

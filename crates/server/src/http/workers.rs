@@ -21,7 +21,7 @@ pub(crate) async fn list(who: Who) -> JsonResult<w::Page<w::WorkerView>> {
     }))
 }
 
-/// Requests everything that a worker holds to stop. Rerunnable work goes back to the queue; only started
+/// Asks a worker to stop everything that it holds. Rerunnable work goes back to the queue; only started
 /// owner-bound work is cancelled or abandoned.
 #[utoipa::path(post, path = "/v1/workers/{id}/drain", tag = "operator", params(("id" = String, Path)),
     request_body = w::Drain, security(("token" = ["operate"])),

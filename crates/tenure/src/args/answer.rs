@@ -13,7 +13,7 @@ The first answer counts; a second one returns the first. An answer that arrives 
 pub struct Resolve {
     /// The wait's reference, or its id
     pub reference: String,
-    /// JSON, @FILE, or - for stdin
+    /// The answer: JSON, @FILE, or - for stdin
     #[arg(long, value_parser = json)]
     pub payload: Value,
     /// The wait's token

@@ -129,7 +129,7 @@ pub enum Verb {
     Resolve(Resolve),
     /// Approve a command, or the question of a work item in waiting_approval
     Approve(Approve),
-    /// Reject it
+    /// Reject a command, or the question of a work item in waiting_approval
     Reject(Reject),
     /// Declare how a work item that you hold ended
     CloseOut(CloseOut),
@@ -142,7 +142,7 @@ pub enum Verb {
 
     /// End a retry's backoff now
     Retry(Retry),
-    /// Request a work item to stop
+    /// Request the cancellation of a work item
     Cancel(Cancel),
     /// Queue a quarantined work item again
     Requeue(Requeue),
@@ -154,7 +154,7 @@ pub enum Verb {
     Quarantine(Quarantine),
     /// Abandon a work item once its lease lapses
     Abandon(Abandon),
-    /// Request everything that a worker holds to stop
+    /// Ask a worker to stop everything that it holds
     Drain(Drain),
     /// List the workers with leases, and whether they are alive
     Workers(Workers),

@@ -120,7 +120,7 @@ pub struct Abandon {
 
 #[derive(Args)]
 #[command(after_help = "Example:\n  tenure drain worker-3 --reason 'the host is replaced' --yes\n\n\
-Everything that the worker holds is requested to stop. Rerunnable work goes back to the queue; started owner-bound work is cancelled. \
+The worker is asked to stop everything that it holds. Rerunnable work goes back to the queue; started owner-bound work is cancelled. \
 To let the worker finish its work first, send it SIGTERM instead.")]
 pub struct Drain {
     /// A worker's id, as `tenure workers` shows it

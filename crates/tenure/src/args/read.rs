@@ -23,7 +23,7 @@ pub struct Ingest {
     /// The kind of work; workers claim by it
     #[arg(long)]
     pub kind: String,
-    /// The disposition if its worker is lost: rerunnable, owner_bound or externally_owned
+    /// How it is recovered if its worker is lost: rerunnable, owner_bound or externally_owned
     #[arg(long)]
     pub disposition: Disposition,
     /// The input: JSON, @FILE, or - for stdin

@@ -98,7 +98,7 @@ pub struct ScheduleSet {
     /// The kind of work of each run
     #[arg(long)]
     pub kind: String,
-    /// The disposition if its worker is lost: rerunnable, owner_bound or externally_owned
+    /// How it is recovered if its worker is lost: rerunnable, owner_bound or externally_owned
     #[arg(long)]
     pub disposition: Disposition,
     /// The input of each run: JSON, @FILE, or - for stdin

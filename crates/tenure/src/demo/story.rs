@@ -152,7 +152,7 @@ fn sentence(event: &Event, beat: Duration, approver: Option<&str>) -> Option<Str
         }
         "command_approved" => format!("{who} approves exactly this, once"),
         "command_cancelled" => format!("{who} rejects it: it will not be done"),
-        "cancel_requested" => format!("{who} requests it to stop"),
+        "cancel_requested" => format!("{who} requests its cancellation"),
         "cancelled" => "cancelled".to_owned(),
         "quarantined" => "quarantined: a person must decide".to_owned(),
         "close_out" => format!("{}, says {who}", event.to.as_str().replace('_', " ")),

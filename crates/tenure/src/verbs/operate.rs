@@ -44,7 +44,7 @@ pub async fn cancel(cx: &Context, args: &Cancel) -> Result<Exit, Failure> {
         cx,
         found(cx, &args.ids).await?,
         &args.act,
-        "it will be requested to stop",
+        "its cancellation will be requested",
         request,
         async |work, body| cx.client.cancel(&work.id, &body).await.map(|ack| said(&ack)),
     )
@@ -243,7 +243,7 @@ fn ask(
 pub async fn drain(cx: &Context, args: Drain) -> Result<Exit, Failure> {
     let mut levers = vec![Lever::RequestCancel];
     levers.extend(args.abandon.then_some(Lever::Abandon));
-    confirm(&args.act, &format!("Everything that {} holds will be requested to stop.", args.worker))?;
+    confirm(&args.act, &format!("{} will be asked to stop everything that it holds.", args.worker))?;
     let request = DrainRequest { reason: args.act.reason, incarnation: args.incarnation, levers };
     let report = cx.client.drain_worker(&args.worker, &request).await?;
     cx.out.one(&report, |report, _| {
