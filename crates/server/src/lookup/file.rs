@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(
             looked(root.path(), json!({ "path": "a.txt", "sha256": OTHER })).finding,
             Finding::Unknown,
-            "nobody said what was there before"
+            "the previous content was not given"
         );
         let new = json!({ "path": "new/b.txt", "sha256": HELLO, "before_sha256": null });
         assert_eq!(looked(root.path(), new).finding, Finding::Absent);

@@ -118,5 +118,5 @@ async fn claims_long_polls_and_streams_cannot_hide_in_a_batch() {
         assert_eq!(reply["items"][0]["status"], 400, "{path}: {reply}");
     }
     let held = admin.get(&format!("/v1/work/{id}")).await.expect(200);
-    assert_eq!(held["state"], "queued", "nobody was given it");
+    assert_eq!(held["state"], "queued", "nobody got it");
 }

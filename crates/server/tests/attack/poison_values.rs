@@ -74,5 +74,5 @@ async fn one_unreadable_row_hides_no_other_from_anybody() {
     assert_eq!(client.claim("r1").await["work"]["source"]["id"], "first");
     let tenant = bed.client("machine", &["view"], Some(&["other"])).await;
     let works = tenant.get("/v1/work").await.expect(200);
-    assert!(works.get("unreadable").is_none(), "another tenant's damage is nobody's business: {works}");
+    assert!(works.get("unreadable").is_none(), "another tenant's damage is invisible: {works}");
 }

@@ -48,7 +48,7 @@ async fn anothers_ids_are_as_if_they_did_not_exist() {
         for (verb, body) in verbs {
             let reply = theirs.post(&format!("/v1/work/{id}/{verb}"), body).await;
             reply.problem(404, "not_found");
-            assert!(!reply.body.to_string().contains("ours"), "nothing is told: {}", reply.body);
+            assert!(!reply.body.to_string().contains("ours"), "nothing is revealed: {}", reply.body);
         }
         theirs.put(&format!("/v1/work/{id}/steps/s"), step).await.problem(404, "not_found");
         let by_id = json!({ "worker": worker, "request_id": "r", "ids": [free] });

@@ -123,7 +123,7 @@ async fn questions_are_shown_to_approvers_and_secrets_to_nobody() {
     let reader = bed.client("person", &["view", "payload"], None).await;
     assert_eq!(shown(&reader, &note).await["receipt"]["response"]["echo"], "private");
     let everything = reader.get("/v1/events?limit=1000").await.expect(200).to_string();
-    assert!(!everything.contains("4111-secret"), "what is redacted was never written");
+    assert!(!everything.contains("4111-secret"), "redacted values were never written");
 }
 
 #[tokio::test]
@@ -182,7 +182,11 @@ async fn the_outbox_is_committed_with_the_end() {
     let hook = json!({ "tool": "hook", "target": "b", "arguments": { "n": 1 } });
     let end = close(json!([hook, { "tool": "hook", "target": "c", "arguments": { "n": 2 } }]));
     let ended = job.client.post(&job.work("close-out"), end.clone()).await.expect(200);
-    assert_eq!(job.client.post(&job.work("close-out"), end).await.expect(200), ended, "the same again");
+    assert_eq!(
+        job.client.post(&job.work("close-out"), end).await.expect(200),
+        ended,
+        "a repeat returns the same"
+    );
     let sent =
         bed.admin().get(&format!("/v1/commands?work={}", ended["id"].as_str().unwrap())).await.expect(200);
     let sent = sent["items"].as_array().unwrap().clone();
@@ -306,7 +310,7 @@ async fn reports_name_their_dispatch() {
     let doubt = json!({ "error": { "class": "timeout", "message": "no reply" }, "dispatch": 1 });
     job.verb(&mail, "uncertain", doubt.clone()).await.problem(409, "dispatch_superseded");
     let copy = job.verb(&mail, "fail", unsent(1, "no route")).await.expect(200);
-    assert_eq!(copy["state"], "dispatched", "a copy of what was told already moves nothing");
+    assert_eq!(copy["state"], "dispatched", "a copy of an earlier report changes nothing");
     let receipt = |number: u32| json!({ "external_id": "m-1", "dispatch": number });
     job.verb(&mail, "receipt", receipt(3)).await.problem(409, "lease_lost");
     let done = job.verb(&mail, "receipt", receipt(1)).await.expect(200);

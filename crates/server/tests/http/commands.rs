@@ -150,7 +150,7 @@ async fn intent_effect_evidence(bed: Bed) {
         (&done["state"], &done["receipt"]["external_id"], &done["receipt"]["evidence"]["kind"]),
         (&json!("succeeded"), &json!("m-1"), &json!("provider")),
     );
-    assert_eq!(job.verb(&blocked, "receipt", receipt).await.expect(200), done, "the same again");
+    assert_eq!(job.verb(&blocked, "receipt", receipt).await.expect(200), done, "a repeat returns the same");
     let again = job.try_reserve("rm", json!({ "path": "/" })).await.expect(200);
     assert_eq!((&again["id"], &again["receipt"]["response"]), (&blocked["id"], &json!({ "ok": true })));
     let cancel = json!({ "reason": "too late" });
@@ -221,7 +221,7 @@ async fn a_failure_and_a_doubt_are_distinguished(bed: Bed) {
         (&json!("blocked"), &json!("approval_required"), true),
         "the word of a worker gives no approval back"
     );
-    assert_eq!(job.verb(&unsent, "fail", never).await.expect(200), later, "told once, however often");
+    assert_eq!(job.verb(&unsent, "fail", never).await.expect(200), later, "repeats change nothing");
     job.verb(&unsent, "dispatch", json!({})).await.problem(409, "not_due");
 
     let doubtful = approved(&bed, &job, "doubtful").await;
@@ -341,7 +341,7 @@ async fn commands_of_others_are_invisible(bed: Bed) {
     ] {
         let reply = theirs.post(&path(&command, verb), body).await;
         reply.problem(404, "not_found");
-        assert!(!reply.body.to_string().contains("ours"), "nothing is told: {}", reply.body);
+        assert!(!reply.body.to_string().contains("ours"), "nothing is revealed: {}", reply.body);
     }
     for list in ["/v1/commands", "/v1/commands?tenant=ours"] {
         assert_eq!(theirs.get(list).await.expect(200)["items"], json!([]));

@@ -60,7 +60,7 @@ async fn a_work_from_ingest_to_its_end(bed: Bed) {
     assert_eq!(
         client.post(&path("close-out"), success).await.expect(200),
         ack,
-        "the same again, the same reply"
+        "a repeat gets the same response"
     );
     let late = held(&grant, json!({ "state": "failed", "error": { "class": "unknown" } }));
     client.post(&path("close-out"), late).await.problem(409, "lease_lost");
@@ -79,7 +79,7 @@ async fn a_work_from_ingest_to_its_end(bed: Bed) {
     let rerun = client.post(&path("rerun"), json!({ "reason": "once more" })).await.expect(201);
     assert_eq!((&rerun["rerun_of"], &rerun["generation"]), (&json!(id), &json!(2)));
     let again = client.post(&path("rerun"), json!({ "reason": "once more" })).await.expect(200);
-    assert_eq!(again["id"], rerun["id"], "the same again");
+    assert_eq!(again["id"], rerun["id"], "a repeat returns the same");
     let report = client.post("/v1/admin/verify", json!({})).await.expect(200);
     assert_eq!(report["faults"], json!([]));
     bed.server.close().await.unwrap();
@@ -94,9 +94,9 @@ async fn events_tell_times_as_everything_does(bed: Bed) {
     assert_eq!(created["spec"]["created_at"], grant["work"]["timestamps"]["acknowledged"]);
     assert_eq!(created["spec"]["policy"]["retry"]["multiplier"], 2.0);
     assert_eq!(claimed["expires_at"], grant["expires_at"]);
-    assert_eq!(claimed["request"], Value::Null, "the ledger's own key");
+    assert_eq!(claimed["request"], Value::Null, "an internal key");
     let report = client.post("/v1/admin/verify", json!({})).await.expect(200);
-    assert_eq!(report["faults"], json!([]), "the chain covers what is stored, not what travels");
+    assert_eq!(report["faults"], json!([]), "the chain covers the stored form, not the public one");
 }
 
 async fn a_wait_and_its_answer(bed: Bed) {

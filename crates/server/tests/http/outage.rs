@@ -70,7 +70,7 @@ async fn a_daemon_waits_for_its_database_and_heals() {
                 (503, &json!("unavailable"), &json!(true)),
                 "{problem}"
             );
-            assert!(began.elapsed() < Duration::from_secs(5), "nobody is kept hanging");
+            assert!(began.elapsed() < Duration::from_secs(5), "no request hangs");
             cluster.restart();
             until(address, "GET /readyz", 200);
             let (status, _) = call(address, "POST /v1/work", &work("a"));

@@ -55,7 +55,7 @@ async fn the_scope_to_resolve_does_not_approve(bed: Bed) {
         { "kind": "approval", "ref": "by-boss" },
     ]);
     let waiting = client.post(&path("wait"), held(&grant, json!({ "waits": asks }))).await.expect(200);
-    assert_eq!(waiting["answers"].as_array(), None, "nobody approves unseen: {waiting}");
+    assert_eq!(waiting["answers"].as_array(), None, "an early answer does not approve: {waiting}");
     let events = client.get(&path("events")).await.expect(200);
     let refusals: Vec<_> = events["items"]
         .as_array()
@@ -104,7 +104,7 @@ async fn an_early_answer_that_does_not_match_is_reported(bed: Bed) {
         (&waiting["work"]["state"], &waiting["answers"][0]["ref"]),
         (&json!("waiting_user"), &json!("r"))
     );
-    assert_eq!(client.post(&path("wait"), ask).await.expect(200), waiting, "the same again");
+    assert_eq!(client.post(&path("wait"), ask).await.expect(200), waiting, "a repeat returns the same");
     let events = client.get(&path("events")).await.expect(200);
     let told =
         events["items"].as_array().unwrap().iter().find(|e| e["type"] == "early_answer_refused").unwrap();

@@ -30,7 +30,11 @@ async fn a_schedule_from_birth_to_end() {
         assert_eq!((&made["overlap"], &made["catch_up_ms"]), (&json!("skip"), &json!(3_600_000)));
         assert_eq!(made["upcoming"].as_array().unwrap().len(), 5);
         assert_eq!(made["upcoming"][0], made["next_at"]);
-        assert_eq!(admin.put("/v1/schedules/digest", daily()).await.expect(200), made, "the same again");
+        assert_eq!(
+            admin.put("/v1/schedules/digest", daily()).await.expect(200),
+            made,
+            "a repeat returns the same"
+        );
         let policy = json!({ "retry": { "max_attempts": 7 }, "timeouts": { "overall_ms": 60_000 } });
         let mut other = with(daily(), "overlap", json!("allow"));
         other["template"]["policy"] = policy;

@@ -45,7 +45,7 @@ async fn healthz_fails_where_only_a_restart_helps() {
     bomb.armed.store(true, Ordering::SeqCst);
     client.post("/v1/work", work("hit")).await.problem(503, "outcome_unknown");
     // The caller gets its response while the writer's thread ends.
-    let told = until("the stop is told", async || {
+    let told = until("healthz reports the stop", async || {
         let reply = client.get("/healthz").await;
         (reply.status == 503).then_some(reply.body)
     });

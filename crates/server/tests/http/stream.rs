@@ -193,7 +193,7 @@ async fn a_shutdown_ends_long_polls_and_streams_and_finishes_the_rest() {
     });
     assert!(outcome.await.unwrap() < Duration::from_secs(10));
     served.await.unwrap().unwrap();
-    assert!(TcpStream::connect(address).is_err(), "nobody listens any more");
+    assert!(TcpStream::connect(address).is_err(), "the port is closed");
 }
 
 /// Readers that never read do not slow down renewals.

@@ -22,7 +22,7 @@ async fn usage_is_summed_and_shown(bed: Bed) {
     client.post(&path("fail"), held(&grant, failure)).await.expect(200);
     client.post(&path("retry-now"), json!({ "reason": "now" })).await.expect(200);
     let grant = client.claim("c2").await;
-    assert_eq!(grant["work"]["usage"][0]["input_tokens"], 900, "whoever goes on sees what it cost so far");
+    assert_eq!(grant["work"]["usage"][0]["input_tokens"], 900, "the next attempt sees the usage so far");
     let end = json!({ "state": "succeeded", "no_output": true,
         "usage": [{ "source": "provider", "model": "large", "input_tokens": 100, "output_tokens": 10 }] });
     let ack = client.post(&path("close-out"), held(&grant, end.clone())).await.expect(200);

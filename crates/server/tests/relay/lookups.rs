@@ -82,7 +82,7 @@ async fn unknown_lookups_end_with_a_person() {
         }
         let command = bed.command(id).await;
         assert!(command.body.needs_person && command.state == CommandState::Uncertain);
-        assert_eq!(bed.reconciler.run_once().await.unwrap(), 0, "nobody asks any more");
+        assert_eq!(bed.reconciler.run_once().await.unwrap(), 0, "no more lookups");
     }
 }
 
@@ -136,7 +136,10 @@ async fn lookups_of_workers_are_left_to_them() {
     assert_eq!(bed.reconciler.run_once().await.unwrap(), 0);
     let command = bed.command(id).await;
     assert_eq!((command.state, command.body.unknowns), (CommandState::Uncertain, 0));
-    assert!(bed.ledger.caller(Actor::worker("w")).take_lookup(id, 1_000).await.is_ok(), "nobody took it");
+    assert!(
+        bed.ledger.caller(Actor::worker("w")).take_lookup(id, 1_000).await.is_ok(),
+        "the lookup is still free"
+    );
 }
 
 #[tokio::test]

@@ -438,7 +438,7 @@ fn rejected_while_its_work_waits(bed: &Bed, worker: &Hands) {
     assert_eq!(bed.run(&["needs", "-o", "json"]).json(), json!([]));
     let nobody = bed.run(&["needs"]).ends(0).err;
     assert!(nobody.starts_with("Nothing waits for a person. Last answer "), "{nobody}");
-    assert!(nobody.contains(" ago), "), "and who gave it: {nobody}");
+    assert!(nobody.contains(" ago), "), "with the person who gave it: {nobody}");
     let elsewhere = bed.run(&["needs", "--tenant", "nobody"]).ends(0).err;
     assert_eq!(elsewhere, "Nothing waits for a person.\n");
 }
@@ -513,7 +513,7 @@ fn shown_before_a_rerun(bed: &Bed, worker: &Hands, mailed: &str) {
     assert!(again.err.contains("execute"), "{}", again.err);
     let lease = worker.take(&WorkId::from(again.json()["id"].as_str().unwrap()));
     let mail = worker.reserve(&lease, "send_email", "bob@example.com", json!({ "text": "hello" }));
-    assert_eq!(mail.state, CommandState::Pending, "somebody decided to send it again");
+    assert_eq!(mail.state, CommandState::Pending, "it was replayed on request");
     bed.run(&["commands", "cancel", mail.id.as_str(), "--reason", "enough", "--yes"]).ends(0);
     worker.close(bed, &lease);
 }

@@ -119,7 +119,7 @@ fn the_announced_story_happens() {
         "a holder was lost and its work resumed",
         "a stalled holder came back",
         "a reply was lost",
-        "a lookup could not tell",
+        "a lookup was unknown",
         "a lookup found it",
         "the work went on with the receipt",
         "a payment was approved by ana",
@@ -144,7 +144,7 @@ fn the_announced_story_happens() {
                 "the work went on with the receipt"
             }
             ("command_uncertain", ..) => "a reply was lost",
-            ("command_looked_up", ..) => "a lookup could not tell",
+            ("command_looked_up", ..) => "a lookup was unknown",
             ("command_succeeded", ..) if event.data["receipt"]["evidence"] == "lookup" => {
                 found.insert(event.work.clone());
                 "a lookup found it"

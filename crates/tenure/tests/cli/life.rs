@@ -44,7 +44,7 @@ fn ingest(bed: &Bed, id: &str) -> String {
 fn live(bed: &Bed) {
     let id = ingest(bed, "one");
     assert!(id.starts_with("w_") && id.len() == 34, "{id}");
-    assert_eq!(ingest(bed, "one"), id, "the same again is the same work");
+    assert_eq!(ingest(bed, "one"), id, "a repeat returns the same work item");
     let other =
         ["ingest", "manual", "one", "--kind", "review", "--disposition", "rerunnable", "--input", "2"];
     let refused = bed.run(&other).ends(4);

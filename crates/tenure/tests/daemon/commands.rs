@@ -152,7 +152,7 @@ fn left_to_a_person(daemon: &Daemon) {
     let pay = abandoned(daemon, "invoice", "pay");
     assert_eq!(pay["needs_person"], true);
     let id = pay["work"].as_str().unwrap();
-    until("it is set aside", || {
+    until("it is quarantined", || {
         (daemon.get(&format!("/v1/work/{id}")).expect(200)["state"] == "quarantined").then_some(())
     });
     let requeue = json!({ "reason": "again", "decision": "requeue" });

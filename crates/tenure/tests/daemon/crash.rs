@@ -85,7 +85,7 @@ fn load(daemon: &Daemon, name: String, told: Told) -> impl Future<Output = ()> +
 async fn kept(client: &Client, told: &[(String, bool)]) {
     for (id, ended) in told {
         let work = client.work(&id.as_str().into()).await.unwrap();
-        assert!(!ended || work.state == State::Succeeded, "{id} was told to have ended: {}", work.state);
+        assert!(!ended || work.state == State::Succeeded, "{id} was acknowledged as ended: {}", work.state);
     }
     let report = client.verify().await.unwrap();
     assert_eq!(report.faults, vec![]);

@@ -87,7 +87,11 @@ fn drains(home: &Home) {
     let begun = Instant::now();
     daemon.signal("TERM");
     for poll in &mut polls {
-        assert_eq!(answer(poll), (200, json!({ "leases": [] })), "a parked claim is told: nothing");
+        assert_eq!(
+            answer(poll),
+            (200, json!({ "leases": [] })),
+            "a long-polling claim gets an empty response"
+        );
     }
     let (status, seen) = answer(&mut watcher);
     assert_eq!((status, &seen["state"]), (200, &json!("queued")));

@@ -75,7 +75,7 @@ fn on_postgres() {
 fn comes_back(daemon: &Daemon) {
     for disposition in ["rerunnable", "owner_bound"] {
         let ended = stopped_past_its_lease(daemon, disposition, false);
-        assert_eq!(ended["state"], "succeeded", "nobody took over, so its work counts: {ended}");
+        assert_eq!(ended["state"], "succeeded", "nobody took over, so its write counts: {ended}");
     }
     let refused = stopped_past_its_lease(daemon, "rerunnable", true);
     assert_eq!((&refused["code"], &refused["retryable"]), (&json!("lease_lost"), &json!(false)), "{refused}");

@@ -135,7 +135,7 @@ impl Scenario {
         }
         if chaos && self.dice.one_in(4) {
             let other = worker.dispatch(lease, id, evaluation, Some(&stage.request())).await;
-            assert!(other.is_err() || answer.is_err(), "two were told to go");
+            assert!(other.is_err() || answer.is_err(), "two dispatches were granted");
         }
         let go = match answer {
             Ok(go) => go,
