@@ -226,7 +226,7 @@ pub struct EarlyAnswerRefused {
     #[serde(rename = "ref")]
     pub reference: String,
     pub why: Unfit,
-    /// Who answered too early.
+    /// The actor that answered too early.
     pub by: Actor,
 }
 

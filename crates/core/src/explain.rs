@@ -22,7 +22,7 @@ mod ended;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explanation {
-    /// Who holds it, since when, why it does not go on, and what will happen without help.
+    /// Explains who holds it, since when, why it does not go on, and what will happen without help.
     pub sentence: String,
     /// The command line to type, or `nothing: …` if it continues without help.
     pub next: String,
@@ -257,7 +257,7 @@ impl View<'_> {
         )
     }
 
-    /// What recovery would do after a lapse, in words. The rules are those of `recovery::verdict`.
+    /// The verdict after a lapse, in words. The rules are those of `recovery::verdict`.
     fn verdict(&self) -> String {
         let work = self.work;
         let body = &work.body;
@@ -342,7 +342,7 @@ impl View<'_> {
         (sentence, next)
     }
 
-    /// Who held it, whether its death is proven, whether it had started, what is in doubt, and what recovery
+    /// Explains who held it, whether its death is proven, whether it had started, what is in doubt, and what recovery
     /// would do.
     fn stalled(&self) -> (String, String) {
         let work = self.work;

@@ -41,7 +41,7 @@ pub enum Grade {
 pub struct Sighting {
     pub fence: u64,
     pub seen: Seen,
-    /// What was observed, for people.
+    /// The observation, for people.
     pub detail: String,
 }
 

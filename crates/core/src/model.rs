@@ -145,7 +145,7 @@ pub struct Lease {
     pub fence: u64,
     pub expires_at: Millis,
     pub renewed_at: Millis,
-    /// Who renewed it, if not the holder itself.
+    /// The actor that renewed it, if not the holder itself.
     pub renewed_by: Option<String>,
     /// Set by the tick that found it past expiry + grace. The holder may still write until it is superseded.
     pub lapsed_at: Option<Millis>,
@@ -400,8 +400,8 @@ impl Work {
         self.spec.disposition == Disposition::OwnerBound && self.started()
     }
 
-    /// What a lapse of its lease adds to its failures and lapses: nothing if an operator asked its holder to
-    /// release it.
+    /// How much a lapse of its lease adds to its failures and lapses: nothing if an operator asked its holder
+    /// to release it.
     pub fn lapse_counts(&self) -> u32 {
         u32::from(!self.body.release_requested)
     }
@@ -542,7 +542,7 @@ impl WaitKind {
     }
 }
 
-/// What happens when a wait's deadline passes without an answer.
+/// The consequence if a wait's deadline passes without an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnTimeout {

@@ -107,7 +107,7 @@ pub struct Timeouts {
     pub start_ms: Option<u64>,
 }
 
-/// What happens when the lease of started owner-bound work lapses; declared in advance.
+/// The declared consequence if the lease of started owner-bound work lapses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnExpiry {

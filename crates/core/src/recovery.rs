@@ -21,7 +21,7 @@ pub enum Verdict {
     TimeOut,
 }
 
-/// What is known about the dispatched commands that have no receipt.
+/// The knowledge about dispatched commands that have no receipt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Doubt {
     None,

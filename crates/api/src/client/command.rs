@@ -100,7 +100,7 @@ impl Client {
         self.call(Call::post(path(id, "/cancel"), cancel)).await
     }
 
-    /// What a rerun of this work item would do with each command.
+    /// How a rerun of this work item would treat each command.
     pub async fn replay_plan(&self, id: &WorkId, query: &ReplayPlanQuery) -> Result<ReplayPlan, Error> {
         self.call(Call::get(work::path(id, "/replay-plan")).query(query)).await
     }

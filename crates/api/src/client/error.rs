@@ -51,7 +51,7 @@ pub enum Error {
     /// The client is configured wrongly.
     #[error("{detail}")]
     Setup {
-        /// What is wrong, and what to do.
+        /// The fault, and what to do about it.
         detail: String,
         /// The underlying error.
         #[source]

@@ -10,7 +10,7 @@ use super::Timestamp;
 pub struct Alert {
     /// The name of the threshold, as in the configuration.
     pub name: String,
-    /// What is wrong and what to look at, in one sentence.
+    /// The fault and where to look, in one sentence.
     pub message: String,
     /// The measured value.
     pub value: u64,

@@ -46,7 +46,7 @@ words! {
 }
 
 words! {
-    /// What a wrong or duplicate effect would cost.
+    /// The cost of a wrong or duplicate effect.
     Risk {
         Low = "low",
         High = "high",
@@ -65,7 +65,7 @@ words! {
 }
 
 words! {
-    /// Who makes the call.
+    /// The part that makes the call.
     Executor {
         /// The work's holder.
         Worker = "worker",
@@ -98,7 +98,7 @@ words! {
 }
 
 words! {
-    /// What a rerun does with an effect of an earlier run.
+    /// How a rerun treats an effect of an earlier run.
     Planned {
         /// It happened: its receipt is reused.
         ReuseReceipt = "reuse_receipt",
@@ -232,7 +232,7 @@ pub struct Command {
     pub four_eyes: bool,
     #[cfg_attr(feature = "openapi", schema(value_type = CommandState))]
     pub state: Word<CommandState>,
-    /// Why it is blocked, in doubt or cancelled.
+    /// The reason why it is blocked, in doubt or cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
     /// Identifies the intent: derived from step, tool, target and slot.
@@ -246,7 +246,7 @@ pub struct Command {
     pub decision: PolicyDecision,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Approval>,
-    /// Who reserved it.
+    /// The actor that reserved it.
     pub submitter: Actor,
     /// The attempt in which it was reserved.
     pub attempt: u32,
@@ -308,7 +308,7 @@ pub struct CommandExplanation {
     pub next: String,
 }
 
-/// What a rerun would do with one command.
+/// How a rerun would treat one command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct PlannedCommand {
@@ -317,7 +317,7 @@ pub struct PlannedCommand {
     pub planned: Word<Planned>,
 }
 
-/// What a rerun would do with each command of the earlier runs.
+/// How a rerun would treat each command of the earlier runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct ReplayPlan {

@@ -236,7 +236,7 @@ pub struct Reconcile {
 }
 
 words! {
-    /// What a person found out.
+    /// The outcome that a person found out.
     RecordOutcome {
         /// Requires at least one of `external_id`, `ref` and `response`.
         Happened = "happened",

@@ -30,7 +30,7 @@ pub struct Check {
     pub name: String,
     /// Whether it passed.
     pub ok: bool,
-    /// What is wrong, and what to do.
+    /// The fault, and what to do about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }

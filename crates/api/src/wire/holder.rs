@@ -188,7 +188,7 @@ pub struct Fail {
     pub fence: u64,
     /// The lease's token.
     pub token: String,
-    /// What went wrong.
+    /// The failure.
     pub error: Failure,
     /// For an `auth` failure: wait for the account to be reconnected instead of counting a failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -198,14 +198,14 @@ pub struct Fail {
     pub usage: Vec<Usage>,
 }
 
-/// What went wrong, and whether a retry can help.
+/// A failure, with the class that decides whether a retry can help.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Failure {
     /// The class of failure; the retry policy decides by it.
     pub class: ErrorClass,
-    /// What happened, for people.
+    /// A description for people.
     #[serde(default)]
     pub message: String,
     /// The minimum delay before the next attempt.

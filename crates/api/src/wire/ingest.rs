@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Claimant, Disposition, End, Evidence, Grant, Source, Work, WorkId, Workflow, word::words};
 
 words! {
-    /// What happens to a work item when its parent ends.
+    /// The consequence for a work item if its parent ends.
     OnParentClose {
         /// It is cancelled.
         Cancel = "cancel",
@@ -28,7 +28,7 @@ words! {
 }
 
 words! {
-    /// What happens when the lease of started owner-bound work lapses.
+    /// The consequence if the lease of started owner-bound work lapses.
     OnExpiry {
         /// It is stalled until it proves to be alive, a request, or its owner.
         Leave = "leave",
@@ -46,7 +46,7 @@ pub struct Ingest {
     pub source: Source,
     /// The kind of work; workers claim by it.
     pub kind: String,
-    /// What recovery may do when the worker is lost.
+    /// The recovery contract for the case that the worker is lost.
     pub disposition: Disposition,
     /// The input for the worker, any JSON.
     pub input: Value,
@@ -68,7 +68,7 @@ pub struct Ingest {
     /// The parent work item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<WorkId>,
-    /// What happens to it when its parent ends.
+    /// The consequence for it if its parent ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_parent_close: Option<OnParentClose>,
     /// Its retry policy, lease timings and timeouts; default: the settings of its source.
@@ -133,7 +133,7 @@ pub struct WorkPolicy {
     /// Its deadlines.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeouts: Option<Timeouts>,
-    /// What happens when the lease of started owner-bound work lapses.
+    /// The consequence if the lease of started owner-bound work lapses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_expiry: Option<OnExpiry>,
 }

@@ -27,9 +27,9 @@ pub struct IntakePause {
     pub tenant: Option<String>,
     /// Since when.
     pub at: Timestamp,
-    /// Who paused it.
+    /// The actor that paused it.
     pub actor: Actor,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -46,7 +46,7 @@ pub struct IntakeChange {
     pub at: Timestamp,
     /// The actor.
     pub actor: Actor,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Actor, Code, Disposition, Timestamp, Word, WorkId, WorkPolicy, Workflow, word::words};
 
 words! {
-    /// What happens when a run is due and the work item of the last run is still open.
+    /// How a run is treated if the work item of the last run is still open.
     Overlap {
         /// The run is fired.
         Allow = "allow",
@@ -26,7 +26,7 @@ words! {
 }
 
 words! {
-    /// What happened to a run.
+    /// The outcome of a run.
     RunOutcome {
         /// It became a work item.
         Ingested = "ingested",
@@ -58,7 +58,7 @@ words! {
 pub struct Template {
     /// The kind of every run's work item.
     pub kind: String,
-    /// What recovery may do when the worker is lost.
+    /// The recovery contract for the case that the worker is lost.
     pub disposition: Disposition,
     /// The input for the worker, any JSON.
     pub input: Value,
@@ -185,7 +185,7 @@ pub struct ScheduleQuery {
 pub struct TemplateView {
     /// The kind of every run's work item.
     pub kind: String,
-    /// What recovery may do when the worker is lost.
+    /// The recovery contract for the case that the worker is lost.
     #[cfg_attr(feature = "openapi", schema(value_type = Disposition))]
     pub disposition: Word<Disposition>,
     /// The input; returned only with the `payload` scope.
@@ -233,7 +233,7 @@ pub struct ScheduleSkip {
     pub due_at: Timestamp,
     /// When it was skipped.
     pub at: Timestamp,
-    /// Why.
+    /// The reason.
     #[cfg_attr(feature = "openapi", schema(value_type = SkipReason))]
     pub reason: Word<SkipReason>,
 }
@@ -264,7 +264,7 @@ pub struct ScheduleChange {
     /// The kind of change.
     #[cfg_attr(feature = "openapi", schema(value_type = ScheduleAct))]
     pub act: Word<ScheduleAct>,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
@@ -287,7 +287,7 @@ pub struct Schedule {
     pub every_ms: Option<u64>,
     /// The work item that each run ingests.
     pub template: TemplateView,
-    /// What happens to a run while the work item of the last one is open.
+    /// How a run is treated if the work item of the last one is open.
     #[cfg_attr(feature = "openapi", schema(value_type = Overlap))]
     pub overlap: Word<Overlap>,
     /// How late a run may still be fired.

@@ -64,7 +64,7 @@ pub struct Step {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct StepReply {
-    /// The step as it stands.
+    /// The step as it is now.
     pub step: Step,
     /// It was completed before: use its result and do not run it again.
     pub reused: bool,

@@ -85,7 +85,7 @@ pub struct Principal {
 pub struct Revocation {
     /// When it was revoked.
     pub at: Timestamp,
-    /// Who revoked it.
+    /// The actor that revoked it.
     pub by: Actor,
     /// The reason.
     pub reason: String,
@@ -118,7 +118,7 @@ pub struct Token {
     pub worker: Option<String>,
     /// When it was created.
     pub created_at: Timestamp,
-    /// Who created it.
+    /// The actor that created it.
     pub created_by: Actor,
     /// When it expires.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Ack, Actor, Claimant, CommandId, Grant, Timestamp, Usage, WaitId, Word, WorkId, word::words};
 
 words! {
-    /// Who must answer it.
+    /// The kind of answer that is needed.
     WaitKind {
         /// A person with the `approve` scope.
         Approval = "approval",
@@ -22,7 +22,7 @@ words! {
 }
 
 words! {
-    /// What happens when a wait's deadline passes without an answer.
+    /// The consequence if a wait's deadline passes without an answer.
     OnTimeout {
         /// The work ends as `timed_out`.
         TimeOut = "time_out",
@@ -80,7 +80,7 @@ pub struct WaitReason {
     /// The tool that it waits for, or that caused the wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
-    /// What is missing, in a sentence.
+    /// The missing information, in a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
@@ -90,7 +90,7 @@ pub struct WaitReason {
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewWait {
-    /// Who must answer it.
+    /// The kind of answer that is needed.
     pub kind: WaitKind,
     /// Its name within the work item; an answer refers to it.
     #[serde(rename = "ref")]
@@ -176,7 +176,7 @@ pub struct Wait {
     /// Its name within the work item; an answer refers to it.
     #[serde(rename = "ref")]
     pub reference: String,
-    /// Who must answer it.
+    /// The kind of answer that is needed.
     #[cfg_attr(feature = "openapi", schema(value_type = WaitKind))]
     pub kind: Word<WaitKind>,
     /// Its state.
@@ -193,7 +193,7 @@ pub struct Wait {
     /// Its deadline; absent if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_at: Option<Timestamp>,
-    /// What happens when the deadline passes.
+    /// The consequence if the deadline passes.
     #[cfg_attr(feature = "openapi", schema(value_type = OnTimeout))]
     pub on_timeout: Word<OnTimeout>,
     /// How often its deadline was extended by `escalate`.
@@ -202,7 +202,7 @@ pub struct Wait {
     /// When it ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Timestamp>,
-    /// Who answered it.
+    /// The actor that answered it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered_by: Option<Actor>,
     /// The answer that is used when the deadline passes.

@@ -220,7 +220,7 @@ pub struct CancelRequest {
     pub reason: Option<String>,
     /// When it was requested.
     pub requested_at: Timestamp,
-    /// Who requested it.
+    /// The actor that requested it.
     pub requested_by: Actor,
     /// From then on renewals are refused.
     pub deadline_at: Timestamp,
@@ -238,7 +238,7 @@ pub struct AbandonRequest {
     pub reason: Option<String>,
     /// When it was requested.
     pub requested_at: Timestamp,
-    /// Who requested it.
+    /// The actor that requested it.
     pub requested_by: Actor,
 }
 
@@ -249,7 +249,7 @@ pub struct WorkError {
     /// The class of failure.
     #[cfg_attr(feature = "openapi", schema(value_type = ErrorClass))]
     pub class: Word<ErrorClass>,
-    /// What happened, for people.
+    /// A description for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
@@ -331,7 +331,7 @@ pub struct Work {
     pub step: Option<String>,
     /// Lower is claimed first.
     pub priority: i16,
-    /// What recovery may do when the worker is lost.
+    /// The recovery contract for the case that the worker is lost.
     #[cfg_attr(feature = "openapi", schema(value_type = Disposition))]
     pub disposition: Word<Disposition>,
     /// Its lease, or its last one if that was not superseded.
@@ -404,7 +404,7 @@ pub struct Explanation {
     /// Its state.
     #[cfg_attr(feature = "openapi", schema(value_type = State))]
     pub state: Word<State>,
-    /// Who holds it, since when, why it does not go on, and what will happen without help.
+    /// Explains who holds it, since when, why it does not go on, and what will happen without help.
     pub sentence: String,
     /// The command line to type, or `nothing: …` if it continues without help.
     pub next: String,

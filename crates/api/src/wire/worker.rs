@@ -17,7 +17,7 @@ pub struct WorkerView {
     /// The liveness of the least certain of its leases.
     #[cfg_attr(feature = "openapi", schema(value_type = LeaseLiveness))]
     pub liveness: Word<LeaseLiveness>,
-    /// What the liveness is based on, for people.
+    /// The basis of the liveness grade, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<String>,
     /// The oldest last renewal of its leases.

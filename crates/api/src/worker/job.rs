@@ -1,4 +1,4 @@
-//! What a handler gets: the work item, and the verbs of its holder.
+//! The argument of a handler: the work item, and the verbs of its holder.
 
 use std::{
     future::Future,

@@ -52,7 +52,7 @@ pub struct Options {
     pub defer_start: bool,
     /// How long one claim waits when the queue is empty.
     pub poll: Duration,
-    /// What a drain does.
+    /// The steps of a drain.
     pub levers: Vec<Lever>,
     /// How long handlers have to stop once a drain asks them to.
     pub stop_within: Duration,

@@ -217,7 +217,7 @@ pub enum Finding {
     Unknown,
 }
 
-/// What a person found out.
+/// The outcome that a person found out.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Recorded {
     Happened(Proof),

@@ -245,7 +245,7 @@ fn first_of_its_target(cx: Context<'_>, command: &Command) -> Result<(), Refusal
     ))
 }
 
-/// What policy and approval currently say.
+/// The current result of policy and approval.
 fn evaluation(
     cx: Context<'_>,
     command: &Command,

@@ -241,7 +241,7 @@ pub(crate) fn open(commands: &[Command]) -> Refusal {
     )
 }
 
-/// What is known about a work item's commands that were sent and have no receipt.
+/// The knowledge about a work item's commands that were sent and have no receipt.
 pub(crate) fn doubt(commands: &[Command], now: Millis) -> Doubt {
     let mut unsettled =
         commands.iter().filter(|command| command.is_worker() && command.state.is_unsettled()).peekable();

@@ -34,7 +34,7 @@ pub enum CommandKind {
     FollowUp,
 }
 
-/// What a wrong or duplicate effect would cost.
+/// The cost of a wrong or duplicate effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Risk {
@@ -55,7 +55,7 @@ pub enum Idempotency {
     None,
 }
 
-/// Who makes the call.
+/// The part that makes the call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Executor {

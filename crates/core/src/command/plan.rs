@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Command, CommandState, Effect};
 use crate::{ids::CommandId, payload::Digest};
 
-/// What a rerun does with an effect of an earlier run.
+/// How a rerun treats an effect of an earlier run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Planned {

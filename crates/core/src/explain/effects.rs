@@ -8,7 +8,7 @@ use crate::{
     state::State,
 };
 
-/// What a command needs, most urgent first.
+/// The needs of a command, most urgent first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Need {
     Outcome,

@@ -68,7 +68,7 @@ impl Timing {
     }
 }
 
-/// What happens when a run is due and the work item of the last run is still open.
+/// How a run is treated if the work item of the last run is still open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Overlap {
@@ -129,7 +129,7 @@ pub struct Pending {
     pub due_at: Millis,
 }
 
-/// What happened to a run.
+/// The outcome of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum RunOutcome {

@@ -31,7 +31,7 @@ use crate::{
 };
 use draft::Draft;
 
-/// What a lapsed holder may still do.
+/// How a verb of a lapsed holder is treated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IfLapsed {
     /// The verb moves the work item back to running first: renew, close-out, fail, wait.

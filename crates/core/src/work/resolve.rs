@@ -357,7 +357,7 @@ fn answer(
     Ok((decision, grant))
 }
 
-/// What remains of a work item's waits once one has ended.
+/// The remaining waits of a work item once one has ended.
 pub(crate) struct Left {
     pub open: u32,
     pub wait_due: Option<Millis>,
