@@ -15,7 +15,6 @@ use tenure_core::payload::Digest;
 
 use super::{Known, Loaded, Sets, names, read_paths::ReadPaths};
 
-
 /// The largest size of all files together, a hundred times that of the largest known set.
 const POLICY_BYTES: usize = 4 << 20;
 
