@@ -208,7 +208,7 @@ fn reasons_of(met: &[Met<'_>], wanted: impl Fn(&Known) -> bool) -> Vec<String> {
 }
 
 impl Known {
-    fn reasons_of(&self, error: Option<&str>) -> String {
+    fn reason(&self, error: Option<&str>) -> String {
         let verb = match (self.clause, self.until_approved) {
             (Clause::Permit, _) => "permitted by",
             (Clause::Forbid, false) => "forbidden by",
