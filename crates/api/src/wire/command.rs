@@ -67,7 +67,7 @@ words! {
 words! {
     /// The part that makes the call.
     Executor {
-        /// The work's holder.
+        /// The work item's holder.
         Worker = "worker",
         /// The relay, over HTTP.
         Http = "http",

@@ -171,7 +171,7 @@ pub struct Wait {
     pub id: WaitId,
     /// The work that waits.
     pub work: WorkId,
-    /// The work's tenant.
+    /// The work item's tenant.
     pub tenant: String,
     /// Its name within the work item; an answer refers to it.
     #[serde(rename = "ref")]
