@@ -4,7 +4,6 @@
 //! touch, lets the core decide one after another, writes rows and events, commits once and answers all.
 
 mod aside;
-mod awake;
 mod batch;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod check;
@@ -30,12 +29,11 @@ mod memory;
 mod postgres;
 mod process;
 mod query;
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
-mod recent;
 mod retention;
 mod schedule;
 mod scheduler;
 pub mod schema;
+mod speed;
 mod spending;
 #[cfg(feature = "sqlite")]
 mod sqlite;

@@ -7,7 +7,6 @@ mod due;
 mod health;
 mod intake;
 mod new;
-mod patience;
 mod quota;
 mod reads;
 mod retention;
@@ -42,6 +41,7 @@ use crate::{
     job::{Job, Payloads, left, weight},
     memory,
     scheduler::Scheduler,
+    speed::AwakeCallers,
     store::Store,
     sweeper::Sweeper,
     token,
@@ -179,7 +179,7 @@ struct Inner {
     settings: RwLock<Arc<Settings>>,
     closed: watch::Sender<bool>,
     /// Where a commit takes no longer than to fall asleep and be woken.
-    callers: Option<patience::Callers>,
+    callers: Option<AwakeCallers>,
     rooms: Arc<quota::QuotaUsage>,
     /// What callers that are bound to tenants have queued. The writer takes it in the order in which it came: who queues
     /// much would be first for long.
@@ -205,7 +205,7 @@ impl Ledger {
         let store = tokio::task::spawn_blocking(move || crate::sqlite::open(&path, &wanted))
             .await
             .map_err(|e| Error::Unavailable(format!("opening was interrupted: {e}")))??;
-        Self::start(store, options, Some(patience::Callers::default())).await
+        Self::start(store, options, Some(AwakeCallers::default())).await
     }
 
     /// Opens or creates a ledger in a PostgreSQL database. Any number of processes may share it.
@@ -218,7 +218,7 @@ impl Ledger {
     async fn start(
         store: Arc<dyn Store>,
         options: Options,
-        callers: Option<patience::Callers>,
+        callers: Option<AwakeCallers>,
     ) -> Result<Self, Error> {
         let (closed, _) = watch::channel(false);
         let swept = Mutex::new(options.sweep.then(Instant::now));
@@ -298,7 +298,7 @@ impl Ledger {
         let ledger = self.clone();
         async move {
             let answer = match (ledger.0.callers.clone(), park_until) {
-                (Some(callers), None) => patience::soon(answer, callers).await,
+                (Some(callers), None) => callers.receive(answer).await,
                 (None, _) | (_, Some(_)) => answer.await.ok(),
             };
             let unknown = || Err(Error::OutcomeUnknown("the ledger stopped before it answered".to_owned()));

@@ -11,7 +11,7 @@ use tokio_postgres::types::{FromSql, Type, accepts};
 
 use crate::{
     batch::Batch,
-    recent::{RecentWorks, Remembered},
+    speed::{RecentWorks, Remembered},
 };
 
 /// A transaction's number as rows carry it. It comes round after four thousand million transactions; no work

@@ -22,7 +22,7 @@ use crate::{
     batch::Batch,
     job::{Job, Payloads, left, wanted},
     ledger::LedgerReply,
-    recent::Remembered,
+    speed::Remembered,
 };
 
 pub(super) type JobResult = Result<LedgerReply, Error>;

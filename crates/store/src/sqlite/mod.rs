@@ -26,7 +26,6 @@ mod migrate;
 mod plan;
 mod read;
 mod readers;
-mod responder;
 mod retention;
 mod row;
 mod save;
@@ -62,6 +61,7 @@ use crate::{
     damaged::DamagedSet,
     job::Job,
     ledger_settings::LedgerSettings,
+    speed::Responder,
     steady::SteadyClock,
     store::{Store, StoreFuture},
     token::Key,
@@ -72,7 +72,6 @@ use fault::Fault;
 use file::LedgerFile;
 use read::Reader;
 use readers::Readers;
-use responder::Responder;
 use row::Read;
 use writer::{Desk, Message};
 

@@ -15,7 +15,7 @@ use tenure_core::{
 use uuid::Uuid;
 
 use super::fault::Fault;
-use crate::{EventKey, Position, StoredEvent, recent::Recent};
+use crate::{EventKey, Position, StoredEvent, speed::Recent};
 
 pub(super) type Read<T> = Result<T, Fault>;
 

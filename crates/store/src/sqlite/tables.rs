@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     ledger_settings::LedgerSettings,
-    recent::{RecentWorks, Remembered},
+    speed::{RecentWorks, Remembered},
     token::Key,
 };
 

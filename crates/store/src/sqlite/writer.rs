@@ -5,7 +5,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
-        mpsc::{Receiver, RecvTimeoutError, TryRecvError},
+        mpsc::{Receiver, RecvTimeoutError},
     },
     thread,
     time::{Duration, Instant as StdInstant},
@@ -20,19 +20,17 @@ use super::{
     fault::Fault,
     file::LedgerFile,
     group::{Claimed, Committed, Failure, Group, JobResult},
-    loss,
-    responder::Responder,
-    settings,
+    loss, settings,
     tables::Tables,
     time,
 };
 use crate::{
     Error,
-    awake::Awake,
     counters::Counters,
     job::{Job, Payloads},
     ledger::LedgerReply,
     ledger_settings::LedgerSettings,
+    speed::{AwakeWriter, Responder},
     steady::{Offset, SteadyClock},
     token::Key,
     writing::{Cure, Writing},
@@ -43,9 +41,6 @@ const GROUP: usize = 1_024;
 
 /// How often a parked claim looks for what other processes have queued.
 const LOOK: Duration = Duration::from_millis(50);
-
-/// How long the writer stays awake after a group.
-const LINGER: Duration = Duration::from_micros(200);
 
 /// Boxed: a job is large, and is handed on several times.
 type Jobs = Vec<Box<Job>>;
@@ -109,7 +104,7 @@ struct Writer<'w> {
     look: bool,
     /// The clock's offset as it is stored.
     offset: Offset,
-    awake: Awake,
+    awake: AwakeWriter,
     /// A write failed: nothing more is written on this connection.
     stopped: bool,
 }
@@ -145,7 +140,7 @@ fn write(conn: &Connection, desk: &mut Desk) -> End {
     let (parked, looked) = (Vec::new(), Instant::now());
     // Where it cannot be read, it is stored anew.
     let offset = time::stored(conn).map_or_else(|_| Offset::default(), |stored| stored.offset);
-    let (look, awake, stopped) = (false, Awake::default(), false);
+    let (look, awake, stopped) = (false, AwakeWriter::default(), false);
     let mut writer = Writer { tables, desk, parked, looked, look, offset, awake, stopped };
     let end = writer.serve();
     if matches!(end, End::Stopped) {
@@ -244,10 +239,7 @@ impl Writer<'_> {
 
     /// Waits for a message; with parked claims no longer than until one of them must be seen to.
     fn wait(&mut self, busy: bool) -> Result<Option<Message>, RecvTimeoutError> {
-        if busy
-            && self.awake.pays()
-            && let Some(message) = self.linger()
-        {
+        if busy && let Some(message) = self.awake.receive(&self.desk.inbox) {
             return Ok(Some(message));
         }
         if self.parked.is_empty() {
@@ -256,24 +248,6 @@ impl Writer<'_> {
         let deadlines = self.parked.iter().filter_map(|job| job.park_until);
         let until = deadlines.chain([self.looked + LOOK]).min().unwrap_or(self.looked);
         self.desk.inbox.recv_timeout(until.saturating_duration_since(Instant::now())).map(Some)
-    }
-
-    /// Whoever was just answered often has more to say. For a moment the thread stays awake: to fall asleep
-    /// and be woken takes longer than a small commit. Others that want the core get it, and may keep it for long.
-    fn linger(&mut self) -> Option<Message> {
-        let until = Instant::now() + LINGER;
-        loop {
-            let in_time = Instant::now() < until;
-            let message = match self.desk.inbox.try_recv() {
-                Err(TryRecvError::Empty) if in_time => {
-                    thread::yield_now();
-                    continue;
-                }
-                received => received.ok(),
-            };
-            self.awake.went(in_time && message.is_some());
-            return message;
-        }
     }
 
     fn take(&mut self, jobs: Jobs) {
@@ -407,7 +381,7 @@ impl Writer<'_> {
                 Claimed::Nothing(answer) | Claimed::JobResult(answer) => told.push((job, answer)),
             }
         }
-        self.desk.responder.tell(told, answers.spent);
+        self.desk.responder.reply(told, answers.spent);
     }
 
     /// Nothing more is written until the file was opened again.

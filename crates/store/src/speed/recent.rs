@@ -1,4 +1,4 @@
-//! What was used lately, by work. Two generations: when the younger is full, the older is forgotten.
+//! A cache by work item. Two generations: when the younger is full, the older is dropped.
 
 use std::sync::Arc;
 
@@ -45,16 +45,16 @@ impl<T> Recent<T> {
     }
 }
 
-/// A work as it was written last, and with it the commands that its worker has yet to see through. They change only
-/// by events of their work: whatever proves the work unchanged proves them unchanged.
+/// A work item as it was written last, and its worker's open commands. They change only by events of their work item, so the
+/// proof that the item is unchanged is also the proof that they are.
 pub(crate) struct Remembered {
     pub work: Arc<Work>,
-    /// None: some of them are not at hand.
+    /// None: some of them are not in memory.
     open: Option<Vec<Command>>,
 }
 
 impl Remembered {
-    /// All works of these records that may be written to again, taken out of them.
+    /// Takes out of the records all work items that may be written to again.
     pub fn all(records: &mut Records) -> impl Iterator<Item = (WorkId, Self)> {
         let Records { works, commands, looked_for, .. } = records;
         works.extract_if(|_, work| !work.state.is_terminal()).map(move |(id, work)| {
@@ -87,7 +87,7 @@ impl Remembered {
         self.open.iter().flatten().map(|command| command.id)
     }
 
-    /// Puts it where a store would have put what it read.
+    /// Puts it into the records, as if the store had just read it.
     pub fn recall(self, records: &mut Records) {
         let id = self.work.id;
         records.works.insert(id, self.work);
@@ -98,14 +98,14 @@ impl Remembered {
     }
 }
 
-/// Works in each generation of those that somebody holds: renewals and progress come back to them.
+/// Held work items in each generation: renewals and progress come back to them.
 const HELD: usize = 16_384;
 
-/// Of the others: a work is often claimed soon after it was queued, but a long queue must not push out
-/// what is held.
+/// Other work items: one is often claimed soon after it was queued, but a long queue must not push out those that are
+/// held.
 const OTHERS: usize = 2_048;
 
-/// Works as they were written last. Ended ones are not kept: nothing is written to them again.
+/// Work items as they were written last. Ended ones are not kept: nothing is written to them again.
 pub(crate) struct RecentWorks<T> {
     held: Recent<T>,
     others: Recent<T>,
@@ -122,7 +122,7 @@ impl<T> RecentWorks<T> {
         self.held.contains(id) || self.others.contains(id)
     }
 
-    /// Whoever takes a work puts it back as it is then.
+    /// The caller that takes a work item puts it back as it is then.
     pub fn take(&mut self, id: WorkId) -> Option<T> {
         self.held.take(id).or_else(|| self.others.take(id))
     }
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_outlives_what_is_not() {
+    fn entries_that_are_used_outlive_the_others() {
         let mut recent = Recent::new(2);
         (0..2).for_each(|n| recent.put(id(n), n));
         recent.put(id(2), 2);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_queue_leaves_held_works_where_they_are() {
+    fn a_long_queue_pushes_out_no_held_work_item() {
         let mut works = RecentWorks::default();
         works.put(id(0), State::Running, "held");
         (1..=3 * OTHERS).for_each(|n| works.put(id(n), State::Queued, "queued"));
