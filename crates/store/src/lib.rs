@@ -37,6 +37,8 @@ mod speed;
 mod spending;
 #[cfg(feature = "sqlite")]
 mod sqlite;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod states;
 mod steady;
 mod store;
 mod sweeper;

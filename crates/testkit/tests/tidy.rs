@@ -58,6 +58,25 @@ fn every_source_file_is_compiled() {
 }
 
 #[test]
+fn sql_names_its_states() {
+    let folder = Path::new("crates/store/src");
+    let ends = ["rs", "sql"].map(Some);
+    let has_sql = |file: &PathBuf| {
+        file.starts_with(folder) && ends.contains(&file.extension().and_then(|end| end.to_str()))
+    };
+    let files = repo::files().into_iter().filter(has_sql);
+    let found = files.flat_map(|file| {
+        let text = repo::read(&file);
+        let lines = text.lines().enumerate().filter(|(_, line)| has_state_number(line));
+        lines
+            .map(|(index, line)| format!("{}:{}: {}", file.display(), index + 1, line.trim()))
+            .collect::<Vec<_>>()
+    });
+    let found: Vec<_> = found.filter(|place| !place.starts_with("crates/store/src/states.rs")).collect();
+    assert_none("name the states, as crates/store/src/states.rs says", &found);
+}
+
+#[test]
 fn every_document_can_be_reached() {
     let mut reached = BTreeSet::new();
     let mut next = vec![PathBuf::from("README.md"), PathBuf::from("ARCHITECTURE.md")];
@@ -132,6 +151,19 @@ fn the_rules_see_what_they_look_for() {
     assert!(declares("#[cfg(test)] mod lease;", "lease"));
     for line in ["// mod lease;", "mod release;", "pub mod lease {", "use lease;"] {
         assert!(!declares(line, "lease"), "{line}");
+    }
+
+    for line in [
+        "WHERE h.state = 0 OR",
+        "state<11",
+        "s.state IS NOT 0",
+        "to_state IN (1, 9)",
+        "ANY('{0,1}'::smallint[])",
+    ] {
+        assert!(has_state_number(line), "{line}");
+    }
+    for line in ["SET state = ?2, seq = ?3", "{h.state is held}", "state == 1", "'{source,id}'"] {
+        assert!(!has_state_number(line), "{line}");
     }
 
     let paths = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
@@ -213,6 +245,18 @@ fn lines_with(file: &Path, text: &str, patterns: &[&str]) -> Vec<String> {
     let lines = text.lines().enumerate();
     let found = lines.filter(|(_, line)| patterns.iter().any(|pattern| line.contains(pattern)));
     found.map(|(index, line)| format!("{}:{}: {}", file.display(), index + 1, line.trim())).collect()
+}
+
+/// Whether a line of SQL compares a state with a number, or has an array of numbers.
+fn has_state_number(line: &str) -> bool {
+    let is_number = |text: &str| text.starts_with(|first: char| first.is_ascii_digit());
+    let operators = ["<>", "<=", ">=", "=", "<", ">", "IS NOT", "IS", "NOT IN", "IN", "BETWEEN"];
+    let mut after_states = line.split("state").skip(1).map(str::trim_start);
+    let mut after_braces = line.split("'{").skip(1);
+    after_states.any(|rest| {
+        let operator = operators.iter().find_map(|operator| rest.strip_prefix(operator));
+        operator.is_some_and(|rest| is_number(rest.trim_start_matches([' ', '('])))
+    }) || after_braces.any(is_number)
 }
 
 /// Whether a file is compiled only if some other file says `mod`.

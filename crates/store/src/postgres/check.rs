@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     Anchor, Error, check,
+    states::sql,
     store::{CheckStore, Store, StoreFuture},
     token::Key,
 };
@@ -46,18 +47,20 @@ const CHECKS: &[&str] = &[
     "SELECT 'w_' || replace(w.id::text, '-', '') || ' does not count its open waits right' \
      FROM work w WHERE w.open_waits <> \
      (SELECT count(*) FROM wait t WHERE t.work = w.id AND t.state = 'open') LIMIT 100",
-    "SELECT 'w_' || replace(coalesce(r.work, c.id)::text, '-', '') || CASE WHEN r.work IS NULL \
+    sql!(
+        "SELECT 'w_' || replace(coalesce(r.work, c.id)::text, '-', '') || CASE WHEN r.work IS NULL \
      THEN ' is claimable and not on the queue' ELSE ' is on the queue and not claimable' END \
      FROM ready r FULL JOIN ( \
      SELECT w.* FROM work w \
-     WHERE w.state = 0 AND (w.session IS NULL OR NOT EXISTS (SELECT 1 FROM status o \
+     WHERE {w.state is queued} AND (w.session IS NULL OR NOT EXISTS (SELECT 1 FROM status o \
      WHERE o.tenant = w.tenant AND o.session = w.session AND o.session IS NOT NULL \
-     AND (o.state = 1 OR o.state = 8 OR o.state = 9)) AND w.id = (SELECT h.work FROM status h \
+     AND {o.state is held}) AND w.id = (SELECT h.work FROM status h \
      WHERE h.tenant = w.tenant AND h.session = w.session AND h.session IS NOT NULL \
-     AND (h.state = 0 OR h.state = 7) ORDER BY h.created_at, h.work LIMIT 1)) \
+     AND {h.state is pending} ORDER BY h.created_at, h.work LIMIT 1)) \
      ) c ON c.id = r.work \
      WHERE r.work IS NULL OR c.id IS NULL OR (r.kind, r.system, r.priority, r.created_at, r.tenant, r.session, \
-     r.bound) IS DISTINCT FROM (c.kind, c.system, c.priority, c.created_at, c.tenant, c.session, c.bound) LIMIT 100",
+     r.bound) IS DISTINCT FROM (c.kind, c.system, c.priority, c.created_at, c.tenant, c.session, c.bound) LIMIT 100"
+    ),
     "SELECT 'w_' || replace(t.work::text, '-', '') || ' waits for an answer that is kept for it' \
      FROM kept k JOIN wait t ON t.tenant = k.tenant AND t.reference = k.reference \
      WHERE t.state = 'open' AND k.kept_at + 86400000 > t.opened_at AND t.kind <> 'approval' LIMIT 100",

@@ -25,6 +25,7 @@ use crate::{
     CommandFilter, Error, Listed,
     batch::Batch,
     line::line,
+    states::sql,
     store::{CommandStore, StoreFuture},
 };
 
@@ -43,31 +44,33 @@ const BY_KEY: &str = concat!(
      JOIN command c ON c.work = k.work AND c.key = k.key AND NOT c.superseded"
 );
 /// The worker's, that something may still happen to.
-const OPEN: &str = concat!(
+const OPEN: &str = sql!(
     "SELECT ",
     columns!(),
-    " FROM unnest($1::uuid[]) AS k(work) JOIN command_status s ON s.work = k.work AND s.state <= 4 \
+    " FROM unnest($1::uuid[]) AS k(work) JOIN command_status s ON s.work = k.work AND {command s.state is open} \
      JOIN command c ON c.id = s.command WHERE c.executor = 'worker'"
 );
-const OUTGOING: &str = concat!(
+const OUTGOING: &str = sql!(
     "SELECT ",
     columns!(),
-    " FROM unnest($1::uuid[]) AS k(work) JOIN command_status s ON s.work = k.work AND s.state <= 2 \
+    " FROM unnest($1::uuid[]) AS k(work) JOIN command_status s ON s.work = k.work AND {command s.state is idle} \
      JOIN command c ON c.id = s.command WHERE c.executor <> 'worker'"
 );
 /// The newest of all earlier generations that was sent, or may yet be.
-const EARLIER: &str = concat!(
+const EARLIER: &str = sql!(
     "SELECT ",
     columns!(),
     ", k.work, k.key FROM unnest($1::uuid[], $2::bytea[]) AS k(work, key) JOIN work n ON n.id = k.work \
      CROSS JOIN LATERAL (SELECT c.* FROM work w JOIN command c ON c.work = w.id AND c.key = k.key \
      AND NOT c.superseded WHERE w.tenant = n.tenant AND w.system = n.system AND w.source_id = n.source_id \
      AND w.run_id = n.run_id AND w.generation < n.generation \
-     AND (c.state = 5 OR c.dispatches > 0 OR c.executor <> 'worker' AND c.state <= 4) \
+     AND ({command c.state is succeeded} OR c.dispatches > 0 OR c.executor <> 'worker' AND {command c.state is open}) \
      ORDER BY w.generation DESC LIMIT 1) c"
 );
-const HEADS: &str = "SELECT k.line, (SELECT s.command FROM command_status s WHERE s.line = k.line \
-     AND s.line IS NOT NULL AND s.state <= 4 ORDER BY s.command LIMIT 1) FROM unnest($1::bigint[]) AS k(line)";
+const HEADS: &str = sql!(
+    "SELECT k.line, (SELECT s.command FROM command_status s WHERE s.line = k.line \
+     AND s.line IS NOT NULL AND {command s.state is open} ORDER BY s.command LIMIT 1) FROM unnest($1::bigint[]) AS k(line)"
+);
 pub const INSERT: &str = "INSERT INTO command (id, work, created_at, key, input_hash, tenant, tool, target, \
      executor, spec, seq, updated_at, due_at, dispatches, state, superseded, needs_person, blocked, body) \
      SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::bigint[]), unnest($4::bytea[]), \
@@ -99,7 +102,7 @@ macro_rules! due_of {
             " s WHERE s.duty = $1::smallint AND s.due_at IS NOT NULL AND s.due_at <= $2::bigint \
              AND (s.due_at, s.command) > ($3::bigint, $4::uuid) \
              AND (s.duty <> 1 OR s.line IS NULL OR s.command = (SELECT e.command FROM command_status e \
-             WHERE e.line = s.line AND e.line IS NOT NULL AND e.state <= 4 ORDER BY e.command LIMIT 1)) \
+             WHERE e.line = s.line AND e.line IS NOT NULL AND {command e.state is open} ORDER BY e.command LIMIT 1)) \
              AND s.tenant <> ALL($5::text[]) ORDER BY s.due_at, s.command LIMIT $6::bigint"
         )
     };
@@ -116,8 +119,8 @@ macro_rules! next_due_of {
 const DUE: Look = Look {
     table: "command_status",
     purpose: "commands that are due",
-    indexed: due_of!("command_status"),
-    paged: concat!(pages!("command_status", "$7", "$8"), due_of!("part")),
+    indexed: sql!(due_of!("command_status")),
+    paged: sql!(pages!("command_status", "$7", "$8"), due_of!("part")),
 };
 const NEXT_DUE: Look = Look {
     table: "command_status",

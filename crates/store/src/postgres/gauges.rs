@@ -14,36 +14,43 @@ use super::{
 use crate::{
     CommandGauges, CommandGroupGauges, Error, Gauges,
     gauges::{Sources, StateGauges, WaitGauges},
+    states::sql,
     store::{GaugeStore, StoreFuture},
 };
 
 /// Ids are given in the order of time: the first of a state is its oldest.
-const STATES: &str = "SELECT k.state, c.works, o.created_at FROM generate_series(0, 10) AS g(state) \
-     CROSS JOIN LATERAL (SELECT g.state::smallint AS state) k \
+const STATES: &str = sql!(
+    "SELECT k.state, c.works, o.created_at FROM unnest({array of open}) AS k(state) \
      CROSS JOIN LATERAL (SELECT count(*) AS works FROM status s WHERE s.state = k.state) c \
-     CROSS JOIN LATERAL (SELECT s.created_at FROM status s WHERE s.state = k.state ORDER BY s.work LIMIT 1) o";
+     CROSS JOIN LATERAL (SELECT s.created_at FROM status s WHERE s.state = k.state ORDER BY s.work LIMIT 1) o"
+);
 const READY: &str = "SELECT r.system, r.kind, count(*), min(r.created_at) FROM ready r \
      GROUP BY r.tenant, r.kind, r.system";
 /// OFFSET and LIMIT keep the order of the joins, whatever the planner believes of the tables.
-const HELD: &str = "SELECT w.system, w.kind, k.state, count(*), \
+const HELD: &str = sql!(
+    "SELECT w.system, w.kind, k.state, count(*), \
      count(*) FILTER (WHERE w.lapsed_at IS NULL AND w.expires_at < $1::bigint) \
-     FROM unnest('{1,8,9}'::smallint[]) AS k(state) \
+     FROM unnest({array of held}) AS k(state) \
      CROSS JOIN LATERAL (SELECT s.work FROM status s WHERE s.state = k.state OFFSET 0) s \
      CROSS JOIN LATERAL (SELECT v.* FROM work v WHERE v.id = s.work LIMIT 1) w \
-     GROUP BY w.system, w.kind, k.state";
+     GROUP BY w.system, w.kind, k.state"
+);
 const WAITS: &str =
     "SELECT t.kind, count(*), min(t.deadline_at) FROM wait t WHERE t.state = 'open' GROUP BY t.kind";
 
-const COMMANDS: &str = "SELECT k.state, c.commands FROM generate_series(0, 4) AS g(state) \
-     CROSS JOIN LATERAL (SELECT g.state::smallint AS state) k \
+const COMMANDS: &str = sql!(
+    "SELECT k.state, c.commands FROM unnest({command array of open}) AS k(state) \
      CROSS JOIN LATERAL (SELECT count(*) AS commands FROM command_status s WHERE s.state = k.state) c \
-     WHERE c.commands > 0";
+     WHERE c.commands > 0"
+);
 /// Stopped, sent, or in doubt: what is merely waiting for its turn may be a long queue.
-const PLACES: &str = "SELECT c.tool, c.state, c.blocked, c.needs_person, count(*), min(c.updated_at) \
-     FROM unnest('{1,3,4}'::smallint[]) AS k(state) \
+const PLACES: &str = sql!(
+    "SELECT c.tool, c.state, c.blocked, c.needs_person, count(*), min(c.updated_at) \
+     FROM unnest({command array of stopped_or_sent}) AS k(state) \
      CROSS JOIN LATERAL (SELECT s.command FROM command_status s WHERE s.state = k.state OFFSET 0) s \
      CROSS JOIN LATERAL (SELECT v.* FROM command v WHERE v.id = s.command LIMIT 1) c \
-     GROUP BY c.tool, c.state, c.blocked, c.needs_person";
+     GROUP BY c.tool, c.state, c.blocked, c.needs_person"
+);
 
 impl Reader {
     async fn command_facts(&self, at: Millis) -> Result<CommandGauges, Error> {

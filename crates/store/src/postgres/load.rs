@@ -25,7 +25,7 @@ use super::{
     row::{self, get, work_columns},
     time::Time,
 };
-use crate::{Error, token::Key};
+use crate::{Error, states::sql, token::Key};
 
 /// Advisory locks a class. A lock table has room for all of them.
 const SLOTS: u32 = 1_024;
@@ -76,10 +76,10 @@ const WORKS_REACHED: &str = concat!(
     ") ORDER BY w.id FOR NO KEY UPDATE"
 );
 /// For claims: whoever has locked a work decides over it first. Queued ones only.
-const WORKS_FREE: &str = concat!(
+const WORKS_FREE: &str = sql!(
     "SELECT ",
     work_columns!(),
-    " FROM work w WHERE w.id = ANY($1::uuid[]) AND w.state = 0 ORDER BY w.id \
+    " FROM work w WHERE w.id = ANY($1::uuid[]) AND {w.state is queued} ORDER BY w.id \
      FOR NO KEY UPDATE SKIP LOCKED"
 );
 pub(super) const PEERS: &str =
@@ -105,12 +105,14 @@ pub(super) const KEPT: &str = "SELECT t.tenant, t.reference, t.payload, t.actor,
      FROM unnest($1::text[], $2::text[]) AS k(tenant, reference) \
      JOIN kept t ON t.tenant = k.tenant AND t.reference = k.reference";
 const KEPT_COUNTS: &str = "SELECT tenant, count(*) FROM kept WHERE tenant = ANY($1::text[]) GROUP BY tenant";
-pub(super) const SESSIONS: &str = "SELECT k.tenant, k.session, \
+pub(super) const SESSIONS: &str = sql!(
+    "SELECT k.tenant, k.session, \
      (SELECT s.work FROM status s WHERE s.tenant = k.tenant AND s.session = k.session \
-      AND s.session IS NOT NULL AND (s.state = 1 OR s.state = 8 OR s.state = 9) LIMIT 1), \
+      AND s.session IS NOT NULL AND {s.state is held} LIMIT 1), \
      (SELECT s.work FROM status s WHERE s.tenant = k.tenant AND s.session = k.session \
-      AND s.session IS NOT NULL AND (s.state = 0 OR s.state = 7) ORDER BY s.created_at, s.work LIMIT 1) \
-     FROM unnest($1::text[], $2::text[]) AS k(tenant, session)";
+      AND s.session IS NOT NULL AND {s.state is pending} ORDER BY s.created_at, s.work LIMIT 1) \
+     FROM unnest($1::text[], $2::text[]) AS k(tenant, session)"
+);
 const NEWEST: &str = "SELECT k.number, (SELECT w.id FROM work w WHERE w.tenant = k.tenant \
      AND w.system = k.system AND w.source_id = k.source_id AND w.run_id = k.run_id \
      ORDER BY w.generation DESC LIMIT 1), EXISTS (SELECT 1 FROM tombstone t WHERE t.tenant = k.tenant \

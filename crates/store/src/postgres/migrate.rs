@@ -4,7 +4,7 @@ use tenure_core::state_machine;
 use tokio_postgres::{Client, Error as PgError};
 
 use super::{fault::describe, unlogged};
-use crate::{Error, check, token::Key};
+use crate::{Error, check, states::sql, token::Key};
 
 pub(super) struct Migration {
     pub number: i32,
@@ -16,7 +16,7 @@ pub(super) struct Migration {
 
 /// What a ledger is made of comes first, changes of it follow.
 pub(super) const MIGRATIONS: &[Migration] =
-    &[Migration { number: 1, name: check::FIRST, breaking: true, sql: include_str!("schema.sql") }];
+    &[Migration { number: 1, name: check::FIRST, breaking: true, sql: sql!(include_str!("schema.sql")) }];
 
 /// Any number that nobody else is likely to lock.
 pub(super) const LOCK: &str = "SELECT pg_advisory_xact_lock(7311450182)";
@@ -101,7 +101,7 @@ pub(super) async fn make_tables(client: &Client) -> Result<(), PgError> {
 
 /// The check on moves has one source: the core's table.
 fn filled(sql: &str) -> String {
-    sql.replace("{moves from_state to_state}", &state_machine::sql_mask_check("from_state", "to_state"))
+    sql.replace("@moves", &state_machine::sql_mask_check("from_state", "to_state"))
 }
 
 /// The key of the ledger's tokens, made by the first to come.

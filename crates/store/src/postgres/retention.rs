@@ -18,6 +18,7 @@ use super::{
 use crate::{
     Error, Position, Pruned, Pruning,
     retention::{Before, Tombstone},
+    states::sql,
     store::{RetentionStore, Store, StoreFuture},
     token::Key,
     unlogged::Link,
@@ -28,10 +29,10 @@ use crate::{
 macro_rules! free {
     () => {
         "NOT EXISTS (SELECT 1 FROM work g WHERE g.tenant = w.tenant AND g.system = w.system \
-         AND g.source_id = w.source_id AND g.run_id = w.run_id AND (g.state < 11 OR g.updated_at >= $1::bigint \
+         AND g.source_id = w.source_id AND g.run_id = w.run_id AND ({g.state is open} OR g.updated_at >= $1::bigint \
          OR (g.updated_at >= $2::bigint AND EXISTS (SELECT 1 FROM command q WHERE q.work = g.id)) \
-         OR EXISTS (SELECT 1 FROM command_status q WHERE q.work = g.id AND q.state <= 4) \
-         OR EXISTS (SELECT 1 FROM work c WHERE c.parent = g.id AND c.state < 11) \
+         OR EXISTS (SELECT 1 FROM command_status q WHERE q.work = g.id AND {command q.state is open}) \
+         OR EXISTS (SELECT 1 FROM work c WHERE c.parent = g.id AND {c.state is open}) \
          OR EXISTS (SELECT 1 FROM wait q WHERE q.tenant = g.tenant AND q.state = 'open' \
          AND q.reference = 'work:w_' || replace(g.id::text, '-', ''))))"
     };
@@ -58,17 +59,17 @@ macro_rules! link_columns {
 }
 pub(super) use link_columns;
 
-const PRUNABLE: &str = concat!(
+const PRUNABLE: &str = sql!(
     "SELECT DISTINCT a.id FROM (SELECT w.tenant, w.system, w.source_id, w.run_id \
-     FROM generate_series(11, 16) AS k(state) CROSS JOIN LATERAL (SELECT s.work FROM status s \
-     WHERE s.state = k.state::smallint ORDER BY s.work) s CROSS JOIN LATERAL (SELECT v.* FROM work v \
+     FROM unnest({array of terminal}) AS k(state) CROSS JOIN LATERAL (SELECT s.work FROM status s \
+     WHERE s.state = k.state ORDER BY s.work) s CROSS JOIN LATERAL (SELECT v.* FROM work v \
      WHERE v.id = s.work LIMIT 1) w WHERE w.updated_at < $1::bigint AND ",
     free!(),
     " LIMIT $3::bigint) f CROSS JOIN LATERAL (SELECT b.id FROM work b WHERE b.tenant = f.tenant \
      AND b.system = f.system AND b.source_id = f.source_id AND b.run_id = f.run_id \
      ORDER BY b.generation LIMIT 100000) a ORDER BY a.id"
 );
-const BURY: &str = concat!(
+const BURY: &str = sql!(
     "INSERT INTO tombstone (work, tenant, system, source_id, run_id, generation, pruned_at) \
      SELECT w.id, w.tenant, w.system, w.source_id, w.run_id, w.generation, $4::bigint FROM unnest($3::uuid[]) AS k(id) JOIN work w ON w.id = k.id WHERE ",
     free!(),
@@ -106,7 +107,7 @@ const DELETE_REST: [&str; 7] = [
     "DELETE FROM wait WHERE work = ANY($1::uuid[])",
     "DELETE FROM command_status WHERE work = ANY($1::uuid[])",
     "DELETE FROM command WHERE work = ANY($1::uuid[])",
-    "DELETE FROM status WHERE state = ANY('{11,12,13,14,15,16}'::smallint[]) AND work = ANY($1::uuid[])",
+    sql!("DELETE FROM status WHERE state = ANY({array of terminal}) AND work = ANY($1::uuid[])"),
     "UPDATE tombstone SET gone = true WHERE work = ANY($1::uuid[]) AND NOT gone",
 ];
 const DELETE_WORKS: &str = "DELETE FROM work WHERE id = ANY($1::uuid[])";

@@ -15,6 +15,7 @@ use super::{
     row::{json, name},
 };
 use crate::batch::{Batch, Row};
+use crate::states::sql;
 use crate::token::Key;
 
 pub(super) const INSERT_WORK: &str = "INSERT INTO work (id, created_at, generation, priority, session_lock, \
@@ -63,13 +64,13 @@ macro_rules! heads {
     () => {
         "unnest($1::text[], $2::text[]) AS k(tenant, session) CROSS JOIN LATERAL ( \
          SELECT h.work, h.state FROM status h WHERE h.tenant = k.tenant AND h.session = k.session \
-         AND h.session IS NOT NULL AND (h.state = 0 OR h.state = 7) ORDER BY h.created_at, h.work LIMIT 1) s \
-         WHERE s.state = 0 AND NOT EXISTS (SELECT 1 FROM status o WHERE o.tenant = k.tenant \
+         AND h.session IS NOT NULL AND {h.state is pending} ORDER BY h.created_at, h.work LIMIT 1) s \
+         WHERE {s.state is queued} AND NOT EXISTS (SELECT 1 FROM status o WHERE o.tenant = k.tenant \
          AND o.session = k.session AND o.session IS NOT NULL \
-         AND (o.state = 1 OR o.state = 8 OR o.state = 9))"
+         AND {o.state is held})"
     };
 }
-const UNREADY_SESSIONS: &str = concat!(
+const UNREADY_SESSIONS: &str = sql!(
     "DELETE FROM ready r USING unnest($1::text[], $2::text[]) AS d(tenant, session) \
      WHERE r.tenant = d.tenant AND r.session = d.session AND r.session IS NOT NULL \
      AND (r.bound IS DISTINCT FROM (SELECT w.bound FROM work w WHERE w.id = r.work) \
@@ -77,7 +78,7 @@ const UNREADY_SESSIONS: &str = concat!(
     heads!(),
     "))"
 );
-const READY_SESSIONS: &str = concat!(
+const READY_SESSIONS: &str = sql!(
     "INSERT INTO ready (tenant, kind, system, priority, created_at, work, session, bound) \
      SELECT w.tenant, w.kind, w.system, w.priority, w.created_at, w.id, w.session, w.bound \
      FROM work w WHERE w.id IN (SELECT s.work FROM ",
@@ -111,20 +112,24 @@ const DELETE_KEPT: &str = "DELETE FROM kept t USING unnest($1::text[], $2::text[
 /// Open works that closed works have to wake: children, and those that wait for them.
 macro_rules! woken {
     () => {
-        "SELECT w.id FROM work w WHERE w.parent = ANY($1::uuid[]) AND w.state < 11 \
+        "SELECT w.id FROM work w WHERE w.parent = ANY($1::uuid[]) AND {w.state is open} \
          UNION SELECT t.work FROM unnest($2::text[]) AS k(reference) JOIN wait t \
          ON t.tenant = ANY($3::text[]) AND t.reference = k.reference AND t.state = 'open'"
     };
 }
-pub(super) const WOKEN: &str = woken!();
+pub(super) const WOKEN: &str = sql!(woken!());
 /// Never waits: a group that holds works must not wait for more of them.
 pub(super) const WOKEN_FREE: &str =
-    concat!("SELECT w.id FROM work w WHERE w.id IN (", woken!(), ") FOR NO KEY UPDATE SKIP LOCKED");
-const WAKE_WORK: &str = "UPDATE work w SET due_at = least(w.due_at, v.at) \
-     FROM unnest($1::uuid[], $2::bigint[]) AS v(id, at) WHERE w.id = v.id AND w.state < 11";
-const WAKE_STATUS: &str = "UPDATE status s SET due_at = least(s.due_at, v.at) \
+    sql!("SELECT w.id FROM work w WHERE w.id IN (", woken!(), ") FOR NO KEY UPDATE SKIP LOCKED");
+const WAKE_WORK: &str = sql!(
+    "UPDATE work w SET due_at = least(w.due_at, v.at) \
+     FROM unnest($1::uuid[], $2::bigint[]) AS v(id, at) WHERE w.id = v.id AND {w.state is open}"
+);
+const WAKE_STATUS: &str = sql!(
+    "UPDATE status s SET due_at = least(s.due_at, v.at) \
      FROM unnest($1::uuid[], $2::bigint[]) AS v(id, at) WHERE s.work = v.id \
-     AND s.state = ANY('{0,1,2,3,4,5,6,7,8,9,10}'::smallint[])";
+     AND s.state = ANY({array of open})"
+);
 
 pub(super) const PAYLOADS: &str = "SELECT e.work, e.seq, e.payload FROM unnest($1::uuid[], $2::bigint[]) \
      AS k(work, seq) JOIN event e ON e.work = k.work AND e.seq = k.seq WHERE e.payload IS NOT NULL";

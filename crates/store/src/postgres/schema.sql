@@ -1,6 +1,6 @@
 -- The tables of a ledger in PostgreSQL. sqlite/schema.sql has the same model in the same order.
 --
--- Times are Unix milliseconds, states are the numbers of the core's tables of states. In a table that is often updated, columns
+-- Times are Unix milliseconds, states are numbers. In a table that is often updated, columns
 -- that never change come first: an update then logs only the rest.
 
 -- Refuses what its trigger matches, with the trigger's sentence.
@@ -59,14 +59,14 @@ CREATE TABLE work (
     body text NOT NULL,
 
     CONSTRAINT work_identity UNIQUE (tenant, system, source_id, run_id, generation),
-    CONSTRAINT work_state CHECK (state >= 0 AND state <= 16),
+    CONSTRAINT work_state CHECK ({state is known}),
     CONSTRAINT work_numbers CHECK (seq >= 1 AND fence >= 0 AND attempt >= 0 AND open_waits >= 0 AND generation >= 1),
     CONSTRAINT work_run CHECK (system <> 'scheduler' OR run_id <> ''),
     CONSTRAINT work_session CHECK ((session IS NULL) = (session_lock IS NULL)),
     CONSTRAINT work_lease CHECK (
         CASE
-            WHEN state = 1 OR state = 9 THEN lease_fence IS NOT NULL AND lapsed_at IS NULL
-            WHEN state = 0 OR state = 7 OR state = 8 THEN lease_fence IS NULL OR lapsed_at IS NOT NULL
+            WHEN {state is leased} THEN lease_fence IS NOT NULL AND lapsed_at IS NULL
+            WHEN {state is resumable} THEN lease_fence IS NULL OR lapsed_at IS NOT NULL
             ELSE lease_fence IS NULL
         END
     ),
@@ -74,10 +74,10 @@ CREATE TABLE work (
         (lease_fence IS NULL) = (expires_at IS NULL) AND (lease_fence IS NULL) = (renewed_at IS NULL)
         AND (lease_fence IS NULL OR lease_fence = fence)
     ),
-    CONSTRAINT work_retry CHECK (state <> 7 OR next_retry_at IS NOT NULL),
+    CONSTRAINT work_retry CHECK ({state is not retry_scheduled} OR next_retry_at IS NOT NULL),
     -- An item that does not progress says why.
-    CONSTRAINT work_reason CHECK (reason IS NOT NULL OR NOT ((state >= 2 AND state <= 6) OR (state >= 7 AND state <= 10))),
-    CONSTRAINT work_waits CHECK (open_waits = 0 OR (state >= 2 AND state <= 6))
+    CONSTRAINT work_reason CHECK (reason IS NOT NULL OR NOT {state is halted}),
+    CONSTRAINT work_waits CHECK (open_waits = 0 OR {state is waiting})
 ) WITH (fillfactor = 45, autovacuum_vacuum_scale_factor = 0.1, autovacuum_analyze_scale_factor = 0.1);
 
 CREATE INDEX work_parent ON work (parent) WHERE parent IS NOT NULL;
@@ -116,7 +116,7 @@ CREATE TRIGGER work_stays AFTER UPDATE OF id, created_at, generation, priority, 
 CREATE FUNCTION work_pruned() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF EXISTS (SELECT 1 FROM removed r
-        WHERE r.state < 11 OR NOT EXISTS (SELECT 1 FROM tombstone t WHERE t.work = r.id))
+        WHERE {r.state is open} OR NOT EXISTS (SELECT 1 FROM tombstone t WHERE t.work = r.id))
     THEN
         RAISE EXCEPTION 'works are never deleted' USING ERRCODE = 'integrity_constraint_violation';
     END IF;
@@ -160,7 +160,7 @@ CREATE TABLE event (
     PRIMARY KEY (epoch, txn, number),
     CONSTRAINT event_seq UNIQUE (work, seq),
     CONSTRAINT event_birth CHECK ((seq = 1) = (from_state IS NULL)),
-    CONSTRAINT event_move CHECK ({moves from_state to_state})
+    CONSTRAINT event_move CHECK (@moves)
 );
 
 -- The event of a claim contains everything that an attempt begins with; it is found by its request.
@@ -301,11 +301,11 @@ CREATE INDEX status_tenant ON status (tenant, state, work);
 
 -- At most one item of a session is held.
 CREATE UNIQUE INDEX status_holder ON status (tenant, session)
-    WHERE session IS NOT NULL AND (state = 1 OR state = 8 OR state = 9);
+    WHERE session IS NOT NULL AND {state is held};
 
 -- The queue of a session.
 CREATE INDEX status_head ON status (tenant, session, created_at, work)
-    WHERE session IS NOT NULL AND (state = 0 OR state = 7);
+    WHERE session IS NOT NULL AND {state is pending};
 
 -- Exactly the claimable items. A lane is one tenant, kind and source system: a claim reads the lanes of its own tenants only.
 -- Names are compared by their bytes, which costs least.
@@ -345,13 +345,13 @@ CREATE TABLE command (
     needs_person boolean NOT NULL,
     blocked text,
     body text NOT NULL,
-    CONSTRAINT command_state CHECK (state >= 0 AND state <= 7),
+    CONSTRAINT command_state CHECK ({command state is known}),
     CONSTRAINT command_executor CHECK (executor = 'worker' OR executor = 'http' OR executor = 'exec'),
     CONSTRAINT command_hashes CHECK (length(key) = 32 AND length(input_hash) = 32),
-    CONSTRAINT command_blocked CHECK ((state = 1) = (blocked IS NOT NULL)),
-    CONSTRAINT command_superseded CHECK (NOT superseded OR state = 7),
-    CONSTRAINT command_person CHECK (NOT needs_person OR state = 4),
-    CONSTRAINT command_sent CHECK (dispatches > 0 OR dispatches = 0 AND state <> 3 AND state <> 4 AND state <> 6)
+    CONSTRAINT command_blocked CHECK (({command state is blocked}) = (blocked IS NOT NULL)),
+    CONSTRAINT command_superseded CHECK (NOT superseded OR {command state is cancelled}),
+    CONSTRAINT command_person CHECK (NOT needs_person OR {command state is uncertain}),
+    CONSTRAINT command_sent CHECK (dispatches > 0 OR dispatches = 0 AND NOT {command state is sent})
 ) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.1, autovacuum_analyze_scale_factor = 0.1);
 
 -- One intent is one command, except for those that a later attempt superseded before they were sent.
@@ -382,7 +382,7 @@ CREATE TRIGGER command_moved BEFORE UPDATE ON command
 -- A cancelled command that was sent before takes a receipt that comes late: it happened. Otherwise succeeded and cancelled
 -- commands stay so.
 CREATE TRIGGER command_end_stays BEFORE UPDATE ON command
-    FOR EACH ROW WHEN (NEW.state <> OLD.state AND (OLD.state = 5 OR (OLD.state = 7 AND NEW.state <> 5)))
+    FOR EACH ROW WHEN (NEW.state <> OLD.state AND ({command OLD.state is succeeded} OR ({command OLD.state is cancelled} AND {command NEW.state is not succeeded})))
     EXECUTE FUNCTION refuse('what happened, and what never will, stays so');
 CREATE TRIGGER command_stays BEFORE UPDATE OF id, work, created_at, key, input_hash, tenant, tool, target,
     executor, spec ON command
@@ -416,7 +416,7 @@ CREATE TABLE command_status (
 CREATE INDEX command_status_state ON command_status (state, command);
 CREATE INDEX command_work ON command_status (work, state);
 CREATE INDEX command_due ON command_status (duty, due_at, command) WHERE due_at IS NOT NULL;
-CREATE INDEX command_line ON command_status (line, command) WHERE line IS NOT NULL AND state <= 4;
+CREATE INDEX command_line ON command_status (line, command) WHERE line IS NOT NULL AND {command state is open};
 CREATE INDEX command_tenant ON command_status (tenant, command);
 
 -- Lookups that are due, for the workers of a tenant that make them.

@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     Error, Listed, WorkFilter,
+    states::sql,
     store::{StoreFuture, WorkStore},
 };
 
@@ -57,12 +58,14 @@ const NEXT_DUE: Look = Look {
 const LEASED: Look = Look {
     table: "status",
     purpose: "leases",
-    indexed: "SELECT s.work FROM unnest('{1,9}'::smallint[]) AS k(state) CROSS JOIN LATERAL ( \
+    indexed: sql!(
+        "SELECT s.work FROM unnest({array of leased}) AS k(state) CROSS JOIN LATERAL ( \
      SELECT t.work FROM status t WHERE t.state = k.state AND t.work > $1::uuid ORDER BY t.work \
-     LIMIT $2::bigint) s ORDER BY s.work LIMIT $2::bigint",
-    paged: concat!(
+     LIMIT $2::bigint) s ORDER BY s.work LIMIT $2::bigint"
+    ),
+    paged: sql!(
         pages!("status", "$3", "$4"),
-        "SELECT work FROM part WHERE state IN (1, 9) AND work > $1::uuid ORDER BY work LIMIT $2::bigint"
+        "SELECT work FROM part WHERE {state is leased} AND work > $1::uuid ORDER BY work LIMIT $2::bigint"
     ),
 };
 

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     Anchor, check,
+    states::sql,
     store::{CheckStore, StoreFuture},
 };
 
@@ -63,21 +64,25 @@ const CHECKS: &[(&str, &str)] = &[
     ),
     (
         "could be claimed but is not on the queue",
-        "SELECT s.work FROM status s JOIN work w ON w.id = s.work WHERE s.state = 0 \
+        sql!(
+            "SELECT s.work FROM status s JOIN work w ON w.id = s.work WHERE {s.state is queued} \
          AND (s.session IS NULL OR (NOT EXISTS (SELECT 1 FROM status h WHERE h.tenant = s.tenant \
-         AND h.session = s.session AND (h.state = 1 OR h.state = 8 OR h.state = 9)) AND s.work = \
+         AND h.session = s.session AND {h.state is held}) AND s.work = \
          (SELECT q.work FROM status q WHERE q.tenant = s.tenant AND q.session = s.session \
-         AND (q.state = 0 OR q.state = 7) ORDER BY q.created_at, q.work LIMIT 1))) \
+         AND {q.state is pending} ORDER BY q.created_at, q.work LIMIT 1))) \
          AND NOT EXISTS (SELECT 1 FROM ready r WHERE r.tenant = w.tenant AND r.kind = w.kind \
-         AND r.system = w.system AND r.priority = w.priority AND r.created_at = w.created_at AND r.work = w.id)",
+         AND r.system = w.system AND r.priority = w.priority AND r.created_at = w.created_at AND r.work = w.id)"
+        ),
     ),
     (
         "is on the queue but cannot be claimed",
-        "SELECT r.work FROM ready r LEFT JOIN status s ON s.work = r.work WHERE s.state IS NOT 0 \
+        sql!(
+            "SELECT r.work FROM ready r LEFT JOIN status s ON s.work = r.work WHERE ({s.state is queued}) IS NOT TRUE \
          OR (s.session IS NOT NULL AND (EXISTS (SELECT 1 FROM status h WHERE h.tenant = s.tenant \
-         AND h.session = s.session AND (h.state = 1 OR h.state = 8 OR h.state = 9)) OR s.work <> \
+         AND h.session = s.session AND {h.state is held}) OR s.work <> \
          (SELECT q.work FROM status q WHERE q.tenant = s.tenant AND q.session = s.session \
-         AND (q.state = 0 OR q.state = 7) ORDER BY q.created_at, q.work LIMIT 1)))",
+         AND {q.state is pending} ORDER BY q.created_at, q.work LIMIT 1)))"
+        ),
     ),
     (
         "is held without an open attempt",

@@ -28,6 +28,7 @@ use crate::{
     CommandFilter, Listed,
     batch::Batch,
     line::line,
+    states::sql,
     store::{CommandStore, StoreFuture},
 };
 
@@ -42,31 +43,34 @@ const BY_ID: &str = concat!("SELECT ", columns!(), " FROM command c WHERE c.id =
 pub(super) const BY_KEY: &str =
     concat!("SELECT ", columns!(), " FROM command c WHERE c.work = ?1 AND c.key = ?2 AND c.superseded = 0");
 /// The worker's, that something may still happen to.
-const OPEN: &str = concat!(
+const OPEN: &str = sql!(
     "SELECT ",
     columns!(),
     " FROM command c INDEXED BY command_open \
-     WHERE c.work = ?1 AND c.state <= 4 AND c.executor = 'worker' ORDER BY c.id"
+     WHERE c.work = ?1 AND {command c.state is open} AND c.executor = 'worker' ORDER BY c.id"
 );
-const OUTGOING: &str = concat!(
+const OUTGOING: &str = sql!(
     "SELECT ",
     columns!(),
     " FROM command c INDEXED BY command_open \
-     WHERE c.work = ?1 AND c.state <= 4 AND c.state <= 2 AND c.executor <> 'worker' ORDER BY c.id"
+     WHERE c.work = ?1 AND {command c.state is open} AND {command c.state is idle} AND c.executor <> 'worker' ORDER BY c.id"
 );
 const WORK_OF: &str = "SELECT work FROM command WHERE id = ?1";
 /// The newest of all earlier generations that was sent, or may yet be.
-const EARLIER: &str = concat!(
+const EARLIER: &str = sql!(
     "SELECT ",
     columns!(),
     " FROM work n CROSS JOIN work w ON w.tenant = n.tenant AND w.system = n.system \
      AND w.source_id = n.source_id AND w.run_id = n.run_id AND w.generation < n.generation \
      CROSS JOIN command c ON c.work = w.id AND c.key = ?2 AND c.superseded = 0 \
-     WHERE n.id = ?1 AND (c.state = 5 OR c.dispatches > 0 OR (c.executor <> 'worker' AND c.state <= 4)) \
+     WHERE n.id = ?1 AND ({command c.state is succeeded} OR c.dispatches > 0 \
+     OR (c.executor <> 'worker' AND {command c.state is open})) \
      ORDER BY w.generation DESC LIMIT 1"
 );
-const HEAD: &str = "SELECT id FROM command INDEXED BY command_line \
-     WHERE line = ?1 AND line IS NOT NULL AND state <= 4 ORDER BY id LIMIT 1";
+const HEAD: &str = sql!(
+    "SELECT id FROM command INDEXED BY command_line \
+     WHERE line = ?1 AND line IS NOT NULL AND {command state is open} ORDER BY id LIMIT 1"
+);
 
 pub const INSERT: &str = "INSERT OR ROLLBACK INTO command \
      (id, state, seq, updated_at, duty, due_at, line, dispatches, blocked, needs_person, body, last_event, \
@@ -85,7 +89,7 @@ macro_rules! wanted {
     ($tenants:literal) => {
         concat!(
             "(c.duty <> 1 OR c.line IS NULL OR NOT EXISTS (SELECT 1 FROM command e INDEXED BY command_line \
-             WHERE e.line = c.line AND e.line IS NOT NULL AND e.state <= 4 AND e.id < c.id)) \
+             WHERE e.line = c.line AND e.line IS NOT NULL AND {command e.state is open} AND e.id < c.id)) \
              AND c.tenant NOT IN (SELECT value FROM json_each(",
             $tenants,
             "))"
@@ -103,13 +107,13 @@ macro_rules! due_by {
         )
     };
 }
-const DUE: &str = due_by!("INDEXED BY command_due");
+const DUE: &str = sql!(due_by!("INDEXED BY command_due"));
 /// From the index alone: where a page of the table is damaged, it still has every key.
 const DUE_KEYS: &str = "SELECT due_at, id FROM command INDEXED BY command_due WHERE duty = ?1 \
      AND due_at IS NOT NULL AND due_at <= ?2 AND (due_at, id) > (?3, ?4) ORDER BY due_at, id LIMIT ?5";
-const WANTED: &str = concat!("SELECT c.due_at FROM command c WHERE c.id = ?1 AND ", wanted!("?2"));
+const WANTED: &str = sql!("SELECT c.due_at FROM command c WHERE c.id = ?1 AND ", wanted!("?2"));
 /// From the table alone: where a page of the index is damaged, it still has every row.
-const DUE_FROM_TABLE: &str = due_by!("NOT INDEXED");
+const DUE_FROM_TABLE: &str = sql!(due_by!("NOT INDEXED"));
 const LOOKUPS: &str = "SELECT due_at, id FROM command INDEXED BY command_lookup WHERE tenant = ?1 AND duty = 2 \
      AND due_at IS NOT NULL AND due_at <= ?2 AND (due_at, id) > (?3, ?4) ORDER BY due_at, id LIMIT ?5";
 const NEXT_DUE: &str = "SELECT due_at FROM command INDEXED BY command_due \
@@ -123,7 +127,7 @@ const LIST: &str = concat!("SELECT ", columns!(), " FROM command c");
 /// What a worker is about to do, or is doing. It is found among all that is open.
 macro_rules! at_work {
     () => {
-        "c.state <= 4 AND c.executor = 'worker' AND (c.state = 0 OR c.state = 3)"
+        "{command c.state is open} AND c.executor = 'worker' AND {command c.state is brief}"
     };
 }
 pub(super) use at_work;
@@ -131,10 +135,13 @@ pub(super) use at_work;
 /// All else but what has succeeded, as its index has it.
 macro_rules! settled {
     () => {
-        "c.state <> 5 AND (c.executor <> 'worker' OR (c.state <> 0 AND c.state <> 3))"
+        "{command c.state is not succeeded} AND (c.executor <> 'worker' OR NOT {command c.state is brief})"
     };
 }
 pub(super) use settled;
+
+const AT_WORK: &str = sql!(at_work!());
+const SETTLED: &str = sql!(settled!());
 
 /// Counts all but what has succeeded, of the states that the condition on `state` admits.
 macro_rules! counted {
@@ -150,11 +157,12 @@ macro_rules! counted {
     };
 }
 
-const COUNTS: &str = concat!(
+const COUNTS: &str = sql!(
     counted!(""),
-    " UNION ALL SELECT 5, (SELECT count(*) FROM command) - (SELECT coalesce(sum(n), 0) FROM some)"
+    " UNION ALL SELECT {command code of succeeded}, \
+     (SELECT count(*) FROM command) - (SELECT coalesce(sum(n), 0) FROM some)"
 );
-pub(super) const OPEN_COUNTS: &str = counted!(" AND c.state <= 4");
+pub(super) const OPEN_COUNTS: &str = sql!(counted!(" AND {command c.state is open}"));
 
 pub(super) fn state(row: &Row<'_>, column: usize) -> Read<CommandState> {
     let code: u8 = row.get(column)?;
@@ -342,13 +350,13 @@ fn list(filter: &CommandFilter, before: Option<CommandId>, limit: usize) -> Opti
 /// holds that part. Together they miss nothing and find nothing twice.
 fn ways(filter: &CommandFilter) -> Vec<(&'static str, String)> {
     let by_state = |state: &CommandState| {
-        let settled = ("command_state", format!("{} AND c.state = {}", settled!(), state.code()));
-        let at_work = ("command_open", format!("{} AND c.state = {}", at_work!(), state.code()));
+        let settled = ("command_state", format!("{SETTLED} AND c.state = {}", state.code()));
+        let at_work = ("command_open", format!("{AT_WORK} AND c.state = {}", state.code()));
         match state {
             CommandState::Succeeded if of_tenants(filter) => {
-                vec![("command_tenant", "c.state = 5".to_owned())]
+                vec![("command_tenant", sql!("{command c.state is succeeded}").to_owned())]
             }
-            CommandState::Succeeded => vec![(BY_ID_INDEX, "c.state = 5".to_owned())],
+            CommandState::Succeeded => vec![(BY_ID_INDEX, sql!("{command c.state is succeeded}").to_owned())],
             CommandState::Pending | CommandState::Dispatched => vec![settled, at_work],
             _ => vec![settled],
         }
@@ -363,7 +371,7 @@ fn ways(filter: &CommandFilter) -> Vec<(&'static str, String)> {
         (None, None) => vec![(BY_ID_INDEX, "TRUE".to_owned())],
         (None, Some(states)) => states.iter().flat_map(by_state).collect(),
         (Some(_), Some(states)) if states.iter().all(|state| state.is_open()) => {
-            vec![("command_open", format!("c.state <= 4 AND {}", within(&states)))]
+            vec![("command_open", format!("{} AND {}", sql!("{command c.state is open}"), within(&states)))]
         }
         (Some(_), states) => {
             let wanted = states.map_or("TRUE".to_owned(), |states| within(&states));

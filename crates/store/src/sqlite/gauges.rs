@@ -12,29 +12,34 @@ use super::{
 use crate::{
     CommandGauges, CommandGroupGauges, Gauges,
     gauges::{Sources, StateGauges, WaitGauges},
+    states::sql,
     store::{GaugeStore, StoreFuture},
 };
 
 /// Ids are given in the order of time: the first of a state is its oldest.
-const STATES: &str = "SELECT f.state, f.works, s.created_at FROM (SELECT state, count(*) AS works, \
-     min(work) AS work FROM status WHERE state < 11 GROUP BY state) f CROSS JOIN status s ON s.work = f.work";
+const STATES: &str = sql!(
+    "SELECT f.state, f.works, s.created_at FROM (SELECT state, count(*) AS works, \
+     min(work) AS work FROM status WHERE {state is open} GROUP BY state) f CROSS JOIN status s ON s.work = f.work"
+);
 const READY: &str = "SELECT system, kind, count(*), min(created_at) FROM ready GROUP BY tenant, kind, system";
-const HELD: &str = "SELECT w.system, w.kind, s.state, count(*), sum(w.lapsed_at IS NULL AND w.expires_at < ?1) \
-     FROM (SELECT state, work FROM status WHERE state = 1 UNION ALL \
-     SELECT state, work FROM status WHERE state = 8 UNION ALL \
-     SELECT state, work FROM status WHERE state = 9) s CROSS JOIN work w ON w.id = s.work \
-     GROUP BY w.system, w.kind, s.state";
+const HELD: &str = sql!(
+    "SELECT w.system, w.kind, s.state, count(*), sum(w.lapsed_at IS NULL AND w.expires_at < ?1) \
+     FROM (SELECT state, work FROM status WHERE {state is running} UNION ALL \
+     SELECT state, work FROM status WHERE {state is stalled} UNION ALL \
+     SELECT state, work FROM status WHERE {state is cancel_requested}) s CROSS JOIN work w ON w.id = s.work \
+     GROUP BY w.system, w.kind, s.state"
+);
 const WAITS: &str = "SELECT kind, count(*), min(deadline_at) FROM wait WHERE state = 'open' GROUP BY kind";
 
 /// Stopped, sent, or in doubt: what is merely waiting for its turn may be a long queue.
-const PLACES: &str = concat!(
+const PLACES: &str = sql!(
     "SELECT tool, state, blocked, needs_person, count(*), min(updated_at) FROM (\
      SELECT c.tool, c.state, c.blocked, c.needs_person, c.updated_at FROM command c INDEXED BY command_state WHERE ",
     settled!(),
-    " AND (c.state = 1 OR c.state = 3 OR c.state = 4) UNION ALL \
+    " AND {command c.state is stopped_or_sent} UNION ALL \
      SELECT c.tool, c.state, c.blocked, c.needs_person, c.updated_at FROM command c INDEXED BY command_open WHERE ",
     at_work!(),
-    " AND c.state = 3) GROUP BY tool, state, blocked, needs_person"
+    " AND {command c.state is dispatched}) GROUP BY tool, state, blocked, needs_person"
 );
 
 impl Reader {

@@ -15,6 +15,7 @@ use super::{
     row::{self, Read, attempt_columns, kept_columns, step_columns, wait_columns},
     tables::Tables,
 };
+use crate::states::sql;
 
 /// Rows lead to rows at most this often; what is still missing then counts as absent.
 const ROUNDS: usize = 6;
@@ -26,10 +27,14 @@ const PRUNED_IDENTITY: &str = "SELECT 1 FROM tombstone \
 const WORKS_OF_REFERENCE: &str = "SELECT DISTINCT work FROM wait WHERE tenant = ?1 AND reference = ?2";
 const WORK_OF_WAIT: &str = "SELECT work FROM wait WHERE id = ?1";
 const ATTEMPTS_OF_REQUEST: &str = "SELECT work, fence FROM attempt WHERE request = ?1 ORDER BY work, fence";
-pub(super) const SESSION_HOLDER: &str = "SELECT work FROM status INDEXED BY status_holder \
-     WHERE tenant = ?1 AND session = ?2 AND (state = 1 OR state = 8 OR state = 9)";
-pub(super) const SESSION_HEAD: &str = "SELECT work FROM status INDEXED BY status_line \
-     WHERE tenant = ?1 AND session = ?2 AND (state = 0 OR state = 7) ORDER BY created_at, work LIMIT 1";
+pub(super) const SESSION_HOLDER: &str = sql!(
+    "SELECT work FROM status INDEXED BY status_holder \
+     WHERE tenant = ?1 AND session = ?2 AND {state is held}"
+);
+pub(super) const SESSION_HEAD: &str = sql!(
+    "SELECT work FROM status INDEXED BY status_line \
+     WHERE tenant = ?1 AND session = ?2 AND {state is pending} ORDER BY created_at, work LIMIT 1"
+);
 const END_OF_ATTEMPT: &str =
     concat!("SELECT ", attempt_columns!(), " FROM attempt WHERE work = ?1 AND fence = ?2");
 const STEPS_OF_WORK: &str =

@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, 
 use tenure_core::{Millis, state_machine};
 
 use super::{fault::Fault, loss, settings::explain, unlogged};
-use crate::{Error, check, token::Key};
+use crate::{Error, check, states::sql, token::Key};
 
 pub(super) struct Migration {
     pub number: i64,
@@ -18,7 +18,7 @@ pub(super) struct Migration {
 
 /// What a ledger is made of comes first, changes of it follow.
 pub(super) const MIGRATIONS: &[Migration] =
-    &[Migration { number: 1, name: check::FIRST, breaking: true, sql: include_str!("schema.sql") }];
+    &[Migration { number: 1, name: check::FIRST, breaking: true, sql: sql!(include_str!("schema.sql")) }];
 
 const MIGRATION_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (
     number INTEGER PRIMARY KEY,
@@ -113,7 +113,7 @@ fn apply(conn: &Connection, migration: &Migration, now: Millis) -> Result<(), Er
 
 /// The check on moves has one source: the core's table.
 fn filled(sql: &str) -> String {
-    sql.replace("{moves from_state to_state}", &state_machine::sql_check("from_state", "to_state"))
+    sql.replace("@moves", &state_machine::sql_check("from_state", "to_state"))
 }
 
 /// The key of every token is made with the ledger and never changes.

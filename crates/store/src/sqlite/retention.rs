@@ -12,6 +12,7 @@ use super::{
 use crate::{
     Position, Pruned, Pruning,
     retention::{Before, Tombstone},
+    states::sql,
     store::{RetentionStore, StoreFuture},
     token::Key,
     unlogged::Link,
@@ -22,11 +23,11 @@ use crate::{
 macro_rules! free {
     () => {
         "NOT EXISTS (SELECT 1 FROM work g WHERE g.tenant = w.tenant AND g.system = w.system \
-         AND g.source_id = w.source_id AND g.run_id = w.run_id AND (g.state < 11 OR g.updated_at >= ?1 \
+         AND g.source_id = w.source_id AND g.run_id = w.run_id AND ({g.state is open} OR g.updated_at >= ?1 \
          OR (g.updated_at >= ?2 AND EXISTS (SELECT 1 FROM command q WHERE q.work = g.id \
          AND q.superseded = 0)) \
-         OR EXISTS (SELECT 1 FROM command q WHERE q.work = g.id AND q.state <= 4) \
-         OR EXISTS (SELECT 1 FROM work c WHERE c.parent = g.id AND c.state < 11) \
+         OR EXISTS (SELECT 1 FROM command q WHERE q.work = g.id AND {command q.state is open}) \
+         OR EXISTS (SELECT 1 FROM work c WHERE c.parent = g.id AND {c.state is open}) \
          OR EXISTS (SELECT 1 FROM wait q WHERE q.tenant = g.tenant AND q.state = 'open' \
          AND q.reference = 'work:w_' || lower(hex(g.id)))))"
     };
@@ -46,14 +47,14 @@ macro_rules! pruning_columns {
 }
 pub(super) use pruning_columns;
 
-const PRUNABLE: &str = concat!(
+const PRUNABLE: &str = sql!(
     "SELECT DISTINCT a.id FROM (SELECT w.* FROM status s CROSS JOIN work w ON w.id = s.work \
-     WHERE s.state >= 11 AND w.updated_at < ?1 AND ",
+     WHERE {s.state is terminal} AND w.updated_at < ?1 AND ",
     free!(),
     " LIMIT ?3) f CROSS JOIN work a ON a.tenant = f.tenant AND a.system = f.system \
      AND a.source_id = f.source_id AND a.run_id = f.run_id ORDER BY a.id"
 );
-const BURY: &str = concat!(
+const BURY: &str = sql!(
     "INSERT INTO tombstone (work, tenant, system, source_id, run_id, generation, pruned_at) \
      SELECT w.id, w.tenant, w.system, w.source_id, w.run_id, w.generation, ?4 FROM work w WHERE w.id = ?3 AND ",
     free!(),

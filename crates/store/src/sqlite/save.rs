@@ -16,6 +16,7 @@ use super::{
     tables::Tables,
 };
 use crate::batch::{Batch, Row};
+use crate::states::sql;
 
 const WORK_FLAGS: &str =
     "UPDATE OR ROLLBACK work SET due_at = ?2, children = ?3, waiters = ?4 WHERE rowid = ?1";
@@ -32,15 +33,21 @@ const KEPT_DROP: &str = "DELETE FROM kept WHERE tenant = ?1 AND reference = ?2";
 
 /// The open works that a closed one wakes: its children, then those that wait for it.
 const WAKE_CHILDREN: [&str; 2] = [
-    "UPDATE work SET due_at = min(coalesce(due_at, ?2), ?2) WHERE parent = ?1 AND state < 11",
-    "UPDATE status SET due_at = min(coalesce(due_at, ?2), ?2) \
-     WHERE work IN (SELECT id FROM work WHERE parent = ?1) AND state < 11",
+    sql!("UPDATE work SET due_at = min(coalesce(due_at, ?2), ?2) WHERE parent = ?1 AND {state is open}"),
+    sql!(
+        "UPDATE status SET due_at = min(coalesce(due_at, ?2), ?2) \
+     WHERE work IN (SELECT id FROM work WHERE parent = ?1) AND {state is open}"
+    ),
 ];
 const WAKE_WAITERS: [&str; 2] = [
-    "UPDATE work SET due_at = min(coalesce(due_at, ?3), ?3) WHERE state < 11 AND id IN \
-     (SELECT work FROM wait WHERE tenant = ?1 AND reference = ?2 AND state = 'open')",
-    "UPDATE status SET due_at = min(coalesce(due_at, ?3), ?3) WHERE state < 11 AND work IN \
-     (SELECT work FROM wait WHERE tenant = ?1 AND reference = ?2 AND state = 'open')",
+    sql!(
+        "UPDATE work SET due_at = min(coalesce(due_at, ?3), ?3) WHERE {state is open} AND id IN \
+     (SELECT work FROM wait WHERE tenant = ?1 AND reference = ?2 AND state = 'open')"
+    ),
+    sql!(
+        "UPDATE status SET due_at = min(coalesce(due_at, ?3), ?3) WHERE {state is open} AND work IN \
+     (SELECT work FROM wait WHERE tenant = ?1 AND reference = ?2 AND state = 'open')"
+    ),
 ];
 
 impl Tables<'_> {

@@ -1,6 +1,6 @@
 -- The tables of a ledger in SQLite. postgres/schema.sql has the same model in the same order.
 --
--- Ids are 16-byte UUIDs, times are Unix milliseconds, states are the numbers of the core's tables of states. Columns that never
+-- Ids are 16-byte UUIDs, times are Unix milliseconds, states are numbers. Columns that never
 -- change come first, columns that events change follow.
 --
 -- Triggers raise ROLLBACK, as the ledger's statements do: for a trigger that raises ABORT, SQLite keeps a statement journal.
@@ -54,18 +54,18 @@ CREATE TABLE work (
 
     UNIQUE (tenant, system, source_id, run_id, generation),
     CHECK (system <> 'scheduler' OR run_id <> ''),
-    CHECK (state >= 0 AND state <= 16),
+    CHECK ({state is known}),
     CHECK (
         CASE
-            WHEN state = 1 OR state = 9 THEN lease_fence IS NOT NULL AND lapsed_at IS NULL
-            WHEN state = 0 OR state = 7 OR state = 8 THEN lease_fence IS NULL OR lapsed_at IS NOT NULL
+            WHEN {state is leased} THEN lease_fence IS NOT NULL AND lapsed_at IS NULL
+            WHEN {state is resumable} THEN lease_fence IS NULL OR lapsed_at IS NOT NULL
             ELSE lease_fence IS NULL
         END
     ),
-    CHECK (state <> 7 OR next_retry_at IS NOT NULL),
+    CHECK ({state is not retry_scheduled} OR next_retry_at IS NOT NULL),
     -- An item that does not progress says why.
-    CHECK (state <= 1 OR state >= 11 OR reason IS NOT NULL),
-    CHECK (open_waits = 0 OR (open_waits > 0 AND state >= 2 AND state <= 6))
+    CHECK (NOT {state is halted} OR reason IS NOT NULL),
+    CHECK (open_waits = 0 OR (open_waits > 0 AND {state is waiting}))
 ) STRICT;
 
 CREATE INDEX work_parent ON work (parent) WHERE parent IS NOT NULL;
@@ -102,7 +102,7 @@ BEGIN
 END;
 
 CREATE TRIGGER work_kept BEFORE DELETE ON work
-WHEN OLD.state < 11 OR NOT EXISTS (SELECT 1 FROM tombstone WHERE work = OLD.id)
+WHEN {OLD.state is open} OR NOT EXISTS (SELECT 1 FROM tombstone WHERE work = OLD.id)
 BEGIN
     SELECT raise(ROLLBACK, 'works are never deleted');
 END;
@@ -135,7 +135,7 @@ CREATE TABLE event (
     previous INTEGER, -- the position of the event before it
     actor_name TEXT, -- the principal's label at that time
     CHECK ((seq = 1) = (from_state IS NULL)),
-    CHECK ({moves from_state to_state})
+    CHECK (@moves)
 ) STRICT;
 
 -- An entry for every 64th event of an item, the first among them: a reader of an event in the middle starts at the next of
@@ -270,11 +270,11 @@ CREATE INDEX status_tenant ON status (tenant, state, work);
 
 -- At most one item of a session is held.
 CREATE UNIQUE INDEX status_holder ON status (tenant, session)
-WHERE session IS NOT NULL AND (state = 1 OR state = 8 OR state = 9);
+WHERE session IS NOT NULL AND {state is held};
 
 -- The queue of a session.
 CREATE INDEX status_line ON status (tenant, session, created_at, work)
-WHERE session IS NOT NULL AND (state = 0 OR state = 7);
+WHERE session IS NOT NULL AND {state is pending};
 
 -- Exactly the claimable items. A lane is one tenant, kind and source system: a claim reads the lanes of its own tenants only.
 CREATE TABLE ready (
@@ -304,7 +304,7 @@ CREATE TABLE command (
     slot TEXT,
     created_at INTEGER NOT NULL,
 
-    state INTEGER NOT NULL CHECK (state >= 0 AND state <= 7),
+    state INTEGER NOT NULL CHECK ({command state is known}),
     seq INTEGER NOT NULL,
     last_event INTEGER NOT NULL, -- its position
     updated_at INTEGER NOT NULL,
@@ -317,10 +317,10 @@ CREATE TABLE command (
     needs_person INTEGER NOT NULL,
     body TEXT NOT NULL,
     CHECK ((duty IS NULL) = (due_at IS NULL)),
-    CHECK ((state = 1) = (blocked IS NOT NULL)),
-    CHECK (superseded = 0 OR (superseded = 1 AND state = 7)),
-    CHECK (needs_person = 0 OR state = 4),
-    CHECK (dispatches > 0 OR (state <> 3 AND state <> 4 AND state <> 6))
+    CHECK (({command state is blocked}) = (blocked IS NOT NULL)),
+    CHECK (superseded = 0 OR (superseded = 1 AND {command state is cancelled})),
+    CHECK (needs_person = 0 OR {command state is uncertain}),
+    CHECK (dispatches > 0 OR NOT {command state is sent})
 ) STRICT;
 
 -- One intent is one command, except for those that a later attempt superseded before they were sent.
@@ -330,10 +330,10 @@ CREATE INDEX command_superseded ON command (work) WHERE superseded = 1;
 -- Most commands have succeeded: they are found by their ids alone. A command that a worker is about to do, or is doing, is soon
 -- over: it is found among the open ones and never gets an entry here.
 CREATE INDEX command_state ON command (state, id, executor)
-WHERE state <> 5 AND (executor <> 'worker' OR (state <> 0 AND state <> 3));
-CREATE INDEX command_open ON command (work, executor) WHERE state <= 4;
+WHERE {command state is not succeeded} AND (executor <> 'worker' OR NOT {command state is brief});
+CREATE INDEX command_open ON command (work, executor) WHERE {command state is open};
 CREATE INDEX command_due ON command (duty, due_at, id) WHERE due_at IS NOT NULL;
-CREATE INDEX command_line ON command (line, id) WHERE line IS NOT NULL AND state <= 4;
+CREATE INDEX command_line ON command (line, id) WHERE line IS NOT NULL AND {command state is open};
 CREATE INDEX command_tenant ON command (tenant, id);
 
 -- Lookups that are due, for the workers of a tenant that make them.
@@ -354,14 +354,14 @@ END;
 -- commands stay so; the others move by events.
 CREATE TRIGGER command_moved AFTER UPDATE OF state, seq, last_event ON command
 WHEN NEW.seq < OLD.seq
-    OR (NEW.state <> OLD.state AND (NEW.seq = OLD.seq OR OLD.state = 5 OR (OLD.state = 7 AND NEW.state <> 5)))
+    OR (NEW.state <> OLD.state AND (NEW.seq = OLD.seq OR {command OLD.state is succeeded} OR ({command OLD.state is cancelled} AND {command NEW.state is not succeeded})))
     OR NOT EXISTS (
         SELECT 1 FROM event WHERE position = NEW.last_event AND work = NEW.work AND seq = NEW.seq
         AND type >= 'command_' AND type < 'command`'
     )
 BEGIN
     SELECT raise(ROLLBACK, 'what happened, and what never will, stays so')
-    WHERE NEW.state <> OLD.state AND (OLD.state = 5 OR (OLD.state = 7 AND NEW.state <> 5));
+    WHERE NEW.state <> OLD.state AND ({command OLD.state is succeeded} OR ({command OLD.state is cancelled} AND {command NEW.state is not succeeded}));
     SELECT raise(ROLLBACK, 'a command moves only by events');
 END;
 

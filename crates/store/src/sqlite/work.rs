@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     Listed, WorkFilter,
+    states::sql,
     store::{StoreFuture, WorkStore},
 };
 
@@ -28,12 +29,16 @@ const NEXT_DUE: &str = "SELECT due_at FROM status INDEXED BY status_due \
 const DUE_FROM_TABLE: &str = "SELECT due_at, work FROM status INDEXED BY sqlite_autoindex_status_1 \
      WHERE due_at <= ?1 AND (due_at, work) > (?2, ?3) ORDER BY due_at, work LIMIT ?4";
 const NEXT_DUE_FROM_TABLE: &str = "SELECT min(due_at) FROM status INDEXED BY sqlite_autoindex_status_1";
-const LEASED_FROM_TABLE: &str = "SELECT work FROM status INDEXED BY sqlite_autoindex_status_1 \
-     WHERE (state = 1 OR state = 9) AND work > ?1 ORDER BY work LIMIT ?2";
+const LEASED_FROM_TABLE: &str = sql!(
+    "SELECT work FROM status INDEXED BY sqlite_autoindex_status_1 \
+     WHERE {state is leased} AND work > ?1 ORDER BY work LIMIT ?2"
+);
 /// running and cancel_requested: a lease that nobody found lapsed.
-const LEASED: &str = "SELECT work FROM (\
-     SELECT work FROM status WHERE state = 1 AND work > ?1 UNION ALL \
-     SELECT work FROM status WHERE state = 9 AND work > ?1) ORDER BY work LIMIT ?2";
+const LEASED: &str = sql!(
+    "SELECT work FROM (\
+     SELECT work FROM status WHERE {state is running} AND work > ?1 UNION ALL \
+     SELECT work FROM status WHERE {state is cancel_requested} AND work > ?1) ORDER BY work LIMIT ?2"
+);
 
 impl WorkStore for SqliteStore {
     fn works<'a>(&'a self, ids: &'a [WorkId]) -> StoreFuture<'a, Listed<Work, WorkId>> {
