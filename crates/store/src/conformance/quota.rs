@@ -43,7 +43,7 @@ pub async fn no_door_passes_the_quota_of_open_works(bed: &mut Bed) {
     assert_eq!(refused(bound.rerun(ended.work.id, None, "again").await), Code::QuotaReached);
     assert_eq!(refused(bound.run_schedule(TENANT, "m", "r", "now").await), Code::QuotaReached);
     let told = bound.ingest(job("c")).await.unwrap_err().to_string();
-    assert!(told.contains("2 open works") && told.contains("quotas.open_works"), "{told}");
+    assert!(told.contains("2 open work items") && told.contains("quotas.open_works"), "{told}");
 
     bed.machine().ingest(job("the operator's")).await.unwrap();
     let elsewhere = NewWork { tenant: "elsewhere".to_owned(), ..job("c") };

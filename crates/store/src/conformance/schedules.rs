@@ -253,7 +253,7 @@ pub async fn a_refused_run_shows_and_blocks_nobody(bed: &mut Bed) {
     let taken = now_is(bed, "taken").await;
     let error = taken.last_error.unwrap();
     assert_eq!((error.code, error.run_id), (Code::IdempotencyMismatch, rfc3339(first)));
-    assert!(error.detail.contains("is already there"), "{}", error.detail);
+    assert!(error.detail.contains("exists already"), "{}", error.detail);
     assert_eq!(now_is(bed, "well").await.fired, 1);
     bed.clock.advance(MINUTE);
     assert_eq!(look(bed).await.fired, 2);
