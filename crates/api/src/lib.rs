@@ -8,6 +8,8 @@
 #[cfg(feature = "client")]
 pub mod client;
 pub mod strict;
+#[cfg(feature = "client")]
+mod tolerant;
 pub mod wire;
 #[cfg(feature = "client")]
 pub mod worker;

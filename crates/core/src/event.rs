@@ -11,6 +11,7 @@ use crate::{
     json,
     liveness::Grade,
     model::{AcceptStrength, ErrorClass, OnTimeout, Output, ReasonCode, RequestKey, Spec, WaitKind, Worker},
+    newer::is_newer,
     payload::{Digest, Payload},
     recovery::Verdict,
     state::State,
@@ -40,7 +41,6 @@ impl ActorKind {
 
 /// The actor, identified by its id. The name is a label for people, and two actors may share one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Actor {
     #[serde(rename = "type")]
     pub kind: ActorKind,
@@ -91,7 +91,6 @@ fn is_zero(n: &u32) -> bool {
 
 /// A pointer to external evidence for an event: a trace, a log line, a ticket.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Evidence {
     pub kind: String,
     #[serde(rename = "ref")]
@@ -387,6 +386,14 @@ pub struct Requeued {
     pub bound_until: Option<Millis>,
 }
 
+/// An event that a newer version of Tenure recorded: this version does not know its type, or a word in its data. It is
+/// stored, shown and hashed unchanged. Only the fields that every event has are applied to its work item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unknown {
+    pub kind: Box<str>,
+    pub data: Box<str>,
+}
+
 /// A fact without fields of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plain {}
@@ -396,10 +403,12 @@ const USUAL_BYTES: usize = 512;
 
 macro_rules! facts {
     ($($name:ident($data:ty) = $text:literal: $meaning:literal,)*) => {
-        /// The closed list of event types, each with its structured data.
+        /// The closed list of event types, each with its structured data. Readers meet types of newer versions as `Unknown`.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub enum Fact {
             $(#[doc = $meaning] $name($data),)*
+            /// Recorded by a newer version.
+            Unknown(Unknown),
         }
 
         impl Fact {
@@ -407,9 +416,10 @@ macro_rules! facts {
             pub const TYPES: &'static [(&'static str, &'static str)] = &[$(($text, $meaning),)*];
 
             /// The stored type.
-            pub fn kind(&self) -> &'static str {
+            pub fn kind(&self) -> &str {
                 match self {
                     $(Fact::$name(_) => $text,)*
+                    Fact::Unknown(unknown) => &unknown.kind,
                 }
             }
 
@@ -417,15 +427,20 @@ macro_rules! facts {
             pub fn data(&self) -> String {
                 match self {
                     $(Fact::$name(data) => json::text(data, USUAL_BYTES),)*
+                    Fact::Unknown(unknown) => unknown.data.to_string(),
                 }
             }
 
-            /// Parses a stored fact.
+            /// Parses a stored fact. Fails on damage only: a type or word of a newer version gives `Unknown`.
             pub fn parse(kind: &str, data: &str) -> Result<Fact, String> {
-                match kind {
-                    $($text => serde_json::from_str(data).map(Fact::$name).map_err(|e| e.to_string()),)*
-                    other => Err(format!("unknown event type `{other}`")),
-                }
+                let read = match kind {
+                    $($text => serde_json::from_str(data).map(Fact::$name),)*
+                    _ => return Ok(Fact::unknown(kind, data)),
+                };
+                read.or_else(|error| {
+                    let why = error.to_string();
+                    if is_newer(&why) { Ok(Fact::unknown(kind, data)) } else { Err(why) }
+                })
             }
         }
     };
@@ -488,6 +503,15 @@ facts! {
 }
 
 impl Fact {
+    fn unknown(kind: &str, data: &str) -> Self {
+        Fact::Unknown(Unknown { kind: kind.into(), data: data.into() })
+    }
+
+    /// A newer version recorded it, in a way that this version does not know.
+    pub fn is_unknown(&self) -> bool {
+        matches!(self, Fact::Unknown(_))
+    }
+
     /// The usage that it reports: of an attempt that it ends, or of a command's call.
     pub fn usage(&self) -> &[Usage] {
         match self {
@@ -539,6 +563,23 @@ pub struct Content {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_newer_version_recorded_is_kept_as_it_is() {
+        let plain = Fact::parse("retry_due", "{}");
+        assert_eq!(plain, Fact::parse("retry_due", r#"{"by_whom":"a field of tomorrow"}"#));
+        for (kind, data) in [
+            ("work_paused", r#"{"until":1}"#),
+            ("quarantined", r#"{"reason":"a_reason_of_tomorrow"}"#),
+            ("work_paused", "not even JSON"),
+        ] {
+            let fact = Fact::parse(kind, data).unwrap();
+            assert!(fact.is_unknown());
+            assert_eq!((fact.kind(), fact.data().as_str()), (kind, data));
+            assert_eq!(fact.usage(), []);
+        }
+        assert!(Fact::parse("quarantined", r#"{"reason":"#).is_err(), "that is damage");
+    }
 
     #[test]
     fn an_actor_has_one_name() {

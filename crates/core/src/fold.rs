@@ -251,7 +251,8 @@ pub fn apply(work: &mut Work, event: &Event) {
                 cancel.acknowledged_at = Some(event.at);
             }
         }
-        Fact::Cancelled(_) | Fact::EarlyAnswerRefused(_) => {}
+        // An unknown event of a newer version only moves the work item.
+        Fact::Cancelled(_) | Fact::EarlyAnswerRefused(_) | Fact::Unknown(_) => {}
         Fact::ReleaseRequested(_) => work.body.release_requested = true,
         Fact::AbandonRequested(_) => {
             work.body.abandon_request = Some(AbandonRequest {

@@ -22,6 +22,7 @@ pub mod limits;
 pub mod liveness;
 pub mod load_set;
 pub mod model;
+pub mod newer;
 pub mod payload;
 pub mod policy;
 pub mod quota;

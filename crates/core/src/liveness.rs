@@ -6,7 +6,7 @@ use crate::{Millis, model::Work};
 
 /// The evidence of life that a worker offers besides its renewals.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(tag = "type", rename_all = "snake_case")]
 pub enum Liveness {
     /// None besides its renewals.
     #[default]

@@ -22,7 +22,6 @@ use crate::{
 
 /// Where a work item came from. It is the item's identity, under any concurrency.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Source {
     pub system: String,
     pub id: String,
@@ -59,7 +58,6 @@ pub enum OnParentClose {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Workflow {
     pub id: String,
     pub version: String,
@@ -124,7 +122,6 @@ impl Spec {
 
 /// A worker: a stable id, and an incarnation that is new at each start.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Worker {
     pub id: String,
     pub incarnation: String,

@@ -12,7 +12,6 @@ use crate::{
 
 /// Lease timings. `ttl ≥ 3 × renew`, so that two lost renewals never cost a living holder its lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct LeaseTimings {
     pub grace_ms: u64,
     pub renew_ms: u64,
@@ -59,7 +58,6 @@ pub enum Jitter {
 
 /// When a failed work item is retried. `max_attempts` counts failures, the first one included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct RetryPolicy {
     pub initial_ms: u64,
     pub jitter: Jitter,
@@ -97,7 +95,6 @@ impl RetryPolicy {
 
 /// Deadlines, counted from ingest (start, overall) or from the claim (execution).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Timeouts {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_ms: Option<u64>,
@@ -120,7 +117,6 @@ pub enum OnExpiry {
 
 /// All settings of one work item, every value settled at ingest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct WorkPolicy {
     pub lease: LeaseTimings,
     pub on_expiry: OnExpiry,
@@ -150,7 +146,6 @@ impl WorkPolicy {
 
 /// The settings that a caller may leave out; omitted ones come from the source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct PolicyOverrides {
     #[serde(default)]
     pub lease: Option<LeaseTimings>,

@@ -11,7 +11,6 @@ use crate::{
 
 /// Usage of one model of one source. Omitted counts are zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Usage {
     /// The provider, account or tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -9,7 +9,7 @@ use std::{
 
 use tenure_api::wire::{Alert, Timestamp};
 use tenure_core::{Millis, State};
-use tenure_store::{CounterSnapshot, Error, Gauges, Health, Ledger, SourceGauges};
+use tenure_store::{CounterSnapshot, Damaged, Error, Gauges, Health, Ledger, SourceGauges};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -125,15 +125,17 @@ fn faults(health: &Health, gauges: &Result<Gauges, Error>, stats: &CounterSnapsh
         };
         faults.push(((name, None), alert));
     };
-    let damaged = &health.damaged;
-    if let Some(since) = damaged.iter().map(|one| one.since).min() {
-        let names: Vec<&str> = damaged.iter().take(NAMED).map(|one| one.id.as_str()).collect();
-        let message = format!(
-            "{} cannot be read and are skipped: {}. Examine them: `tenure doctor`, `tenure verify`.",
-            damaged.len(),
-            names.join(", ")
-        );
-        tell("damaged", damaged.len() as u64, since, message);
+    let (newer, damaged): (Vec<&Damaged>, Vec<&Damaged>) = health.damaged.iter().partition(|one| one.newer);
+    for (name, why, next, rows) in [
+        ("damaged", "cannot be read", "Examine them: `tenure doctor`, `tenure verify`.", damaged),
+        ("newer", "were written by a newer version", "Upgrade this daemon.", newer),
+    ] {
+        if let Some(since) = rows.iter().map(|one| one.since).min() {
+            let names: Vec<&str> = rows.iter().take(NAMED).map(|one| one.id.as_str()).collect();
+            let message =
+                format!("{} {why} and are skipped: {}. {next}", rows.len(), names.join(", "));
+            tell(name, rows.len() as u64, since, message);
+        }
     }
     if let Some(why) = health.closed() {
         tell("ledger", 1, now, format!("{why}. Check the disk and the database: `tenure doctor`."));

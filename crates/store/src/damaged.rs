@@ -8,6 +8,8 @@ use std::{
 
 use tenure_core::Millis;
 
+use crate::Error;
+
 /// More are counted under the last one only: a person has to look at the whole database then.
 const MOST: usize = 1_000;
 
@@ -19,6 +21,8 @@ pub struct Damaged {
     pub why: String,
     /// When this process first found it so.
     pub since: Millis,
+    /// A newer version wrote it: there is no damage.
+    pub newer: bool,
 }
 
 /// What this process passes over now.
@@ -26,15 +30,27 @@ pub struct Damaged {
 pub(crate) struct DamagedSet(Mutex<BTreeMap<String, Damaged>>);
 
 impl DamagedSet {
-    pub fn add(&self, id: String, why: &str, at: Millis) {
+    pub fn add(&self, id: String, error: &Error, at: Millis) {
+        self.put(id, &error.to_string(), at, matches!(error, Error::Newer(_)));
+    }
+
+    pub fn add_damage(&self, id: String, why: &str, at: Millis) {
+        self.put(id, why, at, false);
+    }
+
+    fn put(&self, id: String, why: &str, at: Millis, newer: bool) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let full = all.len() >= MOST;
         match all.get_mut(&id) {
-            Some(known) => known.why = why.to_owned(),
+            Some(known) => (known.why, known.newer) = (why.to_owned(), newer),
             None if full => {}
             None => {
-                tracing::error!(id, why, "damaged: it is passed over, everything else goes on");
-                all.insert(id.clone(), Damaged { id, why: why.to_owned(), since: at });
+                if newer {
+                    tracing::warn!(id, why, "it is passed over, everything else goes on");
+                } else {
+                    tracing::error!(id, why, "damaged: it is passed over, everything else goes on");
+                }
+                all.insert(id.clone(), Damaged { id, why: why.to_owned(), since: at, newer });
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::{Command, Payload, Refusal, Retryable};
+use tenure_core::{Command, Payload, Refusal, Retryable, newer::is_newer};
 
 /// What a read on behalf of a tenant may take, its turn included: far above any that is answered by an index, and short
 /// enough that whoever waits behind it is not given up.
@@ -54,6 +54,9 @@ pub enum Error {
     /// What is stored contradicts itself, or a decision would have made it so; nothing was written.
     #[error("the ledger contradicts itself: {0}. Run verify, and keep a copy of the database")]
     Corrupt(String),
+    /// What is stored is of a newer version, and this one does not know it; nothing was written.
+    #[error("written by a newer version of Tenure: {0}. Upgrade this daemon. Everything else goes on")]
+    Newer(String),
 }
 
 impl Error {
@@ -68,8 +71,20 @@ impl Error {
             | Error::Stopped(_)
             | Error::WeakSettings(_)
             | Error::Unusable(_)
-            | Error::Corrupt(_) => None,
+            | Error::Corrupt(_)
+            | Error::Newer(_) => None,
         }
+    }
+
+    /// Something stored cannot be read: `why` is what the parser said of it.
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
+    pub(crate) fn unread(why: String) -> Self {
+        if is_newer(&why) { Error::Newer(why) } else { Error::Corrupt(why) }
+    }
+
+    /// One row or page cannot be read. Everything else can.
+    pub(crate) fn is_of_stored(&self) -> bool {
+        matches!(self, Error::Corrupt(_) | Error::Newer(_))
     }
 
     pub fn retryable(&self) -> Retryable {
@@ -77,7 +92,8 @@ impl Error {
             Error::Refused(refusal) => refusal.retryable(),
             Error::NotDispatched(not) => not.refusal.retryable(),
             Error::Unavailable(_) | Error::ReadTimeout | Error::Stopped(_) => Retryable::Yes,
-            Error::OutcomeUnknown(_) => Retryable::Unknown,
+            // Another replica may be newer than this one.
+            Error::OutcomeUnknown(_) | Error::Newer(_) => Retryable::Unknown,
             Error::WeakSettings(_) | Error::Unusable(_) | Error::Corrupt(_) => Retryable::No,
         }
     }

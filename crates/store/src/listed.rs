@@ -14,6 +14,15 @@ pub struct Unreadable {
     /// The work that it is, or belongs to.
     pub work: Option<WorkId>,
     pub why: String,
+    /// A newer version wrote it: there is no damage.
+    pub newer: bool,
+}
+
+impl Unreadable {
+    /// For callers that cannot go on without the row.
+    pub(crate) fn error(&self) -> Error {
+        if self.newer { Error::Newer(self.why.clone()) } else { Error::Corrupt(self.why.clone()) }
+    }
 }
 
 /// A page of rows. `K` is the key by which the list is paged.
@@ -47,6 +56,7 @@ impl<T, K> Listed<T, K> {
     /// All rows, for callers that must not miss one.
     pub fn whole(self) -> Result<Vec<T>, Error> {
         match self.unreadable.into_iter().next() {
+            Some(newer) if newer.newer => Err(Error::Newer(format!("{}: {}", newer.id, newer.why))),
             Some(Unreadable { id, why, .. }) => Err(Error::Corrupt(format!("{id} cannot be read: {why}"))),
             None => Ok(self.rows),
         }
@@ -61,14 +71,19 @@ impl<T, K> Listed<T, K> {
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 impl<T, K> Listed<T, K> {
     /// Adds the row of this key, or why it cannot be read.
-    pub(crate) fn take(&mut self, key: K, row: Result<T, String>)
+    pub(crate) fn take(&mut self, key: K, row: Result<T, Error>)
     where
         K: RowKey,
     {
         match row {
             Ok(row) => self.rows.push(row),
-            Err(why) => {
-                let unreadable = Unreadable { id: key.name(), work: key.work(), why: shortened(why) };
+            Err(error) => {
+                let newer = matches!(error, Error::Newer(_));
+                let why = match error {
+                    Error::Corrupt(why) => why,
+                    error => error.to_string(),
+                };
+                let unreadable = Unreadable { id: key.name(), work: key.work(), why: shortened(why), newer };
                 tracing::warn!(id = unreadable.id, why = unreadable.why, "a stored row cannot be read");
                 self.unreadable.push(unreadable);
             }

@@ -17,14 +17,18 @@ pub(crate) struct Spending {
     /// Where the feed stood before the first log was read.
     from: Position,
     told: BTreeMap<BudgetKey, Budget>,
+    /// A newer version told something of a command that this one does not know: it may have spent.
+    unknown: bool,
 }
 
 impl Spending {
     pub fn new(from: Position) -> Self {
-        Self { from, told: BTreeMap::new() }
+        Self { from, told: BTreeMap::new(), unknown: false }
     }
 
     pub fn hear(&mut self, events: &[Event]) {
+        let of_command = |event: &Event| event.fact.is_unknown() && event.fact.kind().starts_with("command_");
+        self.unknown |= events.iter().any(of_command);
         for (key, more) in refold::spending(events) {
             let sum = self.told.entry(key).or_default();
             sum.spent = sum.spent.saturating_add(more.spent);
@@ -45,7 +49,7 @@ impl Ledger {
             after = last.text();
             stored.extend(page);
         }
-        if stored.is_empty() && spending.told.is_empty() {
+        if spending.unknown || (stored.is_empty() && spending.told.is_empty()) {
             return Ok(Vec::new());
         }
         let pruned = self.store().any_pruned().await?;
@@ -88,7 +92,7 @@ impl Ledger {
             // One that cannot be read is a fault of its own.
             let Some(work) = self.readable_works(&[id]).await?.rows.pop() else { continue };
             let events = match self.log(&work).await {
-                Err(Error::Corrupt(_)) => continue,
+                Err(error) if error.is_of_stored() => continue,
                 events => events?,
             };
             for event in events {

@@ -262,7 +262,7 @@ impl Sweeper {
                     }
                     Err(error) => {
                         sweep.failed += 1;
-                        ledger.store().damaged().add(command.to_string(), &error.to_string(), now);
+                        ledger.store().damaged().add(command.to_string(), &error, now);
                         self.damaged_commands.insert(command, monotonic + POISON_MS);
                     }
                 }
@@ -319,11 +319,13 @@ impl Sweeper {
         let mut pages = Vec::new();
         match ledger.readable_works(ids).await {
             // The database could not read some page of its own: each row is read by itself.
-            Err(Error::Corrupt(_)) => {
+            Err(error) if error.is_of_stored() => {
                 for id in ids {
                     match ledger.readable_works(std::slice::from_ref(id)).await {
                         Ok(page) => pages.push(page),
-                        Err(error @ Error::Corrupt(_)) => self.poisoned(ledger, *id, &error, sweep, looked),
+                        Err(error) if error.is_of_stored() => {
+                            self.poisoned(ledger, *id, &error, sweep, looked);
+                        }
                         Err(error) => return Err(error),
                     }
                 }
@@ -333,7 +335,7 @@ impl Sweeper {
         let mut works = Vec::with_capacity(ids.len());
         for page in pages {
             for (id, row) in page.unreadable.iter().filter_map(|row| Some((row.work?, row))) {
-                self.poisoned(ledger, id, &Error::Corrupt(row.why.clone()), sweep, looked);
+                self.poisoned(ledger, id, &row.error(), sweep, looked);
             }
             works.extend(page.rows);
         }
@@ -349,7 +351,7 @@ impl Sweeper {
         (looked_at, monotonic): Looked,
     ) {
         sweep.failed += 1;
-        ledger.store().damaged().add(work.to_string(), &error.to_string(), looked_at);
+        ledger.store().damaged().add(work.to_string(), error, looked_at);
         self.damaged.insert(work, monotonic + POISON_MS);
     }
 }
@@ -363,8 +365,8 @@ fn around_damage<T: Default>(
 ) -> Result<T, Error> {
     let damaged = ledger.store().damaged();
     match outcome {
-        Err(error @ Error::Corrupt(_)) => {
-            damaged.add(list.to_owned(), &error.to_string(), now);
+        Err(error) if error.is_of_stored() => {
+            damaged.add(list.to_owned(), &error, now);
             Ok(T::default())
         }
         Ok(done) => {

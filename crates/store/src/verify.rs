@@ -36,6 +36,9 @@ pub struct Fault {
 pub struct Report {
     pub works: u64,
     pub events: u64,
+    /// Works with events or rows of a newer version. Their chains are followed as far as this version can read them; what
+    /// those events did to their works is not judged.
+    pub newer: u64,
     pub faults: Vec<Fault>,
 }
 
@@ -63,6 +66,7 @@ impl Ledger {
                 let what = match self.verify_work(id, &mut report, &mut spending).await {
                     // What cannot be read is a fault of its own, and costs the others nothing.
                     Err(Error::Corrupt(what)) => Some(what),
+                    Err(Error::Newer(why)) => self.newer_fault(id, &why, &mut report).await?,
                     what => what?,
                 };
                 report.faults.extend(what.map(|what| Fault { work: Some(id), what }));
@@ -93,10 +97,35 @@ impl Ledger {
         let events = self.log(&work).await?;
         report.events += events.len() as u64;
         spending.hear(&events);
-        if let Some(fault) = log_fault(&events).or_else(|| row_fault(&work, &events)) {
+        if let Some(fault) = log_fault(&events).or_else(|| end_fault(&work, &events)) {
+            return Ok(Some(fault));
+        }
+        if events.iter().any(|event| event.fact.is_unknown()) {
+            report.newer += 1;
+            return Ok(None);
+        }
+        if let Some(fault) = row_fault(&work, &events) {
             return Ok(Some(fault));
         }
         self.parts_fault(work, events).await
+    }
+
+    /// A row or an event that only a newer version can read: that version must have left an event that says so. A row is a
+    /// sum of its log, so one that knows more than its log was changed by somebody else.
+    async fn newer_fault(&self, id: WorkId, why: &str, report: &mut Report) -> Result<Option<String>, Error> {
+        let mut after = 0;
+        loop {
+            let page = self.events(id, after, PAGE).await?;
+            let newer = page.iter().any(|stored| stored.event.fact.is_unknown());
+            if newer || page.unreadable.iter().any(|event| event.newer) {
+                report.newer += 1;
+                return Ok(None);
+            }
+            let Some(last) = page.next() else {
+                return Ok(Some(format!("it says what no event of its log does: {why}")));
+            };
+            after = last.seq;
+        }
     }
 
     /// Holds attempts, steps, waits and commands against the log. They are read after it: where the work has moved since,
@@ -205,13 +234,21 @@ fn log_fault(events: &[Event]) -> Option<String> {
     None
 }
 
-fn row_fault(work: &Work, events: &[Event]) -> Option<String> {
-    let Some(folded) = fold::fold(events) else {
+/// Whether a row is where its last event left it: that is known of every event, whoever wrote it.
+fn end_fault(work: &Work, events: &[Event]) -> Option<String> {
+    let Some(last) = events.last() else {
         return Some("it has no log".to_owned());
     };
-    if folded.seq != work.seq || folded.head != work.head {
-        return Some(format!("its log ends at event {}, its row at {}", folded.seq, work.seq));
+    if last.seq != work.seq || last.hash != work.head {
+        return Some(format!("its log ends at event {}, its row at {}", last.seq, work.seq));
     }
+    (last.to != work.state).then(|| format!("its row is {}, its last event left it {}", work.state, last.to))
+}
+
+fn row_fault(work: &Work, events: &[Event]) -> Option<String> {
+    let Some(folded) = fold::fold(events) else {
+        return Some("its log does not begin with its creation".to_owned());
+    };
     if !fold::matches(work, &folded) {
         return Some(format!("its row is not what its log adds up to ({})", difference(work, &folded)));
     }

@@ -83,7 +83,7 @@ fn exit_of(error: &Error) -> Exit {
             Some(Code::Ambiguous) => Exit::Usage,
             Some(Code::StateChanged) => Exit::StateChanged,
             Some(Code::Unavailable | Code::OutcomeUnknown) => Exit::Unreachable,
-            Some(Code::Stopped | Code::Corrupt | Code::Internal) => Exit::Error,
+            Some(Code::Stopped | Code::NewerVersion | Code::Corrupt | Code::Internal) => Exit::Error,
             Some(_) => Exit::Refused,
             None => Exit::Error,
         },

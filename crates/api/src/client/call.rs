@@ -12,7 +12,10 @@ use super::{
     Client, Error,
     transport::{Body, BodyError},
 };
-use crate::wire::{Code, DRY_RUN_HEADER, Problem};
+use crate::{
+    tolerant,
+    wire::{Code, DRY_RUN_HEADER, Problem},
+};
 
 /// How long a response may take, not counting the time for which the call asks the server to wait.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -149,7 +152,7 @@ impl Client {
             .when(|error| repeatable(error, call.repeat))
             .adjust(|error, delay| delay.map(|delay| delay.max(asked_delay(error))))
             .await?;
-        serde_json::from_slice(&answer)
+        tolerant::from_slice(&answer)
             .map_err(|cause| Error::unreadable(&format!("{} answered", call.path), cause))
     }
 
@@ -201,7 +204,7 @@ impl Client {
             response.headers().get(header::RETRY_AFTER).and_then(|at| at.to_str().ok()).map(str::to_owned);
         let body = collect(response.into_body()).await;
         let body = body.map_err(|cause| Error::no_response(&self.name, cause))?;
-        let mut problem: Problem = serde_json::from_slice(&body).map_err(|_| match status {
+        let mut problem: Problem = tolerant::from_slice(&body).map_err(|_| match status {
             // A proxy could not reach the daemon, or lost its response.
             StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT => {
                 Error::no_response(&self.name, status.to_string())

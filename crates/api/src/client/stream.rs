@@ -5,7 +5,10 @@ use std::{collections::VecDeque, time::Duration};
 use futures_util::StreamExt;
 
 use super::{Client, Error, call::Call, sse::Frame, sse::Parser, transport::Body, transport::BodyError};
-use crate::wire::{Alert, Event, EventQuery, Gap, Unreadable};
+use crate::{
+    tolerant,
+    wire::{Alert, Event, EventQuery, Gap, Unreadable},
+};
 
 /// The server sends a comment more often than this; a connection that is silent for longer is dead.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -74,11 +77,11 @@ impl EventStream {
     fn take(&mut self, frame: Frame) -> Result<Option<Streamed>, Error> {
         let read = |cause| Error::unreadable("an event that cannot be read", cause);
         let streamed = match frame.event.as_str() {
-            "event" | "" => Streamed::Event(serde_json::from_str(&frame.data).map_err(read)?),
-            "alert" => Streamed::Alert(serde_json::from_str(&frame.data).map_err(read)?),
-            "unreadable" => Streamed::Unreadable(serde_json::from_str(&frame.data).map_err(read)?),
+            "event" | "" => Streamed::Event(tolerant::from_slice(frame.data.as_bytes()).map_err(read)?),
+            "alert" => Streamed::Alert(tolerant::from_slice(frame.data.as_bytes()).map_err(read)?),
+            "unreadable" => Streamed::Unreadable(tolerant::from_slice(frame.data.as_bytes()).map_err(read)?),
             "gap" => {
-                let gap: Gap = serde_json::from_str(&frame.data).map_err(read)?;
+                let gap: Gap = tolerant::from_slice(frame.data.as_bytes()).map_err(read)?;
                 self.last = Some(gap.after.clone());
                 self.open = None;
                 self.ready.clear();

@@ -69,6 +69,10 @@ pub struct VerifyReport {
     pub works: u64,
     /// Events that were read.
     pub events: u64,
+    /// Work items with events or rows of a newer version. Their hash chains are checked as far as this version can read
+    /// them; the changes that only the newer version knows are not.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub newer: u64,
     /// The inconsistencies; empty for a sound ledger.
     pub faults: Vec<Fault>,
 }
@@ -146,6 +150,9 @@ pub struct Damaged {
     pub why: String,
     /// When the daemon first noticed it.
     pub since: Timestamp,
+    /// A newer version wrote it: there is no damage, and the newer daemon reads it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub newer: bool,
 }
 
 /// The ledger's file on the daemon's machine.
@@ -231,4 +238,8 @@ pub struct LedgerClock {
     pub jumps: u64,
     /// How far the ledger's time is ahead of the system clock. The difference is reduced slowly.
     pub offset_ms: i64,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
 }

@@ -131,6 +131,8 @@ words! {
         OutcomeUnknown = "outcome_unknown",
         /// A write or sync failed; nothing more is written until the ledger is opened again.
         Stopped = "stopped",
+        /// The record was written by a newer version, and this one does not know its state or one of its words: upgrade it.
+        NewerVersion = "newer_version",
         /// The stored data contradicts itself.
         Corrupt = "corrupt",
         /// An internal error of the server.

@@ -104,7 +104,6 @@ pub enum Per {
 
 /// A configured limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Limit {
     pub per: Per,
     pub unit: Unit,
@@ -142,7 +141,7 @@ impl Limit {
 
 /// An amount of tokens and money. Calls are not listed: each dispatch is one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct Cost {
     pub tokens: u64,
     /// In millionths of the currency's unit, by currency.

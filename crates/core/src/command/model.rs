@@ -77,7 +77,7 @@ impl Executor {
 /// worker. Every event and record of a command contains only the settings that differ from the default, so
 /// the default must never change.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default)]
 pub struct ToolFacts {
     pub risk: Risk,
     pub idempotency: Idempotency,
@@ -162,7 +162,6 @@ pub enum Effect {
 
 /// The policy decision, its reason, and the version of the policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct PolicyDecision {
     pub effect: Effect,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -74,11 +74,11 @@ fn random_histories_reach_every_state_and_event() {
         let acts = histories().new_tree(&mut runner).expect("a history").current();
         for event in lived(acts).log.values().flatten() {
             moves.insert((event.from, event.to));
-            kinds.insert(event.fact.kind());
+            kinds.insert(event.fact.kind().to_owned());
         }
     }
     let unseen: Vec<_> =
-        Fact::TYPES.iter().map(|(kind, _)| kind).filter(|kind| !kinds.contains(*kind)).collect();
+        Fact::TYPES.iter().map(|(kind, _)| kind).filter(|kind| !kinds.contains(**kind)).collect();
     assert!(unseen.is_empty(), "never happened: {unseen:?}");
     for state in State::ALL {
         assert!(moves.iter().any(|(_, to)| *to == state), "{state} was never reached");

@@ -62,6 +62,7 @@ pub(crate) async fn verify(State(app): State<Arc<App>>, who: Who) -> JsonResult<
     Ok(Json(w::VerifyReport {
         works: report.works,
         events: report.events,
+        newer: report.newer,
         faults: report.faults.into_iter().map(fault).collect(),
     }))
 }

@@ -87,6 +87,7 @@ pub(crate) const fn status(code: Code) -> StatusCode {
         Code::Unavailable | Code::ReadTimeout | Code::OutcomeUnknown | Code::Stopped => {
             StatusCode::SERVICE_UNAVAILABLE
         }
+        Code::NewerVersion => StatusCode::NOT_IMPLEMENTED,
         Code::Corrupt | Code::Internal => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
@@ -228,6 +229,7 @@ impl From<Error> for Problem {
             Error::OutcomeUnknown(_) => Code::OutcomeUnknown,
             Error::Stopped(_) | Error::WeakSettings(_) | Error::Unusable(_) => Code::Stopped,
             Error::Corrupt(_) => Code::Corrupt,
+            Error::Newer(_) => Code::NewerVersion,
         };
         let retry_after = (retryable == Some(true)).then_some(Duration::from_secs(1));
         Self { retryable, retry_after, ..Self::new(code, error.to_string()) }

@@ -56,7 +56,9 @@ pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Response {
     // Paused intake does not make the daemon unready: recorded work goes on.
     let intake = w::Check { name: "intake".to_owned(), ok: true, detail: paused(&app.ledger.pauses()) };
     let mut checks = vec![check("ledger", ledger), check("serving", serving), intake];
-    checks.extend(damaged(health.damaged.len()));
+    let newer = health.damaged.iter().filter(|one| one.newer).count();
+    checks.extend(passed_over("damaged", health.damaged.len() - newer, "cannot be read"));
+    checks.extend(passed_over("newer", newer, "were written by a newer version"));
     checks.extend(health.swept.map(|ago| sweeper(health.asleep(), ago)));
     let ready = checks.iter().all(|check| check.ok);
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
@@ -75,10 +77,10 @@ fn sweeper(asleep: Option<String>, ago: Duration) -> w::Check {
     w::Check { name: "sweeper".to_owned(), ok, detail: Some(asleep.unwrap_or_else(looked)) }
 }
 
-/// Damaged rows do not make the daemon unready: everything else goes on. `tenure doctor` names them.
-fn damaged(count: usize) -> Option<w::Check> {
-    let detail = format!("{count} cannot be read and are skipped");
-    (count > 0).then(|| w::Check { name: "damaged".to_owned(), ok: true, detail: Some(detail) })
+/// Skipped rows do not make the daemon unready: everything else goes on. `tenure doctor` names them.
+fn passed_over(name: &str, count: usize, why: &str) -> Option<w::Check> {
+    let detail = format!("{count} {why} and are skipped");
+    (count > 0).then(|| w::Check { name: name.to_owned(), ok: true, detail: Some(detail) })
 }
 
 /// Readable without a token, so it contains neither names nor reasons.

@@ -8,7 +8,8 @@ use tenure_store::{CheckpointFailure, CounterSnapshot, Damaged, Diagnosis, Setti
 use super::at;
 
 pub(crate) fn database(told: Diagnosis, stats: &CounterSnapshot, passed_over: Vec<Damaged>) -> w::Database {
-    let damaged = |one: Damaged| w::Damaged { id: one.id, why: one.why, since: at(one.since) };
+    let damaged =
+        |one: Damaged| w::Damaged { id: one.id, why: one.why, since: at(one.since), newer: one.newer };
     let setting = |setting: Setting| w::Setting {
         name: setting.name.to_owned(),
         value: setting.value,

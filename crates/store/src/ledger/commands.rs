@@ -477,8 +477,8 @@ impl Caller {
                     Ok(command) => taken.push(command),
                     // Somebody else was quicker.
                     Err(Error::Refused(refusal)) if refusal.code == Code::NotDue => {}
-                    Err(Error::Corrupt(why)) => {
-                        tracing::warn!(command = %command.id, why, "a command cannot be taken; passed over");
+                    Err(error) if error.is_of_stored() => {
+                        tracing::warn!(command = %command.id, %error, "a command cannot be taken; passed over");
                     }
                     Err(error) => return Err(error),
                 }

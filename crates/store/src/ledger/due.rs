@@ -71,7 +71,7 @@ impl Ledger {
                 }
                 return Ok(items);
             }
-            Err(Error::Corrupt(_)) => {}
+            Err(error) if error.is_of_stored() => {}
             Err(error) => return Err(error),
         }
         let mut items = Vec::with_capacity(ids.len());
@@ -81,7 +81,7 @@ impl Ledger {
                     damaged.remove(&id.to_string());
                     items.extend(item);
                 }
-                Err(error @ Error::Corrupt(_)) => damaged.add(id.to_string(), &error.to_string(), now),
+                Err(error) if error.is_of_stored() => damaged.add(id.to_string(), &error, now),
                 Err(error) => return Err(error),
             }
         }

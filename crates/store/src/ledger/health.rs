@@ -50,7 +50,8 @@ impl Ledger {
         let asked = self.store().any_pruned();
         let unreachable = match tokio::time::timeout(PATIENCE, asked).await {
             // Damage is told by name: everything else goes on.
-            Ok(Ok(_) | Err(Error::Corrupt(_))) => None,
+            Ok(Ok(_)) => None,
+            Ok(Err(error)) if error.is_of_stored() => None,
             Ok(Err(error)) => Some(error.to_string()),
             Err(_) => Some("The database does not answer".to_owned()),
         };

@@ -71,7 +71,7 @@ impl Reader {
             0 => format!("an index of it cannot be read: {why}. Type in psql: REINDEX TABLE {}", look.table),
             bad => format!("{bad} of its pages cannot be read: {why}"),
         };
-        damaged.add(name(), &why, self.shared.time.last());
+        damaged.add_damage(name(), &why, self.shared.time.last());
         Ok(rows)
     }
 

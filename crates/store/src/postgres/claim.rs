@@ -267,7 +267,7 @@ async fn attempt(line: &mut LaneConnection, jobs: &[Job]) -> Result<Vec<Given>, 
     let mut avoided = turn.others();
     avoided.extend(shared.unreadable.known(|name| shared.damaged.remove(name)));
     let selected = select(session, jobs, avoided).await;
-    if let Err(Fault::Data(error @ Error::Corrupt(_))) = &selected {
+    if let Err(Fault::Data(error @ (Error::Corrupt(_) | Error::Newer(_)))) = &selected {
         shared.cannot_select(error);
     }
     let Selected { dealt, more, repeats, sessions } = selected?;

@@ -135,7 +135,7 @@ const LOOKUPS: &str = "SELECT d.due_at, d.command FROM (SELECT DISTINCT unnest($
 
 pub(super) fn state(code: i16) -> Result<CommandState, Error> {
     let known = u8::try_from(code).ok().and_then(CommandState::from_code);
-    known.ok_or_else(|| Error::Corrupt(format!("a stored row cannot be read: command state {code}")))
+    known.ok_or_else(|| Error::Newer(format!("the command state {code}")))
 }
 
 fn key(row: &Row) -> Result<CommandId, Error> {
@@ -152,8 +152,7 @@ fn command(row: &Row) -> Result<Command, Error> {
         created_at: get(row, 5)?,
         updated_at: get(row, 6)?,
         due_at: get(row, 7)?,
-        body: Document::stored(get(row, 8)?)
-            .map_err(|error| Error::Corrupt(format!("a stored row cannot be read: {error}")))?,
+        body: Document::stored(get(row, 8)?).map_err(row::unread)?,
     })
 }
 

@@ -78,9 +78,11 @@ impl From<Error> for Fault {
             Error::Stopped(text) => Fault::Stopped(text),
             Error::OutcomeUnknown(text) => Fault::Unknown(text),
             unfit @ (Error::WeakSettings(_) | Error::Unusable(_)) => Fault::Unfit(unfit),
-            data @ (Error::Refused(_) | Error::NotDispatched(_) | Error::Corrupt(_) | Error::ReadTimeout) => {
-                Fault::Data(data)
-            }
+            data @ (Error::Refused(_)
+            | Error::NotDispatched(_)
+            | Error::Corrupt(_)
+            | Error::Newer(_)
+            | Error::ReadTimeout) => Fault::Data(data),
         }
     }
 }

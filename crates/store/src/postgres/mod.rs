@@ -108,13 +108,13 @@ impl Shared {
     /// Names a queued work that cannot be read; claims pass it over for a while.
     fn pass_over(&self, work: WorkId, error: &Error) {
         self.unreadable.put(work, error);
-        self.damaged.add(work.to_string(), &error.to_string(), self.time.last());
+        self.damaged.add(work.to_string(), error, self.time.last());
     }
 
     /// Names the queue, where a part of it cannot be read.
     fn cannot_select(&self, error: &Error) {
         self.unreadable.put_queue();
-        self.damaged.add(unreadable::QUEUE.to_owned(), &error.to_string(), self.time.last());
+        self.damaged.add(unreadable::QUEUE.to_owned(), error, self.time.last());
     }
 
     /// Remembers what a group wrote.

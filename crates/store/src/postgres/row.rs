@@ -40,6 +40,14 @@ fn corrupt(what: impl std::fmt::Display) -> Error {
     Error::Corrupt(format!("a stored row cannot be read: {what}"))
 }
 
+/// A stored text that cannot be read.
+pub(super) fn unread(why: impl std::fmt::Display) -> Error {
+    match Error::unread(why.to_string()) {
+        Error::Corrupt(why) => corrupt(why),
+        newer => newer,
+    }
+}
+
 pub(super) fn get<'a, T: FromSql<'a>>(row: &'a Row, at: usize) -> Result<T, Error> {
     row.try_get(at).map_err(corrupt)
 }
@@ -57,11 +65,11 @@ pub(super) fn name(value: &impl Serialize) -> String {
 }
 
 pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
-    serde_json::from_str(text).map_err(corrupt)
+    serde_json::from_str(text).map_err(unread)
 }
 
 pub(super) fn parse_name<T: DeserializeOwned>(text: &str) -> Result<T, Error> {
-    serde_json::from_value(serde_json::Value::String(text.to_owned())).map_err(corrupt)
+    serde_json::from_value(serde_json::Value::String(text.to_owned())).map_err(unread)
 }
 
 pub(super) fn digest(bytes: &[u8]) -> Result<Digest, Error> {
@@ -74,7 +82,8 @@ pub(super) fn mac(row: &Row, at: usize) -> Result<Option<Digest>, Error> {
 }
 
 pub(super) fn state(code: i16) -> Result<State, Error> {
-    u8::try_from(code).ok().and_then(State::from_code).ok_or_else(|| corrupt(format!("state {code}")))
+    let known = u8::try_from(code).ok().and_then(State::from_code);
+    known.ok_or_else(|| Error::Newer(format!("the state {code}")))
 }
 
 pub(super) fn id(row: &Row, at: usize) -> Result<WorkId, Error> {
@@ -108,7 +117,7 @@ pub(super) fn work(row: &Row) -> Result<Work, Error> {
         updated_at: get(row, 15)?,
         children: get(row, 16)?,
         waiters: get(row, 17)?,
-        body: Document::stored(get(row, 18)?).map_err(corrupt)?,
+        body: Document::stored(get(row, 18)?).map_err(unread)?,
     })
 }
 
@@ -125,7 +134,7 @@ pub(super) fn listed<T, K: RowKey>(
     for row in rows {
         let read = match read(row) {
             Ok(read) => Ok(read),
-            Err(Error::Corrupt(why)) => Err(why),
+            Err(error) if error.is_of_stored() => Err(error),
             Err(error) => return Err(error),
         };
         listed.take(key(row)?, read);
@@ -164,7 +173,7 @@ pub(super) fn event(row: &Row) -> Result<StoredEvent, Error> {
         attempt: get::<i32>(row, 11)? as u32,
         step: get(row, 12)?,
         fence: get::<Option<i64>>(row, 13)?.map(|fence| fence as u64),
-        fact: Fact::parse(kind, &data).map_err(corrupt)?,
+        fact: Fact::parse(kind, &data).map_err(unread)?,
         data,
         message: get(row, 15)?,
         payload: get::<Option<String>>(row, 16)?.map(Payload::stored),

@@ -51,6 +51,8 @@ pub(super) async fn faults(client: &Client, key: &Key, most: usize) -> Result<Ve
             Ok(match read(&row) {
                 Ok(one) => key.fault(&*one, row::mac(&row, row.len() - 1)?),
                 Err(Error::Corrupt(why)) => Some(format!("a row of `{name}` cannot be read: {why}")),
+                // Only the version that wrote it can judge it.
+                Err(Error::Newer(_)) => None,
                 Err(error) => return Err(error),
             })
         });

@@ -167,7 +167,7 @@ pub(super) const OPEN_COUNTS: &str = sql!(counted!(" AND {command c.state is ope
 pub(super) fn state(row: &Row<'_>, column: usize) -> Read<CommandState> {
     let code: u8 = row.get(column)?;
     let known = CommandState::from_code(code);
-    known.ok_or_else(|| Fault::stored(format!("there is no command state {code}")))
+    known.ok_or_else(|| Fault::newer(format!("the command state {code}")))
 }
 
 fn command(row: &Row<'_>) -> Read<Command> {

@@ -23,13 +23,18 @@ pub(super) enum Fault {
 impl Fault {
     /// Something stored cannot be read back.
     pub fn stored(why: impl Display) -> Self {
-        Fault::Data(Error::Corrupt(why.to_string()))
+        Fault::Data(Error::unread(why.to_string()))
+    }
+
+    /// Something stored that only a newer version knows.
+    pub fn newer(what: impl Display) -> Self {
+        Fault::Data(Error::Newer(what.to_string()))
     }
 
     /// Why a row cannot be read, if it is only that: then the others can.
-    pub fn of_row(self) -> Result<String, Self> {
+    pub fn of_row(self) -> Result<Error, Self> {
         match self {
-            Fault::Data(Error::Corrupt(why)) => Ok(why),
+            Fault::Data(error) if error.is_of_stored() => Ok(error),
             other => Err(other),
         }
     }

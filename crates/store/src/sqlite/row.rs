@@ -247,7 +247,7 @@ pub(super) fn uuid(row: &Row<'_>, column: usize) -> Read<Uuid> {
 
 pub(super) fn state(row: &Row<'_>, column: usize) -> Read<State> {
     let code: u8 = row.get(column)?;
-    State::from_code(code).ok_or_else(|| Fault::stored(format!("there is no state {code}")))
+    State::from_code(code).ok_or_else(|| Fault::newer(format!("the state {code}")))
 }
 
 pub(super) fn digest(row: &Row<'_>, column: usize) -> Read<Digest> {

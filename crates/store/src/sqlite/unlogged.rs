@@ -9,7 +9,7 @@ use super::{
     row::{self, Read, kept_columns, to_json},
 };
 use crate::{
-    Anchor,
+    Anchor, Error,
     token::Key,
     unlogged::{Link, Unlogged},
 };
@@ -56,7 +56,11 @@ pub(super) fn faults(conn: &Connection, key: &Key, most: usize) -> Read<Vec<Stri
         while let (Some(row), true) = (rows.next()?, found.len() < most) {
             match read(row) {
                 Ok(one) => found.extend(key.fault(&*one, row::mac(row, mac)?)),
-                Err(fault) => found.push(format!("a row of `{name}` cannot be read: {}", fault.of_row()?)),
+                Err(fault) => match fault.of_row()? {
+                    Error::Corrupt(why) => found.push(format!("a row of `{name}` cannot be read: {why}")),
+                    // Only the version that wrote it can judge it.
+                    _ => {}
+                },
             }
         }
         faults.append(&mut found);

@@ -37,6 +37,10 @@ pub async fn verify(cx: &Context) -> Result<Exit, Failure> {
     let report = cx.client.verify().await?;
     cx.out.one(&report, |report, _| {
         let mut text = format!("{} work items, {} events read\n", report.works, report.events);
+        if report.newer > 0 {
+            let newer = report.newer;
+            text.push_str(&format!("{newer} work items have events of a newer version, which were not checked\n"));
+        }
         for fault in &report.faults {
             let work = fault.work.as_ref().map_or("the ledger", |work| work.as_str());
             text.push_str(&format!("{work}: {}\n", render::safe(&fault.what)));

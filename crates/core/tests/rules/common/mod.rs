@@ -192,7 +192,7 @@ impl World {
     }
 
     /// The types of a work item's events, in order.
-    pub fn story(&self, id: WorkId) -> Vec<&'static str> {
+    pub fn story(&self, id: WorkId) -> Vec<&str> {
         self.log[&id].iter().map(|event| event.fact.kind()).collect()
     }
 

@@ -80,6 +80,10 @@ fn readers(file: &DatabaseFile) -> Finding {
 }
 
 fn damaged(damaged: &Damaged) -> Finding {
+    if damaged.newer {
+        let detail = format!("{}: {}", damaged.id, damaged.why);
+        return Finding::bad("newer", Verdict::Warn, detail, "upgrade this daemon");
+    }
     let detail = format!("{} cannot be read: {}", damaged.id, damaged.why);
     let fix = "copy the database, run `tenure verify`, then restore a backup or repair it";
     Finding::bad("damaged", Verdict::Fail, detail, fix)
