@@ -33,9 +33,8 @@ impl<'de> Deserializer<'de> for Tolerant {
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         match self.0 {
-            Value::Object(fields) => {
-                visitor.visit_map(MapDeserializer::new(fields.into_iter().map(|(name, value)| (name, Self(value)))))
-            }
+            Value::Object(fields) => visitor
+                .visit_map(MapDeserializer::new(fields.into_iter().map(|(name, value)| (name, Self(value))))),
             Value::Array(items) => visitor.visit_seq(SeqDeserializer::new(items.into_iter().map(Self))),
             plain => plain.deserialize_any(visitor),
         }
@@ -101,7 +100,10 @@ mod tests {
         let text = json!({ "items": [event], "next": "1", "added": {} }).to_string();
         let page: EventPage = from_slice(text.as_bytes()).unwrap();
         let event = &page.items[0];
-        assert_eq!((event.kind.as_str(), event.to.as_str(), event.to.known()), ("of_tomorrow", "frozen", None));
+        assert_eq!(
+            (event.kind.as_str(), event.to.as_str(), event.to.known()),
+            ("of_tomorrow", "frozen", None)
+        );
         assert_eq!((event.actor.kind.as_str(), event.evidence[0].reference.as_str()), ("robot", "x"));
         let source: Source = from_slice(br#"{"system":"s","id":"1","added":true}"#).unwrap();
         assert_eq!((source.system.as_str(), source.id.as_str()), ("s", "1"));

@@ -254,7 +254,10 @@ mod tests {
         body.warnings.push("x".to_owned());
         let written: Value = serde_json::from_str(body.clone().text()).unwrap();
         assert_eq!(written["tomorrow"], json!({ "a": [1, "\"}"] }));
-        assert_eq!((&written["warnings"], written.get("day \"after\"")), (&json!(["w", "x"]), Some(&Value::Null)));
+        assert_eq!(
+            (&written["warnings"], written.get("day \"after\"")),
+            (&json!(["w", "x"]), Some(&Value::Null))
+        );
         assert_eq!(with("{}", ",\"a\":1"), r#"{"a":1}"#);
     }
 }

@@ -8,8 +8,9 @@ use serde_json::json;
 use tenure_store::{
     Error, Ledger, ManualClock, NewWork, Options, Position, Sweeper, WorkFilter,
     core::{
-        Actor, Event, Fact, State, WorkId, chain,
+        Actor, Event, Fact, State, WorkId,
         action::{ClaimFilter, Claimant, CloseOut},
+        chain,
         model::{Disposition, Worker},
     },
 };
@@ -128,7 +129,8 @@ impl Bed {
     /// A newer version's migration widens the checks that name the states.
     async fn lift_checks(&self) {
         self.sql(
-            "ALTER TABLE work DROP CONSTRAINT work_state; ALTER TABLE event DROP CONSTRAINT event_move".to_owned(),
+            "ALTER TABLE work DROP CONSTRAINT work_state; ALTER TABLE event DROP CONSTRAINT event_move"
+                .to_owned(),
         )
         .await;
     }
@@ -211,10 +213,18 @@ async fn an_unknown_event_is_shown_and_the_work_goes_on(bed: Bed) {
     assert_eq!((report.faults, report.newer), (vec![], 1));
 
     // What is called unknown is hashed as everything else is.
-    let edit = if bed.url.is_some() { "SET session_replication_role = replica; " } else { "DROP TRIGGER event_stays; " };
-    bed.sql(format!("{edit}UPDATE event SET type = 'work_delayed' WHERE seq = 2 AND type = 'work_postponed'")).await;
+    let edit = if bed.url.is_some() {
+        "SET session_replication_role = replica; "
+    } else {
+        "DROP TRIGGER event_stays; "
+    };
+    bed.sql(format!(
+        "{edit}UPDATE event SET type = 'work_delayed' WHERE seq = 2 AND type = 'work_postponed'"
+    ))
+    .await;
     let report = bed.ledger.verify().await.unwrap();
-    let told = |what: &str| report.faults.iter().any(|fault| fault.work == Some(first) && fault.what.contains(what));
+    let told =
+        |what: &str| report.faults.iter().any(|fault| fault.work == Some(first) && fault.what.contains(what));
     assert!(told("event 2 was changed after it was written"), "{:?}", report.faults);
     bed.close().await;
 }
@@ -242,7 +252,10 @@ async fn an_unknown_state_is_refused_for_that_work_alone(bed: Bed) {
         let refused = ledger.work(first).await.unwrap_err();
         assert!(newer(&refused), "{refused}");
         let text = refused.to_string();
-        assert!(text.starts_with("written by a newer version of Tenure") && !text.contains("contradict"), "{text}");
+        assert!(
+            text.starts_with("written by a newer version of Tenure") && !text.contains("contradict"),
+            "{text}"
+        );
         let list = ledger.list(&WorkFilter::default(), None, 10).await.unwrap();
         assert_eq!((list.len(), list.unreadable.len()), (1, 1));
         assert!(list.unreadable[0].newer && list.unreadable[0].work == Some(first));
@@ -257,7 +270,8 @@ async fn an_unknown_state_is_refused_for_that_work_alone(bed: Bed) {
     let refused = person.cancel(first, "not wanted", None).await.unwrap_err();
     assert!(newer(&refused), "{refused}");
     let worker = bed.other.caller(Actor::worker("w"));
-    let claimed = worker.claim(claimant("one"), ClaimFilter { max: 5, ..ClaimFilter::default() }, None).await.unwrap();
+    let claimed =
+        worker.claim(claimant("one"), ClaimFilter { max: 5, ..ClaimFilter::default() }, None).await.unwrap();
     assert_eq!(claimed.iter().map(|one| one.work.id).collect::<Vec<_>>(), [second]);
     worker.close_out(&claimed[0].lease, done()).await.unwrap();
     let sweep = Sweeper::new(bed.clock.clone()).run_once(&bed.ledger).await.unwrap();

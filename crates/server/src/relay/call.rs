@@ -165,7 +165,9 @@ impl Shared {
                     }
                     return Done::Told;
                 }
-                Err(error @ (Error::Stopped(_) | Error::Corrupt(_) | Error::Newer(_))) => return Done::Away(error.to_string()),
+                Err(error @ (Error::Stopped(_) | Error::Corrupt(_) | Error::Newer(_))) => {
+                    return Done::Away(error.to_string());
+                }
                 Err(error) => {
                     tracing::warn!(command = %id, %error, "the outcome of a call cannot be recorded; retrying");
                     tokio::time::sleep(DELIVER_AGAIN).await;

@@ -94,6 +94,38 @@ async fn a_stream_sends_events_and_resumes_after_the_last_one() {
     }
 }
 
+/// In a rolling upgrade, a newer daemon writes events of types that this one does not know.
+#[tokio::test]
+async fn an_event_of_a_newer_version_is_shown_everywhere_as_it_is() {
+    let bed = Bed::sqlite().await;
+    let client = bed.admin();
+    let id = client.ingest("first").await;
+    let cancel = format!("/v1/work/{id}/cancel");
+    client.post(&cancel, json!({ "reason": "not wanted" })).await.expect(200);
+    let file = bed.folder.as_ref().unwrap().path().join("ledger.db");
+    let sql = "DROP TRIGGER event_stays; UPDATE event SET type = 'work_postponed', \
+         data = '{\"until_at\":0,\"why\":{\"of\":\"tomorrow\"}}' WHERE seq = 2";
+    rusqlite::Connection::open(file).unwrap().execute_batch(sql).unwrap();
+
+    let work = client.get("/v1/work").await.expect(200);
+    assert_eq!((work["items"][0]["state"].as_str(), work.get("unreadable")), (Some("cancelled"), None));
+    let path = cancel.replace("/cancel", "");
+    for path in ["/v1/events".to_owned(), format!("{path}/events")] {
+        let events = client.get(&path).await.expect(200);
+        assert_eq!(events.get("unreadable"), None, "{events}");
+        let event = &events["items"][1];
+        assert_eq!((&event["type"], &event["to"]), (&json!("work_postponed"), &json!("cancelled")));
+        let data = json!({ "until_at": "1970-01-01T00:00:00.000Z", "why": { "of": "tomorrow" } });
+        assert_eq!(event["data"], data, "{event}");
+    }
+    client.get(&format!("{path}/explain")).await.expect(200);
+    client.get("/metrics").await;
+    let mut whole = Reader::open(&client, "/v1/events/stream?after=0-0-0", None).await;
+    assert_eq!(whole.source().await, "first");
+    let (kind, _, data) = whole.next().await.unwrap();
+    assert_eq!((kind.as_str(), &data["type"]), ("event", &json!("work_postponed")));
+}
+
 #[tokio::test]
 async fn a_slow_reader_gets_the_position_to_continue_from() {
     let bed = Bed::memory().await;

@@ -123,10 +123,11 @@ impl Bed {
     }
 
     /// The events of a command in the log, in order.
-    pub async fn story(&self, id: CommandId) -> Vec<&'static str> {
+    pub async fn story(&self, id: CommandId) -> Vec<String> {
         let work = self.command(id).await.work;
         let events = self.ledger.events(work, 0, 1_000).await.unwrap();
         let of = |fact: &Fact| fact.command().is_some_and(|moved| moved.command == id);
-        events.iter().map(|stored| &stored.event.fact).filter(|fact| of(fact)).map(Fact::kind).collect()
+        let told = events.iter().map(|stored| &stored.event.fact).filter(|fact| of(fact));
+        told.map(|fact| fact.kind().to_owned()).collect()
     }
 }

@@ -150,7 +150,9 @@ impl Bed {
 
     /// The types of a work's events, in order.
     pub async fn story(&self, id: WorkId) -> Vec<&'static str> {
-        let known = |kind: &str| tenure_core::Fact::TYPES.iter().find(|(known, _)| *known == kind).map(|(known, _)| *known);
+        let known = |kind: &str| {
+            tenure_core::Fact::TYPES.iter().find(|(known, _)| *known == kind).map(|(known, _)| *known)
+        };
         self.events(id).await.iter().filter_map(|stored| known(stored.event.fact.kind())).collect()
     }
 
