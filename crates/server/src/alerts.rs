@@ -9,7 +9,7 @@ use std::{
 
 use tenure_api::wire::{Alert, Timestamp};
 use tenure_core::{Millis, State};
-use tenure_store::{CounterSnapshot, Damaged, Error, Gauges, Health, Ledger, SourceGauges};
+use tenure_store::{CounterSnapshot, Damaged, Error, Gauges, Health, IntakeTable, Ledger, SourceGauges};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -86,6 +86,7 @@ impl Watcher {
             Err(_) => Vec::new(),
         };
         crossed.extend(faults(&health, &gauges, &self.ledger.stats()));
+        crossed.extend(self.ledger.intake_table().await.ok().and_then(rejected_rows));
         let standing = crossed.len();
         self.metrics.set_alerts(crossed.iter().map(|((name, _), _)| (*name).to_owned()));
         let fresh = self.alerts.update(crossed);
@@ -106,6 +107,25 @@ impl Watcher {
             }
         }
     }
+}
+
+/// Rows of the intake table that were set aside: no work item comes of them until somebody looks.
+fn rejected_rows(table: IntakeTable) -> Option<(Key, Alert)> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as Millis);
+    let reason = table.newest_reason.unwrap_or_default();
+    let alert = Alert {
+        name: "intake_rejected".to_owned(),
+        message: format!(
+            "{} rows of tenure_intake were rejected, the last one for: {reason}",
+            table.rejected
+        ),
+        value: table.rejected,
+        threshold: 0,
+        since: Timestamp(now),
+        tenant: None,
+        source: None,
+    };
+    (table.rejected > 0).then_some((("intake_rejected", None), alert))
 }
 
 /// Faults of the ledger itself: alerts without a threshold.
@@ -132,8 +152,7 @@ fn faults(health: &Health, gauges: &Result<Gauges, Error>, stats: &CounterSnapsh
     ] {
         if let Some(since) = rows.iter().map(|one| one.since).min() {
             let names: Vec<&str> = rows.iter().take(NAMED).map(|one| one.id.as_str()).collect();
-            let message =
-                format!("{} {why} and are skipped: {}. {next}", rows.len(), names.join(", "));
+            let message = format!("{} {why} and are skipped: {}. {next}", rows.len(), names.join(", "));
             tell(name, rows.len() as u64, since, message);
         }
     }

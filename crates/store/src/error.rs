@@ -54,7 +54,7 @@ pub enum Error {
     /// What is stored contradicts itself, or a decision would have made it so; nothing was written.
     #[error("the ledger contradicts itself: {0}. Run verify, and keep a copy of the database")]
     Corrupt(String),
-    /// What is stored is of a newer version, and this one does not know it; nothing was written.
+    /// A newer version wrote the record, in a way that this version does not know; nothing was written.
     #[error("written by a newer version of Tenure: {0}. Upgrade this daemon. Everything else goes on")]
     Newer(String),
 }

@@ -18,6 +18,8 @@ mod error;
 pub mod fair;
 mod gauges;
 mod intake;
+mod intake_table;
+mod intake_worker;
 mod job;
 mod ledger;
 mod ledger_settings;
@@ -59,6 +61,8 @@ pub use diagnosis::{CheckpointFailure, Copied, Diagnosis, Schema, Setting, Wal};
 pub use error::{Error, NotDispatched};
 pub use gauges::{CommandGauges, CommandGroupGauges, Gauges, SourceGauges, StateGauges, WaitGauges};
 pub use intake::IntakeChange;
+pub use intake_table::{IntakeInsert, IntakeTable};
+pub use intake_worker::{IntakeLook, IntakeWorker};
 pub use ledger::{
     Caller, Claimed, DispatchRef, Due, DueCursor, DuePage, Health, Ingested, LeaseRef, Ledger, LedgerReply,
     NewWait, NewWork, Options, Reserved, Resolved, Sending, Waiting, WorkerView, Workers, new_worker,

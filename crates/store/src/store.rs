@@ -26,6 +26,7 @@ use crate::{
     Listed, Position, Pruned, Pruning, Revocation, ScheduleChange, StoredEvent, WaitFilter, WorkFilter,
     counters::Counters,
     damaged::DamagedSet,
+    intake_table::IntakeRows,
     job::{Job, Payloads},
     ledger_settings::LedgerSettings,
     retention::{Before, Tombstone},
@@ -47,6 +48,7 @@ pub(crate) trait Store:
     + CredentialStore
     + ScheduleStore
     + IntakeStore
+    + IntakeRows
     + RetentionStore
     + CheckStore
     + GaugeStore

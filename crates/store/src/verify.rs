@@ -234,7 +234,7 @@ fn log_fault(events: &[Event]) -> Option<String> {
     None
 }
 
-/// Whether a row is where its last event left it: that is known of every event, whoever wrote it.
+/// Whether a row is where its last event left it: that is known of every event, also of one of a newer version.
 fn end_fault(work: &Work, events: &[Event]) -> Option<String> {
     let Some(last) = events.last() else {
         return Some("it has no log".to_owned());

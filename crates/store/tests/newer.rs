@@ -72,7 +72,7 @@ impl Bed {
         if self.url.is_some() { format!("'{}'", work.0) } else { self.blob(work.0.as_bytes()) }
     }
 
-    /// What a newer version does: the next event of a work, rightly linked and hashed, of a type and with data of its own.
+    /// The next event of a work item as a newer version adds it: rightly linked and hashed, of a new type and with new data.
     /// No constraint of this version's schema is in its way, but for the state where that is a new one.
     async fn future_event(&self, work: WorkId, to: Option<u8>) {
         let row = self.ledger.work(work).await.unwrap();
@@ -195,7 +195,7 @@ async fn an_unknown_event_is_shown_and_the_work_goes_on(bed: Bed) {
     bed.future_event(first, None).await;
     let running = bed.ledger.work(first).await.unwrap();
     assert_eq!((running.state, running.seq), (State::Running, 4));
-    worker.renew(&[(claimed[0].lease, None)]).await.unwrap();
+    worker.renew(&[(claimed[0].lease.clone(), None)]).await.unwrap();
     worker.close_out(&claimed[0].lease, done()).await.unwrap();
     // The other one's lease lapses, and is judged.
     let mut sweeper = Sweeper::new(bed.clock.clone());
@@ -212,7 +212,7 @@ async fn an_unknown_event_is_shown_and_the_work_goes_on(bed: Bed) {
     let report = bed.ledger.verify().await.unwrap();
     assert_eq!((report.faults, report.newer), (vec![], 1));
 
-    // What is called unknown is hashed as everything else is.
+    // An unknown event is hashed as every other one is.
     let edit = if bed.url.is_some() {
         "SET session_replication_role = replica; "
     } else {

@@ -128,6 +128,25 @@ pub struct Database {
     /// Work items and commands that cannot be read. They are skipped; everything else goes on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damaged: Vec<Damaged>,
+    /// The rows of `tenure_intake`. Absent if the daemon is older than the table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub intake: Option<IntakeTable>,
+}
+
+/// The rows that applications inserted into the table `tenure_intake`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct IntakeTable {
+    /// Rows that wait to become work items, counted up to 10,000.
+    pub waiting: u64,
+    /// When the first of them was inserted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oldest_at: Option<Timestamp>,
+    /// Rows that were rejected, counted up to 10,000. They stay until somebody corrects or deletes them.
+    pub rejected: u64,
+    /// The reason of the last rejected one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub newest_reason: Option<String>,
 }
 
 /// The progress of a backup.

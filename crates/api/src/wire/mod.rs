@@ -35,7 +35,7 @@ mod worker;
 
 pub use admin::{
     Backup, BackupProgress, BackupReport, CheckpointFailure, Commits, Damaged, Database, DatabaseFile, Fault,
-    LedgerClock, Prune, PruneReport, Pruning, Schema, Setting, VerifyReport, Wal,
+    IntakeTable, LedgerClock, Prune, PruneReport, Pruning, Schema, Setting, VerifyReport, Wal,
 };
 pub use alert::Alert;
 pub use batch::{BATCH_MAX, Batch, BatchItem, BatchMethod, BatchReply, BatchResponse};

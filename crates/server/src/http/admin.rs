@@ -72,5 +72,7 @@ pub(crate) async fn verify(State(app): State<Arc<App>>, who: Who) -> JsonResult<
     responses((status = 200, description = "The database's diagnosis.", body = w::Database), Problems))]
 pub(crate) async fn database(State(app): State<Arc<App>>, who: Who) -> JsonResult<w::Database> {
     who.session.require_everywhere()?;
-    Ok(Json(wire::database(app.ledger.diagnosis().await?, &app.ledger.stats(), app.ledger.damaged())))
+    let told = wire::database(app.ledger.diagnosis().await?, &app.ledger.stats(), app.ledger.damaged());
+    let intake = wire::intake_table(app.ledger.intake_table().await?);
+    Ok(Json(w::Database { intake: Some(intake), ..told }))
 }

@@ -135,6 +135,7 @@ pub struct Metrics {
     queued: Gauge,
     alerts: GaugeBy<OfName>,
     intake_paused: GaugeBy<OfTenant>,
+    intake_rows: GaugeBy<OfState>,
 }
 
 impl Default for Metrics {
@@ -179,6 +180,7 @@ impl Default for Metrics {
             queued: Gauge::default(),
             alerts: Family::default(),
             intake_paused: Family::default(),
+            intake_rows: Family::default(),
         };
         metrics.register();
         metrics
@@ -288,6 +290,8 @@ impl Metrics {
             "1 for each pause of the intake; without a tenant, it covers all tenants",
             self.intake_paused.clone(),
         );
+        let rows = self.intake_rows.clone();
+        r.register("intake_rows", "Rows of the table tenure_intake, counted up to 10,000", rows);
         self.commands.register(r);
     }
 
@@ -433,6 +437,10 @@ impl Metrics {
         for pause in ledger.pauses().iter() {
             let tenant = pause.tenant.clone().unwrap_or_default();
             self.intake_paused.get_or_create(&OfTenant { tenant }).set(1);
+        }
+        let table = ledger.intake_table().await?;
+        for (state, rows) in [("waiting", table.waiting), ("rejected", table.rejected)] {
+            self.intake_rows.get_or_create(&OfState { state }).set(rows as i64);
         }
         let stats = ledger.stats();
         self.renewals_refused.inner().store(stats.renewals_refused, Relaxed);

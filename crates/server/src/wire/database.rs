@@ -3,7 +3,7 @@
 use std::{os::unix::fs::PermissionsExt, path::Path};
 
 use tenure_api::wire as w;
-use tenure_store::{CheckpointFailure, CounterSnapshot, Damaged, Diagnosis, Setting, Wal};
+use tenure_store::{CheckpointFailure, CounterSnapshot, Damaged, Diagnosis, IntakeTable, Setting, Wal};
 
 use super::at;
 
@@ -32,6 +32,16 @@ pub(crate) fn database(told: Diagnosis, stats: &CounterSnapshot, passed_over: Ve
             .backup
             .map(|copied| w::BackupProgress { bytes: copied.bytes, total_bytes: copied.total }),
         damaged: passed_over.into_iter().map(damaged).collect(),
+        intake: None,
+    }
+}
+
+pub(crate) fn intake_table(table: IntakeTable) -> w::IntakeTable {
+    w::IntakeTable {
+        waiting: table.waiting,
+        oldest_at: table.oldest_at.map(at),
+        rejected: table.rejected,
+        newest_reason: table.newest_reason,
     }
 }
 

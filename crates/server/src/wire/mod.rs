@@ -16,7 +16,7 @@ mod work;
 mod worker;
 
 pub(crate) use command::{Shown, call_error, command, cost, digest, finding, proof, recorded};
-pub(crate) use database::database;
+pub(crate) use database::{database, intake_table};
 pub(crate) use event::event;
 pub(crate) use given::{claimant, close_out, decide, failure, new_wait, new_work, usage};
 pub(crate) use grant::{ack, grant, renewal, resolved, step, waiting};

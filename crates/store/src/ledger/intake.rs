@@ -10,7 +10,7 @@ use tenure_core::{
 };
 
 use super::{Caller, Ledger, reads::PAGE_MAX};
-use crate::{Error, IntakeChange};
+use crate::{Error, IntakeChange, IntakeTable};
 
 impl Ledger {
     /// Learns whose intake is paused; groups go by it from now on.
@@ -23,6 +23,13 @@ impl Ledger {
     /// Whose intake this process knows to be paused: it looks every second.
     pub fn pauses(&self) -> Arc<[Pause]> {
         self.store().ledger_settings().paused().unwrap_or_default()
+    }
+}
+
+impl Ledger {
+    /// How many rows of `tenure_intake` wait, and how many were set aside.
+    pub async fn intake_table(&self) -> Result<IntakeTable, Error> {
+        self.store().intake_table().await
     }
 }
 

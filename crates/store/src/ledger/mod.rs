@@ -38,6 +38,7 @@ use crate::{
     Clock, Error, SystemClock,
     counters::CounterSnapshot,
     fair::{self, Fair, Turn},
+    intake_worker::IntakeWorker,
     job::{Job, Payloads, left, weight},
     memory,
     scheduler::Scheduler,
@@ -231,6 +232,7 @@ impl Ledger {
             let clock = options.clock.unwrap_or_else(|| Arc::new(SystemClock));
             tokio::spawn(Sweeper::new(clock).run(WeakLedger(Arc::downgrade(&ledger.0))));
             tokio::spawn(Scheduler.run(WeakLedger(Arc::downgrade(&ledger.0))));
+            tokio::spawn(IntakeWorker.run(WeakLedger(Arc::downgrade(&ledger.0))));
         }
         Ok(ledger)
     }
@@ -385,6 +387,11 @@ impl Ledger {
 
     pub(crate) fn store(&self) -> &dyn Store {
         &*self.0.store
+    }
+
+    /// For a task that waits without keeping the ledger open.
+    pub(crate) fn shared_store(&self) -> Arc<dyn Store> {
+        self.0.store.clone()
     }
 
     /// A grant as its holder gets it: with the token, and the payloads that it may see.

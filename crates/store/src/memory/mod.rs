@@ -11,6 +11,7 @@ mod diagnosis;
 mod event;
 mod gauges;
 mod intake;
+mod intake_table;
 mod retention;
 mod schedule;
 mod session;

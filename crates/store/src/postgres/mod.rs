@@ -20,6 +20,7 @@ mod fault;
 mod gauges;
 mod group;
 mod intake;
+mod intake_table;
 mod lane;
 mod load;
 mod migrate;
@@ -93,6 +94,8 @@ struct Shared {
     nudged: AtomicBool,
     /// To be told to the other processes.
     announced: Notify,
+    /// Another program may have committed rows of the intake table.
+    intake: Notify,
     recent: Recent,
     counters: Counters,
     ledger_settings: LedgerSettings,
@@ -177,6 +180,7 @@ pub(crate) async fn open(url: &str, options: &Options) -> Result<Arc<dyn Store>,
         parked: Parked::default(),
         nudged: AtomicBool::new(false),
         announced: Notify::new(),
+        intake: Notify::new(),
         recent: Recent::default(),
         counters: Counters::default(),
         ledger_settings: LedgerSettings::default(),

@@ -563,3 +563,41 @@ CREATE TRIGGER pruning_kept BEFORE DELETE ON pruning
     FOR EACH ROW EXECUTE FUNCTION refuse('records of pruning stay');
 CREATE TRIGGER pruning_never_emptied BEFORE TRUNCATE ON pruning
     FOR EACH STATEMENT EXECUTE FUNCTION refuse('records of pruning stay');
+
+-- Rows that applications insert in their own transactions: each committed one becomes a work item, and is deleted. `mark` and
+-- `id` order the rows of a source: `mark` is the id of the last transaction that had ended at the insert, or of its own if that
+-- is greater, so a row that was inserted after another one's commit comes after it.
+CREATE TABLE tenure_intake (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    mark bigint NOT NULL DEFAULT greatest(
+        pg_current_xact_id()::text::bigint, pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1
+    ),
+    created_at bigint NOT NULL DEFAULT (extract(epoch FROM clock_timestamp()) * 1000)::bigint,
+    tenant text NOT NULL DEFAULT 'default',
+    source_system text NOT NULL,
+    source_id text NOT NULL,
+    source_run_id text NOT NULL DEFAULT '',
+    kind text NOT NULL,
+    disposition text NOT NULL,
+    input text NOT NULL DEFAULT 'null', -- JSON
+    priority integer NOT NULL DEFAULT 3,
+    session text,
+    correlation_id text,
+    options text, -- a JSON object
+    rejected_at bigint,
+    reason text,
+    CONSTRAINT tenure_intake_rejected CHECK ((rejected_at IS NULL) = (reason IS NULL))
+);
+
+CREATE INDEX tenure_intake_waiting ON tenure_intake (mark, id) WHERE rejected_at IS NULL;
+CREATE INDEX tenure_intake_set_aside ON tenure_intake (rejected_at, id) WHERE rejected_at IS NOT NULL;
+
+-- A hint only. A daemon that misses it looks within a second.
+CREATE FUNCTION tenure_intake_hint() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_catalog.pg_notify('tenure_intake', '');
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER tenure_intake_hint AFTER INSERT OR UPDATE ON tenure_intake
+    FOR EACH STATEMENT EXECUTE FUNCTION tenure_intake_hint();

@@ -12,6 +12,8 @@ use tokio_postgres::{AsyncMessage, Client};
 use super::Shared;
 
 const CHANNEL: &str = "tenure_ready";
+/// A trigger of the intake table notifies it.
+const INTAKE: &str = "tenure_intake";
 /// Between two hints, and between two tries to connect.
 const PAUSE: Duration = Duration::from_millis(10);
 const AGAIN: Duration = Duration::from_secs(1);
@@ -39,7 +41,7 @@ async fn connected(shared: &Shared) {
         let mut messages = stream::poll_fn(move |cx| connection.poll_message(cx));
         while let Some(Ok(message)) = messages.next().await {
             if let AsyncMessage::Notification(note) = message {
-                let _gone = heard.send(note.process_id());
+                let _gone = heard.send((note.channel() == INTAKE, note.process_id()));
             }
         }
     });
@@ -50,7 +52,8 @@ async fn connected(shared: &Shared) {
         tokio::select! {
             () = async { drop(servers.wait_for(|number| *number != server).await) } => break,
             note = notices.recv() => match note {
-                Some(process) if process == own => {}
+                Some((true, _)) => shared.intake.notify_one(),
+                Some((false, process)) if process == own => {}
                 Some(_) => shared.nudge(),
                 None => break,
             },
@@ -67,7 +70,7 @@ async fn connected(shared: &Shared) {
 
 /// The number of the own backend: its own hints are no news. A hint need not be durable.
 async fn listen(client: &Client) -> Option<i32> {
-    let settings = format!("SET synchronous_commit = off; LISTEN {CHANNEL}");
+    let settings = format!("SET synchronous_commit = off; LISTEN {CHANNEL}; LISTEN {INTAKE}");
     client.batch_execute(&settings).await.ok()?;
     client.query_one("SELECT pg_backend_pid()", &[]).await.ok()?.try_get(0).ok()
 }

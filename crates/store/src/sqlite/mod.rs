@@ -18,6 +18,7 @@ mod file;
 mod gauges;
 mod group;
 mod intake;
+mod intake_table;
 mod load;
 mod log;
 mod loss;

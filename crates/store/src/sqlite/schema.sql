@@ -519,3 +519,27 @@ CREATE TRIGGER pruning_kept BEFORE DELETE ON pruning
 BEGIN
     SELECT raise(ROLLBACK, 'records of pruning stay');
 END;
+
+-- Rows that applications insert in their own transactions: each committed one becomes a work item, and is deleted. One program
+-- writes at a time, so the order of the ids is the order of the commits.
+CREATE TABLE tenure_intake (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    created_at INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)),
+    tenant TEXT NOT NULL DEFAULT 'default',
+    source_system TEXT NOT NULL,
+    source_id TEXT NOT NULL,
+    source_run_id TEXT NOT NULL DEFAULT '',
+    kind TEXT NOT NULL,
+    disposition TEXT NOT NULL,
+    input TEXT NOT NULL DEFAULT 'null', -- JSON
+    priority INTEGER NOT NULL DEFAULT 3,
+    session TEXT,
+    correlation_id TEXT,
+    options TEXT, -- a JSON object
+    rejected_at INTEGER,
+    reason TEXT,
+    CHECK ((rejected_at IS NULL) = (reason IS NULL))
+) STRICT;
+
+CREATE INDEX tenure_intake_waiting ON tenure_intake (id) WHERE rejected_at IS NULL;
+CREATE INDEX tenure_intake_set_aside ON tenure_intake (rejected_at, id) WHERE rejected_at IS NOT NULL;

@@ -39,7 +39,9 @@ pub async fn verify(cx: &Context) -> Result<Exit, Failure> {
         let mut text = format!("{} work items, {} events read\n", report.works, report.events);
         if report.newer > 0 {
             let newer = report.newer;
-            text.push_str(&format!("{newer} work items have events of a newer version, which were not checked\n"));
+            text.push_str(&format!(
+                "{newer} work items have events of a newer version, which were not checked\n"
+            ));
         }
         for fault in &report.faults {
             let work = fault.work.as_ref().map_or("the ledger", |work| work.as_str());

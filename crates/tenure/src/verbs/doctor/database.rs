@@ -1,6 +1,8 @@
 //! Checks the daemon's database.
 
-use tenure_api::wire::{Code, Commits, Damaged, Database, DatabaseFile, LedgerClock, Schema, Timestamp, Wal};
+use tenure_api::wire::{
+    Code, Commits, Damaged, Database, DatabaseFile, IntakeTable, LedgerClock, Schema, Timestamp, Wal,
+};
 
 use super::{Finding, Verdict};
 use crate::{render::age, verbs::Context};
@@ -59,7 +61,31 @@ fn judge(told: &Database, now: Timestamp) -> Vec<Finding> {
     findings.extend(told.clock.map(clock));
     findings.extend(told.commits.map(commits));
     findings.extend(told.damaged.iter().map(damaged));
+    findings.extend(told.intake.as_ref().and_then(|table| intake(table, now)));
     findings
+}
+
+/// A row becomes a work item within a second, unless its tenant is held back.
+const INTAKE_LATE_MS: i64 = 60_000;
+
+/// Rows of the intake table that nobody takes.
+fn intake(table: &IntakeTable, now: Timestamp) -> Option<Finding> {
+    if table.rejected > 0 {
+        let reason = table.newest_reason.as_deref().unwrap_or_default();
+        let detail =
+            format!("{} rows of tenure_intake were rejected, the last one for: {reason}", table.rejected);
+        return Some(Finding::bad(
+            "intake",
+            Verdict::Warn,
+            detail,
+            "correct and retry them, or delete them, by SQL",
+        ));
+    }
+    let age = table.oldest_at.map_or(0, |at| now.0 - at.0);
+    (age > INTAKE_LATE_MS).then(|| {
+        let detail = format!("{} rows of tenure_intake wait, the first for {} s", table.waiting, age / 1_000);
+        Finding::bad("intake", Verdict::Warn, detail, "look whether the intake is paused: `tenure intake`")
+    })
 }
 
 /// The file contains payloads and the key of every token.
@@ -190,6 +216,7 @@ mod tests {
             commits: None,
             backup: None,
             damaged: Vec::new(),
+            intake: None,
         }
     }
 
