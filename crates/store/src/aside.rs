@@ -1,15 +1,15 @@
-//! What blocks has threads of its own. The pool that tokio keeps for blocking calls is shared by everything in the process:
-//! names that nobody answers for would hold up whatever else is in it.
+//! Threads for blocking calls, apart from the pool that tokio shares between everything in the process: a DNS
+//! lookup without a response would block other users of that pool.
 
 use std::{io, thread};
 
 use tokio::sync::oneshot;
 
-/// Small: what runs here calls into the system and hashes files.
+/// Small: the closures only make system calls and hash files.
 const STACK: usize = 512 * 1024;
 
-/// Runs a blocking call on a new thread of this name. A caller that stops waiting for it leaves it to finish, and so does the
-/// end of the process.
+/// Runs a blocking call on a new thread of this name. If the caller stops waiting, or the process ends, the
+/// thread is not waited for.
 pub async fn aside<T: Send + 'static>(
     name: &str,
     call: impl FnOnce() -> T + Send + 'static,
@@ -17,7 +17,7 @@ pub async fn aside<T: Send + 'static>(
     aside_with_stack(name, STACK, call).await
 }
 
-/// The same, for calls that go deep.
+/// The same with a larger stack, for deep recursion.
 pub async fn aside_with_stack<T: Send + 'static>(
     name: &str,
     stack: usize,
@@ -26,5 +26,5 @@ pub async fn aside_with_stack<T: Send + 'static>(
     let (reply, answer) = oneshot::channel();
     let run = move || _ = reply.send(call());
     thread::Builder::new().name(name.to_owned()).stack_size(stack).spawn(run)?;
-    answer.await.map_err(|_| io::Error::other(format!("the thread `{name}` broke off; the log says where")))
+    answer.await.map_err(|_| io::Error::other(format!("the thread `{name}` panicked; see the log")))
 }

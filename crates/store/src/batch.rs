@@ -1,5 +1,5 @@
-//! A group of submissions being decided: later ones see what earlier ones did, and the store writes
-//! the net result once.
+//! A group of submissions while it is decided: later submissions see the changes of earlier ones, and the
+//! store writes the net result once.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -22,21 +22,21 @@ use crate::{
     ledger_settings::LedgerSettings,
 };
 
-/// What the narrow tables said of a work before the batch.
+/// What the index tables had about a work item before the batch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Before {
     pub state: State,
     pub due_at: Option<Millis>,
 }
 
-/// How much of a row changed, and what stood there before. None before: the work is new.
+/// How much of a row changed, and its value before the batch. None: the work item is new.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
     pub touch: Touch,
     pub before: Option<Before>,
 }
 
-/// A row to save in its last version.
+/// A row to save, in its latest version.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row<'a> {
     pub work: &'a Work,
@@ -45,7 +45,7 @@ pub(crate) struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// Whether the work was on the queue. Works of a session are queued by their session's head instead.
+    /// Whether the work item was on the queue. In a session only the head is queued.
     pub fn was_ready(&self) -> bool {
         self.work.spec.session.is_none() && self.before.is_some_and(|before| before.state == State::Queued)
     }
@@ -54,13 +54,13 @@ impl Row<'_> {
         self.work.spec.session.is_none() && self.work.state == State::Queued
     }
 
-    /// Whether the narrow row has to follow.
+    /// Whether the row in the index table must be updated.
     pub fn status_changed(&self) -> bool {
         self.before.is_none_or(|before| before.state != self.work.state || before.due_at != self.work.due_at)
     }
 }
 
-/// The net result of a batch, ready to be written.
+/// The net result of a batch.
 #[derive(Debug, Default)]
 pub(crate) struct Writes {
     pub marks: ByWork<Mark>,
@@ -70,7 +70,8 @@ pub(crate) struct Writes {
     pub steps: HashMap<(WorkId, u32), Step>,
     pub waits: HashMap<WaitId, Wait>,
     pub kept: HashMap<TenantKey, Option<Kept>>,
-    /// (closed work, its children?, its waiters?, when): to be applied after every row is saved.
+    /// (closed work item, whether to notify its children, whether to notify its waiters, when): applied after
+    /// every row is saved.
     pub wakes: Vec<(WorkId, bool, bool, Millis)>,
     /// Sessions whose holder or head may have changed.
     pub sessions: BTreeSet<TenantKey>,
@@ -84,7 +85,7 @@ impl Writes {
         self.marks.is_empty() && self.kept.is_empty() && self.commands.is_empty() && self.budgets.is_empty()
     }
 
-    /// Notes a change, before the records take it in.
+    /// Records a change before the records are updated.
     fn note(&mut self, records: &Records, change: &Change) {
         match change {
             Change::Work { work, touch } => self.mark(records, work, *touch),
@@ -127,7 +128,7 @@ impl Writes {
     }
 }
 
-/// Records and writes of the group at hand.
+/// The records and writes of the current group.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     pub records: Records,
@@ -137,28 +138,31 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// A batch that is decided under these ledger settings.
+    /// A batch that is decided with these ledger settings.
     pub fn under(ledger_settings: &LedgerSettings) -> Self {
         let mut batch = Self::default();
         ledger_settings.apply(&mut batch.records);
         batch
     }
 
-    /// Decides one submission. A refusal leaves no trace and costs nobody else anything.
+    /// Decides one submission. A refusal changes nothing and does not affect the others.
     pub fn decide(&mut self, submission: &Submission, now: Millis) -> Result<Reply, Error> {
         let decision = decide(&self.records, submission, now)?;
         for change in &decision.changes {
             if let Change::Work { work, .. } = change
                 && let Some(fault) = invariant::fault(work)
             {
-                return Err(Error::Corrupt(format!("{} would break a rule: {fault}", work.id)));
+                return Err(Error::Corrupt(format!(
+                    "a decision on {} violates an invariant: {fault}",
+                    work.id
+                )));
             }
         }
         if submission.dry_run {
             self.tried.extend(payloads_of(decision.events));
             return Ok(decision.reply);
         }
-        // Marks remember what stood before the batch, so they come before the records.
+        // The marks need the records as they were before the batch.
         for change in decision.changes {
             self.writes.note(&self.records, &change);
             self.records.absorb(change);
@@ -182,18 +186,18 @@ impl Batch {
         rows
     }
 
-    /// Counters that changed, as they stand now.
+    /// The counters that changed, with their current values.
     pub fn budgets(&self) -> Vec<(&BudgetKey, &Budget)> {
         self.writes.budgets.iter().filter_map(|key| self.records.budgets.get_key_value(key)).collect()
     }
 
-    /// The commands to save, in their last versions.
+    /// The commands to save, in their latest versions.
     pub fn commands(&self) -> Vec<(&Command, Touch)> {
         let marks = self.writes.commands.iter();
         marks.filter_map(|(id, touch)| Some((self.records.command(*id)?, *touch))).collect()
     }
 
-    /// Works of no session that came onto the queue in this batch, in claiming order.
+    /// Work items without a session that were queued by this batch, in claiming order.
     pub fn newly_ready(&self) -> Vec<WorkId> {
         let rows = self.rows();
         let mut works: Vec<&Work> =
@@ -202,7 +206,7 @@ impl Batch {
         works.into_iter().map(|work| work.id).collect()
     }
 
-    /// One work of each lane that these are in.
+    /// One work item of each lane that occurs here.
     #[cfg(feature = "sqlite")]
     pub fn lanes(&self, works: &[WorkId]) -> Vec<Arc<Spec>> {
         let specs = works.iter().filter_map(|id| self.records.works.get(id)).map(|work| &work.spec);

@@ -1,16 +1,16 @@
-//! A stored schema, compared with the one that the migrations make.
+//! Compares a stored schema with the one that the migrations create.
 
 use std::{collections::BTreeMap, fmt::Display};
 
 use crate::Error;
 
-/// What each object is, by its kind and its name.
+/// The definition of each object, by kind and name.
 pub(crate) type Schema = BTreeMap<(String, String), String>;
 
-/// Objects that act on what others write. One more of them can hide what one less shows.
+/// Objects with an effect on other statements. An additional one could hide that another is missing.
 const ACTING: [&str; 3] = ["trigger", "rule", "policy"];
 
-/// The name of the first migration. Development versions before the first schema had another one.
+/// The name of the first migration. It had another name in development versions.
 pub(crate) const FIRST: &str = "schema";
 
 /// Refuses a ledger whose first migration has another name.
@@ -24,7 +24,8 @@ pub(crate) fn refuse_older(first: Option<&str>, place: &dyn Display, instead: &s
     )))
 }
 
-/// What is missing, differs, or acts besides. Tables, columns and indexes of somebody's own change no row.
+/// Objects that are missing or differ, and additional ones that have an effect. Additional tables, columns
+/// and indexes are allowed: they change no row.
 pub(crate) fn differences(expected: &Schema, stored: &Schema) -> Vec<String> {
     let wrong = expected.iter().filter_map(|(object @ (kind, name), definition)| match stored.get(object) {
         None => Some(format!("the {kind} `{name}` is missing")),
@@ -35,7 +36,7 @@ pub(crate) fn differences(expected: &Schema, stored: &Schema) -> Vec<String> {
     wrong.chain(added.map(|(kind, name)| format!("the {kind} `{name}` is not the ledger's"))).collect()
 }
 
-/// A schema that a later version extended cannot be compared by this one.
+/// This version cannot compare a schema that a later version extended.
 pub(crate) fn unknown<N: PartialEq + Display>(applied: &[N], known: &[N]) -> Option<String> {
     let newer = applied.iter().find(|number| !known.contains(number))?;
     Some(format!(

@@ -1,4 +1,4 @@
-//! Clocks are given, never reached for: tests move time, and a sweeper sees when time moves oddly.
+//! Clocks are injected: tests control the time, and the sweeper notices when a clock jumps.
 
 use std::{
     sync::atomic::{AtomicI64, Ordering},
@@ -9,19 +9,20 @@ use rustix::time::{ClockId, clock_gettime};
 
 use tenure_core::Millis;
 
-/// Two clocks: the wall for dates, the monotonic one to see whether the wall can be trusted.
+/// Two clocks: the wall clock for dates, and a monotonic clock to detect jumps of the wall clock.
 pub trait Clock: Send + Sync + 'static {
     /// Unix time in milliseconds.
     fn wall(&self) -> Millis;
-    /// Milliseconds since some fixed moment; never goes back.
+    /// Milliseconds since an arbitrary fixed moment; never decreases.
     fn monotonic(&self) -> Millis;
 }
 
-/// The machine's clocks.
+/// The clocks of this machine.
 #[derive(Debug, Default)]
 pub struct SystemClock;
 
-/// The monotonic clock that goes on while the machine sleeps: otherwise waking up would look like a jump of the wall.
+/// The monotonic clock that also counts while the machine is suspended: otherwise a resume would look like a
+/// jump of the wall clock.
 #[cfg(target_os = "linux")]
 const MONOTONIC: ClockId = ClockId::Boottime;
 #[cfg(not(target_os = "linux"))]
@@ -29,7 +30,7 @@ const MONOTONIC: ClockId = ClockId::Monotonic;
 
 impl Clock for SystemClock {
     fn wall(&self) -> Millis {
-        // A clock before 1970 is a clock that is not set: zero keeps every date in the future.
+        // A clock before 1970 is not set. With zero, every date is in the future.
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as Millis)
     }
 
@@ -39,7 +40,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that moves when told to.
+/// A clock for tests.
 #[derive(Debug)]
 pub struct ManualClock {
     wall: AtomicI64,
@@ -51,13 +52,13 @@ impl ManualClock {
         Self { wall: AtomicI64::new(wall), monotonic: AtomicI64::new(0) }
     }
 
-    /// Time passes.
+    /// Advances both clocks.
     pub fn advance(&self, ms: Millis) {
         self.wall.fetch_add(ms, Ordering::SeqCst);
         self.monotonic.fetch_add(ms, Ordering::SeqCst);
     }
 
-    /// Somebody sets the wall clock.
+    /// Sets the wall clock only.
     pub fn jump(&self, ms: Millis) {
         self.wall.fetch_add(ms, Ordering::SeqCst);
     }

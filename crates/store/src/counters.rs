@@ -1,4 +1,4 @@
-//! What this process's ledger has done since it was opened: counters that cost the hot path an addition.
+//! Counters of this process since it opened the ledger. Each costs the hot path one addition.
 
 use std::{
     sync::{
@@ -24,26 +24,26 @@ pub(crate) struct Counters {
     runs_refused: AtomicU64,
 }
 
-/// A look at the counters.
+/// A snapshot of the counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CounterSnapshot {
-    /// Groups committed, and the submissions in them.
+    /// Committed groups, and the submissions in them.
     pub groups: u64,
     pub submissions: u64,
-    /// What groups took from their first read to their commit: all together, and the last one.
+    /// The time from the first read of a group to its commit: the total, and that of the last group.
     pub group_time: Duration,
     pub last_group: Duration,
     /// Submissions that wait for a group.
     pub queued: u64,
     pub renewals_refused: u64,
-    /// How often another database server answered than before: after a failover, for example.
+    /// How often a different database server responded than before, for example after a failover.
     pub server_changes: u64,
     /// How long ago this process noticed the last of these changes.
     pub server_changed: Option<Duration>,
-    /// Jumps of the clock that were noticed, and how far ahead of the clock the ledger's time is now.
+    /// Detected clock jumps, and how far the ledger's time is ahead of the clock now.
     pub clock_jumps: u64,
     pub clock_offset_ms: i64,
-    /// Runs of schedules that this process ingested, skipped, or had refused.
+    /// Schedule runs that this process ingested, skipped, or that were refused.
     pub runs_fired: u64,
     pub runs_skipped: u64,
     pub runs_refused: u64,

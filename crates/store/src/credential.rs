@@ -1,8 +1,9 @@
-//! Credentials: who may talk to a ledger, about which tenants and kinds of work, and for what.
+//! Credentials: who may use a ledger, for which tenants and kinds of work, and with which scopes.
 //!
-//! They are no part of the event-sourced state: no decision reads them and no event tells of them. Each row has a MAC, by which
-//! `verify` finds those that somebody else added or changed. They lie beside it because whoever serves a ledger must find them wherever it is
-//! served. What a scope permits, the server knows; here it is a name.
+//! Credentials are not part of the event-sourced state: no decision reads them and no event mentions them.
+//! Each row has a MAC by which `verify` finds credentials that were added or changed outside the ledger. They
+//! are stored in the ledger's database so that every server of the ledger finds them. The meaning of a scope
+//! is the server's; here it is only a name.
 
 use std::collections::BTreeSet;
 
@@ -15,12 +16,12 @@ use tenure_core::{
 };
 use uuid::Uuid;
 
-/// Credentials that are not revoked; nobody needs more.
+/// The limit on credentials that are not revoked.
 pub const CREDENTIALS_MAX: usize = 10_000;
 const SCOPES_MAX: usize = 50;
 const TENANTS_MAX: usize = 1_000;
 
-/// Some decisions are a person's alone.
+/// Some decisions are reserved for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PrincipalKind {
@@ -28,7 +29,7 @@ pub enum PrincipalKind {
     Machine,
 }
 
-/// Who a credential belongs to. Known by its id; the name is a label, and two principals may share one.
+/// The owner of a credential, identified by its id. The name is only a label: two principals may share one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
     pub id: PrincipalId,
@@ -37,12 +38,12 @@ pub struct Principal {
 }
 
 impl Principal {
-    /// One that nobody has met before.
+    /// A new principal.
     pub fn new(kind: PrincipalKind, name: &str) -> Self {
         Self { id: PrincipalId(Uuid::now_v7()), kind, name: name.to_owned() }
     }
 
-    /// As events know it.
+    /// The actor that events name.
     pub fn actor(&self) -> Actor {
         let id = self.id.to_string();
         let actor = match self.kind {
@@ -53,18 +54,18 @@ impl Principal {
     }
 }
 
-/// A credential to be kept.
+/// A credential to be stored.
 #[derive(Clone, Debug)]
 pub struct NewCredential {
-    /// Tells the credentials of a principal apart.
+    /// Distinguishes the credentials of one principal.
     pub name: String,
     pub principal: Principal,
-    /// SHA-256 of the secret. The secret itself is shown once, by whoever made it, and kept nowhere.
+    /// SHA-256 of the secret. The secret itself is shown once, when it is created, and not stored.
     pub hash: Digest,
     pub scopes: Vec<String>,
     pub tenants: Tenants,
     pub kinds: Kinds,
-    /// The only worker for which it claims.
+    /// If set, the credential can claim only for this worker.
     pub worker: Option<String>,
     pub expires_at: Option<Millis>,
     pub created_by: Actor,
@@ -86,7 +87,7 @@ pub struct Credential {
     pub revoked: Option<Revocation>,
 }
 
-/// The end of a credential before its time.
+/// The revocation of a credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revocation {
     pub at: Millis,
@@ -100,7 +101,7 @@ impl Credential {
         self.revoked.is_none() && self.expires_at.is_none_or(|at| now < at)
     }
 
-    /// A person's, bound to nothing, with all of these scopes, and valid.
+    /// Whether it is a valid, unrestricted credential of a person with all of these scopes.
     pub(crate) fn opens_everything(&self, scopes: &[String], now: Millis) -> bool {
         self.principal.kind == PrincipalKind::Person
             && (&self.tenants, &self.kinds, &self.worker) == (&Tenants::All, &Kinds::All, &None)
@@ -108,8 +109,8 @@ impl Credential {
             && self.is_valid(now)
     }
 
-    /// Whether it is what was asked for: the same secret may not come to mean something else. A principal that both
-    /// would have made anew has another id in each.
+    /// Whether it equals the requested credential: the meaning of a secret must not change. Principal
+    /// ids are not compared, because each request may have created its own.
     pub(crate) fn is(&self, new: &NewCredential) -> bool {
         (&self.name, &self.principal.name, self.principal.kind, &self.scopes)
             == (&new.name, &new.principal.name, new.principal.kind, &new.scopes)
@@ -144,7 +145,7 @@ impl NewCredential {
         limits::count("scopes", self.scopes.len(), SCOPES_MAX)?;
         self.scopes.iter().try_for_each(|scope| limits::name("scopes", scope))?;
         check_names("tenants", &self.tenants, TENANTS_MAX)?;
-        // As many as a claim may name.
+        // The same limit as for the kinds of a claim.
         check_names("kinds", &self.kinds, limits::CLAIM_MAX)?;
         if let Some(worker) = &self.worker {
             limits::name("worker", worker)?;

@@ -1,5 +1,6 @@
-//! Works and commands that cannot be read or judged. Everything else goes on without them; `readyz`, `doctor` and an
-//! alert name them until they can be read again. Kept in memory: a damaged database is not asked to remember its damage.
+//! Work items and commands that cannot be read or decided on. They are skipped; `readyz`, `doctor` and an
+//! alert name them until they can be read again. The list is kept in memory only, because the database itself
+//! is damaged.
 
 use std::{
     collections::BTreeMap,
@@ -10,22 +11,22 @@ use tenure_core::Millis;
 
 use crate::Error;
 
-/// More are counted under the last one only: a person has to look at the whole database then.
+/// The limit of the list. With more damage than this, somebody has to examine the whole database.
 const MOST: usize = 1_000;
 
-/// One work or command that is passed over.
+/// A work item or command that is skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damaged {
-    /// The id of a work or of a command, or the name of a list or table that could not be read to its end.
+    /// The id of the work item or command, or the name of a list or table that could not be read completely.
     pub id: String,
     pub why: String,
-    /// When this process first found it so.
+    /// When this process first noticed the damage.
     pub since: Millis,
     /// A newer version wrote it: there is no damage.
     pub newer: bool,
 }
 
-/// What this process passes over now.
+/// Everything that this process skips now.
 #[derive(Debug, Default)]
 pub(crate) struct DamagedSet(Mutex<BTreeMap<String, Damaged>>);
 
@@ -46,9 +47,9 @@ impl DamagedSet {
             None if full => {}
             None => {
                 if newer {
-                    tracing::warn!(id, why, "it is passed over, everything else goes on");
+                    tracing::warn!(id, why, "skipped, everything else continues");
                 } else {
-                    tracing::error!(id, why, "damaged: it is passed over, everything else goes on");
+                    tracing::error!(id, why, "damaged: skipped, everything else continues");
                 }
                 all.insert(id.clone(), Damaged { id, why: why.to_owned(), since: at, newer });
             }
@@ -59,7 +60,7 @@ impl DamagedSet {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// It could be read again, or is gone.
+    /// Removes an entry that could be read again or no longer exists.
     pub fn remove(&self, id: &str) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.remove(id).is_some() {
@@ -67,7 +68,7 @@ impl DamagedSet {
         }
     }
 
-    /// By id.
+    /// Sorted by id.
     pub fn list(&self) -> Vec<Damaged> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }

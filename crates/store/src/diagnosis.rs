@@ -1,4 +1,4 @@
-//! What a database says of itself: which one it is, whether its commits last, which schema it has.
+//! The state of a database: engine, version, durability settings, schema, log and backup.
 
 use std::path::PathBuf;
 
@@ -9,19 +9,19 @@ pub struct Diagnosis {
     /// `sqlite`, `postgres` or `memory`.
     pub engine: &'static str,
     pub version: String,
-    /// Absent where there is nothing to migrate.
+    /// None if there is nothing to migrate.
     pub schema: Option<Schema>,
-    /// Those that decide whether an answered commit can be lost.
+    /// The settings that decide whether an acknowledged commit can be lost.
     pub settings: Vec<Setting>,
-    /// Absent where the database keeps its log for itself.
+    /// None if the database manages its log itself.
     pub wal: Option<Wal>,
-    /// Absent where the ledger is no file.
+    /// None if the ledger is not a file.
     pub file: Option<PathBuf>,
-    /// The backup that is being made.
+    /// The backup in progress.
     pub backup: Option<Copied>,
 }
 
-/// How far a backup is.
+/// The progress of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copied {
     pub bytes: u64,
@@ -29,7 +29,7 @@ pub struct Copied {
     pub total: u64,
 }
 
-/// The newest migration that this program knows, and the newest that the ledger has.
+/// The newest migration that this program knows, and the newest one that is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schema {
     pub known: u32,
@@ -41,7 +41,7 @@ pub struct Setting {
     pub name: &'static str,
     pub value: String,
     pub wanted: &'static str,
-    /// Under it, what was answered lasts.
+    /// Whether acknowledged commits are durable with this value.
     pub safe: bool,
 }
 
@@ -52,7 +52,7 @@ impl Setting {
         Self { name, value, wanted: allowed[0], safe }
     }
 
-    /// What could be lost by, in words. None: nothing.
+    /// Describes the unsafe settings. None: all are safe.
     #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub(crate) fn weakness(settings: &[Self]) -> Option<String> {
         let weak = settings.iter().filter(|setting| !setting.safe);
@@ -62,18 +62,18 @@ impl Setting {
     }
 }
 
-/// The log of commits that are not in the file yet.
+/// The write-ahead log: commits that are not in the main file yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wal {
     pub bytes: u64,
-    /// When all of it was last moved into the file, by this process. None: not since it was opened.
+    /// When this process last moved all of it into the file. None: not since it was opened.
     pub checkpointed_at: Option<Millis>,
-    /// Since when a checkpoint has left some of it behind: it failed, or a reader still needs that.
+    /// Since when checkpoints leave a part of it behind, because they fail or a reader still needs it.
     pub behind_since: Option<Millis>,
     pub failure: Option<CheckpointFailure>,
 }
 
-/// Checkpoints that failed since the last that did not.
+/// The failed checkpoints since the last successful one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckpointFailure {
     pub count: u64,

@@ -1,58 +1,58 @@
-//! What can go wrong besides a refusal, and whether sending the same thing again can help.
+//! The errors of the store, and whether a retry can help.
 
 use std::time::Duration;
 
 use tenure_core::{Command, Payload, Refusal, Retryable, newer::is_newer};
 
-/// What a read on behalf of a tenant may take, its turn included: far above any that is answered by an index, and short
-/// enough that whoever waits behind it is not given up.
+/// The time limit of a read on behalf of a tenant, its time in the queue included: far more than a read with
+/// an index takes, and short enough that the reads queued behind it do not time out.
 pub(crate) const READ_WITHIN: Duration = Duration::from_secs(5);
 
-/// A dispatch that did not go out: the call must not be made.
+/// A refused dispatch: the call must not be made.
 #[derive(Clone, Debug)]
 pub struct NotDispatched {
-    /// Why.
+    /// The reason.
     pub refusal: Refusal,
-    /// As it stands now.
+    /// The command as it is now.
     pub command: Command,
-    /// The provider's response, where it happened before.
+    /// The provider's response, if the effect has happened before.
     pub response: Option<Payload>,
 }
 
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// The rules say no; nothing was written.
+    /// The rules refuse it; nothing was written.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The rules say that a call must not be made now. Where that blocked the command, it is committed.
+    /// The rules do not allow the call now. If the refusal blocked the command, that is committed.
     #[error("{}", .0.refusal)]
     NotDispatched(Box<NotDispatched>),
     /// The database cannot be reached or is busy; nothing was written.
     #[error(
-        "the database is not available: {0}. Nothing was written: send the same again; if it stays so, check that the database runs and that the daemon has its address"
+        "the database is not available: {0}. Nothing was written: retry the same request. If the error persists, check that the database runs and that the daemon has its address"
     )]
     Unavailable(String),
-    /// A read on behalf of a tenant did not end in time, and was stopped.
+    /// A read on behalf of a tenant exceeded its time limit and was stopped.
     #[error(
-        "the read took longer than {} s and was stopped. Ask for less at a time: a narrower filter, or a smaller limit", READ_WITHIN.as_secs()
+        "the read took longer than {} s and was stopped. Read less at a time: use a narrower filter or a smaller limit", READ_WITHIN.as_secs()
     )]
     ReadTimeout,
-    /// The commit was sent and its answer was lost: it may or may not stand.
-    #[error("the outcome is unknown: {0}. Send the same action again: it is idempotent")]
+    /// The commit was sent and no response came: it may or may not be committed.
+    #[error("the outcome is unknown: {0}. Retry the same action: it is idempotent")]
     OutcomeUnknown(String),
-    /// A write or sync failed before. Nothing is written until the disk can be trusted again; nothing of this was.
+    /// A write or sync failed before. Nothing is written until the disk can be trusted again, including this.
     #[error(
-        "writing has stopped: {0}. Nothing of this was written. Look at the disk; once writing goes on, send the same again"
+        "writing has stopped: {0}. Nothing of this request was written. Check the disk, and retry the same request once writing has resumed"
     )]
     Stopped(String),
-    /// Start-up found settings under which a commit is not durable.
+    /// The settings of the database do not make commits durable. Checked at the start.
     #[error("the database is not durable enough: {0}")]
     WeakSettings(String),
     /// The file or database cannot be opened as a ledger.
-    #[error("this is no ledger that this version can open: {0}")]
+    #[error("this is not a ledger that this version can open: {0}")]
     Unusable(String),
-    /// What is stored contradicts itself, or a decision would have made it so; nothing was written.
-    #[error("the ledger contradicts itself: {0}. Run verify, and keep a copy of the database")]
+    /// The stored data is inconsistent, or a decision would have made it inconsistent; nothing was written.
+    #[error("the ledger is inconsistent: {0}. Keep a copy of the database, and run verify")]
     Corrupt(String),
     /// A newer version wrote the record, in a way that this version does not know; nothing was written.
     #[error("written by a newer version of Tenure: {0}. Upgrade this daemon. Everything else goes on")]
@@ -60,7 +60,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Why the rules say no, where they do.
+    /// The refusal, if the rules refused it.
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
             Error::Refused(refusal) => Some(refusal),

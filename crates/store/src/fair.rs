@@ -1,5 +1,6 @@
-//! Turns by tenant: a semaphore that serves its waiters tenant by tenant, and gives no tenant all of it. One that floods
-//! the daemon waits for itself; several that do share what one of them alone would have, and something is left.
+//! A semaphore that is fair between tenants: waiters are served tenant by tenant, and no tenant gets all
+//! permits. A tenant that floods the daemon waits for its own requests; several such tenants together still
+//! leave something for others.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -14,7 +15,7 @@ tokio::task_local! {
     static CALL: Call;
 }
 
-/// A call of a tenant, with the turns that it keeps until its answer has left.
+/// A call of a tenant, with the permits that it keeps until its response is sent.
 #[derive(Clone)]
 pub struct Call {
     tenant: Arc<str>,
@@ -30,22 +31,22 @@ impl Call {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a turn until the answer has left.
+    /// Keeps a permit until the response is sent.
     pub fn keep(&self, turn: Turn) {
         self.turns().push(turn);
     }
 
-    /// The units that it keeps of these turns.
+    /// The units of this semaphore that the call keeps.
     pub fn keeps(&self, of: &Arc<Fair>) -> usize {
         self.turns().iter().filter(|turn| turn.is_of(of)).map(|turn| turn.units).sum()
     }
 
-    /// Gives these turns back before the answer has left.
+    /// Returns the permits of this semaphore before the response is sent.
     pub fn give_back(&self, of: &Arc<Fair>) {
         self.turns().retain(|turn| !turn.is_of(of));
     }
 
-    /// Runs a task as this call: its reads, calls and lookups take the tenant's turns.
+    /// Runs a task as part of this call: its reads, calls and lookups count for the tenant.
     pub fn run<F: Future>(&self, task: F) -> impl Future<Output = F::Output> {
         CALL.scope(self.clone(), task)
     }
@@ -56,24 +57,25 @@ pub fn on_behalf_of<F: Future>(tenant: Arc<str>, task: F) -> impl Future<Output 
     CALL.scope(Call::of(tenant), task)
 }
 
-/// The units of these turns that the call keeps that this task runs for.
+/// The units of this semaphore that the current task's call keeps.
 pub fn kept(of: &Arc<Fair>) -> usize {
     CALL.try_with(|call| call.keeps(of)).unwrap_or(0)
 }
 
-/// The tenant on whose behalf this task runs; none for the daemon's own tasks.
+/// The tenant on whose behalf this task runs; None for the daemon's own tasks.
 pub fn beneficiary() -> Option<Arc<str>> {
     CALL.try_with(|call| call.tenant.clone()).ok()
 }
 
-/// Keeps a turn until the answer of the call that this task runs for has left. Outside of a call the turn ends here.
+/// Keeps a permit until the response of the current task's call is sent. Outside of a call the permit is
+/// returned here.
 pub fn keep(turn: Turn) {
-    // Outside of a call the closure, and with it the turn, is dropped.
+    // Outside of a call the closure is dropped, and the permit with it.
     let _ = CALL.try_with(|call| call.keep(turn));
 }
 
-/// The tenant whose turns and quotas a caller bound to these tenants uses: of several the first by name. However many
-/// credentials are made for any of a few tenants, they share the turns of those tenants.
+/// The tenant whose permits and quotas a caller uses that is bound to several: the first by name. So creating
+/// more credentials for the same tenants does not give them more permits.
 pub fn key_of(tenants: &Tenants) -> Arc<str> {
     match tenants {
         Tenants::All => Arc::from(""),
@@ -81,8 +83,9 @@ pub fn key_of(tenants: &Tenants) -> Arc<str> {
     }
 }
 
-/// So many units for all, and for one tenant at most `share` of them: the same part of what the others leave. Tenants that
-/// take all they can get leave something to the next; whoever holds nothing may have all that it asks for.
+/// A semaphore with a total number of units, of which one tenant may hold `share` of those that the others
+/// leave free. Tenants that take all they can therefore leave something for the next; a tenant that holds
+/// nothing may take any number of free units up to `share`.
 pub struct Fair {
     units: usize,
     share: usize,
@@ -92,8 +95,8 @@ pub struct Fair {
 struct State {
     free: usize,
     held: HashMap<Arc<str>, usize>,
-    /// Tenants in the order of their turns, each with its waiters. While something is free, all of these have their share, or
-    /// ask for more than that.
+    /// The tenants in the order in which they are served, each with its waiters. While something is free,
+    /// each of these tenants holds its share, or asks for more than is free.
     waiting: VecDeque<(Arc<str>, VecDeque<Waiter>)>,
 }
 
@@ -108,12 +111,12 @@ impl Fair {
         Arc::new(Self { units, share: share.min(units), state: Mutex::new(state) })
     }
 
-    /// Waits for a tenant's turn.
+    /// Waits for one unit for a tenant.
     pub async fn turn(self: &Arc<Self>, tenant: Arc<str>) -> Turn {
         self.turn_of(tenant, 1).await
     }
 
-    /// Waits until a tenant may hold so many units; no more than its share are asked for.
+    /// Waits until a tenant may hold this many units, at most its share.
     pub async fn turn_of(self: &Arc<Self>, tenant: Arc<str>, units: usize) -> Turn {
         let units = units.min(self.share);
         let waiting = {
@@ -125,7 +128,7 @@ impl Fair {
             state.enqueue(tenant.clone(), Waiter { units, reply });
             turn
         };
-        // A waiter is never dropped unanswered; without an answer it would be alone with nothing to wait for.
+        // A waiter is not dropped before it is served; if it were, there would be nothing to wait for.
         waiting.await.unwrap_or_else(|_| self.given(tenant, 0))
     }
 
@@ -137,28 +140,29 @@ impl Fair {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives back, and serves whoever comes next as far as there is room.
+    /// Returns units, and serves the next waiters while there is room.
     fn give_back(self: &Arc<Self>, tenant: &Arc<str>, units: usize) {
         let mut state = self.state();
         state.put_back(tenant, units);
-        let mut passed_over = 0;
-        while passed_over < state.waiting.len() {
+        let mut skipped = 0;
+        while skipped < state.waiting.len() {
             let Some((next, mut waiters)) = state.waiting.pop_front() else { return };
             while waiters.front().is_some_and(|waiter| waiter.reply.is_closed()) {
                 waiters.pop_front();
             }
             let Some(first) = waiters.front() else { continue };
             if state.take(&next, first.units, self) {
-                passed_over = 0;
+                skipped = 0;
                 if let Some(Waiter { units, reply }) = waiters.pop_front()
                     && let Err(mut nobody) = reply.send(self.given(next.clone(), units))
                 {
-                    // It left this moment: its turn must not give back while the state is locked.
+                    // The waiter has just gone away: its permit must not return its units while the state is
+                    // locked.
                     nobody.of = None;
                     state.put_back(&next, units);
                 }
             } else {
-                passed_over += 1;
+                skipped += 1;
             }
             if !waiters.is_empty() {
                 state.waiting.push_back((next, waiters));
@@ -170,7 +174,7 @@ impl Fair {
 impl State {
     fn take(&mut self, tenant: &Arc<str>, units: usize, of: &Fair) -> bool {
         let held = self.held.get(tenant).copied().unwrap_or(0);
-        // What the others leave of all there is.
+        // The units that other tenants leave.
         let left = self.free + held;
         if units > self.free || (held > 0 && held + units > (of.share * left).div_ceil(of.units)) {
             return false;
@@ -190,8 +194,8 @@ impl State {
         }
     }
 
-    /// Whether somebody of this tenant waits. A waiter that gave up is forgotten here: otherwise it would keep the next
-    /// one waiting until something is given back.
+    /// Whether a tenant has waiters. Waiters that gave up are removed here: otherwise they would delay the next
+    /// one until somebody returns units.
     fn has_waiters(&mut self, tenant: &Arc<str>) -> bool {
         let Some(at) = self.waiting.iter().position(|(waiting, _)| waiting == tenant) else { return false };
         let waiters = &mut self.waiting[at].1;
@@ -211,7 +215,7 @@ impl State {
     }
 }
 
-/// A tenant's turn, until it is dropped.
+/// Units held by a tenant until this is dropped.
 pub struct Turn {
     of: Option<Arc<Fair>>,
     tenant: Arc<str>,
@@ -223,7 +227,7 @@ impl Turn {
         self.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, fair))
     }
 
-    /// Gives back what turned out not to be needed.
+    /// Returns units that turned out not to be needed.
     pub fn shrink(&mut self, units: usize) {
         let spare = self.units.saturating_sub(units);
         if let Some(fair) = self.of.as_ref().filter(|_| spare > 0) {
@@ -257,7 +261,7 @@ mod tests {
         }
     }
 
-    /// A turn that is to be had at once.
+    /// A permit that is available immediately.
     fn at_once(fair: &Arc<Fair>, tenant: &str, units: usize) -> Option<Turn> {
         poll(pin!(fair.turn_of(name(tenant), units)))
     }
@@ -277,10 +281,10 @@ mod tests {
     }
 
     #[test]
-    fn a_waiter_that_gave_up_keeps_nobody_waiting() {
+    fn a_waiter_that_gave_up_does_not_block_the_next() {
         let fair = Fair::new(4, 4);
         let _held = at_once(&fair, "a", 2).unwrap();
-        assert!(at_once(&fair, "a", 3).is_none(), "it asks for more than is free, and gives up");
+        assert!(at_once(&fair, "a", 3).is_none(), "more than is free");
         assert!(at_once(&fair, "a", 1).is_some(), "the next one fits");
     }
 
@@ -290,7 +294,7 @@ mod tests {
         let mut flood: Vec<_> = (0..2).map(|_| at_once(&fair, "flood", 1).unwrap()).collect();
         assert!(at_once(&fair, "flood", 1).is_none(), "its share is taken");
         let quiet = at_once(&fair, "quiet", 1);
-        assert!(quiet.is_some(), "another's turn does not wait for it");
+        assert!(quiet.is_some(), "another tenant does not wait for it");
         flood.pop();
         assert!(at_once(&fair, "flood", 1).is_some());
     }
@@ -308,13 +312,13 @@ mod tests {
         });
         assert_eq!(most, [8, 4, 2]);
         let quiet = at_once(&fair, "quiet", 2);
-        assert!(quiet.is_some(), "whoever holds nothing may have what is free");
+        assert!(quiet.is_some(), "a tenant that holds nothing may have what is free");
         drop(flood);
-        assert!(at_once(&fair, "a", 7).is_some(), "half of what the quiet one leaves");
+        assert!(at_once(&fair, "a", 7).is_some(), "half of what the quiet tenant leaves");
     }
 
     #[tokio::test]
-    async fn a_call_tells_what_it_keeps_and_gives_it_back() {
+    async fn a_call_reports_and_returns_its_turns() {
         let (kept, other) = (Fair::new(4, 4), Fair::new(1, 1));
         let call = Call::of(name("t"));
         for turn in [kept.turn_of(name("t"), 2).await, other.turn(name("t")).await] {
@@ -350,7 +354,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_leaves_the_queue_leaves_no_turn_behind() {
+    async fn a_waiter_that_leaves_the_queue_leaves_no_turn_behind() {
         let fair = Fair::new(2, 2);
         let held = [fair.turn(name("a")).await, fair.turn(name("b")).await];
         let mut gone = Box::pin(fair.turn_of(name("c"), 2));
@@ -360,7 +364,7 @@ mod tests {
         drop(gone);
         drop(held);
         assert!(poll(stays.as_mut()).is_some());
-        assert!(at_once(&fair, "e", 2).is_some(), "everything came back");
+        assert!(at_once(&fair, "e", 2).is_some(), "all units were returned");
         assert!(fair.state().held.is_empty());
     }
 }

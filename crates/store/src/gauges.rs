@@ -1,22 +1,23 @@
-//! What an operator's dials show of a ledger: figures of everything that is open, cheap enough to be read
-//! every few seconds however much has ended.
+//! The gauges of a ledger: figures about everything that is open, cheap enough to be read every few seconds
+//! regardless of how much has ended.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
 use tenure_core::{CommandState, Millis, State, command::BlockCode, model::WaitKind};
 
-/// Sources and kinds, and tools, that are named at most: those with most works or commands, and of sources also those that
-/// wait longest. The others are added up under [`OTHER`]: every sum stays whole, however many names somebody makes up.
+/// The limit on named sources and kinds, and on named tools: the ones with the most work items or commands,
+/// and the sources with the longest waiting times. The others are summed up under [`OTHER`]: every total
+/// stays exact, and callers cannot create any number of names.
 pub(crate) const SOURCES_MAX: usize = 1_000;
 
-/// The name of everything that is not named by itself.
+/// The name under which everything is counted that is not named itself.
 const OTHER: &str = "other";
 
-/// The open part of a ledger at one moment. What has ended is not counted here: the feed tells of it.
+/// The open part of a ledger at one moment. Ended work items are not counted; the feed reports them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gauges {
     pub at: Millis,
-    /// Every open state in which some work stands.
+    /// Every open state that some work item is in.
     pub states: BTreeMap<State, StateGauges>,
     pub sources: Vec<SourceGauges>,
     /// Open waits, by kind.
@@ -24,18 +25,18 @@ pub struct Gauges {
     pub commands: CommandGauges,
 }
 
-/// The commands that something may still happen to.
+/// Commands to which something can still happen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CommandGauges {
-    /// Every open state in which some command stands.
+    /// Every open state that some command is in.
     pub states: BTreeMap<CommandState, u64>,
-    /// Those that stand between an intent and its end: stopped, sent, or in doubt; most first.
+    /// Commands between intent and end (blocked, dispatched or in doubt), most frequent first.
     pub places: Vec<CommandGroupGauges>,
-    /// When the earliest was due that the relay has not sent.
+    /// The due time of the earliest command that the relay has not sent.
     pub unsent_since: Option<Millis>,
 }
 
-/// Commands of one tool that stand in one place.
+/// The commands of one tool in one state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandGroupGauges {
     pub tool: String,
@@ -43,7 +44,7 @@ pub struct CommandGroupGauges {
     pub blocked: Option<BlockCode>,
     pub needs_person: bool,
     pub commands: u64,
-    /// When the first of them came there.
+    /// When the first of them entered it.
     pub since: Millis,
 }
 
@@ -70,23 +71,23 @@ impl CommandGauges {
         (there().map(|place| place.commands).sum(), there().map(|place| place.since).min())
     }
 
-    /// In doubt: how many, and since when the first.
+    /// The number of commands in doubt, and since when the first of them is.
     pub fn uncertain(&self) -> (u64, Option<Millis>) {
         self.count(|place| place.state == CommandState::Uncertain)
     }
 
-    /// Those of them that only a person can end.
+    /// The number of them that only a person can resolve.
     pub fn needs_person(&self) -> (u64, Option<Millis>) {
         self.count(|place| place.needs_person)
     }
 
-    /// Stopped until a person approves.
+    /// The number of commands that wait for a person's approval.
     pub fn approvals(&self) -> (u64, Option<Millis>) {
         self.count(|place| place.blocked == Some(BlockCode::ApprovalRequired))
     }
 }
 
-/// Counts a place that is not named under that of the other tools in the same state.
+/// Adds a place that is not named to that of the other tools in the same state.
 fn add_to_other(places: &mut Vec<CommandGroupGauges>, mut place: CommandGroupGauges) {
     place.tool = OTHER.to_owned();
     let same = |known: &&mut CommandGroupGauges| {
@@ -106,22 +107,22 @@ fn add_to_other(places: &mut Vec<CommandGroupGauges>, mut place: CommandGroupGau
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StateGauges {
     pub works: u64,
-    /// When the one that was ingested first came in.
+    /// When the oldest of them was ingested.
     pub oldest: Millis,
 }
 
-/// Works of one source system and kind, as far as somebody can or does work on them.
+/// Open work items of one source system and kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceGauges {
     pub system: String,
     pub kind: String,
-    /// Those that a claim would find, and when the oldest of them came in.
+    /// The number that can be claimed, and when the oldest of them was ingested.
     pub ready: u64,
     pub oldest_ready: Option<Millis>,
     pub running: u64,
     pub cancel_requested: u64,
     pub stalled: u64,
-    /// Held under leases that are past their expiry and not yet found lapsed.
+    /// Leases that have expired and whose lapse is not recorded yet.
     pub expired: u64,
 }
 
@@ -140,13 +141,13 @@ impl Gauges {
         self.sources.iter().map(|source| source.expired).sum()
     }
 
-    /// When the oldest work that is still open came in.
+    /// When the oldest open work item was ingested.
     pub fn oldest_open(&self) -> Option<Millis> {
         self.states.values().map(|facts| facts.oldest).min()
     }
 }
 
-/// Sources while their figures come in.
+/// Collects the figures of the sources.
 #[derive(Default)]
 pub(crate) struct Sources(BTreeMap<(String, String), SourceGauges>);
 
@@ -162,7 +163,7 @@ impl Sources {
         source.oldest_ready = source.oldest_ready.into_iter().chain(oldest).min();
     }
 
-    /// Works in one of the states in which a session is held.
+    /// The work items in the states that occupy a session.
     pub fn held(&mut self, system: String, kind: String, state: State, works: u64, expired: u64) {
         let source = self.of(system, kind);
         match state {
@@ -194,7 +195,7 @@ impl SourceGauges {
         Self { system: OTHER.to_owned(), kind: OTHER.to_owned(), ..Self::default() }
     }
 
-    /// Together with another's figures, under this one's name.
+    /// Adds the figures of another source, under the name of this one.
     fn and(self, more: Self) -> Self {
         Self {
             ready: self.ready + more.ready,
@@ -248,7 +249,7 @@ mod tests {
         let facts = Gauges { sources: sources.most(), ..Gauges::default() };
         assert_eq!(facts.expired_leases(), 1);
         let job = facts.sources.iter().find(|source| source.kind == "job").unwrap();
-        assert_eq!(job.oldest_ready, Some(100), "the one that waits longest is named");
+        assert_eq!(job.oldest_ready, Some(100), "the longest waiting source is named");
         assert_eq!(facts.sources.len(), SOURCES_MAX + 1);
     }
 }

@@ -1,13 +1,14 @@
-//! Whose intake is paused, and who did it: lines that are only added to. The last one of a tenant says how it stands.
+//! Records of pausing and resuming the intake. Records are only appended; the last one of a tenant is its
+//! current state.
 
 use tenure_core::{Actor, Millis, action::Tenants, intake::Pause};
 
-/// What somebody did to the intake.
+/// One change of the intake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IntakeChange {
-    /// None: of every tenant.
+    /// None: every tenant.
     pub tenant: Option<String>,
-    /// False: it was resumed.
+    /// False: resumed.
     pub paused: bool,
     pub at: Millis,
     pub actor: Actor,
@@ -20,7 +21,7 @@ impl IntakeChange {
         Pause { tenant, by: actor, at, reason }
     }
 
-    /// Whether it is about one of these tenants.
+    /// Whether it concerns one of these tenants.
     pub(crate) fn concerns(&self, tenants: &Tenants) -> bool {
         self.tenant.as_ref().is_none_or(|tenant| tenants.allow(tenant))
     }

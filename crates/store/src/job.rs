@@ -11,27 +11,27 @@ use tokio::{sync::oneshot, time::Instant};
 
 use crate::{Error, fair::Turn, ledger::LedgerReply};
 
-/// Lanes of one tenant that a claim looks at: a lane is what is ready of one tenant, kind and source system. One that
-/// has more of them names the kinds that it wants.
+/// The limit on lanes of one tenant that a claim reads. A lane is everything ready of one tenant, kind and
+/// source system. A tenant with more lanes has to name kinds in its claims.
 pub(crate) const QUEUES_MAX: usize = 1_000;
 
-/// Payloads by work and event.
+/// Payloads by work item and event.
 pub(crate) type Payloads = HashMap<(WorkId, u64), Payload>;
 
-/// The payloads of events that are not stored.
+/// Payloads of events that are not stored.
 pub(crate) fn payloads_of(events: Vec<Event>) -> impl Iterator<Item = ((WorkId, u64), Payload)> {
     events.into_iter().filter_map(|event| Some(((event.work, event.seq), event.payload?)))
 }
 
-/// Where its caller waits.
+/// The channel to the waiting caller.
 type Replies = oneshot::Sender<Result<LedgerReply, Error>>;
 
 pub(crate) struct Job {
     pub submission: Submission,
-    /// A claim that finds nothing waits until then.
+    /// Until when a claim that finds nothing waits.
     pub park_until: Option<Instant>,
     pub reply: Replies,
-    /// Its place among those of its tenant, until it is answered.
+    /// Its place in the tenant's queue, kept until it has its reply.
     pub turn: Option<Turn>,
 }
 
@@ -40,7 +40,7 @@ impl Job {
         Self { submission, park_until, reply, turn: None }
     }
 
-    /// The filter of a claim by filter; such claims are decided after everything else in a batch.
+    /// The filter of a claim by filter. Such claims are decided after everything else in a batch.
     pub fn claim_filter(&self) -> Option<&ClaimFilter> {
         match &self.submission.action {
             Action::Claim(claim) => match &claim.by {
@@ -51,12 +51,12 @@ impl Job {
         }
     }
 
-    /// Whether it is a claim by filter that such a work could serve.
+    /// Whether it is a claim by filter that matches such a work item.
     pub fn asks_for(&self, spec: &Spec) -> bool {
         self.claim_filter().is_some_and(|filter| filter.matches(spec)) && self.submission.reaches(spec)
     }
 
-    /// The same claim for what was selected.
+    /// The same claim with the selected work items.
     pub fn chosen(&self, ids: Vec<WorkId>) -> Submission {
         let mut submission = self.submission.clone();
         if let Action::Claim(claim) = &mut submission.action {
@@ -65,21 +65,21 @@ impl Job {
         submission
     }
 
-    /// Whoever asked may have gone; then nobody is there to be told.
+    /// The caller may have gone away: then the reply is dropped.
     pub fn answer(self, answer: Result<LedgerReply, Error>) {
         let _gone = self.reply.send(answer);
     }
 
-    /// A parked claim whose asker has gone must not take a lease.
+    /// A long-polling claim whose caller has gone away must not take a lease.
     pub fn abandoned(&self) -> bool {
         self.reply.is_closed()
     }
 }
 
-/// Leases that come with more bytes of payloads are heavy.
+/// A lease whose payloads have more bytes is heavy.
 const LIGHT: usize = 64 * 1024;
 
-/// The payloads that a reply shows, and that the store loads with it: what this very call wrote, inputs and arguments.
+/// The payloads that the store loads with a reply: those that this call itself wrote, inputs and arguments.
 pub(crate) fn wanted(reply: &Reply) -> Vec<(WorkId, u64)> {
     let mut keys = Vec::new();
     if !is_heavy(reply) {
@@ -91,13 +91,13 @@ pub(crate) fn wanted(reply: &Reply) -> Vec<(WorkId, u64)> {
             keys.extend(first.filter_map(|answer| Some((answer.work, answer.seq?))));
         }
         Reply::Command { command, fresh, .. } => {
-            // What was there before is shown with its receipt.
+            // An existing command is shown with its receipt.
             let receipt =
                 command.body.receipt.as_ref().filter(|receipt| !fresh || receipt.reused_from.is_some());
             keys.extend(receipt.and_then(|receipt| receipt.response));
         }
         Reply::Dispatch { command, refused } => {
-            // The relay gets what it is to send.
+            // The relay gets the arguments to send.
             if refused.is_none() && !command.is_worker() {
                 keys.push((command.work, command.body.arguments));
             }
@@ -114,8 +114,8 @@ pub(crate) fn wanted(reply: &Reply) -> Vec<(WorkId, u64)> {
     keys
 }
 
-/// The payloads that a reply shows, and that its caller reads in its turn: what was stored before, and heavy leases. A
-/// store would load them for all calls of a group at once.
+/// The payloads of a reply that its caller loads by itself: earlier payloads, and heavy leases. A store would
+/// load them for all calls of a group at the same time.
 pub(crate) fn left(reply: &Reply) -> Vec<(WorkId, u64)> {
     let mut keys = Vec::new();
     if is_heavy(reply) {
@@ -142,7 +142,7 @@ pub(crate) fn left(reply: &Reply) -> Vec<(WorkId, u64)> {
     keys
 }
 
-/// How heavy the leases of a reply are.
+/// The bytes of the payloads of a reply's leases.
 pub(crate) fn weight(reply: &Reply) -> usize {
     grants(reply).iter().map(|grant| grant.work.weight()).sum()
 }

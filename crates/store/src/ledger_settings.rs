@@ -1,5 +1,5 @@
-//! What every group of this process is decided under: the policy that the door names, and whose intake is paused. Kept in
-//! memory, so that the hot path asks no database.
+//! Settings that apply to every group of this process: the current policy, and whose intake is paused. Cached
+//! in memory, so that the hot path does not query the database.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -7,9 +7,9 @@ use tenure_core::{Records, intake::Pause};
 
 #[derive(Debug, Default)]
 pub(crate) struct LedgerSettings {
-    /// None: whatever the door says counts.
+    /// None: the caller's policy is not checked.
     policy: RwLock<Option<Arc<str>>>,
-    /// None: nobody's.
+    /// None: no intake is paused.
     paused: RwLock<Option<Arc<[Pause]>>>,
 }
 
@@ -27,7 +27,7 @@ impl LedgerSettings {
         *self.paused.write().unwrap_or_else(PoisonError::into_inner) = pauses;
     }
 
-    /// For a group that is about to be decided.
+    /// The settings for a group that is about to be decided.
     pub fn apply(&self, records: &mut Records) {
         records.policy_version = self.policy.read().unwrap_or_else(PoisonError::into_inner).clone();
         records.paused = self.paused();

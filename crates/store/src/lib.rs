@@ -1,7 +1,8 @@
-//! The durable ledger: everything that [`tenure_core`] decides, kept by SQLite, PostgreSQL or memory.
+//! The durable ledger: stores what [`tenure_core`] decides in SQLite, PostgreSQL or memory.
 //!
-//! A [`Ledger`] is the one door. Submissions queue up; a store takes what is there, loads the rows they
-//! touch, lets the core decide one after another, writes rows and events, commits once and answers all.
+//! A [`Ledger`] is the only entry point. Submissions are queued; a store takes all that are queued, loads the
+//! rows they concern, lets the core decide one after the other, writes rows and events, commits once and then
+//! replies to all.
 
 mod aside;
 mod batch;

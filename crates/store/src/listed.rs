@@ -1,4 +1,5 @@
-//! A page of a list: the rows, those that cannot be read, and where to go on. One damaged row never fails a list.
+//! A page of a list: the rows, the rows that cannot be read, and the key of the next page. A damaged row
+//! never fails a list.
 
 use std::{ops::Deref, slice, vec};
 
@@ -6,12 +7,12 @@ use tenure_core::{CommandId, CredentialId, Millis, WaitId, WorkId};
 
 use crate::{Error, Position, schedule, schema::shortened};
 
-/// A stored row that cannot be read, by name. `verify` says more.
+/// A stored row that cannot be read. `verify` reports details.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable {
-    /// Its id; of an event its work and number, of a schedule its tenant and name.
+    /// Its id; for an event, its work item and number; for a schedule, its tenant and name.
     pub id: String,
-    /// The work that it is, or belongs to.
+    /// The work item that it is or belongs to.
     pub work: Option<WorkId>,
     pub why: String,
     /// A newer version wrote it: there is no damage.
@@ -19,20 +20,20 @@ pub struct Unreadable {
 }
 
 impl Unreadable {
-    /// For callers that cannot go on without the row.
+    /// For callers that cannot continue without the row.
     pub(crate) fn error(&self) -> Error {
         if self.newer { Error::Newer(self.why.clone()) } else { Error::Corrupt(self.why.clone()) }
     }
 }
 
-/// A page of rows. `K` is the key by which the list is paged.
+/// A page of rows, with `K` as the key for paging.
 #[derive(Clone, Debug)]
 pub struct Listed<T, K> {
     pub rows: Vec<T>,
     pub unreadable: Vec<Unreadable>,
     /// The key of the last row, readable or not.
     pub last: Option<K>,
-    /// The page is full: more may follow.
+    /// The page is full: more rows may follow.
     pub full: bool,
 }
 
@@ -43,17 +44,17 @@ impl<T, K> Default for Listed<T, K> {
 }
 
 impl<T, K> Listed<T, K> {
-    /// A page of at most `limit` rows that can all be read.
+    /// A page of at most `limit` rows that are all readable.
     pub(crate) fn of(rows: Vec<T>, limit: usize, key: impl Fn(&T) -> K) -> Self {
         Self { last: rows.last().map(key), full: rows.len() >= limit, rows, unreadable: Vec::new() }
     }
 
-    /// The key after which the next page begins; None where this page is the last.
+    /// The key after which the next page begins; None if this is the last page.
     pub fn next(&self) -> Option<&K> {
         self.last.as_ref().filter(|_| self.full)
     }
 
-    /// All rows, for callers that must not miss one.
+    /// All rows, or an error if one of them cannot be read: for callers that need every row.
     pub fn whole(self) -> Result<Vec<T>, Error> {
         match self.unreadable.into_iter().next() {
             Some(newer) if newer.newer => Err(Error::Newer(format!("{}: {}", newer.id, newer.why))),
@@ -62,7 +63,7 @@ impl<T, K> Listed<T, K> {
         }
     }
 
-    /// How many rows there are, readable or not.
+    /// The number of rows, readable or not.
     pub fn count(&self) -> usize {
         self.rows.len() + self.unreadable.len()
     }
@@ -70,7 +71,7 @@ impl<T, K> Listed<T, K> {
 
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 impl<T, K> Listed<T, K> {
-    /// Adds the row of this key, or why it cannot be read.
+    /// Adds the row of this key, or the reason why it cannot be read.
     pub(crate) fn take(&mut self, key: K, row: Result<T, Error>)
     where
         K: RowKey,
@@ -91,7 +92,7 @@ impl<T, K> Listed<T, K> {
         self.last = Some(key);
     }
 
-    /// The page as it is given out: one with fewer rows than were asked for is the last.
+    /// The page to return: with fewer rows than requested it is the last.
     pub(crate) fn up_to(self, limit: usize) -> Self {
         Self { full: self.count() >= limit, ..self }
     }
@@ -123,7 +124,7 @@ impl<'a, T, K> IntoIterator for &'a Listed<T, K> {
     }
 }
 
-/// An event's place in the feed and in its work's log.
+/// The position of an event in the feed and in the log of its work item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventKey {
     pub position: Position,
@@ -131,7 +132,7 @@ pub struct EventKey {
     pub seq: u64,
 }
 
-/// The key of a row, and how people call the row.
+/// The key of a row, and its name in messages.
 pub(crate) trait RowKey {
     fn name(&self) -> String;
 

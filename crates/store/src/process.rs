@@ -1,10 +1,10 @@
-//! Evidence of a process's life, from Linux's /proc. Elsewhere nothing is proven, and nothing is claimed.
+//! Liveness evidence of local processes, from Linux's /proc. On other systems there is no evidence.
 
 use std::fs;
 
 use tenure_core::liveness::{Liveness, Seen, Sighting};
 
-/// Evidence that this process can offer with its claims. None where the system does not tell.
+/// The evidence that this process sends with its claims. None if the system does not provide it.
 pub fn here() -> Option<Liveness> {
     let (_, start_time) = state_and_start(std::process::id())?;
     Some(Liveness::LocalProcess {
@@ -15,7 +15,8 @@ pub fn here() -> Option<Liveness> {
     })
 }
 
-/// What can be seen of a holder from here. Evidence of another boot or namespace proves nothing.
+/// What this process can see of a holder. Evidence of another boot of the machine or another namespace proves
+/// nothing.
 pub(crate) fn look(liveness: &Liveness, fence: u64) -> Option<Sighting> {
     let Liveness::LocalProcess { boot_id: boot, pid_namespace: namespace, pid, start_time } = liveness else {
         return None;
@@ -28,7 +29,8 @@ pub(crate) fn look(liveness: &Liveness, fence: u64) -> Option<Sighting> {
         Some(('Z' | 'X', _)) => (Seen::Gone, "it has exited"),
         Some(('T' | 't', _)) => (Seen::Stopped, "it is stopped"),
         Some(_) => (Seen::Running, "it runs"),
-        // Unreadable is not absent: only a missing entry proves an end, where /proc hides nobody's.
+        // An unreadable entry does not prove an end. A missing one does, unless /proc hides other users'
+        // processes.
         None if !fs::exists(format!("/proc/{pid}")).ok()?
             && shows_everybody(&fs::read_to_string("/proc/self/mounts").ok()?) =>
         {
@@ -40,7 +42,7 @@ pub(crate) fn look(liveness: &Liveness, fence: u64) -> Option<Sighting> {
     Some(Sighting { fence, seen, detail })
 }
 
-/// Whether /proc, among these mounts, shows other users' processes as well.
+/// Whether /proc, as mounted here, shows the processes of other users.
 fn shows_everybody(mounts: &str) -> bool {
     let proc = mounts.lines().rev().find(|line| line.split(' ').nth(1) == Some("/proc"));
     let options = proc.and_then(|line| line.split(' ').nth(3));
@@ -56,7 +58,8 @@ fn pid_namespace() -> Option<u64> {
     link.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// The process's state letter and start time. The name before them may hold anything, so read from its end.
+/// The process's state letter and start time. Parsed from the end, because the name before them may contain
+/// anything.
 fn state_and_start(pid: u32) -> Option<(char, u64)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = stat[stat.rfind(')')? + 1..].split_whitespace();
@@ -77,7 +80,7 @@ mod tests {
         assert!(!shows_everybody(hidden));
         assert!(!shows_everybody(old));
         assert!(!shows_everybody(&[plain, hidden].concat()), "the last one mounted is the one seen");
-        assert!(!shows_everybody(""), "no /proc that anybody knows of");
+        assert!(!shows_everybody(""), "no known /proc");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What can be asked of a ledger: typed filters, keyset pages, positions in the feed.
+//! The queries of a ledger: typed filters, keyset pages, positions in the feed.
 
 use std::{fmt, str::FromStr};
 
@@ -12,7 +12,7 @@ use tenure_core::{
     model::{WaitKind, WaitState},
 };
 
-/// Which works to list. Fields left out do not restrict.
+/// Selects work items. A field that is None does not restrict.
 #[derive(Clone, Debug, Default)]
 pub struct WorkFilter {
     pub tenants: Option<Tenants>,
@@ -25,7 +25,7 @@ pub struct WorkFilter {
     pub kinds: Kinds,
     pub workflow: Option<String>,
     pub session: Option<String>,
-    /// The worker that holds it.
+    /// The worker that holds the lease.
     pub owner: Option<String>,
     pub parent: Option<WorkId>,
     pub correlation_id: Option<String>,
@@ -47,7 +47,7 @@ impl WorkFilter {
         Some(State::ALL.into_iter().filter(wanted).collect())
     }
 
-    /// Refuses text that no work can have and that a database may stumble over.
+    /// Refuses text that no work item can have and that a database may not accept.
     pub(crate) fn check(&self) -> Result<(), Refusal> {
         check_tenants(self.tenants.as_ref())?;
         for (field, value) in [
@@ -64,7 +64,7 @@ impl WorkFilter {
         Ok(())
     }
 
-    /// The filter as a predicate: what every store's SQL must mean.
+    /// The reference definition of the filter: the SQL of every store must select the same.
     pub fn matches(&self, work: &Work) -> bool {
         let same = |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|w| w == value);
         let spec = &work.spec;
@@ -85,21 +85,21 @@ impl WorkFilter {
     }
 }
 
-/// Which waits to list.
+/// Selects waits.
 #[derive(Clone, Debug, Default)]
 pub struct WaitFilter {
     pub tenants: Option<Tenants>,
     pub id: Option<WaitId>,
     pub work: Option<WorkId>,
-    /// Any of these; all where it is empty.
+    /// Any of these ids; all waits if empty.
     pub works: Vec<WorkId>,
     pub session: Option<String>,
     pub reference: Option<String>,
     pub kind: Option<WaitKind>,
     pub state: Option<WaitState>,
-    /// Only those that come after the wait of this id, opened at this time.
+    /// Only waits after the one with this id and opening time.
     pub after: Option<(Millis, WaitId)>,
-    /// Those that ended, the latest first, instead of all by the time they were opened.
+    /// Ended waits, the latest first, instead of all waits in the order of their opening.
     pub last_ended: bool,
 }
 
@@ -113,7 +113,7 @@ impl WaitFilter {
     }
 }
 
-/// Which commands to list. Fields left out do not restrict.
+/// Selects commands. A field that is None does not restrict.
 #[derive(Clone, Debug, Default)]
 pub struct CommandFilter {
     pub tenants: Option<Tenants>,
@@ -121,9 +121,9 @@ pub struct CommandFilter {
     pub work: Option<WorkId>,
     pub tool: Option<String>,
     pub target: Option<String>,
-    /// In doubt, and nothing but a person can tell.
+    /// In doubt, and only a person can resolve it.
     pub needs_person: bool,
-    /// Stopped until a person approves.
+    /// Waiting for a person's approval.
     pub needs_approval: bool,
     pub created_after: Option<Millis>,
     pub created_before: Option<Millis>,
@@ -149,7 +149,7 @@ impl CommandFilter {
         restricted.then(|| CommandState::ALL.into_iter().filter(wanted).collect())
     }
 
-    /// The filter as a predicate: what every store's SQL must mean.
+    /// The reference definition of the filter: the SQL of every store must select the same.
     pub fn matches(&self, command: &Command) -> bool {
         let spec = &command.spec;
         self.tenants.as_ref().is_none_or(|tenants| tenants.allow(&spec.tenant))
@@ -171,7 +171,7 @@ pub(crate) fn check_tenants(tenants: Option<&Tenants>) -> Result<(), Refusal> {
     }
 }
 
-/// A place in the feed. Opaque to callers; later events compare greater, and none is ever skipped.
+/// A position in the feed, opaque to callers. Later events have greater positions, and none is ever skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
     pub(crate) epoch: i32,
@@ -211,12 +211,12 @@ impl<'de> Deserialize<'de> for Position {
     }
 }
 
-/// What an event counts towards [`limits::PAGE_BYTES`].
+/// The bytes that an event counts towards [`limits::PAGE_BYTES`].
 pub(crate) fn weight(event: &StoredEvent) -> usize {
     event.event.payload.as_ref().map_or(0, |payload| payload.text().len())
 }
 
-/// An event with its place in the feed.
+/// An event with its position in the feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredEvent {
     pub position: Position,
@@ -229,23 +229,23 @@ impl StoredEvent {
     }
 }
 
-/// Events of whoever it may be that are passed for one page of some tenants' feed. Of others' no more is read than whose
-/// they are.
+/// The limit on events of all tenants that are read for one page of some tenants' feed. Of other tenants'
+/// events only the tenant is read.
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) const FEED_SCAN: usize = 10_000;
 
-/// A page of the feed, with where to go on from.
+/// A page of the feed, and the cursor for the next one.
 #[derive(Clone, Debug)]
 pub struct EventPage {
     pub events: Vec<StoredEvent>,
     pub unreadable: Vec<Unreadable>,
     pub next: Position,
-    /// The page is full: more may follow at once.
+    /// The page is full: more events may follow immediately.
     pub full: bool,
 }
 
 impl EventPage {
-    /// The works that its events belong to, each once.
+    /// The work items of its events, without duplicates.
     pub fn works(&self) -> Vec<WorkId> {
         let unreadable = self.unreadable.iter().filter_map(|event| event.work);
         let mut works: Vec<WorkId> =

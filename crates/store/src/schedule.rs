@@ -1,6 +1,7 @@
-//! Schedules beside the event-sourced state, and what was done to them: who, when and why.
+//! Schedules, and the records of their changes: who, when and why. Not part of the event-sourced state.
 //!
-//! They are the core's records; here they get an identity to be kept under and a trail that is only added to.
+//! The schedules themselves are the core's records; this module adds the identity under which they are stored
+//! and the append-only record of changes.
 
 use tenure_core::{
     Actor, Code, Millis, Refusal, limits,
@@ -12,32 +13,32 @@ use tenure_core::{
 
 use crate::{NewWork, zone::Named};
 
-/// Schedules of a ledger; nobody needs more.
+/// The limit on schedules of a ledger.
 pub(crate) const SCHEDULES_MAX: usize = 10_000;
 
-/// What somebody did to a schedule.
+/// One change of a schedule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScheduleChange {
     pub at: Millis,
     pub actor: Actor,
     pub act: Act,
     pub reason: String,
-    /// What it was set to; None for every other act.
+    /// The new plan; None unless the act is `Set`.
     pub plan: Option<Plan>,
 }
 
-/// A schedule to be kept: what a person decides about it.
+/// A schedule to be stored, as a person defines it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewSchedule {
     pub tenant: String,
     pub name: String,
     pub plan: Plan,
-    /// None: as it is; a new one runs.
+    /// None: unchanged; a new schedule is running.
     pub paused: Option<bool>,
 }
 
 impl NewSchedule {
-    /// Checked as far as it can be before a run comes, with the zone spelt as its list does.
+    /// Checked as far as possible before a run is due, with the zone's name in its canonical spelling.
     pub(crate) fn settle(mut self, settings: &Settings) -> Result<(Self, Named), Refusal> {
         limits::name("tenant", &self.tenant)?;
         limits::name("name", &self.name)?;
@@ -56,7 +57,7 @@ impl NewSchedule {
     }
 }
 
-/// A run, as it is ingested.
+/// The work item of a run, to be ingested.
 pub(crate) fn new_run(tenant: &str, name: &str, template: &Template, run_id: &str) -> NewWork {
     let template = template.clone();
     NewWork {
@@ -71,13 +72,13 @@ pub(crate) fn new_run(tenant: &str, name: &str, template: &Template, run_id: &st
     }
 }
 
-/// Those that can be read. A damaged one costs the others nothing.
+/// The schedules that can be read. A damaged one does not affect the others.
 pub(crate) fn readable<E: std::fmt::Debug>(found: Vec<Result<Schedule, E>>) -> Vec<Schedule> {
-    let told = |error: &E| tracing::warn!(?error, "a schedule cannot be read, and is passed over");
+    let told = |error: &E| tracing::warn!(?error, "a schedule cannot be read and is skipped");
     found.into_iter().filter_map(|one| one.inspect_err(told).ok()).collect()
 }
 
-/// What identifies a schedule: its tenant and its name.
+/// The identity of a schedule: its tenant and its name.
 pub(crate) type Key = (String, String);
 
 pub(crate) fn key(schedule: &Schedule) -> Key {

@@ -1,9 +1,9 @@
-//! The scheduler: finds schedules whose time has come, has the core decide over their runs, and ingests those
-//! that fire through the same door as everybody. It knows no rules.
+//! The scheduler: finds due schedules, has the core decide on their runs, and ingests the runs that fire like
+//! any other caller. It contains no rules.
 //!
-//! Any number may run on one ledger. What a look decides is saved before anything is ingested, and only by the
-//! first who saves; what was decided and not done, because its process died, is done by the next look. The
-//! identity of a run makes doing it twice the same as once.
+//! Any number of schedulers may run on one ledger. A pass saves its decisions before it ingests anything, and
+//! only the first to save wins. If a process dies in between, the next pass of any scheduler carries out what
+//! it had decided. Ingesting a run twice has no effect, because a run has an identity.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -24,34 +24,34 @@ use crate::{
     zone::Named,
 };
 
-/// Schedules a page; what a page fires goes into the ledger together.
+/// Schedules in a page; the runs that a page fires are submitted together.
 const PAGE: usize = 100;
-/// Pages a look; more wait for the next.
+/// Pages in a pass; the rest waits for the next pass.
 const PAGES: usize = 10;
-/// How far back it is looked for who set a schedule.
+/// How many recent changes are read to find out who set a schedule.
 const CHANGES: usize = 1_000;
-/// Between two looks, unless something is due earlier.
+/// The time between two passes, unless something is due earlier.
 const REST_MS: Millis = 1_000;
 
-/// What one look did.
+/// The result of one pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fired {
-    /// Runs that this look decided to skip.
+    /// Runs that this pass decided to skip.
     pub skipped: usize,
     /// Runs that were ingested.
     pub fired: usize,
-    /// Runs that the ledger refused; each shows on its schedule.
+    /// Runs that the ledger refused; each is shown on its schedule.
     pub refused: usize,
-    /// How long after the look the next schedule is due, where that is within a second.
+    /// How long after the pass the next schedule is due, if within a second.
     pub next_in_ms: Option<Millis>,
 }
 
-/// One process's scheduler.
+/// The scheduler of one process.
 #[derive(Debug, Default)]
 pub struct Scheduler;
 
 impl Scheduler {
-    /// Runs until the ledger is closed, or nobody has it any more.
+    /// Runs until the ledger is closed or dropped.
     pub(crate) async fn run(self, ledger: WeakLedger) {
         loop {
             let Some(open) = ledger.upgrade() else { return };
@@ -59,7 +59,7 @@ impl Scheduler {
             let wait = match self.run_once(&open).await {
                 Ok(fired) => fired.next_in_ms.unwrap_or(REST_MS),
                 Err(error) => {
-                    tracing::warn!(%error, "schedules could not be looked at; trying again");
+                    tracing::warn!(%error, "the schedules could not be read; retrying");
                     REST_MS
                 }
             };
@@ -71,11 +71,11 @@ impl Scheduler {
         }
     }
 
-    /// One look: every due run is fired or passed over.
+    /// One pass: every due run is fired or skipped.
     pub async fn run_once(&self, ledger: &Ledger) -> Result<Fired, Error> {
         let mut fired = Fired::default();
-        // What is due while intake is paused stays due, as it would while no process runs: how much of it is caught up
-        // afterwards is each schedule's own.
+        // Runs that are due while the intake is paused stay due, as if no process were running. How many of
+        // them are caught up afterwards is decided by each schedule's settings.
         let paused = ledger.look_at_intake().await?;
         if paused.iter().any(|pause| pause.tenant.is_none()) {
             return Ok(fired);
@@ -109,7 +109,7 @@ impl Scheduler {
         now: Millis,
         fired: &mut Fired,
     ) -> Result<(), Error> {
-        // Decided by a process that did not live to do it, or does it right now.
+        // Decided by a process that died before it ingested the runs, or is ingesting them right now.
         let (mut pending, due): (Vec<_>, Vec<_>) = due.into_iter().partition(|one| !one.pending.is_empty());
         let before: HashMap<_, u64> = due.iter().map(|one| (key(one), one.skipped)).collect();
         for decided in decide(ledger, due, now).await? {
@@ -122,7 +122,8 @@ impl Scheduler {
     }
 }
 
-/// Decides over what is due, and saves it. Those that somebody else decided in the meantime are left out.
+/// Decides on the due runs and saves the decisions. Schedules that another process decided on in the meantime
+/// are left out.
 async fn decide(ledger: &Ledger, due: Vec<Schedule>, now: Millis) -> Result<Vec<Schedule>, Error> {
     let last: Vec<WorkId> = due.iter().filter_map(Schedule::last_work).collect();
     let open = open_works(ledger, &last).await?;
@@ -131,25 +132,25 @@ async fn decide(ledger: &Ledger, due: Vec<Schedule>, now: Millis) -> Result<Vec<
         let is_open = schedule.last_work().is_some_and(|work| open.contains(&work));
         match Named::of(&schedule.plan.timing) {
             Ok(zone) => decided.push(schedule.looked_at(&zone, is_open, now)),
-            // Set by a version with another table.
-            Err(error) => tracing::warn!(schedule = schedule.name, %error, "a schedule is passed over"),
+            // Set by a version with another time zone table.
+            Err(error) => tracing::warn!(schedule = schedule.name, %error, "a schedule is skipped"),
         }
     }
     saved(ledger, decided).await
 }
 
-/// Those of the works that have not ended.
+/// The work items that have not ended.
 pub(crate) async fn open_works(ledger: &Ledger, works: &[WorkId]) -> Result<Vec<WorkId>, Error> {
     if works.is_empty() {
         return Ok(Vec::new());
     }
     let found = ledger.readable_works(works).await?;
     let open = found.iter().filter(|work| !work.state.is_terminal()).map(|work| work.id);
-    // A work that cannot be read is not known to have ended.
+    // An unreadable work item counts as open.
     Ok(open.chain(found.unreadable.iter().filter_map(|one| one.work)).collect())
 }
 
-/// Ingests what is pending, and saves what became of it.
+/// Ingests the pending runs and saves the outcomes.
 pub(crate) async fn fire(
     ledger: &Ledger,
     actor: &Actor,
@@ -182,11 +183,11 @@ pub(crate) async fn fire(
             Err(error @ (Error::Unavailable(_) | Error::OutcomeUnknown(_) | Error::Stopped(_))) => {
                 return Err(error);
             }
-            // It costs the others nothing, and is tried again with the next look.
+            // The others are not affected, and it is retried by the next pass.
             Err(error) => tracing::warn!(schedule = schedule.name, %error, "a run stays pending"),
         }
     }
-    // Somebody else may have done the same, and counted it.
+    // Another process may have done and counted the same.
     let saved = saved(ledger, done).await?;
     for (taken, refused) in saved.iter().map(|schedule| counts[&key(schedule)]) {
         fired.fired += taken;
@@ -195,7 +196,7 @@ pub(crate) async fn fire(
     Ok(())
 }
 
-/// Sends the work of a run. Quotas hold for it, whoever made the schedule.
+/// Submits the work item of a run. Quotas apply, regardless of who set the schedule.
 async fn begin(
     ledger: &Ledger,
     actor: &Actor,
@@ -207,23 +208,23 @@ async fn begin(
     let ingest = Ingest { asked_by: asked_by.to_vec(), ..new.settle(&ledger.settings())? };
     let action = Action::Ingest(Box::new(ingest));
     let own = Tenants::Only(vec![schedule.tenant.clone()]);
-    // Without a turn: the scheduler must not wait for what a tenant has queued.
+    // Outside of the tenant's queue: the scheduler must not wait for what a tenant has queued.
     ledger.begin(Submission::new(actor.clone(), own, action, seed()?), None).await
 }
 
-/// The people behind a run: those who set the plan as it is now, and whoever had it run last. They submit its work as much
-/// as if they had sent it themselves.
+/// The people behind a run: those who set the current plan, and the person who started the run by hand. They
+/// count as submitters of the work item.
 async fn asked_by(ledger: &Ledger, schedule: &Schedule) -> Result<Vec<Arc<str>>, Error> {
     let changes = ledger.store().schedule_changes(&schedule.tenant, &schedule.name, CHANGES).await?;
     let ran = changes.iter().find(|change| change.act == Act::Run);
     let sets = changes.iter().filter(|change| change.act == Act::Set);
-    // Setting the same plan again makes nobody else's of it.
+    // Setting an identical plan again does not change its authors.
     let set = sets.take_while(|change| change.plan.as_ref() == Some(&schedule.plan));
     let people = set.chain(ran).map(|change| &change.actor).filter(|actor| actor.kind == ActorKind::Person);
     Ok(people.map(|actor| actor.id.clone()).collect())
 }
 
-/// A refusal is an outcome; anything else leaves the run pending.
+/// A refusal is an outcome; any other error leaves the run pending.
 async fn outcome(
     run: Result<impl Future<Output = Result<crate::LedgerReply, Error>>, Error>,
 ) -> Result<Result<WorkId, Refusal>, Error> {
@@ -234,7 +235,7 @@ async fn outcome(
     match answer {
         Ok(outcome) => match outcome.reply {
             Reply::Ingested { work, .. } => Ok(Ok(work.id)),
-            other => Err(Error::Corrupt(format!("an ingest was answered with {other:?}"))),
+            other => Err(Error::Corrupt(format!("the reply of an ingest is {other:?}"))),
         },
         Err(Error::Refused(refusal)) => Ok(Err(refusal)),
         Err(error) => Err(error),

@@ -1,5 +1,5 @@
-//! JSON schemas that come from elsewhere, compiled in one way whoever uses them: their cost is bounded, patterns run in
-//! linear time, nothing outside is referred to, and complaints are few and short.
+//! Compiles JSON schemas from callers, with the same limits for every use: cost is bounded, patterns run in
+//! linear time, references lead to nothing outside, and messages are few and short.
 
 mod bounds;
 
@@ -19,33 +19,34 @@ use crate::{
 pub use bounds::Size;
 use bounds::{CHECKS, Cost, cost};
 
-/// Complaints that are told at once, and how long each may be.
+/// The limit on reported violations, and on the length of each.
 const TOLD: usize = 3;
 const TOLD_CHARS: usize = 200;
-/// Complaints are listed where there are at most so many checks: the validator keeps all of them in memory.
+/// Violations are listed only up to this number of checks: the validator keeps all of them in memory.
 const LISTED_CHECKS: u64 = 100_000;
 
-/// So few checks are made at once.
+/// Up to this number, checks run on the caller's thread.
 const LIGHT_CHECKS: u64 = 10_000;
 
-/// What a pattern may compile to, in bytes: the steps in which it is found out, and the most.
+/// The sizes, in bytes, that are tried for a compiled pattern; the last is the limit.
 const PATTERN_BYTES: [usize; 6] = [1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 512 << 10];
 
-/// How long a caller waits for schemas to be compiled and applied.
+/// The time limit for compiling and applying schemas.
 const DEADLINE: Duration = Duration::from_secs(2);
-/// Threads that do so at a time, by tenant. One keeps its place until it ends, also past its deadline.
+/// The number of threads that do so at a time, shared fairly between tenants. A thread keeps its place until
+/// it ends, even past the time limit.
 static THREADS: LazyLock<Arc<Fair>> = LazyLock::new(|| Fair::new(2, 1));
-/// For a schema and a value of the greatest depth: a validator calls itself for every level of both.
+/// The stack for a schema and a value of the greatest depth: the validator recurses for every level of both.
 const STACK: usize = 64 * 1024 * 1024;
 
-/// A schema that can be applied.
+/// A compiled schema.
 #[derive(Debug)]
 pub struct Compiled {
     validator: Validator,
     cost: Cost,
 }
 
-/// A schema that cannot be used is told with why.
+/// Compiles a schema, or returns the reason why it cannot be used.
 pub fn compile(schema: &Value) -> Result<Compiled, String> {
     let cost = cost(schema, compiled_bytes)?;
     let validator = built(schema, PATTERN_BYTES[PATTERN_BYTES.len() - 1])?;
@@ -54,12 +55,12 @@ pub fn compile(schema: &Value) -> Result<Compiled, String> {
 
 fn built(schema: &Value, pattern_bytes: usize) -> Result<Validator, String> {
     let patterns = PatternOptions::regex().size_limit(pattern_bytes);
-    // Whether a text is a pattern takes a time that grows with its square.
+    // The cost of checking whether a text is a pattern grows with the square of its length.
     let options = jsonschema::options().with_pattern_options(patterns).with_format("regex", |_: &str| true);
     options.build(schema).map_err(|error| shortened(error.to_string()))
 }
 
-/// The least of a few sizes that a pattern fits into once it is compiled.
+/// The smallest of a few sizes that fits the compiled pattern.
 fn compiled_bytes(pattern: &str) -> Result<u64, String> {
     let schema = json!({ "pattern": pattern });
     let mut why = String::new();
@@ -73,12 +74,13 @@ fn compiled_bytes(pattern: &str) -> Result<u64, String> {
 }
 
 impl Compiled {
-    /// Whether a value is checked in less time than it takes to ask another thread, and on a small stack.
+    /// Whether checking a value takes less time than handing it to another thread, and a small stack is
+    /// enough.
     pub fn is_light(&self, value: &Value) -> bool {
         self.cost.recursions == 0 && self.cost.checks(value) <= LIGHT_CHECKS
     }
 
-    /// The first things that do not fit, or that there is too much to look at.
+    /// The first violations, or an error if the value needs too many checks.
     pub fn complaints(
         &self,
         value: &Value,
@@ -87,7 +89,7 @@ impl Compiled {
         let checks = self.cost.checks(value);
         if checks > CHECKS {
             let detail = format!(
-                "The schema asks for {checks} checks of this JSON, and {CHECKS} are made at most. Send less, or use a \
+                "The schema needs {checks} checks of this JSON, and the limit is {CHECKS}. Send less, or use a \
                  simpler schema."
             );
             return Err(Refusal::new(Code::LimitReached, detail));
@@ -96,14 +98,14 @@ impl Compiled {
             return Ok(Vec::new());
         }
         if checks > LISTED_CHECKS {
-            return Ok(vec!["it is too large to list where".to_owned()]);
+            return Ok(vec!["the value is too large to list the violations".to_owned()]);
         }
         Ok(self.validator.iter_errors(value).take(TOLD).map(|error| shortened(tell(error))).collect())
     }
 }
 
-/// Compiles or applies schemas on a thread of its own, so that no call of anybody else waits for it, within a deadline.
-/// Tenants take turns, and no tenant has all threads.
+/// Compiles or applies schemas on a separate thread with a time limit, so that no other call waits for it.
+/// Threads are shared fairly between tenants, and no tenant gets all of them.
 pub async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Refusal> {
     let done = tokio::time::timeout(DEADLINE, async {
         let turn = THREADS.turn(beneficiary().unwrap_or_default()).await;
@@ -117,12 +119,12 @@ pub async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static)
         |why: &str| Refusal::new(Code::LimitReached, format!("The schema could not be applied: {why}"));
     match done.await {
         Ok(Ok(done)) => Ok(done),
-        Ok(Err(_)) => Err(too_long("it was given up. Use a simpler schema.")),
+        Ok(Err(_)) => Err(too_long("the check failed. Use a simpler schema.")),
         Err(_) => Err(too_long("it took longer than two seconds. Use a simpler schema, or try again later.")),
     }
 }
 
-/// A complaint may quote a value, and be as long as that.
+/// A message may quote a value, and be as long as that.
 pub fn shortened(mut text: String) -> String {
     if let Some((end, _)) = text.char_indices().nth(TOLD_CHARS) {
         text.truncate(end);
@@ -192,7 +194,10 @@ mod tests {
         let names: Vec<String> = (0..4_900).map(|n| format!("k{n:x}")).collect();
         let wide = compile(&json!({ "items": { "required": names } })).unwrap();
         assert_eq!(told(&wide, &json!([{}])).len(), TOLD);
-        assert_eq!(told(&wide, &json!(vec![json!({}); 1_000])), ["it is too large to list where"]);
+        assert_eq!(
+            told(&wide, &json!(vec![json!({}); 1_000])),
+            ["the value is too large to list the violations"]
+        );
     }
 
     #[test]
@@ -201,7 +206,7 @@ mod tests {
         assert!(told(&compile(&schema).unwrap(), &json!("(")).is_empty());
     }
 
-    /// As many levels of a schema for each level of a value as there may be.
+    /// The greatest depth of schema for each level of a value.
     #[test]
     fn the_deepest_check_has_stack_enough() {
         let nested =

@@ -1,4 +1,4 @@
-//! Budgets held against the logs: what was spent, and what is set aside, added up anew.
+//! Compares the budget counters with the logs: recomputes what was spent and what is reserved.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,9 +12,9 @@ use crate::{Error, Ledger, Position};
 
 const PAGE: usize = 500;
 
-/// What the logs tell, added up.
+/// The totals according to the logs.
 pub(crate) struct Spending {
-    /// Where the feed stood before the first log was read.
+    /// The end of the feed before the first log was read.
     from: Position,
     told: BTreeMap<BudgetKey, Budget>,
     /// A newer version told something of a command that this one does not know: it may have spent.
@@ -38,8 +38,8 @@ impl Spending {
 }
 
 impl Ledger {
-    /// Counters that are not what the logs add up to. What moves meanwhile is left for the next verification, and so is
-    /// what works spent that are pruned.
+    /// The counters that differ from the logs. Counters that change during the verification are left for the
+    /// next one. If something was pruned, a counter may be higher than the logs.
     pub(crate) async fn budget_faults(&self, spending: Spending) -> Result<Vec<String>, Error> {
         let mut stored = BTreeMap::new();
         let mut after = String::new();
@@ -63,7 +63,7 @@ impl Ledger {
             (!spent || is.reserved != told.reserved).then(|| {
                 let said = |amount| key.unit.amount(amount);
                 format!(
-                    "the budget {} stands at {} spent and {} set aside, and the logs tell of {} and {}",
+                    "the budget {} has {} spent and {} reserved, but the logs have {} and {}",
                     key.words(),
                     said(is.spent),
                     said(is.reserved),
@@ -75,7 +75,7 @@ impl Ledger {
         Ok(wrong.collect())
     }
 
-    /// The counters of every work whose commands moved since.
+    /// The counters of every work item whose commands changed since then.
     async fn moved_budgets(&self, mut from: Position) -> Result<BTreeSet<BudgetKey>, Error> {
         let mut works: BTreeSet<WorkId> = BTreeSet::new();
         loop {
@@ -89,7 +89,7 @@ impl Ledger {
         }
         let mut keys = BTreeSet::new();
         for id in works {
-            // One that cannot be read is a fault of its own.
+            // An unreadable work item is reported as its own fault.
             let Some(work) = self.readable_works(&[id]).await?.rows.pop() else { continue };
             let events = match self.log(&work).await {
                 Err(error) if error.is_of_stored() => continue,

@@ -1,7 +1,8 @@
-//! The ledger's time: a clock from which jumps are taken out, so that a duration is the time that really passed.
+//! The ledger's time: a clock without jumps, so that a duration is the time that really passed.
 //!
-//! A jump is seen against the monotonic clock. The ledger's time then goes on as if nothing had happened, with an
-//! offset to the clock, and comes back to the clock slowly: durations are off by a sixteenth at most meanwhile.
+//! A jump is detected by comparison with the monotonic clock. The ledger's time then continues as if the jump
+//! had not happened, with an offset to the clock that shrinks slowly: until it is zero, durations are off by
+//! at most a sixteenth.
 
 use std::{
     fmt,
@@ -13,21 +14,21 @@ use tenure_core::Millis;
 
 use crate::{Clock, Error, SystemClock};
 
-/// A smaller step of this machine's clock is followed.
+/// Smaller steps of this machine's clock are followed.
 const STEP_MS: Millis = 1_000;
-/// The same for a clock that several processes follow: longer than they take to tell each other that time goes on.
+/// The same for a clock that several processes follow: longer than they need to exchange readings.
 const JUMP_MS: Millis = 10_000;
-/// A larger offset is not taken up again by a process that opens a ledger which nobody has open: a clock that was wrong
-/// once would be kept for years.
+/// A process that opens an unused ledger drops a larger stored offset: otherwise a clock that was wrong once
+/// would have an effect for years.
 const LONGEST_MS: Millis = 24 * 3_600_000;
-/// Whoever has a ledger open has looked at the shared clock since.
+/// If a process has the ledger open, the shared clock was read within this time.
 const ALIVE_MS: Millis = 60_000;
-/// The offset shrinks by this part of the time that passes.
+/// The offset shrinks by this fraction of the elapsed time.
 const SLEW: Millis = 16;
-/// A reading that took longer says too little to compare others with.
+/// A reading that took longer is too imprecise for a comparison.
 const SHARP_MS: Millis = 1_000;
 
-/// What is added to the clock: `ms` when it showed `since`, and less and less after.
+/// Is added to the clock: `ms` when the clock showed `since`, and shrinking from then on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Offset {
     ms: Millis,
@@ -40,19 +41,19 @@ impl Offset {
         self.ms.signum() * (self.ms.abs() - slewed).max(0)
     }
 
-    /// The offset under which the ledger's time goes on, where the clock shows `now` and should have shown `before`.
+    /// The offset with which the ledger's time continues when the clock shows `now` instead of `before`.
     fn over(self, before: Millis, now: Millis) -> Self {
         let ms = before + self.at(before) - now;
         tracing::error!(
             jump_ms = now - before,
             offset_ms = ms,
-            "the clock jumped; the ledger's time goes on without the jump"
+            "the clock jumped; the ledger's time continues without the jump"
         );
         Self { ms, since: now }
     }
 }
 
-/// What the clock showed at some moment between two of the monotonic clock.
+/// A clock reading that was taken between two readings of the monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
     pub clock: Millis,
@@ -60,7 +61,7 @@ pub(crate) struct Reading {
     pub to: Millis,
 }
 
-/// An offset as processes share it, with what the clock showed when one of them last looked.
+/// An offset as processes share it, with the clock's value at the last reading of any of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shared {
     pub offset: Offset,
@@ -68,13 +69,13 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// For whoever keeps an offset for later processes of the same machine.
+    /// The form in which the offset is stored for later processes on the same machine.
     #[cfg(feature = "sqlite")]
     pub fn of(offset: Offset) -> Self {
         Self { offset, seen: offset.since }
     }
 
-    /// What the first process to open the ledger goes by, where the clock shows `now`.
+    /// The state with which the first process opens the ledger when the clock shows `now`.
     pub fn taken_up(self, now: Millis) -> Self {
         let unseen = now - self.seen;
         let far = self.offset.at(now).abs() > LONGEST_MS || unseen < -LONGEST_MS;
@@ -84,7 +85,7 @@ impl Shared {
         tracing::warn!(
             offset_ms = self.offset.at(now),
             unseen_ms = unseen,
-            "the ledger's time was off by more than a day, and follows the clock again"
+            "the ledger's time was off by more than a day and follows the clock again"
         );
         Self { offset: Offset::default(), seen: now }
     }
@@ -113,23 +114,23 @@ impl FromStr for Shared {
 pub(crate) struct Follower {
     last: Option<Reading>,
     pub offset: Offset,
-    /// That were taken out or followed.
+    /// The number of jumps, compensated or followed.
     jumps: u64,
 }
 
 impl Follower {
-    /// What the clock should have shown: at least, and at most.
+    /// The expected value of the clock: minimum and maximum.
     fn expected(&self, reading: Reading) -> Option<(Millis, Millis)> {
         let last = self.last?;
         Some((last.clock + (reading.from - last.to), last.clock + (reading.to - last.from)))
     }
 
-    /// What a shared clock should have shown, where it shows something else.
+    /// The expected value of a shared clock, if it differs.
     pub fn jumped(&self, reading: Reading) -> Option<Millis> {
         self.off(reading, JUMP_MS)
     }
 
-    /// What the clock should have shown, where it is off by more than some steps are.
+    /// The expected value of the clock, if it differs by more than these steps.
     fn off(&self, reading: Reading, by: Millis) -> Option<Millis> {
         let (least, most) = self.expected(reading)?;
         if reading.clock > most + by {
@@ -138,7 +139,7 @@ impl Follower {
         (reading.clock < least - by).then_some(least)
     }
 
-    /// Jumps so far, and how far the ledger's time is from the clock as it was read last.
+    /// The number of jumps, and the difference between the ledger's time and the clock at the last reading.
     pub fn told(&self) -> (u64, Millis) {
         (self.jumps, self.last.map_or(0, |last| self.offset.at(last.clock)))
     }
@@ -149,7 +150,7 @@ impl Follower {
         self.last.map_or(0, |last| last.clock + self.offset.at(last.clock))
     }
 
-    /// The ledger's time at a reading that shows no jump.
+    /// The ledger's time at a reading without a jump.
     pub fn take(&mut self, reading: Reading) -> Millis {
         if self.last.is_none() || reading.to - reading.from <= SHARP_MS {
             self.last = Some(reading);
@@ -157,7 +158,7 @@ impl Follower {
         reading.clock + self.offset.at(reading.clock)
     }
 
-    /// The ledger's time, for whoever follows this clock alone.
+    /// The ledger's time, if no other process follows this clock.
     pub fn settle(&mut self, reading: Reading) -> Millis {
         if let Some(before) = self.off(reading, STEP_MS) {
             self.offset = self.offset.over(before, reading.clock);
@@ -167,8 +168,9 @@ impl Follower {
         self.take(reading)
     }
 
-    /// What processes that follow one clock together share after this reading. A jump counts only if nobody saw the
-    /// clock behind it: otherwise it was taken out by somebody else, or it was this process that stood still.
+    /// The state that processes with a common clock share after this reading. A jump counts only if no
+    /// process has read the clock since: otherwise another process has compensated it already, or it was this
+    /// process that was suspended.
     pub fn agree(&mut self, shared: Option<Shared>, reading: Reading) -> Shared {
         let clock = reading.clock;
         let mut agreed = shared.unwrap_or(Shared { offset: self.offset, seen: clock });
@@ -192,7 +194,7 @@ impl Follower {
     }
 }
 
-/// A clock of this machine without its jumps.
+/// The clock of this machine without its jumps.
 pub(crate) struct SteadyClock {
     inner: Arc<dyn Clock>,
     follower: Mutex<Follower>,
@@ -203,7 +205,7 @@ impl SteadyClock {
         Self { inner, follower: Mutex::default() }
     }
 
-    /// The clock that somebody gave, else the machine's.
+    /// The injected clock, or that of the machine.
     pub fn of(given: Option<&Arc<dyn Clock>>) -> Self {
         Self::new(given.cloned().unwrap_or_else(|| Arc::new(SystemClock)))
     }
@@ -221,7 +223,8 @@ impl SteadyClock {
         self.follower().offset
     }
 
-    /// Goes on with the offset that the file has. `in_use`: others may have it open, and go by that too.
+    /// Continues with the offset that is stored in the file. `in_use`: other processes may have it open and
+    /// use that offset.
     #[cfg(feature = "sqlite")]
     pub fn take_up(&self, stored: Shared, in_use: bool) {
         let taken = if in_use { stored } else { stored.taken_up(self.inner.wall()) };
@@ -281,8 +284,8 @@ mod tests {
         }
     }
 
-    /// While a process lives, it knows how much time has passed, however far the clock was set. A rule for clocks that are
-    /// wrong by more than a day counts at the next open.
+    /// A running process knows how much time has passed, however far the clock was set. The limit of a day
+    /// applies only when a ledger is opened.
     #[test]
     fn jumps_of_days_and_their_sums_are_taken_out_while_a_process_lives() {
         for jumps in [vec![720 * HOUR], vec![-720 * HOUR], vec![10 * HOUR; 3], vec![9_000, 9_000]] {
@@ -348,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shared_reads_as_it_was_written() {
+    fn the_shared_state_survives_a_round_trip() {
         let shared = Shared { offset: Offset { ms: -7, since: 5 }, seen: 9 };
         assert_eq!(shared.to_string().parse::<Shared>().unwrap(), shared);
         assert!("1 2".parse::<Shared>().is_err());

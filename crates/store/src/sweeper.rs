@@ -1,6 +1,5 @@
-//! The sweeper: finds rows whose time may have come and sends a Tick for each, through the same door as
-//! everybody. It knows no rules; it only watches, so that no clock jump, outage or restart expires a
-//! living holder.
+//! The sweeper: finds rows that may be due and submits a Tick for each, like any other caller. It contains no
+//! rules. It only makes sure that no clock jump, outage or restart expires the lease of a running holder.
 
 use std::{collections::HashMap, hash::Hash, sync::Arc, time::Duration};
 
@@ -19,49 +18,50 @@ use crate::{
     process,
 };
 
-/// Rows a page; a page's Ticks go into the ledger together.
+/// Rows in a page; the Ticks of a page are submitted together.
 const PAGE: usize = 500;
-/// Between two looks at most.
+/// The longest time between two passes.
 const LOOK_MS: Millis = 1_000;
-/// The shortest lease that was seen is forgotten after so long without one.
+/// The shortest lease seen is forgotten when no such lease was seen for this long.
 const SHORTEST_MS: Millis = 60_000;
-/// Clocks may disagree by so much before they count as moved.
+/// A smaller difference between the clocks does not count as a jump.
 const DRIFT_MS: Millis = 1_000;
-/// How long a row that cannot be ticked is passed over.
+/// How long a row that cannot be ticked is skipped.
 const POISON_MS: Millis = 60_000;
 const FORGET_EVERY_MS: Millis = 60_000;
 const ANCHOR_EVERY_MS: Millis = 10_000;
 
-/// When a look began: the store's time, and the monotonic clock's.
+/// The start of a pass: the store's time and the monotonic clock.
 type Looked = (Millis, Millis);
 
-/// What one look did.
+/// The result of one pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sweep {
     pub ticked: usize,
     pub acted: usize,
-    /// Due, but not watched for long enough to judge.
+    /// Due, but not observed for long enough to decide.
     pub not_yet: usize,
     /// Rows that could not be ticked; they never block the others.
     pub failed: usize,
     pub next_due: Option<Millis>,
 }
 
-/// How long the clocks and the store could be trusted.
+/// For how long the clocks and the store have been reliable.
 ///
-/// A lease is judged only by whoever watched it for its whole ttl without a gap of more than a third of it: a holder
-/// renews at least so often, and whatever stopped this process may have stopped the renewals too.
+/// A lease is judged only by a sweeper that observed it for its whole ttl without a gap of more than a third
+/// of the ttl: a holder renews at least that often, and an outage of this process may have affected the
+/// renewals too.
 #[derive(Debug, Default)]
 struct Watch {
     since: Option<Millis>,
     last: Option<Looked>,
-    /// Pauses between two looks, each with its length and its end. A later one that is longer makes an earlier one
-    /// irrelevant, so lengths fall.
+    /// The gaps between passes, each with its length and its end. A later, longer gap makes an earlier one
+    /// irrelevant, so the lengths decrease.
     gaps: Vec<(Millis, Millis)>,
 }
 
 impl Watch {
-    /// Takes a look at the clocks. True when the wall went back, or at the first look.
+    /// Records a pass. True if the wall clock went back, or at the first pass.
     fn observe(&mut self, wall: Millis, monotonic: Millis) -> bool {
         let Some((last_wall, last_monotonic)) = self.last.replace((wall, monotonic)) else {
             self.since = Some(monotonic);
@@ -73,18 +73,18 @@ impl Watch {
             self.since = Some(monotonic);
             self.gaps.clear();
         }
-        // One that ended three times its length ago concerns no lease that has not been watched long enough since.
+        // A gap that ended longer ago than three times its length no longer matters to any lease.
         self.gaps.retain(|(length, end)| *length > gap && monotonic - end < 3 * length);
         self.gaps.push((gap, monotonic));
         drift < -DRIFT_MS
     }
 
-    /// The store could not be reached: whatever was seen before no longer counts.
+    /// The store could not be reached: earlier observations no longer count.
     fn lost(&mut self) {
         *self = Watch::default();
     }
 
-    /// For how long a lease of this ttl was watched without a gap.
+    /// For how long a lease of this ttl was observed without a gap.
     fn watched(&self, ttl_ms: u64, monotonic: Millis) -> u64 {
         let Some(since) = self.since else { return 0 };
         let third = |length: Millis| 3 * length.max(0) as u64 > ttl_ms;
@@ -93,16 +93,16 @@ impl Watch {
     }
 }
 
-/// One process's sweeper. Any number may run on one ledger.
+/// The sweeper of one process. Any number may run on one ledger.
 pub struct Sweeper {
     clock: Arc<dyn Clock>,
     watch: Watch,
-    /// Every lease is looked at in the next look.
+    /// Whether the next pass reads every lease.
     every_lease: bool,
-    /// The shortest ttl that was seen lately, and when: it has to be watched in steps of less than a third of it.
+    /// The shortest ttl seen lately, and when: it has to be observed at intervals of less than a third of it.
     shortest: Option<(Millis, Millis)>,
-    /// Rows to pass over until a moment of the monotonic clock: not watched for long enough, and damaged.
-    passed_over: HashMap<WorkId, Millis>,
+    /// Rows that are skipped until a moment of the monotonic clock: not observed for long enough, or damaged.
+    skipped: HashMap<WorkId, Millis>,
     damaged: HashMap<WorkId, Millis>,
     damaged_commands: HashMap<CommandId, Millis>,
     forgot_at: Option<Millis>,
@@ -116,7 +116,7 @@ impl Sweeper {
             watch: Watch::default(),
             every_lease: false,
             shortest: None,
-            passed_over: HashMap::new(),
+            skipped: HashMap::new(),
             damaged: HashMap::new(),
             damaged_commands: HashMap::new(),
             forgot_at: None,
@@ -124,7 +124,7 @@ impl Sweeper {
         }
     }
 
-    /// Runs until the ledger is closed, or nobody has it any more.
+    /// Runs until the ledger is closed or dropped.
     pub(crate) async fn run(mut self, ledger: WeakLedger) {
         loop {
             let Some(open) = ledger.upgrade() else { return };
@@ -135,7 +135,7 @@ impl Sweeper {
                     pause(&open, &sweep, self.look_every()).await
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "sweep failed; trying again");
+                    tracing::warn!(%error, "sweep failed; retrying");
                     Duration::from_secs(1)
                 }
             };
@@ -147,7 +147,7 @@ impl Sweeper {
         }
     }
 
-    /// One look: every due row gets its Tick.
+    /// One pass: every due row gets its Tick.
     pub async fn run_once(&mut self, ledger: &Ledger) -> Result<Sweep, Error> {
         let sweep = self.look(ledger).await;
         if sweep.is_err() {
@@ -156,19 +156,20 @@ impl Sweeper {
         sweep
     }
 
-    /// Sees that the store answers, and what time it is. Done for every page: a long sweep watches too.
+    /// Records that the store responds, and its time. Called for every page, so that a long pass counts as
+    /// observation too.
     async fn observe(&mut self, ledger: &Ledger) -> Result<Looked, Error> {
         let looked = (ledger.now().await?, self.clock.monotonic());
         self.every_lease |= self.watch.observe(looked.0, looked.1);
         Ok(looked)
     }
 
-    /// Between two looks at most: less than a third of the shortest lease.
+    /// The time until the next pass: less than a third of the shortest lease.
     fn look_every(&self) -> Millis {
         self.shortest.map_or(LOOK_MS, |(ttl, _)| (ttl / 4).clamp(1, LOOK_MS))
     }
 
-    /// Notes a lease's ttl, where it is too short for a look each second.
+    /// Records the ttl of a lease that is too short for one pass per second.
     fn saw_lease(&mut self, ttl: Millis, monotonic: Millis) {
         if ttl < 4 * LOOK_MS && self.shortest.is_none_or(|(shortest, _)| ttl <= shortest) {
             self.shortest = Some((ttl, monotonic));
@@ -177,7 +178,7 @@ impl Sweeper {
 
     async fn look(&mut self, ledger: &Ledger) -> Result<Sweep, Error> {
         let (now, monotonic) = self.observe(ledger).await?;
-        self.passed_over.retain(|_, until| *until > monotonic);
+        self.skipped.retain(|_, until| *until > monotonic);
         self.shortest = self.shortest.filter(|(_, at)| monotonic - at < SHORTEST_MS);
         let works = expired(&mut self.damaged, monotonic);
         let commands = expired(&mut self.damaged_commands, monotonic);
@@ -188,18 +189,18 @@ impl Sweeper {
             around("the list of leases", ticked)?;
         }
         let ticked = self.tick_due(ledger, &mut sweep, now).await;
-        around("the list of due works", ticked)?;
+        around("the list of due work items", ticked)?;
         let ticked = self.tick_commands(ledger, &mut sweep, now).await;
         around("the list of due commands", ticked)?;
-        // They were tried again just now: those that are not back in the set can be read, or are gone.
+        // They were just tried again: rows that did not return to the set are readable now, or gone.
         let damaged = ledger.store().damaged();
         let healed = works.iter().filter(|id| !self.damaged.contains_key(id)).map(WorkId::to_string);
         let commands = commands.iter().filter(|id| !self.damaged_commands.contains_key(id));
         healed.chain(commands.map(CommandId::to_string)).for_each(|id| damaged.remove(&id));
         if self.anchored_at.is_none_or(|at| monotonic - at >= ANCHOR_EVERY_MS) {
-            // No reason to stop watching leases: a store that is away shows in the next read anyway.
+            // Not a reason to stop observing leases: if the store is unavailable, the next read shows it.
             if let Err(error) = ledger.advance_anchor().await {
-                tracing::warn!(%error, "the anchor stays where it is");
+                tracing::warn!(%error, "the anchor was not advanced");
             }
             self.anchored_at = Some(monotonic);
         }
@@ -208,16 +209,16 @@ impl Sweeper {
             around("the early answers", forgotten.map(drop))?;
             self.forgot_at = Some(monotonic);
         }
-        // Where that cannot be read, the next look comes within a second all the same.
-        let works = around_damage(ledger, "the next due work", ledger.next_due().await, now)?;
+        // If this cannot be read, the next pass begins within a second anyway.
+        let works = around_damage(ledger, "the next due work item", ledger.next_due().await, now)?;
         let commands = ledger.next_due_command(Duty::Tick).await;
         let commands = around_damage(ledger, "the next due command", commands, now)?;
         sweep.next_due = works.into_iter().chain(commands).min();
         Ok(sweep)
     }
 
-    /// At open and after a backward jump every lease is looked at: one that lies too far ahead is brought
-    /// into reach.
+    /// After opening and after a backward jump every lease is read, and one that expires too far in the
+    /// future is shortened.
     async fn tick_leases(&mut self, ledger: &Ledger, sweep: &mut Sweep) -> Result<(), Error> {
         let mut after = None;
         loop {
@@ -240,7 +241,7 @@ impl Sweeper {
         }
     }
 
-    /// Approvals that expire, calls of the relay whose deadline passed, windows that are over.
+    /// Expired approvals, relay calls past their deadline, ended budget windows.
     async fn tick_commands(&mut self, ledger: &Ledger, sweep: &mut Sweep, at: Millis) -> Result<(), Error> {
         let mut after = None;
         loop {
@@ -292,7 +293,7 @@ impl Sweeper {
                 Ok(Reply::Ticked(Ticked::Acted)) => sweep.acted += 1,
                 Ok(Reply::Ticked(Ticked::NotYet)) => {
                     sweep.not_yet += 1;
-                    self.passed_over.insert(work.id, monotonic + unwatched_ms as Millis);
+                    self.skipped.insert(work.id, monotonic + unwatched_ms as Millis);
                 }
                 Ok(_) => {}
                 Err(error @ (Error::Unavailable(_) | Error::OutcomeUnknown(_) | Error::Stopped(_))) => {
@@ -305,7 +306,7 @@ impl Sweeper {
     }
 
     fn passes_over(&self, id: &WorkId) -> bool {
-        self.passed_over.contains_key(id) || self.damaged.contains_key(id)
+        self.skipped.contains_key(id) || self.damaged.contains_key(id)
     }
 
     /// The rows of a page that can be read.
@@ -318,7 +319,7 @@ impl Sweeper {
     ) -> Result<Vec<Work>, Error> {
         let mut pages = Vec::new();
         match ledger.readable_works(ids).await {
-            // The database could not read some page of its own: each row is read by itself.
+            // The database could not read one of its pages: each row is read individually.
             Err(error) if error.is_of_stored() => {
                 for id in ids {
                     match ledger.readable_works(std::slice::from_ref(id)).await {
@@ -356,7 +357,7 @@ impl Sweeper {
     }
 }
 
-/// A list that cannot be read to its end is damaged itself: it is named, and the rest of the look goes on.
+/// A list that cannot be read completely is recorded as damaged, and the pass continues.
 fn around_damage<T: Default>(
     ledger: &Ledger,
     list: &str,
@@ -377,15 +378,15 @@ fn around_damage<T: Default>(
     }
 }
 
-/// Takes out the rows whose time of being passed over has ended: they are tried again.
+/// Removes the rows whose time of being skipped has ended: they are tried again.
 fn expired<Id: Copy + Eq + Hash>(rows: &mut HashMap<Id, Millis>, monotonic: Millis) -> Vec<Id> {
     let expired: Vec<Id> = rows.iter().filter(|(_, until)| **until <= monotonic).map(|(id, _)| *id).collect();
     expired.iter().for_each(|id| _ = rows.remove(id));
     expired
 }
 
-/// Until the next due date, and no longer than between two looks. What is due still was passed over, and can wait that long,
-/// unless this look moved something: then there may be more to do for it at once.
+/// The time until the next due date, within the limit. Rows that are still due were skipped and can wait for
+/// the limit, unless this pass changed something: then more may be due immediately.
 async fn pause(ledger: &Ledger, sweep: &Sweep, most: Millis) -> Duration {
     let now = ledger.now().await.unwrap_or(Millis::MAX);
     let ms = match sweep.next_due {

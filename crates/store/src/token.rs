@@ -1,11 +1,11 @@
-//! Unguessable tokens that nobody stores: a MAC over what they are for, under the ledger's own key.
+//! Unguessable tokens that are not stored: a MAC of their purpose under the ledger's own key.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
 use tenure_core::{CommandId, Identity, Millis, WaitId, WorkId, model::Source, payload::Digest};
 
-/// The ledger's key: 32 random bytes, made with the ledger. Kept as a MAC that has taken it in.
+/// The ledger's key: 32 random bytes, created with the ledger. Kept as an initialised MAC.
 #[derive(Clone)]
 pub(crate) struct Key(Hmac<Sha256>);
 
@@ -14,33 +14,35 @@ impl Key {
         Self(Hmac::new_from_slice(&bytes).expect("HMAC takes a key of any length"))
     }
 
-    /// The holder's token of one lease. It names the work, so nothing has to be read to learn which work a receipt is about.
+    /// The lease token. It contains the work item's id, so that a receipt needs no lookup to find its work
+    /// item.
     pub fn lease(&self, work: WorkId, fence: u64) -> String {
         format!("{work}.{}", self.mac(&[b"lease", work.0.as_bytes(), &fence.to_be_bytes()]))
     }
 
-    /// Says how one of the relay's dispatches went.
+    /// The token that authorises a report on a dispatch by the relay.
     pub fn command(&self, command: CommandId, fence: u64) -> String {
         self.mac(&[b"command", command.0.as_bytes(), &fence.to_be_bytes()])
     }
 
-    /// Answers one wait.
+    /// The wait token.
     pub fn wait(&self, wait: WaitId) -> String {
         self.mac(&[b"wait", wait.0.as_bytes()])
     }
 
-    /// Says what one claimed lookup found.
+    /// The token that authorises the result of a claimed lookup.
     pub fn lookup(&self, command: CommandId, until: Millis) -> String {
         self.mac(&[b"lookup", command.0.as_bytes(), &until.to_be_bytes()])
     }
 
-    /// Completes one externally owned work.
+    /// The completion token of an externally owned work item.
     pub fn complete(&self, work: WorkId) -> String {
         self.mac(&[b"complete", work.0.as_bytes()])
     }
 
-    /// Stored instead of the hash of arguments that are not stored: the same for the same arguments of a tool in one work
-    /// and its reruns. In any other work it is another, so that nobody's own commands tell what was in theirs.
+    /// Stored instead of the hash of redacted arguments: equal for equal arguments of a tool in one work item
+    /// and its reruns. In other work items it differs, so that nobody can test guesses with commands of their
+    /// own.
     pub fn redacted(&self, identity: &Identity, tool: &str, arguments: Digest) -> Digest {
         let Identity { tenant, source: Source { system, id, run_id } } = identity;
         let [tenant, system, id, run_id, tool] =
@@ -62,7 +64,7 @@ impl Key {
     }
 }
 
-/// The work that a lease's token names. Whether the token is genuine is another question.
+/// The work item in a lease token, which is not authenticated yet.
 pub(crate) fn work_of(token: &str) -> Option<WorkId> {
     token.split_once('.')?.0.parse().ok()
 }

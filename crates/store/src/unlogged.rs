@@ -1,21 +1,22 @@
-//! Rows that no log tells of. Each is stored with a MAC under the ledger's key: `verify` finds a row that was added or changed
-//! by somebody who does not have the key. An older state of a row, put back together with its MAC, is not found.
+//! Rows that no event log covers. Each is stored with a MAC under the ledger's key, so that `verify` finds
+//! rows that were added or changed by somebody without the key. An earlier state of a row that is restored
+//! together with its MAC is not found.
 
 use serde::{Deserialize, Serialize};
 use tenure_core::{WorkId, action::Names, model::Kept, payload::Digest};
 
 use crate::{Anchor, Credential, Error, Position, Pruning, retention::Tombstone, token::Key};
 
-/// Every stored MAC depends on the form of `content`: it never changes.
+/// Every stored MAC depends on the form of `content`, which therefore must never change.
 pub(crate) trait Unlogged {
-    /// How `verify` names it.
+    /// The name of the row in findings.
     fn name(&self) -> String;
 
-    /// All that it says, in JSON.
+    /// The whole content, as JSON.
     fn content(&self) -> Vec<u8>;
 }
 
-/// The position and the hash of an event that was pruned.
+/// The position and the hash of a pruned event.
 pub(crate) struct Link {
     pub position: Position,
     pub hash: Digest,
@@ -38,18 +39,18 @@ impl Key {
         mac == Some(self.row_mac(row))
     }
 
-    /// A row that was read, unless somebody else wrote it.
+    /// Returns a row if the ledger wrote it.
     pub fn genuine<T: Unlogged>(&self, row: T, mac: Option<Digest>) -> Option<T> {
         if self.is_mac_of(&row, mac) {
             return Some(row);
         }
-        tracing::error!(row = row.name(), "a row that the ledger did not write is not used");
+        tracing::error!(row = row.name(), "a row that was not written by the ledger is ignored");
         None
     }
 
-    /// The fault of a row whose MAC is not its own.
+    /// The fault of a row with a wrong MAC.
     pub fn fault(&self, row: &dyn Unlogged, mac: Option<Digest>) -> Option<String> {
-        let fault = || format!("{} was added or changed by somebody else than the ledger", row.name());
+        let fault = || format!("{} was added or changed outside the ledger", row.name());
         (!self.is_mac_of(row, mac)).then(fault)
     }
 
@@ -59,7 +60,7 @@ impl Key {
 
     pub fn without_mac(&self, stored: Option<StoredAnchor>) -> Result<Anchor, Error> {
         let Some(StoredAnchor { anchor, mac }) = stored else {
-            let what = "the anchor was deleted: compare the feed with a copy of it, or with a backup";
+            let what = "the anchor was deleted: compare the feed with a copy or a backup";
             return Err(Error::Corrupt(what.to_owned()));
         };
         self.fault(&anchor, Some(mac)).map_or(Ok(anchor), |fault| Err(Error::Corrupt(fault)))

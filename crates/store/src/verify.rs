@@ -1,4 +1,4 @@
-//! Verify: reads everything back and tells what contradicts itself.
+//! Verification: reads the whole ledger back and reports inconsistencies.
 
 use serde::{Deserialize, Serialize};
 use tenure_core::{
@@ -13,25 +13,24 @@ use crate::{Error, Ledger, Position, WaitFilter, spending::Spending};
 
 const PAGE: usize = 500;
 
-/// How often a work is read until it stands still.
+/// The limit on rereads of a work item that changes meanwhile.
 const TRIES: usize = 5;
 
-/// Events that the sweeper anchors at once: so many that an anchor keeps up with a busy ledger, so few that
-/// nobody feels it.
+/// The limit on events that the sweeper anchors at a time: enough to keep up with a busy ledger, and few
+/// enough to have no noticeable cost.
 const ADVANCE: u64 = 10_000;
 
-const UNANCHORED: &str =
-    "the feed does not begin with what the anchor covers: events were deleted or changed";
+const UNANCHORED: &str = "the feed does not match the anchor: events were deleted or changed";
 
-/// Something stored that cannot be.
+/// An inconsistency of the stored data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// None where it is of no single work.
+    /// None if it does not belong to a single work item.
     pub work: Option<WorkId>,
     pub what: String,
 }
 
-/// What a verification read and found.
+/// The result of a verification.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     pub works: u64,
@@ -42,7 +41,8 @@ pub struct Report {
     pub faults: Vec<Fault>,
 }
 
-/// A running digest over the feed. Kept elsewhere, it shows a deleted work or a cut tail.
+/// A running digest of the feed. A copy that is stored elsewhere reveals deleted work items and a truncated
+/// feed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Anchor {
     pub position: Position,
@@ -51,8 +51,8 @@ pub struct Anchor {
 }
 
 impl Ledger {
-    /// Refolds every work and what belongs to it, follows every chain, holds the budgets against what all logs spent and
-    /// the feed against the ledger's own anchor, and asks the database to check itself.
+    /// Recomputes every work item and its rows from the log, checks every hash chain, compares the budgets
+    /// with the logs and the feed with the ledger's own anchor, and runs the database's own integrity check.
     pub async fn verify(&self) -> Result<Report, Error> {
         let mut report = Report::default();
         let mut spending = Spending::new(self.tail().await?);
@@ -64,7 +64,7 @@ impl Ledger {
             for id in ids {
                 report.works += 1;
                 let what = match self.verify_work(id, &mut report, &mut spending).await {
-                    // What cannot be read is a fault of its own, and costs the others nothing.
+                    // An unreadable work item is reported as a fault and does not affect the others.
                     Err(Error::Corrupt(what)) => Some(what),
                     Err(Error::Newer(why)) => self.newer_fault(id, &why, &mut report).await?,
                     what => what?,
@@ -110,8 +110,8 @@ impl Ledger {
         self.parts_fault(work, events).await
     }
 
-    /// A row or an event that only a newer version can read: that version must have left an event that says so. A row is a
-    /// sum of its log, so one that knows more than its log was changed by somebody else.
+    /// A row or an event that only a newer version can read: that version must have left an event that shows it.
+    /// A row is computed from its log, so one with more than its log was changed outside the ledger.
     async fn newer_fault(&self, id: WorkId, why: &str, report: &mut Report) -> Result<Option<String>, Error> {
         let mut after = 0;
         loop {
@@ -128,8 +128,8 @@ impl Ledger {
         }
     }
 
-    /// Holds attempts, steps, waits and commands against the log. They are read after it: where the work has moved since,
-    /// it is read again, and a work that never stands still is left for the next verification.
+    /// Compares attempts, steps, waits and commands with the log. They are read after it: if the work item
+    /// has changed since, it is read again, and one that keeps changing is left for the next verification.
     async fn parts_fault(&self, mut work: Work, mut events: Vec<Event>) -> Result<Option<String>, Error> {
         for _ in 0..TRIES {
             let attempts = self.attempts(work.id).await?;
@@ -151,7 +151,8 @@ impl Ledger {
         Ok(None)
     }
 
-    /// A work's events up to the row's own last one: what came after the row was read is not judged.
+    /// The events of a work item up to the last one that its row knows. Events after the row was read are not
+    /// checked.
     pub(crate) async fn log(&self, work: &Work) -> Result<Vec<Event>, Error> {
         let mut events: Vec<Event> = Vec::new();
         loop {
@@ -165,12 +166,12 @@ impl Ledger {
         }
     }
 
-    /// The ledger's own anchor, as far as the sweepers have advanced it.
+    /// The ledger's own anchor, as far as sweepers have advanced it.
     pub async fn anchor(&self) -> Result<Anchor, Error> {
         self.store().anchor().await
     }
 
-    /// Advances the ledger's own anchor over some of what has settled since.
+    /// Advances the ledger's own anchor over some of the events that have settled since.
     pub(crate) async fn advance_anchor(&self) -> Result<(), Error> {
         let from = self.anchor().await?;
         let to = self.anchored(from, from.events + ADVANCE).await?;
@@ -185,7 +186,7 @@ impl Ledger {
         self.anchored(from, u64::MAX).await
     }
 
-    /// Whether the feed still begins with exactly what an anchor covers.
+    /// Whether the feed still begins with exactly the events that an anchor covers.
     pub async fn verify_anchor(&self, anchor: &Anchor) -> Result<bool, Error> {
         Ok(self.anchored(Anchor::default(), anchor.events).await? == *anchor)
     }
@@ -209,7 +210,7 @@ impl Ledger {
     }
 }
 
-/// The first event that does not follow from the one before it.
+/// The first event that does not follow from its predecessor.
 fn log_fault(events: &[Event]) -> Option<String> {
     let mut previous = GENESIS;
     let mut state = None;
@@ -255,7 +256,7 @@ fn row_fault(work: &Work, events: &[Event]) -> Option<String> {
     invariant::fault(work)
 }
 
-/// Which part differs, for whoever has to look.
+/// The part that differs.
 fn difference(row: &Work, folded: &Work) -> &'static str {
     if row.state != folded.state {
         "state"

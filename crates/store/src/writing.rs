@@ -1,31 +1,31 @@
-//! Whether this process can write: if not, why, since when, what ends it, and when the next try is.
+//! Whether this process can write; if not, why, since when, what resolves it, and when the next attempt is.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-/// Between two tries: doubled from the first to the longest.
+/// The pause between two attempts: doubled from the first value to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// How long a process tries to heal by itself before a restart is advised.
+/// How long a process tries to recover by itself before a restart is advised.
 const HEALS_WITHIN: Duration = Duration::from_secs(60);
 
-/// What ends a stop.
+/// What resolves a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cure {
-    /// The next write tries again: the failed one was rolled back by the server.
+    /// The next write tries again: the server rolled the failed one back.
     NextWrite,
-    /// Space on the disk. The file is opened again by itself; a restart would not help.
+    /// Free disk space. The file is reopened automatically; a restart would not help.
     Space,
-    /// The file is opened again by itself.
+    /// The file is reopened automatically.
     Reopening,
     /// Only a restart of the process.
     Restart,
 }
 
-/// Why nothing is written now.
+/// Why writing has stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stop {
     pub why: String,
@@ -34,7 +34,7 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Whether a supervisor should restart this process, as seen at `now`.
+    /// Whether a supervisor should restart this process at `now`.
     pub fn needs_restart(&self, now: Instant) -> bool {
         match self.cure {
             Cure::NextWrite | Cure::Space => false,
@@ -52,7 +52,7 @@ struct Inner {
     stop: Option<Stop>,
     /// Since the last commit.
     failures: u32,
-    /// When the next try is.
+    /// When the next attempt is.
     again: Option<Instant>,
 }
 
@@ -61,7 +61,7 @@ impl Writing {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A write failed below this process.
+    /// Records a failed write.
     pub fn stop(&self, why: impl Into<String>, cure: Cure) {
         let why = why.into();
         let mut inner = self.inner();
@@ -77,14 +77,14 @@ impl Writing {
         inner.stop = Some(Stop { why, since, cure });
     }
 
-    /// The file was opened again. The pause before the next try starts anew only at a commit.
+    /// The file was reopened. The pause is reset only by a commit.
     #[cfg(feature = "sqlite")]
     pub fn reopened(&self) {
-        tracing::info!("the ledger was opened again: writing goes on");
+        tracing::info!("the ledger was reopened: writing continues");
         self.inner().stop = None;
     }
 
-    /// A group was committed.
+    /// Records a committed group.
     pub fn committed(&self) {
         let mut inner = self.inner();
         if inner.failures > 0 && inner.stop.as_ref().is_none_or(|stop| stop.cure != Cure::Restart) {
@@ -92,14 +92,14 @@ impl Writing {
         }
     }
 
-    /// Why nothing is written now. After the pause nobody knows until the next write has tried.
+    /// Why writing has stopped. None after the pause: the next write decides.
     pub fn stopped(&self) -> Option<Stop> {
         let inner = self.inner();
         let over = inner.again.is_none_or(|again| again <= Instant::now());
         inner.stop.clone().filter(|stop| stop.cure != Cure::NextWrite || !over)
     }
 
-    /// When the next try is.
+    /// When the next attempt is.
     #[cfg(feature = "sqlite")]
     pub fn again(&self) -> Instant {
         let inner = self.inner();

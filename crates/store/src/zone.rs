@@ -1,5 +1,5 @@
-//! Time zones: the table that the core's calendar is given. It is built in, and the same wherever this version
-//! runs: replicas with different tables would disagree about what is due.
+//! The time zone table for the core's calendar. It is built in, so that it is the same wherever this version
+//! runs: replicas with different tables would disagree about due times.
 
 use jiff::{
     Timestamp,
@@ -24,7 +24,7 @@ impl Named {
         })
     }
 
-    /// The one whose clocks a timing goes by.
+    /// The zone of a timing.
     pub fn of(timing: &Timing) -> Result<Self, Refusal> {
         match timing {
             Timing::Cron { zone, .. } => Self::get(zone),
@@ -32,7 +32,7 @@ impl Named {
         }
     }
 
-    /// As the list spells it.
+    /// The canonical spelling.
     pub fn name(&self) -> &str {
         self.0.iana_name().unwrap_or("UTC")
     }
@@ -52,7 +52,7 @@ impl Zone for Named {
                 Moments::Twice(when(shown, before), when(shown, after))
             }
             AmbiguousOffset::Gap { before, .. } => {
-                // By the old offset it lies after the change, or on it.
+                // With the old offset the moment is at or after the change.
                 let later = moment(when(shown, before) + 1_000);
                 let change = self.0.preceding(later).next();
                 let skipped_at = change.map_or(later, |change| change.timestamp());
@@ -66,7 +66,7 @@ fn when(shown: DateTime, offset: Offset) -> Millis {
     offset.to_timestamp(shown).map_or(Millis::MAX, Timestamp::as_millisecond)
 }
 
-/// Moments beyond the year 9999 are its end.
+/// Later moments count as the end of the year 9999.
 fn moment(at: Millis) -> Timestamp {
     let (first, last) = (Timestamp::MIN.as_millisecond(), Timestamp::MAX.as_millisecond());
     Timestamp::from_millisecond(at.clamp(first + 1, last)).unwrap_or(Timestamp::MAX)

@@ -47,7 +47,7 @@ async fn a_small_schema_cannot_stop_the_daemon(bed: Bed) {
     let started = Instant::now();
     for (schema, told) in [
         (doubling(), "parts"),
-        (cycles("default"), "holds no schema"),
+        (cycles("default"), "does not contain schemas"),
         (cycles("$defs"), "doubles"),
         (unevaluated, "parts"),
         (nested, "recursion limit"),

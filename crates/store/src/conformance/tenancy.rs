@@ -38,7 +38,7 @@ pub async fn a_foreign_work_does_not_exist(bed: &mut Bed) {
     let unknown = WorkId(uuid::Uuid::now_v7());
     for id in [foreign, unknown] {
         let told = |error: crate::Error| error.to_string().replace(&id.to_string(), "ID");
-        let expected = "not_found: There is no work ID here. Check the id.";
+        let expected = "not_found: There is no work item ID. Check the id.";
         assert_eq!(told(red.work(id).await.unwrap_err()), expected);
         assert_eq!(told(red.events(id, 0, 10).await.unwrap_err()), expected);
         assert_eq!(told(red.payload(id, 1).await.unwrap_err()), expected);

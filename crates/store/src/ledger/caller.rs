@@ -1,4 +1,4 @@
-//! Somebody who uses the ledger: an actor, and the tenants it may touch. One method a verb.
+//! A user of the ledger: an actor with the tenants and kinds it may access. One method for each verb.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -23,22 +23,22 @@ use uuid::Uuid;
 use super::{Claimed, Ingested, LeaseRef, Ledger, LedgerReply, NewWait, NewWork, schema, seed};
 use crate::{Error, WaitFilter};
 
-/// What a wait call led to.
+/// The result of a wait call.
 #[derive(Clone, Debug)]
 pub struct Waiting {
     pub ack: Ack,
-    /// The waits with the tokens that answer them, in the order given.
+    /// The opened waits with their wait tokens, in the order of the request.
     pub waits: Vec<(WaitId, String)>,
-    /// Answers that were there already. If all were, the lease goes on.
+    /// Answers that existed already. If every wait has one, the lease continues.
     pub answers: Vec<(Wait, Option<Payload>)>,
 }
 
-/// What an answer led to.
+/// The result of an answer.
 #[derive(Clone, Debug)]
 pub struct Resolved {
-    /// Each wait it was for, with the answer that counts: the first.
+    /// Each wait that it concerned, with the first answer, which counts.
     pub answers: Vec<(ResolvedWait, Option<Payload>)>,
-    /// No wait is there yet: the answer is kept for it.
+    /// No wait is open yet: the answer is kept for one that is opened later.
     pub kept: bool,
     pub lease: Option<Claimed>,
 }
@@ -50,9 +50,9 @@ pub struct Caller {
     pub(super) tenants: Tenants,
     pub(super) kinds: Kinds,
     worker: Option<Arc<str>>,
-    /// What its verbs used, where they end an attempt.
+    /// The usage that is reported by verbs that end an attempt.
     usage: Vec<Usage>,
-    /// What supports whatever it records: the trace of a request, for one.
+    /// Evidence that is added to every event, for example the trace of a request.
     evidence: Vec<Evidence>,
     approves: bool,
     replays: bool,
@@ -77,49 +77,50 @@ impl Caller {
         }
     }
 
-    /// The same caller, bound to these tenants. What lies outside does not exist for it.
+    /// The same caller, restricted to these tenants. Everything else does not exist for it.
     pub fn within(self, tenants: Vec<String>) -> Self {
         Self { tenants: Tenants::Only(tenants), ..self }
     }
 
-    /// The same caller, bound to these kinds of work as well. What lies outside does not exist for it.
+    /// The same caller, further restricted to these kinds of work items. Everything else does not exist for
+    /// it.
     pub fn of_kinds(self, kinds: Kinds) -> Self {
         Self { kinds, ..self }
     }
 
-    /// The same caller; it claims for this worker only.
+    /// The same caller, but it claims only for this worker.
     pub fn only_for(self, worker: Option<&str>) -> Self {
         Self { worker: worker.map(Arc::from), ..self }
     }
 
-    /// The same caller; every event that it leads to carries this evidence as well.
+    /// The same caller; every event that it causes carries this evidence as well.
     pub fn with_evidence(self, evidence: Vec<Evidence>) -> Self {
         Self { evidence, ..self }
     }
 
-    /// The same caller; its `fail`, `wait`, `release` and `abandon_own` say that this was used. A close-out says
-    /// it itself.
+    /// The same caller; its `fail`, `wait`, `release` and `abandon_own` report this usage. A close-out has
+    /// its own field for it.
     pub fn having_used(self, usage: Vec<Usage>) -> Self {
         Self { usage, ..self }
     }
 
-    /// The same caller, with whether it may approve if it is a person.
+    /// The same caller, with whether it may approve, if it is a person.
     pub fn who_approves(self, approves: bool) -> Self {
         Self { approves, ..self }
     }
 
-    /// The same caller, with whether its word that a command happened counts if it is a person.
+    /// The same caller, with whether it may record that a command happened, if it is a person.
     pub fn who_replays(self, replays: bool) -> Self {
         Self { replays, ..self }
     }
 
-    /// The same caller; its verbs on a work do nothing if the work moved on since this event.
+    /// The same caller; its verbs on a work item do nothing if the work item has changed since this event.
     pub fn having_seen(self, if_seq: Option<u64>) -> Self {
         Self { if_seq, ..self }
     }
 
-    /// The same caller; with `dry_run` its verbs are decided as ever, answered or refused, and nothing is written.
-    /// What such an answer names as new is not there.
+    /// The same caller; with `dry_run` its verbs are decided and answered as usual, but nothing is written.
+    /// New ids in such a reply do not exist.
     pub fn trying(self, dry_run: bool) -> Self {
         Self { dry_run, ..self }
     }
@@ -143,7 +144,7 @@ impl Caller {
         Ok(submission)
     }
 
-    /// Whether it may give work this priority.
+    /// Whether it may submit work items with this priority.
     pub(super) fn urgency(&self, priority: i16) -> Result<(), Refusal> {
         match self.tenants {
             Tenants::All => Ok(()),
@@ -159,18 +160,19 @@ impl Caller {
         ack_of(self.submit(action).await?)
     }
 
-    /// Records a work. The same identity and content again returns what is there.
+    /// Records a work item. Idempotent: the same identity and content returns the existing one.
     pub async fn ingest(&self, new: NewWork) -> Result<Ingested, Error> {
         let ingest = new.settle(&self.ledger.settings())?;
         self.ingested(Action::Ingest(Box::new(ingest))).await
     }
 
-    /// Runs an ended work again, as a new work linked to it. Asked again, it is the same new work.
+    /// Runs an ended work item again, as a new work item linked to it. Idempotent.
     pub async fn rerun(&self, of: WorkId, from_step: Option<&str>, reason: &str) -> Result<Ingested, Error> {
         self.rerun_executing(of, from_step, Vec::new(), reason).await
     }
 
-    /// The same, executing the commands of these keys again: whatever else earlier runs did is not repeated.
+    /// The same, and executes the commands with these keys again: no other command of earlier runs is
+    /// repeated.
     pub async fn rerun_executing(
         &self,
         of: WorkId,
@@ -201,13 +203,13 @@ impl Caller {
         }
     }
 
-    /// Whether this principal recorded a work.
+    /// Whether this principal recorded the work item.
     async fn recorded(&self, work: WorkId) -> Result<bool, Error> {
         let first = self.ledger.events(work, 0, 1).await?;
         Ok(first.rows.first().is_some_and(|stored| stored.event.actor == self.actor))
     }
 
-    /// Claims by filter. With `wait`, an empty queue is waited for that long.
+    /// Claims by filter. With `wait`, waits up to that long for matching work items.
     pub async fn claim(
         &self,
         claimant: Claimant,
@@ -227,7 +229,7 @@ impl Caller {
         self.claimed(self.ledger.queue(submission, wait, None).await?)
     }
 
-    /// Claims exactly these, or none.
+    /// Claims all of these work items or none.
     pub async fn claim_ids(&self, claimant: Claimant, ids: Vec<WorkId>) -> Result<Vec<Claimed>, Error> {
         let outcome = self.submit(Action::Claim(Claim { claimant, by: ClaimBy::Ids(ids) })).await?;
         self.claimed(outcome)
@@ -243,7 +245,7 @@ impl Caller {
         }
     }
 
-    /// Renews many leases at once; each is answered on its own.
+    /// Renews many leases at once; each has its own result.
     pub async fn renew(&self, leases: &[(LeaseRef, Option<Value>)]) -> Result<Vec<Renewal>, Error> {
         let renewals = leases
             .iter()
@@ -279,7 +281,7 @@ impl Caller {
         self.ack(Action::Progress { holder: self.ledger.holder(lease), progress, request_id }).await
     }
 
-    /// Begins a checkpoint. A completed one with the same input comes back with its result: reuse it.
+    /// Begins a checkpoint. A completed one with the same input is returned with its result, to be reused.
     pub async fn begin_step(
         &self,
         lease: &LeaseRef,
@@ -300,7 +302,7 @@ impl Caller {
         let result = Payload::new(result)?;
         let verb = StepVerb::Complete { result: result.clone() };
         let (done, stored) = self.step(lease, step, input, verb).await?;
-        // Only a step that was complete before comes with its stored result.
+        // Only a step that was already complete has a stored result.
         if let Some(stored) = stored {
             same_result(step, &stored, &result)?;
         }
@@ -327,7 +329,7 @@ impl Caller {
         }
     }
 
-    /// Pauses the work durably. The lease ends, unless every answer is there already.
+    /// Pauses the work item durably. The lease ends, unless all answers exist already.
     pub async fn wait(
         &self,
         lease: &LeaseRef,
@@ -337,7 +339,7 @@ impl Caller {
         self.wait_on_tool(lease, waits, message, None).await
     }
 
-    /// The same, naming the tool that the work cannot go on without.
+    /// The same, naming the tool without which the work item cannot continue.
     pub async fn wait_on_tool(
         &self,
         lease: &LeaseRef,
@@ -355,7 +357,7 @@ impl Caller {
 
     fn waiting(&self, outcome: LedgerReply) -> Result<Waiting, Error> {
         match &outcome.reply {
-            // A failure that is not to wait: its work was asked to cancel.
+            // A failure that does not lead to a wait, because a cancel was requested.
             Reply::Ack(ack) => Ok(Waiting { ack: ack.clone(), waits: Vec::new(), answers: Vec::new() }),
             Reply::Waiting { ack, answers } => Ok(Waiting {
                 waits: ack.waits.iter().map(|id| (*id, self.ledger.wait_token(*id))).collect(),
@@ -372,8 +374,8 @@ impl Caller {
         }
     }
 
-    /// Opens waits after a look at the answers that are kept for them. One that comes between the look and the
-    /// decision is looked at as well.
+    /// Opens waits after checking the answers that are kept for them. Repeats the check if another answer
+    /// arrives before the decision.
     async fn submit_judged(&self, work: WorkId, mut action: Action) -> Result<LedgerReply, Error> {
         const LOOKS: usize = 3;
         let mut looks = 0;
@@ -387,7 +389,7 @@ impl Caller {
         }
     }
 
-    /// Holds early answers against the schemas of the waits that are to be opened.
+    /// Checks early answers against the schemas of the waits to be opened.
     async fn judge(&self, work: WorkId, waits: &mut [WaitSpec]) -> Result<(), Error> {
         if waits.iter().all(|wait| wait.schema.is_none()) {
             return Ok(());
@@ -398,7 +400,7 @@ impl Caller {
             limits::reference("ref", &wait.reference)?;
             let Some(kept) = self.ledger.store().kept(&tenant, &wait.reference).await? else { continue };
             let fault = match schema::check_answer(std::iter::once(schema), || kept.payload.value()).await {
-                // That nobody could tell in time is no fault of the answer.
+                // A check that did not finish in time says nothing about the answer.
                 Err(refusal) if refusal.code == Code::LimitReached => return Err(refusal.into()),
                 checked => checked.err().map(|fault| fault.detail),
             };
@@ -407,7 +409,7 @@ impl Caller {
         Ok(())
     }
 
-    /// Answers every open wait on a reference of a tenant; kept where none is open yet.
+    /// Answers every open wait on a reference in a tenant; the answer is kept if none is open yet.
     pub async fn resolve(
         &self,
         tenant: &str,
@@ -425,7 +427,8 @@ impl Caller {
         self.resolved(target, payload, claim).await
     }
 
-    /// Answers one wait by its token. A person needs none; for an approval, a person needs the seal of what was shown.
+    /// Answers one wait by its wait token. A person needs no token; to answer an approval, a person needs the
+    /// seal of what was shown.
     pub async fn resolve_wait(
         &self,
         id: WaitId,
@@ -435,7 +438,7 @@ impl Caller {
         claim: Option<Claimant>,
     ) -> Result<Resolved, Error> {
         let token = self.ledger.check_wait(id, token);
-        // Whoever may not answer learns nothing of what the answer must be.
+        // A caller that may not answer must not learn the schema.
         let may = match token {
             TokenCheck::Genuine => true,
             TokenCheck::Absent => self.actor.kind == ActorKind::Person,
@@ -447,8 +450,8 @@ impl Caller {
         self.resolved(Target::Wait { id, token, seal }, payload, claim).await
     }
 
-    /// Checks an answer against the schemas of the waits that it is for: the open ones; if there are none, those that
-    /// ended without an answer to their command.
+    /// Checks an answer against the schemas of its waits: the open ones; if there are none, those that ended
+    /// without an answer for their command.
     async fn check_answer(&self, filter: WaitFilter, answer: &Value) -> Result<(), Error> {
         let mut wanted = WaitFilter { state: Some(WaitState::Open), ..filter };
         let mut any_open = false;
@@ -524,13 +527,13 @@ impl Caller {
         self.ack(Action::CloseOut { holder: self.ledger.holder(lease), close }).await
     }
 
-    /// Gives up started owner-bound work of one's own.
+    /// Abandons started owner-bound work items of this caller.
     pub async fn abandon_own(&self, lease: &LeaseRef, reason: &str) -> Result<Ack, Error> {
         let holder = self.ledger.holder(lease);
         self.ack(Action::AbandonOwn { holder, reason: reason.to_owned(), usage: self.usage.clone() }).await
     }
 
-    /// Says how externally owned work ended.
+    /// Reports the end of an externally owned work item.
     pub async fn complete(&self, work: WorkId, token: &str, close: CloseOut) -> Result<Ack, Error> {
         let genuine = self.ledger.completes(work, token);
         self.ack(Action::Complete { work, genuine, close }).await
@@ -544,7 +547,7 @@ impl Caller {
         self.ack(Action::RequestAbandon { work, reason: reason.to_owned() }).await
     }
 
-    /// Asks the holder to hand the work back.
+    /// Asks the holder to release the work item.
     pub async fn request_release(&self, work: WorkId, reason: &str) -> Result<Ack, Error> {
         self.ack(Action::RequestRelease { work, reason: reason.to_owned() }).await
     }
@@ -557,12 +560,12 @@ impl Caller {
         self.ack(Action::Quarantine { work, reason: reason.to_owned() }).await
     }
 
-    /// A person's decision over a quarantined work.
+    /// A person's decision on a quarantined work item.
     pub async fn decide(&self, work: WorkId, reason: &str, decision: Decide) -> Result<Ack, Error> {
         self.ack(Action::Decide { work, reason: reason.to_owned(), decision }).await
     }
 
-    /// Calls off every open wait of a tenant's session; the works go on without answers.
+    /// Cancels every open wait of a tenant's session; the work items continue without answers.
     pub async fn revoke_session_waits(
         &self,
         tenant: &str,
@@ -581,7 +584,7 @@ impl Caller {
         };
         let mut seen = BTreeSet::new();
         let mut acks = Vec::new();
-        // Page by page: what was revoked is no longer open.
+        // Page by page: revoked waits are no longer open.
         loop {
             let page = self.ledger.waits(&filter, usize::MAX).await?;
             let new: BTreeSet<WorkId> =
@@ -591,7 +594,7 @@ impl Caller {
             }
             for work in new {
                 match self.ack(Action::RevokeWaits { work, reason: reason.to_owned() }).await {
-                    // Answered, or over, in the meantime.
+                    // Answered or ended in the meantime.
                     Err(Error::Refused(Refusal { code: Code::IllegalState | Code::Terminal, .. })) => {}
                     ack => acks.push(ack?),
                 }
@@ -608,5 +611,5 @@ fn ack_of(outcome: LedgerReply) -> Result<Ack, Error> {
 }
 
 pub(super) fn unexpected(reply: &Reply) -> Error {
-    Error::Corrupt(format!("a verb was answered with {reply:?}"))
+    Error::Corrupt(format!("the reply does not match the verb: {reply:?}"))
 }

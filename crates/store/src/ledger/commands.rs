@@ -1,4 +1,4 @@
-//! Commands as programs use them: one method a verb, and what can be asked.
+//! Commands: one method for each verb, and the queries.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -21,24 +21,24 @@ use uuid::Uuid;
 use super::{Caller, Claimed, LeaseRef, Ledger, LedgerReply, NewWork, caller::unexpected, reads::PAGE_MAX};
 use crate::{CommandFilter, Error, Listed, NotDispatched, WaitFilter, WorkFilter, job::Payloads, token};
 
-/// A command as it stands after it was reserved.
+/// The command after its reservation.
 #[derive(Clone, Debug)]
 pub struct Reserved {
     pub command: Command,
-    /// False where the same command was there before.
+    /// False if the same command existed already.
     pub fresh: bool,
-    /// The provider's response, where it happened before.
+    /// The provider's response, if the effect has happened before.
     pub response: Option<Payload>,
-    /// The lease of the work that was recorded for it alone.
+    /// The lease of the work item that was recorded for this command alone.
     pub lease: Option<Claimed>,
 }
 
-/// What whoever was told to do a command shows when it says how that went.
+/// Identifies the dispatch on whose outcome a caller reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DispatchRef {
-    /// The holder's lease, or the relay's own proof.
+    /// The holder's lease, or the relay's own token.
     pub lease: LeaseRef,
-    /// The number of the dispatch. Without it: the last one under that fence.
+    /// The number of the dispatch. None: the last one under that fence.
     pub number: Option<u32>,
 }
 
@@ -60,18 +60,18 @@ impl From<&DispatchRef> for DispatchRef {
     }
 }
 
-/// What the relay is to send: it was dispatched.
+/// A command that the relay has dispatched and is to send.
 #[derive(Clone, Debug)]
 pub struct Sending {
     pub command: Command,
     pub arguments: Option<Payload>,
-    /// What to show when it is known how it went.
+    /// To be returned with the report of the outcome.
     pub proof: DispatchRef,
 }
 
 impl Ledger {
-    /// The policy that groups are decided under from now on: a door that asked another one must ask again.
-    /// None: whatever the door says counts.
+    /// Sets the policy version for later groups: a command that was evaluated under another version has to be
+    /// evaluated again. None: the version is not checked.
     pub fn set_policy_version(&self, version: Option<&str>) {
         self.store().ledger_settings().set_policy(version);
     }
@@ -80,12 +80,12 @@ impl Ledger {
         self.store().commands(&[id]).await?.whole()?.pop().ok_or_else(|| no_command(id))
     }
 
-    /// Commands by id; those that do not exist are left out.
+    /// Commands by id; ids that do not exist are left out.
     pub async fn commands_by_id(&self, ids: &[CommandId]) -> Result<Listed<Command, CommandId>, Error> {
         self.store().commands(ids).await
     }
 
-    /// Matching commands, newest first. The next page goes on below the key `next` of this one.
+    /// Matching commands, newest first. Pass the key `next` of a page to read the next one.
     pub async fn commands(
         &self,
         filter: &CommandFilter,
@@ -96,12 +96,12 @@ impl Ledger {
         self.store().list_commands(filter, before, limit.min(PAGE_MAX)).await
     }
 
-    /// How many commands stand in each state.
+    /// The number of commands in each state.
     pub async fn command_counts(&self, tenants: &Tenants) -> Result<BTreeMap<CommandState, u64>, Error> {
         self.store().command_counts(tenants).await
     }
 
-    /// Commands that are the relay's, or a lookup's, to act on now: earliest first.
+    /// The commands that are due for the relay or for a lookup, earliest first.
     pub async fn due_commands(&self, duty: Duty, limit: usize) -> Result<Vec<Command>, Error> {
         let now = self.now().await?;
         let due = self.store().due_commands(duty, now, None, &[], limit.min(PAGE_MAX)).await?;
@@ -109,19 +109,19 @@ impl Ledger {
         Ok(self.store().commands(&ids).await?.rows)
     }
 
-    /// When the next turn of this kind comes.
+    /// When the next command of this kind is due.
     pub async fn next_due_command(&self, duty: Duty) -> Result<Option<Millis>, Error> {
         self.store().next_due_command(duty).await
     }
 
-    /// What these budgets stand at; those that nobody has spent from are left out.
+    /// The current counters of these budgets; unused ones are left out.
     pub async fn budgets(&self, keys: &[BudgetKey]) -> Result<Vec<(BudgetKey, Budget)>, Error> {
         let mut budgets = self.store().budgets(keys).await?;
         budgets.retain(|(_, budget)| *budget != Budget::default());
         Ok(budgets)
     }
 
-    /// All commands of a work, oldest first.
+    /// All commands of a work item, oldest first.
     pub(crate) async fn commands_of(&self, work: WorkId) -> Result<Vec<Command>, Error> {
         let filter = CommandFilter { work: Some(work), ..CommandFilter::default() };
         let (mut all, mut before) = (Vec::new(), None);
@@ -136,7 +136,7 @@ impl Ledger {
         }
     }
 
-    /// Why the first of these that waits in line has to wait.
+    /// Explains why the first of these commands that waits for its target has to wait.
     pub(crate) async fn behind(
         &self,
         commands: &[Command],
@@ -160,7 +160,7 @@ impl Ledger {
         Ok(Some(command::explain_behind(command, &first, handed.as_ref(), now)))
     }
 
-    /// The open wait that a command was handed to.
+    /// The open wait to which a command was handed.
     async fn handed(&self, command: &Command) -> Result<Option<Wait>, Error> {
         if command.state != CommandState::Dispatched {
             return Ok(None);
@@ -170,7 +170,7 @@ impl Ledger {
         Ok(waits.into_iter().find(|wait| wait.detail.command == Some(command.id)))
     }
 
-    /// Checks who says how a command went: the holder that dispatched it, or the relay.
+    /// Checks who reports the outcome of a command: the holder that dispatched it, or the relay.
     fn sender(&self, command: CommandId, proof: impl Into<DispatchRef>) -> Sender {
         let DispatchRef { lease: LeaseRef { work, fence, token }, number: dispatch } = proof.into();
         let key = self.store().key();
@@ -179,7 +179,7 @@ impl Ledger {
         Sender { work, fence, dispatch, genuine }
     }
 
-    /// The proof that a lookup was claimed, of a command as its claim returned it.
+    /// The token of a claimed lookup, for a command as its claim returned it.
     pub fn lookup_token(&self, command: &Command) -> String {
         let until = command.due_at.unwrap_or_default();
         format!("{until}.{}", self.store().key().lookup(command.id, until))
@@ -197,15 +197,15 @@ fn new_command() -> CommandId {
 }
 
 fn no_command(id: impl std::fmt::Display) -> Error {
-    Refusal::new(Code::NotFound, format!("There is no command {id} here. Check the id.")).into()
+    Refusal::new(Code::NotFound, format!("There is no command {id}. Check the id.")).into()
 }
 
-/// The provider's response, where its receipt refers to one.
+/// The provider's response, if the receipt refers to one.
 fn response(command: &Command, payloads: &Payloads) -> Option<Payload> {
     payloads.get(&command.body.receipt.as_ref()?.response?).cloned()
 }
 
-/// Due lookups that are read at once: their commands are read whole.
+/// The number of due lookups that are read at a time: their commands are read whole.
 const LOOK: usize = 100;
 
 impl Caller {
@@ -223,7 +223,7 @@ impl Caller {
         }
     }
 
-    /// An intent in a work of this identity as it goes into an action. The hash of arguments that are not stored whole is
+    /// Converts the intent of a work item of this identity for an action. The hash of redacted arguments is
     /// keyed here, before it is stored or shown anywhere.
     fn keyed(&self, identity: &Identity, mut intent: Intent) -> Intent {
         let Arguments { hash, redacted, .. } = &mut intent.arguments;
@@ -240,12 +240,12 @@ impl Caller {
         Ok(self.keyed(&self.work(work).await?.spec.identity(), intent))
     }
 
-    /// A command for the outbox of a work's close-out.
+    /// A command to be recorded by the close-out of a work item.
     pub async fn outgoing(&self, work: WorkId, intent: Intent) -> Result<(CommandId, Intent), Error> {
         Ok((new_command(), self.keyed_in(work, intent).await?))
     }
 
-    /// Records an intended effect before it happens. The same intent again is the same command.
+    /// Records a side effect before it happens. Repeating the same intent returns the same command.
     pub async fn reserve(&self, lease: &LeaseRef, intent: Intent) -> Result<Reserved, Error> {
         let place = ReserveIn::Work(self.ledger.holder(lease));
         let untold = self.dry_run && intent.arguments.redacted;
@@ -259,8 +259,8 @@ impl Caller {
         Ok(reserved)
     }
 
-    /// The same without a work: one is recorded for it, and claimed, in the same act. `work` needs a `claim`. Where it
-    /// is there already and free, it is claimed; of one that has ended, the command is shown as it ended.
+    /// Reserves without a work item: one is recorded and claimed in the same transaction. `work` needs a
+    /// `claim`. If the work item exists and is free, it is claimed; if it has ended, its command is returned.
     pub async fn reserve_alone(&self, work: NewWork, intent: Intent) -> Result<Reserved, Error> {
         let work = work.settle(&self.ledger.settings())?;
         let place = ReserveIn::OwnWork(Box::new(work.clone()));
@@ -296,7 +296,7 @@ impl Caller {
         Ok(Reserved { lease: Some(lease), ..reserved })
     }
 
-    /// The same intent in a work that has ended.
+    /// Finds the same intent in an ended work item.
     async fn ended(&self, work: WorkId, new: &Intent) -> Result<Reserved, Error> {
         let same = |command: &Command| {
             let spec = &command.spec;
@@ -316,8 +316,8 @@ impl Caller {
         Ok(Reserved { command, fresh: false, response, lease: None })
     }
 
-    /// Only a person. `seal`: what that person was shown; anything else is refused. `four_eyes`: whether its tool asks
-    /// for them now; then nobody approves who asked for it.
+    /// Approves a command; only for people. `seal`: identifies what the person was shown; a command that
+    /// differs is refused. `four_eyes`: whether the tool requires it now; then the requester cannot approve.
     pub async fn approve(
         &self,
         id: CommandId,
@@ -329,14 +329,14 @@ impl Caller {
         Ok(self.on_command(CommandAction::Approve { command: id, seal, four_eyes, reason }).await?.command)
     }
 
-    /// Only a person.
+    /// Rejects a command; only for people.
     pub async fn reject(&self, id: CommandId, reason: &str) -> Result<Command, Error> {
         let reason = reason.to_owned();
         Ok(self.on_command(CommandAction::Reject { command: id, reason }).await?.command)
     }
 
-    /// Asks whether to make the call now. Ok: it is dispatched, make it. [`Error::NotDispatched`]: do not. A lost reply can
-    /// be asked for again with the same `request_id`.
+    /// Asks for permission to make the call now. Ok: it is dispatched, make the call.
+    /// [`Error::NotDispatched`]: do not. A lost reply can be fetched again with the same `request_id`.
     pub async fn dispatch(
         &self,
         lease: &LeaseRef,
@@ -349,7 +349,7 @@ impl Caller {
         Ok(self.dispatched(DispatchAction { command: id, by, evaluation, request_id }).await?.0)
     }
 
-    /// The relay's dispatch: its claim on the command, until the tool's `timeout_ms` has passed.
+    /// The relay's dispatch: claims the command until the tool's `timeout_ms` has passed.
     pub async fn relay_dispatch(&self, id: CommandId, evaluation: Evaluation) -> Result<Sending, Error> {
         let action = DispatchAction { command: id, by: Dispatcher::Relay, evaluation, request_id: None };
         let (command, outcome) = self.dispatched(action).await?;
@@ -376,8 +376,8 @@ impl Caller {
         }
     }
 
-    /// It happened, with evidence. By whoever dispatched it, also after the lease is lost, and after it was dispatched
-    /// once more.
+    /// Reports that the effect happened, with evidence. Accepted from the caller that dispatched it even
+    /// after its lease is lost, and after the command was dispatched again.
     pub async fn receipt(
         &self,
         proof: impl Into<DispatchRef>,
@@ -389,7 +389,7 @@ impl Caller {
         Ok(self.on_command(action).await?.command)
     }
 
-    /// It did not happen: the provider refused it, or the call is proven `unsent`.
+    /// Reports that the effect did not happen: the provider refused it, or the call is proven `unsent`.
     pub async fn fail_command(
         &self,
         proof: impl Into<DispatchRef>,
@@ -401,7 +401,7 @@ impl Caller {
         Ok(self.on_command(CommandAction::Fail { command: id, sender, error, unsent }).await?.command)
     }
 
-    /// Nobody knows whether it happened.
+    /// Reports that it is unknown whether the effect happened.
     pub async fn uncertain(
         &self,
         proof: impl Into<DispatchRef>,
@@ -412,7 +412,7 @@ impl Caller {
         Ok(self.on_command(CommandAction::Uncertain { command: id, sender, error }).await?.command)
     }
 
-    /// What a lookup says of a command in doubt: by a person or the reconciler.
+    /// The result of a lookup of a command in doubt, by a person or the reconciler.
     pub async fn reconcile(
         &self,
         id: CommandId,
@@ -422,7 +422,7 @@ impl Caller {
         self.looked_up(id, None, finding, message).await
     }
 
-    /// The same by whoever claimed the lookup, and was given this token.
+    /// The same by the caller that claimed the lookup and has this token.
     pub async fn reconcile_claimed(
         &self,
         id: CommandId,
@@ -444,12 +444,13 @@ impl Caller {
         Ok(self.on_command(CommandAction::Reconcile { command, claim, finding, message }).await?.command)
     }
 
-    /// Takes a due lookup for a while: `not_due` where somebody else is at it. [`Ledger::lookup_token`] is its proof.
+    /// Claims a due lookup for a while: `not_due` if another caller has claimed it. [`Ledger::lookup_token`]
+    /// is its token.
     pub async fn take_lookup(&self, id: CommandId, for_ms: u64) -> Result<Command, Error> {
         Ok(self.on_command(CommandAction::TakeLookup { command: id, for_ms }).await?.command)
     }
 
-    /// Takes up to `max` lookups that are due, of these tools, each for a while.
+    /// Claims up to `max` due lookups of these tools, each for a while.
     pub async fn claim_lookups(
         &self,
         tools: impl Fn(&str) -> bool,
@@ -475,10 +476,10 @@ impl Caller {
                 }
                 match self.take_lookup(command.id, for_ms).await {
                     Ok(command) => taken.push(command),
-                    // Somebody else was quicker.
+                    // Another caller was faster.
                     Err(Error::Refused(refusal)) if refusal.code == Code::NotDue => {}
                     Err(error) if error.is_of_stored() => {
-                        tracing::warn!(command = %command.id, %error, "a command cannot be taken; passed over");
+                        tracing::warn!(command = %command.id, %error, "a lookup cannot be claimed and is skipped");
                     }
                     Err(error) => return Err(error),
                 }
@@ -490,7 +491,7 @@ impl Caller {
         }
     }
 
-    /// Only a person: has a failed command done again.
+    /// Has a failed command executed again; only for people.
     pub async fn replay(
         &self,
         id: CommandId,
@@ -504,7 +505,7 @@ impl Caller {
         Ok(self.on_command(action).await?.command)
     }
 
-    /// Only a person: how a command in doubt went.
+    /// Records the outcome of a command in doubt; only for people.
     pub async fn record_outcome(
         &self,
         id: CommandId,
@@ -515,7 +516,7 @@ impl Caller {
         Ok(self.on_command(CommandAction::Record { command: id, outcome, reason }).await?.command)
     }
 
-    /// Only before it is dispatched. With a lease, as the holder of its work.
+    /// Cancels a command that is not dispatched yet. With a lease: as the holder of its work item.
     pub async fn cancel_command(
         &self,
         id: CommandId,
@@ -538,10 +539,10 @@ impl Caller {
         Ok(found)
     }
 
-    /// The one command whose id begins so; a whole id is its own beginning.
+    /// The only command whose id begins with this prefix, which may be the whole id.
     pub async fn find_command(&self, beginning: &str) -> Result<Command, Error> {
         let (first, last) = CommandId::beginning_with(beginning)?;
-        // Pages end below an id, so this one ends below the first that begins otherwise.
+        // A page ends below an id: here below the first id after the prefix.
         let above = last.0.as_u128().checked_add(1).map(|id| CommandId(Uuid::from_u128(id)));
         let mut found = self.commands(&CommandFilter::default(), above, 2).await?.whole()?;
         found.retain(|command| command.id >= first);
@@ -549,7 +550,7 @@ impl Caller {
             0 | 1 => {
                 let found = found.pop().ok_or_else(|| no_command(beginning))?;
                 match self.command(found.id).await {
-                    // Of another kind: its whole id is not told either.
+                    // The caller may not see this kind, so its id must not be revealed.
                     Err(Error::Refused(refusal)) if refusal.code == Code::NotFound => {
                         Err(no_command(beginning))
                     }
@@ -558,13 +559,13 @@ impl Caller {
             }
             _ => Err(Refusal::new(
                 Code::Ambiguous,
-                format!("Several commands have ids that begin with `{beginning}`. Give more digits."),
+                format!("Several commands have ids that begin with `{beginning}`. Give a longer prefix."),
             )
             .into()),
         }
     }
 
-    /// Matching commands, newest first. The next page goes on below the key `next` of this one.
+    /// Matching commands, newest first. Pass the key `next` of a page to read the next one.
     pub async fn commands(
         &self,
         filter: &CommandFilter,
@@ -579,13 +580,13 @@ impl Caller {
         self.ledger.command_counts(&self.tenants).await
     }
 
-    /// The arguments of a command. None where they were erased.
+    /// The arguments of a command. None if they were erased.
     pub async fn arguments(&self, id: CommandId) -> Result<Option<Payload>, Error> {
         let command = self.command(id).await?;
         self.ledger.payload(command.work, command.body.arguments).await
     }
 
-    /// Why a command stands where it stands, and what to do next.
+    /// Why a command is in its state, and what to do next.
     pub async fn explain_command(&self, id: CommandId) -> Result<Explanation, Error> {
         let (command, now) = (self.command(id).await?, self.ledger.now().await?);
         if let Some(behind) = self.ledger.behind(std::slice::from_ref(&command), now).await? {
@@ -595,8 +596,8 @@ impl Caller {
         Ok(command::explain(&command, handed.as_ref(), now))
     }
 
-    /// What a rerun would do with each command of this work and of the runs before it. `effect` is what policy
-    /// says of each now.
+    /// What a rerun would do with each command of this work item and its earlier runs. `effect` is the
+    /// current policy decision on each.
     pub async fn replay_plan(
         &self,
         work: WorkId,
@@ -608,7 +609,7 @@ impl Caller {
         Ok(lines.into_iter().map(|line| (line.command.clone(), line.planned)).collect())
     }
 
-    /// The commands of this work and of the runs before it, oldest run first.
+    /// The commands of this work item and its earlier runs, oldest run first.
     pub async fn commands_of_runs(&self, work: WorkId) -> Result<Vec<Command>, Error> {
         let mut runs = Vec::new();
         let mut next = Some(work);

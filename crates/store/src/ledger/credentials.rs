@@ -1,4 +1,4 @@
-//! Credentials of the ledger: kept, listed, found by the hash of their secret, revoked.
+//! Credentials of the ledger: store, list, find by the hash of the secret, revoke.
 
 use tenure_core::{Actor, Code, CredentialId, PrincipalId, Refusal, limits, payload::Digest};
 use uuid::Uuid;
@@ -7,7 +7,7 @@ use super::{Ledger, reads::PAGE_MAX};
 use crate::{Credential, Error, Listed, NewCredential, Revocation, credential::CREDENTIALS_MAX};
 
 impl Ledger {
-    /// Keeps a credential. The same secret with the same content again returns what is there.
+    /// Stores a credential. Idempotent: the same secret with the same content returns the existing one.
     pub async fn add_credential(&self, new: &NewCredential) -> Result<Credential, Error> {
         let credential = new.settle(self.now().await?)?;
         self.store().add_credential(&credential).await?;
@@ -15,28 +15,32 @@ impl Ledger {
             Some(stored) if stored.is(new) => Ok(stored),
             Some(stored) => Err(Refusal::new(
                 Code::IdempotencyMismatch,
-                format!("This secret is already that of {}, with other content. Make a new one.", stored.id),
+                format!(
+                    "This secret already belongs to {}, which differs. Generate a new secret.",
+                    stored.id
+                ),
             )
             .into()),
             None => Err(Refusal::new(
                 Code::LimitReached,
-                format!("There are {CREDENTIALS_MAX} credentials already. Revoke those that nobody uses."),
+                format!("There are {CREDENTIALS_MAX} credentials already. Revoke the unused ones."),
             )
             .into()),
         }
     }
 
-    /// The credential whose secret has this hash, revoked and expired ones too.
+    /// The credential whose secret has this hash, even if revoked or expired.
     pub async fn credential(&self, hash: Digest) -> Result<Option<Credential>, Error> {
         self.store().credential(hash).await
     }
 
-    /// How many are not revoked: of all, or of those that are bound to some tenants and reach this one.
+    /// The number of credentials that are not revoked: of all, or of those restricted to tenants that include
+    /// this one.
     pub async fn count_credentials(&self, tenant: Option<&str>) -> Result<u64, Error> {
         self.store().count_credentials(tenant).await
     }
 
-    /// Newest first. The next page goes on below the key `next` of this one.
+    /// Newest first. Pass the key `next` of a page to read the next one.
     pub async fn credentials(
         &self,
         before: Option<CredentialId>,
@@ -46,22 +50,22 @@ impl Ledger {
     }
 
     pub async fn credential_by_id(&self, id: CredentialId) -> Result<Credential, Error> {
-        // The newest id below the next one: this one, if it is there.
+        // The newest credential below the next id: this one, if it exists.
         let next = CredentialId(Uuid::from_u128(id.0.as_u128().saturating_add(1)));
         let page = self.credentials(Some(next), 1).await?;
-        // Another one that cannot be read is not this one.
+        // The unreadable row may be another credential.
         let found = match page.last == Some(id) {
             true => page.whole()?.pop(),
             false => None,
         };
         found.ok_or_else(|| {
-            Refusal::new(Code::NotFound, format!("There is no credential {id} here. Check the id.")).into()
+            Refusal::new(Code::NotFound, format!("There is no credential {id}. Check the id.")).into()
         })
     }
 
-    /// Ends a credential; who did it and why stays with it. Done again, the first time counts. `keeping` names scopes
-    /// that a person who is bound to nothing must hold afterwards as well: the last such credential stays, whoever
-    /// revokes others meanwhile.
+    /// Revokes a credential, recording who did it and why. Idempotent: the first revocation is kept. With
+    /// `keeping`, an unrestricted credential of a person with these scopes must remain: the last one cannot
+    /// be revoked, even if others are revoked concurrently.
     pub async fn revoke_credential(
         &self,
         id: CredentialId,
@@ -84,12 +88,12 @@ impl Ledger {
         Err(Refusal::new(Code::IllegalState, detail).into())
     }
 
-    /// Those of these credentials that were revoked, by whatever process.
+    /// The ones of these credentials that were revoked, by any process.
     pub async fn revoked_among(&self, ids: &[CredentialId]) -> Result<Vec<CredentialId>, Error> {
         self.store().revoked_among(ids).await
     }
 
-    /// The credentials of a principal, newest first, revoked ones too. None where nobody knows it.
+    /// The credentials of a principal, newest first, revoked ones too. Empty if the principal is unknown.
     pub async fn credentials_of(&self, principal: PrincipalId) -> Result<Vec<Credential>, Error> {
         self.store().credentials_of(principal, PAGE_MAX).await
     }

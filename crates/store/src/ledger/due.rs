@@ -1,5 +1,4 @@
-//! Commands whose turn has come, with what whoever acts on them needs: read a page at a time, so that nobody reads
-//! the ledger once for each.
+//! Due commands with everything that is needed to act on them, read a page at a time instead of one by one.
 
 use std::{collections::HashMap, slice};
 
@@ -8,22 +7,22 @@ use tenure_core::{Command, CommandId, Millis, Payload, Work, WorkId, command::Du
 use super::{Ledger, reads::PAGE_MAX};
 use crate::Error;
 
-/// Read at once: arguments are up to a mebibyte each, and their sizes are known only when they are read.
+/// Read at a time: arguments are up to a mebibyte each, and their sizes are known only when they are read.
 const CHUNK: usize = 32;
 
-/// One command whose turn has come.
+/// A due command.
 #[derive(Clone, Debug)]
 pub struct Due {
     pub command: Command,
     pub work: Work,
-    /// None where they were erased.
+    /// None if they were erased.
     pub arguments: Option<Payload>,
 }
 
-/// Where a walk over what is due has come to.
+/// A position in the list of due commands.
 pub type DueCursor = (Millis, CommandId);
 
-/// A part of what is due, with where to go on from where there is more.
+/// A part of the due commands, and the cursor of the next part if there is more.
 #[derive(Clone, Debug, Default)]
 pub struct DuePage {
     pub items: Vec<Due>,
@@ -31,21 +30,22 @@ pub struct DuePage {
 }
 
 impl Ledger {
-    /// What is due now, earliest first, but for the commands of some tenants and those that the caller passes over. Of
-    /// ordered tools, only the first of each target. Ends early where arguments are large.
+    /// The commands that are due now, earliest first, except those of some tenants and those that the caller
+    /// skips. Of ordered tools, only the first command of each target. The page ends early if arguments are
+    /// large.
     pub async fn due_page(
         &self,
         duty: Duty,
         after: Option<DueCursor>,
         except: &[String],
         limit: usize,
-        pass_over: impl Fn(CommandId) -> bool,
+        skip: impl Fn(CommandId) -> bool,
     ) -> Result<DuePage, Error> {
         let limit = limit.min(PAGE_MAX);
         let now = self.now().await?;
         let rows = self.store().due_commands(duty, now, after, except, limit).await?;
         let last = rows.last().copied().filter(|_| rows.len() == limit);
-        let wanted: Vec<DueCursor> = rows.into_iter().filter(|(_, id)| !pass_over(*id)).collect();
+        let wanted: Vec<DueCursor> = rows.into_iter().filter(|(_, id)| !skip(*id)).collect();
         let mut page = DuePage { items: Vec::with_capacity(wanted.len()), next: last };
         let mut bytes = 0;
         for (n, chunk) in wanted.chunks(CHUNK).enumerate() {
@@ -61,7 +61,7 @@ impl Ledger {
         Ok(page)
     }
 
-    /// Those that can be read. The others are named as damaged, and delay nobody.
+    /// The commands that can be read. The others are recorded as damaged and delay nothing.
     async fn readable_items(&self, ids: &[CommandId], now: Millis) -> Result<Vec<Due>, Error> {
         let damaged = self.store().damaged();
         match self.due_items(ids).await {
@@ -88,7 +88,7 @@ impl Ledger {
         Ok(items)
     }
 
-    /// Commands with their works and arguments; fails where one cannot be read.
+    /// Commands with their work items and arguments; fails if one cannot be read.
     async fn due_items(&self, ids: &[CommandId]) -> Result<Vec<Due>, Error> {
         let commands = self.store().commands(ids).await?.whole()?;
         let mut works: Vec<WorkId> = commands.iter().map(|command| command.work).collect();

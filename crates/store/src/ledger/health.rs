@@ -1,32 +1,32 @@
-//! Whether a ledger can do its work right now, and why not.
+//! Whether a ledger can do its work now, and if not, why.
 
 use std::time::Duration;
 
 use super::Ledger;
 use crate::{CheckpointFailure, Damaged, Diagnosis, Error, writing::Stop};
 
-/// How long the database may take to answer a small question.
+/// The time limit of the test query.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A sweeper looks every second; one that was not heard of for so long does not sweep.
+/// A sweeper runs a pass every second; after this time without one it counts as stopped.
 const SWEEP_LATE: Duration = Duration::from_secs(30);
 
 #[derive(Clone, Debug)]
 pub struct Health {
-    /// Why the database cannot be read; None: it answered just now.
+    /// Why the database cannot be read. None: it has just responded.
     pub unreachable: Option<String>,
-    /// Why nothing is written now.
+    /// Why writing has stopped.
     pub stopped: Option<Stop>,
-    /// Why the write-ahead log of an SQLite ledger only grows.
+    /// Why the write-ahead log of an SQLite ledger keeps growing.
     pub checkpoints: Option<CheckpointFailure>,
-    /// What cannot be read, and is passed over.
+    /// Work items and commands that cannot be read and are skipped.
     pub damaged: Vec<Damaged>,
-    /// How long ago this process's sweeper finished a look, or was started. None: it has no sweeper.
+    /// How long ago this process's sweeper finished a pass, or was started. None: it has no sweeper.
     pub swept: Option<Duration>,
 }
 
 impl Health {
-    /// Why the ledger is not ready, in a sentence. None: it is.
+    /// Why the ledger is not ready, in a sentence. None: it is ready.
     pub fn fault(&self) -> Option<String> {
         self.closed().or_else(|| self.asleep())
     }
@@ -37,23 +37,23 @@ impl Health {
         stopped.or_else(|| self.unreachable.clone())
     }
 
-    /// Why nobody judges leases and deadlines.
+    /// Why leases and deadlines are not being judged.
     pub fn asleep(&self) -> Option<String> {
         let late = self.swept.filter(|ago| *ago > SWEEP_LATE)?;
-        Some(format!("The sweeper has not finished a look for {} s", late.as_secs()))
+        Some(format!("The sweeper has not finished a pass for {} s", late.as_secs()))
     }
 }
 
 impl Ledger {
-    /// Asks the database something small, and looks at what this process knows of itself.
+    /// Runs a small query, and combines its result with the state of this process.
     pub async fn health(&self) -> Health {
         let asked = self.store().any_pruned();
         let unreachable = match tokio::time::timeout(PATIENCE, asked).await {
-            // Damage is told by name: everything else goes on.
+            // Damage is reported by name: everything else continues.
             Ok(Ok(_)) => None,
             Ok(Err(error)) if error.is_of_stored() => None,
             Ok(Err(error)) => Some(error.to_string()),
-            Err(_) => Some("The database does not answer".to_owned()),
+            Err(_) => Some("The database does not respond".to_owned()),
         };
         Health {
             unreachable,
@@ -64,17 +64,17 @@ impl Ledger {
         }
     }
 
-    /// Why nothing is written now. Asks nobody.
+    /// Why writing has stopped, without a query.
     pub fn stopped(&self) -> Option<Stop> {
         self.store().stopped()
     }
 
-    /// Works and commands that cannot be read: everything else goes on without them.
+    /// Work items and commands that cannot be read: everything else continues without them.
     pub fn damaged(&self) -> Vec<Damaged> {
         self.store().damaged().list()
     }
 
-    /// What the database says of itself.
+    /// The state of the database.
     pub async fn diagnosis(&self) -> Result<Diagnosis, Error> {
         self.store().diagnosis().await
     }

@@ -1,4 +1,4 @@
-//! The intake: paused and resumed by people, with a reason that is kept. What is in goes on.
+//! The intake: paused and resumed by people, with a recorded reason. Existing work items continue.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use super::{Caller, Ledger, reads::PAGE_MAX};
 use crate::{Error, IntakeChange, IntakeTable};
 
 impl Ledger {
-    /// Learns whose intake is paused; groups go by it from now on.
+    /// Reads whose intake is paused; later groups are decided accordingly.
     pub(crate) async fn look_at_intake(&self) -> Result<Arc<[Pause]>, Error> {
         let pauses = self.store().pauses().await?.iter().map(IntakeChange::pause).collect();
         self.store().ledger_settings().set_paused(pauses);
         Ok(self.pauses())
     }
 
-    /// Whose intake this process knows to be paused: it looks every second.
+    /// The pauses that this process knows of; it reads them every second.
     pub fn pauses(&self) -> Arc<[Pause]> {
         self.store().ledger_settings().paused().unwrap_or_default()
     }
@@ -34,13 +34,13 @@ impl Ledger {
 }
 
 impl Caller {
-    /// The pauses that stop works of the own tenants.
+    /// The pauses that concern this caller's tenants.
     pub async fn intake(&self) -> Result<Vec<Pause>, Error> {
         let standing = self.ledger.store().pauses().await?;
         Ok(standing.iter().filter(|change| change.concerns(&self.tenants)).map(IntakeChange::pause).collect())
     }
 
-    /// What was done to the intake, newest first.
+    /// The changes of the intake, newest first.
     pub async fn intake_changes(&self, limit: usize) -> Result<Vec<IntakeChange>, Error> {
         let mut changes = self.ledger.store().intake_changes(PAGE_MAX).await?;
         changes.retain(|change| change.concerns(&self.tenants));
@@ -48,13 +48,13 @@ impl Caller {
         Ok(changes)
     }
 
-    /// Lets no new work of a tenant in, or of any: until it is resumed. The same again changes nothing. Returns the
-    /// pauses that stand then.
+    /// Accepts no new work items of a tenant, or of any tenant, until it is resumed. Idempotent. Returns the
+    /// pauses that apply afterwards.
     pub async fn pause_intake(&self, tenant: Option<&str>, reason: &str) -> Result<Vec<Pause>, Error> {
         self.set_intake(tenant, reason, true).await
     }
 
-    /// Ends the pause of a tenant, or the one of every tenant; the other kind stands on its own.
+    /// Ends the pause of a tenant, or the one of every tenant; the two are independent.
     pub async fn resume_intake(&self, tenant: Option<&str>, reason: &str) -> Result<Vec<Pause>, Error> {
         self.set_intake(tenant, reason, false).await
     }
@@ -90,7 +90,7 @@ impl Caller {
                 Tenants::All => Ok(()),
                 Tenants::Only(_) => Err(Refusal::new(
                     Code::Invalid,
-                    "This is about every tenant, and you have some. Say in `tenant` which one.",
+                    "This concerns every tenant, but your credential is restricted to some. Name one in `tenant`.",
                 )),
             };
         };
@@ -102,7 +102,7 @@ impl Caller {
         Err(Refusal::new(Code::NotFound, detail))
     }
 
-    /// Refuses what would bring a new work in.
+    /// Refuses new work items while the intake is paused.
     pub(super) fn refuse_while_paused(&self, tenant: &str) -> Result<(), Refusal> {
         intake::open(&self.ledger.pauses(), tenant)
     }

@@ -1,4 +1,4 @@
-//! The ledger as a Rust program uses it: open it, get a [`Caller`], submit, read.
+//! The ledger for Rust programs: open it, get a [`Caller`], submit and read.
 
 mod caller;
 mod commands;
@@ -55,36 +55,38 @@ pub use health::Health;
 pub use new::{NewWait, NewWork, new_worker};
 pub use workers::{WorkerView, Workers};
 
-/// KiB of the payloads of replies that are in memory at once, and of one tenant; and how long a call waits to load its own.
+/// The limits on payloads of replies in memory, in KiB, in total and for one tenant; and how long a call
+/// waits to load its payloads.
 const LOADS_KIB: usize = 32 * 1024;
 const LOADS_OF_A_TENANT_KIB: usize = LOADS_KIB / 2;
 const LOADED_WITHIN: Duration = Duration::from_secs(5);
 
-/// No claim stays parked for longer.
+/// The longest time of a long-polling claim.
 const PARK_MAX: Duration = Duration::from_secs(24 * 3_600);
 
-/// Submissions that are queued at once, and those of one tenant: enough for large groups.
+/// The limits on queued submissions, in total and of one tenant: enough for large groups.
 const WRITES: usize = 2_048;
 const WRITES_OF_A_TENANT: usize = 256;
 
 /// How to open a ledger.
 #[derive(Clone)]
 pub struct Options {
-    /// Sources and their default policies.
+    /// Sources and their defaults.
     pub settings: Settings,
-    /// None: the process's clock on SQLite, the server's on PostgreSQL.
+    /// None: the process's clock on SQLite, the server's clock on PostgreSQL.
     pub clock: Option<Arc<dyn Clock>>,
-    /// Concurrent writers on PostgreSQL, besides the one for claims; two to four unless told otherwise, as
-    /// there are cores. SQLite has one writer.
+    /// Concurrent writers on PostgreSQL, not counting the one for claims; by default two to four, depending
+    /// on the number of cores. SQLite has one writer.
     pub lanes: usize,
     /// Whether to start a sweeper and a scheduler.
     pub sweep: bool,
-    /// How long PostgreSQL may take to answer before its connection is given up and callers are told. The server
-    /// itself ends a statement sooner: only one that no longer answers at all takes so long.
+    /// How long PostgreSQL may take to respond before the connection is closed and callers get an error. The
+    /// server itself ends a slow statement earlier: only a server that does not respond at all takes this
+    /// long.
     pub answer_within: Duration,
-    /// Opens databases whose settings would let a commit be lost. For throw-away data only.
+    /// Opens databases with settings under which a commit can be lost. Only for disposable data.
     pub allow_weak_settings: bool,
-    /// Opens an SQLite ledger whose write-ahead log is missing or damaged, with what is left of it.
+    /// Opens an SQLite ledger whose write-ahead log is missing or damaged, with the commits that are left.
     pub accept_loss: bool,
 }
 
@@ -104,7 +106,7 @@ impl Default for Options {
     }
 }
 
-/// A reply, with the payloads that it refers to.
+/// A reply with the payloads that it refers to.
 #[derive(Clone, Debug)]
 pub struct LedgerReply {
     pub reply: Reply,
@@ -118,7 +120,7 @@ impl LedgerReply {
     }
 }
 
-/// What a holder shows with every write.
+/// Identifies a holder in each of its writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseRef {
     pub work: WorkId,
@@ -127,16 +129,19 @@ pub struct LeaseRef {
 }
 
 impl LeaseRef {
-    /// The lease whose token this is. Whether it is genuine is checked where it is used.
+    /// The lease of this lease token. The token is authenticated later, when it is used.
     pub fn of_token(token: String, fence: u64) -> Result<Self, Refusal> {
         let work = token::work_of(&token).ok_or_else(|| {
-            Refusal::new(Code::LeaseLost, "This is not the token of a lease. Send what the claim gave you.")
+            Refusal::new(
+                Code::LeaseLost,
+                "This is not a lease token. Send the token that the claim returned.",
+            )
         })?;
         Ok(Self { work, fence, token })
     }
 }
 
-/// A lease with all that its holder needs to go on.
+/// A lease with everything that its holder needs to continue.
 #[derive(Clone, Debug)]
 pub struct Claimed {
     pub lease: LeaseRef,
@@ -144,29 +149,29 @@ pub struct Claimed {
     /// None only after an erasure.
     pub input: Option<Payload>,
     pub expires_at: Millis,
-    /// Renew at least so often.
+    /// The longest time between two renewals.
     pub renew_every: Duration,
     /// Checkpoints, with the results of the completed ones.
     pub steps: Vec<(Step, Option<Payload>)>,
-    /// Waits that have ended, with their answers.
+    /// Ended waits, with their answers.
     pub answers: Vec<(Wait, Option<Payload>)>,
 }
 
 #[derive(Clone, Debug)]
 pub struct Ingested {
     pub work: Work,
-    /// False where the same work was already there.
+    /// False if the same work item existed already.
     pub created: bool,
     pub lease: Option<Claimed>,
-    /// For externally owned work: what its owner completes it with. Shown here only.
+    /// The completion token of an externally owned work item. Returned here only.
     pub completion_token: Option<String>,
 }
 
-/// An open ledger. Cheap to clone; the last clone to go leaves what is queued to be finished.
+/// An open ledger. Cheap to clone; after the last clone is dropped, queued submissions are still completed.
 #[derive(Clone)]
 pub struct Ledger(Arc<Inner>);
 
-/// A ledger that does not keep it open.
+/// A reference that does not keep the ledger open.
 pub(crate) struct WeakLedger(Weak<Inner>);
 
 impl WeakLedger {
@@ -179,20 +184,20 @@ struct Inner {
     store: Arc<dyn Store>,
     settings: RwLock<Arc<Settings>>,
     closed: watch::Sender<bool>,
-    /// Where a commit takes no longer than to fall asleep and be woken.
+    /// Present if a commit is no slower than a thread's wake-up.
     callers: Option<AwakeCallers>,
     rooms: Arc<quota::QuotaUsage>,
-    /// What callers that are bound to tenants have queued. The writer takes it in the order in which it came: who queues
-    /// much would be first for long.
+    /// The queue of callers that are bound to tenants. The writer takes submissions in order of arrival, so
+    /// that without it a tenant with many submissions would go first for a long time.
     writes: Arc<Fair>,
-    /// When the sweeper last finished a look, or was started.
+    /// When the sweeper last finished a pass, or was started.
     swept: Mutex<Option<Instant>>,
-    /// The bytes that callers load to complete their replies.
+    /// Bounds the bytes that callers load to complete their replies.
     loads: Arc<Fair>,
 }
 
 impl Ledger {
-    /// A ledger that is gone with the process: for tests of what embeds one.
+    /// A ledger in memory, which ends with the process: for tests of programs that embed a ledger.
     pub async fn open_memory(options: Options) -> Result<Self, Error> {
         let store = memory::open(&options)?;
         Self::start(store, options, None).await
@@ -205,7 +210,7 @@ impl Ledger {
         let wanted = options.clone();
         let store = tokio::task::spawn_blocking(move || crate::sqlite::open(&path, &wanted))
             .await
-            .map_err(|e| Error::Unavailable(format!("opening was interrupted: {e}")))??;
+            .map_err(|e| Error::Unavailable(format!("opening the ledger was interrupted: {e}")))??;
         Self::start(store, options, Some(AwakeCallers::default())).await
     }
 
@@ -237,12 +242,12 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// Everything that `actor` does, in every tenant.
+    /// A caller for this actor, in every tenant.
     pub fn caller(&self, actor: Actor) -> Caller {
         Caller::new(self.clone(), actor, Tenants::All)
     }
 
-    /// Submits an action as it is. [`Caller`] has a method for each.
+    /// Submits an action as it is. [`Caller`] has a method for each action.
     pub async fn submit(&self, submission: Submission) -> Result<LedgerReply, Error> {
         let turn = match &submission.tenants {
             Tenants::All => None,
@@ -251,7 +256,8 @@ impl Ledger {
         self.begin(submission, turn).await?.await
     }
 
-    /// Takes room for what a submission adds, and queues it; the future that is returned ends when its group has committed.
+    /// Reserves quota for the submission and queues it; the returned future ends when its group has
+    /// committed.
     pub(crate) async fn begin(
         &self,
         mut submission: Submission,
@@ -282,7 +288,7 @@ impl Ledger {
         Ok(self.queue(Submission::new(actor, tenants, action, seed()?), None, None))
     }
 
-    /// `wait`: how long a claim by filter that finds nothing stays parked.
+    /// `wait`: the duration of the long poll of a claim by filter that finds nothing.
     pub(crate) fn queue(
         &self,
         submission: Submission,
@@ -303,18 +309,18 @@ impl Ledger {
                 (Some(callers), None) => callers.receive(answer).await,
                 (None, _) | (_, Some(_)) => answer.await.ok(),
             };
-            let unknown = || Err(Error::OutcomeUnknown("the ledger stopped before it answered".to_owned()));
+            let unknown = || Err(Error::OutcomeUnknown("the ledger stopped before it replied".to_owned()));
             let outcome = answer.unwrap_or_else(unknown)?;
             match missing(&outcome) {
                 keys if keys.is_empty() => Ok(outcome),
-                // Apart: the future of every other call stays small.
+                // Boxed, so that the future of every other call stays small.
                 keys => Box::pin(ledger.completed(outcome, keys)).await,
             }
         }
     }
 
-    /// A reply with the payloads that the store left to its caller. Their bytes are bounded by tenant and in all, and count
-    /// until the answer of the call has left.
+    /// Adds the payloads that the store leaves for the caller to load. Their bytes are limited per tenant and
+    /// in total, and count until the response of the call is sent.
     async fn completed(
         &self,
         mut outcome: LedgerReply,
@@ -328,11 +334,13 @@ impl Ledger {
         let tenant = fair::beneficiary().unwrap_or_default();
         let turn = tokio::time::timeout(LOADED_WITHIN, self.0.loads.turn_of(tenant, kib(most))).await;
         let mut turn = turn.map_err(|_| {
-            let what = "the call was made, and too many large answers of this tenant are on their way";
+            let what = "the call was executed, but this tenant has too many large responses in progress";
             Error::OutcomeUnknown(what.to_owned())
         })?;
         let loaded = self.store().payloads(&keys).await.map_err(|error| {
-            Error::OutcomeUnknown(format!("the call was made, and its payloads could not be read: {error}"))
+            Error::OutcomeUnknown(format!(
+                "the call was executed, but its payloads could not be read: {error}"
+            ))
         })?;
         turn.shrink(kib(loaded.values().map(|payload| payload.text().len()).sum()));
         fair::keep(turn);
@@ -340,8 +348,8 @@ impl Ledger {
         Ok(outcome)
     }
 
-    /// Why a submission does not reach the store. A store that is closing may drop what it did not take; here it
-    /// is certain that nothing was written.
+    /// Why a submission is not passed to the store. A closing store may drop what it did not take; here it is
+    /// certain that nothing was written.
     fn turned_away(&self, submission: &Submission) -> Option<Error> {
         if *self.0.closed.borrow() {
             return Some(Error::Unavailable("the ledger is closed".to_owned()));
@@ -349,13 +357,13 @@ impl Ledger {
         submission.check().err().map(Error::from)
     }
 
-    /// Checks a holder's token. The action carries the outcome.
+    /// Checks a lease token. The result is part of the action.
     pub fn holder(&self, lease: &LeaseRef) -> Holder {
         let expected = self.0.store.key().lease(lease.work, lease.fence);
         Holder { work: lease.work, fence: lease.fence, genuine: token::same(&expected, &lease.token) }
     }
 
-    /// The token that answers a wait; for whoever opened it.
+    /// The wait token of a wait, for the caller that opened it.
     pub fn wait_token(&self, wait: WaitId) -> String {
         self.0.store.key().wait(wait)
     }
@@ -380,7 +388,7 @@ impl Ledger {
         self.0.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Other sources and default policies, for works that come from now on.
+    /// Changes the sources and their defaults for future work items.
     pub fn set_settings(&self, settings: Settings) {
         *self.0.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
@@ -394,7 +402,7 @@ impl Ledger {
         self.0.store.clone()
     }
 
-    /// A grant as its holder gets it: with the token, and the payloads that it may see.
+    /// A grant for its holder: with the lease token, and the payloads that it may see.
     pub(crate) fn claimed(&self, grant: Grant, payloads: &mut Payloads) -> Claimed {
         let work = grant.work;
         let fence = work.fence;
@@ -425,13 +433,13 @@ impl Ledger {
         }
     }
 
-    /// What this process has done with the ledger since it opened it.
+    /// The counters of this process since it opened the ledger.
     pub fn stats(&self) -> CounterSnapshot {
         let store = self.store();
         store.counters().stats(store.queued(), store.clock())
     }
 
-    /// The sweeper has finished a look.
+    /// Records that the sweeper has finished a pass.
     pub(crate) fn swept(&self) {
         *self.0.swept.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
@@ -440,16 +448,17 @@ impl Ledger {
         self.0.swept.lock().unwrap_or_else(PoisonError::into_inner).map(|at| at.elapsed())
     }
 
-    /// Ends when the ledger is closed or gone.
+    /// Ends when the ledger is closed or dropped.
     pub(crate) fn closed(&self) -> impl Future<Output = ()> + use<> {
         let mut closed = self.0.closed.subscribe();
         async move {
-            // An error means that the ledger is gone, which is as good as closed.
+            // An error means that the ledger was dropped, which counts as closed.
             let _ = closed.wait_for(|closed| *closed).await;
         }
     }
 
-    /// Finishes what is queued, answers parked claims, stops the sweeper and the scheduler. Later submissions are refused.
+    /// Completes the queue, answers long-polling claims, stops the sweeper and the scheduler. Refuses later
+    /// submissions.
     pub async fn close(&self) -> Result<(), Error> {
         self.0.closed.send_replace(true);
         self.0.store.close().await
@@ -463,7 +472,7 @@ fn missing(outcome: &LedgerReply) -> Vec<(WorkId, u64)> {
     keys
 }
 
-/// Randomness of a submission.
+/// The random seed of a submission.
 pub(crate) fn seed() -> Result<[u8; 16], Error> {
     let mut seed = [0; 16];
     getrandom::fill(&mut seed).map_err(|e| Error::Unavailable(format!("no randomness: {e}")))?;

@@ -1,4 +1,5 @@
-//! What a caller gives: plain fields with defaults, turned into actions with every value settled.
+//! The requests of callers: plain fields with defaults, and their conversion to actions in which every value
+//! is set.
 
 use serde_json::Value;
 use tenure_core::{
@@ -9,21 +10,21 @@ use tenure_core::{
 };
 use uuid::Uuid;
 
-/// A worker as it boots: an id that stays, an incarnation that nobody had before.
+/// A worker process: a permanent id, and a new incarnation for each start.
 pub fn new_worker(id: &str) -> Worker {
     Worker::new(id, &Uuid::now_v7().simple().to_string())
 }
 
-/// A work to be recorded.
+/// A work item to be recorded.
 #[derive(Clone, Debug)]
 pub struct NewWork {
     pub tenant: String,
     pub source: Source,
     pub kind: String,
-    /// There is no default: say what may be done when its worker is lost.
+    /// Required: what may be done when its worker is lost.
     pub disposition: Disposition,
     pub input: Value,
-    /// Lower comes first.
+    /// Lower values come first.
     pub priority: i16,
     pub session: Option<String>,
     pub correlation_id: Option<String>,
@@ -32,9 +33,9 @@ pub struct NewWork {
     pub on_parent_close: OnParentClose,
     pub policy: PolicyOverrides,
     pub evidence: Vec<Evidence>,
-    /// Claims it in the same act, where nothing stands against it.
+    /// Claims it in the same transaction, if it can be claimed.
     pub claim: Option<Claimant>,
-    /// Detached work that is over already.
+    /// A detached work item that has already ended.
     pub born: Option<CloseOut>,
 }
 
@@ -94,9 +95,10 @@ pub struct NewWait {
     pub endless: bool,
     pub on_timeout: OnTimeout,
     pub default: Option<Value>,
-    /// A JSON schema that the answer must fit. An early answer that does not is dropped, with an event.
+    /// A JSON schema that the answer must match. An early answer that does not match is dropped, with an
+    /// event.
     pub schema: Option<Value>,
-    /// A dispatched command that is handed to the wait: the answer is its receipt.
+    /// A dispatched command that is handed to the wait: the answer becomes its receipt.
     pub command: Option<CommandId>,
 }
 

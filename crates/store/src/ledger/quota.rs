@@ -1,5 +1,5 @@
-//! How many open works a tenant has, counted by this process: what it adds itself is counted at once, what ends and what
-//! others add is seen when the tenant's works are counted anew.
+//! The number of open work items of a tenant, as this process knows it: its own additions count immediately;
+//! ended work items and additions by others are seen when the tenant's work items are counted again.
 
 use std::{
     collections::HashMap,
@@ -17,11 +17,11 @@ use tokio::time::Instant;
 use super::{Ledger, LedgerReply};
 use crate::Error;
 
-/// A tenant at its quota is counted anew after so long.
+/// A tenant at its quota is counted again after this time.
 const COUNT_AGAIN: Duration = Duration::from_secs(5);
-/// Tenants that are remembered; beyond, all are counted anew.
+/// The limit on cached tenants; beyond it, all are counted again.
 const REMEMBERED: usize = 10_000;
-/// The time that a quota of bytes is for.
+/// The period of the byte quota.
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
@@ -30,11 +30,11 @@ pub(super) struct QuotaUsage(Mutex<HashMap<String, TenantUsage>>);
 struct TenantUsage {
     /// None: never.
     counted: Option<Instant>,
-    /// Open works when they were counted, and those added since.
+    /// The open work items at the last count, plus those added since.
     works: u64,
-    /// Submissions under way that may add one each.
+    /// Submissions in progress that may each add one.
     under_way: u64,
-    /// Bytes that count now; they wear off within a minute.
+    /// The bytes that count now; they decay to zero within a minute.
     bytes: u64,
     at: Instant,
 }
@@ -42,7 +42,7 @@ struct TenantUsage {
 enum Asked {
     Taken,
     Refused(Refusal),
-    /// Only counting can tell.
+    /// The tenant's work items have to be counted first.
     Count,
 }
 
@@ -56,7 +56,7 @@ impl TenantUsage {
         if quota.open_works != u64::MAX {
             let due = self.counted.is_none_or(|at| now - at >= COUNT_AGAIN);
             if self.works + self.under_way >= quota.open_works && due || self.counted.is_none() {
-                // Others go by what is known until this count is there.
+                // Until the count is complete, other submissions use the known numbers.
                 self.counted = self.counted.map(|_| now);
                 return Asked::Count;
             }
@@ -95,7 +95,8 @@ impl QuotaUsage {
     }
 }
 
-/// A place in the quota for one work, until it is known whether the work was added. One whose caller has gone counts as added.
+/// Reserves quota for one work item until it is known whether it was added. If the caller goes away, it
+/// counts as added.
 pub(super) struct QuotaSlot {
     rooms: Arc<QuotaUsage>,
     tenant: String,
@@ -104,7 +105,7 @@ pub(super) struct QuotaSlot {
 }
 
 impl QuotaSlot {
-    /// Nothing was added, so the room is there for others.
+    /// Releases the quota if nothing was added.
     pub fn settle(mut self, outcome: &Result<LedgerReply, Error>, dry_run: bool) {
         self.added = match outcome {
             Ok(_) if dry_run => false,
@@ -130,7 +131,8 @@ impl Drop for QuotaSlot {
 }
 
 impl Ledger {
-    /// Takes room for the work that a submission of a tenant adds; where there is none, the submission says why.
+    /// Reserves quota for the work item that a submission adds; if there is none, sets the submission's
+    /// refusal.
     pub(super) async fn room(&self, submission: &mut Submission) -> Result<Option<QuotaSlot>, Error> {
         if submission.no_room.is_some() {
             return Ok(None);
@@ -147,7 +149,7 @@ impl Ledger {
                 None => return Ok(None),
             },
         };
-        // Of tenants that are not its own, nothing is told.
+        // Nothing is revealed about tenants that the caller cannot access.
         if !submission.tenants.allow(&tenant) {
             return Ok(None);
         }
@@ -160,7 +162,7 @@ impl Ledger {
         }
     }
 
-    /// Whether a tenant has room for one more work.
+    /// Whether a tenant has quota for one more work item.
     pub(super) async fn refuse_without_room(&self, tenant: &str) -> Result<(), Error> {
         let mut place = self.place(tenant.to_owned(), 0, self.settings().quota()).await??;
         place.added = false;
@@ -225,7 +227,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn room_of_a_caller_that_has_gone_is_not_given_back() {
+    async fn quota_of_a_caller_that_went_away_is_not_released() {
         let rooms = Arc::new(QuotaUsage::default());
         rooms.counted("a", 0);
         let one = of_works(1);

@@ -1,4 +1,4 @@
-//! Reads. They render what is stored and change nothing.
+//! Reads: they present the stored data and change nothing.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -16,7 +16,7 @@ use crate::{
     WorkFilter,
 };
 
-/// No page is larger.
+/// The largest page.
 pub(super) const PAGE_MAX: usize = 1_000;
 
 impl Ledger {
@@ -32,7 +32,7 @@ impl Ledger {
         }
     }
 
-    /// Why there is no such work for these tenants.
+    /// Why these tenants have no such work item.
     pub(super) async fn missing(&self, id: WorkId, tenants: &Tenants) -> Result<Error, Error> {
         let tombstone = self.store().tombstone(id).await?;
         let refusal = match tombstone.filter(|tombstone| tenants.allow(&tombstone.identity.tenant)) {
@@ -40,22 +40,22 @@ impl Ledger {
                 Code::NoLongerRetained,
                 format!("{id} has ended and was pruned. Look for it in a backup."),
             ),
-            None => Refusal::new(Code::NotFound, format!("There is no work {id} here. Check the id.")),
+            None => Refusal::new(Code::NotFound, format!("There is no work item {id}. Check the id.")),
         };
         Ok(refusal.into())
     }
 
-    /// Works by id; those that do not exist are left out. Fails where one cannot be read.
+    /// Work items by id; ids that do not exist are left out. Fails if one cannot be read.
     pub async fn works(&self, ids: &[WorkId]) -> Result<Vec<Work>, Error> {
         self.store().works(ids).await?.whole()
     }
 
-    /// Works by id, with those that cannot be read beside the others.
+    /// Work items by id; those that cannot be read are listed separately.
     pub async fn readable_works(&self, ids: &[WorkId]) -> Result<Listed<Work, WorkId>, Error> {
         self.store().works(ids).await
     }
 
-    /// Matching works, newest first. The next page goes on below the key `next` of this one.
+    /// Matching work items, newest first. Pass the key `next` of a page to read the next one.
     pub async fn list(
         &self,
         filter: &WorkFilter,
@@ -66,12 +66,12 @@ impl Ledger {
         self.store().list(filter, before, limit.min(PAGE_MAX)).await
     }
 
-    /// The tenant of each work; those that do not exist are left out.
+    /// The tenant of each work item; ids that do not exist are left out.
     pub async fn tenants_of(&self, works: &[WorkId]) -> Result<HashMap<WorkId, String>, Error> {
         self.store().tenants_of(works).await
     }
 
-    /// How many works stand in each state.
+    /// The number of work items in each state.
     pub async fn counts(&self, tenants: &Tenants) -> Result<BTreeMap<State, u64>, Error> {
         self.store().counts(tenants).await
     }
@@ -81,7 +81,7 @@ impl Ledger {
         self.store().gauges(self.now().await?).await
     }
 
-    /// A work's events after `seq`, up to what a page may weigh.
+    /// A work item's events after `seq`, up to the byte limit of a page.
     pub async fn events(
         &self,
         work: WorkId,
@@ -91,8 +91,8 @@ impl Ledger {
         self.store().events(work, after, limit.min(PAGE_MAX)).await
     }
 
-    /// The last links to what supports a work's events, oldest first, each once. Only its last thousand events
-    /// are looked at.
+    /// The latest evidence links of a work item's events, oldest first, without duplicates. Only its last
+    /// thousand events are read.
     pub async fn evidence(&self, work: &Work) -> Result<Vec<Evidence>, Error> {
         let all = self.store().evidence(work.id, work.seq.saturating_sub(PAGE_MAX as u64)).await?;
         let mut seen = HashSet::new();
@@ -102,7 +102,7 @@ impl Ledger {
         Ok(last)
     }
 
-    /// Everybody's events after a position; none is ever skipped.
+    /// The events of all tenants after a position; none is ever skipped.
     pub async fn feed(&self, after: Position, limit: usize) -> Result<EventPage, Error> {
         let limit = limit.min(PAGE_MAX);
         let Listed { rows: events, unreadable, last, full } = self.store().feed(after, limit).await?;
@@ -110,8 +110,8 @@ impl Ledger {
         Ok(EventPage { next, full, events, unreadable })
     }
 
-    /// The events of these tenants after a position. A page of them may be short, or empty, while more follow: go on from
-    /// `next` until it stays where it is.
+    /// The events of these tenants after a position. A page may be short or empty although more follow:
+    /// continue from `next` until it no longer changes.
     pub async fn feed_of(
         &self,
         tenants: &Tenants,
@@ -125,12 +125,12 @@ impl Ledger {
         Ok(EventPage { next, full, events, unreadable })
     }
 
-    /// Where the feed ends now: whoever wants only what is still to come starts here.
+    /// The current end of the feed: the start for readers that want only future events.
     pub async fn tail(&self) -> Result<Position, Error> {
         self.store().tail().await
     }
 
-    /// The payload of one event: an input, a result, an answer. None where there is none, or it was erased.
+    /// The payload of one event: an input, a result, an answer. None if it has none, or it was erased.
     pub async fn payload(&self, work: WorkId, seq: u64) -> Result<Option<Payload>, Error> {
         Ok(self.store().payloads(&[(work, seq)]).await?.remove(&(work, seq)))
     }
@@ -143,7 +143,7 @@ impl Ledger {
         self.store().attempts(work).await
     }
 
-    /// Matching waits by the time they were opened. The next page goes on after the key `next` of this one.
+    /// Matching waits in the order of their opening. Pass the key `next` of a page to read the next one.
     pub async fn waits(
         &self,
         filter: &WaitFilter,
@@ -153,7 +153,7 @@ impl Ledger {
         self.store().waits(filter, limit.min(PAGE_MAX)).await
     }
 
-    /// Why a work stands where it stands, in one sentence, and what to do next.
+    /// Why a work item is in its state, in one sentence, and what to do next.
     pub async fn explain(&self, id: WorkId) -> Result<Explanation, Error> {
         let work = self.work(id).await?;
         let filter = WaitFilter { work: Some(id), ..WaitFilter::default() };
@@ -175,7 +175,7 @@ impl Ledger {
         })
     }
 
-    /// The commands of a work that something is still to happen to, also after its end; oldest first.
+    /// The commands of a work item to which something can still happen, even after its end; oldest first.
     async fn open_commands(&self, work: &Work) -> Result<Vec<Command>, Error> {
         if work.body.commands.total == 0 {
             return Ok(Vec::new());
@@ -187,7 +187,8 @@ impl Ledger {
         Ok(commands)
     }
 
-    /// Who keeps a queued work from being claimed: the holder of its session, or whoever comes first there.
+    /// The work item that keeps a queued one from being claimed: the holder of its session, or the first in the
+    /// session.
     async fn ahead(&self, work: &Work) -> Result<Option<Work>, Error> {
         let Some(session) = work.spec.session.as_deref().filter(|_| work.state == State::Queued) else {
             return Ok(None);

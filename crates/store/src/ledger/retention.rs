@@ -1,4 +1,4 @@
-//! Prune and backup: an operator's levers over what is kept. Nothing here happens by itself.
+//! Prune and backup, for operators. Neither happens automatically.
 
 use std::path::Path;
 
@@ -11,8 +11,8 @@ use crate::{
 };
 
 impl Ledger {
-    /// The works that [`prune`](Self::prune) would take, at most `limit` and the other generations of the last.
-    /// Those with commands stay for a week at least.
+    /// The work items that [`prune`](Self::prune) would delete, at most `limit` plus the other generations of
+    /// the last one. Work items with commands are kept for at least a week.
     pub async fn prunable(&self, ended_before: Millis, limit: usize) -> Result<Vec<WorkId>, Error> {
         let latest = self.now().await? - FLOOR_MS;
         if ended_before > latest {
@@ -27,8 +27,8 @@ impl Ledger {
         Ok(Before { any, with_commands: any.min(self.now().await? - RECEIPTS_FLOOR_MS) })
     }
 
-    /// Deletes works that ended before a moment, with everything of theirs but a tombstone. Who did it and why is
-    /// recorded first.
+    /// Deletes work items that ended before a given time, with all their data except a tombstone. The actor
+    /// and the reason are recorded first.
     pub async fn prune(
         &self,
         by: &Actor,
@@ -49,12 +49,12 @@ impl Ledger {
         Ok(Pruned { more: works.len() >= limit.min(PRUNE_MAX), ..pruned })
     }
 
-    /// Who pruned and why, newest first.
+    /// Past prunings, newest first: who and why.
     pub async fn prunings(&self, limit: usize) -> Result<Vec<Pruning>, Error> {
         self.store().prunings(limit.min(PAGE_MAX)).await
     }
 
-    /// Copies the ledger into a new file while it is in use. The copy is a ledger of its own.
+    /// Copies the ledger into a new file while it is in use. The copy is an independent ledger.
     pub async fn backup(&self, to: impl AsRef<Path>) -> Result<(), Error> {
         self.store().backup(to.as_ref()).await
     }

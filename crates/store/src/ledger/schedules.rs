@@ -1,4 +1,4 @@
-//! Schedules of the ledger: set, paused, run and deleted by people, with a reason that is kept.
+//! Schedules of the ledger: set, paused, run and deleted by people, with a recorded reason.
 
 use tenure_core::{
     Code, Millis, Refusal,
@@ -16,11 +16,11 @@ use crate::{
     zone::Named,
 };
 
-/// How often a change that somebody else forestalled is tried again.
+/// The number of attempts to change a schedule that others change at the same time.
 const TRIES: usize = 10;
 
 impl Ledger {
-    /// The next moments at which runs of a schedule are due; none while it is paused.
+    /// The next due times of a schedule; none while it is paused.
     pub fn upcoming(&self, schedule: &Schedule, count: usize) -> Result<Vec<Millis>, Error> {
         let zone = Named::of(&schedule.plan.timing)?;
         let later = |at: &Millis| schedule.plan.timing.after(&zone, *at);
@@ -31,9 +31,8 @@ impl Ledger {
 impl Caller {
     pub async fn schedule(&self, tenant: &str, name: &str) -> Result<Schedule, Error> {
         self.find_schedule(tenant, name).await?.ok_or_else(|| {
-            let detail = format!(
-                "There is no schedule `{name}` in tenant {tenant} here. Check the name, or set it first."
-            );
+            let detail =
+                format!("There is no schedule `{name}` in tenant {tenant}. Check the name, or set it first.");
             Refusal::new(Code::NotFound, detail).into()
         })
     }
@@ -45,13 +44,13 @@ impl Caller {
         self.ledger.store().schedule(tenant, name).await
     }
 
-    /// False where it is another's, or nobody can have it.
+    /// False if the caller cannot access the tenant, or the name is invalid.
     fn may_have(&self, tenant: &str, name: &str) -> bool {
         let named = limits::name("tenant", tenant).is_ok() && limits::name("name", name).is_ok();
         named && self.tenants.allow(tenant)
     }
 
-    /// By tenant and name. The next page goes on after the key `next` of this one.
+    /// Sorted by tenant and name. Pass the key `next` of a page to read the next one.
     pub async fn schedules(
         &self,
         tenants: Option<&Tenants>,
@@ -65,7 +64,7 @@ impl Caller {
         self.ledger.store().schedules(&tenants, after, limit.min(PAGE_MAX)).await
     }
 
-    /// What was done to a schedule, newest first; also to one that is deleted.
+    /// The changes of a schedule, newest first; also of a deleted one.
     pub async fn schedule_changes(
         &self,
         tenant: &str,
@@ -78,7 +77,7 @@ impl Caller {
         self.ledger.store().schedule_changes(tenant, name, limit.min(PAGE_MAX)).await
     }
 
-    /// Makes a schedule, or replaces what it does. The same again changes nothing. True: it is new.
+    /// Creates a schedule, or replaces its plan. Idempotent. True: it is new.
     pub async fn set_schedule(&self, new: NewSchedule, reason: &str) -> Result<(Schedule, bool), Error> {
         limits::reason(reason)?;
         let (new, zone) = new.settle(&self.ledger.settings())?;
@@ -107,15 +106,14 @@ impl Caller {
                 return Ok((wanted, there.is_none()));
             }
             if there.is_none() && self.find_schedule(&new.tenant, &new.name).await?.is_none() {
-                let detail =
-                    format!("There are {SCHEDULES_MAX} schedules already. Delete those that nobody uses.");
+                let detail = format!("There are {SCHEDULES_MAX} schedules already. Delete the unused ones.");
                 return Err(Refusal::new(Code::LimitReached, detail).into());
             }
         }
         Err(contended(&new.name))
     }
 
-    /// Stops a schedule. What is due while it is paused is not caught up later.
+    /// Pauses a schedule. Runs that are due while it is paused are not caught up later.
     pub async fn pause_schedule(&self, tenant: &str, name: &str, reason: &str) -> Result<Schedule, Error> {
         self.set_paused(tenant, name, reason, true).await
     }
@@ -147,7 +145,8 @@ impl Caller {
         Err(contended(name))
     }
 
-    /// Runs a schedule now, beside its due times, paused or not. The same `request_id` again is the same run.
+    /// Runs a schedule now, in addition to its due times, paused or not. The same `request_id` returns the
+    /// same run.
     pub async fn run_schedule(
         &self,
         tenant: &str,
@@ -192,14 +191,14 @@ impl Caller {
             return Ok(());
         }
         let detail = format!(
-            "The work of its last run, {last}, is still open, and runs of `{}` do not overlap. \
+            "The work item of its last run, {last}, is still open, and runs of `{}` do not overlap. \
              Wait for it, cancel it, or set `overlap` to allow.",
             schedule.name
         );
         Err(Refusal::new(Code::Busy, detail).into())
     }
 
-    /// Forgets a schedule; its works and what was done to it stay.
+    /// Deletes a schedule; its work items and the record of its changes are kept.
     pub async fn delete_schedule(&self, tenant: &str, name: &str, reason: &str) -> Result<Schedule, Error> {
         limits::reason(reason)?;
         for _ in 0..TRIES {
@@ -215,7 +214,7 @@ impl Caller {
         Err(contended(name))
     }
 
-    /// A schedule with nothing pending: what was decided under its present plan is done first.
+    /// A schedule without pending runs: runs that were decided under the current plan are completed first.
     async fn idle(&self, tenant: &str, name: &str) -> Result<Option<Schedule>, Error> {
         for _ in 0..TRIES {
             match self.find_schedule(tenant, name).await? {
@@ -231,14 +230,14 @@ impl Caller {
         Err(contended(name))
     }
 
-    /// Whether a change could be written: a new schedule needs room.
+    /// Whether a change could be written: a new schedule must not exceed the limit.
     async fn has_room(&self, schedule: &Schedule) -> Result<bool, Error> {
         let new = schedule.revision == 1;
         let all = || self.ledger.store().schedules(&Tenants::All, ("", ""), SCHEDULES_MAX);
         Ok(!new || all().await?.count() < SCHEDULES_MAX)
     }
 
-    /// False where somebody else was quicker, or there is no room. A dry run writes nothing.
+    /// False if another change came first, or the limit is reached. A dry run writes nothing.
     async fn changed(
         &self,
         schedule: &Schedule,
@@ -256,6 +255,6 @@ impl Caller {
 }
 
 fn contended(name: &str) -> Error {
-    let detail = format!("Schedule `{name}` is being changed by others at this moment. Send it again.");
+    let detail = format!("Schedule `{name}` is being changed by others. Retry the request.");
     Refusal::new(Code::Busy, detail).into()
 }

@@ -1,5 +1,5 @@
-//! JSON schemas of answers, checked at the door: a wait that says what its answer must look like gets no other.
-//! It comes from a worker, and is used on what others send.
+//! JSON schemas of answers: a wait with a schema accepts only matching answers. The schema comes from a
+//! worker and is applied to input of others, so its cost is limited.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use tenure_core::{Code, Payload, Refusal, payload::Digest};
 use super::NewWait;
 use crate::schema::{Compiled, aside, compile};
 
-/// Refuses waits whose schema cannot be used, or whose default does not fit it.
+/// Refuses waits with an unusable schema, or with a default that does not match it.
 pub(super) async fn check_new(waits: &[NewWait]) -> Result<(), Refusal> {
     let with_schema = waits.iter().filter_map(|wait| Some((wait.schema.clone()?, wait.default.clone())));
     let asked: Vec<(Value, Option<Value>)> = with_schema.collect();
@@ -23,12 +23,12 @@ pub(super) async fn check_new(waits: &[NewWait]) -> Result<(), Refusal> {
     aside(move || asked.iter().try_for_each(check)).await?
 }
 
-/// Refuses an answer that does not fit one of these schemas.
+/// Refuses an answer that does not match one of these schemas.
 pub(super) async fn check_answer(
     schemas: impl Iterator<Item = &Payload>,
     answer: impl FnOnce() -> Value,
 ) -> Result<(), Refusal> {
-    // Many waits ask for the same.
+    // Many waits have the same schema.
     let schemas: BTreeMap<Digest, Payload> = schemas.map(|schema| (schema.hash(), schema.clone())).collect();
     if schemas.is_empty() {
         return Ok(());
@@ -52,7 +52,7 @@ fn fits(compiled: &Compiled, value: &Value) -> Result<(), Refusal> {
     Err(Refusal::new(
         Code::AnswerMismatch,
         format!(
-            "The answer does not fit the wait's schema: {}. Correct it and send it again.",
+            "The answer does not match the wait's schema: {}. Correct it and send it again.",
             complaints.join("; ")
         ),
     ))

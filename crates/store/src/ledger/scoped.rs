@@ -1,4 +1,4 @@
-//! A caller's reads: within its tenants, and what lies outside does not exist.
+//! The reads of a caller, restricted to its tenants: everything else does not exist for it.
 
 use std::collections::BTreeMap;
 
@@ -21,31 +21,31 @@ impl Caller {
         }
     }
 
-    /// The one work whose id begins so; a whole id is its own beginning.
+    /// The only work item whose id begins with this prefix, which may be the whole id.
     pub async fn find_work(&self, beginning: &str) -> Result<WorkId, Error> {
         let (first, last) = WorkId::beginning_with(beginning)?;
         let found = self.ledger.store().between(first, last, &self.tenants, 2).await?;
         let none = || {
-            let detail = format!("There is no work here whose id begins with `{beginning}`. Check the id.");
+            let detail = format!("There is no work item whose id begins with `{beginning}`. Check the id.");
             Refusal::new(Code::NotFound, detail).into()
         };
         match found[..] {
             [only] => match self.work(only).await {
-                // Of another kind: its whole id is not told either.
+                // The caller may not see this kind, so its id must not be revealed.
                 Err(Error::Refused(refusal)) if refusal.code == Code::NotFound => Err(none()),
-                // One that cannot be read is there all the same.
+                // A work item that cannot be read exists all the same.
                 _ => Ok(only),
             },
             [] => Err(none()),
             _ => Err(Refusal::new(
                 Code::Ambiguous,
-                format!("Several works have ids that begin with `{beginning}`. Give more digits."),
+                format!("Several work items have ids that begin with `{beginning}`. Give a longer prefix."),
             )
             .into()),
         }
     }
 
-    /// Matching works, newest first. The next page goes on below the key `next` of this one.
+    /// Matching work items, newest first. Pass the key `next` of a page to read the next one.
     pub async fn list(
         &self,
         filter: &WorkFilter,
@@ -61,7 +61,7 @@ impl Caller {
         self.ledger.counts(&self.tenants).await
     }
 
-    /// A work's events after `seq`.
+    /// A work item's events after `seq`.
     pub async fn events(
         &self,
         work: WorkId,
@@ -72,13 +72,13 @@ impl Caller {
         self.ledger.events(work, after, limit).await
     }
 
-    /// The own tenants' events after a position. A page of them may be short, or empty, while more follow: go
-    /// on from `next` until it stays where it is.
+    /// The events of the caller's tenants after a position. A page may be short or empty although more
+    /// follow: continue from `next` until it no longer changes.
     pub async fn feed(&self, after: Position, limit: usize) -> Result<EventPage, Error> {
         self.ledger.feed_of(&self.tenants, after, limit).await
     }
 
-    /// The payload of one event. None where there is none, or it was erased.
+    /// The payload of one event. None if it has none, or it was erased.
     pub async fn payload(&self, work: WorkId, seq: u64) -> Result<Option<Payload>, Error> {
         self.work(work).await?;
         self.ledger.payload(work, seq).await
@@ -94,7 +94,7 @@ impl Caller {
         self.ledger.attempts(work).await
     }
 
-    /// Matching waits by the time they were opened. The next page goes on after the key `next` of this one.
+    /// Matching waits in the order of their opening. Pass the key `next` of a page to read the next one.
     pub async fn waits(
         &self,
         filter: &WaitFilter,
@@ -104,7 +104,7 @@ impl Caller {
         self.ledger.waits(&WaitFilter { tenants, ..filter.clone() }, limit).await
     }
 
-    /// Why a work stands where it stands, in one sentence, and what to do next.
+    /// Why a work item is in its state, in one sentence, and what to do next.
     pub async fn explain(&self, id: WorkId) -> Result<Explanation, Error> {
         self.work(id).await?;
         self.ledger.explain(id).await

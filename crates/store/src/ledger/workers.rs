@@ -1,4 +1,4 @@
-//! Workers as their leases show them: who holds what, and how sure one can be that it lives.
+//! Workers, as seen through their leases: who holds what, and how certain it is that the worker is running.
 
 use std::collections::BTreeMap;
 
@@ -10,25 +10,25 @@ use tenure_core::{
 use super::{Caller, reads::PAGE_MAX};
 use crate::{Error, WorkFilter, process};
 
-/// Held works that are looked at. Whoever has more should ask about one tenant.
+/// The limit on held work items that are read. A caller with more should query a single tenant.
 const HELD_MAX: usize = 20_000;
 
-/// One incarnation of a worker that holds at least one work.
+/// An incarnation of a worker that holds at least one work item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerView {
     pub id: String,
     pub incarnation: String,
-    /// What it offers as evidence of its life besides renewing.
+    /// The liveness evidence that it offers besides renewing.
     pub liveness: Liveness,
     pub leases: usize,
     pub oldest_renewal: Millis,
-    /// Of the lease that is furthest behind.
+    /// The renewals that the lease furthest behind has missed.
     pub missed: u32,
-    /// The worst of its leases: one that lapsed is to be looked at, though the worker renews others.
+    /// The worst grade among its leases: a lapsed one needs attention, even if the worker renews others.
     pub grade: Grade,
-    /// What was seen of its process from here, where that can be seen.
+    /// The state of its process, if it can be seen from this machine.
     pub evidence: Option<String>,
-    /// When the first of its leases expires, or expired.
+    /// When the first of its leases expires or expired.
     pub next_expiry: Millis,
 }
 
@@ -36,12 +36,12 @@ pub struct WorkerView {
 #[derive(Clone, Debug, Default)]
 pub struct Workers {
     pub workers: Vec<WorkerView>,
-    /// False where more works are held than were looked at.
+    /// False if more work items are held than were read.
     pub complete: bool,
 }
 
 impl Caller {
-    /// The workers that hold works of this caller's tenants.
+    /// The workers that hold work items of this caller's tenants.
     pub async fn workers(&self) -> Result<Workers, Error> {
         let states = vec![State::Running, State::CancelRequested, State::Stalled];
         let filter = WorkFilter { states, ..WorkFilter::default() };
@@ -73,7 +73,7 @@ fn view(works: &[&Work], now: Millis) -> Option<WorkerView> {
     let newest = works.iter().max_by_key(|work| work.lease.as_ref().map(|lease| lease.expires_at))?;
     let holder = newest.body.holder.as_ref()?;
     let sighting = process::look(&holder.liveness, newest.lease.as_ref()?.fence);
-    // What was seen of its process counts for each of its leases.
+    // The state of its process applies to each of its leases.
     let graded = works.iter().filter_map(|work| {
         let seen = sighting.clone().zip(work.lease.as_ref());
         let seen = seen.map(|(sighting, lease)| Sighting { fence: lease.fence, ..sighting });

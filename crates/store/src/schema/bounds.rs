@@ -1,41 +1,43 @@
-//! What a schema may cost, counted before it is compiled. A schema comes from a caller, and a few lines of it can ask for
-//! more work than there are atoms: a `$ref` that is used twice doubles all that it leads to.
+//! The cost of a schema, computed before it is compiled. A schema comes from a caller, and a few lines can
+//! have an exponential cost: a `$ref` that is used twice doubles everything that it refers to.
 
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-/// A schema as text.
+/// The length of a schema as text.
 const SCHEMA_BYTES: usize = 64 * 1024;
-/// Subschemas and listed values, counted anew wherever a `$ref` leads to them.
+/// Subschemas and listed values, counted again for every `$ref` to them.
 const SCHEMA_PARTS: u64 = 5_000;
-/// A pattern as text. What it compiles to is bounded as well.
+/// The length of a pattern as text. Its compiled size is limited as well.
 const PATTERN_CHARS: usize = 1_000;
-/// Patterns of a schema, each counted once however many `$ref`s lead to it: each is compiled, and kept while it is used.
+/// The number of patterns of a schema. Each counts once, however many `$ref`s lead to it: each is compiled,
+/// and kept while it is used.
 const PATTERNS: usize = 64;
-/// Checks of one value against one schema: a second's work at most.
+/// Checks of one value against one schema: at most a second of work.
 pub const CHECKS: u64 = 20_000_000;
-/// Levels of a schema, those behind a `$ref` included.
+/// The levels of a schema, including those behind a `$ref`.
 const LEVELS: usize = 128;
-/// `unevaluatedProperties` and `unevaluatedItems` look at what is beside them a second and a third time.
+/// `unevaluatedProperties` and `unevaluatedItems` evaluate their neighbours a second and a third time.
 const UNEVALUATED: u64 = 3;
-/// Bytes of text that are compared, hashed or counted in the time of one check.
+/// The bytes of text that are compared, hashed or counted in the time of one check.
 const TEXT: u64 = 32;
-/// Bytes of a compiled pattern times bytes of text that are matched in the time of one check, at worst.
+/// Bytes of a compiled pattern times bytes of text that are matched in the time of one check, in the worst
+/// case.
 const MATCHED: u64 = 64;
 
-/// What one check of a value against a schema costs.
+/// The cost of checking one value against a schema.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Cost {
     pub parts: u64,
-    /// Bytes of the compiled patterns, counted as often as they are applied.
+    /// The bytes of the compiled patterns, counted for every application.
     pub patterns: u64,
-    /// Recursions inside each other: each applies what it leads to once for every level of the value.
+    /// The depth of nested recursions: each applies its schemas once for every level of the value.
     pub recursions: u32,
 }
 
 impl Cost {
-    /// How many checks of a value a schema asks for, at most: the time and the memory that they take are in proportion.
+    /// The maximum number of checks for a value; time and memory are proportional to it.
     pub fn checks(self, value: &Value) -> u64 {
         let size = Size::of(value);
         let matched = self.patterns.saturating_mul(size.text) / MATCHED;
@@ -44,12 +46,12 @@ impl Cost {
     }
 }
 
-/// How much there is to check.
+/// The size of a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Size {
-    /// Values and names; a long text counts for several.
+    /// Values and names; a long text counts as several.
     pub values: u64,
-    /// Bytes of all texts and names.
+    /// The bytes of all texts and names.
     text: u64,
     levels: u64,
 }
@@ -83,11 +85,12 @@ impl Size {
     }
 }
 
-/// What a schema costs, or which bound it breaks. `compiled` gives the bytes that a pattern compiles to.
+/// The cost of a schema, or the limit that it exceeds. `compiled` returns the compiled size of a pattern in
+/// bytes.
 pub fn cost(schema: &Value, compiled: impl Fn(&str) -> Result<u64, String>) -> Result<Cost, String> {
     let bytes = schema.to_string().len();
     if bytes > SCHEMA_BYTES {
-        return Err(format!("it has {bytes} bytes, and a schema has at most {SCHEMA_BYTES}"));
+        return Err(format!("it has {bytes} bytes, and the limit is {SCHEMA_BYTES}"));
     }
     let draft_4 = schema["$schema"].as_str().is_some_and(|draft| draft.contains("draft-04"));
     let id = if draft_4 { "id" } else { "$id" };
@@ -101,36 +104,36 @@ pub fn cost(schema: &Value, compiled: impl Fn(&str) -> Result<u64, String>) -> R
 
 struct Walk<'s, F> {
     root: &'s Value,
-    /// The keyword that starts a resource of its own.
+    /// The keyword that starts a separate schema resource.
     id: &'static str,
     compiled: F,
     parts: u64,
     patterns: u64,
-    /// The compiled bytes of patterns, by where they are.
+    /// The compiled sizes of patterns, by address.
     known: HashMap<*const u8, u64>,
-    /// The schemas that a `$ref` led to, and that are being walked, below the root.
+    /// The targets of `$ref`s that are being walked, below the root.
     open: Vec<Open<'s>>,
 }
 
 /// Where a schema is applied.
 #[derive(Clone, Copy)]
 struct At {
-    /// How often there.
+    /// The number of times.
     times: u64,
-    /// How deep in what is checked.
+    /// The depth in the value.
     descents: usize,
-    /// How deep in the schema.
+    /// The depth in the schema.
     level: usize,
 }
 
 struct Open<'s> {
     schema: &'s Value,
     at: At,
-    /// A `$ref` below leads back to this schema.
+    /// A `$ref` below refers back to this schema.
     is_head: bool,
     /// It is part of a recursion, its own or that of a schema above.
     recurs: bool,
-    /// Recursions inside each other that it leads to.
+    /// The depth of nested recursions that it leads to.
     below: u32,
 }
 
@@ -170,7 +173,7 @@ impl<'s, F: Fn(&str) -> Result<u64, String>> Walk<'s, F> {
                 Err(format!("`{key}` below the root cannot be used: keep one schema in one resource"))
             }
             ("pattern", Value::String(pattern)) => self.pattern(pattern, at.times),
-            // Data: a value is compared with all of it.
+            // These are data: a value is compared with all of it.
             ("const" | "enum", listed) | ("required" | "type", listed @ Value::Array(_)) => {
                 self.list(listed, at.times)
             }
@@ -216,7 +219,7 @@ impl<'s, F: Fn(&str) -> Result<u64, String>> Walk<'s, F> {
                 let chars = pattern.chars().count();
                 if chars > PATTERN_CHARS {
                     return Err(format!(
-                        "a pattern has {chars} characters, and one has at most {PATTERN_CHARS}"
+                        "a pattern has {chars} characters, and the limit is {PATTERN_CHARS}"
                     ));
                 }
                 if self.known.len() == PATTERNS {
@@ -231,8 +234,9 @@ impl<'s, F: Fn(&str) -> Result<u64, String>> Walk<'s, F> {
         Ok(())
     }
 
-    /// Follows a reference. One that leads back to where it is used is a recursion: it goes as deep as what is checked, if
-    /// it descends each time. Two that share a schema double with each level, and so does one that is applied twice.
+    /// Follows a reference. A reference back to an enclosing schema is a recursion: it is as deep as the
+    /// value, provided that it descends each time. Two that share a schema double the cost with each level,
+    /// and so does one that is applied twice.
     fn refer(&mut self, target: &str, at: At) -> Result<(), String> {
         let schema = schema_at(self.root, target)?;
         let Some(head) = self.open.iter().position(|open| std::ptr::eq(open.schema, schema)) else {
@@ -250,7 +254,7 @@ impl<'s, F: Fn(&str) -> Result<u64, String>> Walk<'s, F> {
         }
         if around[0].at.times != at.times || around.iter().any(|open| open.recurs) {
             return Err(format!(
-                "`{target}` refers to itself more than once, which doubles with every level"
+                "`{target}` refers to itself more than once, which doubles the cost with every level"
             ));
         }
         around[0].is_head = true;
@@ -259,8 +263,8 @@ impl<'s, F: Fn(&str) -> Result<u64, String>> Walk<'s, F> {
     }
 }
 
-/// The schema that a `$ref` names, through schemas only: a validator would follow it into data as well, where nothing has
-/// been counted.
+/// The schema that a `$ref` names. The path may lead through schemas only: a validator would follow it into
+/// data as well, which has not been counted.
 fn schema_at<'s>(root: &'s Value, target: &str) -> Result<&'s Value, String> {
     let pointer = target
         .strip_prefix('#')
@@ -268,7 +272,7 @@ fn schema_at<'s>(root: &'s Value, target: &str) -> Result<&'s Value, String> {
     let Some(pointer) = pointer else {
         return Err(format!("`$ref` to `{target}` cannot be used: only `#` and `#/…` within the schema can"));
     };
-    let nowhere = || format!("`$ref` to `{target}` leads nowhere");
+    let nowhere = || format!("`$ref` to `{target}` does not refer to anything");
     let mut at = root;
     let mut keys = pointer.split('/').skip(1).map(|key| key.replace("~1", "/").replace("~0", "~"));
     while let Some(keyword) = keys.next() {
@@ -276,7 +280,7 @@ fn schema_at<'s>(root: &'s Value, target: &str) -> Result<&'s Value, String> {
         at = match (holds(&keyword), below) {
             (None, _) => {
                 return Err(format!(
-                    "`$ref` to `{target}` cannot be used: `{keyword}` holds no schema. Write it under `$defs`"
+                    "`$ref` to `{target}` cannot be used: `{keyword}` does not contain schemas. Write it under `$defs`"
                 ));
             }
             (Some(Holds::Named), _) => keys.next().and_then(|name| below.get(name)).ok_or_else(nowhere)?,
@@ -290,10 +294,10 @@ fn schema_at<'s>(root: &'s Value, target: &str) -> Result<&'s Value, String> {
     Ok(at)
 }
 
-/// The schemas in the value of a keyword.
+/// The form in which a keyword's value contains schemas.
 #[derive(PartialEq)]
 enum Holds {
-    /// It is one, or a list of them.
+    /// A schema, or a list of them.
     Schemas,
     /// By name.
     Named,
@@ -308,7 +312,7 @@ fn holds(keyword: &str) -> Option<Holds> {
     }
 }
 
-/// Whether a keyword applies its schemas to what is inside the checked value, rather than to the value itself.
+/// Whether a keyword applies its schemas to the contents of the checked value instead of the value itself.
 fn is_below(keyword: &str) -> bool {
     matches!(
         keyword,
@@ -325,8 +329,8 @@ fn is_below(keyword: &str) -> bool {
     )
 }
 
-/// Whether `unevaluatedProperties` and `unevaluatedItems` see by names and positions alone what a keyword beside them has
-/// looked at.
+/// Whether `unevaluatedProperties` and `unevaluatedItems` need only names and positions to see what a
+/// neighbouring keyword has evaluated.
 fn is_looked_at_once(keyword: &str) -> bool {
     matches!(
         keyword,
@@ -413,13 +417,13 @@ mod tests {
     fn cycles_that_share_a_schema_are_refused_wherever_they_are_written() {
         let through = |holder: &str| of(&cycles(holder, 9)).unwrap_err();
         for data in ["default", "const", "examples", "x-shared"] {
-            assert!(through(data).contains("holds no schema"), "{}", through(data));
+            assert!(through(data).contains("does not contain schemas"), "{}", through(data));
         }
         for holder in ["$defs", "definitions", "properties"] {
-            assert!(through(holder).contains("doubles with every level"), "{}", through(holder));
+            assert!(through(holder).contains("doubles the cost with every level"), "{}", through(holder));
         }
         assert!(of(&cycles("$defs", 0)).is_ok(), "one cycle is a recursion");
-        // The second cycle is walked after the first one has been left.
+        // The second cycle is walked after the first one is complete.
         let left = json!({
             "$ref": "#/$defs/a",
             "$defs": {
@@ -472,18 +476,21 @@ mod tests {
         for (schema, told) in [
             (doubling(20), "more than 5000 parts"),
             (json!({ "items": { "enum": (0..6_000).collect::<Vec<_>>() } }), "more than 5000 parts"),
-            (json!({ "properties": { "const": doubling(20), "$defs": {} } }), "leads nowhere"),
+            (json!({ "properties": { "const": doubling(20), "$defs": {} } }), "does not refer to anything"),
             (unevaluated, "more than 5000 parts"),
-            (json!({ "description": "x".repeat(70_000) }), "at most 65536"),
-            (json!({ "pattern": "a".repeat(1_001) }), "at most 1000"),
-            (json!({ "patternProperties": { "a".repeat(1_001): {} } }), "at most 1000"),
+            (json!({ "description": "x".repeat(70_000) }), "limit is 65536"),
+            (json!({ "pattern": "a".repeat(1_001) }), "limit is 1000"),
+            (json!({ "patternProperties": { "a".repeat(1_001): {} } }), "limit is 1000"),
             (json!({ "anyOf": vec![json!({ "pattern": "\\w{20}" }); 65] }), "more than 64 patterns"),
             (deep, "nested deeper than 128"),
             (json!({ "$ref": "#" }), "without going deeper"),
             (json!({ "allOf": [{ "$ref": "#" }] }), "without going deeper"),
-            (json!({ "items": { "anyOf": [{ "$ref": "#" }, { "$ref": "#" }] } }), "doubles with every level"),
-            (json!({ "unevaluatedProperties": { "$ref": "#" } }), "doubles with every level"),
-            (json!({ "$ref": "#/default", "default": {} }), "`default` holds no schema"),
+            (
+                json!({ "items": { "anyOf": [{ "$ref": "#" }, { "$ref": "#" }] } }),
+                "doubles the cost with every level",
+            ),
+            (json!({ "unevaluatedProperties": { "$ref": "#" } }), "doubles the cost with every level"),
+            (json!({ "$ref": "#/default", "default": {} }), "`default` does not contain schemas"),
             (json!({ "$ref": "https://example.com/schema.json" }), "only `#` and `#/…`"),
             (json!({ "$ref": "#name", "$anchor": "name" }), "only `#` and `#/…`"),
             (json!({ "items": { "$dynamicRef": "#x" } }), "write a `$ref`"),

@@ -172,7 +172,7 @@ pub fn records() -> Vec<Edit> {
         ),
         both(
             "UPDATE budget SET spent = 2",
-            &["2 calls spent and 0 calls set aside, and the logs tell of 1 call and 0 calls"],
+            &["2 calls spent and 0 calls reserved, but the logs have 1 call and 0 calls"],
         ),
         both("UPDATE budget SET reserved = 5", &["1 call spent and 5 calls set aside"]),
         both("DELETE FROM budget", &["0 calls spent"]),
