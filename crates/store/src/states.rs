@@ -74,7 +74,7 @@ macro_rules! sql {
 }
 pub(crate) use sql;
 
-/// Text as long as `N`. What is longer is only counted.
+/// Text as long as `N`. Longer text is only counted.
 struct Writer<const N: usize> {
     text: [u8; N],
     length: usize,

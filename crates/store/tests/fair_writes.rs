@@ -1,4 +1,4 @@
-//! One tenant queues writes without end; another's renewal is not behind all of them.
+//! One tenant queues writes without end; another tenant's renewal does not wait for all of them.
 #![cfg(feature = "sqlite")]
 
 use rusqlite::Connection;

@@ -1,4 +1,4 @@
-//! A panic inside the store: everybody is answered, nothing more is written, and the ledger says so.
+//! A panic inside the store: every caller gets a reply, nothing more is written, and the ledger reports it.
 
 use std::{
     sync::{
@@ -17,7 +17,7 @@ use tenure_store::{
     },
 };
 
-/// Stands for any bug in a store's own task: it panics where the store asks for the time.
+/// Stands for any bug in a store's own task: it panics where the store reads the time.
 #[derive(Default)]
 struct Bomb {
     clock: SystemClock,
@@ -39,7 +39,7 @@ fn new(id: &str) -> NewWork {
     NewWork::new("manual", id, "job", Disposition::Rerunnable, serde_json::json!(1))
 }
 
-/// A panic while a work is taken in, with a claim parked beside it.
+/// A panic while a work item is recorded, with a long-polling claim beside it.
 async fn nobody_is_left_waiting(bomb: Arc<Bomb>, ledger: Ledger) {
     let caller = ledger.caller(Actor::machine("m"));
     caller.ingest(new("before")).await.unwrap();

@@ -12,7 +12,7 @@ use tenure_testkit::shared;
 
 const HOUR: i64 = 3_600_000;
 
-/// A database in which `clock_timestamp()` is the server's plus what the sequence `shift` says.
+/// A database in which `clock_timestamp()` is shifted by the value of the sequence `shift`.
 fn database() -> (String, String) {
     let url = shared().create_database();
     let name = url.rsplit('/').next().unwrap().to_owned();
@@ -34,7 +34,7 @@ async fn open(url: &str) -> Ledger {
     Ledger::open_postgres(url, Options { lanes: 1, ..Options::default() }).await.unwrap()
 }
 
-/// How far two moments are apart, in seconds.
+/// The difference between two times, in seconds.
 fn apart(one: i64, other: i64) -> i64 {
     (one - other).abs() / 1_000
 }
@@ -54,7 +54,7 @@ async fn a_servers_clock_that_is_set_ends_no_work_early() {
 
     for shift in [2 * HOUR, 0, -2 * HOUR, 0] {
         set_clock(&name, shift);
-        // By a group, by a look, and by whoever was not the first.
+        // By a group, by a read, and by a process that was not the first.
         caller.renew(&[(held.lease.clone(), None)]).await.unwrap().remove(0).outcome.expect("it goes on");
         for ledger in [&one, &other] {
             let now = ledger.now().await.unwrap();

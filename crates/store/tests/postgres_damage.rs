@@ -1,4 +1,5 @@
-//! A page of the database that cannot be read: the works and commands on it are passed over, and everything else goes on.
+//! A page of the database that cannot be read: the work items and commands on it are skipped, and everything
+//! else continues.
 #![cfg(feature = "postgres")]
 
 use std::{collections::BTreeSet, fs::OpenOptions, os::unix::fs::FileExt, sync::Arc};
@@ -31,7 +32,7 @@ async fn claim(ledger: &Ledger, request: &str, max: usize) -> Vec<tenure_store::
 
 const BLOCK: &str = "(ctid::text::point)[0]::bigint";
 
-/// Overwrites the page on which this work is stored, and returns the works on it.
+/// Overwrites the page that contains this work item, and returns the work items on it.
 fn damage(cluster: &Cluster, url: &str, work: WorkId) -> BTreeSet<WorkId> {
     let database = name(url);
     let number = cluster.psql(database, &format!("SELECT {BLOCK} FROM work WHERE id = '{}'", work.0));
@@ -59,14 +60,14 @@ fn name(url: &str) -> &str {
     url.rsplit('/').next().unwrap()
 }
 
-/// What is called damaged, beside works and commands.
+/// The damaged entries other than work items and commands.
 fn tables(ledger: &Ledger) -> Vec<String> {
     ledger.damaged().into_iter().map(|one| one.id).filter(|id| id.starts_with("the table")).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_page_stops_nobody_else() {
-    // A vacuum would offer the room on that page to new rows.
+    // A vacuum would make the space on that page available to new rows.
     let cluster = Cluster::start_with(&["autovacuum=off"]);
     let url = cluster.create_database();
     let clock = Arc::new(ManualClock::new(1_790_000_000_000));
@@ -168,7 +169,7 @@ async fn a_damaged_page_of_the_due_list_or_its_index_does_not_stop_the_sweep() {
     }
 }
 
-/// A work with something to send.
+/// A work item with a command to send.
 async fn outbox(ledger: &Ledger, id: &str) {
     let caller = ledger.caller(Actor::worker("w"));
     let claim = Some(Claimant::new(Worker::new("w", "1"), id));
@@ -180,7 +181,7 @@ async fn outbox(ledger: &Ledger, id: &str) {
     caller.reserve(&held.lease, Intent::new("mail", id, arguments, evaluation)).await.unwrap();
 }
 
-/// All that is due to be sent, read page by page.
+/// All commands that are due to be sent, read page by page.
 async fn due(ledger: &Ledger) -> BTreeSet<CommandId> {
     let (mut ids, mut after) = (BTreeSet::new(), None);
     loop {
@@ -262,7 +263,8 @@ async fn a_damaged_page_of_the_queue_is_named_and_stops_only_claims_of_what_is_o
     let claim = async |kind: &str| {
         let filter = ClaimFilter { kinds: vec![kind.into()], max: 1, ..ClaimFilter::default() };
         let claimant = Claimant::new(Worker::new("w", "w-1"), kind);
-        // Bound to a tenant: for all of them, the first work of each is looked at, whatever its kind.
+        // A caller that is bound to tenants: for claims of all of them, the first work item of each is read,
+        // of any kind.
         let worker = ledger.caller(Actor::worker("w")).within(vec!["default".to_owned()]);
         worker.claim(claimant, filter, None).await
     };

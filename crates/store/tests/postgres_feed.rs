@@ -1,4 +1,4 @@
-//! The feed never skips: whatever commits late appears after what was read.
+//! The feed never skips: an event that commits late appears after the ones that were read.
 #![cfg(feature = "postgres")]
 
 use std::time::Duration;
@@ -39,7 +39,7 @@ async fn everything(ledger: &Ledger) -> Vec<StoredEvent> {
     ledger.feed(Default::default(), 1_000).await.unwrap().events
 }
 
-/// Transactions of the whole server delay the feed, those of other tests too: it is asked until it has them.
+/// Transactions of the whole server delay the feed, those of other tests too: it is polled until it has them.
 async fn follow(ledger: &Ledger, after: Position, count: usize) -> Vec<StoredEvent> {
     let mut seen: Vec<StoredEvent> = Vec::new();
     let reading = async {
@@ -70,7 +70,8 @@ async fn an_open_transaction_delays_the_feed_and_nothing_is_skipped() {
     ledger.close().await.unwrap();
 }
 
-/// A group that got its transaction id early and waited for a work must not sort before those it waited for.
+/// A group that got its transaction id early and waited for a work item must not sort before the groups it
+/// waited for.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_works_events_are_in_order_though_transactions_are_not() {
     let url = shared().create_database();
@@ -86,7 +87,7 @@ async fn a_works_events_are_in_order_though_transactions_are_not() {
             tokio::spawn(async move { progress(&other, &lease2, 2).await }),
         )
     };
-    // Both wait for the work, and transactions come and go meanwhile.
+    // Both wait for the work item while other transactions begin and end.
     let watcher = connect(&url).await;
     while waiting(&watcher).await < 2 {
         watcher.batch_execute("SELECT pg_current_xact_id()").await.unwrap();
@@ -111,7 +112,8 @@ async fn waiting(client: &Client) -> i64 {
     client.query_one(sql, &[]).await.unwrap().get(0)
 }
 
-/// Readers race writers on two ledgers; each reader sees every event once, and each work's in order.
+/// Readers race writers on two ledgers; each reader sees every event once, and those of each work item in
+/// order.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_that_follows_sees_everything_once() {
     let url = shared().create_database();
@@ -144,7 +146,7 @@ async fn a_reader_that_follows_sees_everything_once() {
     }
 }
 
-/// After a dump and a restore the server counts transactions anew.
+/// After a dump and a restore the server's transaction ids start again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restored_ledger_starts_an_epoch() {
     let url = shared().create_database();

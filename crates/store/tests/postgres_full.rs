@@ -1,4 +1,4 @@
-//! A full disk or tablespace of the server: what was asked is refused and can be sent again, and writing goes on by
+//! A full disk or tablespace of the server: requests are refused and can be retried, and writing recovers by
 //! itself once there is space.
 #![cfg(feature = "postgres")]
 

@@ -1,4 +1,5 @@
-//! A server that goes away: callers are told, nothing that was answered is lost, and it heals by itself.
+//! A server that goes away: callers get errors, nothing acknowledged is lost, and the ledger recovers by
+//! itself.
 #![cfg(feature = "postgres")]
 
 use std::time::Duration;
@@ -61,7 +62,7 @@ async fn away_at_start_it_is_unavailable_and_a_wrong_url_is_not() {
     assert_eq!(error.retryable(), tenure_core::Retryable::Yes);
 }
 
-/// A server that comes back weaker than it was is not written to, and everybody is told why.
+/// A server that comes back with weaker settings is not written to, and every caller gets the reason.
 #[tokio::test(flavor = "multi_thread")]
 async fn settings_are_checked_whenever_it_comes_back() {
     let cluster = Cluster::start();
@@ -99,7 +100,7 @@ async fn settings_are_checked_whenever_it_comes_back() {
     ledger.close().await.unwrap();
 }
 
-/// Writers that never stop while the server crashes under them: whoever was answered finds its work.
+/// Writers that never stop while the server crashes: every acknowledged work item still exists.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_answered_is_there_after_a_crash() {
     let cluster = Cluster::start();
@@ -154,7 +155,8 @@ async fn what_was_answered_is_there_after_a_crash() {
     drop(cluster);
 }
 
-/// Frozen, it answers nobody and closes nothing: whoever asks is told in time, and what was answered stands.
+/// A frozen server neither responds nor closes connections: callers get an error in time, and acknowledged
+/// writes are kept.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_stands_still_holds_nobody_for_ever() {
     let cluster = Cluster::start();

@@ -1,4 +1,4 @@
-//! Invariant 11 over a database in which one row was damaged: sweep, claims and verify go on around it.
+//! Invariant 11 on a database in which one row was damaged: sweep, claims and verify continue without it.
 #![cfg(feature = "postgres")]
 
 use std::sync::Arc;

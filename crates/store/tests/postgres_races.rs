@@ -1,4 +1,4 @@
-//! Moments of PostgreSQL that only a second connection can bring about: somebody else holds a lock.
+//! Races on PostgreSQL that need a second connection that holds a lock.
 #![cfg(feature = "postgres")]
 
 use std::{future::Future, time::Duration};
@@ -43,7 +43,7 @@ fn claimant(request: &str) -> Claimant {
     Claimant::new(Worker::new("w", "w-1"), request)
 }
 
-/// Claims one work by filter.
+/// Claims one work item by filter.
 async fn claim(ledger: &Ledger, request: &str, wait: Option<Duration>) -> Vec<WorkId> {
     let filter = ClaimFilter { max: 1, ..ClaimFilter::default() };
     let claimed = ledger.caller(Actor::worker("w")).claim(claimant(request), filter, wait).await.unwrap();
@@ -55,7 +55,7 @@ async fn hold(client: &Client, work: WorkId) {
     client.execute("SELECT 1 FROM work WHERE id = $1 FOR UPDATE", &[&work.0]).await.unwrap();
 }
 
-/// Until somebody waits for a lock of this client.
+/// Waits until a connection waits for a lock of this client.
 async fn in_the_way(client: &Client) {
     let sql = "SELECT EXISTS (SELECT 1 FROM pg_locks l WHERE NOT l.granted \
                AND pg_backend_pid() = ANY (pg_blocking_pids(l.pid)))";
@@ -97,7 +97,8 @@ async fn the_feed_tells_the_last_events_of_a_quiet_ledger() {
     ledger.close().await.unwrap();
 }
 
-/// A group takes the parked claims that it could serve. Those that it did not serve wait on, not forever.
+/// A group takes the long-polling claims that it could serve. The ones that it did not serve continue to
+/// wait, for a limited time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_parked_claim_that_was_passed_over_is_answered_in_time() {
     let (ledger, other) = open().await;
@@ -124,7 +125,7 @@ async fn a_parked_claim_that_was_passed_over_is_answered_in_time() {
     ledger.close().await.unwrap();
 }
 
-/// Invariant 7: a work that was read for a repeated claim, but is locked elsewhere, is nobody's to claim.
+/// Invariant 7: a work item that was read for a repeated claim, but is locked elsewhere, cannot be claimed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_decides_over_no_work_that_it_has_not_locked() {
     let (ledger, other) = open().await;
@@ -153,7 +154,8 @@ async fn a_claim_decides_over_no_work_that_it_has_not_locked() {
     ledger.close().await.unwrap();
 }
 
-/// A work that is claimed and queued again in one group is for its owner alone, with a session or without.
+/// A work item that is claimed and queued again in one group is for its owner alone, with a session or
+/// without.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_came_back_bound_to_its_owner_is_in_nobody_elses_way() {
     for session in [None, Some("chat".to_owned())] {
@@ -185,7 +187,7 @@ async fn what_came_back_bound_to_its_owner_is_in_nobody_elses_way() {
     }
 }
 
-/// What is copied out of the log for lists and claims cannot be changed, and verify sees where it was.
+/// Columns that are copied from the log for lists and claims cannot be changed, and verify detects changes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_work_stays_what_it_was_ingested_as() {
     let (ledger, other) = open().await;

@@ -1,4 +1,4 @@
-//! Workers that give their incarnations one name are passed over for each other's work in silence.
+//! Workers that use the same incarnation name skip each other's work items without a warning.
 #![cfg(all(feature = "sqlite", feature = "postgres"))]
 
 use std::sync::{

@@ -1,4 +1,4 @@
-//! Two ledgers over one database, as two replicas or processes have it: what one is told to stop, both stop.
+//! Two ledgers over one database, as two replicas or processes have it: a pause on one applies to both.
 #![cfg(all(feature = "sqlite", feature = "postgres"))]
 
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! A sweep that takes longer than a lease: it goes on watching meanwhile.
+//! A sweep that takes longer than a lease: it keeps observing meanwhile.
 
 use std::sync::{
     Arc,
@@ -13,7 +13,7 @@ use tenure_core::{
 };
 use tenure_store::{Clock, Ledger, ManualClock, NewWork, Options, Sweeper, WorkFilter};
 
-/// What the sweeper goes by. Once the store is slow, time passes each time that it has looked: with each page.
+/// The sweeper's clock. Once the store is slow, time passes at each reading: with each page.
 struct Slow {
     clock: Arc<ManualClock>,
     step: AtomicI64,
@@ -62,7 +62,7 @@ async fn goes_on_watching(clock: Arc<ManualClock>, ledger: Ledger) {
     let running = WorkFilter { states: vec![State::Running], ..WorkFilter::default() };
     assert!(ledger.list(&running, None, 1).await.unwrap().is_empty());
 
-    // The next look goes on from there.
+    // The next pass continues from there.
     slow.step.store(0, SeqCst);
     let worker = Worker { id: "v".into(), incarnation: "1".into(), liveness: Default::default() };
     let claimant = Claimant { worker, request_id: "again".into(), defer_start: false };

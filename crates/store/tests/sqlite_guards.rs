@@ -1,5 +1,5 @@
-//! What the tables themselves refuse, whoever writes: illegal moves, edited or deleted events, changed
-//! ends, rows that do not stand where their events left them.
+//! Writes that the tables themselves refuse: illegal moves, edited or deleted events, changed terminal
+//! states, rows that differ from their last event.
 #![cfg(feature = "sqlite")]
 
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Opening a file: what is refused, with which words, and what is still there after a close.
+//! Opening a file: refusals, their texts, and the data that exists after a close.
 #![cfg(feature = "sqlite")]
 
 use std::{
@@ -49,7 +49,7 @@ async fn a_new_ledger_and_its_copies_are_for_their_owner_only() {
         assert_eq!(mode(name), 0o600, "{name}");
     }
     ledger.close().await.unwrap();
-    // Whoever widened it meant it.
+    // The wider permissions were set on purpose.
     fs::set_permissions(folder.path().join("ledger.db"), fs::Permissions::from_mode(0o640)).unwrap();
     open(&folder.path().join("ledger.db")).await.unwrap().close().await.unwrap();
     assert_eq!(mode("ledger.db"), 0o640);

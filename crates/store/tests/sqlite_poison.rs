@@ -1,4 +1,4 @@
-//! Invariant 11 over a file in which one row was damaged: sweep, claims and verify go on around it.
+//! Invariant 11 on a file in which one row was damaged: sweep, claims and verify continue without it.
 #![cfg(feature = "sqlite")]
 
 use std::{fs, os::unix::fs::FileExt, path::Path, sync::Arc};

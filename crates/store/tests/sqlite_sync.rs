@@ -1,5 +1,5 @@
-//! A sync that fails with EIO: its callers are told, nothing is acknowledged until the file was opened again, which the
-//! process does by itself.
+//! A sync that fails with EIO: its callers get an error, and nothing is acknowledged until the process has
+//! reopened the file, which it does by itself.
 //!
 //! The ledger runs in a child process under `strace`, which makes one sync of its writer fail.
 #![cfg(feature = "sqlite")]

@@ -19,7 +19,7 @@ use tenure_store::{
 };
 use tenure_testkit::shared;
 
-/// A ledger, its clock, and a way to write around it.
+/// A ledger, its clock, and direct access to its database.
 struct Bed {
     ledger: Ledger,
     clock: Arc<ManualClock>,
@@ -64,7 +64,7 @@ impl Bed {
         }
     }
 
-    /// A work that waits, with a command in it.
+    /// A waiting work item with a command.
     async fn waiting(&self, id: &str, wait: NewWait) -> WorkId {
         let worker = self.ledger.caller(Actor::worker("w"));
         let claim = Some(Claimant::new(Worker::new("w", "1"), id));
@@ -200,7 +200,7 @@ async fn one_row_that_cannot_be_read_never_fails_a_list(bed: Bed) {
     assert_eq!((feed.events.len(), feed.unreadable.len()), (11, 1));
     assert_eq!((feed.unreadable[0].id.as_str(), feed.unreadable[0].work), (event.as_str(), Some(damaged)));
 
-    // A page of one goes on behind it.
+    // A page of one row continues after it.
     let (mut seen, mut before) = (Vec::new(), None);
     loop {
         let page = ledger.list(&WorkFilter::default(), before, 1).await.unwrap();
@@ -224,7 +224,7 @@ async fn one_row_that_cannot_be_read_never_fails_a_list(bed: Bed) {
     }
     assert_eq!(seen, 3);
 
-    // The others go on, and verify names what is damaged.
+    // The others continue, and verify names the damaged ones.
     let gateway = ledger.caller(Actor::machine("gateway"));
     gateway.resolve("default", "last", &json!("yes"), None).await.unwrap();
     let claimant = Claimant::new(Worker::new("w", "2"), "again");

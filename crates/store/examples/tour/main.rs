@@ -1,4 +1,4 @@
-//! A tour of the ledger: five lives of a work, told by the events that they leave behind.
+//! A tour of the ledger: five work items, told by the events that they leave behind.
 //!
 //!     cargo run --release -p tenure-store --example tour
 //!
@@ -46,7 +46,7 @@ async fn main() -> Told {
     Ok(())
 }
 
-/// A message is recorded, claimed, taken on and answered.
+/// A message is recorded, claimed, accepted and answered.
 async fn a_conversation(tour: &mut Tour) -> Told {
     print::title("a", "A conversation, from the message to its answer");
     let message = NewWork {
@@ -71,7 +71,7 @@ async fn a_conversation(tour: &mut Tour) -> Told {
     print::work(&tour.ledger, work).await
 }
 
-/// The first worker is lost half-way; the next one goes on from the last checkpoint.
+/// The first worker is lost half-way; the next one continues from the last checkpoint.
 async fn a_crash_after_a_checkpoint(tour: &mut Tour) -> Told {
     print::title("b", "A crash after a checkpoint: another worker goes on from there");
     let work = tour.ingest(job("weekly-report", json!({ "week": 41 }))).await?;
@@ -98,7 +98,7 @@ async fn a_crash_after_a_checkpoint(tour: &mut Tour) -> Told {
     print::work(&tour.ledger, work).await
 }
 
-/// A durable pause that holds no worker, until a person has answered.
+/// A durable pause that occupies no worker until a person has answered.
 async fn an_approval(tour: &mut Tour) -> Told {
     print::title("c", "A wait for a person's approval");
     let work = tour.ingest(job("refund-1087", json!({ "amount": "240 EUR" }))).await?;
@@ -114,7 +114,7 @@ async fn an_approval(tour: &mut Tour) -> Told {
     print::explanation("before the answer", &tour.ledger.explain(work).await?);
 
     let ada = tour.ledger.caller(Actor::person("ada"));
-    // She approves what she was shown, and nothing else.
+    // She approves exactly what she was shown.
     let asked = WaitFilter { work: Some(work), ..WaitFilter::default() };
     for shown in ada.waits(&asked, 1).await? {
         let yes = json!({ "approved": true });
@@ -131,7 +131,7 @@ async fn an_approval(tour: &mut Tour) -> Told {
     print::work(&tour.ledger, work).await
 }
 
-/// The retry policy decides what becomes of a failure, and when.
+/// The retry policy decides whether and when a failure is retried.
 async fn two_failures_and_a_success(tour: &mut Tour) -> Told {
     print::title("d", "Two failures, each retried after a longer pause, and a success");
     let retry = RetryPolicy { initial_ms: 2_000, jitter: Jitter::None, ..RetryPolicy::default() };
@@ -151,7 +151,7 @@ async fn two_failures_and_a_success(tour: &mut Tour) -> Told {
     print::work(&tour.ledger, work).await
 }
 
-/// Nobody took over meanwhile: the late write counts, and the lapse is taken back.
+/// Nobody took over meanwhile: the late write counts, and the lapse is reversed.
 async fn late_and_accepted(tour: &mut Tour) -> Told {
     print::title("e1", "A holder that comes back late, and nobody took over: accepted");
     let work = tour.ingest(job("index-photos", json!({ "album": 9 }))).await?;
@@ -168,7 +168,7 @@ async fn late_and_accepted(tour: &mut Tour) -> Told {
     print::work(&tour.ledger, work).await
 }
 
-/// Somebody took over: the old lease is worth nothing any more.
+/// Another worker took over: the old lease is no longer valid.
 async fn late_and_refused(tour: &mut Tour) -> Told {
     print::title("e2", "A holder that comes back late, and somebody took over: refused");
     let work = tour.ingest(job("index-videos", json!({ "album": 9 }))).await?;
@@ -187,7 +187,7 @@ async fn late_and_refused(tour: &mut Tour) -> Told {
     print::work(&tour.ledger, work).await
 }
 
-/// A ledger, and the hand that moves its time.
+/// A ledger with its manual clock.
 struct Tour {
     ledger: Ledger,
     clock: Arc<ManualClock>,
@@ -209,7 +209,7 @@ impl Tour {
         Ok(self.ledger.caller(Actor::machine("gateway")).ingest(new).await?.work.id)
     }
 
-    /// Claims one work by its id. Workers that take what comes claim by a filter, and may wait for it.
+    /// Claims one work item by its id. Workers usually claim by a filter, and may long-poll.
     async fn claim(&self, worker: &str, work: WorkId) -> Told<Claimed> {
         // The request id makes a lost reply harmless: the same request gets the same lease again.
         let request = format!("{work} after attempt {}", self.ledger.work(work).await?.attempt);
@@ -218,7 +218,8 @@ impl Tour {
         Ok(claimed.remove(0))
     }
 
-    /// Time passes second by second: a sweeper judges a lease only after it has watched it for long enough.
+    /// Advances the time second by second: a sweeper judges a lease only after it has observed it for long
+    /// enough.
     async fn pass(&mut self, ms: Millis) -> Told {
         let mut left = ms;
         while left > 0 {
@@ -229,7 +230,7 @@ impl Tour {
         Ok(())
     }
 
-    /// Time passes in one go.
+    /// Advances the time in one step.
     async fn skip(&mut self, ms: Millis) -> Told {
         self.clock.advance(ms);
         self.sweeper.run_once(&self.ledger).await?;
@@ -237,7 +238,7 @@ impl Tour {
     }
 }
 
-/// A work that anybody may run again from its last checkpoint.
+/// A work item that anybody may run again from its last checkpoint.
 fn job(id: &str, input: Value) -> NewWork {
     NewWork::new("manual", id, "job", Disposition::Rerunnable, input)
 }

@@ -32,7 +32,7 @@ pub fn explanation(when: &str, explanation: &Explanation) {
     paragraph("      next  ", &explanation.next);
 }
 
-/// A work as it stands, and every event of its life.
+/// A work item as it is now, and all its events.
 pub async fn work(ledger: &Ledger, id: WorkId) -> Told {
     let work = ledger.work(id).await?;
     let explanation = ledger.explain(id).await?;
@@ -75,7 +75,7 @@ fn kind(actor: ActorKind) -> &'static str {
     }
 }
 
-/// The message, else what the event is about.
+/// The message, or else the subject of the event.
 fn said(event: &Event) -> String {
     let payload = event.payload.as_ref().map(|payload| payload.text().to_owned());
     let step = event.step.as_ref().map(|step| format!("step `{step}`"));
@@ -92,20 +92,20 @@ fn said(event: &Event) -> String {
     }
 }
 
-/// What an event of this type means, as the ledger itself documents it.
+/// The meaning of an event type, as the ledger documents it.
 fn meaning(fact: &Fact) -> String {
     let documented = Fact::TYPES.iter().find(|(kind, _)| *kind == fact.kind());
     documented.map_or_else(String::new, |(_, meaning)| meaning.trim_end_matches('.').to_lowercase())
 }
 
-/// As a stopwatch shows it.
+/// In the format of a stopwatch.
 fn after(ms: Millis) -> String {
     let seconds = ms / 1_000;
     let (hours, minutes, seconds) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
     if hours > 0 { format!("+{hours}:{minutes:02}:{seconds:02}") } else { format!("+{minutes}:{seconds:02}") }
 }
 
-/// Words after a first column; further lines are indented to it.
+/// Wraps text after a first column; further lines are indented to it.
 fn paragraph(start: &str, text: &str) {
     let indent = start.chars().count();
     let mut line = start.to_owned();

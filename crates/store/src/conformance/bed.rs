@@ -1,4 +1,4 @@
-//! A ledger under a clock that moves when told to, with the few words that most cases need.
+//! A ledger with a manual clock, and the helpers that most cases need.
 
 use std::{fmt::Debug, future::Future, sync::Arc, time::Duration};
 
@@ -15,18 +15,18 @@ use crate::{
     StoredEvent, Sweep, Sweeper, WaitFilter, WorkFilter,
 };
 
-/// The tenant of every work that does not say otherwise.
+/// The default tenant.
 pub const TENANT: &str = "default";
-/// The lease of every work that does not say otherwise: short, so that a lapse takes few looks.
+/// The default ttl: short, so that a lapse takes few sweeper passes.
 pub const LEASE: LeaseTimings = LeaseTimings { ttl_ms: 6_000, renew_ms: 2_000, grace_ms: 3_000 };
-/// A lease that is not renewed for so long has lapsed.
+/// A lease that is not renewed for this long has lapsed.
 pub const LAPSE_MS: Millis = 10_000;
-/// A moment in 2026: the manual clock's first.
+/// The first time of the manual clock, in 2026.
 pub const START: Millis = 1_790_000_000_000;
 /// Nothing in a case takes longer unless the store hangs.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A fresh ledger, its clock, and a sweeper that looks only when a case lets time pass.
+/// A fresh ledger, its clock, and a sweeper that runs only when a case advances the time.
 pub struct Bed {
     pub ledger: Ledger,
     pub clock: Arc<ManualClock>,
@@ -35,7 +35,7 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// Opens a fresh store and takes the sweeper's first look, so that it watches from the beginning.
+    /// Opens a fresh store and runs the sweeper once, so that it observes from the beginning.
     pub async fn open<F: Future<Output = Ledger>>(open: impl FnOnce(Options) -> F) -> Self {
         let clock = Arc::new(ManualClock::new(START));
         let options = Options { clock: Some(clock.clone()), lanes: 2, sweep: false, ..Options::default() };
@@ -45,7 +45,7 @@ impl Bed {
         bed
     }
 
-    /// Ends a case: whatever it did, the ledger must not contradict itself.
+    /// Ends a case: the ledger must be consistent.
     pub async fn verify(&self) {
         if self.closed {
             return;
@@ -53,11 +53,11 @@ impl Bed {
         let report = self.ledger.verify().await.expect("a ledger can be verified");
         assert!(report.faults.is_empty(), "verify found {:#?}", report.faults);
         let works = self.all().await;
-        assert_eq!(report.works, works.len() as u64, "verify reads every work");
+        assert_eq!(report.works, works.len() as u64, "verify reads every work item");
         assert_eq!(report.events, works.iter().map(|work| work.seq).sum::<u64>(), "and every event");
     }
 
-    /// Closes the ledger, verified for the last time.
+    /// Closes the ledger after a last verification.
     pub async fn close(&mut self) {
         self.verify().await;
         self.ledger.close().await.expect("a ledger can be closed");
@@ -68,7 +68,8 @@ impl Bed {
         self.clock.wall()
     }
 
-    /// Time passes under the sweeper's eyes: it judges leases only while it looks without gaps.
+    /// Advances the time in steps with sweeper passes: the sweeper judges leases only if it observes them
+    /// without gaps.
     pub async fn pass(&mut self, ms: Millis) {
         let mut left = ms;
         while left > 0 {
@@ -79,7 +80,7 @@ impl Bed {
         }
     }
 
-    /// A long time passes in one go and the sweeper looks once: enough for timers, not for leases.
+    /// Advances the time in one step with one sweeper pass: enough for timers, not for leases.
     pub async fn skip(&mut self, ms: Millis) {
         self.clock.advance(ms);
         self.sweep().await;
@@ -91,28 +92,28 @@ impl Bed {
         sweep
     }
 
-    /// What a worker does.
+    /// A worker's caller.
     pub fn worker(&self, id: &str) -> Caller {
         self.ledger.caller(Actor::worker(id))
     }
 
-    /// What a person does.
+    /// A person's caller.
     pub fn person(&self) -> Caller {
         self.ledger.caller(Actor::person("ada"))
     }
 
-    /// What a machine without a lease does.
+    /// The caller of a machine without a lease.
     pub fn machine(&self) -> Caller {
         self.ledger.caller(Actor::machine("gateway"))
     }
 
     pub async fn ingest(&self, new: NewWork) -> Work {
-        let ingested = self.machine().ingest(new).await.expect("the work is taken in");
-        assert!(ingested.created, "the work is new");
+        let ingested = self.machine().ingest(new).await.expect("the work item is recorded");
+        assert!(ingested.created, "the work item is new");
         ingested.work
     }
 
-    /// Claims exactly this work.
+    /// Claims exactly this work item.
     pub async fn take(&self, work: WorkId, worker: &str) -> Claimed {
         let claimant = claimant(worker, &request());
         let claim = self.worker(worker).claim_ids(claimant, vec![work]).await;
@@ -121,7 +122,7 @@ impl Bed {
         claimed.remove(0)
     }
 
-    /// A new work, held by `worker`.
+    /// A new work item, held by `worker`.
     pub async fn held(&self, new: NewWork, worker: &str) -> Claimed {
         let work = self.ingest(new).await;
         self.take(work.id, worker).await
@@ -148,7 +149,7 @@ impl Bed {
         assert_eq!(work.state, state, "{work:#?}");
     }
 
-    /// The types of a work's events, in order.
+    /// The types of a work item's events, in order.
     pub async fn story(&self, id: WorkId) -> Vec<&'static str> {
         let known = |kind: &str| {
             tenure_core::Fact::TYPES.iter().find(|(known, _)| *known == kind).map(|(known, _)| *known)
@@ -165,7 +166,7 @@ impl Bed {
         self.ledger.waits(&filter, 1_000).await.and_then(Listed::whole).expect("waits can be read")
     }
 
-    /// Every work, newest first.
+    /// Every work item, newest first.
     pub async fn all(&self) -> Vec<Work> {
         let mut works: Vec<Work> = Vec::new();
         loop {
@@ -178,7 +179,7 @@ impl Bed {
         }
     }
 
-    /// The whole feed from a position, once everything committed so far has settled into it.
+    /// The whole feed from a position, once everything committed so far has settled.
     pub async fn settled(&self, after: Position, events: usize) -> Vec<StoredEvent> {
         let read = async {
             let mut feed: Vec<StoredEvent> = Vec::new();
@@ -192,7 +193,7 @@ impl Bed {
         tokio::time::timeout(PATIENCE, read).await.expect("the feed settles")
     }
 
-    /// Everything that can be seen of the ledger's works.
+    /// Everything that can be read about the ledger's work items.
     pub async fn snapshot(&self) -> Snapshot {
         let mut snapshot = Snapshot::default();
         for work in self.all().await {
@@ -206,7 +207,7 @@ impl Bed {
     }
 }
 
-/// Two of them are equal when nothing happened in between.
+/// Two snapshots are equal if nothing happened in between.
 #[derive(Debug, Default, PartialEq)]
 pub struct Snapshot {
     works: Vec<Work>,
@@ -216,7 +217,7 @@ pub struct Snapshot {
     waits: Vec<Wait>,
 }
 
-/// A rerunnable work of its own identity, with a short lease and exact backoff.
+/// A rerunnable work item with its own identity, a short lease and exact backoff.
 pub fn job(id: &str) -> NewWork {
     let retry = RetryPolicy { jitter: Jitter::None, ..RetryPolicy::default() };
     let policy = PolicyOverrides { lease: Some(LEASE), retry: Some(retry), ..PolicyOverrides::default() };
@@ -231,17 +232,17 @@ pub fn external(id: &str) -> NewWork {
     NewWork { disposition: Disposition::ExternallyOwned, ..job(id) }
 }
 
-/// The work of a session.
+/// A work item of a session.
 pub fn said_in(session: &str, id: &str) -> NewWork {
     NewWork { session: Some(session.to_owned()), ..job(id) }
 }
 
-/// A worker's first incarnation, under a request.
+/// A worker's first incarnation, with a request id.
 pub fn claimant(worker: &str, request: &str) -> Claimant {
     Claimant::new(Worker::new(worker, &format!("{worker}-1")), request)
 }
 
-/// A request id that nobody used before.
+/// A new request id.
 pub fn request() -> String {
     uuid::Uuid::now_v7().to_string()
 }
@@ -258,7 +259,7 @@ pub fn success() -> CloseOut {
     CloseOut::succeeded(payload(json!("done")))
 }
 
-/// The code of a refusal; anything else is a failed case.
+/// The code of a refusal; anything else fails the case.
 pub fn refused<T: Debug>(result: Result<T, Error>) -> Code {
     match result.as_ref().map_err(Error::refusal) {
         Err(Some(refusal)) => {
@@ -269,7 +270,7 @@ pub fn refused<T: Debug>(result: Result<T, Error>) -> Code {
     }
 }
 
-/// Why a dispatch did not go out, and the command as it stands then.
+/// Why a command was not dispatched, and the command as it is now.
 pub fn not_dispatched<T: Debug>(result: Result<T, Error>) -> (Code, Command) {
     match result {
         Err(Error::NotDispatched(not)) => (not.refusal.code, not.command),
@@ -277,7 +278,7 @@ pub fn not_dispatched<T: Debug>(result: Result<T, Error>) -> (Code, Command) {
     }
 }
 
-/// The same lease with a token that nobody gave.
+/// The same lease with a forged lease token.
 pub fn forged(lease: &LeaseRef) -> LeaseRef {
     LeaseRef { token: "0".repeat(lease.token.len()), ..lease.clone() }
 }

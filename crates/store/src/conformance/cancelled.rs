@@ -1,4 +1,4 @@
-//! A cancelled work sends nothing more.
+//! A cancelled work item sends nothing more.
 
 use serde_json::json;
 use tenure_core::{
@@ -26,7 +26,7 @@ fn mail(to: &str, executor: Executor) -> Intent {
     Intent::new("mail", to, arguments, evaluation(executor))
 }
 
-/// A held work with unsent commands, two of the relay and one of its worker.
+/// A held work item with unsent commands, two of the relay and one of its worker.
 async fn with_commands(bed: &Bed, id: &str) -> (Claimed, Vec<CommandId>) {
     with_commands_in(bed, job(id)).await
 }
@@ -69,7 +69,7 @@ pub async fn its_unsent_commands_end_in_the_same_commit(bed: &mut Bed) {
     );
 }
 
-/// Whatever its end is called: it was asked to cancel, and did not finish first.
+/// Regardless of its terminal state: a cancel was requested, and it did not finish first.
 pub async fn a_work_that_ends_otherwise_after_a_cancel_sends_nothing(bed: &mut Bed) {
     let mut ended = Vec::new();
     let (failed, one) = with_commands(bed, "failed").await;
@@ -101,7 +101,8 @@ pub async fn a_work_that_ends_otherwise_after_a_cancel_sends_nothing(bed: &mut B
     );
 }
 
-/// A person who has it done again before the cancel did not know of it; afterwards a person does.
+/// A person who replays a command before the cancel did not know of the cancel; a person who does so
+/// afterwards does.
 pub async fn only_a_replay_after_the_end_outlives_a_cancel(bed: &mut Bed) {
     let relay = bed.ledger.caller(Actor::system("relay"));
     let refused_call =

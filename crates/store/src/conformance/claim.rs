@@ -1,4 +1,4 @@
-//! Claiming: order, filters, requests, ids, and claims that wait for work.
+//! Claims: order, filters, requests, ids, and long polls.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ pub async fn max_is_respected(bed: &mut Bed) {
     let sizes = [bed.claim("w", any(4)).await.len(), bed.claim("v", any(100)).await.len()];
     assert_eq!(sizes, [4, 6]);
 
-    // Many at once share what is there: every work goes to exactly one.
+    // Concurrent claims share the queue: every work item goes to exactly one of them.
     for i in 10..60 {
         bed.ingest(job(&i.to_string())).await;
     }
@@ -84,7 +84,7 @@ pub async fn max_is_respected(bed: &mut Bed) {
     assert_eq!(claimed.len(), 50);
 }
 
-/// Invariant 19: a lost reply can be asked for again, and costs no second lease.
+/// Invariant 19: a repeated request gets its lost reply and no second lease.
 pub async fn a_repeated_request_gets_its_leases_again(bed: &mut Bed) {
     for i in 0..3 {
         bed.ingest(job(&i.to_string())).await;
@@ -141,7 +141,7 @@ pub async fn ids_are_all_or_nothing(bed: &mut Bed) {
     assert_eq!(refused(w.claim_ids(claimant("w", "6"), vec![held.work.id]).await), Code::Terminal);
 }
 
-/// A claim in a task of its own that waits for work.
+/// A long-polling claim in its own task.
 fn park(
     bed: &Bed,
     worker: &str,
@@ -152,7 +152,7 @@ fn park(
     tokio::spawn(async move { caller.claim(claimant, filter, Some(PATIENCE)).await })
 }
 
-/// Whether it was parked before or came just after the work: it is served.
+/// The claim is served whether it came before or just after the work item.
 pub async fn a_parked_claim_is_served_by_an_ingest(bed: &mut Bed) {
     let parked = park(bed, "w", any(5));
     bed.claim("other", any(1)).await;
@@ -162,7 +162,7 @@ pub async fn a_parked_claim_is_served_by_an_ingest(bed: &mut Bed) {
     assert_eq!(claimed[0].input, Some(payload(json!({ "ask": "late" }))));
     bed.worker("w").close_out(&claimed[0].lease, success()).await.unwrap();
 
-    // However long it is willing to wait.
+    // However long it would wait.
     let caller = bed.worker("w");
     let patient = tokio::spawn(async move {
         caller.claim(claimant("w", "patient"), any(1), Some(Duration::MAX)).await.unwrap()
@@ -173,14 +173,14 @@ pub async fn a_parked_claim_is_served_by_an_ingest(bed: &mut Bed) {
     assert_eq!(ids(&claimed), [work.id]);
     bed.worker("w").close_out(&claimed[0].lease, success()).await.unwrap();
 
-    // Also by a work that comes back to the queue.
+    // Also served by a work item that returns to the queue.
     let held = bed.held(job("returns"), "v").await;
     let parked = park(bed, "x", any(5));
     bed.claim("other", any(1)).await;
     bed.worker("v").release(&held.lease, None).await.unwrap();
     assert_eq!(ids(&parked.await.unwrap().unwrap()), [held.work.id]);
 
-    // By an answer, and by a retry that falls due.
+    // Served by an answer, and by a retry that becomes due.
     let held = bed.held(job("answered"), "v").await;
     let wait = vec![NewWait::new(WaitKind::User, "q")];
     bed.worker("v").wait(&held.lease, wait, None).await.unwrap();
@@ -197,7 +197,7 @@ pub async fn a_parked_claim_is_served_by_an_ingest(bed: &mut Bed) {
     assert_eq!(ids(&parked.await.unwrap().unwrap()), [held.work.id]);
 }
 
-/// Every one of many parked claims is served once enough work has come, and none twice.
+/// Each of many long-polling claims is served once enough work items exist, and none twice.
 pub async fn parked_claims_are_served_in_turn(bed: &mut Bed) {
     let parked: Vec<_> = (0..10).map(|i| park(bed, &format!("w{i}"), any(1))).collect();
     bed.claim("other", any(1)).await;
@@ -226,7 +226,7 @@ pub async fn a_parked_claim_times_out_empty(bed: &mut Bed) {
     assert_eq!(bed.work(work.id).await.state, State::Queued, "a claim that is over takes nothing");
 }
 
-/// Whoever asked has gone: a lease would be nobody's.
+/// A claim whose caller has gone away must not take a lease.
 pub async fn an_abandoned_parked_claim_takes_nothing(bed: &mut Bed) {
     let w = bed.worker("w");
     let asking = w.claim(claimant("w", "gone"), any(5), Some(PATIENCE));
@@ -252,7 +252,7 @@ pub async fn a_parked_claim_minds_its_filter(bed: &mut Bed) {
     assert_eq!(ids(&parked.await.unwrap().unwrap()), [next.id], "its turn came with the close-out");
 }
 
-/// Invariant 5: also when the clock stands still or goes back.
+/// Invariant 5: also when the clock stops or goes back.
 pub async fn fences_only_grow(bed: &mut Bed) {
     let work = bed.ingest(job("again")).await;
     let mut last = 0;
@@ -292,8 +292,8 @@ pub async fn a_request_repeated_at_once_is_one_claim(bed: &mut Bed) {
     assert_eq!(queued, 37);
 }
 
-/// One order over all lanes: kinds, sources and tenants share the queue of whoever asks for all. Tenants take turns where
-/// they are as urgent: here none are.
+/// One order over all lanes: kinds, sources and tenants share the queue for a claim of everything. Tenants
+/// alternate only at equal urgency, which does not occur here.
 pub async fn the_order_holds_across_kinds_and_sources(bed: &mut Bed) {
     let mut expected = Vec::new();
     for i in 0..24_i16 {
@@ -314,7 +314,8 @@ pub async fn the_order_holds_across_kinds_and_sources(bed: &mut Bed) {
     assert_eq!(claimed, expected);
 }
 
-/// A tenant that has queued much is not served before another, whoever came first; its own works keep their order.
+/// A tenant with many queued work items is not served before another, even if it came first; the order within
+/// a tenant is kept.
 pub async fn tenants_take_turns_within_a_priority(bed: &mut Bed) {
     let of = |tenant: &str, id: String| NewWork { tenant: tenant.to_owned(), ..job(&id) };
     let mut flood = Vec::new();
@@ -346,7 +347,7 @@ fn sorted(ids: &[WorkId]) -> Vec<WorkId> {
     ids
 }
 
-/// A thousand in one call, and a thousand renewed in one.
+/// A thousand claimed in one call and renewed in one call.
 pub async fn a_thousand_at_once(bed: &mut Bed) {
     let mut ingests = JoinSet::new();
     for i in 0..1_000 {
@@ -364,7 +365,8 @@ pub async fn a_thousand_at_once(bed: &mut Bed) {
     }));
 }
 
-/// Whoever happens to call its boot the same is another owner, and is not held up by what waits for the first.
+/// Another worker with the same incarnation name is a different owner, and is not blocked by work items that
+/// wait for the first.
 pub async fn an_incarnation_is_its_workers_own(bed: &mut Bed) {
     let by = |worker: &str| Claimant::new(Worker::new(worker, "boot-1"), &request());
     let bound = bed.ingest(owner_bound("bound")).await.id;

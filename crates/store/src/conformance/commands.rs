@@ -1,4 +1,4 @@
-//! Commands through the public door: intent before effect, evidence after it, and doubt that ends.
+//! Commands through the public API: intent before effect, evidence after it, and doubt that is resolved.
 
 use serde_json::json;
 use tenure_core::{
@@ -50,7 +50,7 @@ fn timeout() -> CallError {
     CallError { class: ErrorClass::Timeout, message: "no reply".into(), retry_after_ms: None }
 }
 
-/// A held work with a dispatched command.
+/// A held work item with a dispatched command.
 pub(super) async fn dispatched(bed: &Bed, id: &str, tool: ToolFacts) -> (Claimed, CommandId) {
     let held = bed.held(job(id), "w").await;
     let allowed = evaluation(Effect::Allow, tool);
@@ -226,7 +226,7 @@ pub async fn a_lapse_puts_it_in_doubt_and_a_lookup_ends_it(bed: &mut Bed) {
     let late = bed.worker("w").uncertain(&other.lease, id, timeout()).await;
     assert_eq!(refused(late), Code::DispatchSuperseded, "another dispatch by now");
     let late = bed.worker("w").receipt(&other.lease, id, Proof::provider("x")).await.unwrap();
-    assert_eq!(late.state, CommandState::Succeeded, "evidence is evidence, whoever was told since");
+    assert_eq!(late.state, CommandState::Succeeded, "evidence counts, whoever has dispatched since");
 }
 
 pub async fn a_late_copy_speaks_of_its_own_dispatch_only(bed: &mut Bed) {
@@ -244,11 +244,11 @@ pub async fn a_late_copy_speaks_of_its_own_dispatch_only(bed: &mut Bed) {
     assert_eq!((again.state, again.body.dispatches), (CommandState::Dispatched, 2));
     let before = bed.story(held.work.id).await;
     let copy = worker.fail_command(&first, id, busy("slow down"), true).await.unwrap();
-    assert_eq!(copy.state, CommandState::Dispatched, "told once, however often");
+    assert_eq!(copy.state, CommandState::Dispatched, "a repeated report counts once");
     assert_eq!(
         refused(worker.fail_command(&first, id, busy("no"), true).await),
         Code::DispatchSuperseded,
-        "what became of the first call says nothing of the second"
+        "the outcome of the first call says nothing about the second"
     );
     assert_eq!(bed.story(held.work.id).await, before);
     let second = DispatchRef::new(held.lease.clone(), 2);
@@ -281,7 +281,7 @@ pub async fn what_nobody_can_tell_ends_with_a_person(bed: &mut Bed) {
     bed.expect(held.work.id, State::Quarantined).await;
 }
 
-/// Work that ends with something to send.
+/// A work item that ends with a command to send.
 async fn outbox(bed: &Bed, id: &str, tool: ToolFacts) -> (Claimed, CommandId) {
     let held = bed.held(job(id), "w").await;
     let tool = ToolFacts { executor: Executor::Http, ..tool };
@@ -516,7 +516,7 @@ pub async fn one_risky_tool_needs_no_work(bed: &mut Bed) {
     assert_eq!((again.command.id, again.fresh), (first.command.id, false));
     assert_eq!(again.lease.unwrap().lease, lease);
 
-    // The same claim with one more intent. What came in between, without an event, stays.
+    // The same claim with one more intent. Changes without an event in between are kept.
     bed.clock.advance(1_000);
     worker.renew(&[(lease.clone(), Some(json!("half-way")))]).await.unwrap();
     let renewed = bed.work(lease.work).await;
@@ -610,7 +610,7 @@ pub async fn works_with_open_commands_are_not_pruned(bed: &mut Bed) {
     assert_eq!(refused(bed.ledger.command(id).await), Code::NotFound);
 }
 
-/// What recovery says of the doubt comes after the holder's word; the attempt keeps what that word said was used.
+/// The verdict on the doubt comes after the holder's report; the attempt keeps the usage of that report.
 pub async fn usage_is_kept_where_commands_are_in_doubt(bed: &mut Bed) {
     let used = vec![Usage { calls: 3, ..Usage::default() }];
     let worker = bed.worker("w").having_used(used.clone());

@@ -1,4 +1,4 @@
-//! Credentials: kept once, found by the hash of their secret, listed, revoked.
+//! Credentials: stored once, found by the hash of their secret, listed, revoked.
 
 use tenure_core::{
     Actor, Code, CredentialId, PrincipalId,

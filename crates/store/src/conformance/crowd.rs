@@ -1,4 +1,4 @@
-//! Many at once: what was acknowledged is there, and nothing else is.
+//! Many callers at once: every acknowledged write exists afterwards, and nothing else.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -17,12 +17,12 @@ use crate::{Caller, Error, LeaseRef, Ledger, NewWait, NewWork};
 const WORKS: usize = 50;
 const TASKS: usize = 200;
 
-/// What one task was told: the states and event numbers that it may rely on.
+/// The replies of one task: the states and event numbers on which it may rely.
 #[derive(Default)]
 struct Told(Vec<Ack>);
 
 impl Told {
-    /// A refusal is an answer; any other error is a failure of the store.
+    /// A refusal is a valid reply; any other error is a failure of the store.
     fn note(&mut self, answer: Result<Ack, Error>) {
         match answer {
             Ok(ack) => self.0.push(ack),
@@ -32,7 +32,7 @@ impl Told {
     }
 }
 
-/// 200 tasks with every verb on 50 works; every acknowledged write stands in the log afterwards.
+/// 200 tasks with every verb on 50 work items; every acknowledged write is in the log afterwards.
 pub async fn no_acknowledged_write_is_lost(bed: &mut Bed) {
     let mut works = Vec::new();
     for i in 0..WORKS {
@@ -67,7 +67,8 @@ pub async fn no_acknowledged_write_is_lost(bed: &mut Bed) {
     assert_eq!(hashes.len(), events, "the feed tells each once");
 }
 
-/// A few rounds of whatever this task's number leads to. No dice: a failure can be looked for again.
+/// A few rounds of actions that depend on the task's number. Deterministic, so that a failure can be
+/// reproduced.
 async fn play(ledger: &Ledger, task: usize, works: &[WorkId]) -> Told {
     let me = format!("w{}", task % 20);
     let caller = ledger.caller(tenure_core::Actor::worker(&me));
@@ -99,7 +100,7 @@ async fn play(ledger: &Ledger, task: usize, works: &[WorkId]) -> Told {
     told
 }
 
-/// What a holder does with its lease.
+/// The actions of a holder with its lease.
 async fn hold(caller: &Caller, lease: &LeaseRef, dice: usize, told: &mut Told) {
     told.note(caller.accept(lease, AcceptStrength::Strong).await);
     let renewed = caller.renew(&[(lease.clone(), Some(json!(dice)))]).await.expect("renewals are answered");
@@ -125,7 +126,7 @@ async fn hold(caller: &Caller, lease: &LeaseRef, dice: usize, told: &mut Told) {
     }
 }
 
-/// 100 claimants on one work: one gets it.
+/// 100 claims of one work item: one gets it.
 pub async fn one_work_many_claimants(bed: &mut Bed) {
     let work = bed.ingest(job("one")).await.id;
     let mut claims = JoinSet::new();
@@ -143,7 +144,8 @@ pub async fn one_work_many_claimants(bed: &mut Bed) {
     assert_eq!(bed.ledger.attempts(work).await.unwrap().len(), 1);
 }
 
-/// A closed ledger has answered what it took, parked claims too, and takes nothing more.
+/// A closed ledger has answered everything that it took, including long-polling claims, and takes nothing
+/// more.
 pub async fn close_answers_everybody(bed: &mut Bed) {
     let w = bed.worker("w");
     let mut parked = std::pin::pin!(w.claim(claimant("w", "parked"), any(1), Some(PATIENCE)));

@@ -1,4 +1,4 @@
-//! Waits that nobody answers: what each declared for that.
+//! Waits without an answer: the declared behaviour at the deadline.
 
 use serde_json::json;
 use tenure_core::{
@@ -58,7 +58,7 @@ pub async fn a_default_answers(bed: &mut Bed) {
     bed.worker("v").close_out(&next.lease, success()).await.unwrap();
 }
 
-/// Still waiting, re-armed each time, and an answer still counts.
+/// It keeps waiting with a new deadline each time, and an answer still counts.
 pub async fn an_escalation_waits_on(bed: &mut Bed) {
     let wait = NewWait { assignee: Some("ada".into()), ..within(60_000, "approve", OnTimeout::Escalate) };
     let id = waiting(bed, "one", vec![wait]).await;
@@ -87,7 +87,7 @@ pub async fn an_endless_wait_has_no_deadline(bed: &mut Bed) {
     bed.expect(id, State::Queued).await;
 }
 
-/// Several deadlines at once are all acted on, one after another.
+/// Several deadlines at once are all handled, one after another.
 pub async fn deadlines_at_the_same_moment(bed: &mut Bed) {
     let default =
         |name: &str| NewWait { default: Some(json!(name)), ..within(5_000, name, OnTimeout::Default) };
@@ -100,7 +100,7 @@ pub async fn deadlines_at_the_same_moment(bed: &mut Bed) {
     assert!(bed.waits(id).await.iter().all(|wait| wait.state == WaitState::TimedOut));
 }
 
-/// Invariant 18: answers race with the deadline; whoever comes second changes nothing.
+/// Invariant 18: answers race with the deadline; the second to come changes nothing.
 pub async fn answers_race_with_the_deadline(bed: &mut Bed) {
     let mut works = Vec::new();
     for i in 0..20 {

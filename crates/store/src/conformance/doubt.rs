@@ -1,4 +1,5 @@
-//! Waits to which a dispatched command was handed: which answers are its receipt, and what becomes of the work.
+//! Waits to which a dispatched command was handed: which answers are its receipt, and what happens to the
+//! work item.
 
 use serde_json::json;
 use tenure_core::{
@@ -57,7 +58,7 @@ pub async fn an_answer_kept_after_an_unsent_call_is_no_receipt(bed: &mut Bed) {
     assert_eq!(bed.ledger.payload(work, seq).await.unwrap().unwrap().value(), json!("done"));
 }
 
-/// Each of the two calls has its callback: the second is not told that it is the first.
+/// Each of the two calls has its callback: the second is not taken for the first.
 pub async fn a_second_callback_of_a_command_sent_twice_is_refused(bed: &mut Bed) {
     let allowed = || evaluation(Effect::Allow, lookup());
     for (name, waits, [one, other]) in [("a", ["a1", "a2"], ["a2", "a1"]), ("b", ["b1", "b2"], ["b1", "b2"])]
@@ -107,7 +108,7 @@ pub async fn an_answer_after_the_deadline_settles_its_command(bed: &mut Bed) {
     bed.verify().await;
 }
 
-/// With a lookup it is stalled until that is made, and else it is a person's; never queued.
+/// With a lookup it is stalled until the lookup is made, otherwise a person decides; it is never queued.
 pub async fn a_wait_that_ends_in_doubt_queues_nothing(bed: &mut Bed) {
     let blind = ToolFacts { idempotency: Idempotency::None, risk: Risk::High, ..lookup() };
     for (name, facts, then) in [("l", lookup(), State::Stalled), ("b", blind, State::Quarantined)] {
@@ -175,7 +176,7 @@ pub async fn a_person_without_replay_ends_no_doubt_by_an_answer(bed: &mut Bed) {
     assert_eq!(receipt.evidence, EvidenceKind::Person);
 }
 
-/// The same key again is no second effect, and yet not for ever.
+/// Repeating a call with the same key has no second effect, but the repeats are limited.
 pub async fn a_native_command_in_doubt_stays_within_its_attempts(bed: &mut Bed) {
     for (name, attempts, lapses, end) in
         [("poison", 10, 3, State::Quarantined), ("exhausted", 2, 2, State::Failed)]

@@ -1,4 +1,4 @@
-//! Dry runs: decided as ever, answered or refused, and nothing is written.
+//! Dry runs: decided and answered as usual, and nothing is written.
 
 use serde_json::json;
 use tenure_core::{Code, State, model::WaitKind};
@@ -53,7 +53,7 @@ pub async fn verbs_answer_as_they_would(bed: &mut Bed) {
     );
     assert_eq!(bed.snapshot().await, before, "nothing was written");
 
-    // What was tried is no repeat of what is done: the real call is the first.
+    // A dry run does not count as an earlier request: the real call is the first.
     let done = bed.worker("w").close_out(lease, success()).await.unwrap();
     assert_eq!((done.state, done.seq), (State::Succeeded, held.work.seq + 1));
     let before = bed.snapshot().await;
@@ -94,7 +94,7 @@ pub async fn answers_are_tried_on_what_waits(bed: &mut Bed) {
     assert_eq!((second.answers[0].0.first, second.answers[0].1.clone()), (false, Some(payload(json!("S")))));
 }
 
-/// A token that nobody recorded could be taken for a later holder's.
+/// An unrecorded token could be taken for that of a later holder.
 pub async fn leases_are_never_tried(bed: &mut Bed) {
     let work = bed.ingest(job("one")).await;
     let worker = trying(bed.worker("w"));

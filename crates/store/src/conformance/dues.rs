@@ -1,4 +1,4 @@
-//! Commands whose turn has come, and the gauges of those that have not ended.
+//! Due commands, and the gauges of open commands.
 
 use serde_json::json;
 use tenure_core::{
@@ -27,7 +27,7 @@ fn mail(target: &str, evaluation: Evaluation) -> Intent {
     Intent::new("mail", target, arguments, evaluation)
 }
 
-/// Work that ends with something to send.
+/// A work item that ends with a command to send.
 async fn outbox(bed: &Bed, id: &str, target: &str, tool: ToolFacts) -> CommandId {
     let held = bed.held(job(id), "w").await;
     let new = mail(target, evaluation(Effect::Allow, tool));
@@ -51,7 +51,7 @@ pub async fn a_page_of_what_is_due_has_all_that_a_call_needs(bed: &mut Bed) {
     assert_eq!((due.work.id, due.work.spec.source.id.as_str()), (due.command.work, "w1"));
     let passed = sent[2];
     let second = bed.ledger.due_page(Duty::Send, first.next, &[], 2, |id| id == passed).await.unwrap();
-    assert_eq!(ids(&second), sent[3..4], "what is passed over is not read");
+    assert_eq!(ids(&second), sent[3..4], "skipped commands are not read");
     let third = bed.ledger.due_page(Duty::Send, second.next, &[], 2, |_| false).await.unwrap();
     assert_eq!((ids(&third), third.next), (sent[4..].to_vec(), None));
     assert!(bed.ledger.due_page(Duty::Lookup, None, &[], 2, |_| false).await.unwrap().items.is_empty());

@@ -1,4 +1,4 @@
-//! Works that concern each other: parents and children, and works that wait for works.
+//! Work items that depend on each other: parents and children, and waits for work items.
 
 use serde_json::json;
 use tenure_core::{
@@ -21,7 +21,7 @@ async fn wait_for(bed: &Bed, held: &Claimed, targets: &[WorkId]) -> crate::Waiti
     bed.worker("w").wait(&held.lease, waits, None).await.unwrap()
 }
 
-/// Closing a parent cancels those children that asked for it, wherever they stand.
+/// Closing a parent cancels the children that declare it, in any state.
 pub async fn children_follow_their_parent_if_they_asked(bed: &mut Bed) {
     let parent = bed.held(job("parent"), "w").await;
     let id = parent.work.id;
@@ -59,7 +59,7 @@ pub async fn children_follow_their_parent_if_they_asked(bed: &mut Bed) {
     bed.ingest(child(id, "late", OnParentClose::Leave)).await;
 }
 
-/// `work:ID`: the end of one work is the answer for another.
+/// `work:ID`: the end of one work item is the answer for another.
 pub async fn a_work_waits_for_others(bed: &mut Bed) {
     let first = bed.held(job("first"), "w").await;
     let second = bed.held(job("second"), "w").await;
@@ -81,7 +81,7 @@ pub async fn a_work_waits_for_others(bed: &mut Bed) {
     assert_eq!(ends, [end(first.work.id, State::Succeeded), end(second.work.id, State::Failed)]);
 }
 
-/// Several works on which one waits end at the same moment: every wait is answered.
+/// Several awaited work items end at the same moment: every wait is answered.
 pub async fn ends_at_the_same_moment(bed: &mut Bed) {
     let mut targets = Vec::new();
     for i in 0..4 {
@@ -99,7 +99,7 @@ pub async fn ends_at_the_same_moment(bed: &mut Bed) {
     bed.expect(waiter.work.id, State::Queued).await;
 }
 
-/// What has ended already is an answer at hand: the lease goes on.
+/// A work item that has already ended is an immediate answer: the lease continues.
 pub async fn an_ended_work_answers_at_once(bed: &mut Bed) {
     let ended = bed.held(job("ended"), "w").await;
     bed.worker("w").close_out(&ended.lease, success()).await.unwrap();
@@ -116,7 +116,7 @@ pub async fn an_ended_work_answers_at_once(bed: &mut Bed) {
     assert_eq!(refused(bed.worker("w").wait(&waiter.lease, waits, None).await), Code::NotFound);
 }
 
-/// Two that wait for each other stay so until their deadlines; nothing hangs.
+/// Two that wait for each other wait until their deadlines; nothing hangs.
 pub async fn works_that_wait_for_each_other(bed: &mut Bed) {
     let one = bed.held(job("one"), "w").await;
     let two = bed.held(job("two"), "w").await;

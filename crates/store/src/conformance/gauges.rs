@@ -1,4 +1,4 @@
-//! Figures for dials and alerts: what is open, who holds it, what this process did.
+//! Figures for metrics and alerts: what is open, who holds it, what this process did.
 
 use tenure_core::{
     State,

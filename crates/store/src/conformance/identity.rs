@@ -1,4 +1,4 @@
-//! Who acts: known by an id, read by a name, and bound to what its credential allows.
+//! Identity: an actor is known by its id, displayed by its name, and restricted by its credential.
 
 use serde_json::json;
 use tenure_core::{
@@ -15,7 +15,7 @@ fn ana() -> Actor {
     Actor::worker("p_1").named("ana")
 }
 
-/// Another principal of the same name.
+/// Another principal with the same name.
 fn namesake() -> Actor {
     Actor::worker("p_2").named("ana")
 }
@@ -111,7 +111,7 @@ pub async fn who_is_bound_to_a_worker_claims_for_no_other(bed: &mut Bed) {
     assert_eq!(listed(&bound).await.len(), 1, "nothing was taken in");
     assert_eq!(bound.claim(claimant("w1", "r3"), any(1), None).await.unwrap().len(), 1);
 
-    // A command without a work gets one, and with it a lease.
+    // A command without a work item gets one, with a lease.
     let mail =
         || super::commands::mail("hi", super::commands::evaluation(Effect::Allow, super::commands::lookup()));
     let alone = |worker: &str| NewWork { claim: Some(claimant(worker, "r4")), ..job("c") };
@@ -119,14 +119,14 @@ pub async fn who_is_bound_to_a_worker_claims_for_no_other(bed: &mut Bed) {
     assert!(bound.reserve_alone(alone("w1"), mail()).await.unwrap().lease.is_some());
 }
 
-/// Four eyes exclude the people behind a schedule: they submit its works as much as by hand.
+/// Four eyes exclude the people behind a schedule: they count as submitters of its work items.
 pub async fn who_set_or_ran_a_schedule_submitted_its_works(bed: &mut Bed) {
     let ledger = bed.ledger.clone();
     let person = |id: &str| ledger.caller(Actor::person(id));
     let new = || super::schedules::minutely("report");
     person("sue").set_schedule(new(), "wanted").await.unwrap();
     person("ben").pause_schedule(TENANT, "report", "not now").await.unwrap();
-    // The same plan again does not make another one its author.
+    // Setting the same plan again does not make that person its author.
     let running = NewSchedule { paused: Some(false), ..new() };
     person("ria").set_schedule(running, "go on").await.unwrap();
     bed.skip(60_000).await;
@@ -175,7 +175,7 @@ pub async fn four_eyes_know_submitters_reservers_and_replayers(bed: &mut Bed) {
     bed.verify().await;
 }
 
-/// Not by its whole id, nor by less of it.
+/// Neither by its whole id nor by a prefix.
 pub async fn foreign_kinds_are_found_by_no_beginning(bed: &mut Bed) {
     let held = bed.held(job("o"), "w").await;
     let mail =

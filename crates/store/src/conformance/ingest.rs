@@ -1,4 +1,4 @@
-//! Recording works: identity, content, tenants, and works that nobody here runs.
+//! Recording work items: identity, content, tenants, and externally owned work items.
 
 use serde_json::json;
 use tenure_core::{
@@ -42,7 +42,7 @@ pub async fn other_content_is_a_mismatch(bed: &mut Bed) {
     assert_eq!(again.work, work, "priority is not content: the first delivery's stands");
 }
 
-/// Invariant 16, under concurrency: half of them claim as well.
+/// Invariant 16 under concurrency: half of them claim as well.
 pub async fn fifty_deliveries_make_one_work(bed: &mut Bed) {
     let mut deliveries = JoinSet::new();
     for i in 0..50 {
@@ -57,7 +57,7 @@ pub async fn fifty_deliveries_make_one_work(bed: &mut Bed) {
     assert_eq!(bed.all().await.len(), 1);
 }
 
-/// What lies outside a caller's tenants does not exist for it.
+/// Everything outside of a caller's tenants does not exist for it.
 pub async fn a_tenant_is_a_world_of_its_own(bed: &mut Bed) {
     let here = bed.ingest(job("one")).await;
     let there = bed.ingest(NewWork { tenant: "acme".to_owned(), ..job("one") }).await;

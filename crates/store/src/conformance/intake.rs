@@ -1,4 +1,5 @@
-//! The intake: paused by people, for a tenant or for all; what is in goes on, and what was said before is said again.
+//! The intake: paused by people, for one tenant or for all; existing work items continue, and repeated
+//! requests get their earlier replies.
 
 use tenure_core::{Code, State, schedule::SkipReason};
 
@@ -97,6 +98,6 @@ pub async fn schedules_wait_while_intake_is_paused(bed: &mut Bed) {
     assert!(fired.fired >= 1 && fired.refused == 0, "{fired:?}");
     let caught_up = person.schedule(TENANT, "m").await.unwrap();
     assert!(caught_up.last_work().is_some() && caught_up.last_error.is_none());
-    let reason = caught_up.last_skip.expect("what is too old is passed over").reason;
+    let reason = caught_up.last_skip.expect("a run that is too old is skipped").reason;
     assert!(matches!(reason, SkipReason::Overlap | SkipReason::Late), "{reason:?}");
 }

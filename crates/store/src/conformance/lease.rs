@@ -11,7 +11,7 @@ use tenure_core::{
 use super::{Bed, LAPSE_MS, claimant, forged, job, payload, refused, success};
 use crate::{LeaseRef, NewWait, NewWork};
 
-/// One that is lost costs the others nothing.
+/// A lost lease does not affect the others.
 pub async fn renewals_are_answered_one_by_one(bed: &mut Bed) {
     let mut leases = Vec::new();
     for i in 0..3 {
@@ -45,7 +45,7 @@ pub async fn renewals_are_answered_one_by_one(bed: &mut Bed) {
     assert_eq!(by.as_deref(), Some("gateway"), "who renews for somebody else is named");
 }
 
-/// Invariant 6: every verb of a holder shows work, fence and token, or changes nothing.
+/// Invariant 6: every verb of a holder has the right work item, fence and lease token, or changes nothing.
 pub async fn nothing_goes_without_fence_and_token(bed: &mut Bed) {
     let held = bed.held(job("one"), "w").await;
     let other = bed.held(job("two"), "w").await;
@@ -68,7 +68,8 @@ pub async fn nothing_goes_without_fence_and_token(bed: &mut Bed) {
     assert_eq!(bed.snapshot().await, before);
 }
 
-/// Invariant 6: a repeated verb returns its first reply, another one is told that the lease is over.
+/// Invariant 6: a repeated verb returns its first reply; a different one is refused because the lease is
+/// over.
 pub async fn the_verb_that_ended_an_attempt_can_be_repeated(bed: &mut Bed) {
     let w = bed.worker("w");
     let held = bed.held(job("close"), "w").await;
@@ -97,7 +98,7 @@ pub async fn the_verb_that_ended_an_attempt_can_be_repeated(bed: &mut Bed) {
     assert_eq!(bed.waits(held.work.id).await.len(), 2);
 }
 
-/// Nobody took over: the lapse is taken back, and the write counts.
+/// Nobody took over: the lapse is reversed, and the write counts.
 pub async fn a_late_write_counts_while_nobody_took_over(bed: &mut Bed) {
     let w = bed.worker("w");
     let held = bed.held(job("close"), "w").await;
@@ -163,7 +164,7 @@ pub async fn only_a_tick_finds_a_lapse(bed: &mut Bed) {
     assert!(!bed.story(held.work.id).await.contains(&"lease_lapsed"));
 }
 
-/// Invariant 9: a holder that renews survives every jump of the clock, and an outage of the sweeper.
+/// Invariant 9: a holder that renews survives every clock jump, and an outage of the sweeper.
 pub async fn clock_jumps_expire_no_living_holder(bed: &mut Bed) {
     let held = bed.held(job("alive"), "w").await;
     let silent = bed.held(NewWork { priority: 9, ..job("silent") }, "x").await;
@@ -181,12 +182,12 @@ pub async fn clock_jumps_expire_no_living_holder(bed: &mut Bed) {
     bed.expect(held.work.id, State::Running).await;
     assert!(!bed.story(held.work.id).await.contains(&"lease_lapsed"));
     bed.worker("w").close_out(&held.lease, success()).await.unwrap();
-    // The silent one is found, even though its expiry once lay far ahead of the clock.
+    // The silent holder is found, even though its expiry was far ahead of the clock at one time.
     bed.pass(LAPSE_MS + 6_000).await;
     assert!(bed.story(silent.work.id).await.contains(&"lease_lapsed"));
 }
 
-/// The daemon stands still for three seconds, and the renewals with it: longer than a short lease, and far less than a
+/// The daemon and the renewals pause for three seconds: longer than a short lease, and far less than a
 /// default one.
 pub async fn a_stall_expires_no_living_holder_of_a_short_lease(bed: &mut Bed) {
     let mut new = job("short");

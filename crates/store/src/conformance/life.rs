@@ -1,4 +1,4 @@
-//! The holder's verbs on a work that nothing disturbs.
+//! The holder's verbs on a work item without disturbances.
 
 use serde_json::json;
 use tenure_core::{
@@ -10,7 +10,7 @@ use tenure_core::{
 use super::{Bed, any, job, payload, refused, success};
 use crate::{NewWait, NewWork};
 
-/// From ingest to close-out, and everything that was said can be read back.
+/// From ingest to close-out, and everything reported can be read back.
 pub async fn whole_life(bed: &mut Bed) {
     let work = bed.ingest(job("whole")).await;
     assert_eq!((work.state, work.seq, work.attempt), (State::Queued, 1, 0));
@@ -73,7 +73,7 @@ pub async fn whole_life(bed: &mut Bed) {
     assert_eq!(steps[0].result, Some((work.id, 7)));
 }
 
-/// The same input gets the stored result; another is refused, and a restart voids what came after.
+/// The same input gets the stored result; a different one is refused, and a restart voids the later steps.
 pub async fn steps_are_reused_and_restarted(bed: &mut Bed) {
     let held = bed.held(job("steps"), "w").await;
     let w = bed.worker("w");
@@ -129,7 +129,7 @@ pub async fn progress_is_idempotent(bed: &mut Bed) {
     );
 }
 
-/// Handing back counts as no failure, and the next claim gets a new fence.
+/// A release does not count as a failure, and the next claim gets a new fence.
 pub async fn release_hands_it_back(bed: &mut Bed) {
     let held = bed.held(job("release"), "w").await;
     let ack = bed.worker("w").release(&held.lease, Some("shutting down")).await.unwrap();
@@ -142,7 +142,7 @@ pub async fn release_hands_it_back(bed: &mut Bed) {
     assert_eq!(refused(bed.worker("w").close_out(&held.lease, success()).await), Code::LeaseLost);
 }
 
-/// A success needs its proof, and warnings need to be said.
+/// A success needs its proof, and warnings must not be silent.
 pub async fn warnings_need_words(bed: &mut Bed) {
     let held = bed.held(job("warnings"), "w").await;
     let w = bed.worker("w");
@@ -159,7 +159,7 @@ pub async fn warnings_need_words(bed: &mut Bed) {
     assert_eq!(ended.body.output, Some(Output::NoOutput));
 }
 
-/// What was said comes back as it was said: in every field that takes free text, and as evidence.
+/// Text is returned exactly as it was sent: in every field with free text, and as evidence.
 pub async fn words_survive(bed: &mut Bed) {
     let odd = "Ünïcödé 漢字 🦀 'single' \"double\" \\back %d ${x} ?1 $1 -- ; /* */ \u{202e}rtl";
     let long = "é".repeat(500);
@@ -198,7 +198,7 @@ pub async fn words_survive(bed: &mut Bed) {
     assert_eq!(bed.work(held.work.id).await.body.error.as_ref().unwrap().message.as_deref(), Some(odd));
 }
 
-/// An `auth` failure may ask to wait for a reconnect: no failure, no lease, and then on.
+/// An `auth` failure may wait for a reconnect: no failure, no lease, and then it continues.
 pub async fn an_auth_failure_may_wait(bed: &mut Bed) {
     let held = bed.held(job("one"), "w").await;
     let wait = Some(WaitSpec {
@@ -224,7 +224,7 @@ pub async fn an_auth_failure_may_wait(bed: &mut Bed) {
     bed.expect(held.work.id, State::Queued).await;
 }
 
-/// Every verb that ends an attempt may say what it used; the work has the sum of it all.
+/// Every verb that ends an attempt may report usage; the work item has the sum.
 pub async fn what_attempts_used_is_summed(bed: &mut Bed) {
     let used = |model: &str, input_tokens: u64| Usage {
         source: Some("provider".to_owned()),
@@ -242,7 +242,7 @@ pub async fn what_attempts_used_is_summed(bed: &mut Bed) {
     let spender = w.clone().having_used(vec![used("small", 7), used("large", 1)]);
     spender.wait(&held.lease, vec![NewWait::new(WaitKind::User, "q")], None).await.unwrap();
     bed.person().resolve(super::TENANT, "q", &json!("yes"), None).await.unwrap();
-    // A wait that has its answer ends nothing: what was used is told at the end.
+    // A wait that has its answer ends nothing: usage is reported at the end.
     let held = bed.take(id, "w").await;
     bed.person().resolve(super::TENANT, "early", &json!("yes"), None).await.unwrap();
     spender.wait(&held.lease, vec![NewWait::new(WaitKind::User, "early")], None).await.unwrap();
@@ -260,7 +260,7 @@ pub async fn what_attempts_used_is_summed(bed: &mut Bed) {
     );
 }
 
-/// By the events that move it, not by those that do not.
+/// The time changes with events that change the state, and not with others.
 pub async fn it_says_since_when_it_stands_where_it_stands(bed: &mut Bed) {
     let work = bed.ingest(job("one")).await;
     let since = async |bed: &Bed| bed.work(work.id).await.body.state_since;

@@ -1,8 +1,8 @@
-//! What every store must do, as one suite: the same cases run over memory, SQLite and PostgreSQL.
+//! The conformance suite of the stores: the same cases run over memory, SQLite and PostgreSQL.
 //!
-//! A test file opens its store in an `async fn(Options) -> Ledger` and hands it to
-//! [`conformance_tests!`](crate::conformance_tests), which makes one test of every case. Each case gets a
-//! fresh ledger in a [`Bed`] and ends with a verification of everything that is stored.
+//! A test file opens its store in an `async fn(Options) -> Ledger` and passes it to
+//! [`conformance_tests!`](crate::conformance_tests), which creates a test for each case. A case gets a fresh
+//! ledger in a [`Bed`] and ends with a verification of everything stored.
 
 mod bed;
 pub mod cancelled;
@@ -37,7 +37,7 @@ pub mod weights;
 
 pub use bed::*;
 
-/// Makes one test a case; `$open` is an `async fn(Options) -> Ledger` that opens a fresh store.
+/// Creates a test for each case; `$open` is an `async fn(Options) -> Ledger` that opens a fresh store.
 #[macro_export]
 macro_rules! conformance_tests {
     ($open:ident) => {

@@ -20,7 +20,7 @@ async fn proof(bed: &Bed, id: tenure_core::WorkId) -> CancelProof {
     }
 }
 
-/// What nobody holds ends at once.
+/// A work item without a holder ends immediately.
 pub async fn cancel_what_nobody_holds(bed: &mut Bed) {
     let ada = bed.person();
     let queued = bed.ingest(job("queued")).await.id;
@@ -46,7 +46,7 @@ pub async fn cancel_what_nobody_holds(bed: &mut Bed) {
     assert!(bed.claim("w", any(10)).await.is_empty());
 }
 
-/// A drain never ends rerunnable work: its holder is asked, and it goes back to the queue.
+/// A drain never ends a rerunnable work item: its holder is asked to release it, and it returns to the queue.
 pub async fn a_holder_is_asked_to_hand_back(bed: &mut Bed) {
     let w = bed.worker("w");
     let held = bed.held(job("one"), "w").await;
@@ -61,7 +61,7 @@ pub async fn a_holder_is_asked_to_hand_back(bed: &mut Bed) {
     let next = bed.take(held.work.id, "v").await;
     let renewed = bed.worker("v").renew(&[(next.lease.clone(), None)]).await.unwrap().remove(0).outcome;
     assert!(!renewed.unwrap().release_requested, "the next holder is not asked");
-    // One that does not answer lapses, which counts as no failure.
+    // One that does not respond lapses, which does not count as a failure.
     bed.machine().request_release(held.work.id, "that host too").await.unwrap();
     bed.pass(LAPSE_MS).await;
     bed.expect(held.work.id, State::Queued).await;
@@ -80,7 +80,7 @@ pub async fn a_holder_is_asked_to_hand_back(bed: &mut Bed) {
     assert_eq!(refused(bed.machine().request_release(held.work.id, "x").await), Code::IllegalState);
 }
 
-/// A holder is asked, told at its next renewal, and stops by itself.
+/// A holder learns of the cancel at its next renewal, and stops by itself.
 pub async fn cancel_asks_the_holder(bed: &mut Bed) {
     let w = bed.worker("w");
     let held = bed.held(job("released"), "w").await;
@@ -141,7 +141,7 @@ pub async fn a_cancel_has_a_deadline(bed: &mut Bed) {
     bed.expect(held.work.id, State::Cancelled).await;
     assert_eq!(proof(bed, held.work.id).await, CancelProof::Lapsed);
 
-    // Only its owner could say how it stopped: lapsed before the deadline it is still awaited.
+    // Only its owner could report how it stopped: if it lapsed before the deadline, it is still awaited.
     let bound = bed.held(owner_bound("bound"), "w").await;
     bed.person().cancel(bound.work.id, "stop", Some(30_000)).await.unwrap();
     assert_eq!(refused(w.release(&bound.lease, None).await), Code::OwnerBound);
@@ -151,7 +151,7 @@ pub async fn a_cancel_has_a_deadline(bed: &mut Bed) {
     bed.expect(bound.work.id, State::Abandoned).await;
 }
 
-/// A stalled holder that comes back is told of the cancel.
+/// A stalled holder that comes back learns of the cancel.
 pub async fn cancel_while_stalled(bed: &mut Bed) {
     let held = bed.held(owner_bound("one"), "w").await;
     bed.pass(LAPSE_MS).await;
@@ -166,7 +166,7 @@ pub async fn cancel_while_stalled(bed: &mut Bed) {
     bed.expect(held.work.id, State::Cancelled).await;
 }
 
-/// Set aside from anywhere, and only a person decides.
+/// Quarantined from any state; only a person decides.
 pub async fn quarantine_and_decisions(bed: &mut Bed) {
     let ada = bed.person();
     let mut set_aside = Vec::new();
@@ -206,7 +206,7 @@ pub async fn quarantine_and_decisions(bed: &mut Bed) {
     bed.expect(queued, State::Quarantined).await;
 }
 
-/// An end never changes: running again is a new work that may reuse the checkpoints before a step.
+/// A terminal state never changes: a rerun is a new work item that may reuse the checkpoints before a step.
 pub async fn rerun_is_a_new_work(bed: &mut Bed) {
     let old = bed.held(job("one"), "w").await;
     let id = old.work.id;

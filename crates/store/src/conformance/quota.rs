@@ -1,4 +1,5 @@
-//! Quotas: what a caller that is bound to tenants may add, whichever door it takes; what is there is answered all the same.
+//! Quotas of callers that are bound to tenants, through every verb; requests for existing work items are
+//! answered all the same.
 
 use serde_json::json;
 use tenure_core::{

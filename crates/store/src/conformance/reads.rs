@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use super::{Bed, LAPSE_MS, claimant, job, owner_bound, said_in, success};
 use crate::{Anchor, NewWait, NewWork, Position, WorkFilter};
 
-/// One work in each of several states, differing in every field that a filter knows.
+/// One work item in each of several states, differing in every field that a filter has.
 async fn populate(bed: &Bed) -> Vec<Work> {
     let parent = bed.ingest(job("parent")).await.id;
     bed.clock.advance(10);
@@ -39,7 +39,7 @@ async fn populate(bed: &Bed) -> Vec<Work> {
     bed.all().await
 }
 
-/// Every field means what [`WorkFilter::matches`] says, alone and together, page by page.
+/// Every field has the meaning of [`WorkFilter::matches`], alone and combined, page by page.
 pub async fn every_filter_means_its_predicate(bed: &mut Bed) {
     let works = populate(bed).await;
     let start = super::START;
@@ -186,7 +186,7 @@ pub async fn explanations_say_what_to_do(bed: &mut Bed) {
     }
 }
 
-/// An anchor kept elsewhere shows what was cut off or changed since.
+/// An anchor that is stored elsewhere reveals truncation and changes.
 pub async fn anchors_cover_the_feed(bed: &mut Bed) {
     let events = |works: &[Work]| works.iter().map(|work| work.seq as usize).sum();
     bed.settled(Position::default(), events(&populate(bed).await)).await;
@@ -212,7 +212,7 @@ pub async fn anchors_cover_the_feed(bed: &mut Bed) {
     assert!(!bed.ledger.verify_anchor(&other).await.unwrap());
 }
 
-/// The store's clock is the one that was given, and due dates are found by it.
+/// The store uses the injected clock, also to find due dates.
 pub async fn time_is_the_stores(bed: &mut Bed) {
     assert_eq!(bed.ledger.now().await.unwrap(), super::START);
     let held = bed.held(job("one"), "w").await;

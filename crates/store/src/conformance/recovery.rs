@@ -1,4 +1,4 @@
-//! What becomes of a work whose holder was lost: exactly what its disposition declares.
+//! Recovery of work items whose holder was lost: exactly as their disposition declares.
 
 use serde_json::json;
 use tenure_core::{
@@ -20,7 +20,7 @@ async fn verdict(bed: &Bed, id: tenure_core::WorkId) -> Option<Verdict> {
     })
 }
 
-/// A checkpoint is gone on from; without one the work starts over.
+/// It continues from a checkpoint; without one it starts over.
 pub async fn rerunnable_work_goes_on(bed: &mut Bed) {
     let fresh = bed.held(job("fresh"), "w").await;
     let stepped = bed.held(job("stepped"), "w").await;
@@ -98,7 +98,7 @@ pub async fn a_declared_timeout_ends_owner_bound_work(bed: &mut Bed) {
     assert_eq!(refused(bed.worker("w").close_out(&held.lease, success()).await), Code::LeaseLost);
 }
 
-/// Owner-bound work that was answered waits for its owner a while, and stalls without it.
+/// An answered owner-bound work item waits for its owner for a while, and stalls without it.
 pub async fn an_owner_that_does_not_come_back(bed: &mut Bed) {
     let held = bed.held(owner_bound("one"), "w").await;
     let id = held.work.id;
@@ -125,7 +125,7 @@ pub async fn an_owner_that_does_not_come_back(bed: &mut Bed) {
     bed.worker("w").close_out(&back.lease, success()).await.unwrap();
 }
 
-/// Three lapses in a row: a person must look.
+/// After three lapses in a row a person must decide.
 pub async fn poison_is_quarantined(bed: &mut Bed) {
     let work = bed.ingest(job("lapses")).await;
     for worker in ["a", "b", "c"] {
@@ -150,7 +150,7 @@ pub async fn poison_is_quarantined(bed: &mut Bed) {
     bed.worker("w").close_out(&again.lease, success()).await.unwrap();
 }
 
-/// The durable marker acts only after the lapse.
+/// The request to abandon takes effect only after the lapse.
 pub async fn an_abandon_request_waits_for_the_lapse(bed: &mut Bed) {
     let held = bed.held(owner_bound("one"), "w").await;
     let id = held.work.id;
@@ -183,7 +183,7 @@ pub async fn an_abandon_request_waits_for_the_lapse(bed: &mut Bed) {
     assert_eq!(ack.state, State::Succeeded, "it finished first");
 }
 
-/// The process that held it is proven gone: no need to wait for the lease.
+/// The holder's process is proven gone: the expiry of the lease need not be awaited.
 #[cfg(target_os = "linux")]
 pub async fn a_proven_death_is_acted_on_at_once(bed: &mut Bed) {
     let Some(Liveness::LocalProcess { boot_id, pid_namespace, start_time, .. }) = crate::local_process()
@@ -210,7 +210,7 @@ pub async fn a_proven_death_is_acted_on_at_once(bed: &mut Bed) {
     }
 }
 
-/// Failures count whatever their kind; the last one is the end.
+/// Failures of every class count; the last one is the end.
 pub async fn lapses_and_failures_exhaust_together(bed: &mut Bed) {
     let work = bed.ingest(job("one")).await;
     for i in 0..3 {
@@ -239,7 +239,7 @@ pub async fn lapses_and_failures_exhaust_together(bed: &mut Bed) {
     assert_eq!(refused(closed), Code::Terminal);
 }
 
-/// Invariant 7: any number of sweepers may look at once; each lapse is found once.
+/// Invariant 7: any number of sweepers may run at once; each lapse is recorded once.
 pub async fn two_sweepers_find_a_lapse_once(bed: &mut Bed) {
     let mut works = Vec::new();
     for i in 0..20 {

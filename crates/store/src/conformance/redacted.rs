@@ -1,5 +1,5 @@
-//! Redacted arguments: their hash is the same for the same arguments within one work and its reruns, and tells nobody else
-//! anything.
+//! Redacted arguments: their hash is the same for the same arguments within one work item and its reruns, and
+//! reveals nothing to others.
 
 use serde_json::json;
 use tenure_core::{

@@ -1,4 +1,4 @@
-//! Invariant 24: what is refused changes nothing, wherever the work stands.
+//! Invariant 24: a refused action changes nothing, in any state of the work item.
 
 use serde_json::json;
 use tenure_core::{
@@ -10,7 +10,7 @@ use tenure_core::{
 use super::{Bed, LAPSE_MS, claimant, external, job, owner_bound, refused, success};
 use crate::{Caller, Error, LeaseRef, NewWait, Position};
 
-/// Every verb that names a work, by a worker whose lease is over, a stranger, or without a reason.
+/// Every verb that names a work item, by a worker whose lease is over, by a stranger, or without a reason.
 pub async fn refused_actions_change_nothing(bed: &mut Bed) {
     let works = one_in_each_state(bed).await;
     let before = bed.snapshot().await;
@@ -95,7 +95,7 @@ async fn operators_verbs(caller: &Caller, id: WorkId, reason: &str) {
     assert_eq!(refused(caller.rerun(id, None, reason).await), expected);
 }
 
-/// A work in each state that there is.
+/// A work item in each state.
 async fn one_in_each_state(bed: &mut Bed) -> Vec<(WorkId, State)> {
     let (w, ada) = (bed.worker("w"), bed.person());
     let stalled = bed.held(owner_bound("stalled"), "w").await.work.id;

@@ -1,4 +1,4 @@
-//! Pruning: what goes, what stays, and what is known of it afterwards.
+//! Pruning: what is deleted, what is kept, and what is known afterwards.
 
 use serde_json::json;
 use tenure_core::{Actor, Code, Millis, State, WorkId, model::WaitKind, records::reference_to};
@@ -8,7 +8,7 @@ use crate::{Anchor, NewWait, NewWork, Position, Pruned, Pruning};
 
 const HOUR: Millis = 3_600_000;
 
-/// A work with a step, a wait and two attempts, that has succeeded.
+/// A succeeded work item with a step, a wait and two attempts.
 async fn ended(bed: &Bed, new: NewWork) -> WorkId {
     let held = bed.held(new, "w").await;
     let worker = bed.worker("w");

@@ -1,4 +1,5 @@
-//! Schedules: kept with a trace of who changed them, fired once whoever looks, passed over where they say so.
+//! Schedules: changes are recorded, runs fire once with any number of schedulers, and are skipped where the
+//! plan says so.
 
 use serde_json::json;
 use tenure_core::{
@@ -51,7 +52,7 @@ async fn now_is(bed: &Bed, name: &str) -> Schedule {
     bed.person().schedule(TENANT, name).await.expect("it is there")
 }
 
-/// The works of a schedule, oldest first.
+/// The work items of a schedule, oldest first.
 async fn runs(bed: &Bed, name: &str) -> Vec<Work> {
     let all = bed.all().await.into_iter().rev();
     all.filter(|work| work.spec.source.system == "scheduler" && work.spec.source.id == name).collect()
@@ -273,7 +274,8 @@ pub async fn what_was_decided_is_done_by_whoever_comes(bed: &mut Bed) {
     assert_eq!(look(bed).await.fired, 1);
     assert_eq!(runs(bed, "digest").await.len(), 1);
 
-    // Another dies; before anybody looks, the plan is changed. What was decided goes by the old plan.
+    // Another process dies, and the plan is changed before the next pass. The earlier decision follows the
+    // old plan.
     let kept = set(bed, allowing("digest")).await;
     bed.clock.advance(MINUTE);
     let decided = kept.looked_at(&zone, false, bed.now());

@@ -1,4 +1,5 @@
-//! Sessions: one chat never runs twice in parallel, and goes on in the order in which it was said.
+//! Sessions: work items of one session never run in parallel, and continue in the order in which they were
+//! recorded.
 
 use std::{
     collections::HashMap,
@@ -24,7 +25,7 @@ async fn close(bed: &Bed, held: &Claimed) {
     bed.worker("w").close_out(&held.lease, success()).await.unwrap();
 }
 
-/// Invariant 5: one held at a time, the oldest first, whatever its priority.
+/// Invariant 5: one is held at a time, the oldest first, regardless of its priority.
 pub async fn one_at_a_time_oldest_first(bed: &mut Bed) {
     let first = bed.ingest(NewWork { priority: 9, ..said_in("chat", "1") }).await.id;
     bed.clock.advance(5);
@@ -80,7 +81,7 @@ pub async fn waiting_does_not_block(bed: &mut Bed) {
     assert_eq!(claimed(bed, "w").await, [third], "set aside, it blocks nobody");
 }
 
-/// A stalled owner-bound work holds its session: nobody knows whether its owner is still at it.
+/// A stalled owner-bound work item holds its session: its owner may still be running.
 pub async fn a_stalled_work_holds_its_session(bed: &mut Bed) {
     let new = NewWork { session: Some("chat".to_owned()), ..super::owner_bound("1") };
     let first = bed.held(new, "w").await;
@@ -92,7 +93,7 @@ pub async fn a_stalled_work_holds_its_session(bed: &mut Bed) {
     assert_eq!(claimed(bed, "v").await, [second]);
 }
 
-/// A lapsed holder that nobody superseded comes back to a session that somebody else holds by now.
+/// A lapsed holder without a successor comes back to a session that another work item holds by now.
 pub async fn a_lapsed_holder_cannot_take_back_a_taken_session(bed: &mut Bed) {
     let older = bed.held(said_in("chat", "1"), "w").await;
     bed.worker("w").wait(&older.lease, vec![NewWait::new(WaitKind::User, "q")], None).await.unwrap();
@@ -123,7 +124,8 @@ pub async fn a_late_write_takes_the_session_back(bed: &mut Bed) {
     assert_eq!(claimed(bed, "v").await, [second]);
 }
 
-/// Many workers over many sessions: no two hold works of one session, and each goes on in order.
+/// Many workers over many sessions: no two hold work items of one session, and each session continues in
+/// order.
 pub async fn many_sessions_under_many_workers(bed: &mut Bed) {
     for turn in 0..6 {
         for chat in 0..5 {
@@ -131,7 +133,7 @@ pub async fn many_sessions_under_many_workers(bed: &mut Bed) {
         }
         bed.ingest(job(&format!("loose {turn}"))).await;
     }
-    // What each session has seen, and whether somebody is at it.
+    // The work items that each session has seen, and whether one is held.
     let chats: Arc<Chats> = Arc::default();
     let mut workers = JoinSet::new();
     for i in 0..8 {

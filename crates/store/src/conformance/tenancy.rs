@@ -1,4 +1,4 @@
-//! What a caller sees who is bound to tenants: its own, and nothing that tells of others.
+//! The view of a caller that is bound to tenants: its own data, and nothing about others.
 
 use serde_json::json;
 use tenure_core::{
@@ -10,7 +10,7 @@ use tenure_core::{
 use super::{Bed, any, claimant, job, refused, request};
 use crate::{Caller, NewWait, NewWork, Position, WaitFilter, WorkFilter};
 
-/// A caller within each of two tenants, and a work of each with a step, an open wait and an attempt.
+/// A caller in each of two tenants, and a work item of each with a step, an open wait and an attempt.
 async fn two(bed: &Bed) -> [(Caller, WorkId); 2] {
     let mut both = Vec::new();
     for tenant in ["red", "blue"] {
@@ -75,7 +75,7 @@ pub async fn lists_keep_to_the_callers_tenants(bed: &mut Bed) {
     assert_eq!((second.len(), second[0].id == first[0].id), (1, false));
 }
 
-/// Anybody may name anything as a correlation or a workflow, also another's work.
+/// Callers may use any correlation or workflow name, including those of other tenants.
 pub async fn what_tenants_share_a_name_for_stays_their_own(bed: &mut Bed) {
     let mut works = Vec::new();
     for (n, tenant) in ["red", "blue", "red"].into_iter().enumerate() {
@@ -168,7 +168,7 @@ pub async fn text_that_nobody_can_have_is_refused(bed: &mut Bed) {
     }
 }
 
-/// Two fleets that know nothing of each other count their requests alike.
+/// Two independent fleets may use the same request ids.
 pub async fn workers_of_other_tenants_may_have_the_same_names(bed: &mut Bed) {
     let mut leases = Vec::new();
     for tenant in ["red", "blue"] {

@@ -78,7 +78,7 @@ pub async fn retry_now_cuts_the_backoff_short(bed: &mut Bed) {
     bed.worker("w").close_out(&held.lease, success()).await.unwrap();
 }
 
-/// Nobody started it in time: not retried.
+/// It was not started in time: not retried.
 pub async fn a_start_deadline(bed: &mut Bed) {
     let start = Timeouts { start_ms: Some(30_000), ..only() };
     let late = bed.ingest(timed("late", start)).await;
@@ -92,7 +92,7 @@ pub async fn a_start_deadline(bed: &mut Bed) {
     bed.expect(begun.work.id, State::Queued).await;
 }
 
-/// Per attempt, however faithfully it renews; then the retry policy goes on.
+/// Per attempt, even if it renews; then the retry policy applies.
 pub async fn an_execution_deadline(bed: &mut Bed) {
     let work = bed.ingest(timed("one", Timeouts { execution_ms: Some(5_000), ..only() })).await;
     for attempt in 1..=3 {
@@ -112,7 +112,7 @@ pub async fn an_execution_deadline(bed: &mut Bed) {
     assert!(matches!(&last.fact, Fact::TimeoutMarked(marked) if marked.deadline == Deadline::Execution));
 }
 
-/// The overall deadline ends a work wherever it stands.
+/// The overall deadline ends a work item in any state.
 pub async fn an_overall_deadline(bed: &mut Bed) {
     let overall = Timeouts { overall_ms: Some(20_000), ..only() };
     let queued = bed.ingest(timed("queued", overall)).await.id;
@@ -141,7 +141,7 @@ pub async fn an_overall_deadline(bed: &mut Bed) {
     assert_eq!(bed.ledger.next_due().await.unwrap(), None, "nothing is armed any more");
 }
 
-/// Deadlines and delays are counted by the time that passed, whatever the clock shows.
+/// Deadlines and delays follow the time that passed, independent of the clock.
 pub async fn a_clock_jump_ends_nothing_early_and_delays_nothing(bed: &mut Bed) {
     const HOUR: i64 = 3_600_000;
     let limits = Timeouts { execution_ms: Some(60_000), overall_ms: Some(90_000), ..only() };

@@ -15,14 +15,14 @@ fn user(reference: &str) -> NewWait {
     NewWait::new(WaitKind::User, reference)
 }
 
-/// A work that waits for an answer on `reference`.
+/// A work item that waits for an answer on `reference`.
 async fn waiting(bed: &Bed, id: &str, waits: Vec<NewWait>) -> (Claimed, Waiting) {
     let held = bed.held(job(id), "w").await;
     let waiting = bed.worker("w").wait(&held.lease, waits, None).await.unwrap();
     (held, waiting)
 }
 
-/// No worker is held meanwhile; the next one gets the answer.
+/// No worker is occupied meanwhile; the next one gets the answer.
 pub async fn answered_by_reference(bed: &mut Bed) {
     let wait = NewWait {
         prompt: Some("Which of the two?".into()),
@@ -61,7 +61,7 @@ pub async fn answered_by_reference(bed: &mut Bed) {
     bed.worker("v").close_out(&next.lease, success()).await.unwrap();
 }
 
-/// A token answers its own wait and no other; a person needs none.
+/// A wait token answers its own wait and no other; a person needs none.
 pub async fn answered_by_token_or_person(bed: &mut Bed) {
     let (one, first) = waiting(bed, "one", vec![user("q1")]).await;
     let (_, second) = waiting(bed, "two", vec![user("q2")]).await;
@@ -86,7 +86,7 @@ pub async fn answered_by_token_or_person(bed: &mut Bed) {
     assert_eq!(refused(stranger.resolve_wait(other, None, None, &json!(1), None).await), Code::NotFound);
 }
 
-/// Invariant 18: the first answer counts, and everybody is told that one.
+/// Invariant 18: the first answer counts, and everybody gets that one.
 pub async fn the_first_answer_counts(bed: &mut Bed) {
     let (held, waits) = waiting(bed, "one", vec![user("q")]).await;
     let mut answers = JoinSet::new();
@@ -104,7 +104,7 @@ pub async fn the_first_answer_counts(bed: &mut Bed) {
     assert_eq!(bed.story(held.work.id).await.iter().filter(|kind| **kind == "wait_resolved").count(), 1);
 }
 
-/// The work goes on when all are answered, and shows the most pressing one meanwhile.
+/// The work item continues when all are answered, and shows the most urgent one meanwhile.
 pub async fn several_waits(bed: &mut Bed) {
     let waits = vec![
         NewWait::new(WaitKind::External, "webhook"),
@@ -159,7 +159,7 @@ pub async fn one_answer_for_many(bed: &mut Bed) {
     bed.expect(acme.work.id, State::WaitingUser).await;
 }
 
-/// Kept until its wait opens, matched once, and gone after a day.
+/// Kept until its wait opens, used once, and deleted after a day.
 pub async fn an_early_answer_is_kept(bed: &mut Bed) {
     let machine = bed.machine();
     let early = machine.resolve(TENANT, "early", &json!("first"), None).await.unwrap();
@@ -203,7 +203,7 @@ pub async fn an_attempt_ends_in_the_moment_of_an_answered_wait(bed: &mut Bed) {
     bed.verify().await;
 }
 
-/// The answer and the claim are one act: nobody else can come in between.
+/// The answer and the claim are one transaction: no other claim can come in between.
 pub async fn resolve_and_claim_in_one_act(bed: &mut Bed) {
     let (held, _) = waiting(bed, "one", vec![user("q")]).await;
     let claim = || Some(claimant("v", "with the answer"));
@@ -218,7 +218,7 @@ pub async fn resolve_and_claim_in_one_act(bed: &mut Bed) {
     assert_eq!(again.lease.expect("the same request gets its lease again").lease, lease.lease);
     bed.worker("v").close_out(&lease.lease, success()).await.unwrap();
 
-    // One of two answers is not enough, and a held session stands in the way.
+    // One of two answers is not enough, and an occupied session prevents the claim.
     waiting(bed, "two", vec![user("a"), user("b")]).await;
     let half = bed.machine().resolve(TENANT, "a", &json!(1), Some(claimant("v", "a"))).await.unwrap();
     assert!(half.lease.is_none());
@@ -230,7 +230,7 @@ pub async fn resolve_and_claim_in_one_act(bed: &mut Bed) {
     bed.expect(chat.work.id, State::Queued).await;
 }
 
-/// A whole session's questions are called off; the works go on and see them cancelled.
+/// All questions of a session are revoked; the work items continue and see them cancelled.
 pub async fn a_sessions_waits_are_revoked(bed: &mut Bed) {
     let mut works = Vec::new();
     for i in 0..2 {
@@ -353,7 +353,7 @@ pub async fn an_answer_fits_its_schema(bed: &mut Bed) {
     assert!(!again.answers[0].0.first, "the first answer counts, and this one is not used");
 }
 
-/// An answer that came before its wait and is none to it is dropped, and the log says so.
+/// An early answer that does not match its wait is dropped, and the log records it.
 pub async fn an_early_answer_that_does_not_fit_is_refused(bed: &mut Bed) {
     let schema = Some(json!({ "type": "string" }));
     let refusals = |story: &[&str]| story.iter().filter(|kind| **kind == "early_answer_refused").count();
@@ -362,7 +362,7 @@ pub async fn an_early_answer_that_does_not_fit_is_refused(bed: &mut Bed) {
     let person = bed.person();
     person.resolve(TENANT, "number", &json!(7), None).await.unwrap();
     person.resolve(TENANT, "word", &json!("yes"), None).await.unwrap();
-    // Nobody approves before it was asked.
+    // An approval before the question is not possible.
     bed.machine().resolve(TENANT, "machine", &json!(true), None).await.unwrap();
     person.resolve(TENANT, "boss", &json!(true), None).await.unwrap();
 
@@ -407,7 +407,8 @@ pub async fn an_approval_is_of_what_was_shown(bed: &mut Bed) {
     bed.expect(held.work.id, State::Queued).await;
 }
 
-/// An answer that comes between the look at what is kept and the decision is looked at as well, whatever verb waits.
+/// An answer that arrives between the check of kept answers and the decision is checked as well, for every
+/// verb that waits.
 pub async fn an_answer_that_comes_meanwhile_is_looked_at(bed: &mut Bed) {
     let (worker, person) = (bed.worker("w"), bed.person());
     for round in 0..60 {

@@ -1,4 +1,4 @@
-//! Bytes: no work, no claim and no page brings along more than is bounded.
+//! Byte limits: no work item, claim or page carries more than its limit.
 
 use serde_json::{Value, json};
 use tenure_core::{
@@ -11,14 +11,14 @@ use tenure_core::{
 use super::{Bed, any, claimant, job, payload, refused, success};
 use crate::{Claimed, NewWait, NewWork, WaitFilter, WorkFilter};
 
-/// As large as a payload may be, nearly.
+/// Nearly the largest payload.
 const LARGE: usize = 1_000_000;
 
 fn large() -> Value {
     json!("x".repeat(LARGE))
 }
 
-/// Completes as many large steps as a work keeps.
+/// Completes as many large steps as a work item can store.
 async fn fill(bed: &Bed, held: &Claimed) {
     let worker = bed.worker("w");
     for n in 0..WORK_BYTES / LARGE {
@@ -27,7 +27,7 @@ async fn fill(bed: &Bed, held: &Claimed) {
     }
 }
 
-/// What does not fit is refused where it comes in, and what is there is handed out whole, again and again.
+/// A step that exceeds the limit is refused when it is sent, and stored ones are returned whole, repeatedly.
 pub async fn a_work_keeps_so_many_bytes_and_gives_them_all(bed: &mut Bed) {
     let held = bed.held(NewWork { input: large(), ..job("one") }, "w").await;
     fill(bed, &held).await;
@@ -45,7 +45,7 @@ pub async fn a_work_keeps_so_many_bytes_and_gives_them_all(bed: &mut Bed) {
     assert!(again.steps.iter().all(|(step, result)| step.result.is_some() == result.is_some()));
 }
 
-/// A filter finds them all, and is given as many as are light enough together.
+/// A filter finds all of them, and returns as many as fit the byte limit.
 pub async fn heavy_works_come_a_few_at_a_time(bed: &mut Bed) {
     let mut works = Vec::new();
     for n in 0..4 {
@@ -65,7 +65,7 @@ pub async fn heavy_works_come_a_few_at_a_time(bed: &mut Bed) {
     assert_eq!(ids(&rest), works[3..]);
 }
 
-/// Pages of waits end where their schemas and defaults weigh enough; `next` leads through all of them.
+/// Pages of waits end at a byte limit of schemas and defaults; `next` leads through all of them.
 pub async fn a_page_of_heavy_waits_ends_early(bed: &mut Bed) {
     const WORKS: usize = 10;
     for n in 0..WORKS {
@@ -90,7 +90,7 @@ pub async fn a_page_of_heavy_waits_ends_early(bed: &mut Bed) {
         }
     }
     assert_eq!(seen, WORKS);
-    // Also where a page ends early, an answer is checked by the schemas of all that it would answer.
+    // Even if a page ends early, an answer is checked against the schemas of all its waits.
     let picky = NewWait { schema: Some(json!({ "type": "object" })), ..NewWait::new(WaitKind::User, "q") };
     let held = bed.held(job("picky"), "w").await;
     bed.worker("w").wait(&held.lease, vec![picky], None).await.unwrap();
@@ -98,7 +98,7 @@ pub async fn a_page_of_heavy_waits_ends_early(bed: &mut Bed) {
     assert_eq!(refused(answered), Code::AnswerMismatch);
 }
 
-/// The same of works, by what is stored in their rows.
+/// The same for work items, by the size of their rows.
 pub async fn a_page_of_heavy_works_ends_early(bed: &mut Bed) {
     const WARNINGS: usize = limits::WARNINGS * limits::TEXT_CHARS;
     const WORKS: usize = PAGE_BYTES / WARNINGS + 3;

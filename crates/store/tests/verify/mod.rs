@@ -1,4 +1,4 @@
-//! A ledger with something of everything, and what somebody may do to its tables behind its back: each is found by `verify`,
+//! A ledger with every kind of row, and edits of its tables behind its back: `verify` detects each of them,
 //! on both databases.
 
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub fn options(clock: &Arc<ManualClock>) -> Options {
     Options { clock: Some(clock.clone()), sweep: false, lanes: 1, ..Options::default() }
 }
 
-/// A command that cost something.
+/// A command with a cost.
 async fn spend(caller: &Caller, lease: &LeaseRef) {
     let limits =
         vec![Limit { per: Per::Tenant, unit: Unit::Calls, period: String::new(), max: 9, only: None }];
@@ -59,9 +59,9 @@ fn credential(name: &str, kind: PrincipalKind, expires_at: Option<i64>) -> NewCr
     }
 }
 
-/// A work that waited, made a step, sent a command and has ended; one that waits; one that failed; one that may be pruned; an
-/// answer that is kept; a credential that is valid and one that was revoked. All of it anchored. What budgets say is not
-/// checked any more where something was pruned.
+/// One work item that waited, made a step, sent a command and has ended; one that waits; one that failed; one
+/// that may be pruned; a kept answer; a valid and a revoked credential. All of it anchored. Spent amounts are
+/// not fully checked once something was pruned.
 pub async fn populate(ledger: &Ledger, clock: &Arc<ManualClock>, pruned: bool) {
     let caller = ledger.caller(Actor::worker("w"));
     let done = || CloseOut::succeeded(Payload::new(&json!("done")).unwrap());
@@ -103,7 +103,7 @@ pub async fn populate(ledger: &Ledger, clock: &Arc<ManualClock>, pruned: bool) {
         let pruned = ledger.prune(&root, "too old", clock.wall() - 2 * HOUR, 10).await.unwrap();
         assert_eq!(pruned.works, 1);
     }
-    // What a transaction elsewhere may still come before is not anchored yet.
+    // An event is not anchored while another transaction may still come before it.
     while ledger.anchor().await.unwrap().events < report.events {
         Sweeper::new(clock.clone()).run_once(ledger).await.unwrap();
     }
@@ -111,7 +111,8 @@ pub async fn populate(ledger: &Ledger, clock: &Arc<ManualClock>, pruned: bool) {
     assert_eq!(ledger.verify().await.unwrap().faults, []);
 }
 
-/// One edit, in the words of each database, and what `verify` must say of it, all of it. Triggers are off meanwhile.
+/// One edit, in the SQL of each database, and everything that `verify` must report about it. Triggers are off
+/// meanwhile.
 pub struct Edit {
     pub sqlite: String,
     pub postgres: String,
@@ -128,7 +129,7 @@ fn both(sql: &str, told: &'static [&'static str]) -> Edit {
     Edit { sqlite, postgres, told }
 }
 
-/// Rows beside the log, each computed from it again.
+/// Rows that are recomputed from the log.
 pub fn records() -> Vec<Edit> {
     const ONE: &[&str] = &["attempt 1 differs from its log"];
     const TWO: &[&str] = &["attempt 2 differs from its log"];
@@ -200,7 +201,7 @@ pub fn records() -> Vec<Edit> {
     ]
 }
 
-/// Rows that no log tells of.
+/// Rows that no log covers.
 pub fn unlogged() -> Vec<Edit> {
     const CREDENTIAL: &[&str] = &["credential cr_", "was added or changed"];
     const KEPT: &[&str] = &["the answer kept for `early` of tenant `default` was added or changed"];
@@ -302,7 +303,7 @@ impl Edit {
     }
 }
 
-/// What keeps others from writing what cannot be.
+/// Objects that keep others from writing invalid data.
 pub fn schema() -> Vec<Edit> {
     vec![
         each("DROP TRIGGER event_stays", "", &["the trigger `event_stays` is missing"]),

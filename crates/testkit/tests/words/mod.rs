@@ -3,7 +3,8 @@
 use std::path::Path;
 
 /// Paths that are not checked yet; remove one when its words are rewritten.
-const NOT_YET: &[&str] = &["crates/store"];
+const NOT_YET: &[&str] =
+    &["crates/store/src/postgres", "crates/store/src/sqlite", "crates/store/src/store.rs"];
 
 /// A sentence that is not a question may not begin with these: its subject would be hidden.
 const HIDDEN_SUBJECTS: [&str; 3] = ["What", "Who", "Those"];
