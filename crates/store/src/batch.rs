@@ -11,7 +11,7 @@ use tenure_core::{
     WaitId, Work, WorkId, claim_order,
     command::budget::{Budget, BudgetKey},
     decide, invariant,
-    model::{AttemptEnd, Kept, Spec},
+    model::{AttemptEnd, Kept},
     records::{TenantKey, Touch},
     state::State,
 };
@@ -81,6 +81,7 @@ pub(crate) struct Writes {
 }
 
 impl Writes {
+    #[cfg(feature = "sqlite")]
     pub fn is_empty(&self) -> bool {
         self.marks.is_empty() && self.kept.is_empty() && self.commands.is_empty() && self.budgets.is_empty()
     }
@@ -208,7 +209,7 @@ impl Batch {
 
     /// One work item of each lane that occurs here.
     #[cfg(feature = "sqlite")]
-    pub fn lanes(&self, works: &[WorkId]) -> Vec<Arc<Spec>> {
+    pub fn lanes(&self, works: &[WorkId]) -> Vec<Arc<tenure_core::model::Spec>> {
         let specs = works.iter().filter_map(|id| self.records.works.get(id)).map(|work| &work.spec);
         let lanes: BTreeMap<_, _> =
             specs.map(|spec| ((&spec.tenant, &spec.kind, &spec.source.system), spec)).collect();

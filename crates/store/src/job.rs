@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 
+use tenure_core::{Event, Grant, Payload, Reply, Submission, WorkId};
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 use tenure_core::{
-    Event, Grant, Payload, Reply, Submission, WorkId,
     action::{Action, ClaimBy, ClaimFilter},
     model::Spec,
 };
@@ -13,6 +14,7 @@ use crate::{Error, fair::Turn, ledger::LedgerReply};
 
 /// The limit on lanes of one tenant that a claim reads. A lane is everything ready of one tenant, kind and
 /// source system. A tenant with more lanes has to name kinds in its claims.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) const QUEUES_MAX: usize = 1_000;
 
 /// Payloads by work item and event.
@@ -41,6 +43,7 @@ impl Job {
     }
 
     /// The filter of a claim by filter. Such claims are decided after everything else in a batch.
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub fn claim_filter(&self) -> Option<&ClaimFilter> {
         match &self.submission.action {
             Action::Claim(claim) => match &claim.by {
@@ -52,11 +55,13 @@ impl Job {
     }
 
     /// Whether it is a claim by filter that matches such a work item.
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub fn asks_for(&self, spec: &Spec) -> bool {
         self.claim_filter().is_some_and(|filter| filter.matches(spec)) && self.submission.reaches(spec)
     }
 
     /// The same claim with the selected work items.
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub fn chosen(&self, ids: Vec<WorkId>) -> Submission {
         let mut submission = self.submission.clone();
         if let Action::Claim(claim) = &mut submission.action {

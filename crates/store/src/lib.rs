@@ -5,6 +5,7 @@
 //! replies to all.
 
 mod aside;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod batch;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod check;

@@ -3,9 +3,13 @@
 
 use std::{ops::Deref, slice, vec};
 
-use tenure_core::{CommandId, CredentialId, Millis, WaitId, WorkId};
+use tenure_core::WorkId;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+use tenure_core::{CommandId, CredentialId, Millis, WaitId};
 
-use crate::{Error, Position, schedule, schema::shortened};
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+use crate::schedule;
+use crate::{Error, Position};
 
 /// A stored row that cannot be read. `verify` reports details.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +88,7 @@ impl<T, K> Listed<T, K> {
                     Error::Corrupt(why) => why,
                     error => error.to_string(),
                 };
-                let unreadable = Unreadable { id: key.name(), work: key.work(), why: shortened(why), newer };
+                let unreadable = Unreadable { id: key.name(), work: key.work(), why: crate::schema::shortened(why), newer };
                 tracing::warn!(id = unreadable.id, why = unreadable.why, "a stored row cannot be read");
                 self.unreadable.push(unreadable);
             }
@@ -133,6 +137,7 @@ pub struct EventKey {
 }
 
 /// The key of a row, and its name in messages.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) trait RowKey {
     fn name(&self) -> String;
 
@@ -141,6 +146,7 @@ pub(crate) trait RowKey {
     }
 }
 
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 impl RowKey for WorkId {
     fn name(&self) -> String {
         self.to_string()
@@ -151,24 +157,28 @@ impl RowKey for WorkId {
     }
 }
 
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 impl RowKey for CommandId {
     fn name(&self) -> String {
         self.to_string()
     }
 }
 
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 impl RowKey for CredentialId {
     fn name(&self) -> String {
         self.to_string()
     }
 }
 
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 impl RowKey for (Millis, WaitId) {
     fn name(&self) -> String {
         self.1.to_string()
     }
 }
 
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 impl RowKey for EventKey {
     fn name(&self) -> String {
         format!("{} event {}", self.work, self.seq)
@@ -179,6 +189,7 @@ impl RowKey for EventKey {
     }
 }
 
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 impl RowKey for schedule::Key {
     fn name(&self) -> String {
         format!("{}/{}", self.0, self.1)

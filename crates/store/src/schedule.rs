@@ -73,6 +73,7 @@ pub(crate) fn new_run(tenant: &str, name: &str, template: &Template, run_id: &st
 }
 
 /// The schedules that can be read. A damaged one does not affect the others.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) fn readable<E: std::fmt::Debug>(found: Vec<Result<Schedule, E>>) -> Vec<Schedule> {
     let told = |error: &E| tracing::warn!(?error, "a schedule cannot be read and is skipped");
     found.into_iter().filter_map(|one| one.inspect_err(told).ok()).collect()

@@ -17,7 +17,6 @@ mod workers;
 
 use std::{
     future::Future,
-    path::Path,
     sync::{Arc, Mutex, PoisonError, RwLock, Weak},
     time::Duration,
 };
@@ -205,7 +204,7 @@ impl Ledger {
 
     /// Opens or creates a ledger in an SQLite file. Several processes may share it.
     #[cfg(feature = "sqlite")]
-    pub async fn open_sqlite(path: impl AsRef<Path>, options: Options) -> Result<Self, Error> {
+    pub async fn open_sqlite(path: impl AsRef<std::path::Path>, options: Options) -> Result<Self, Error> {
         let path = path.as_ref().to_owned();
         let wanted = options.clone();
         let store = tokio::task::spawn_blocking(move || crate::sqlite::open(&path, &wanted))

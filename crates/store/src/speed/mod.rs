@@ -15,6 +15,8 @@
 
 mod awake;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
+// Each of the two databases uses some of it.
+#[cfg_attr(not(all(feature = "sqlite", feature = "postgres")), allow(dead_code))]
 mod recent;
 #[cfg(feature = "sqlite")]
 mod responder;
