@@ -16,3 +16,8 @@ pub mod worker;
 
 #[cfg(feature = "client")]
 pub use client::{Client, Error};
+
+/// The README's example is compiled.
+#[cfg(all(doctest, feature = "client"))]
+#[doc = include_str!("../README.md")]
+struct Readme;

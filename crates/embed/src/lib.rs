@@ -67,9 +67,10 @@ impl Deref for Tenure {
     }
 }
 
-/// Compiles and runs the example in the README.
+/// Compiles and runs the examples in the READMEs.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;
 
 /// Compiles and runs the examples in the guide.

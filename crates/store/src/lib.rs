@@ -43,6 +43,8 @@ mod spending;
 mod sqlite;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod states;
+// The same: SQLite stores an offset, PostgreSQL agrees on one, and memory does neither.
+#[cfg_attr(not(all(feature = "sqlite", feature = "postgres")), allow(dead_code))]
 mod steady;
 mod store;
 mod sweeper;
@@ -89,3 +91,8 @@ pub use postgres::bench_support as postgres_bench_support;
 #[cfg(feature = "sqlite")]
 #[doc(hidden)]
 pub use sqlite::bench_support as sqlite_bench_support;
+
+/// The README's example is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
