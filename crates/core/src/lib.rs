@@ -26,6 +26,7 @@ pub mod newer;
 pub mod payload;
 pub mod policy;
 pub mod quota;
+pub mod recent;
 pub mod records;
 pub mod recovery;
 pub mod refold;

@@ -2,7 +2,7 @@
 //! are collected.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeSet, HashSet},
     sync::atomic::AtomicU64,
 };
 
@@ -19,6 +19,7 @@ use tenure_core::{
         event::Miss,
     },
     model::ErrorClass,
+    recent::Recent,
 };
 use tenure_store::{Error, Gauges, Ledger};
 use uuid::Uuid;
@@ -86,13 +87,17 @@ struct Known {
     dispatched_at: Option<Millis>,
 }
 
-#[derive(Default)]
 pub(super) struct Memory {
-    young: HashMap<CommandId, Known>,
-    old: HashMap<CommandId, Known>,
+    known: Recent<CommandId, Known>,
     tools: HashSet<String>,
     /// The most recently spent last.
     budgets: Vec<BudgetKey>,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self { known: Recent::new(REMEMBERED), tools: HashSet::new(), budgets: Vec::new() }
+    }
 }
 
 pub(super) struct CommandMetrics {
@@ -188,8 +193,7 @@ impl CommandMetrics {
         let mut unknown = BTreeSet::new();
         for event in events.iter().map(|news| &news.stored.event) {
             let Some(moved) = event.fact.command() else { continue };
-            let known = memory.young.contains_key(&moved.command) || memory.old.contains_key(&moved.command);
-            if !known && moved.was.is_some() {
+            if moved.was.is_some() && !memory.known.contains(moved.command) {
                 unknown.insert(moved.command);
             }
         }
@@ -201,7 +205,7 @@ impl CommandMetrics {
         if let Fact::CommandReserved(reserved) = &event.fact {
             memory.learn(moved.command, &reserved.spec.tool, None);
         }
-        let Some(known) = memory.of(moved.command) else { return };
+        let Some(known) = memory.known.get(moved.command) else { return };
         let tool = known.tool.clone();
         if let Fact::CommandDispatched(_) = &event.fact {
             known.dispatched_at = Some(event.at);
@@ -216,7 +220,7 @@ impl CommandMetrics {
             self.latency.get_or_create(&OfTool { tool }).observe(took);
         }
         if matches!(moved.now, CommandState::Succeeded | CommandState::Cancelled) {
-            memory.young.remove(&moved.command);
+            memory.known.take(moved.command);
         }
     }
 
@@ -320,7 +324,7 @@ impl Memory {
 
     fn learn(&mut self, id: CommandId, tool: &str, dispatched_at: Option<Millis>) {
         let tool = self.tool(tool);
-        self.keep(id, Known { tool, dispatched_at });
+        self.known.put(id, Known { tool, dispatched_at });
     }
 
     fn tool(&mut self, tool: &str) -> String {
@@ -331,20 +335,6 @@ impl Memory {
             self.tools.insert(tool.to_owned());
         }
         tool.to_owned()
-    }
-
-    fn keep(&mut self, id: CommandId, known: Known) {
-        if self.young.len() >= REMEMBERED {
-            self.old = std::mem::take(&mut self.young);
-        }
-        self.young.insert(id, known);
-    }
-
-    fn of(&mut self, id: CommandId) -> Option<&mut Known> {
-        if let Some(known) = self.old.remove(&id) {
-            self.keep(id, known);
-        }
-        self.young.get_mut(&id)
     }
 
     fn spent_from<'k>(&mut self, keys: impl Iterator<Item = &'k BudgetKey>) {

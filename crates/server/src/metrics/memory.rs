@@ -1,12 +1,9 @@
 //! The state that the counters need of a work item between its events. Bounded: a work item that was evicted
 //! is read again, and only the time in its current state is lost.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::{collections::HashSet, sync::Arc};
 
-use tenure_core::{Event, Fact, Millis, Spec, Usage, Work, WorkId};
+use tenure_core::{Event, Fact, Millis, Spec, Usage, Work, WorkId, recent::Recent};
 
 use super::Labels;
 use crate::feed::EventNews;
@@ -29,13 +26,22 @@ pub(super) struct Known {
     pub failed: bool,
 }
 
-#[derive(Default)]
 pub(super) struct Memory {
-    young: HashMap<WorkId, Known>,
-    old: HashMap<WorkId, Known>,
+    known: Recent<WorkId, Known>,
     labels: HashSet<Arc<Labels>>,
     timed: HashSet<Arc<Labels>>,
     models: HashSet<(String, String)>,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self {
+            known: Recent::new(WORKS),
+            labels: HashSet::new(),
+            timed: HashSet::new(),
+            models: HashSet::new(),
+        }
+    }
 }
 
 impl Memory {
@@ -43,8 +49,7 @@ impl Memory {
     pub fn unknown(&self, events: &[EventNews]) -> Vec<WorkId> {
         let mut unknown: Vec<WorkId> = Vec::new();
         for event in events.iter().map(|news| &news.stored.event) {
-            let known = self.young.contains_key(&event.work) || self.old.contains_key(&event.work);
-            if !known && event.seq > 1 {
+            if event.seq > 1 && !self.known.contains(event.work) {
                 unknown.push(event.work);
             }
         }
@@ -55,29 +60,20 @@ impl Memory {
 
     pub fn learn(&mut self, work: &Work) {
         let (labels, timed) = self.labels_of(&work.spec);
-        self.keep(work.id, Known { labels, timed, since: None, failed: work.body.failures > 0 });
+        self.known.put(work.id, Known { labels, timed, since: None, failed: work.body.failures > 0 });
     }
 
     /// The state of the event's work item; its creation event supplies it.
     pub fn of(&mut self, event: &Event) -> Option<&mut Known> {
         if let Fact::WorkCreated(created) = &event.fact {
             let (labels, timed) = self.labels_of(&created.spec);
-            self.keep(event.work, Known { labels, timed, since: None, failed: false });
-        } else if let Some(known) = self.old.remove(&event.work) {
-            self.keep(event.work, known);
+            self.known.put(event.work, Known { labels, timed, since: None, failed: false });
         }
-        self.young.get_mut(&event.work)
+        self.known.get(event.work)
     }
 
     pub fn forget(&mut self, work: WorkId) {
-        self.young.remove(&work);
-    }
-
-    fn keep(&mut self, work: WorkId, known: Known) {
-        if self.young.len() >= WORKS {
-            self.old = std::mem::take(&mut self.young);
-        }
-        self.young.insert(work, known);
+        self.known.take(work);
     }
 
     /// The labels of source and model.

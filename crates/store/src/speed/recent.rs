@@ -1,49 +1,11 @@
-//! A cache by work item. Two generations: when the younger is full, the older is dropped.
+//! Work items as they were written last.
 
 use std::sync::Arc;
 
-use tenure_core::{ByWork, Command, CommandId, Records, State, Work, WorkId, records::Sought};
+use tenure_core::{Command, CommandId, Records, State, Work, WorkId, recent, records::Sought};
 
-pub(crate) struct Recent<T> {
-    young: ByWork<T>,
-    old: ByWork<T>,
-    /// Entries of one generation.
-    size: usize,
-}
-
-impl<T> Recent<T> {
-    pub fn new(size: usize) -> Self {
-        Self { young: ByWork::default(), old: ByWork::default(), size }
-    }
-
-    pub fn contains(&self, id: WorkId) -> bool {
-        self.young.contains_key(&id) || self.old.contains_key(&id)
-    }
-
-    pub fn get(&mut self, id: WorkId) -> Option<&T> {
-        if let Some(entry) = self.old.remove(&id) {
-            self.put(id, entry);
-        }
-        self.young.get(&id)
-    }
-
-    pub fn take(&mut self, id: WorkId) -> Option<T> {
-        self.young.remove(&id).or_else(|| self.old.remove(&id))
-    }
-
-    pub fn put(&mut self, id: WorkId, entry: T) {
-        if self.young.len() >= self.size {
-            self.old = std::mem::take(&mut self.young);
-        }
-        self.old.remove(&id);
-        self.young.insert(id, entry);
-    }
-
-    pub fn clear(&mut self) {
-        self.young.clear();
-        self.old.clear();
-    }
-}
+/// By work.
+pub(crate) type Recent<T> = recent::Recent<WorkId, T>;
 
 /// A work item as it was written last, and its worker's open commands. They change only by events of their work item, so the
 /// proof that the item is unchanged is also the proof that they are.
@@ -149,16 +111,6 @@ mod tests {
 
     fn id(number: usize) -> WorkId {
         WorkId(Uuid::from_u128(number as u128))
-    }
-
-    #[test]
-    fn entries_that_are_used_outlive_the_others() {
-        let mut recent = Recent::new(2);
-        (0..2).for_each(|n| recent.put(id(n), n));
-        recent.put(id(2), 2);
-        assert_eq!(recent.get(id(0)), Some(&0), "used again, it is young again");
-        recent.put(id(3), 3);
-        assert!(recent.contains(id(0)) && !recent.contains(id(1)));
     }
 
     #[test]
