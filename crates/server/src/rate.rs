@@ -1,7 +1,7 @@
-//! The rate of commands: a token bucket for each tool and one for all, in this process. The time is a
-//! parameter.
+//! Token buckets, in this process: the rate of commands, for each tool and for all, and the rate of calls by each
+//! credential. The time is a parameter.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, hash::Hash, time::Duration};
 
 use crate::tools::{RateLimit, Tools};
 
@@ -34,7 +34,45 @@ impl Bucket {
     }
 }
 
-/// The buckets of this process.
+/// A bucket for each key, all with one limit. Those that are full again are forgotten.
+pub(crate) struct KeyedBuckets<K> {
+    limit: RateLimit,
+    buckets: HashMap<K, Bucket>,
+    /// With so many buckets, those that are full are looked for.
+    sweep_at: usize,
+}
+
+impl<K: Eq + Hash> KeyedBuckets<K> {
+    const FEW: usize = 1_024;
+
+    pub fn new(limit: RateLimit) -> Self {
+        Self { limit, buckets: HashMap::new(), sweep_at: Self::FEW }
+    }
+
+    /// Another limit starts with full buckets.
+    pub fn set_limit(&mut self, limit: RateLimit) {
+        if self.limit != limit {
+            *self = Self::new(limit);
+        }
+    }
+
+    /// Takes a token, or says how long to wait. `now` is a monotonic clock's.
+    pub fn take(&mut self, key: K, now: Duration) -> Result<(), Duration> {
+        if self.buckets.len() >= self.sweep_at {
+            self.buckets.retain(|_, bucket| bucket.full_at > now);
+            self.sweep_at = (2 * self.buckets.len()).max(Self::FEW);
+        }
+        let bucket = self.buckets.entry(key).or_insert_with(|| Bucket::new(self.limit));
+        let wait = bucket.wait(now);
+        if wait.is_zero() {
+            bucket.take(now);
+            return Ok(());
+        }
+        Err(wait)
+    }
+}
+
+/// The buckets of tools.
 #[derive(Debug, Default)]
 pub struct Rates {
     all: Option<Bucket>,
@@ -132,6 +170,24 @@ mod tests {
         // The tool's refusal left the common token for another tool, which has no limit of its own.
         assert_eq!(rates.take("other", ms(0)), Ok(()));
         assert_eq!(rates.take("other", ms(0)), Err(ms(1_000)));
+    }
+
+    #[test]
+    fn keys_have_buckets_of_their_own_and_full_ones_are_forgotten() {
+        let mut buckets = KeyedBuckets::new(RateLimit { per_s: 10, burst: 1 });
+        for key in 0..2_000 {
+            assert_eq!(buckets.take(key, ms(0)), Ok(()), "{key}");
+        }
+        assert_eq!(buckets.take(1_999, ms(40)), Err(ms(60)));
+        assert_eq!(buckets.buckets.len(), 2_000);
+        for key in 2_000..2_100 {
+            assert_eq!(buckets.take(key, ms(100)), Ok(()), "{key}");
+        }
+        assert!(buckets.buckets.len() <= 100, "{}", buckets.buckets.len());
+        buckets.set_limit(RateLimit { per_s: 10, burst: 1 });
+        assert_eq!(buckets.take(2_099, ms(100)), Err(ms(100)));
+        buckets.set_limit(RateLimit { per_s: 10, burst: 2 });
+        assert_eq!(buckets.take(2_099, ms(100)), Ok(()));
     }
 
     #[test]

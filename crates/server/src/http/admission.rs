@@ -4,9 +4,8 @@
 
 use std::{
     net::SocketAddr,
-    num::NonZeroU32,
-    sync::{Arc, PoisonError, RwLock},
-    time::Duration,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
 };
 
 use axum::{
@@ -15,10 +14,6 @@ use axum::{
     http::{HeaderMap, HeaderValue, Method, Uri, header},
     middleware::Next,
     response::{IntoResponse, Response},
-};
-use governor::{
-    DefaultKeyedRateLimiter, Quota, RateLimiter,
-    clock::{Clock, DefaultClock},
 };
 use tenure_api::wire::{self, Code};
 use tenure_core::{CredentialId, action::Kinds};
@@ -39,6 +34,8 @@ use crate::{
     body_permit,
     config::{Live, Rate},
     quotas::InUse,
+    rate::KeyedBuckets,
+    tools::RateLimit,
     traces,
 };
 
@@ -52,7 +49,9 @@ pub(crate) struct Admission {
 pub struct AdmissionLimits {
     /// The address the daemon listens on; none when the router is used in process.
     listen: Option<SocketAddr>,
-    limiter: RwLock<(Rate, Arc<DefaultKeyedRateLimiter<CredentialId>>)>,
+    /// When rates are counted from.
+    since: Instant,
+    buckets: Mutex<KeyedBuckets<CredentialId>>,
     bodies: Arc<Fair>,
     reads: Arc<Fair>,
     answers: Arc<Fair>,
@@ -78,7 +77,8 @@ impl AdmissionLimits {
     pub fn new(listen: Option<SocketAddr>, rate: Rate) -> Self {
         Self {
             listen,
-            limiter: RwLock::new((rate, Arc::new(limiter(rate)))),
+            since: Instant::now(),
+            buckets: Mutex::new(KeyedBuckets::new(limit(rate))),
             bodies: Fair::new(BODIES_KIB, BODIES_OF_A_TENANT_KIB),
             reads: Fair::new(READS, READS_OF_A_TENANT),
             answers: Fair::new(ANSWERS_KIB, ANSWERS_OF_A_TENANT_KIB),
@@ -87,16 +87,13 @@ impl AdmissionLimits {
 
     /// A new rate starts with full buckets.
     pub fn set_rate(&self, rate: Rate) {
-        let mut current = self.limiter.write().unwrap_or_else(PoisonError::into_inner);
-        if current.0 != rate {
-            *current = (rate, Arc::new(limiter(rate)));
-        }
+        self.buckets.lock().unwrap_or_else(PoisonError::into_inner).set_limit(limit(rate));
     }
 
     fn check_rate(&self, id: CredentialId) -> Result<(), Problem> {
-        let limiter = self.limiter.read().unwrap_or_else(PoisonError::into_inner).1.clone();
-        limiter.check_key(&id).map_err(|not_until| {
-            let wait = not_until.wait_time_from(DefaultClock::default().now());
+        let now = self.since.elapsed();
+        let taken = self.buckets.lock().unwrap_or_else(PoisonError::into_inner).take(id, now);
+        taken.map_err(|wait| {
             let detail = "Too many requests with this token. Wait for `Retry-After`, or send batches.";
             Problem::later(Code::RateLimited, detail, wait)
         })
@@ -222,9 +219,8 @@ fn no_room(safe: bool) -> Problem {
     Error::OutcomeUnknown(why.to_owned()).into()
 }
 
-fn limiter(rate: Rate) -> DefaultKeyedRateLimiter<CredentialId> {
-    let some = |number: u32| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
-    RateLimiter::keyed(Quota::per_second(some(rate.per_second)).allow_burst(some(rate.burst)))
+fn limit(rate: Rate) -> RateLimit {
+    RateLimit { per_s: rate.per_second, burst: rate.burst }
 }
 
 /// Longer URIs and headers are refused with a problem. The listener's own limits are several times larger,
