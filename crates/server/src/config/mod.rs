@@ -30,6 +30,7 @@ use config_source::ConfigSource;
 pub(crate) use config_source::is_readable_by_all;
 pub use error::ConfigError;
 use file::File;
+pub use period::period;
 
 pub use crate::connections::Bounds;
 use crate::{

@@ -19,21 +19,26 @@ impl TryFrom<String> for Period {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let bad =
-            || format!("`{text}` is not a duration: write a whole number and ms, s, m, h or d, like \"45s\"");
-        let unit_at = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(bad)?;
-        let (number, unit) = text.split_at(unit_at);
-        let ms = match unit {
-            "ms" => 1,
-            "s" => 1_000,
-            "m" => 60_000,
-            "h" => 3_600_000,
-            "d" => 86_400_000,
-            _ => return Err(bad()),
-        };
-        let number: u64 = number.parse().map_err(|_| bad())?;
-        number.checked_mul(ms).map(|ms| Period(Duration::from_millis(ms))).ok_or_else(bad)
+        period(&text).map(Period)
     }
+}
+
+/// A duration as people write it: `250ms`, `45s`, `5m`, `2h`, `7d`.
+pub fn period(text: &str) -> Result<Duration, String> {
+    let bad =
+        || format!("`{text}` is not a duration: write a whole number and ms, s, m, h or d, like \"45s\"");
+    let unit_at = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(bad)?;
+    let (number, unit) = text.split_at(unit_at);
+    let ms = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return Err(bad()),
+    };
+    let number: u64 = number.parse().map_err(|_| bad())?;
+    number.checked_mul(ms).map(Duration::from_millis).ok_or_else(bad)
 }
 
 #[cfg(test)]
@@ -42,6 +47,7 @@ mod tests {
 
     #[test]
     fn a_number_and_a_unit_and_nothing_else() {
+        assert_eq!(period("7d"), Ok(Duration::from_secs(7 * 86_400)));
         let read = |text: &str| Period::try_from(text.to_owned()).map(Period::ms);
         assert_eq!(read("250ms"), Ok(250));
         assert_eq!(read("45s"), Ok(45_000));

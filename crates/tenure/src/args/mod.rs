@@ -18,6 +18,7 @@ use clap::{
     Args, Parser, Subcommand, ValueEnum,
     error::{ContextKind, ContextValue},
 };
+pub use tenure_server::config::period;
 
 pub use answer::{Approve, Decision as Answered, Reject, Resolve};
 pub use command::{
@@ -268,23 +269,6 @@ pub fn unasked(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// Durations as people write them: `500ms`, `30s`, `5m`, `2h`, `7d`.
-pub fn period(text: &str) -> Result<std::time::Duration, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let per = match unit {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        _ => return Err("write a number and a unit: 500ms, 30s, 5m, 2h or 7d".to_owned()),
-    };
-    let number: u64 = number.parse().map_err(|_| "the number is missing: write 30s, 5m or 2h".to_owned())?;
-    let ms = number.checked_mul(per).ok_or("the period is too long")?;
-    Ok(std::time::Duration::from_millis(ms))
-}
-
 /// How many of a list to show.
 pub fn count(text: &str) -> Result<usize, String> {
     match text.parse() {
@@ -307,8 +291,6 @@ pub fn json(text: &str) -> Result<serde_json::Value, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use clap::CommandFactory;
 
     use super::*;
@@ -345,14 +327,5 @@ mod tests {
         assert!(!help.contains("--url") && !help.contains("--output"), "{help}");
         let cli = Cli::try_parse_from(["tenure", "serve", "--db", "x.db"]).unwrap();
         assert_eq!(cli.global.db.as_deref(), Some("x.db"));
-    }
-
-    #[test]
-    fn periods_are_read_as_people_write_them() {
-        assert_eq!(period("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(period("2h"), Ok(Duration::from_secs(7_200)));
-        for bad in ["", "5", "s", "-5s", "5 s", "99999999999999999999d"] {
-            assert!(period(bad).is_err(), "{bad}");
-        }
     }
 }
