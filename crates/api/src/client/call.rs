@@ -6,6 +6,7 @@ use backon::{ExponentialBuilder, Retryable};
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use http::{Method, Request, Response, StatusCode, header};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
@@ -126,16 +127,12 @@ impl Call {
     }
 }
 
+/// Everything but the characters that RFC 3986 calls unreserved.
+const ESCAPED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+
 /// A path segment, escaped: callers may name anything.
 pub(super) fn segment(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => escaped.push(byte as char),
-            _ => escaped.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    escaped
+    utf8_percent_encode(text, &ESCAPED).to_string()
 }
 
 impl Client {

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 use tenure_core::{
     command::{EvidenceKind, Finding, Proof},
-    payload::Payload,
+    payload::{Digest, Payload},
 };
 
 use super::{Found, unknown};
@@ -80,7 +80,7 @@ fn hash(root: &Path, path: &Path) -> Result<Option<String>, String> {
             read => hasher.update(&piece[..read]),
         }
     }
-    Ok(Some(hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()))
+    Ok(Some(Digest(hasher.finalize().into()).hex()))
 }
 
 /// Opens a file beneath a folder, one path component at a time from the folder's own handle, without

@@ -308,7 +308,7 @@ impl Servers {
 fn random_name() -> Result<String, Error> {
     let mut name = [0; 16];
     getrandom::fill(&mut name).map_err(|error| Error::Unavailable(format!("no randomness: {error}")))?;
-    Ok(name.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(uuid::Uuid::from_bytes(name).simple().to_string())
 }
 
 /// What this process knows of the fences that were granted.

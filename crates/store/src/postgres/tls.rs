@@ -4,8 +4,9 @@
 //! whoever answers. `verify-full`, or `require` with a `sslrootcert`: encrypted, and the server's certificate
 //! must be signed under that file, or under the system's, for the host's name.
 
-use std::{path::Path, str::FromStr, sync::Arc};
+use std::{str::FromStr, sync::Arc};
 
+use percent_encoding::percent_decode_str;
 use rustls::{
     ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
@@ -20,14 +21,6 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::fault::describe;
 use crate::Error;
-
-/// Where systems keep the authorities that they trust.
-const SYSTEM_ROOTS: [&str; 4] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-];
 
 /// What the URL says of encryption.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -67,7 +60,9 @@ fn take_wishes(url: &str) -> Result<(String, Wishes), Error> {
     for pair in query.split('&') {
         match pair.split_once('=') {
             Some(("sslmode", mode)) => wishes.mode = read_mode(mode)?,
-            Some(("sslrootcert", path)) => wishes.roots = Some(decoded(path)),
+            Some(("sslrootcert", path)) => {
+                wishes.roots = Some(percent_decode_str(path).decode_utf8_lossy().into_owned())
+            }
             _ => rest.push(pair),
         }
     }
@@ -90,26 +85,6 @@ fn read_mode(mode: &str) -> Result<Mode, Error> {
     }
 }
 
-/// A path in a URL may have its odd bytes as %XX.
-fn decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let hex = after.get(..2).and_then(|two| std::str::from_utf8(two).ok());
-        match hex.and_then(|two| u8::from_str_radix(two, 16).ok()).filter(|_| *first == b'%') {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &after[2..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
 fn client(wishes: &Wishes) -> Result<ClientConfig, Error> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
@@ -124,18 +99,24 @@ fn client(wishes: &Wishes) -> Result<ClientConfig, Error> {
 }
 
 fn roots(path: Option<&str>) -> Result<RootCertStore, Error> {
-    let system = || SYSTEM_ROOTS.into_iter().find(|path| Path::new(path).exists());
-    let path = path.or_else(system).ok_or_else(|| {
-        Error::Unusable("no file of trusted authorities was found. Name one: sslrootcert=PATH".to_owned())
-    })?;
-    let unread = |why: String| Error::Unusable(format!("{path} cannot be read as certificates: {why}"));
+    let certificates = match path {
+        Some(path) => {
+            let unread = |e| Error::Unusable(format!("{path} cannot be read as certificates: {e}"));
+            let found = CertificateDer::pem_file_iter(path).map_err(unread)?;
+            found.collect::<Result<Vec<_>, _>>().map_err(unread)?
+        }
+        None => rustls_native_certs::load_native_certs().certs,
+    };
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(path).map_err(|e| unread(e.to_string()))? {
-        // A system's file may hold one that is not understood here; the others count all the same.
-        let _ = roots.add(certificate.map_err(|e| unread(e.to_string()))?);
-    }
+    // A system's file may hold one that is not understood here; the others count all the same.
+    roots.add_parsable_certificates(certificates);
     if roots.is_empty() {
-        return Err(unread("there is none in it".to_owned()));
+        return Err(Error::Unusable(match path {
+            Some(path) => format!("{path} cannot be read as certificates: there is none in it"),
+            None => {
+                "no trusted authorities were found on this machine. Name a file: sslrootcert=PATH".to_owned()
+            }
+        }));
     }
     Ok(roots)
 }

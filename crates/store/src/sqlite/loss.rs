@@ -15,6 +15,7 @@ use std::{
     time::Duration,
 };
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rusqlite::{Connection, OpenFlags};
 
 use super::{checkpoint, settings::explain, wal};
@@ -126,12 +127,9 @@ fn look(path: &Path, log: &Path) -> io::Result<Option<String>> {
 
 /// Whether the file alone, without its log, says that it is in use.
 pub(super) fn marked(path: &Path) -> bool {
-    let encode = |byte: &u8| match byte {
-        b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => char::from(*byte).to_string(),
-        other => format!("%{other:02x}"),
-    };
+    const ESCAPED: AsciiSet = NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'-').remove(b'_');
     let Ok(path) = std::path::absolute(path) else { return false };
-    let address: String = path.as_os_str().as_encoded_bytes().iter().map(encode).collect();
+    let address = percent_encode(path.as_os_str().as_encoded_bytes(), &ESCAPED);
     let flags =
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(format!("file:{address}?immutable=1"), flags);
