@@ -48,6 +48,7 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
+    /// A clock that shows this time until it is moved.
     pub fn new(wall: Millis) -> Self {
         Self { wall: AtomicI64::new(wall), monotonic: AtomicI64::new(0) }
     }

@@ -29,12 +29,15 @@ pub(crate) struct Counters {
 pub struct CounterSnapshot {
     /// Committed groups, and the submissions in them.
     pub groups: u64,
+    /// Submissions that were decided.
     pub submissions: u64,
     /// The time from the first read of a group to its commit: the total, and that of the last group.
     pub group_time: Duration,
+    /// How long the last batch took, from its first read to its commit.
     pub last_group: Duration,
     /// Submissions that wait for a group.
     pub queued: u64,
+    /// Renewals that were refused.
     pub renewals_refused: u64,
     /// How often a different database server responded than before, for example after a failover.
     pub server_changes: u64,
@@ -42,10 +45,13 @@ pub struct CounterSnapshot {
     pub server_changed: Option<Duration>,
     /// Detected clock jumps, and how far the ledger's time is ahead of the clock now.
     pub clock_jumps: u64,
+    /// How far the ledger's time is ahead of the machine's clock.
     pub clock_offset_ms: i64,
     /// Schedule runs that this process ingested, skipped, or that were refused.
     pub runs_fired: u64,
+    /// Runs of schedules that were skipped.
     pub runs_skipped: u64,
+    /// Runs of schedules that were refused.
     pub runs_refused: u64,
 }
 

@@ -25,15 +25,20 @@ const TENANTS_MAX: usize = 1_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PrincipalKind {
+    /// A person.
     Person,
+    /// A program, an agent or a worker.
     Machine,
 }
 
 /// The owner of a credential, identified by its id. The name is only a label: two principals may share one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
+    /// Identifies it; names may change.
     pub id: PrincipalId,
+    /// A person or a machine.
     pub kind: PrincipalKind,
+    /// What events show.
     pub name: String,
 }
 
@@ -59,39 +64,61 @@ impl Principal {
 pub struct NewCredential {
     /// Distinguishes the credentials of one principal.
     pub name: String,
+    /// Who calls with it.
     pub principal: Principal,
     /// SHA-256 of the secret. The secret itself is shown once, when it is created, and not stored.
     pub hash: Digest,
+    /// The permissions that it gives.
     pub scopes: Vec<String>,
+    /// The tenants that exist for it.
     pub tenants: Tenants,
+    /// The kinds of work items that it is bound to.
     pub kinds: Kinds,
     /// If set, the credential can claim only for this worker.
     pub worker: Option<String>,
+    /// When it expires.
     pub expires_at: Option<Millis>,
+    /// Who makes it.
     pub created_by: Actor,
 }
 
+/// What an access token gives, and to whom. The token itself is not stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Credential {
+    /// Identifies it.
     pub id: CredentialId,
+    /// A label.
     pub name: String,
+    /// Who calls with it.
     pub principal: Principal,
+    /// The hash of its access token.
     pub hash: Digest,
+    /// The permissions that it gives.
     pub scopes: Vec<String>,
+    /// The tenants that exist for it.
     pub tenants: Tenants,
+    /// The kinds of work items that it is bound to.
     pub kinds: Kinds,
+    /// The one worker id that it may claim as.
     pub worker: Option<String>,
+    /// When it was made.
     pub created_at: Millis,
+    /// Who made it.
     pub created_by: Actor,
+    /// When it expires.
     pub expires_at: Option<Millis>,
+    /// Its revocation.
     pub revoked: Option<Revocation>,
 }
 
 /// The revocation of a credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Revocation {
+    /// When it was revoked.
     pub at: Millis,
+    /// Who revoked it.
     pub by: Actor,
+    /// Why.
     pub reason: String,
 }
 

@@ -19,6 +19,7 @@ const MOST: usize = 1_000;
 pub struct Damaged {
     /// The id of the work item or command, or the name of a list or table that could not be read completely.
     pub id: String,
+    /// Why it cannot be read.
     pub why: String,
     /// When this process first noticed the damage.
     pub since: Millis,

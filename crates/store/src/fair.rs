@@ -23,6 +23,7 @@ pub struct Call {
 }
 
 impl Call {
+    /// A call of this tenant.
     pub fn of(tenant: Arc<str>) -> Self {
         Self { tenant, kept: Arc::default() }
     }
@@ -106,6 +107,7 @@ struct Waiter {
 }
 
 impl Fair {
+    /// So many units at once, of which one tenant has at most a share.
     pub fn new(units: usize, share: usize) -> Arc<Self> {
         let state = State { free: units, held: HashMap::new(), waiting: VecDeque::new() };
         Arc::new(Self { units, share: share.min(units), state: Mutex::new(state) })

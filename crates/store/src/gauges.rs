@@ -16,12 +16,15 @@ const OTHER: &str = "other";
 /// The open part of a ledger at one moment. Ended work items are not counted; the feed reports them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Gauges {
+    /// When they were read.
     pub at: Millis,
     /// Every open state that some work item is in.
     pub states: BTreeMap<State, StateGauges>,
+    /// By source system and kind.
     pub sources: Vec<SourceGauges>,
     /// Open waits, by kind.
     pub waits: BTreeMap<WaitKind, WaitGauges>,
+    /// Of commands.
     pub commands: CommandGauges,
 }
 
@@ -39,10 +42,15 @@ pub struct CommandGauges {
 /// The commands of one tool in one state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandGroupGauges {
+    /// The tool.
     pub tool: String,
+    /// The state.
     pub state: CommandState,
+    /// Why they are blocked.
     pub blocked: Option<BlockCode>,
+    /// Whether only a person can decide.
     pub needs_person: bool,
+    /// How many commands there are.
     pub commands: u64,
     /// When the first of them entered it.
     pub since: Millis,
@@ -104,8 +112,10 @@ fn add_to_other(places: &mut Vec<CommandGroupGauges>, mut place: CommandGroupGau
     }
 }
 
+/// Open work items in one state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StateGauges {
+    /// How many work items there are.
     pub works: u64,
     /// When the oldest of them was ingested.
     pub oldest: Millis,
@@ -114,29 +124,40 @@ pub struct StateGauges {
 /// Open work items of one source system and kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceGauges {
+    /// The source system.
     pub system: String,
+    /// The kind of the work items.
     pub kind: String,
     /// The number that can be claimed, and when the oldest of them was ingested.
     pub ready: u64,
+    /// When the oldest of these was recorded.
     pub oldest_ready: Option<Millis>,
+    /// Work items that are running.
     pub running: u64,
+    /// Work items that were asked to stop.
     pub cancel_requested: u64,
+    /// Work items that are stalled.
     pub stalled: u64,
     /// Leases that have expired and whose lapse is not recorded yet.
     pub expired: u64,
 }
 
+/// Open waits of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WaitGauges {
+    /// How many waits are open.
     pub open: u64,
+    /// The deadline that comes first.
     pub nearest_deadline: Option<Millis>,
 }
 
 impl Gauges {
+    /// The number of work items in this state.
     pub fn works(&self, state: State) -> u64 {
         self.states.get(&state).map_or(0, |facts| facts.works)
     }
 
+    /// The number of leases that are past their expiry and not yet found lapsed.
     pub fn expired_leases(&self) -> u64 {
         self.sources.iter().map(|source| source.expired).sum()
     }

@@ -10,8 +10,11 @@ pub struct IntakeChange {
     pub tenant: Option<String>,
     /// False: resumed.
     pub paused: bool,
+    /// When it was changed.
     pub at: Millis,
+    /// Who changed it.
     pub actor: Actor,
+    /// Why.
     pub reason: String,
 }
 

@@ -4,6 +4,8 @@
 //! rows they concern, lets the core decide one after the other, writes rows and events, commits once and then
 //! replies to all.
 
+#![warn(missing_docs)]
+
 mod aside;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod batch;
@@ -11,6 +13,7 @@ mod batch;
 mod check;
 mod clock;
 #[cfg(feature = "conformance")]
+#[allow(missing_docs)] // Each function is a test, named by what it shows.
 pub mod conformance;
 mod counters;
 mod credential;

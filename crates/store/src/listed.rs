@@ -18,6 +18,7 @@ pub struct Unreadable {
     pub id: String,
     /// The work item that it is or belongs to.
     pub work: Option<WorkId>,
+    /// Why it cannot be read.
     pub why: String,
     /// A newer version wrote it: there is no damage.
     pub newer: bool,
@@ -33,7 +34,9 @@ impl Unreadable {
 /// A page of rows, with `K` as the key for paging.
 #[derive(Clone, Debug)]
 pub struct Listed<T, K> {
+    /// The rows that can be read.
     pub rows: Vec<T>,
+    /// The rows that cannot be read.
     pub unreadable: Vec<Unreadable>,
     /// The key of the last row, readable or not.
     pub last: Option<K>,
@@ -131,8 +134,11 @@ impl<'a, T, K> IntoIterator for &'a Listed<T, K> {
 /// The position of an event in the feed and in the log of its work item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventKey {
+    /// Its position in the feed.
     pub position: Position,
+    /// The work item.
     pub work: WorkId,
+    /// Its number in the work item's log.
     pub seq: u64,
 }
 

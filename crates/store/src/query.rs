@@ -15,22 +15,35 @@ use tenure_core::{
 /// Selects work items. A field that is None does not restrict.
 #[derive(Clone, Debug, Default)]
 pub struct WorkFilter {
+    /// Only those of these tenants.
     pub tenants: Option<Tenants>,
+    /// Only those in one of these states.
     pub states: Vec<State>,
+    /// Only those in this phase.
     pub phase: Option<Phase>,
+    /// Only those of this source system.
     pub system: Option<String>,
+    /// Only those with this id at their source.
     pub source_id: Option<String>,
+    /// Only those of this kind.
     pub kind: Option<String>,
     /// The kinds that the reader may see.
     pub kinds: Kinds,
+    /// Only those of this workflow.
     pub workflow: Option<String>,
+    /// Only those of this session.
     pub session: Option<String>,
     /// The worker that holds the lease.
     pub owner: Option<String>,
+    /// Only the children of this work item.
     pub parent: Option<WorkId>,
+    /// Only those with this correlation id.
     pub correlation_id: Option<String>,
+    /// Only those created after this time.
     pub created_after: Option<Millis>,
+    /// Only those created before this time.
     pub created_before: Option<Millis>,
+    /// Only those that are due before this time.
     pub due_before: Option<Millis>,
 }
 
@@ -88,14 +101,21 @@ impl WorkFilter {
 /// Selects waits.
 #[derive(Clone, Debug, Default)]
 pub struct WaitFilter {
+    /// Only those of these tenants.
     pub tenants: Option<Tenants>,
+    /// Only this one.
     pub id: Option<WaitId>,
+    /// Only those of this work item.
     pub work: Option<WorkId>,
     /// Any of these ids; all waits if empty.
     pub works: Vec<WorkId>,
+    /// Only those of this session.
     pub session: Option<String>,
+    /// Only those with this reference.
     pub reference: Option<String>,
+    /// Only those of this kind.
     pub kind: Option<WaitKind>,
+    /// Only those in this state.
     pub state: Option<WaitState>,
     /// Only waits after the one with this id and opening time.
     pub after: Option<(Millis, WaitId)>,
@@ -116,16 +136,23 @@ impl WaitFilter {
 /// Selects commands. A field that is None does not restrict.
 #[derive(Clone, Debug, Default)]
 pub struct CommandFilter {
+    /// Only those of these tenants.
     pub tenants: Option<Tenants>,
+    /// Only those in one of these states.
     pub states: Vec<CommandState>,
+    /// Only those of this work item.
     pub work: Option<WorkId>,
+    /// Only those of this tool.
     pub tool: Option<String>,
+    /// Only those with this target.
     pub target: Option<String>,
     /// In doubt, and only a person can resolve it.
     pub needs_person: bool,
     /// Waiting for a person's approval.
     pub needs_approval: bool,
+    /// Only those created after this time.
     pub created_after: Option<Millis>,
+    /// Only those created before this time.
     pub created_before: Option<Millis>,
 }
 
@@ -219,7 +246,9 @@ pub(crate) fn weight(event: &StoredEvent) -> usize {
 /// An event with its position in the feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredEvent {
+    /// Its position in the feed.
     pub position: Position,
+    /// The event.
     pub event: Event,
 }
 
@@ -237,8 +266,11 @@ pub(crate) const FEED_SCAN: usize = 10_000;
 /// A page of the feed, and the cursor for the next one.
 #[derive(Clone, Debug)]
 pub struct EventPage {
+    /// The events that can be read.
     pub events: Vec<StoredEvent>,
+    /// The events that cannot be read.
     pub unreadable: Vec<Unreadable>,
+    /// The position after which the next page begins.
     pub next: Position,
     /// The page is full: more events may follow immediately.
     pub full: bool,

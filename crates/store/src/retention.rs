@@ -26,7 +26,9 @@ pub(crate) const PRUNE_MAX: usize = 10_000;
 /// The result of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
+    /// Work items that were removed.
     pub works: u64,
+    /// Events that were removed.
     pub events: u64,
     /// Whether more may be pruned: call again.
     pub more: bool,
@@ -35,9 +37,13 @@ pub struct Pruned {
 /// The record of a pruning: who and why. Its tombstones have the same time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pruning {
+    /// When it was done.
     pub at: Millis,
+    /// Who did it.
     pub actor: Actor,
+    /// Why.
     pub reason: String,
+    /// Work items that had ended before this time were removed.
     pub ended_before: Millis,
     /// The number of selected work items.
     pub works: u64,

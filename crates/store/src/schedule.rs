@@ -19,9 +19,13 @@ pub(crate) const SCHEDULES_MAX: usize = 10_000;
 /// One change of a schedule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScheduleChange {
+    /// When it was changed.
     pub at: Millis,
+    /// Who changed it.
     pub actor: Actor,
+    /// What was done.
     pub act: Act,
+    /// Why.
     pub reason: String,
     /// The new plan; None unless the act is `Set`.
     pub plan: Option<Plan>,
@@ -30,8 +34,11 @@ pub struct ScheduleChange {
 /// A schedule to be stored, as a person defines it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewSchedule {
+    /// The tenant.
     pub tenant: String,
+    /// The name, which identifies it within the tenant.
     pub name: String,
+    /// When it runs and what it records.
     pub plan: Plan,
     /// None: unchanged; a new schedule is running.
     pub paused: Option<bool>,

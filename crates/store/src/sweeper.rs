@@ -37,12 +37,15 @@ type Looked = (Millis, Millis);
 /// The result of one pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sweep {
+    /// Ticks that were submitted.
     pub ticked: usize,
+    /// Ticks that changed something.
     pub acted: usize,
     /// Due, but not observed for long enough to decide.
     pub not_yet: usize,
     /// Rows that could not be ticked; they never block the others.
     pub failed: usize,
+    /// When the next one is due.
     pub next_due: Option<Millis>,
 }
 
@@ -110,6 +113,7 @@ pub struct Sweeper {
 }
 
 impl Sweeper {
+    /// A sweeper that goes by this clock.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             clock,

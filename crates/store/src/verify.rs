@@ -27,17 +27,21 @@ const UNANCHORED: &str = "the feed does not match the anchor: events were delete
 pub struct Fault {
     /// None if it does not belong to a single work item.
     pub work: Option<WorkId>,
+    /// What is wrong.
     pub what: String,
 }
 
 /// The result of a verification.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
+    /// Work items that were checked.
     pub works: u64,
+    /// Events that were checked.
     pub events: u64,
     /// Works with events or rows of a newer version. Their chains are followed as far as this version can read them; what
     /// those events did to their works is not judged.
     pub newer: u64,
+    /// What was found.
     pub faults: Vec<Fault>,
 }
 
@@ -45,8 +49,11 @@ pub struct Report {
 /// feed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Anchor {
+    /// The feed position that it covers.
     pub position: Position,
+    /// The number of events that it covers.
     pub events: u64,
+    /// The running digest over these events.
     pub digest: Digest,
 }
 

@@ -28,8 +28,11 @@ pub enum Cure {
 /// Why writing has stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stop {
+    /// Why the store stopped writing.
     pub why: String,
+    /// Since when.
     pub since: Instant,
+    /// What ends it.
     pub cure: Cure,
 }
 

@@ -26,6 +26,7 @@ use crate::{Error, WaitFilter};
 /// The result of a wait call.
 #[derive(Clone, Debug)]
 pub struct Waiting {
+    /// The state after the wait was opened.
     pub ack: Ack,
     /// The opened waits with their wait tokens, in the order of the request.
     pub waits: Vec<(WaitId, String)>,
@@ -40,9 +41,11 @@ pub struct Resolved {
     pub answers: Vec<(ResolvedWait, Option<Payload>)>,
     /// No wait is open yet: the answer is kept for one that is opened later.
     pub kept: bool,
+    /// The lease, if one was granted with the answer.
     pub lease: Option<Claimed>,
 }
 
+/// The ledger as one actor uses it. Each method submits one action or reads.
 #[derive(Clone)]
 pub struct Caller {
     pub(super) ledger: Ledger,
@@ -125,6 +128,7 @@ impl Caller {
         Self { dry_run, ..self }
     }
 
+    /// Submits an action as this actor.
     pub async fn submit(&self, action: Action) -> Result<LedgerReply, Error> {
         self.ledger.submit(self.submission(action)?).await
     }
@@ -152,6 +156,7 @@ impl Caller {
         }
     }
 
+    /// Whom events name.
     pub fn actor(&self) -> &Actor {
         &self.actor
     }
@@ -266,10 +271,12 @@ impl Caller {
         }
     }
 
+    /// Says that the work was accepted, and how firmly.
     pub async fn accept(&self, lease: &LeaseRef, strength: AcceptStrength) -> Result<Ack, Error> {
         self.ack(Action::Accept { holder: self.ledger.holder(lease), strength }).await
     }
 
+    /// Records progress.
     pub async fn progress(
         &self,
         lease: &LeaseRef,
@@ -292,6 +299,7 @@ impl Caller {
         self.step(lease, step, input, StepVerb::Begin { restart }).await
     }
 
+    /// Stores the result of a step.
     pub async fn complete_step(
         &self,
         lease: &LeaseRef,
@@ -499,6 +507,7 @@ impl Caller {
         }
     }
 
+    /// Ends the attempt with an error; the retry policy decides what follows.
     pub async fn fail(&self, lease: &LeaseRef, error: Failure) -> Result<Ack, Error> {
         let holder = self.ledger.holder(lease);
         self.ack(Action::Fail(Fail { holder, error, wait: None, usage: self.usage.clone() })).await
@@ -517,12 +526,14 @@ impl Caller {
         self.waiting(self.submit_judged(lease.work, action).await?)
     }
 
+    /// Hands the work item back.
     pub async fn release(&self, lease: &LeaseRef, message: Option<&str>) -> Result<Ack, Error> {
         let message = message.map(str::to_owned);
         let holder = self.ledger.holder(lease);
         self.ack(Action::Release { holder, message, usage: self.usage.clone() }).await
     }
 
+    /// Ends the attempt as declared.
     pub async fn close_out(&self, lease: &LeaseRef, close: CloseOut) -> Result<Ack, Error> {
         self.ack(Action::CloseOut { holder: self.ledger.holder(lease), close }).await
     }
@@ -539,10 +550,12 @@ impl Caller {
         self.ack(Action::Complete { work, genuine, close }).await
     }
 
+    /// Asks the holder to stop, until a deadline if there is one.
     pub async fn cancel(&self, work: WorkId, reason: &str, deadline_ms: Option<u64>) -> Result<Ack, Error> {
         self.ack(Action::Cancel { work, reason: reason.to_owned(), deadline_ms }).await
     }
 
+    /// Gives up a work item, or asks its holder to.
     pub async fn request_abandon(&self, work: WorkId, reason: &str) -> Result<Ack, Error> {
         self.ack(Action::RequestAbandon { work, reason: reason.to_owned() }).await
     }
@@ -552,10 +565,12 @@ impl Caller {
         self.ack(Action::RequestRelease { work, reason: reason.to_owned() }).await
     }
 
+    /// Ends the wait before the next attempt.
     pub async fn retry_now(&self, work: WorkId, reason: &str) -> Result<Ack, Error> {
         self.ack(Action::RetryNow { work, reason: reason.to_owned() }).await
     }
 
+    /// Sets a work item apart until a person decides.
     pub async fn quarantine(&self, work: WorkId, reason: &str) -> Result<Ack, Error> {
         self.ack(Action::Quarantine { work, reason: reason.to_owned() }).await
     }

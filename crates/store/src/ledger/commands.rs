@@ -24,6 +24,7 @@ use crate::{CommandFilter, Error, Listed, NotDispatched, WaitFilter, WorkFilter,
 /// The command after its reservation.
 #[derive(Clone, Debug)]
 pub struct Reserved {
+    /// The command.
     pub command: Command,
     /// False if the same command existed already.
     pub fresh: bool,
@@ -43,6 +44,7 @@ pub struct DispatchRef {
 }
 
 impl DispatchRef {
+    /// The dispatch of this number, under this lease.
     pub fn new(lease: LeaseRef, number: u32) -> Self {
         Self { lease, number: Some(number) }
     }
@@ -63,7 +65,9 @@ impl From<&DispatchRef> for DispatchRef {
 /// A command that the relay has dispatched and is to send.
 #[derive(Clone, Debug)]
 pub struct Sending {
+    /// The command.
     pub command: Command,
+    /// The arguments; none if they were erased.
     pub arguments: Option<Payload>,
     /// To be returned with the report of the outcome.
     pub proof: DispatchRef,
@@ -76,6 +80,7 @@ impl Ledger {
         self.store().ledger_settings().set_policy(version);
     }
 
+    /// Reads a command.
     pub async fn command(&self, id: CommandId) -> Result<Command, Error> {
         self.store().commands(&[id]).await?.whole()?.pop().ok_or_else(|| no_command(id))
     }
@@ -528,6 +533,7 @@ impl Caller {
         Ok(self.on_command(CommandAction::Cancel { command: id, holder, reason }).await?.command)
     }
 
+    /// Reads a command of this caller's tenants.
     pub async fn command(&self, id: CommandId) -> Result<Command, Error> {
         let found = self.ledger.command(id).await?;
         if !self.tenants.allow(&found.spec.tenant) {
@@ -576,6 +582,7 @@ impl Caller {
         self.ledger.commands(&CommandFilter { tenants, ..filter.clone() }, before, limit).await
     }
 
+    /// Counts commands by state.
     pub async fn command_counts(&self) -> Result<BTreeMap<CommandState, u64>, Error> {
         self.ledger.command_counts(&self.tenants).await
     }

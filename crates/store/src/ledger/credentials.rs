@@ -49,6 +49,7 @@ impl Ledger {
         self.store().credentials(before, limit.min(PAGE_MAX)).await
     }
 
+    /// Reads a credential.
     pub async fn credential_by_id(&self, id: CredentialId) -> Result<Credential, Error> {
         // The newest credential below the next id: this one, if it exists.
         let next = CredentialId(Uuid::from_u128(id.0.as_u128().saturating_add(1)));

@@ -13,7 +13,9 @@ const CHUNK: usize = 32;
 /// A due command.
 #[derive(Clone, Debug)]
 pub struct Due {
+    /// The command.
     pub command: Command,
+    /// Its work item.
     pub work: Work,
     /// None if they were erased.
     pub arguments: Option<Payload>,
@@ -25,7 +27,9 @@ pub type DueCursor = (Millis, CommandId);
 /// A part of the due commands, and the cursor of the next part if there is more.
 #[derive(Clone, Debug, Default)]
 pub struct DuePage {
+    /// Commands that are due.
     pub items: Vec<Due>,
+    /// Where the next page begins.
     pub next: Option<DueCursor>,
 }
 

@@ -11,6 +11,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// A sweeper runs a pass every second; after this time without one it counts as stopped.
 const SWEEP_LATE: Duration = Duration::from_secs(30);
 
+/// Whether the ledger does what it should, for a health check.
 #[derive(Clone, Debug)]
 pub struct Health {
     /// Why the database cannot be read. None: it has just responded.

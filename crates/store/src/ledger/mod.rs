@@ -108,6 +108,7 @@ impl Default for Options {
 /// A reply with the payloads that it refers to.
 #[derive(Clone, Debug)]
 pub struct LedgerReply {
+    /// What the core replied.
     pub reply: Reply,
     pub(crate) payloads: Payloads,
 }
@@ -122,8 +123,11 @@ impl LedgerReply {
 /// Identifies a holder in each of its writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseRef {
+    /// The work item.
     pub work: WorkId,
+    /// The fence of the lease.
     pub fence: u64,
+    /// The lease token.
     pub token: String,
 }
 
@@ -143,10 +147,13 @@ impl LeaseRef {
 /// A lease with everything that its holder needs to continue.
 #[derive(Clone, Debug)]
 pub struct Claimed {
+    /// What the holder shows with each call.
     pub lease: LeaseRef,
+    /// The work item as it was claimed.
     pub work: Work,
     /// None only after an erasure.
     pub input: Option<Payload>,
+    /// When the lease expires unless it is renewed.
     pub expires_at: Millis,
     /// The longest time between two renewals.
     pub renew_every: Duration,
@@ -156,11 +163,14 @@ pub struct Claimed {
     pub answers: Vec<(Wait, Option<Payload>)>,
 }
 
+/// The work item that an ingest recorded or found.
 #[derive(Clone, Debug)]
 pub struct Ingested {
+    /// The work item.
     pub work: Work,
     /// False if the same work item existed already.
     pub created: bool,
+    /// Its lease, if the ingest claimed it.
     pub lease: Option<Claimed>,
     /// The completion token of an externally owned work item. Returned here only.
     pub completion_token: Option<String>,
@@ -174,6 +184,7 @@ pub struct Ledger(Arc<Inner>);
 pub(crate) struct WeakLedger(Weak<Inner>);
 
 impl WeakLedger {
+    /// The ledger, unless it was closed.
     pub fn upgrade(&self) -> Option<Ledger> {
         self.0.upgrade().map(Ledger)
     }

@@ -18,20 +18,31 @@ pub fn new_worker(id: &str) -> Worker {
 /// A work item to be recorded.
 #[derive(Clone, Debug)]
 pub struct NewWork {
+    /// The tenant.
     pub tenant: String,
+    /// What makes it the same work item when it is recorded again.
     pub source: Source,
+    /// The kind, by which workers choose.
     pub kind: String,
     /// Required: what may be done when its worker is lost.
     pub disposition: Disposition,
+    /// The input, as JSON.
     pub input: Value,
     /// Lower values come first.
     pub priority: i16,
+    /// Its session: only one work item of a session is held at a time.
     pub session: Option<String>,
+    /// Ties work items that belong together.
     pub correlation_id: Option<String>,
+    /// The workflow that it belongs to.
     pub workflow: Option<Workflow>,
+    /// The work item that it is a child of.
     pub parent: Option<WorkId>,
+    /// What happens to it when its parent ends.
     pub on_parent_close: OnParentClose,
+    /// Settings of its retry policy, lease timings and timeouts.
     pub policy: PolicyOverrides,
+    /// Evidence to store with it.
     pub evidence: Vec<Evidence>,
     /// Claims it in the same transaction, if it can be claimed.
     pub claim: Option<Claimant>,
@@ -40,6 +51,7 @@ pub struct NewWork {
 }
 
 impl NewWork {
+    /// A work item of the default tenant, with defaults for everything else.
     pub fn new(system: &str, id: &str, kind: &str, disposition: Disposition, input: Value) -> Self {
         Self {
             tenant: "default".to_owned(),
@@ -86,14 +98,21 @@ impl NewWork {
 /// A wait to be opened.
 #[derive(Clone, Debug)]
 pub struct NewWait {
+    /// What is waited for.
     pub kind: WaitKind,
+    /// The name by which an answer finds the wait.
     pub reference: String,
+    /// The question to a person.
     pub prompt: Option<String>,
+    /// Who is asked.
     pub assignee: Option<String>,
     /// None: 24 hours for people, 2 hours for machines, unless `endless`.
     pub timeout_ms: Option<u64>,
+    /// Whether it has no deadline.
     pub endless: bool,
+    /// What happens at the deadline.
     pub on_timeout: OnTimeout,
+    /// The answer that applies at the deadline, if that is what happens then.
     pub default: Option<Value>,
     /// A JSON schema that the answer must match. An early answer that does not match is dropped, with an
     /// event.
@@ -103,6 +122,7 @@ pub struct NewWait {
 }
 
 impl NewWait {
+    /// A wait with the default deadline.
     pub fn new(kind: WaitKind, reference: &str) -> Self {
         Self {
             kind,

@@ -25,6 +25,7 @@ impl Ledger {
         self.store().now().await
     }
 
+    /// Reads a work item.
     pub async fn work(&self, id: WorkId) -> Result<Work, Error> {
         match self.works(&[id]).await?.pop() {
             Some(work) => Ok(work),
@@ -135,10 +136,12 @@ impl Ledger {
         Ok(self.store().payloads(&[(work, seq)]).await?.remove(&(work, seq)))
     }
 
+    /// Reads the steps of a work item.
     pub async fn steps(&self, work: WorkId) -> Result<Vec<Step>, Error> {
         self.store().steps(work).await
     }
 
+    /// Reads the attempts of a work item.
     pub async fn attempts(&self, work: WorkId) -> Result<Vec<Attempt>, Error> {
         self.store().attempts(work).await
     }

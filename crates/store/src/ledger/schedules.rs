@@ -29,6 +29,7 @@ impl Ledger {
 }
 
 impl Caller {
+    /// Reads a schedule.
     pub async fn schedule(&self, tenant: &str, name: &str) -> Result<Schedule, Error> {
         self.find_schedule(tenant, name).await?.ok_or_else(|| {
             let detail =
@@ -118,6 +119,7 @@ impl Caller {
         self.set_paused(tenant, name, reason, true).await
     }
 
+    /// Resumes a paused schedule.
     pub async fn resume_schedule(&self, tenant: &str, name: &str, reason: &str) -> Result<Schedule, Error> {
         self.set_paused(tenant, name, reason, false).await
     }

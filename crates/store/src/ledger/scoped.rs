@@ -10,6 +10,7 @@ use super::Caller;
 use crate::{Error, EventKey, EventPage, Listed, Position, StoredEvent, WaitFilter, WorkFilter};
 
 impl Caller {
+    /// Reads a work item of this caller's tenants.
     pub async fn work(&self, id: WorkId) -> Result<Work, Error> {
         let mut works = self.ledger.works(&[id]).await?;
         match works
@@ -57,6 +58,7 @@ impl Caller {
         self.ledger.list(&WorkFilter { tenants, kinds, ..filter.clone() }, before, limit).await
     }
 
+    /// Counts work items by state.
     pub async fn counts(&self) -> Result<BTreeMap<State, u64>, Error> {
         self.ledger.counts(&self.tenants).await
     }
@@ -84,11 +86,13 @@ impl Caller {
         self.ledger.payload(work, seq).await
     }
 
+    /// Reads the steps of a work item.
     pub async fn steps(&self, work: WorkId) -> Result<Vec<Step>, Error> {
         self.work(work).await?;
         self.ledger.steps(work).await
     }
 
+    /// Reads the attempts of a work item.
     pub async fn attempts(&self, work: WorkId) -> Result<Vec<Attempt>, Error> {
         self.work(work).await?;
         self.ledger.attempts(work).await

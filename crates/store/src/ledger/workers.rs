@@ -16,11 +16,15 @@ const HELD_MAX: usize = 20_000;
 /// An incarnation of a worker that holds at least one work item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerView {
+    /// The id of the worker.
     pub id: String,
+    /// The incarnation of the worker.
     pub incarnation: String,
     /// The liveness evidence that it offers besides renewing.
     pub liveness: Liveness,
+    /// How many leases it holds.
     pub leases: usize,
+    /// When the lease that was renewed first was renewed.
     pub oldest_renewal: Millis,
     /// The renewals that the lease furthest behind has missed.
     pub missed: u32,
@@ -35,6 +39,7 @@ pub struct WorkerView {
 /// Workers by id and incarnation.
 #[derive(Clone, Debug, Default)]
 pub struct Workers {
+    /// Workers that hold leases.
     pub workers: Vec<WorkerView>,
     /// False if more work items are held than were read.
     pub complete: bool,

@@ -71,6 +71,7 @@ const HEADS: &str = sql!(
     "SELECT k.line, (SELECT s.command FROM command_status s WHERE s.line = k.line \
      AND s.line IS NOT NULL AND {command s.state is open} ORDER BY s.command LIMIT 1) FROM unnest($1::bigint[]) AS k(line)"
 );
+/// Inserts the new commands of a batch.
 pub const INSERT: &str = "INSERT INTO command (id, work, created_at, key, input_hash, tenant, tool, target, \
      executor, spec, seq, updated_at, due_at, dispatches, state, superseded, needs_person, blocked, body) \
      SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::bigint[]), unnest($4::bytea[]), \
@@ -78,6 +79,7 @@ pub const INSERT: &str = "INSERT INTO command (id, work, created_at, key, input_
      unnest($10::text[]), unnest($11::bigint[]), unnest($12::bigint[]), unnest($13::bigint[]), \
      unnest($14::int[]), unnest($15::smallint[]), unnest($16::boolean[]), unnest($17::boolean[]), \
      unnest($18::text[]), unnest($19::text[])";
+/// Saves the commands that a batch changed.
 pub const UPDATE: &str = "UPDATE command c SET seq = v.seq, updated_at = v.updated_at, due_at = v.due_at, \
      dispatches = v.dispatches, state = v.state, superseded = v.superseded, needs_person = v.needs_person, \
      blocked = v.blocked, body = v.body FROM (SELECT unnest($1::uuid[]), unnest($2::bigint[]), \
@@ -86,6 +88,7 @@ pub const UPDATE: &str = "UPDATE command c SET seq = v.seq, updated_at = v.updat
      updated_at, due_at, dispatches, state, superseded, needs_person, blocked, body) WHERE c.id = v.id";
 const ARM: &str = "UPDATE command c SET due_at = v.due_at FROM unnest($1::uuid[], $2::bigint[]) \
      AS v(id, due_at) WHERE c.id = v.id";
+/// Saves their narrow rows.
 pub const STATUS: &str = "INSERT INTO command_status (command, work, due_at, line, state, duty, tenant) \
      SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::bigint[]), unnest($4::bigint[]), \
      unnest($5::smallint[]), unnest($6::smallint[]), unnest($7::text[]) ON CONFLICT (command) DO UPDATE \

@@ -57,6 +57,7 @@ pub struct Size {
 }
 
 impl Size {
+    /// The size of this value.
     pub fn of(value: &Value) -> Self {
         let mut size = Self { values: 1, text: 0, levels: 1 };
         match value {

@@ -72,6 +72,7 @@ const HEAD: &str = sql!(
      WHERE line = ?1 AND line IS NOT NULL AND {command state is open} ORDER BY id LIMIT 1"
 );
 
+/// Inserts a new command.
 pub const INSERT: &str = "INSERT OR ROLLBACK INTO command \
      (id, state, seq, updated_at, duty, due_at, line, dispatches, blocked, needs_person, body, last_event, \
      superseded, work, tenant, tool, target, kind, executor, key, input_hash, step, slot, created_at) \
