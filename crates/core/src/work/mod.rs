@@ -8,6 +8,7 @@ pub mod close_out;
 pub mod complete;
 pub(crate) mod draft;
 pub mod fail;
+pub mod forecast;
 pub mod ingest;
 pub mod progress;
 pub mod quarantine;

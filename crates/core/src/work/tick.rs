@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    Millis, WorkId, command,
+    Millis, WorkId,
+    command::{self, Command},
     decide::{Context, Decision},
     due::{self, harmless_to_cancel},
     event::{
@@ -11,7 +12,7 @@ use crate::{
         WaitResolved, WaitTimedOut,
     },
     liveness::{self, Grade, Seen, Sighting},
-    model::{ErrorClass, OnParentClose, OnTimeout, ReasonCode, Wait, WaitState, Work},
+    model::{ErrorClass, OnParentClose, OnTimeout, ReasonCode, Step, Wait, WaitState, Work},
     payload::Payload,
     records::{Change, Touch, referenced_work},
     recovery::{self, Doubt, RecoveryFacts, Verdict},
@@ -263,27 +264,40 @@ fn proof(sighting: Option<&Sighting>, work: &Work) -> Vec<Evidence> {
         .collect()
 }
 
-/// From the lapse to the verdict, in the same tick.
-pub(super) fn recover(cx: Context<'_>, draft: &mut Draft, grade: Grade, evidence: &[Evidence]) {
-    let steps = cx.records.steps.get(&draft.work.id).map_or(&[][..], Vec::as_slice);
-    let checkpoint = steps
-        .iter()
-        .filter(|step| !step.voided && step.completed_at.is_some())
-        .max_by_key(|step| step.ordinal);
-    let work = &draft.work;
-    let doubt = command::doubt(&draft.commands, cx.now);
-    let verdict = recovery::verdict(&RecoveryFacts {
+/// The last completed step: where a rerunnable work item goes on.
+fn checkpoint(steps: &[Step]) -> Option<&Step> {
+    steps.iter().filter(|step| !step.voided && step.completed_at.is_some()).max_by_key(|step| step.ordinal)
+}
+
+/// The facts that recovery judges by, once the lease has lapsed.
+pub(super) fn recovery_facts(
+    work: &Work,
+    commands: &[Command],
+    steps: &[Step],
+    grade: Grade,
+    now: Millis,
+) -> RecoveryFacts {
+    RecoveryFacts {
         abandon_requested: work.body.abandon_request.is_some(),
         disposition: work.spec.disposition,
         started: work.started(),
         grade,
         on_expiry: work.spec.policy.on_expiry,
-        doubt,
+        doubt: command::doubt(commands, now),
         lapses: work.body.lapses,
         failures: work.body.failures,
         max_attempts: work.spec.policy.retry.max_attempts,
-        has_checkpoint: checkpoint.is_some(),
-    });
+        has_checkpoint: checkpoint(steps).is_some(),
+    }
+}
+
+/// From the lapse to the verdict, in the same tick.
+pub(super) fn recover(cx: Context<'_>, draft: &mut Draft, grade: Grade, evidence: &[Evidence]) {
+    let work = &draft.work;
+    let steps = cx.records.steps.get(&work.id).map_or(&[][..], Vec::as_slice);
+    let checkpoint = checkpoint(steps);
+    let facts = recovery_facts(work, &draft.commands, steps, grade, cx.now);
+    let (doubt, verdict) = (facts.doubt, recovery::verdict(&facts));
     let (to, reason, message) = match verdict {
         Verdict::Leave | Verdict::Reconcile => return,
         Verdict::Retry => {

@@ -17,6 +17,7 @@ mod explain;
 mod explain_around;
 mod failures;
 mod family;
+mod forecast;
 mod ingest;
 mod lease;
 mod operator;

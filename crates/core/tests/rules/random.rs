@@ -20,7 +20,7 @@ use tenure_core::{
     reply::Ticked,
 };
 
-use crate::common::*;
+use crate::{common::*, forecast::comes_true};
 
 mod commands;
 
@@ -391,6 +391,7 @@ impl Actors {
 
     /// 9 and 10: which verdicts a sweeper may reach, and from which evidence.
     fn judged(&mut self, work: WorkId, watched: u64, sighting: Option<Sighting>) -> Ticked {
+        comes_true(&self.world, work);
         let before = self.world.row(work).clone();
         let events = self.world.events();
         let ticked = self.world.tick_with(work, watched, sighting);
