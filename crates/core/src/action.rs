@@ -178,6 +178,8 @@ pub struct Ingest {
     pub tenant: String,
     pub source: Source,
     pub kind: String,
+    /// One line for people.
+    pub title: Option<String>,
     pub disposition: Disposition,
     pub input: Payload,
     pub priority: i16,

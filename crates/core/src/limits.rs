@@ -8,6 +8,8 @@ pub const JSON_DEPTH: usize = 64;
 pub const SAFE_INTEGER: u64 = 1 << 53;
 /// Names: systems, kinds, tenants, workers, steps, sessions, correlation ids.
 pub const NAME_CHARS: usize = 200;
+/// One line for people.
+pub const TITLE_CHARS: usize = 200;
 /// Source ids and wait references may be longer: they come from other systems.
 pub const REFERENCE_CHARS: usize = 500;
 /// Free text: reasons, prompts, error messages, warnings.
@@ -52,6 +54,11 @@ pub const DURATION_MS: u64 = 10 * 365 * 24 * 3_600_000;
 /// A required, printable name of limited length.
 pub fn name(field: &str, value: &str) -> Result<(), Refusal> {
     bounded(field, value, NAME_CHARS)
+}
+
+/// One line for people.
+pub fn title(value: &str) -> Result<(), Refusal> {
+    bounded("title", value, TITLE_CHARS)
 }
 
 pub fn reference(field: &str, value: &str) -> Result<(), Refusal> {

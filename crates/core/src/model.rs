@@ -69,6 +69,9 @@ pub struct Spec {
     pub tenant: String,
     pub source: Source,
     pub kind: String,
+    /// One line for people. Without it, the source's id is shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
     pub disposition: Disposition,
     pub priority: i16,
     pub correlation_id: String,
@@ -102,6 +105,11 @@ pub struct Spec {
 }
 
 impl Spec {
+    /// One line that tells people which work item this is.
+    pub fn label(&self) -> &str {
+        self.title.as_deref().unwrap_or(&self.source.id)
+    }
+
     pub fn identity(&self) -> Identity {
         Identity { tenant: self.tenant.clone(), source: self.source.clone() }
     }

@@ -71,6 +71,7 @@ pub(crate) fn new_run(tenant: &str, name: &str, template: &Template, run_id: &st
         tenant: tenant.to_owned(),
         source: Source { system: SYSTEM.to_owned(), id: name.to_owned(), run_id: run_id.to_owned() },
         priority: template.priority,
+        title: template.title,
         session: template.session,
         correlation_id: template.correlation_id,
         workflow: template.workflow,

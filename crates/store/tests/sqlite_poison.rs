@@ -75,6 +75,7 @@ async fn a_damaged_schedule_or_run_is_in_nobodys_way() {
     for name in ["unreadable", "its work is", "well"] {
         let template = Template {
             kind: "job".to_owned(),
+            title: None,
             disposition: Disposition::Rerunnable,
             input: json!(name),
             priority: 3,

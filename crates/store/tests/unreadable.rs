@@ -100,6 +100,7 @@ async fn credential(ledger: &Ledger, name: &str) {
 async fn schedule(ledger: &Ledger, name: &str) {
     let template = Template {
         kind: "job".to_owned(),
+        title: None,
         disposition: Disposition::Rerunnable,
         input: Value::Null,
         priority: 3,

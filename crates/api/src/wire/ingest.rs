@@ -46,6 +46,9 @@ pub struct Ingest {
     pub source: Source,
     /// The kind of work; workers claim by it.
     pub kind: String,
+    /// One line for people, at most 200 characters. Without it, the source's id is shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
     /// The recovery contract for the case that the worker is lost.
     pub disposition: Disposition,
     /// The input for the worker, any JSON.
@@ -91,6 +94,7 @@ impl Ingest {
         Self {
             source,
             kind: kind.to_owned(),
+            title: None,
             disposition,
             input,
             priority: None,

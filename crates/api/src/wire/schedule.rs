@@ -58,6 +58,9 @@ words! {
 pub struct Template {
     /// The kind of every run's work item.
     pub kind: String,
+    /// The title of every run's work item, one line for people; the schedule's name without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
     /// The recovery contract for the case that the worker is lost.
     pub disposition: Disposition,
     /// The input for the worker, any JSON.
@@ -185,6 +188,9 @@ pub struct ScheduleQuery {
 pub struct TemplateView {
     /// The kind of every run's work item.
     pub kind: String,
+    /// The title of every run's work item.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
     /// The recovery contract for the case that the worker is lost.
     #[cfg_attr(feature = "openapi", schema(value_type = Disposition))]
     pub disposition: Word<Disposition>,

@@ -290,6 +290,9 @@ pub struct Work {
     pub source: Source,
     /// The kind of the work item.
     pub kind: String,
+    /// One line for people: the title given at ingest, else the source's id.
+    #[serde(default)]
+    pub title: String,
     /// At most one work item of a session is held at a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,

@@ -82,6 +82,9 @@ pub enum Overlap {
 #[serde(deny_unknown_fields)]
 pub struct Template {
     pub kind: String,
+    /// One line for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
     pub disposition: Disposition,
     pub input: Value,
     pub priority: i16,

@@ -21,6 +21,7 @@ const NOW: Millis = 1_790_000_040_000;
 fn plan(overlap: Overlap, catch_up_ms: u64) -> Plan {
     let template = Template {
         kind: "digest".to_owned(),
+        title: None,
         disposition: Disposition::Rerunnable,
         input: json!({}),
         priority: 3,

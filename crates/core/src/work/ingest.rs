@@ -102,6 +102,7 @@ fn birth(cx: Context<'_>, ingest: &Ingest, input_hash: Digest, parent: Option<&W
         tenant: ingest.tenant.clone(),
         source: ingest.source.clone(),
         kind: ingest.kind.clone(),
+        title: ingest.title.clone(),
         disposition: ingest.disposition,
         priority: ingest.priority,
         correlation_id: ingest.correlation_id.clone().unwrap_or_else(|| ingest.id.to_string()),
@@ -247,6 +248,9 @@ pub fn well_formed(ingest: &Ingest) -> Result<(), Refusal> {
         ));
     }
     limits::name("kind", &ingest.kind)?;
+    if let Some(title) = &ingest.title {
+        limits::title(title)?;
+    }
     if let Some(session) = &ingest.session {
         limits::reference("session", session)?;
     }

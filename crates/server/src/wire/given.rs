@@ -18,6 +18,7 @@ pub(crate) fn new_work(new: w::Ingest, tenant: String, source: &WorkPolicy) -> R
         tenant,
         source: Source { system: new.source.system, id: new.source.id, run_id: new.source.run_id },
         kind: new.kind,
+        title: new.title,
         disposition: new.disposition.to_core(),
         input: new.input,
         priority: new.priority.unwrap_or(3),

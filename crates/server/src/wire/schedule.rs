@@ -42,6 +42,7 @@ pub(crate) fn new_schedule(
 fn template(template: w::Template, source: &WorkPolicy) -> Template {
     Template {
         kind: template.kind,
+        title: template.title,
         disposition: template.disposition.to_core(),
         input: template.input,
         priority: template.priority.unwrap_or(3),
@@ -102,6 +103,7 @@ pub(crate) fn schedule(schedule: &Schedule, upcoming: &[Millis], payloads: bool)
 fn template_view(template: &Template, payloads: bool) -> w::TemplateView {
     w::TemplateView {
         kind: template.kind.clone(),
+        title: template.title.clone(),
         disposition: template.disposition.to_wire().into(),
         input: payloads.then(|| template.input.clone()),
         priority: template.priority,

@@ -34,6 +34,7 @@ pub(crate) fn work(work: &Work, view: &View<'_>) -> w::Work {
             run_id: spec.source.run_id.clone(),
         },
         kind: spec.kind.clone(),
+        title: spec.label().to_owned(),
         session: spec.session.clone(),
         workflow: spec
             .workflow

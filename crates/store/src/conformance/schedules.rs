@@ -18,6 +18,7 @@ const MINUTE: Millis = 60_000;
 fn template() -> Template {
     Template {
         kind: "digest".to_owned(),
+        title: None,
         disposition: Disposition::Rerunnable,
         input: json!({ "of": "yesterday", "ratio": 0.1 }),
         priority: 2,

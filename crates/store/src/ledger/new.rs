@@ -24,6 +24,8 @@ pub struct NewWork {
     pub source: Source,
     /// The kind, by which workers choose.
     pub kind: String,
+    /// One line for people. Without it, the source's id is shown.
+    pub title: Option<String>,
     /// Required: what may be done when its worker is lost.
     pub disposition: Disposition,
     /// The input, as JSON.
@@ -57,6 +59,7 @@ impl NewWork {
             tenant: "default".to_owned(),
             source: Source { system: system.to_owned(), id: id.to_owned(), run_id: String::new() },
             kind: kind.to_owned(),
+            title: None,
             disposition,
             input,
             priority: 3,
@@ -80,6 +83,7 @@ impl NewWork {
             tenant: self.tenant,
             source: self.source,
             kind: self.kind,
+            title: self.title,
             disposition: self.disposition,
             priority: self.priority,
             session: self.session,

@@ -301,6 +301,7 @@ impl Script {
                 run_id: if system == "scheduler" && self.mostly() { "run".to_owned() } else { String::new() },
             },
             kind: format!("kind-{}-{}", self.seed, number % 2),
+            title: None,
             disposition,
             input: Payload::new(&json!({ "n": number })).unwrap(),
             priority: self.dice.random_range(1..4),

@@ -23,6 +23,9 @@ pub struct Ingest {
     /// The kind of work; workers claim by it
     #[arg(long)]
     pub kind: String,
+    /// One line for people, shown wherever the work item is; the source's id if left out
+    #[arg(long)]
+    pub title: Option<String>,
     /// How it is recovered if its worker is lost: rerunnable, owner_bound or externally_owned
     #[arg(long)]
     pub disposition: Disposition,

@@ -98,6 +98,9 @@ pub struct ScheduleSet {
     /// The kind of work of each run
     #[arg(long)]
     pub kind: String,
+    /// The title of each run, one line for people; the schedule's name if left out
+    #[arg(long)]
+    pub title: Option<String>,
     /// How it is recovered if its worker is lost: rerunnable, owner_bound or externally_owned
     #[arg(long)]
     pub disposition: Disposition,

@@ -35,6 +35,7 @@ pub async fn ingest(cx: &Context, args: Ingest) -> Result<Exit, Failure> {
         None => None,
     };
     let new = NewWork {
+        title: args.title,
         priority: args.priority,
         session: args.session,
         tenant: args.tenant,

@@ -57,6 +57,7 @@ async fn set(cx: &Context, args: ScheduleSet) -> Result<Exit, Failure> {
         every_ms: args.every.map(ms),
         template: Template {
             kind: args.kind,
+            title: args.title,
             disposition: args.disposition,
             input: args.input,
             priority: args.priority,

@@ -472,6 +472,7 @@ pub fn ingest(id: WorkId, source_id: &str) -> Ingest {
         tenant: TENANT.into(),
         source: Source { system: "conversation".into(), id: source_id.into(), run_id: String::new() },
         kind: "reply".into(),
+        title: None,
         disposition: Disposition::Rerunnable,
         input: payload("hello"),
         priority: 3,
