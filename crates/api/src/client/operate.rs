@@ -6,8 +6,8 @@ use super::{
     work::path,
 };
 use crate::wire::{
-    Abandon, Ack, Alert, Cancel, Decide, Drain, DrainReport, Page, Quarantine, Rerun, RetryNow, Work, WorkId,
-    WorkerView,
+    Abandon, Ack, Alert, Cancel, Decide, Drain, DrainReport, Page, Quarantine, Rerun, RetryNow, Victim,
+    VictimQuery, Work, WorkId, WorkerView,
 };
 
 impl Client {
@@ -39,6 +39,11 @@ impl Client {
     /// Decides on a quarantined work item; only for people.
     pub async fn decide(&self, id: &WorkId, decide: &Decide) -> Result<Ack, Error> {
         self.call(Call::post(path(id, "/decide"), decide).once()).await
+    }
+
+    /// The work items that lost or may lose their holder, with what recovery will decide.
+    pub async fn victims(&self, query: &VictimQuery) -> Result<Page<Victim>, Error> {
+        self.call(Call::get("/v1/recovery/victims").query(query)).await
     }
 
     /// The workers that hold leases.

@@ -23,6 +23,7 @@ mod intake;
 mod list;
 mod operate;
 mod problem;
+mod recovery;
 mod schedule;
 mod step;
 mod time;
@@ -64,6 +65,7 @@ pub use intake::{Intake, IntakeChange, IntakePause, SetIntake};
 pub use list::{LimitQuery, Page, PageQuery, Unreadable, Until, WaitQuery, WorkGet, WorkQuery};
 pub use operate::{Abandon, Cancel, Decide, Decision, Quarantine, Rerun, RetryNow};
 pub use problem::{Code, Problem};
+pub use recovery::{DoubtedCommand, Forecast, LastReceipt, PossibleEffect, Verdict, Victim, VictimQuery};
 pub use schedule::{
     DeleteSchedule, Overlap, PauseSchedule, RunOutcome, RunSchedule, Schedule, ScheduleAct, ScheduleChange,
     ScheduleError, ScheduleGet, ScheduleQuery, ScheduleRun, ScheduleSkip, SetSchedule, SkipReason, Template,

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{AcceptStrength, Actor, Evidence, Timestamp, Usage, Wait, Word, WorkId, word::words};
+use super::{AcceptStrength, Actor, Evidence, Forecast, Timestamp, Usage, Wait, Word, WorkId, word::words};
 
 words! {
     /// The state of a work item.
@@ -411,4 +411,7 @@ pub struct Explanation {
     pub sentence: String,
     /// The command line to type, or `nothing: …` if it continues without help.
     pub next: String,
+    /// What follows if its holder stays silent. Absent if nobody holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub if_silent: Option<Forecast>,
 }

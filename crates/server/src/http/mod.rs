@@ -18,6 +18,7 @@ mod holder;
 mod ingest;
 mod intake;
 mod operate;
+mod recovery;
 mod schedules;
 mod steps;
 mod stream;
@@ -120,6 +121,7 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(schedules::pause))
         .routes(routes!(schedules::resume))
         .routes(routes!(schedules::run_now))
+        .routes(routes!(recovery::victims))
         .routes(routes!(workers::list))
         .routes(routes!(workers::drain))
         .routes(routes!(events::list))

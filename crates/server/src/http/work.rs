@@ -202,15 +202,22 @@ pub(crate) async fn events(
 #[utoipa::path(get, path = "/v1/work/{id}/explain", tag = "work", params(("id" = String, Path)),
     security(("token" = ["view"])),
     responses((status = 200, description = "One sentence and the next step.", body = w::Explanation), Problems))]
-pub(crate) async fn explain(who: Who, Segments([id]): Segments<1>) -> JsonResult<w::Explanation> {
+pub(crate) async fn explain(
+    State(app): State<Arc<App>>,
+    who: Who,
+    Segments([id]): Segments<1>,
+) -> JsonResult<w::Explanation> {
     let caller = who.caller();
     let id = find(&caller, &id).await?;
-    let state: WorkState = caller.work(id).await?.state;
+    let found = caller.work(id).await?;
+    let risk = app.ledger.at_risk(&found).await?;
+    let state: WorkState = found.state;
     let explained = caller.explain(id).await?;
     Ok(Json(w::Explanation {
         id: id.to_string().into(),
         state: state.to_wire().into(),
         sentence: explained.sentence,
         next: explained.next,
+        if_silent: risk.map(|risk| wire::forecast(&risk.forecast)),
     }))
 }

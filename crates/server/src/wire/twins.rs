@@ -11,6 +11,7 @@ mod c {
         liveness::Grade,
         model::{AcceptStrength, Disposition, ErrorClass, OnParentClose, OnTimeout, WaitKind, WaitState},
         policy::{Jitter, OnExpiry},
+        recovery::Verdict,
         schedule::{Act, Overlap, SkipReason},
     };
     pub use tenure_store::PrincipalKind;
@@ -60,6 +61,7 @@ twins! {
         Transport, Timeout, RateLimited, Unavailable, Validation, Auth, Quota, PolicyDenied, Misconfigured,
         Unsupported, Unknown
     }
+    Verdict = Verdict { Retry, Resume, Reconcile, Quarantine, Abandon, Leave, Fail, TimeOut }
     Grade = LeaseLiveness { Alive, Suspended, Silent, Dead }
     AcceptStrength = AcceptStrength { Weak, Strong }
     OnParentClose = OnParentClose { Cancel, Leave }

@@ -108,7 +108,7 @@ pub(crate) fn work(work: &Work, view: &View<'_>) -> w::Work {
 }
 
 /// The current lease, or the last one if it was not superseded.
-fn lease(work: &Work, now: Millis) -> Option<w::Lease> {
+pub(super) fn lease(work: &Work, now: Millis) -> Option<w::Lease> {
     let (grade, missed) = liveness::grade(work, None, now)?;
     let (lease, holder) = (work.lease.as_ref()?, work.body.holder.as_ref()?);
     Some(w::Lease {

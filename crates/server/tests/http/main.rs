@@ -15,6 +15,7 @@ mod intake;
 mod life;
 mod metrics;
 mod outage;
+mod recovery;
 mod rights;
 mod schedules;
 mod stopped;

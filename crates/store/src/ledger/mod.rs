@@ -4,6 +4,7 @@ mod caller;
 mod commands;
 mod credentials;
 mod due;
+mod forecast;
 mod health;
 mod intake;
 mod new;
@@ -50,6 +51,7 @@ use crate::{
 pub use caller::{Caller, Resolved, Waiting};
 pub use commands::{DispatchRef, Reserved, Sending};
 pub use due::{Due, DueCursor, DuePage};
+pub use forecast::AtRisk;
 pub use health::Health;
 pub use new::{NewWait, NewWork, new_worker};
 pub use workers::{WorkerView, Workers};

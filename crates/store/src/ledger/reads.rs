@@ -179,7 +179,7 @@ impl Ledger {
     }
 
     /// The commands of a work item to which something can still happen, even after its end; oldest first.
-    async fn open_commands(&self, work: &Work) -> Result<Vec<Command>, Error> {
+    pub(super) async fn open_commands(&self, work: &Work) -> Result<Vec<Command>, Error> {
         if work.body.commands.total == 0 {
             return Ok(Vec::new());
         }

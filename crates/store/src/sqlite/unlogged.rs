@@ -56,11 +56,12 @@ pub(super) fn faults(conn: &Connection, key: &Key, most: usize) -> Read<Vec<Stri
         while let (Some(row), true) = (rows.next()?, found.len() < most) {
             match read(row) {
                 Ok(one) => found.extend(key.fault(&*one, row::mac(row, mac)?)),
-                Err(fault) => match fault.of_row()? {
-                    Error::Corrupt(why) => found.push(format!("a row of `{name}` cannot be read: {why}")),
-                    // Only the version that wrote it can judge it.
-                    _ => {}
-                },
+                Err(fault) => {
+                    // A row of a newer version can be judged only by that version.
+                    if let Error::Corrupt(why) = fault.of_row()? {
+                        found.push(format!("a row of `{name}` cannot be read: {why}"));
+                    }
+                }
             }
         }
         faults.append(&mut found);

@@ -8,6 +8,7 @@ mod intake;
 mod keep;
 mod operate;
 mod read;
+mod recovery;
 mod schedule;
 mod serve;
 mod tools;
@@ -30,6 +31,7 @@ pub use intake::{IntakeAct, IntakeVerb, WaitsRevoke, WaitsVerb};
 pub use keep::{Backup, ConfigVerb, Prune, Restore, TokenCreate, TokenRevoke, TokenVerb};
 pub use operate::{Abandon, Act, Cancel, Decide, Drain, Quarantine, Requeue, Rerun, Retry};
 pub use read::{Events, Explain, Filter, Ingest, List, Ps, Show, Watch, Workers};
+pub use recovery::Victims;
 pub use schedule::{Schedule, ScheduleAct, ScheduleRun, ScheduleSet, ScheduleVerb};
 pub use serve::Serve;
 pub use tools::{ToolsCheck, ToolsVerb};
@@ -159,6 +161,8 @@ pub enum Verb {
     Drain(Drain),
     /// List the workers with leases, and whether they are alive
     Workers(Workers),
+    /// List work items that lost or may lose their holder, and what recovery will decide
+    Victims(Victims),
     /// Commands: recorded side effects
     #[command(subcommand)]
     Commands(CommandsVerb),
@@ -245,6 +249,7 @@ impl Verb {
             | Verb::Top
             | Verb::Claim(_)
             | Verb::Workers(_)
+            | Verb::Victims(_)
             | Verb::Alerts
             | Verb::Needs(_)
             | Verb::Verify

@@ -1,6 +1,6 @@
 //! The seven lights: each has a glyph, a word and a colour, so that none of them is needed alone.
 
-use tenure_api::wire::{LeaseLiveness, State, Work};
+use tenure_api::wire::{Lease, LeaseLiveness, State, Word, Work};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Light {
@@ -17,11 +17,13 @@ pub enum Light {
 
 impl Light {
     pub fn of(work: &Work) -> Self {
-        let Some(state) = work.state.known() else { return Light::Idle };
-        let late = work
-            .lease
-            .as_ref()
-            .is_some_and(|lease| lease.missed > 0 || lease.liveness != LeaseLiveness::Alive);
+        Self::of_held(&work.state, work.lease.as_ref())
+    }
+
+    /// A running work item whose holder is late is at risk.
+    pub fn of_held(state: &Word<State>, lease: Option<&Lease>) -> Self {
+        let Some(state) = state.known() else { return Light::Idle };
+        let late = lease.is_some_and(|lease| lease.missed > 0 || lease.liveness != LeaseLiveness::Alive);
         match state {
             State::Running if late => Light::Risk,
             _ => Self::of_state(state),

@@ -9,6 +9,7 @@ mod keep;
 mod needs;
 mod operate;
 mod read;
+mod recovery;
 mod restore;
 mod schedule;
 mod serve;
@@ -117,6 +118,7 @@ async fn dispatch(cx: &Context, verb: Verb) -> Result<Exit, Failure> {
         Verb::Watch(args) => read::watch(cx, args).await,
         Verb::Top => crate::top::top(cx).await,
         Verb::Workers(args) => read::workers(cx, &args).await,
+        Verb::Victims(args) => recovery::victims(cx, &args).await,
         Verb::Needs(args) => needs::needs(cx, &args).await,
         Verb::Commands(verb) => command::commands(cx, verb).await,
         Verb::Alerts => read::alerts(cx).await,

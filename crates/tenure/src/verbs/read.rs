@@ -168,7 +168,11 @@ pub async fn explain(cx: &Context, args: &Explain) -> Result<Exit, Failure> {
     let id = WorkId::from(args.id.as_str());
     let explained = cx.client.explain(&id).await.map_err(|error| not_found(&args.id, error))?;
     cx.out.one(&explained, |explained, _| {
-        format!("{}\nNext: {}\n", render::safe(&explained.sentence), render::safe(&explained.next))
+        let foretold = explained
+            .if_silent
+            .as_ref()
+            .map_or(String::new(), |forecast| format!("{}\n", render::safe(&forecast.sentence)));
+        format!("{}\n{foretold}Next: {}\n", render::safe(&explained.sentence), render::safe(&explained.next))
     })?;
     Ok(Exit::Ok)
 }

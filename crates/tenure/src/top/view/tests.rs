@@ -225,6 +225,7 @@ fn enter_shows_the_work_and_escape_goes_back() {
         state: tenure_api::wire::State::Stalled.into(),
         sentence: "Stalled 1 m: worker-3 held it.".to_owned(),
         next: "`tenure abandon …`".to_owned(),
+        if_silent: None,
     };
     screen.snapshot.full = Some(Full {
         work: screen.snapshot.rows[0].clone(),
