@@ -205,7 +205,7 @@ fn a_work_asked_to_cancel_dispatches_nothing_new() {
     let events = w.events();
     let refused = w.try_dispatch(&lease, own, evaluation(Effect::Allow, lookup())).unwrap_err();
     assert_eq!(refused.code, Code::CancelRequested);
-    assert!(refused.detail.contains("asked to cancel (no longer needed)"), "{}", refused.detail);
+    assert!(refused.detail.contains("requested (no longer needed)"), "{}", refused.detail);
     let (code, put_off) = w.relay_refused(relayed, go());
     assert_eq!((code, put_off.state), (Code::CancelRequested, CommandState::Pending));
     assert_eq!(w.command(relayed).due_at, Some(w.now + limits::CANCEL_ASK_AGAIN_MS));

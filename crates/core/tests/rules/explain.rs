@@ -480,7 +480,7 @@ fn over() {
             w.cancel(id).unwrap();
             id
         },
-        "Cancelled 5 m ago without an attempt: ana asked for it (no longer needed).",
+        "Cancelled 5 m ago without an attempt: ana requested it (no longer needed).",
         RERUN,
     );
     says(

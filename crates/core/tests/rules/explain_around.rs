@@ -147,7 +147,7 @@ fn a_settled_doubt_is_not_explained_as_open() {
     assert_eq!(
         said(&w, lease.work, &names),
         (
-            "Quarantined 0 s: a side effect was in doubt (nothing is in doubt anymore); it stays until a person \
+            "Quarantined 0 s: a side effect was in doubt (nothing is in doubt any more); it stays until a person \
              decides."
                 .to_owned(),
             "`tenure decide W requeue --reason …` to run it again, or `tenure decide W failed --reason …`".to_owned()
