@@ -71,6 +71,7 @@ pub(crate) struct IntakeRow {
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct RowOptions {
+    title: Option<String>,
     workflow: Option<Workflow>,
     parent: Option<WorkId>,
     on_parent_close: OnParentClose,
@@ -98,6 +99,7 @@ impl IntakeRow {
             tenant: self.tenant,
             source: Source { system: self.source_system, id: self.source_id, run_id: self.source_run_id },
             kind: self.kind,
+            title: options.title,
             disposition,
             input,
             priority: i16::try_from(self.priority)
@@ -176,6 +178,7 @@ impl TryFrom<&NewWork> for IntakeInsert {
             return Err(Refusal::new(Code::Unsupported, detail).into());
         }
         let options = RowOptions {
+            title: new.title.clone(),
             workflow: new.workflow.clone(),
             parent: new.parent,
             on_parent_close: new.on_parent_close,
