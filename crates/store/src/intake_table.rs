@@ -22,6 +22,7 @@ pub(crate) const LONGEST: usize = 2 * limits::PAYLOAD_BYTES;
 pub struct IntakeTable {
     /// Rows that wait. Counted up to 10,000, as are the rejected ones.
     pub waiting: u64,
+    /// When the oldest waiting row was inserted.
     pub oldest_at: Option<Millis>,
     /// Rows that were set aside. An operator corrects, retries or deletes them.
     pub rejected: u64,
@@ -159,9 +160,12 @@ macro_rules! insert {
 }
 
 impl IntakeInsert {
+    /// The statement for an SQLite connection.
     pub const SQLITE: &str = insert!("(?1, ?2, ?3, ?4, ?5, ?6, ?7, CAST(?8 AS INTEGER), ?9, ?10, ?11)");
+    /// The statement for a PostgreSQL connection.
     pub const POSTGRES: &str = insert!("($1, $2, $3, $4, $5, $6, $7, $8::text::integer, $9, $10, $11)");
 
+    /// The parameters of the statement, in its order.
     pub fn values(&self) -> &[Option<String>; 11] {
         &self.values
     }

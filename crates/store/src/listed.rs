@@ -91,7 +91,12 @@ impl<T, K> Listed<T, K> {
                     Error::Corrupt(why) => why,
                     error => error.to_string(),
                 };
-                let unreadable = Unreadable { id: key.name(), work: key.work(), why: crate::schema::shortened(why), newer };
+                let unreadable = Unreadable {
+                    id: key.name(),
+                    work: key.work(),
+                    why: crate::schema::shortened(why),
+                    newer,
+                };
                 tracing::warn!(id = unreadable.id, why = unreadable.why, "a stored row cannot be read");
                 self.unreadable.push(unreadable);
             }
