@@ -175,7 +175,7 @@ pub fn records() -> Vec<Edit> {
             "UPDATE budget SET spent = 2",
             &["2 calls spent and 0 calls reserved, but the logs have 1 call and 0 calls"],
         ),
-        both("UPDATE budget SET reserved = 5", &["1 call spent and 5 calls set aside"]),
+        both("UPDATE budget SET reserved = 5", &["1 call spent and 5 calls reserved"]),
         both("DELETE FROM budget", &["0 calls spent"]),
         each("UPDATE command SET target = 'eve'", "", &["differs from its log"]),
         each("", "UPDATE command SET target = 'eve'", &["is not what it was reserved as"]),
