@@ -190,7 +190,7 @@ pub fn records() -> Vec<Edit> {
             "UPDATE wait SET state = 'cancelled', ended_at = opened_at WHERE state = 'open'",
             &["differs from its log"],
         ),
-        both("DELETE FROM event WHERE seq = (SELECT max(seq) FROM event)", &["the anchor covers"]),
+        both("DELETE FROM event WHERE seq = (SELECT max(seq) FROM event)", &["does not match the anchor"]),
         each("DELETE FROM event WHERE seq = 2", "", &["has an event that follows none of its own"]),
         each("", "DELETE FROM event WHERE seq = 2", &["event 2 is missing"]),
         each(
