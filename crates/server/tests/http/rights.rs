@@ -109,6 +109,6 @@ async fn an_early_answer_that_does_not_match_is_reported(bed: Bed) {
     let told =
         events["items"].as_array().unwrap().iter().find(|e| e["type"] == "early_answer_refused").unwrap();
     assert_eq!((&told["data"]["why"], &told["payload"]), (&json!("schema"), &json!(7)));
-    assert!(told["message"].as_str().unwrap().contains("does not fit"), "{told}");
+    assert!(told["message"].as_str().unwrap().contains("does not match"), "{told}");
     bed.server.close().await.unwrap();
 }
