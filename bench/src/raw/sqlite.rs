@@ -8,7 +8,7 @@ use std::{
 
 use rusqlite::{Connection, OptionalExtension, Row, Statement, types::Value};
 use tenure_store::sqlite_bench_support::{
-    COMMAND_INSERT, COMMAND_UPDATE, EVENT_INSERT, WORK_UPDATE, connect,
+    INSERT_COMMAND, INSERT_EVENT, UPDATE_COMMAND, UPDATE_WORK, connect,
 };
 use uuid::Uuid;
 
@@ -112,12 +112,12 @@ impl Bound {
 /// The statements of one transition, in the ledger's order.
 fn shapes(stage: Stage) -> Result<Vec<Shape>> {
     let update = |table, sql| Result::Ok(Shape::new(table, sql, Columns::assigned(sql)?));
-    let event = Shape::insert(Table::Event, EVENT_INSERT)?;
-    let work = update(Table::Work, WORK_UPDATE)?;
+    let event = Shape::insert(Table::Event, INSERT_EVENT)?;
+    let work = update(Table::Work, UPDATE_WORK)?;
     let command = match stage {
         Stage::Progress => return Ok(vec![event, work]),
-        Stage::NewCommand => Shape::insert(Table::Command, COMMAND_INSERT)?,
-        Stage::Command => update(Table::Command, COMMAND_UPDATE)?,
+        Stage::NewCommand => Shape::insert(Table::Command, INSERT_COMMAND)?,
+        Stage::Command => update(Table::Command, UPDATE_COMMAND)?,
     };
     Ok(vec![event, work, command])
 }

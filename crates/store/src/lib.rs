@@ -12,6 +12,8 @@ mod batch;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod check;
 mod clock;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod columns;
 #[cfg(feature = "conformance")]
 #[allow(missing_docs)] // Each function is a test, named by what it shows.
 pub mod conformance;

@@ -20,46 +20,38 @@ use super::{
     connection::{Pipeline, Results, params},
     read::{List, Reader, first, listed},
     row::{self, get, json, name},
+    table::table,
 };
 use crate::{
     CommandFilter, Error, Listed,
     batch::Batch,
+    columns::{names, names_of, sets_from, statement, unnested},
     line::line,
     states::sql,
     store::{CommandStore, StoreFuture},
 };
 
-macro_rules! columns {
-    () => {
-        "c.id, c.work, c.spec, c.state, c.seq, c.created_at, c.updated_at, c.due_at, c.body"
-    };
-}
-
 const WORKS_OF: &str = "SELECT id, work FROM command WHERE id = ANY($1::uuid[])";
-const BY_ID: &str = concat!("SELECT ", columns!(), " FROM command c WHERE c.id = ANY($1::uuid[])");
-const BY_KEY: &str = concat!(
-    "SELECT ",
-    columns!(),
+const BY_ID: &str = statement!("SELECT " { names_of("c", CommandRow::COLUMNS) } " FROM command c WHERE c.id = ANY($1::uuid[])");
+const BY_KEY: &str = statement!(
+    "SELECT " { names_of("c", CommandRow::COLUMNS) }
     " FROM unnest($1::uuid[], $2::bytea[]) AS k(work, key) \
      JOIN command c ON c.work = k.work AND c.key = k.key AND NOT c.superseded"
 );
 /// The worker's, that something may still happen to.
-const OPEN: &str = sql!(
-    "SELECT ",
-    columns!(),
+const OPEN: &str = statement!(
+    "SELECT " { names_of("c", CommandRow::COLUMNS) }
     " FROM unnest($1::uuid[]) AS k(work) JOIN command_status s ON s.work = k.work AND {command s.state is open} \
      JOIN command c ON c.id = s.command WHERE c.executor = 'worker'"
 );
-const OUTGOING: &str = sql!(
-    "SELECT ",
-    columns!(),
+const OUTGOING: &str = statement!(
+    "SELECT " { names_of("c", CommandRow::COLUMNS) }
     " FROM unnest($1::uuid[]) AS k(work) JOIN command_status s ON s.work = k.work AND {command s.state is idle} \
      JOIN command c ON c.id = s.command WHERE c.executor <> 'worker'"
 );
 /// The newest of all earlier generations that was sent, or may yet be.
-const EARLIER: &str = sql!(
-    "SELECT ",
-    columns!(),
+const EARLIER: &str = statement!(
+    "SELECT " { names_of("c", CommandRow::COLUMNS) }
     ", k.work, k.key FROM unnest($1::uuid[], $2::bytea[]) AS k(work, key) JOIN work n ON n.id = k.work \
      CROSS JOIN LATERAL (SELECT c.* FROM work w JOIN command c ON c.work = w.id AND c.key = k.key \
      AND NOT c.superseded WHERE w.tenant = n.tenant AND w.system = n.system AND w.source_id = n.source_id \
@@ -72,27 +64,27 @@ const HEADS: &str = sql!(
      AND s.line IS NOT NULL AND {command s.state is open} ORDER BY s.command LIMIT 1) FROM unnest($1::bigint[]) AS k(line)"
 );
 /// Inserts the new commands of a batch.
-pub const INSERT: &str = "INSERT INTO command (id, work, created_at, key, input_hash, tenant, tool, target, \
-     executor, spec, seq, updated_at, due_at, dispatches, state, superseded, needs_person, blocked, body) \
-     SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::bigint[]), unnest($4::bytea[]), \
-     unnest($5::bytea[]), unnest($6::text[]), unnest($7::text[]), unnest($8::text[]), unnest($9::text[]), \
-     unnest($10::text[]), unnest($11::bigint[]), unnest($12::bigint[]), unnest($13::bigint[]), \
-     unnest($14::int[]), unnest($15::smallint[]), unnest($16::boolean[]), unnest($17::boolean[]), \
-     unnest($18::text[]), unnest($19::text[])";
+pub const INSERT: &str = statement!(
+    "INSERT INTO command (" { names(CommandRow::COLUMNS) } ", " { names(CommandSpecKeys::COLUMNS) }
+    ", " { names(CommandKeys::COLUMNS) } ") SELECT " { unnested(CommandRow::COLUMNS, 1) }
+    ", " { unnested(CommandSpecKeys::COLUMNS, 1 + CommandRow::COLUMNS.len()) }
+    ", " { unnested(CommandKeys::COLUMNS, 1 + CommandRow::COLUMNS.len() + CommandSpecKeys::COLUMNS.len()) }
+);
 /// Saves the commands that a batch changed.
-pub const UPDATE: &str = "UPDATE command c SET seq = v.seq, updated_at = v.updated_at, due_at = v.due_at, \
-     dispatches = v.dispatches, state = v.state, superseded = v.superseded, needs_person = v.needs_person, \
-     blocked = v.blocked, body = v.body FROM (SELECT unnest($1::uuid[]), unnest($2::bigint[]), \
-     unnest($3::bigint[]), unnest($4::bigint[]), unnest($5::int[]), unnest($6::smallint[]), \
-     unnest($7::boolean[]), unnest($8::boolean[]), unnest($9::text[]), unnest($10::text[])) AS v(id, seq, \
-     updated_at, due_at, dispatches, state, superseded, needs_person, blocked, body) WHERE c.id = v.id";
+pub const UPDATE: &str = statement!(
+    "UPDATE command c SET " { sets_from("v", CommandRow::CHANGING) }
+    ", " { sets_from("v", CommandKeys::COLUMNS) } " FROM (SELECT unnest($1::uuid[]), "
+    { unnested(CommandRow::CHANGING, 2) }
+    ", " { unnested(CommandKeys::COLUMNS, 2 + CommandRow::CHANGING.len()) }
+    ") AS v(id, " { names(CommandRow::CHANGING) } ", " { names(CommandKeys::COLUMNS) } ") WHERE c.id = v.id"
+);
 const ARM: &str = "UPDATE command c SET due_at = v.due_at FROM unnest($1::uuid[], $2::bigint[]) \
      AS v(id, due_at) WHERE c.id = v.id";
 /// Saves their narrow rows.
-pub const STATUS: &str = "INSERT INTO command_status (command, work, due_at, line, state, duty, tenant) \
-     SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::bigint[]), unnest($4::bigint[]), \
-     unnest($5::smallint[]), unnest($6::smallint[]), unnest($7::text[]) ON CONFLICT (command) DO UPDATE \
-     SET due_at = excluded.due_at, line = excluded.line, state = excluded.state, duty = excluded.duty";
+pub const STATUS: &str = statement!(
+    "INSERT INTO command_status (" { names(StatusRow::COLUMNS) } ") SELECT " { unnested(StatusRow::COLUMNS, 1) }
+    " ON CONFLICT (command) DO UPDATE SET " { sets_from("excluded", StatusRow::CHANGING) }
+);
 
 const COUNTS: &str = "SELECT state, count(*) FROM command_status WHERE $1::text[] IS NULL OR tenant = ANY($1) \
      GROUP BY state";
@@ -145,18 +137,77 @@ fn key(row: &Row) -> Result<CommandId, Error> {
     get(row, 0).map(CommandId)
 }
 
+table! {
+    /// What is read of a command.
+    each CommandRow(command: Command) {
+        id: "uuid" = command.id.0,
+        work: "uuid" = command.work.0,
+        spec: "text" = json(&*command.spec),
+        created_at: "bigint" = command.created_at,
+    }
+    changing {
+        state: "smallint" = i16::from(command.state.code()),
+        seq: "bigint" = command.seq as i64,
+        updated_at: "bigint" = command.updated_at,
+        due_at: "bigint" = command.due_at,
+        body: "text" = command.body.text(),
+    }
+    read(row) -> Command {
+        Ok(Command {
+            id: CommandId(get(row, id)?),
+            work: row::id(row, work)?,
+            spec: Arc::new(row::parse(get(row, spec)?)?),
+            state: self::state(get(row, state)?)?,
+            seq: get::<i64>(row, seq)? as u64,
+            created_at: get(row, created_at)?,
+            updated_at: get(row, updated_at)?,
+            due_at: get(row, due_at)?,
+            body: Document::stored(get(row, body)?).map_err(row::unread)?,
+        })
+    }
+}
+
+table! {
+    /// What a command is found by of what never changes.
+    each CommandSpecKeys(command: Command) {
+        key: "bytea" = &command.spec.key.0[..],
+        input_hash: "bytea" = &command.spec.input_hash.0[..],
+        tenant: "text" = command.spec.tenant.as_str(),
+        tool: "text" = command.spec.tool.as_str(),
+        target: "text" = command.spec.target.as_str(),
+        executor: "text" = name(&command.spec.executor),
+    }
+}
+
+table! {
+    /// What else a command is found by.
+    each CommandKeys(command: Command) {
+        dispatches: "int" = command.body.dispatches as i32,
+        superseded: "boolean" = !command.is_current(),
+        needs_person: "boolean" = command.body.needs_person,
+        blocked: "text" =
+            command.body.blocked.as_ref().filter(|_| command.state == CommandState::Blocked).map(name),
+    }
+}
+
+table! {
+    /// The narrow row of a command.
+    each StatusRow(command: Command) {
+        command: "uuid" = command.id.0,
+        work: "uuid" = command.work.0,
+        tenant: "text" = command.spec.tenant.as_str(),
+    }
+    changing {
+        due_at: "bigint" = command.due_at,
+        line: "bigint" = command.body.tool.ordered.then(|| line(&target_key(command))),
+        state: "smallint" = i16::from(command.state.code()),
+        duty: "smallint" =
+            due::duty(command).filter(|_| command.due_at.is_some()).map(|duty| i16::from(duty.code())),
+    }
+}
+
 fn command(row: &Row) -> Result<Command, Error> {
-    Ok(Command {
-        id: CommandId(get(row, 0)?),
-        work: row::id(row, 1)?,
-        spec: Arc::new(row::parse(get(row, 2)?)?),
-        state: state(get(row, 3)?)?,
-        seq: get::<i64>(row, 4)? as u64,
-        created_at: get(row, 5)?,
-        updated_at: get(row, 6)?,
-        due_at: get(row, 7)?,
-        body: Document::stored(get(row, 8)?).map_err(row::unread)?,
-    })
+    CommandRow::read(row, 0)
 }
 
 /// Where the results of a round are.
@@ -230,8 +281,9 @@ impl Loading {
         }
         records.earlier.extend(load_set.earlier.iter().map(|key| (*key, None)));
         for row in results.maybe(self.earlier) {
-            let key: Digest = row::digest(get(&row, 10)?)?;
-            records.earlier.insert((row::id(&row, 9)?, key), Some(command(&row)?));
+            let after = CommandRow::COLUMNS.len();
+            let key: Digest = row::digest(get(&row, after + 1)?)?;
+            records.earlier.insert((row::id(&row, after)?, key), Some(command(&row)?));
         }
         let mut heads = BTreeMap::new();
         for row in results.maybe(self.heads) {
@@ -258,78 +310,39 @@ fn each<'a, T, U>(rows: &'a [T], column: impl Fn(&'a T) -> U) -> Vec<U> {
 
 /// After the events. What is superseded makes room before what takes its place.
 pub(super) fn save<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch) {
-    let all = batch.commands();
+    let commands = batch.commands();
     let touched = |wanted: &dyn Fn(Touch) -> bool| -> Vec<&'a Command> {
-        all.iter().filter(|(_, touch)| wanted(*touch)).map(|(command, _)| *command).collect()
+        commands.iter().filter(|(_, touch)| wanted(*touch)).map(|(command, _)| *command).collect()
     };
-    let blocked =
-        |c: &&'a Command| c.body.blocked.as_ref().filter(|_| c.state == CommandState::Blocked).map(name);
     let changed = touched(&|touch| touch == Touch::Event);
     pipeline.add_if(!changed.is_empty(), UPDATE, || {
-        let c = &changed[..];
-        params![
-            each(c, |c| c.id.0),
-            each(c, |c| c.seq as i64),
-            each(c, |c| c.updated_at),
-            each(c, |c| c.due_at),
-            each(c, |c| c.body.dispatches as i32),
-            each(c, |c| i16::from(c.state.code())),
-            each(c, |c| !c.is_current()),
-            each(c, |c| c.body.needs_person),
-            each(c, blocked),
-            each(c, |c| c.body.text()),
-        ]
+        let mut params = params![each(&changed, |c| c.id.0)];
+        CommandRow::bind_changing(&changed, &mut params);
+        CommandKeys::bind(&changed, &mut params);
+        params
     });
     let armed = touched(&|touch| touch < Touch::Event);
     pipeline.add_if(!armed.is_empty(), ARM, || params![each(&armed, |c| c.id.0), each(&armed, |c| c.due_at)]);
     let new = touched(&|touch| touch == Touch::Insert);
     pipeline.add_if(!new.is_empty(), INSERT, || {
-        let c = &new[..];
-        params![
-            each(c, |c| c.id.0),
-            each(c, |c| c.work.0),
-            each(c, |c| c.created_at),
-            each(c, |c| &c.spec.key.0[..]),
-            each(c, |c| &c.spec.input_hash.0[..]),
-            each(c, |c| c.spec.tenant.as_str()),
-            each(c, |c| c.spec.tool.as_str()),
-            each(c, |c| c.spec.target.as_str()),
-            each(c, |c| name(&c.spec.executor)),
-            each(c, |c| json(&*c.spec)),
-            each(c, |c| c.seq as i64),
-            each(c, |c| c.updated_at),
-            each(c, |c| c.due_at),
-            each(c, |c| c.body.dispatches as i32),
-            each(c, |c| i16::from(c.state.code())),
-            each(c, |c| !c.is_current()),
-            each(c, |c| c.body.needs_person),
-            each(c, blocked),
-            each(c, |c| c.body.text()),
-        ]
+        let mut params = Vec::new();
+        CommandRow::bind(&new, &mut params);
+        CommandSpecKeys::bind(&new, &mut params);
+        CommandKeys::bind(&new, &mut params);
+        params
     });
-    statuses(pipeline, &touched(&|_| true));
+    let all = touched(&|_| true);
+    pipeline.add_if(!all.is_empty(), STATUS, || {
+        let mut params = Vec::new();
+        StatusRow::bind(&all, &mut params);
+        params
+    });
     let budgets = batch.budgets();
     pipeline.add_if(!budgets.is_empty(), SAVE_BUDGETS, || {
         params![
             each(&budgets, |(key, _)| key.text()),
             each(&budgets, |(_, budget)| amount(budget.spent)),
             each(&budgets, |(_, budget)| amount(budget.reserved)),
-        ]
-    });
-}
-
-fn statuses<'a>(pipeline: &mut Pipeline<'a>, commands: &[&'a Command]) {
-    pipeline.add_if(!commands.is_empty(), STATUS, || {
-        params![
-            each(commands, |c| c.id.0),
-            each(commands, |c| c.work.0),
-            each(commands, |c| c.due_at),
-            each(commands, |c| c.body.tool.ordered.then(|| line(&target_key(c)))),
-            each(commands, |c| i16::from(c.state.code())),
-            each(commands, |c| {
-                due::duty(c).filter(|_| c.due_at.is_some()).map(|duty| i16::from(duty.code()))
-            }),
-            each(commands, |c| c.spec.tenant.as_str()),
         ]
     });
 }
@@ -370,7 +383,7 @@ impl CommandStore for Postgres {
             list.command_conditions(filter, before);
             let at_most = list.param(limit as i64);
             let wanted = list.wanted.join(" AND ");
-            let columns = columns!();
+            let columns = statement!({ names_of("c", CommandRow::COLUMNS) });
             let states = filter.admitted().map(|states| {
                 let codes: Vec<i16> = states.iter().map(|state| i16::from(state.code())).collect();
                 list.param(codes)

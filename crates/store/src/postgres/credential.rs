@@ -8,36 +8,33 @@ use super::{
     Postgres,
     connection::params,
     row::{self, get},
+    table::table,
 };
 use crate::{
     Credential, Error, Listed, Principal, Revocation,
+    columns::{MAC, names, statement, text, values},
     credential::CREDENTIALS_MAX,
     store::{CredentialStore, Store, StoreFuture},
 };
 
-macro_rules! columns {
-    () => {
-        "id, name, principal, principal_name, kind, hash, scopes, tenants, kinds, worker, created_at, created_by, \
-         expires_at, revoked_at, revoked_by, revoked_reason"
-    };
-}
-pub(super) use columns;
-
-const ADD: &str = "INSERT INTO credential \
-     (id, name, principal, principal_name, kind, hash, scopes, tenants, kinds, worker, created_at, created_by, expires_at, mac) \
-     SELECT $1::uuid, $2::text, $3::uuid, $4::text, $5::text, $6::bytea, $7::text, $8::text, $9::text, $10::text, \
-     $11::bigint, $12::text, $13::bigint, $15::bytea \
-     WHERE (SELECT count(*) FROM credential c WHERE c.revoked_at IS NULL) < $14::bigint \
-     ON CONFLICT (hash) DO NOTHING";
-const BY_HASH: &str = concat!("SELECT ", columns!(), " FROM credential WHERE hash = $1::bytea");
-const LIST: &str =
-    concat!("SELECT ", columns!(), " FROM credential WHERE id < $1::uuid ORDER BY id DESC LIMIT $2::bigint");
-const OF: &str = concat!(
-    "SELECT ",
-    columns!(),
+const ADD: &str = statement!(
+    "INSERT INTO credential (" { names(CredentialRow::COLUMNS) } ", " { names(MAC) }
+    ") SELECT " { values(CredentialRow::COLUMNS, 2) } ", " { values(MAC, 2 + CredentialRow::COLUMNS.len()) }
+    " WHERE (SELECT count(*) FROM credential c WHERE c.revoked_at IS NULL) < $1::bigint \
+     ON CONFLICT (hash) DO NOTHING"
+);
+const BY_HASH: &str =
+    statement!("SELECT " { names(CredentialRow::COLUMNS) } " FROM credential WHERE hash = $1::bytea");
+const LIST: &str = statement!(
+    "SELECT " { names(CredentialRow::COLUMNS) }
+    " FROM credential WHERE id < $1::uuid ORDER BY id DESC LIMIT $2::bigint"
+);
+const OF: &str = statement!(
+    "SELECT " { names(CredentialRow::COLUMNS) }
     " FROM credential WHERE principal = $1::uuid ORDER BY id DESC LIMIT $2::bigint"
 );
-const BY_ID: &str = concat!("SELECT ", columns!(), " FROM credential WHERE id = $1::uuid");
+const BY_ID: &str =
+    statement!("SELECT " { names(CredentialRow::COLUMNS) } " FROM credential WHERE id = $1::uuid");
 const COUNT: &str = "SELECT count(*) FROM credential WHERE revoked_at IS NULL \
      AND ($1::text IS NULL OR EXISTS (SELECT 1 FROM json_array_elements_text(tenants::json) t(name) WHERE t.name = $1))";
 const REVOKED: &str = "SELECT id FROM credential WHERE id = ANY($1::uuid[]) AND revoked_at IS NOT NULL";
@@ -52,39 +49,25 @@ macro_rules! opens {
 /// Those that open everything are locked in one order first: whoever else revokes one of them waits, and then finds
 /// it revoked. The new MAC ($7) takes the place of the old one ($6), and of no other: a credential that somebody changed
 /// stays without one of its own.
-const REVOKE: &str = concat!(
-    "WITH held AS (SELECT c.id FROM credential c WHERE $3::text IS NOT NULL AND ",
-    opens!(),
+const REVOKE: &str = statement!(
+    "WITH held AS (SELECT c.id FROM credential c WHERE $3::text IS NOT NULL AND "
+    { text(opens!()) }
     " ORDER BY c.id FOR UPDATE) \
      UPDATE credential c SET revoked_at = coalesce(c.revoked_at, $2::bigint), \
      revoked_by = coalesce(c.revoked_by, $4::text), revoked_reason = coalesce(c.revoked_reason, $5::text), \
      mac = CASE WHEN c.revoked_at IS NULL AND c.mac = $6::bytea THEN $7::bytea ELSE c.mac END \
      WHERE c.id = $1::uuid \
-     AND ((SELECT count(*) FROM held) = 0 OR (SELECT count(*) FROM held o WHERE o.id <> $1::uuid) > 0) RETURNING ",
-    columns!()
+     AND ((SELECT count(*) FROM held) = 0 OR (SELECT count(*) FROM held o WHERE o.id <> $1::uuid) > 0) RETURNING "
+    { names(CredentialRow::COLUMNS) }
 );
 
 impl CredentialStore for Postgres {
     fn add_credential<'a>(&'a self, credential: &'a Credential) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             let mac = self.key().row_mac(credential);
-            let params = params![
-                credential.id.0,
-                &credential.name,
-                credential.principal.id.0,
-                &credential.principal.name,
-                row::name(&credential.principal.kind),
-                &credential.hash.0[..],
-                row::json(&credential.scopes),
-                listed(&credential.tenants),
-                listed(&credential.kinds),
-                credential.worker.as_deref(),
-                credential.created_at,
-                row::json(&credential.created_by),
-                credential.expires_at,
-                CREDENTIALS_MAX as i64,
-                &mac.0[..],
-            ];
+            let mut params = params![CREDENTIALS_MAX as i64];
+            CredentialRow::bind(credential, &mut params);
+            params.extend(params![mac.0.to_vec()]);
             self.points.write(ADD, params).await.map(drop)
         })
     }
@@ -158,30 +141,58 @@ fn listed(names: &Names) -> Option<String> {
     }
 }
 
-pub(super) fn credential(row: &Row) -> Result<Credential, Error> {
-    let names = |at| -> Result<Names, Error> {
-        let list: Option<&str> = get(row, at)?;
-        Ok(list.map(row::parse).transpose()?.map_or(Names::All, Names::Only))
-    };
-    let principal =
-        Principal { id: PrincipalId(get(row, 2)?), name: get(row, 3)?, kind: row::parse_name(get(row, 4)?)? };
-    let revoked_by: Option<Actor> = get::<Option<&str>>(row, 14)?.map(row::parse).transpose()?;
-    let revoked = match revoked_by {
-        Some(by) => Some(Revocation { at: get(row, 13)?, by, reason: get(row, 15)? }),
-        None => None,
-    };
-    Ok(Credential {
-        id: CredentialId(get(row, 0)?),
-        name: get(row, 1)?,
-        principal,
-        hash: row::digest(get(row, 5)?)?,
-        scopes: row::parse(get(row, 6)?)?,
-        tenants: names(7)?,
-        kinds: names(8)?,
-        worker: get(row, 9)?,
-        created_at: get(row, 10)?,
-        created_by: row::parse(get(row, 11)?)?,
-        expires_at: get(row, 12)?,
-        revoked,
-    })
+table! {
+    /// A credential; its MAC is beside it.
+    one pub(super) CredentialRow(credential: Credential) {
+        id: "uuid" = credential.id.0,
+        name: "text" = credential.name.as_str(),
+        principal: "uuid" = credential.principal.id.0,
+        principal_name: "text" = credential.principal.name.as_str(),
+        kind: "text" = row::name(&credential.principal.kind),
+        hash: "bytea" = &credential.hash.0[..],
+        scopes: "text" = row::json(&credential.scopes),
+        tenants: "text" = listed(&credential.tenants),
+        kinds: "text" = listed(&credential.kinds),
+        worker: "text" = credential.worker.as_deref(),
+        created_at: "bigint" = credential.created_at,
+        created_by: "text" = row::json(&credential.created_by),
+        expires_at: "bigint" = credential.expires_at,
+        revoked_at: "bigint" = credential.revoked.as_ref().map(|revoked| revoked.at),
+        revoked_by: "text" = credential.revoked.as_ref().map(|revoked| row::json(&revoked.by)),
+        revoked_reason: "text" = credential.revoked.as_ref().map(|revoked| revoked.reason.as_str()),
+    }
+    read(row) -> Credential {
+        let names = |at| -> Result<Names, Error> {
+            let list: Option<&str> = get(row, at)?;
+            Ok(list.map(row::parse).transpose()?.map_or(Names::All, Names::Only))
+        };
+        let principal = Principal {
+            id: PrincipalId(get(row, principal)?),
+            name: get(row, principal_name)?,
+            kind: row::parse_name(get(row, kind)?)?,
+        };
+        let revoked_by: Option<Actor> = get::<Option<&str>>(row, revoked_by)?.map(row::parse).transpose()?;
+        let revoked = match revoked_by {
+            Some(by) => Some(Revocation { at: get(row, revoked_at)?, by, reason: get(row, revoked_reason)? }),
+            None => None,
+        };
+        Ok(Credential {
+            id: CredentialId(get(row, id)?),
+            name: get(row, name)?,
+            principal,
+            hash: row::digest(get(row, hash)?)?,
+            scopes: row::parse(get(row, scopes)?)?,
+            tenants: names(tenants)?,
+            kinds: names(kinds)?,
+            worker: get(row, worker)?,
+            created_at: get(row, created_at)?,
+            created_by: row::parse(get(row, created_by)?)?,
+            expires_at: get(row, expires_at)?,
+            revoked,
+        })
+    }
+}
+
+fn credential(row: &Row) -> Result<Credential, Error> {
+    CredentialRow::read(row, 0)
 }

@@ -8,25 +8,27 @@ use super::{
     Postgres,
     connection::params,
     retention::position,
-    row::{self, event_columns, get},
+    row::{self, get},
     save::PAYLOADS,
 };
 use crate::{
     Error, EventKey, Listed, Position, StoredEvent,
+    columns::{statement, text},
     job::Payloads,
     query::{FEED_SCAN, weight},
     store::{EventStore, StoreFuture},
 };
 
-const EVENTS: &str = concat!(
-    "SELECT ",
-    event_columns!(),
-    " FROM (SELECT e.*, sum(octet_length(e.payload)) OVER      (ORDER BY e.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before      FROM event e WHERE e.work = $1::uuid AND e.seq > $2::bigint ORDER BY e.seq LIMIT $3::bigint) e      WHERE coalesce(e.before, 0) < $4::bigint ORDER BY e.seq"
+const EVENTS: &str = statement!(
+    "SELECT " { text(row::EVENT) }
+    " FROM (SELECT e.*, sum(octet_length(e.payload)) OVER \
+     (ORDER BY e.seq ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before \
+     FROM event e WHERE e.work = $1::uuid AND e.seq > $2::bigint ORDER BY e.seq LIMIT $3::bigint) e \
+     WHERE coalesce(e.before, 0) < $4::bigint ORDER BY e.seq"
 );
 /// Below every transaction that still runs: nothing can appear there any more.
-const FEED: &str = concat!(
-    "SELECT ",
-    event_columns!(),
+const FEED: &str = statement!(
+    "SELECT " { text(row::EVENT) }
     " FROM (SELECT e.*, sum(octet_length(e.payload)) OVER \
      (ORDER BY e.epoch, e.txn, e.number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before \
      FROM event e WHERE (e.epoch, e.txn, e.number) > ($1::int, $2::bigint, $3::bigint) \
@@ -43,9 +45,8 @@ const FEED_PLACES: &str = "SELECT s.epoch, s.txn, s.number, s.place FROM (SELECT
      pg_snapshot_xmin(pg_current_snapshot())::text::bigint) \
      ORDER BY e.epoch, e.txn, e.number LIMIT $4::bigint) s ORDER BY s.place DESC LIMIT 1";
 /// Some tenants' events up to there. Of others' only the narrow columns are read.
-const FEED_OF: &str = concat!(
-    "SELECT ",
-    event_columns!(),
+const FEED_OF: &str = statement!(
+    "SELECT " { text(row::EVENT) }
     " FROM (SELECT e.*, sum(octet_length(e.payload)) OVER \
      (ORDER BY e.epoch, e.txn, e.number ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before \
      FROM event e WHERE (e.epoch, e.txn, e.number) > ($1::int, $2::bigint, $3::bigint) \

@@ -38,7 +38,7 @@ const HELD: &str = sql!(
 const WAITS: &str =
     "SELECT t.kind, count(*), min(t.deadline_at) FROM wait t WHERE t.state = 'open' GROUP BY t.kind";
 
-const COMMANDS: &str = sql!(
+const OPEN_COUNTS: &str = sql!(
     "SELECT k.state, c.commands FROM unnest({command array of open}) AS k(state) \
      CROSS JOIN LATERAL (SELECT count(*) AS commands FROM command_status s WHERE s.state = k.state) c \
      WHERE c.commands > 0"
@@ -55,7 +55,7 @@ const PLACES: &str = sql!(
 impl Reader {
     async fn command_facts(&self, at: Millis) -> Result<CommandGauges, Error> {
         let mut states = BTreeMap::new();
-        for row in self.query(COMMANDS, params![]).await? {
+        for row in self.query(OPEN_COUNTS, params![]).await? {
             states.insert(command::state(get(&row, 0)?)?, count(&row, 1)?);
         }
         let mut places = Vec::new();

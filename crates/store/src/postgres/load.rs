@@ -22,10 +22,15 @@ use super::{
     command,
     connection::{PgConnection, Pipeline, Results, params},
     fault::Fault,
-    row::{self, get, work_columns},
+    row::{self, AttemptEndRow, KeptRow, StepRow, WaitRow, get},
     time::Time,
 };
-use crate::{Error, states::sql, token::Key};
+use crate::{
+    Error,
+    columns::{MAC, names, names_of, statement, text},
+    states::sql,
+    token::Key,
+};
 
 /// Advisory locks a class. A lock table has room for all of them.
 const SLOTS: u32 = 1_024;
@@ -60,30 +65,27 @@ const LOCK_SESSIONS_REACHED: &str = concat!(
 );
 
 /// Locked in the order of their ids.
-const WORKS: &str = concat!(
-    "SELECT ",
-    work_columns!(),
+const WORKS: &str = statement!(
+    "SELECT " { text(row::WORK) }
     " FROM work w WHERE w.id = ANY($1::uuid[]) ORDER BY w.id FOR NO KEY UPDATE"
 );
 /// Works that this process wrote last, most likely: their versions tell.
 const VERSIONS: &str =
     "SELECT w.id, w.xmin FROM work w WHERE w.id = ANY($1::uuid[]) ORDER BY w.id FOR NO KEY UPDATE";
-const WORKS_REACHED: &str = concat!(
-    "SELECT ",
-    work_columns!(),
-    " FROM work w WHERE w.id IN (",
-    reached!(),
+const WORKS_REACHED: &str = statement!(
+    "SELECT " { text(row::WORK) }
+    " FROM work w WHERE w.id IN ("
+    { text(reached!()) }
     ") ORDER BY w.id FOR NO KEY UPDATE"
 );
 /// For claims: whoever has locked a work decides over it first. Queued ones only.
-const WORKS_FREE: &str = sql!(
-    "SELECT ",
-    work_columns!(),
+const WORKS_FREE: &str = statement!(
+    "SELECT " { text(row::WORK) }
     " FROM work w WHERE w.id = ANY($1::uuid[]) AND {w.state is queued} ORDER BY w.id \
      FOR NO KEY UPDATE SKIP LOCKED"
 );
 pub(super) const PEERS: &str =
-    concat!("SELECT ", work_columns!(), " FROM work w WHERE w.id = ANY($1::uuid[])");
+    statement!("SELECT " { text(row::WORK) } " FROM work w WHERE w.id = ANY($1::uuid[])");
 
 /// Read once the locks are held. `txn` is the group's place in the feed: not below this transaction's own id,
 /// so that readers, who stay below every running transaction, cannot have passed it; and not below that of
@@ -101,9 +103,11 @@ const REFERENCES: &str = "SELECT DISTINCT t.tenant, t.reference, t.work \
 const WAIT_IDS: &str = "SELECT id, work FROM wait WHERE id = ANY($1::uuid[])";
 pub(super) const REQUESTS: &str = "SELECT request, work, fence FROM event \
      WHERE request = ANY($1::bigint[]) AND request IS NOT NULL ORDER BY work, fence";
-pub(super) const KEPT: &str = "SELECT t.tenant, t.reference, t.payload, t.actor, t.evidence, t.kept_at, t.mac \
-     FROM unnest($1::text[], $2::text[]) AS k(tenant, reference) \
-     JOIN kept t ON t.tenant = k.tenant AND t.reference = k.reference";
+pub(super) const KEPT: &str = statement!(
+    "SELECT " { names_of("t", KeptRow::COLUMNS) } ", " { names_of("t", MAC) }
+    " FROM unnest($1::text[], $2::text[]) AS k(tenant, reference) \
+     JOIN kept t ON t.tenant = k.tenant AND t.reference = k.reference"
+);
 const KEPT_COUNTS: &str = "SELECT tenant, count(*) FROM kept WHERE tenant = ANY($1::text[]) GROUP BY tenant";
 pub(super) const SESSIONS: &str = sql!(
     "SELECT k.tenant, k.session, \
@@ -119,13 +123,18 @@ const NEWEST: &str = "SELECT k.number, (SELECT w.id FROM work w WHERE w.tenant =
      AND t.system = k.system AND t.source_id = k.source_id AND t.run_id = k.run_id) \
      FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::int[]) \
      AS k(tenant, system, source_id, run_id, number)";
-const ENDS: &str = "SELECT a.work, a.fence, a.ended_at, a.outcome, a.body_hash, a.ack, a.error, a.usage \
-     FROM unnest($1::uuid[], $2::bigint[]) AS k(work, fence) \
-     JOIN attempt_end a ON a.work = k.work AND a.fence = k.fence";
-const STEPS: &str = "SELECT work, ordinal, name, input_hash, begun_at, completed_at, result_work, result_seq, \
-     voided FROM step WHERE work = ANY($1::uuid[]) ORDER BY work, ordinal";
-const WAITS: &str = "SELECT id, work, tenant, reference, kind, state, opened_at, deadline_at, ended_at, \
-     answer_seq, detail FROM wait WHERE work = ANY($1::uuid[]) ORDER BY work, opened_at, id";
+const ENDS: &str = statement!(
+    "SELECT a.work, a.fence, " { names_of("a", AttemptEndRow::COLUMNS) }
+    " FROM unnest($1::uuid[], $2::bigint[]) AS k(work, fence) \
+     JOIN attempt_end a ON a.work = k.work AND a.fence = k.fence"
+);
+pub(super) const STEPS: &str = statement!(
+    "SELECT " { names(StepRow::COLUMNS) } " FROM step WHERE work = ANY($1::uuid[]) ORDER BY work, ordinal"
+);
+const WAITS: &str = statement!(
+    "SELECT " { names(WaitRow::COLUMNS) }
+    " FROM wait WHERE work = ANY($1::uuid[]) ORDER BY work, opened_at, id"
+);
 const INPUTS: &str = "SELECT work, payload FROM event WHERE work = ANY($1::uuid[]) AND seq = 1";
 
 /// When a group is decided, and where its events go in the feed.
@@ -532,7 +541,8 @@ impl Rest {
         }
         records.kept.extend(load_set.kept.iter().map(|key| (key.clone(), None)));
         for row in results.maybe(self.kept) {
-            if let Some(kept) = key.genuine(row::kept(&row)?, row::mac(&row, 6)?) {
+            if let Some(kept) = key.genuine(KeptRow::read(&row, 0)?, row::mac(&row, KeptRow::COLUMNS.len())?)
+            {
                 records.kept.insert((kept.tenant.clone(), kept.reference.clone()), Some(kept));
             }
         }
@@ -555,20 +565,20 @@ impl Rest {
         records.ends.extend(load_set.ends.iter().map(|key| (*key, None)));
         for row in results.maybe(self.ends) {
             let key = (row::id(&row, 0)?, get::<i64>(&row, 1)? as u64);
-            records.ends.insert(key, row::attempt_end(&row, 2)?.map(Arc::new));
+            records.ends.insert(key, AttemptEndRow::read(&row, 2)?.map(Arc::new));
         }
         for id in &load_set.steps {
             records.steps.insert(*id, Vec::new());
         }
         for row in results.maybe(self.steps) {
-            let step = row::step(&row)?;
+            let step = StepRow::read(&row, 0)?;
             records.steps.entry(step.work).or_default().push(step);
         }
         for id in &load_set.waits {
             records.waits.insert(*id, Vec::new());
         }
         for row in results.maybe(self.waits) {
-            let wait = row::wait(&row)?;
+            let wait = WaitRow::read(&row, 0)?;
             records.waits.entry(wait.work).or_default().push(wait);
         }
         records.inputs.extend(load_set.inputs.iter().map(|id| (*id, None)));

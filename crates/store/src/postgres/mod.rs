@@ -34,6 +34,7 @@ mod seats;
 mod selection;
 mod server;
 mod session;
+mod table;
 mod time;
 mod tls;
 mod unlogged;

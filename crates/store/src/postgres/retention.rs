@@ -14,9 +14,11 @@ use super::{
     fault::Fault,
     load::uuids,
     row::{self, get},
+    table::table,
 };
 use crate::{
     Error, Position, Pruned, Pruning,
+    columns::{MAC, names, statement, values},
     retention::{Before, Tombstone},
     states::sql,
     store::{RetentionStore, Store, StoreFuture},
@@ -45,13 +47,6 @@ macro_rules! tombstone_columns {
 }
 pub(super) use tombstone_columns;
 
-macro_rules! pruning_columns {
-    () => {
-        "at, actor, reason, ended_before, works"
-    };
-}
-pub(super) use pruning_columns;
-
 macro_rules! link_columns {
     () => {
         "epoch, txn, number, hash, work"
@@ -70,13 +65,14 @@ const PRUNABLE: &str = sql!(
      ORDER BY b.generation LIMIT 100000) a ORDER BY a.id"
 );
 const BURY: &str = sql!(
-    "INSERT INTO tombstone (work, tenant, system, source_id, run_id, generation, pruned_at) \
-     SELECT w.id, w.tenant, w.system, w.source_id, w.run_id, w.generation, $4::bigint FROM unnest($3::uuid[]) AS k(id) JOIN work w ON w.id = k.id WHERE ",
+    "INSERT INTO tombstone (",
+    tombstone_columns!(),
+    ") SELECT w.id, w.tenant, w.system, w.source_id, w.run_id, w.generation, $4::bigint FROM unnest($3::uuid[]) AS k(id) JOIN work w ON w.id = k.id WHERE ",
     free!(),
     " ON CONFLICT DO NOTHING RETURNING ",
     tombstone_columns!()
 );
-const MAC: &str = "UPDATE tombstone t SET mac = v.mac FROM unnest($1::uuid[], $2::bytea[]) AS v(work, mac) \
+const SET_MAC: &str = "UPDATE tombstone t SET mac = v.mac FROM unnest($1::uuid[], $2::bytea[]) AS v(work, mac) \
      WHERE t.work = v.work";
 /// Whoever gets a higher number from now on sees the tombstones that are committed.
 const BARRIER: &str = "UPDATE tombstone SET barrier = pg_snapshot_xmax(pg_current_snapshot())::text::bigint \
@@ -121,14 +117,12 @@ const AT_ONCE: usize = 500;
 const PATIENCE: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(10);
 
-const ADD: &str = concat!(
-    "INSERT INTO pruning (",
-    pruning_columns!(),
-    ", mac) VALUES ($1::bigint, $2::text, $3::text, $4::bigint, $5::bigint, $6::bytea)"
+const ADD: &str = statement!(
+    "INSERT INTO pruning (" { names(PruningRow::COLUMNS) } ", " { names(MAC) }
+    ") VALUES (" { values(PruningRow::COLUMNS, 1) } ", " { values(MAC, 1 + PruningRow::COLUMNS.len()) } ")"
 );
 const ANY_PRUNED: &str = "SELECT EXISTS (SELECT 1 FROM tombstone)";
-const PRUNINGS: &str =
-    concat!("SELECT ", pruning_columns!(), " FROM pruning ORDER BY number DESC LIMIT $1::bigint");
+const PRUNINGS: &str = statement!("SELECT " { names(PruningRow::COLUMNS) } " FROM pruning ORDER BY number DESC LIMIT $1::bigint");
 
 impl RetentionStore for Postgres {
     fn prunable(&self, before: Before, limit: usize) -> StoreFuture<'_, Vec<WorkId>> {
@@ -144,16 +138,17 @@ impl RetentionStore for Postgres {
     fn add_pruning<'a>(&'a self, pruning: &'a Pruning) -> StoreFuture<'a, ()> {
         Box::pin(async move {
             let mac = self.key().row_mac(pruning);
-            let Pruning { at, actor, reason, ended_before, works } = pruning;
-            let values = params![*at, row::json(actor), reason, *ended_before, *works as i64, &mac.0[..]];
-            self.points.write(ADD, values).await.map(drop)
+            let mut params = Vec::new();
+            PruningRow::bind(pruning, &mut params);
+            params.extend(params![mac.0.to_vec()]);
+            self.points.write(ADD, params).await.map(drop)
         })
     }
 
     fn prunings(&self, limit: usize) -> StoreFuture<'_, Vec<Pruning>> {
         Box::pin(async move {
             let rows = self.lists.query(PRUNINGS, params![limit as i64]).await?;
-            rows.iter().map(pruning).collect()
+            rows.iter().map(|row| PruningRow::read(row, 0)).collect()
         })
     }
 
@@ -207,14 +202,24 @@ impl RetentionStore for Postgres {
     }
 }
 
-pub(super) fn pruning(row: &Row) -> Result<Pruning, Error> {
-    Ok(Pruning {
-        at: get(row, 0)?,
-        actor: row::parse(get(row, 1)?)?,
-        reason: get(row, 2)?,
-        ended_before: get(row, 3)?,
-        works: get::<i64>(row, 4)? as u64,
-    })
+table! {
+    /// A pruning; its MAC is beside it.
+    one pub(super) PruningRow(pruning: Pruning) {
+        at: "bigint" = pruning.at,
+        actor: "text" = row::json(&pruning.actor),
+        reason: "text" = &pruning.reason,
+        ended_before: "bigint" = pruning.ended_before,
+        works: "bigint" = pruning.works as i64,
+    }
+    read(row) -> Pruning {
+        Ok(Pruning {
+            at: get(row, at)?,
+            actor: row::parse(get(row, actor)?)?,
+            reason: get(row, reason)?,
+            ended_before: get(row, ended_before)?,
+            works: get::<i64>(row, works)? as u64,
+        })
+    }
 }
 
 pub(super) fn tombstone(row: &Row) -> Result<Tombstone, Error> {
@@ -252,7 +257,7 @@ async fn bury(
         macs.push(key.row_mac(&tombstone).0.to_vec());
         works.push(tombstone.work.0);
     }
-    session.query(MAC, params![works, macs]).await?;
+    session.query(SET_MAC, params![works, macs]).await?;
     session.query("COMMIT", params![]).await.map_err(Fault::at_commit).map(drop)
 }
 

@@ -15,26 +15,12 @@ use tenure_core::{
 use tokio_postgres::{Row, types::FromSql};
 use uuid::Uuid;
 
-use crate::{Error, EventKey, Listed, Position, StoredEvent, listed::RowKey};
-
-/// A work's columns.
-macro_rules! work_columns {
-    () => {
-        "w.id, w.state, w.seq, w.head, w.attempt, w.fence, w.lease_fence, w.expires_at, w.renewed_at, \
-         w.renewed_by, w.lapsed_at, w.open_waits, w.next_retry_at, w.due_at, w.progress, w.updated_at, \
-         w.children, w.waiters, w.body, w.spec"
-    };
-}
-pub(super) use work_columns;
-
-macro_rules! event_columns {
-    () => {
-        "e.epoch, e.txn, e.number, e.work, e.seq, e.at, e.type, e.from_state, e.to_state, e.actor_type, \
-         e.actor_id, e.attempt, e.step, e.fence, e.data, e.message, e.payload, e.evidence, e.digest, e.salt, \
-         e.prev_hash, e.hash, e.actor_name"
-    };
-}
-pub(super) use event_columns;
+use super::{load::session_slot, table::table};
+use crate::{
+    Error, EventKey, Listed, Position, StoredEvent,
+    columns::{names_of, statement},
+    listed::RowKey,
+};
 
 fn corrupt(what: impl std::fmt::Display) -> Error {
     Error::Corrupt(format!("a stored row cannot be read: {what}"))
@@ -50,6 +36,10 @@ pub(super) fn unread(why: impl std::fmt::Display) -> Error {
 
 pub(super) fn get<'a, T: FromSql<'a>>(row: &'a Row, at: usize) -> Result<T, Error> {
     row.try_get(at).map_err(corrupt)
+}
+
+pub(super) fn get_named<'a, T: FromSql<'a>>(row: &'a Row, column: &str) -> Result<T, Error> {
+    row.try_get(column).map_err(corrupt)
 }
 
 /// JSON of our own making.
@@ -90,35 +80,98 @@ pub(super) fn id(row: &Row, at: usize) -> Result<WorkId, Error> {
     get(row, at).map(WorkId)
 }
 
+table! {
+    /// What events change of a work item, but for what it is found by.
+    each pub(super) WorkRow(work: Work) {
+        state: "smallint" = i16::from(work.state.code()),
+        seq: "bigint" = work.seq as i64,
+        head: "bytea" = &work.head.0[..],
+        attempt: "int" = work.attempt as i32,
+        fence: "bigint" = work.fence as i64,
+        lease_fence: "bigint" = work.lease.as_ref().map(|lease| lease.fence as i64),
+        expires_at: "bigint" = work.lease.as_ref().map(|lease| lease.expires_at),
+        renewed_at: "bigint" = work.lease.as_ref().map(|lease| lease.renewed_at),
+        renewed_by: "text" = work.lease.as_ref().and_then(|lease| lease.renewed_by.as_deref()),
+        lapsed_at: "bigint" = work.lease.as_ref().and_then(|lease| lease.lapsed_at),
+        open_waits: "int" = work.open_waits as i32,
+        next_retry_at: "bigint" = work.next_retry_at,
+        due_at: "bigint" = work.due_at,
+        progress: "text" = work.progress.as_ref().map(|progress| progress.text()),
+        updated_at: "bigint" = work.updated_at,
+        children: "boolean" = work.children,
+        waiters: "boolean" = work.waiters,
+        body: "text" = work.body.text(),
+    }
+    read(row, id: WorkId, spec: Arc<Spec>) -> Work {
+        let lease = match get::<Option<i64>>(row, lease_fence)? {
+            None => None,
+            Some(fence) => Some(Lease {
+                fence: fence as u64,
+                expires_at: get(row, expires_at)?,
+                renewed_at: get(row, renewed_at)?,
+                renewed_by: get(row, renewed_by)?,
+                lapsed_at: get(row, lapsed_at)?,
+            }),
+        };
+        Ok(Work {
+            id,
+            spec,
+            state: self::state(get(row, state)?)?,
+            seq: get::<i64>(row, seq)? as u64,
+            head: digest(get(row, head)?)?,
+            attempt: get::<i32>(row, attempt)? as u32,
+            fence: get::<i64>(row, fence)? as u64,
+            lease,
+            open_waits: get::<i32>(row, open_waits)? as u32,
+            next_retry_at: get(row, next_retry_at)?,
+            due_at: get(row, due_at)?,
+            progress: get::<Option<String>>(row, progress)?.map(Payload::stored),
+            updated_at: get(row, updated_at)?,
+            children: get(row, children)?,
+            waiters: get(row, waiters)?,
+            body: Document::stored(get(row, body)?).map_err(unread)?,
+        })
+    }
+}
+
+table! {
+    /// What else events change of a work item: what it is found by.
+    each pub(super) WorkKeys(work: Work) {
+        reason: "text" = work.body.reason.as_ref().map(|reason| name(&reason.code)),
+        owner: "text" = work.body.holder.as_ref().map(|holder| holder.id.as_str()),
+        bound: "text" = work.bound_to(),
+    }
+}
+
+table! {
+    /// What never changes of a work item: all of it as `spec`, and what it is found by.
+    each pub(super) WorkSpec(work: Work) {
+        id: "uuid" = work.id.0,
+        spec: "text" = json(&*work.spec),
+        created_at: "bigint" = work.spec.created_at,
+        generation: "int" = work.spec.generation as i32,
+        priority: "smallint" = work.spec.priority,
+        session_lock: "smallint" =
+            work.spec.session.as_ref().map(|session| session_slot(&work.spec.tenant, session) as i16),
+        parent: "uuid" = work.spec.parent.map(|parent| parent.0),
+        tenant: "text" = work.spec.tenant.as_str(),
+        system: "text" = work.spec.source.system.as_str(),
+        source_id: "text" = work.spec.source.id.as_str(),
+        run_id: "text" = work.spec.source.run_id.as_str(),
+        kind: "text" = work.spec.kind.as_str(),
+        session: "text" = work.spec.session.as_deref(),
+        // The default, the work item's own id, needs no column and no index.
+        correlation_id: "text" =
+            Some(work.spec.correlation_id.as_str()).filter(|given| *given != work.id.to_string()),
+        workflow_id: "text" = work.spec.workflow.as_ref().map(|workflow| workflow.id.as_str()),
+    }
+}
+
+/// What [`work`] reads, of the table `w`.
+pub(super) const WORK: &str = statement!("w.id, w.spec, " { names_of("w", WorkRow::COLUMNS) });
+
 pub(super) fn work(row: &Row) -> Result<Work, Error> {
-    let lease = match get::<Option<i64>>(row, 6)? {
-        None => None,
-        Some(fence) => Some(Lease {
-            fence: fence as u64,
-            expires_at: get(row, 7)?,
-            renewed_at: get(row, 8)?,
-            renewed_by: get(row, 9)?,
-            lapsed_at: get(row, 10)?,
-        }),
-    };
-    Ok(Work {
-        id: id(row, 0)?,
-        spec: Arc::new(parse::<Spec>(get(row, 19)?)?),
-        state: state(get(row, 1)?)?,
-        seq: get::<i64>(row, 2)? as u64,
-        head: digest(get(row, 3)?)?,
-        attempt: get::<i32>(row, 4)? as u32,
-        fence: get::<i64>(row, 5)? as u64,
-        lease,
-        open_waits: get::<i32>(row, 11)? as u32,
-        next_retry_at: get(row, 12)?,
-        due_at: get(row, 13)?,
-        progress: get::<Option<String>>(row, 14)?.map(Payload::stored),
-        updated_at: get(row, 15)?,
-        children: get(row, 16)?,
-        waiters: get(row, 17)?,
-        body: Document::stored(get(row, 18)?).map_err(unread)?,
-    })
+    WorkRow::read(row, 2, id(row, 0)?, Arc::new(parse::<Spec>(get(row, 1)?)?))
 }
 
 /// A page of rows, each with its key. One that cannot be read costs the others nothing. The page is full where it is as
@@ -148,74 +201,135 @@ pub(super) fn event_key(row: &Row) -> Result<EventKey, Error> {
     Ok(EventKey { position, work: id(row, 3)?, seq: get::<i64>(row, 4)? as u64 })
 }
 
+table! {
+    /// An event, but for its place in the feed and the request that it answers.
+    each pub(super) EventRow(event: Event) {
+        work: "uuid" = event.work.0,
+        seq: "bigint" = event.seq as i64,
+        at: "bigint" = event.at,
+        kind as "type": "text" = event.fact.kind(),
+        from_state: "smallint" = event.from.map(|state| i16::from(state.code())),
+        to_state: "smallint" = i16::from(event.to.code()),
+        actor_type: "text" = event.actor.kind.as_str(),
+        actor_id: "text" = &*event.actor.id,
+        actor_name: "text" = event.actor.name.as_deref(),
+        attempt: "int" = event.attempt as i32,
+        step: "text" = event.step.as_deref(),
+        fence: "bigint" = event.fence.map(|fence| fence as i64),
+        data: "text" = event.data.as_str(),
+        message: "text" = event.message.as_deref(),
+        payload: "text" = event.payload.as_ref().map(|payload| payload.text()),
+        evidence: "text" = (!event.evidence.is_empty()).then(|| json(&event.evidence)),
+        digest: "bytea" = event.content.as_ref().map(|content| &content.digest.0[..]),
+        salt: "bytea" =
+            event.content.as_ref().and_then(|content| content.salt.as_ref().map(|salt| &salt[..])),
+        prev_hash: "bytea" = &event.prev_hash.0[..],
+        hash: "bytea" = &event.hash.0[..],
+    }
+    read(row) -> Event {
+        let stored: String = get(row, data)?;
+        let content = match get::<Option<&[u8]>>(row, digest)? {
+            None => None,
+            Some(bytes) => {
+                let salt =
+                    get::<Option<&[u8]>>(row, salt)?.map(<[u8; 16]>::try_from).transpose().map_err(corrupt)?;
+                Some(Content { digest: self::digest(bytes)?, salt })
+            }
+        };
+        Ok(Event {
+            work: id(row, work)?,
+            seq: get::<i64>(row, seq)? as u64,
+            at: get(row, at)?,
+            from: get::<Option<i16>>(row, from_state)?.map(state).transpose()?,
+            to: state(get(row, to_state)?)?,
+            actor: Actor {
+                kind: parse_name(get(row, actor_type)?)?,
+                id: get::<&str>(row, actor_id)?.into(),
+                name: get::<Option<&str>>(row, actor_name)?.map(Into::into),
+            },
+            attempt: get::<i32>(row, attempt)? as u32,
+            step: get(row, step)?,
+            fence: get::<Option<i64>>(row, fence)?.map(|fence| fence as u64),
+            fact: Fact::parse(get(row, kind)?, &stored).map_err(unread)?,
+            data: stored,
+            message: get(row, message)?,
+            payload: get::<Option<String>>(row, payload)?.map(Payload::stored),
+            evidence: get::<Option<&str>>(row, evidence)?.map(parse).transpose()?.unwrap_or_default(),
+            content,
+            prev_hash: self::digest(get(row, prev_hash)?)?,
+            hash: self::digest(get(row, hash)?)?,
+        })
+    }
+}
+
+/// What [`event`] reads, of the table `e`.
+pub(super) const EVENT: &str = statement!("e.epoch, e.txn, e.number, " { names_of("e", EventRow::COLUMNS) });
+
 pub(super) fn event(row: &Row) -> Result<StoredEvent, Error> {
-    let kind: &str = get(row, 6)?;
-    let data: String = get(row, 14)?;
-    let content = match get::<Option<&[u8]>>(row, 18)? {
-        None => None,
-        Some(bytes) => {
-            let salt =
-                get::<Option<&[u8]>>(row, 19)?.map(<[u8; 16]>::try_from).transpose().map_err(corrupt)?;
-            Some(Content { digest: digest(bytes)?, salt })
-        }
-    };
-    let event = Event {
-        work: id(row, 3)?,
-        seq: get::<i64>(row, 4)? as u64,
-        at: get(row, 5)?,
-        from: get::<Option<i16>>(row, 7)?.map(state).transpose()?,
-        to: state(get(row, 8)?)?,
-        actor: Actor {
-            kind: parse_name(get(row, 9)?)?,
-            id: get::<&str>(row, 10)?.into(),
-            name: get::<Option<&str>>(row, 22)?.map(Into::into),
-        },
-        attempt: get::<i32>(row, 11)? as u32,
-        step: get(row, 12)?,
-        fence: get::<Option<i64>>(row, 13)?.map(|fence| fence as u64),
-        fact: Fact::parse(kind, &data).map_err(unread)?,
-        data,
-        message: get(row, 15)?,
-        payload: get::<Option<String>>(row, 16)?.map(Payload::stored),
-        evidence: get::<Option<&str>>(row, 17)?.map(parse).transpose()?.unwrap_or_default(),
-        content,
-        prev_hash: digest(get(row, 20)?)?,
-        hash: digest(get(row, 21)?)?,
-    };
-    Ok(StoredEvent {
-        position: Position { epoch: get(row, 0)?, txn: get(row, 1)?, number: get(row, 2)? },
-        event,
-    })
+    let position = Position { epoch: get(row, 0)?, txn: get(row, 1)?, number: get(row, 2)? };
+    Ok(StoredEvent { position, event: EventRow::read(row, 3)? })
 }
 
-pub(super) fn step(row: &Row) -> Result<Step, Error> {
-    let result = get::<Option<uuid::Uuid>>(row, 6)?.zip(get::<Option<i64>>(row, 7)?);
-    Ok(Step {
-        work: id(row, 0)?,
-        ordinal: get::<i32>(row, 1)? as u32,
-        name: get(row, 2)?,
-        input_hash: digest(get(row, 3)?)?,
-        begun_at: get(row, 4)?,
-        completed_at: get(row, 5)?,
-        result: result.map(|(work, seq)| (WorkId(work), seq as u64)),
-        voided: get(row, 8)?,
-    })
+table! {
+    each pub(super) StepRow(step: Step) {
+        work: "uuid" = step.work.0,
+        ordinal: "int" = step.ordinal as i32,
+    }
+    changing {
+        name: "text" = step.name.as_str(),
+        input_hash: "bytea" = &step.input_hash.0[..],
+        begun_at: "bigint" = step.begun_at,
+        completed_at: "bigint" = step.completed_at,
+        result_work: "uuid" = step.result.map(|(work, _)| work.0),
+        result_seq: "bigint" = step.result.map(|(_, seq)| seq as i64),
+        voided: "boolean" = step.voided,
+    }
+    read(row) -> Step {
+        let result = get::<Option<Uuid>>(row, result_work)?.zip(get::<Option<i64>>(row, result_seq)?);
+        Ok(Step {
+            work: id(row, work)?,
+            ordinal: get::<i32>(row, ordinal)? as u32,
+            name: get(row, name)?,
+            input_hash: digest(get(row, input_hash)?)?,
+            begun_at: get(row, begun_at)?,
+            completed_at: get(row, completed_at)?,
+            result: result.map(|(work, seq)| (WorkId(work), seq as u64)),
+            voided: get(row, voided)?,
+        })
+    }
 }
 
-pub(super) fn wait(row: &Row) -> Result<Wait, Error> {
-    Ok(Wait {
-        id: WaitId(get(row, 0)?),
-        work: id(row, 1)?,
-        tenant: get(row, 2)?,
-        reference: get(row, 3)?,
-        kind: parse_name(get(row, 4)?)?,
-        state: parse_name(get(row, 5)?)?,
-        opened_at: get(row, 6)?,
-        deadline_at: get(row, 7)?,
-        ended_at: get(row, 8)?,
-        answer_seq: get::<Option<i64>>(row, 9)?.map(|seq| seq as u64),
-        detail: parse(get(row, 10)?)?,
-    })
+table! {
+    each pub(super) WaitRow(wait: Wait) {
+        id: "uuid" = wait.id.0,
+        work: "uuid" = wait.work.0,
+        tenant: "text" = wait.tenant.as_str(),
+        reference: "text" = wait.reference.as_str(),
+        kind: "text" = name(&wait.kind),
+        opened_at: "bigint" = wait.opened_at,
+    }
+    changing {
+        state: "text" = name(&wait.state),
+        deadline_at: "bigint" = wait.deadline_at,
+        ended_at: "bigint" = wait.ended_at,
+        answer_seq: "bigint" = wait.answer_seq.map(|seq| seq as i64),
+        detail: "text" = json(&wait.detail),
+    }
+    read(row) -> Wait {
+        Ok(Wait {
+            id: WaitId(get(row, id)?),
+            work: WorkId(get(row, work)?),
+            tenant: get(row, tenant)?,
+            reference: get(row, reference)?,
+            kind: parse_name(get(row, kind)?)?,
+            state: parse_name(get(row, state)?)?,
+            opened_at: get(row, opened_at)?,
+            deadline_at: get(row, deadline_at)?,
+            ended_at: get(row, ended_at)?,
+            answer_seq: get::<Option<i64>>(row, answer_seq)?.map(|seq| seq as u64),
+            detail: parse(get(row, detail)?)?,
+        })
+    }
 }
 
 /// work, fence, attempt, at, type, data of the claim; then how it ended.
@@ -231,21 +345,30 @@ pub(super) fn attempt(row: &Row) -> Result<Attempt, Error> {
         incarnation: claimed.worker.incarnation,
         request: claimed.request,
         claimed_at: get(row, 3)?,
-        end: attempt_end(row, 6)?,
+        end: AttemptEndRow::read(row, 6)?,
     })
 }
 
-/// ended_at, outcome, body_hash, ack, error, usage.
-pub(super) fn attempt_end(row: &Row, at: usize) -> Result<Option<AttemptEnd>, Error> {
-    let Some(ended_at) = get::<Option<i64>>(row, at)? else { return Ok(None) };
-    Ok(Some(AttemptEnd {
-        at: ended_at,
-        outcome: parse_name(get(row, at + 1)?)?,
-        body_hash: get::<Option<&[u8]>>(row, at + 2)?.map(digest).transpose()?,
-        ack: get::<Option<&str>>(row, at + 3)?.map(parse).transpose()?,
-        error: get::<Option<&str>>(row, at + 4)?.map(parse).transpose()?,
-        usage: get::<Option<&str>>(row, at + 5)?.map(parse).transpose()?.unwrap_or_default(),
-    }))
+table! {
+    each pub(super) AttemptEndRow(end: AttemptEnd) {
+        ended_at: "bigint" = end.at,
+        outcome: "text" = name(&end.outcome),
+        body_hash: "bytea" = end.body_hash.as_ref().map(|hash| &hash.0[..]),
+        ack: "text" = end.ack.as_ref().map(json),
+        error: "text" = end.error.as_ref().map(json),
+        usage: "text" = (!end.usage.is_empty()).then(|| json(&end.usage)),
+    }
+    read(row) -> Option<AttemptEnd> {
+        let Some(at) = get::<Option<i64>>(row, ended_at)? else { return Ok(None) };
+        Ok(Some(AttemptEnd {
+            at,
+            outcome: parse_name(get(row, outcome)?)?,
+            body_hash: get::<Option<&[u8]>>(row, body_hash)?.map(digest).transpose()?,
+            ack: get::<Option<&str>>(row, ack)?.map(parse).transpose()?,
+            error: get::<Option<&str>>(row, error)?.map(parse).transpose()?,
+            usage: get::<Option<&str>>(row, usage)?.map(parse).transpose()?.unwrap_or_default(),
+        }))
+    }
 }
 
 /// tenant, session, holder, head.
@@ -257,20 +380,26 @@ pub(super) fn session(row: &Row) -> Result<SessionView, Error> {
     })
 }
 
-macro_rules! kept_columns {
-    () => {
-        "tenant, reference, payload, actor, evidence, kept_at"
-    };
-}
-pub(super) use kept_columns;
-
-pub(super) fn kept(row: &Row) -> Result<Kept, Error> {
-    Ok(Kept {
-        tenant: get(row, 0)?,
-        reference: get(row, 1)?,
-        payload: Payload::stored(get(row, 2)?),
-        actor: parse(get(row, 3)?)?,
-        evidence: parse(get(row, 4)?)?,
-        kept_at: get(row, 5)?,
-    })
+table! {
+    /// An early answer; its MAC is beside it.
+    each pub(super) KeptRow(kept: Kept) {
+        tenant: "text" = kept.tenant.as_str(),
+        reference: "text" = kept.reference.as_str(),
+    }
+    changing {
+        payload: "text" = kept.payload.text(),
+        actor: "text" = json(&kept.actor),
+        evidence: "text" = json(&kept.evidence),
+        kept_at: "bigint" = kept.kept_at,
+    }
+    read(row) -> Kept {
+        Ok(Kept {
+            tenant: get(row, tenant)?,
+            reference: get(row, reference)?,
+            payload: Payload::stored(get(row, payload)?),
+            actor: parse(get(row, actor)?)?,
+            evidence: parse(get(row, evidence)?)?,
+            kept_at: get(row, kept_at)?,
+        })
+    }
 }

@@ -2,38 +2,52 @@
 //! are many, the select list unnests them: in FROM, each would be stored by itself first and read back from there.
 
 use tenure_core::{
-    Event, Fact, State, Work, WorkId,
+    Event, Fact, State, Step, Wait, Work, WorkId,
+    model::Kept,
     records::{Touch, reference_to},
 };
 use uuid::Uuid;
 
 use super::{
-    bench_support::{INSERT_EVENT, UPDATE_WORK},
     command,
     connection::{Pipeline, params},
-    load::{Mark, session_slot, uuids},
-    row::{json, name},
+    load::{Mark, uuids},
+    row::{AttemptEndRow, EventRow, KeptRow, StepRow, WaitRow, WorkKeys, WorkRow, WorkSpec},
 };
-use crate::batch::{Batch, Row};
-use crate::states::sql;
-use crate::token::Key;
+use crate::{
+    batch::{Batch, Row},
+    columns::{Column, Columns, MAC, names, sets_from, statement, unnested},
+    states::sql,
+    token::Key,
+};
 
-pub(super) const INSERT_WORK: &str = "INSERT INTO work (id, created_at, generation, priority, session_lock, \
-     parent, tenant, system, source_id, run_id, kind, session, correlation_id, workflow_id, spec, state, \
-     children, waiters, attempt, open_waits, seq, fence, lease_fence, expires_at, renewed_at, lapsed_at, \
-     next_retry_at, due_at, updated_at, head, renewed_by, reason, owner, bound, progress, body) SELECT * \
-     FROM (SELECT unnest($1::uuid[]), unnest($2::bigint[]), unnest($3::int[]), unnest($4::smallint[]), \
-     unnest($5::smallint[]), unnest($6::uuid[]), unnest($7::text[]), unnest($8::text[]), unnest($9::text[]), \
-     unnest($10::text[]), unnest($11::text[]), unnest($12::text[]), unnest($13::text[]), unnest($14::text[]), \
-     unnest($15::text[]), unnest($16::smallint[]), unnest($17::boolean[]), unnest($18::boolean[]), \
-     unnest($19::int[]), unnest($20::int[]), unnest($21::bigint[]), unnest($22::bigint[]), \
-     unnest($23::bigint[]), unnest($24::bigint[]), unnest($25::bigint[]), unnest($26::bigint[]), \
-     unnest($27::bigint[]), unnest($28::bigint[]), unnest($29::bigint[]), unnest($30::bytea[]), \
-     unnest($31::text[]), unnest($32::text[]), unnest($33::text[]), unnest($34::text[]), unnest($35::text[]), \
-     unnest($36::text[])) AS v(id, created_at, generation, priority, session_lock, parent, tenant, system, \
-     source_id, run_id) WHERE NOT EXISTS (SELECT 1 FROM tombstone t WHERE t.tenant = v.tenant \
+pub(super) const INSERT_WORK: &str = statement!(
+    "INSERT INTO work (" { names(WorkSpec::COLUMNS) } ", " { names(WorkRow::COLUMNS) }
+    ", " { names(WorkKeys::COLUMNS) } ") SELECT * FROM (SELECT " { unnested(WorkSpec::COLUMNS, 1) }
+    ", " { unnested(WorkRow::COLUMNS, 1 + WorkSpec::COLUMNS.len()) }
+    ", " { unnested(WorkKeys::COLUMNS, 1 + WorkSpec::COLUMNS.len() + WorkRow::COLUMNS.len()) }
+    ") AS v(" { names(WorkSpec::COLUMNS) } ", " { names(WorkRow::COLUMNS) } ", " { names(WorkKeys::COLUMNS) }
+    ") WHERE NOT EXISTS (SELECT 1 FROM tombstone t WHERE t.tenant = v.tenant \
      AND t.system = v.system AND t.source_id = v.source_id AND t.run_id = v.run_id \
-     AND t.generation >= v.generation) ON CONFLICT ON CONSTRAINT work_identity DO NOTHING RETURNING id";
+     AND t.generation >= v.generation) ON CONFLICT ON CONSTRAINT work_identity DO NOTHING RETURNING id"
+);
+/// The new versions of rows that events changed.
+pub const UPDATE_WORK: &str = statement!(
+    "UPDATE work w SET " { sets_from("v", WorkRow::COLUMNS) } ", " { sets_from("v", WorkKeys::COLUMNS) }
+    " FROM (SELECT unnest($1::uuid[]), " { unnested(WorkRow::COLUMNS, 2) }
+    ", " { unnested(WorkKeys::COLUMNS, 2 + WorkRow::COLUMNS.len()) }
+    ") AS v(id, " { names(WorkRow::COLUMNS) } ", " { names(WorkKeys::COLUMNS) } ") WHERE w.id = v.id"
+);
+/// New events, in order. `$1` is the transaction's place in the feed. The epoch is read by the statement that writes it:
+/// whoever starts one waits for the statements before, and those after it see it.
+pub const INSERT_EVENT: &str = statement!(
+    "INSERT INTO event (txn, " { names(EventRow::COLUMNS) } ", " { names(REQUEST) }
+    ", epoch) SELECT $1::bigint, " { unnested(EventRow::COLUMNS, 2) }
+    ", " { unnested(REQUEST, 2 + EventRow::COLUMNS.len()) }
+    ", (SELECT value::int FROM meta WHERE key = 'epoch')"
+);
+/// The claim request that an event answers.
+const REQUEST: Columns = &[Column { name: "request", kind: "bigint" }];
 /// Flags ride along: a renewed work may have got its first child in the same group.
 const RENEW_WORK: &str = "UPDATE work w SET expires_at = v.expires_at, renewed_at = v.renewed_at, \
      renewed_by = v.renewed_by, progress = v.progress, due_at = v.due_at, children = v.children, \
@@ -85,27 +99,24 @@ const READY_SESSIONS: &str = sql!(
     heads!(),
     ") ON CONFLICT DO NOTHING"
 );
-const INSERT_END: &str = "INSERT INTO attempt_end (work, fence, ended_at, outcome, body_hash, ack, error, \
-     usage) SELECT unnest($1::uuid[]), unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::text[]), \
-     unnest($5::bytea[]), unnest($6::text[]), unnest($7::text[]), unnest($8::text[])";
-const SAVE_STEP: &str = "INSERT INTO step (work, ordinal, name, input_hash, begun_at, completed_at, \
-     result_work, result_seq, voided) SELECT unnest($1::uuid[]), unnest($2::int[]), unnest($3::text[]), \
-     unnest($4::bytea[]), unnest($5::bigint[]), unnest($6::bigint[]), unnest($7::uuid[]), \
-     unnest($8::bigint[]), unnest($9::boolean[]) ON CONFLICT (work, ordinal) DO UPDATE \
-     SET name = excluded.name, input_hash = excluded.input_hash, begun_at = excluded.begun_at, \
-     completed_at = excluded.completed_at, result_work = excluded.result_work, \
-     result_seq = excluded.result_seq, voided = excluded.voided";
-const SAVE_WAIT: &str = "INSERT INTO wait (id, work, tenant, reference, kind, state, opened_at, deadline_at, \
-     ended_at, answer_seq, detail) SELECT unnest($1::uuid[]), unnest($2::uuid[]), unnest($3::text[]), \
-     unnest($4::text[]), unnest($5::text[]), unnest($6::text[]), unnest($7::bigint[]), unnest($8::bigint[]), \
-     unnest($9::bigint[]), unnest($10::bigint[]), unnest($11::text[]) ON CONFLICT (id) DO UPDATE \
-     SET state = excluded.state, deadline_at = excluded.deadline_at, ended_at = excluded.ended_at, \
-     answer_seq = excluded.answer_seq, detail = excluded.detail";
-const SAVE_KEPT: &str = "INSERT INTO kept (tenant, reference, payload, actor, evidence, kept_at, mac) \
-     SELECT unnest($1::text[]), unnest($2::text[]), unnest($3::text[]), unnest($4::text[]), \
-     unnest($5::text[]), unnest($6::bigint[]), unnest($7::bytea[]) ON CONFLICT (tenant, reference) DO UPDATE \
-     SET payload = excluded.payload, actor = excluded.actor, evidence = excluded.evidence, \
-     kept_at = excluded.kept_at, mac = excluded.mac";
+const SAVE_END: &str = statement!(
+    "INSERT INTO attempt_end (work, fence, " { names(AttemptEndRow::COLUMNS) }
+    ") SELECT unnest($1::uuid[]), unnest($2::bigint[]), " { unnested(AttemptEndRow::COLUMNS, 3) }
+);
+const SAVE_STEP: &str = statement!(
+    "INSERT INTO step (" { names(StepRow::COLUMNS) } ") SELECT " { unnested(StepRow::COLUMNS, 1) }
+    " ON CONFLICT (work, ordinal) DO UPDATE SET " { sets_from("excluded", StepRow::CHANGING) }
+);
+const SAVE_WAIT: &str = statement!(
+    "INSERT INTO wait (" { names(WaitRow::COLUMNS) } ") SELECT " { unnested(WaitRow::COLUMNS, 1) }
+    " ON CONFLICT (id) DO UPDATE SET " { sets_from("excluded", WaitRow::CHANGING) }
+);
+const SAVE_KEPT: &str = statement!(
+    "INSERT INTO kept (" { names(KeptRow::COLUMNS) } ", " { names(MAC) }
+    ") SELECT " { unnested(KeptRow::COLUMNS, 1) } ", " { unnested(MAC, 1 + KeptRow::COLUMNS.len()) }
+    " ON CONFLICT (tenant, reference) DO UPDATE SET " { sets_from("excluded", KeptRow::CHANGING) }
+    ", " { sets_from("excluded", MAC) }
+);
 const DELETE_KEPT: &str = "DELETE FROM kept t USING unnest($1::text[], $2::text[]) AS v(tenant, reference) \
      WHERE t.tenant = v.tenant AND t.reference = v.reference";
 
@@ -139,25 +150,6 @@ fn each<'a, T, U>(rows: &'a [T], column: impl Fn(&'a T) -> U) -> Vec<U> {
     rows.iter().map(column).collect()
 }
 
-/// The mutable columns in the order of the statements above.
-struct Columns<'a> {
-    reason: Vec<Option<String>>,
-    body: Vec<&'a str>,
-}
-
-impl<'a> Columns<'a> {
-    fn of(works: &[&'a Work]) -> Self {
-        Self {
-            reason: each(works, |w| w.body.reason.as_ref().map(|reason| name(&reason.code))),
-            body: each(works, |w| w.body.text()),
-        }
-    }
-}
-
-fn owner<'a>(work: &&'a Work) -> Option<&'a str> {
-    work.body.holder.as_ref().map(|holder| holder.id.as_str())
-}
-
 /// New works, sorted by identity: two groups that bring the same ones wait for each other in one order.
 pub(super) fn insert_works<'a>(pipeline: &mut Pipeline<'a>, rows: &[Row<'a>]) -> Option<usize> {
     let mut works: Vec<&Work> =
@@ -166,53 +158,11 @@ pub(super) fn insert_works<'a>(pipeline: &mut Pipeline<'a>, rows: &[Row<'a>]) ->
         return None;
     }
     works.sort_by_cached_key(|work| (work.spec.identity(), work.spec.generation));
-    let columns = Columns::of(&works);
-    let works = &works[..];
-    let lease = |w: &&'a Work| w.lease.as_ref();
-    Some(pipeline.add(
-        INSERT_WORK,
-        params![
-            each(works, |w| w.id.0),
-            each(works, |w| w.spec.created_at),
-            each(works, |w| w.spec.generation as i32),
-            each(works, |w| w.spec.priority),
-            each(works, |w| {
-                w.spec.session.as_ref().map(|session| session_slot(&w.spec.tenant, session) as i16)
-            }),
-            each(works, |w| w.spec.parent.map(|parent| parent.0)),
-            each(works, |w| w.spec.tenant.as_str()),
-            each(works, |w| w.spec.source.system.as_str()),
-            each(works, |w| w.spec.source.id.as_str()),
-            each(works, |w| w.spec.source.run_id.as_str()),
-            each(works, |w| w.spec.kind.as_str()),
-            each(works, |w| w.spec.session.as_deref()),
-            // The default, a work's own id, needs no column and no index.
-            each(works, |w| { Some(w.spec.correlation_id.as_str()).filter(|id| *id != w.id.to_string()) }),
-            each(works, |w| w.spec.workflow.as_ref().map(|workflow| workflow.id.as_str())),
-            each(works, |w| json(&*w.spec)),
-            each(works, |w| i16::from(w.state.code())),
-            each(works, |w| w.children),
-            each(works, |w| w.waiters),
-            each(works, |w| w.attempt as i32),
-            each(works, |w| w.open_waits as i32),
-            each(works, |w| w.seq as i64),
-            each(works, |w| w.fence as i64),
-            each(works, |w| lease(w).map(|lease| lease.fence as i64)),
-            each(works, |w| lease(w).map(|lease| lease.expires_at)),
-            each(works, |w| lease(w).map(|lease| lease.renewed_at)),
-            each(works, |w| lease(w).and_then(|lease| lease.lapsed_at)),
-            each(works, |w| w.next_retry_at),
-            each(works, |w| w.due_at),
-            each(works, |w| w.updated_at),
-            each(works, |w| &w.head.0[..]),
-            each(works, |w| lease(w).and_then(|lease| lease.renewed_by.as_deref())),
-            columns.reason,
-            each(works, owner),
-            each(works, |w| w.bound_to()),
-            each(works, |w| w.progress.as_ref().map(|progress| progress.text())),
-            columns.body,
-        ],
-    ))
+    let mut params = Vec::new();
+    WorkSpec::bind(&works, &mut params);
+    WorkRow::bind(&works, &mut params);
+    WorkKeys::bind(&works, &mut params);
+    Some(pipeline.add(INSERT_WORK, params))
 }
 
 /// Everything but new works and wakes. Events come first: the rows are held against them.
@@ -241,32 +191,12 @@ pub(super) fn rest<'a>(
 }
 
 fn events<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch, mark: Mark) {
-    let events = &batch.writes.events[..];
+    let events: Vec<&Event> = batch.writes.events.iter().collect();
     pipeline.add_if(!events.is_empty(), INSERT_EVENT, || {
-        params![
-            mark.txn,
-            each(events, |e| e.work.0),
-            each(events, |e| e.seq as i64),
-            each(events, |e| e.at),
-            each(events, |e| e.fact.kind()),
-            each(events, |e| e.from.map(|state| i16::from(state.code()))),
-            each(events, |e| i16::from(e.to.code())),
-            each(events, |e| e.actor.kind.as_str()),
-            each(events, |e| &*e.actor.id),
-            each(events, |e| e.attempt as i32),
-            each(events, |e| e.step.as_deref()),
-            each(events, |e| e.fence.map(|fence| fence as i64)),
-            each(events, |e| e.data.as_str()),
-            each(events, |e| e.message.as_deref()),
-            each(events, |e| e.payload.as_ref().map(|payload| payload.text())),
-            each(events, |e| (!e.evidence.is_empty()).then(|| json(&e.evidence))),
-            each(events, |e| e.content.as_ref().map(|content| &content.digest.0[..])),
-            each(events, |e| e.content.as_ref().and_then(|content| content.salt.as_ref().map(|s| &s[..]))),
-            each(events, |e| &e.prev_hash.0[..]),
-            each(events, |e| &e.hash.0[..]),
-            each(events, request),
-            each(events, |e| e.actor.name.as_deref()),
-        ]
+        let mut params = params![mark.txn];
+        EventRow::bind(&events, &mut params);
+        params.extend(params![each(&events, |event| request(event))]);
+        params
     });
 }
 
@@ -279,33 +209,11 @@ fn request(event: &Event) -> Option<i64> {
 }
 
 fn update_works<'a>(pipeline: &mut Pipeline<'a>, works: &[&'a Work]) {
-    let lease = |w: &&'a Work| w.lease.as_ref();
     pipeline.add_if(!works.is_empty(), UPDATE_WORK, || {
-        let columns = Columns::of(works);
-        params![
-            each(works, |w| w.id.0),
-            each(works, |w| i16::from(w.state.code())),
-            each(works, |w| w.seq as i64),
-            each(works, |w| &w.head.0[..]),
-            each(works, |w| w.attempt as i32),
-            each(works, |w| w.fence as i64),
-            each(works, |w| lease(w).map(|lease| lease.fence as i64)),
-            each(works, |w| lease(w).map(|lease| lease.expires_at)),
-            each(works, |w| lease(w).map(|lease| lease.renewed_at)),
-            each(works, |w| lease(w).and_then(|lease| lease.renewed_by.as_deref())),
-            each(works, |w| lease(w).and_then(|lease| lease.lapsed_at)),
-            each(works, |w| w.open_waits as i32),
-            each(works, |w| w.next_retry_at),
-            each(works, |w| w.due_at),
-            columns.reason,
-            each(works, owner),
-            each(works, |w| w.bound_to()),
-            each(works, |w| w.progress.as_ref().map(|progress| progress.text())),
-            each(works, |w| w.updated_at),
-            each(works, |w| w.children),
-            each(works, |w| w.waiters),
-            columns.body,
-        ]
+        let mut params = params![each(works, |work| work.id.0)];
+        WorkRow::bind(works, &mut params);
+        WorkKeys::bind(works, &mut params);
+        params
     });
 }
 
@@ -397,68 +305,39 @@ fn ready<'a>(pipeline: &mut Pipeline<'a>, rows: &[Row<'a>]) {
 /// What an attempt begins with, the event of its claim says.
 fn attempt_ends<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch) {
     let ended = &batch.writes.ended[..];
-    pipeline.add_if(!ended.is_empty(), INSERT_END, || {
-        params![
-            each(ended, |(work, _, _)| work.0),
-            each(ended, |(_, fence, _)| *fence as i64),
-            each(ended, |(_, _, end)| end.at),
-            each(ended, |(_, _, end)| name(&end.outcome)),
-            each(ended, |(_, _, end)| end.body_hash.as_ref().map(|hash| &hash.0[..])),
-            each(ended, |(_, _, end)| end.ack.as_ref().map(json)),
-            each(ended, |(_, _, end)| end.error.as_ref().map(json)),
-            each(ended, |(_, _, end)| (!end.usage.is_empty()).then(|| json(&end.usage))),
-        ]
+    pipeline.add_if(!ended.is_empty(), SAVE_END, || {
+        let mut params =
+            params![each(ended, |(work, _, _)| work.0), each(ended, |(_, fence, _)| *fence as i64)];
+        AttemptEndRow::bind(&each(ended, |(_, _, end)| &**end), &mut params);
+        params
     });
 }
 
 fn steps<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch) {
-    let steps: Vec<_> = batch.writes.steps.values().collect();
+    let steps: Vec<&Step> = batch.writes.steps.values().collect();
     pipeline.add_if(!steps.is_empty(), SAVE_STEP, || {
-        params![
-            each(&steps, |s| s.work.0),
-            each(&steps, |s| s.ordinal as i32),
-            each(&steps, |s| s.name.as_str()),
-            each(&steps, |s| &s.input_hash.0[..]),
-            each(&steps, |s| s.begun_at),
-            each(&steps, |s| s.completed_at),
-            each(&steps, |s| s.result.map(|(work, _)| work.0)),
-            each(&steps, |s| s.result.map(|(_, seq)| seq as i64)),
-            each(&steps, |s| s.voided),
-        ]
+        let mut params = Vec::new();
+        StepRow::bind(&steps, &mut params);
+        params
     });
 }
 
 fn waits<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch) {
-    let waits: Vec<_> = batch.writes.waits.values().collect();
+    let waits: Vec<&Wait> = batch.writes.waits.values().collect();
     pipeline.add_if(!waits.is_empty(), SAVE_WAIT, || {
-        params![
-            each(&waits, |w| w.id.0),
-            each(&waits, |w| w.work.0),
-            each(&waits, |w| w.tenant.as_str()),
-            each(&waits, |w| w.reference.as_str()),
-            each(&waits, |w| name(&w.kind)),
-            each(&waits, |w| name(&w.state)),
-            each(&waits, |w| w.opened_at),
-            each(&waits, |w| w.deadline_at),
-            each(&waits, |w| w.ended_at),
-            each(&waits, |w| w.answer_seq.map(|seq| seq as i64)),
-            each(&waits, |w| json(&w.detail)),
-        ]
+        let mut params = Vec::new();
+        WaitRow::bind(&waits, &mut params);
+        params
     });
 }
 
 fn kept<'a>(pipeline: &mut Pipeline<'a>, key: &Key, batch: &'a Batch) {
-    let kept: Vec<_> = batch.writes.kept.values().flatten().collect();
+    let kept: Vec<&Kept> = batch.writes.kept.values().flatten().collect();
     pipeline.add_if(!kept.is_empty(), SAVE_KEPT, || {
-        params![
-            each(&kept, |k| k.tenant.as_str()),
-            each(&kept, |k| k.reference.as_str()),
-            each(&kept, |k| k.payload.text()),
-            each(&kept, |k| json(&k.actor)),
-            each(&kept, |k| json(&k.evidence)),
-            each(&kept, |k| k.kept_at),
-            each(&kept, |k| key.row_mac(*k).0.to_vec()),
-        ]
+        let mut params = Vec::new();
+        KeptRow::bind(&kept, &mut params);
+        params.extend(params![each(&kept, |kept| key.row_mac(*kept).0.to_vec())]);
+        params
     });
     let gone: Vec<_> =
         batch.writes.kept.iter().filter(|(_, kept)| kept.is_none()).map(|(key, _)| key).collect();

@@ -11,9 +11,11 @@ use super::{
     Postgres,
     connection::params,
     row::{self, get},
+    table::table,
 };
 use crate::{
     Error, Listed, ScheduleChange,
+    columns::{names, statement, values},
     schedule::{Key, SCHEDULES_MAX, readable},
     store::{ScheduleStore, StoreFuture},
 };
@@ -34,16 +36,13 @@ const SAVE: &str = "WITH new AS ( \
      UPDATE schedule s SET revision = h.revision, due_at = h.due_at, body = h.body FROM held h \
      WHERE s.tenant = h.tenant AND s.name = h.name AND s.revision = h.revision - 1 \
      RETURNING s.tenant, s.name";
-/// Written only where the schedule was.
+/// Written only where the schedule was. The parameters of the schedule come after those of its change.
 macro_rules! with_change {
     ($changed:literal) => {
-        concat!(
-            "WITH changed AS (",
-            $changed,
-            " RETURNING 1) \
-             INSERT INTO schedule_change (tenant, name, at, actor, act, reason, plan) \
-             SELECT $1::text, $2::text, $3::bigint, $4::text, $5::text, $6::text, $7::text FROM changed \
-             RETURNING number"
+        statement!(
+            "WITH changed AS (" $changed " RETURNING 1) \
+             INSERT INTO schedule_change (tenant, name, " { names(ChangeRow::COLUMNS) }
+            ") SELECT $1::text, $2::text, " { values(ChangeRow::COLUMNS, 3) } " FROM changed RETURNING number"
         )
     };
 }
@@ -60,8 +59,10 @@ const UPDATE: &str = with_change!(
 const DELETE: &str = with_change!(
     "DELETE FROM schedule WHERE tenant = $1::text AND name = $2::text AND revision = $8::bigint - 1"
 );
-const CHANGES: &str = "SELECT at, actor, act, reason, plan FROM schedule_change \
-     WHERE tenant = $1::text AND name = $2::text ORDER BY number DESC LIMIT $3::bigint";
+const CHANGES: &str = statement!(
+    "SELECT " { names(ChangeRow::COLUMNS) } " FROM schedule_change \
+     WHERE tenant = $1::text AND name = $2::text ORDER BY number DESC LIMIT $3::bigint"
+);
 
 impl ScheduleStore for Postgres {
     fn schedule<'a>(&'a self, tenant: &'a str, name: &'a str) -> StoreFuture<'a, Option<Schedule>> {
@@ -121,19 +122,14 @@ impl ScheduleStore for Postgres {
                 Act::Set if schedule.revision == 1 => (ADD, 11),
                 Act::Set | Act::Pause | Act::Resume | Act::Run => (UPDATE, 10),
             };
-            let mut params = params![
-                &schedule.tenant,
-                &schedule.name,
-                change.at,
-                row::json(&change.actor),
-                row::name(&change.act),
-                &change.reason,
-                change.plan.as_ref().map(row::json),
+            let mut params = params![&schedule.tenant, &schedule.name];
+            ChangeRow::bind(change, &mut params);
+            params.extend(params![
                 schedule.revision as i64,
                 schedule.due_at(),
                 row::json(schedule),
                 SCHEDULES_MAX as i64,
-            ];
+            ]);
             params.truncate(used);
             Ok(!self.points.write(sql, params).await?.is_empty())
         })
@@ -147,7 +143,7 @@ impl ScheduleStore for Postgres {
     ) -> StoreFuture<'a, Vec<ScheduleChange>> {
         Box::pin(async move {
             let rows = self.lists.query(CHANGES, params![tenant, name, limit as i64]).await?;
-            rows.iter().map(change).collect()
+            rows.iter().map(|row| ChangeRow::read(row, 0)).collect()
         })
     }
 }
@@ -156,13 +152,23 @@ fn schedule(row: &Row) -> Result<Schedule, Error> {
     row::parse(get(row, 0)?)
 }
 
-fn change(row: &Row) -> Result<ScheduleChange, Error> {
-    let plan: Option<&str> = get(row, 4)?;
-    Ok(ScheduleChange {
-        at: get(row, 0)?,
-        actor: row::parse(get(row, 1)?)?,
-        act: row::parse_name(get(row, 2)?)?,
-        reason: get(row, 3)?,
-        plan: plan.map(row::parse).transpose()?,
-    })
+table! {
+    /// What somebody did to a schedule.
+    one ChangeRow(change: ScheduleChange) {
+        at: "bigint" = change.at,
+        actor: "text" = row::json(&change.actor),
+        act: "text" = row::name(&change.act),
+        reason: "text" = &change.reason,
+        plan: "text" = change.plan.as_ref().map(row::json),
+    }
+    read(row) -> ScheduleChange {
+        let plan: Option<&str> = get(row, plan)?;
+        Ok(ScheduleChange {
+            at: get(row, at)?,
+            actor: row::parse(get(row, actor)?)?,
+            act: row::parse_name(get(row, act)?)?,
+            reason: get(row, reason)?,
+            plan: plan.map(row::parse).transpose()?,
+        })
+    }
 }

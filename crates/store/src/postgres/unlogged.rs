@@ -4,12 +4,17 @@ use futures_util::{StreamExt, TryStreamExt};
 use tokio_postgres::{Client, Error as PgError, Row, types::ToSql};
 
 use super::{
-    credential,
+    credential::CredentialRow,
     fault::Fault,
-    retention::{self, link_columns, pruning_columns, tombstone_columns},
-    row::{self, kept_columns},
+    retention::{self, PruningRow, link_columns, tombstone_columns},
+    row::{self, KeptRow},
 };
-use crate::{Anchor, Error, token::Key, unlogged::Unlogged};
+use crate::{
+    Anchor, Error,
+    columns::{names, statement},
+    token::Key,
+    unlogged::Unlogged,
+};
 
 struct Table {
     name: &'static str,
@@ -20,14 +25,18 @@ struct Table {
 const TABLES: [Table; 5] = [
     Table {
         name: "credential",
-        columns: credential::columns!(),
-        read: |row| Ok(Box::new(credential::credential(row)?)),
+        columns: statement!({ names(CredentialRow::COLUMNS) }),
+        read: |row| Ok(Box::new(CredentialRow::read(row, 0)?)),
     },
-    Table { name: "kept", columns: kept_columns!(), read: |row| Ok(Box::new(row::kept(row)?)) },
+    Table {
+        name: "kept",
+        columns: statement!({ names(KeptRow::COLUMNS) }),
+        read: |row| Ok(Box::new(KeptRow::read(row, 0)?)),
+    },
     Table {
         name: "pruning",
-        columns: pruning_columns!(),
-        read: |row| Ok(Box::new(retention::pruning(row)?)),
+        columns: statement!({ names(PruningRow::COLUMNS) }),
+        read: |row| Ok(Box::new(PruningRow::read(row, 0)?)),
     },
     Table {
         name: "tombstone",

@@ -8,10 +8,11 @@ use super::{
     connection::{Pipeline, params},
     load::{KEPT, uuids},
     read::List,
-    row::{self, get},
+    row::{self, KeptRow, WaitRow, get},
 };
 use crate::{
     Listed, WaitFilter,
+    columns::{names_of, statement},
     store::{StoreFuture, WaitStore},
 };
 
@@ -28,21 +29,21 @@ impl WaitStore for Postgres {
             list.wait_conditions(filter);
             let at_most = list.param(limit as i64);
             let first = if filter.last_ended { "t.ended_at DESC, " } else { "" };
+            let columns = statement!({ names_of("t", WaitRow::COLUMNS) });
             let sql = format!(
-                "SELECT t.id, t.work, t.tenant, t.reference, t.kind, t.state, t.opened_at, t.deadline_at, \
-                 t.ended_at, t.answer_seq, t.detail FROM wait t WHERE {} \
+                "SELECT {columns} FROM wait t WHERE {} \
                  ORDER BY {first}t.opened_at, t.id LIMIT {at_most}",
                 list.wanted.join(" AND ")
             );
-            let key = |row: &Row| Ok((get(row, 6)?, WaitId(get(row, 0)?)));
-            row::listed(&self.lists.page(&sql, &list.params).await?, limit, key, row::wait)
+            let key = |row: &Row| Ok((row::get_named(row, "opened_at")?, WaitId(get(row, 0)?)));
+            row::listed(&self.lists.page(&sql, &list.params).await?, limit, key, |row| WaitRow::read(row, 0))
         })
     }
 
     fn kept<'a>(&'a self, tenant: &'a str, reference: &'a str) -> StoreFuture<'a, Option<Kept>> {
         Box::pin(async move {
             let rows = self.points.query(KEPT, params![vec![tenant], vec![reference]]).await?;
-            rows.first().map(row::kept).transpose()
+            rows.first().map(|row| KeptRow::read(row, 0)).transpose()
         })
     }
 

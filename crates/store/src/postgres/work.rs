@@ -12,12 +12,13 @@ use super::{
     Postgres,
     around::{Look, pages},
     connection::params,
-    load::{PEERS, uuids},
+    load::{PEERS, STEPS, uuids},
     read::{List, first, listed},
-    row::{self, get, work_columns},
+    row::{self, AttemptEndRow, StepRow, get},
 };
 use crate::{
     Error, Listed, WorkFilter,
+    columns::{names_of, statement},
     states::sql,
     store::{StoreFuture, WorkStore},
 };
@@ -26,12 +27,11 @@ const IDS: &str = "SELECT id FROM work WHERE id < $1::uuid ORDER BY id DESC LIMI
 const BETWEEN: &str = "SELECT id FROM work WHERE id >= $1::uuid AND id <= $2::uuid \
      AND ($3::text[] IS NULL OR tenant = ANY($3)) ORDER BY id LIMIT $4::bigint";
 const TENANTS: &str = "SELECT id, tenant FROM work WHERE id = ANY($1::uuid[])";
-const STEPS: &str = "SELECT work, ordinal, name, input_hash, begun_at, completed_at, result_work, result_seq, \
-     voided FROM step WHERE work = $1::uuid ORDER BY ordinal";
-const ATTEMPTS: &str = "SELECT e.work, e.fence, e.attempt, e.at, e.type, e.data, a.ended_at, a.outcome, \
-     a.body_hash, a.ack, a.error, a.usage FROM event e \
-     LEFT JOIN attempt_end a ON a.work = e.work AND a.fence = e.fence \
-     WHERE e.work = $1::uuid AND e.request IS NOT NULL ORDER BY e.seq";
+const ATTEMPTS: &str = statement!(
+    "SELECT e.work, e.fence, e.attempt, e.at, e.type, e.data, " { names_of("a", AttemptEndRow::COLUMNS) }
+    " FROM event e LEFT JOIN attempt_end a ON a.work = e.work AND a.fence = e.fence \
+     WHERE e.work = $1::uuid AND e.request IS NOT NULL ORDER BY e.seq"
+);
 const COUNTS: &str = "SELECT state, count(*) FROM status WHERE $1::text[] IS NULL OR tenant = ANY($1) \
      GROUP BY state";
 const DUE: Look = Look {
@@ -120,7 +120,7 @@ impl WorkStore for Postgres {
             list.conditions(filter, before);
             let at_most = list.param(limit as i64);
             let wanted = list.wanted.join(" AND ");
-            let columns = work_columns!();
+            let columns = row::WORK;
             let narrow =
                 filter.parent.is_some() || filter.correlation_id.is_some() || filter.workflow.is_some();
             let sql = match (filter.admitted(), &filter.tenants) {
@@ -178,9 +178,10 @@ impl WorkStore for Postgres {
     }
 
     fn steps(&self, work: WorkId) -> StoreFuture<'_, Vec<Step>> {
-        Box::pin(
-            async move { self.points.query(STEPS, params![work.0]).await?.iter().map(row::step).collect() },
-        )
+        Box::pin(async move {
+            let rows = self.points.query(STEPS, params![vec![work.0]]).await?;
+            rows.iter().map(|row| StepRow::read(row, 0)).collect()
+        })
     }
 
     fn attempts(&self, work: WorkId) -> StoreFuture<'_, Vec<Attempt>> {

@@ -6,8 +6,8 @@ use std::path::Path;
 use rusqlite::Connection;
 
 pub use super::{
-    command::{INSERT as COMMAND_INSERT, UPDATE as COMMAND_UPDATE},
-    tables::{EVENT_INSERT, WORK_UPDATE},
+    command::{INSERT as INSERT_COMMAND, UPDATE as UPDATE_COMMAND},
+    tables::{INSERT_EVENT, UPDATE_WORK},
 };
 use super::{fault::Fault, settings};
 use crate::Error;

@@ -10,9 +10,9 @@ use super::{
 };
 use crate::store::{BudgetStore, StoreFuture};
 
-pub(super) const BUDGET: &str = "SELECT spent, reserved FROM budget WHERE key = ?1";
+pub(super) const BUDGETS: &str = "SELECT spent, reserved FROM budget WHERE key = ?1";
 const ALL_BUDGETS: &str = "SELECT spent, reserved, key FROM budget WHERE key > ?1 ORDER BY key LIMIT ?2";
-pub(super) const SAVE_BUDGET: &str = "INSERT OR ROLLBACK INTO budget (key, spent, reserved) VALUES (?1, ?2, ?3) \
+pub(super) const SAVE_BUDGETS: &str = "INSERT OR ROLLBACK INTO budget (key, spent, reserved) VALUES (?1, ?2, ?3) \
      ON CONFLICT (key) DO UPDATE SET spent = excluded.spent, reserved = excluded.reserved";
 
 impl BudgetStore for SqliteStore {
@@ -21,7 +21,7 @@ impl BudgetStore for SqliteStore {
         self.read(move |reader| {
             let mut found = Vec::with_capacity(keys.len());
             for key in keys {
-                let here = reader.all(BUDGET, [key.text()], budget)?;
+                let here = reader.all(BUDGETS, [key.text()], budget)?;
                 found.extend(here.into_iter().map(|budget| (key.clone(), budget)));
             }
             Ok(found)

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use rusqlite::{Row, Statement, params, params_from_iter, types::Value};
+use rusqlite::{Row, params, params_from_iter, types::Value};
 use tenure_core::{
     Command, CommandId, CommandState, LoadSet, Millis, Records, WorkId,
     action::Tenants,
@@ -18,48 +18,43 @@ use tenure_core::{
 
 use super::{
     SqliteStore,
-    budget::{self, BUDGET, SAVE_BUDGET},
+    budget::{self, BUDGETS, SAVE_BUDGETS},
     fault::Fault,
     read::{Conditions, Reader, bound, take, undamaged},
     row::{self, Read},
+    table::table,
     tables::Tables,
 };
 use crate::{
     CommandFilter, Listed,
     batch::Batch,
+    columns::{Column, Columns, marks, names, names_of, sets, statement},
     line::line,
     states::sql,
     store::{CommandStore, StoreFuture},
 };
 
-macro_rules! columns {
-    () => {
-        "c.id, c.work, c.tenant, c.tool, c.target, c.kind, c.executor, c.key, c.input_hash, c.step, c.slot, \
-         c.created_at, c.state, c.seq, c.updated_at, c.due_at, c.body"
-    };
-}
-
-const BY_ID: &str = concat!("SELECT ", columns!(), " FROM command c WHERE c.id = ?1");
-pub(super) const BY_KEY: &str =
-    concat!("SELECT ", columns!(), " FROM command c WHERE c.work = ?1 AND c.key = ?2 AND c.superseded = 0");
+const BY_ID: &str =
+    statement!("SELECT " { names_of("c", CommandRow::COLUMNS) } " FROM command c WHERE c.id = ?1");
+pub(super) const BY_KEY: &str = statement!(
+    "SELECT " { names_of("c", CommandRow::COLUMNS) }
+    " FROM command c WHERE c.work = ?1 AND c.key = ?2 AND c.superseded = 0"
+);
 /// The worker's, that something may still happen to.
-const OPEN: &str = sql!(
-    "SELECT ",
-    columns!(),
+const OPEN: &str = statement!(
+    "SELECT " { names_of("c", CommandRow::COLUMNS) }
     " FROM command c INDEXED BY command_open \
      WHERE c.work = ?1 AND {command c.state is open} AND c.executor = 'worker' ORDER BY c.id"
 );
-const OUTGOING: &str = sql!(
-    "SELECT ",
-    columns!(),
+const OUTGOING: &str = statement!(
+    "SELECT " { names_of("c", CommandRow::COLUMNS) }
     " FROM command c INDEXED BY command_open \
      WHERE c.work = ?1 AND {command c.state is open} AND {command c.state is idle} AND c.executor <> 'worker' ORDER BY c.id"
 );
-const WORK_OF: &str = "SELECT work FROM command WHERE id = ?1";
+const WORKS_OF: &str = "SELECT work FROM command WHERE id = ?1";
 /// The newest of all earlier generations that was sent, or may yet be.
-const EARLIER: &str = sql!(
-    "SELECT ",
-    columns!(),
+const EARLIER: &str = statement!(
+    "SELECT " { names_of("c", CommandRow::COLUMNS) }
     " FROM work n CROSS JOIN work w ON w.tenant = n.tenant AND w.system = n.system \
      AND w.source_id = n.source_id AND w.run_id = n.run_id AND w.generation < n.generation \
      CROSS JOIN command c ON c.work = w.id AND c.key = ?2 AND c.superseded = 0 \
@@ -67,21 +62,25 @@ const EARLIER: &str = sql!(
      OR (c.executor <> 'worker' AND {command c.state is open})) \
      ORDER BY w.generation DESC LIMIT 1"
 );
-const HEAD: &str = sql!(
+const HEADS: &str = sql!(
     "SELECT id FROM command INDEXED BY command_line \
      WHERE line = ?1 AND line IS NOT NULL AND {command state is open} ORDER BY id LIMIT 1"
 );
 
 /// Inserts a new command.
-pub const INSERT: &str = "INSERT OR ROLLBACK INTO command \
-     (id, state, seq, updated_at, duty, due_at, line, dispatches, blocked, needs_person, body, last_event, \
-     superseded, work, tenant, tool, target, kind, executor, key, input_hash, step, slot, created_at) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, \
-     ?22, ?23, ?24)";
+pub const INSERT: &str = statement!(
+    "INSERT OR ROLLBACK INTO command (" { names(CommandRow::COLUMNS) } ", " { names(CommandKeys::COLUMNS) }
+    ", " { names(SUPERSEDED) } ") VALUES (" { marks(CommandRow::COLUMNS, 1) }
+    ", " { marks(CommandKeys::COLUMNS, 1 + CommandRow::COLUMNS.len()) }
+    ", " { marks(SUPERSEDED, 1 + CommandRow::COLUMNS.len() + CommandKeys::COLUMNS.len()) } ")"
+);
+const SUPERSEDED: Columns = &[Column { name: "superseded", kind: "" }];
 /// Saves all that events change of a command, but that it was superseded: named here, that would make SQLite write the
 /// entry of its key anew each time.
-pub const UPDATE: &str = "UPDATE OR ROLLBACK command SET state = ?2, seq = ?3, updated_at = ?4, duty = ?5, due_at = ?6, \
-     line = ?7, dispatches = ?8, blocked = ?9, needs_person = ?10, body = ?11, last_event = ?12 WHERE id = ?1";
+pub const UPDATE: &str = statement!(
+    "UPDATE OR ROLLBACK command SET " { sets(CommandRow::CHANGING, 2) }
+    ", " { sets(CommandKeys::COLUMNS, 2 + CommandRow::CHANGING.len()) } " WHERE id = ?1"
+);
 const SUPERSEDE: &str = "UPDATE OR ROLLBACK command SET superseded = 1 WHERE id = ?1";
 const ARM: &str = "UPDATE OR ROLLBACK command SET duty = ?2, due_at = ?3 WHERE id = ?1";
 
@@ -124,7 +123,7 @@ const NEXT_DUE_FROM_TABLE: &str = "SELECT due_at FROM command NOT INDEXED \
 
 /// That of the primary key.
 const BY_ID_INDEX: &str = "sqlite_autoindex_command_1";
-const LIST: &str = concat!("SELECT ", columns!(), " FROM command c");
+const LIST: &str = statement!("SELECT " { names_of("c", CommandRow::COLUMNS) } " FROM command c");
 /// What a worker is about to do, or is doing. It is found among all that is open.
 macro_rules! at_work {
     () => {
@@ -171,29 +170,69 @@ pub(super) fn state(row: &Row<'_>, column: usize) -> Read<CommandState> {
     known.ok_or_else(|| Fault::newer(format!("the command state {code}")))
 }
 
+table! {
+    /// What is read of a command.
+    pub(super) CommandRow(command: &Command) {
+        id = &command.id.0.as_bytes()[..],
+        work = &command.work.0.as_bytes()[..],
+        tenant = command.spec.tenant,
+        tool = command.spec.tool,
+        target = command.spec.target,
+        kind = row::name_of(command.spec.kind),
+        executor = row::name_of(command.spec.executor),
+        key = &command.spec.key.0[..],
+        input_hash = &command.spec.input_hash.0[..],
+        step = command.spec.step,
+        slot = command.spec.slot,
+        created_at = command.created_at,
+    }
+    changing {
+        state = command.state.code(),
+        seq = command.seq as i64,
+        updated_at = command.updated_at,
+        due_at = command.due_at,
+        body = command.body.text(),
+    }
+    read(row) -> Command {
+        let spec = CommandSpec {
+            tenant: row.get(tenant)?,
+            tool: row.get(tool)?,
+            target: row.get(target)?,
+            kind: row::named(row::text(row, kind)?)?,
+            executor: row::named(row::text(row, executor)?)?,
+            key: row::digest(row, key)?,
+            input_hash: row::digest(row, input_hash)?,
+            step: row.get(step)?,
+            slot: row.get(slot)?,
+        };
+        Ok(Command {
+            id: CommandId(row::uuid(row, id)?),
+            work: WorkId(row::uuid(row, work)?),
+            spec: Arc::new(spec),
+            created_at: row.get(created_at)?,
+            state: self::state(row, state)?,
+            seq: row.get::<_, i64>(seq)? as u64,
+            updated_at: row.get(updated_at)?,
+            due_at: row.get(due_at)?,
+            body: Document::stored(row::text(row, body)?).map_err(Fault::stored)?,
+        })
+    }
+}
+
+table! {
+    /// What a command is found by, and its last event: all this changes with it.
+    pub(super) CommandKeys(saved: (&Command, i64)) {
+        duty = duty(saved.0),
+        line = saved.0.body.tool.ordered.then(|| line(&target_key(saved.0))),
+        dispatches = saved.0.body.dispatches,
+        blocked = saved.0.body.blocked.filter(|_| saved.0.state == CommandState::Blocked).map(row::name_of),
+        needs_person = saved.0.body.needs_person,
+        last_event = saved.1,
+    }
+}
+
 fn command(row: &Row<'_>) -> Read<Command> {
-    let spec = CommandSpec {
-        tenant: row.get(2)?,
-        tool: row.get(3)?,
-        target: row.get(4)?,
-        kind: row::named(row::text(row, 5)?)?,
-        executor: row::named(row::text(row, 6)?)?,
-        key: row::digest(row, 7)?,
-        input_hash: row::digest(row, 8)?,
-        step: row.get(9)?,
-        slot: row.get(10)?,
-    };
-    Ok(Command {
-        id: CommandId(row::uuid(row, 0)?),
-        work: WorkId(row::uuid(row, 1)?),
-        spec: Arc::new(spec),
-        created_at: row.get(11)?,
-        state: state(row, 12)?,
-        seq: row.get::<_, i64>(13)? as u64,
-        updated_at: row.get(14)?,
-        due_at: row.get(15)?,
-        body: Document::stored(row::text(row, 16)?).map_err(Fault::stored)?,
-    })
+    CommandRow::read(row, 0)
 }
 
 impl Tables<'_> {
@@ -201,7 +240,7 @@ impl Tables<'_> {
         for id in &load_set.command_ids {
             if !records.command_ids.contains_key(id)
                 && let Some(work) =
-                    self.one(WORK_OF, [id.0.as_bytes()], |row| Ok(WorkId(row::uuid(row, 0)?)))?
+                    self.one(WORKS_OF, [id.0.as_bytes()], |row| Ok(WorkId(row::uuid(row, 0)?)))?
             {
                 self.load_work(work, records)?;
                 records.command_ids.insert(*id, work);
@@ -227,13 +266,13 @@ impl Tables<'_> {
         }
         for key in &load_set.heads {
             if !records.heads.contains_key(key) {
-                let head = self.one(HEAD, [line(key)], |row| Ok(CommandId(row::uuid(row, 0)?)))?;
+                let head = self.one(HEADS, [line(key)], |row| Ok(CommandId(row::uuid(row, 0)?)))?;
                 records.heads.insert(key.clone(), head);
             }
         }
         for key in &load_set.budgets {
             if let Entry::Vacant(entry) = records.budgets.entry(key.clone()) {
-                entry.insert(self.one(BUDGET, [key.text()], budget::budget)?.unwrap_or_default());
+                entry.insert(self.one(BUDGETS, [key.text()], budget::budget)?.unwrap_or_default());
             }
         }
         Ok(())
@@ -249,7 +288,7 @@ impl Tables<'_> {
         }
         for (key, budget) in batch.budgets() {
             let values = params![key.text(), amount(budget.spent), amount(budget.reserved)];
-            self.cached(SAVE_BUDGET)?.execute(values)?;
+            self.cached(SAVE_BUDGETS)?.execute(values)?;
         }
         Ok(())
     }
@@ -263,12 +302,20 @@ impl Tables<'_> {
         match touch {
             Touch::Insert => {
                 let last_event = self.event_place(command.work, command.seq)?;
-                insert(&mut self.hot.command_insert, command, last_event)
+                let statement = &mut self.hot.command_insert;
+                let at = CommandRow::bind(statement, 1, command)?;
+                let at = CommandKeys::bind(statement, at, (command, last_event))?;
+                statement.raw_bind_parameter(at, !command.is_current())?;
+                statement.raw_execute()?;
+                Ok(())
             }
             Touch::Event => {
                 let last_event = self.event_place(command.work, command.seq)?;
-                bind_mutable(&mut self.hot.command_update, command, last_event)?;
-                self.hot.command_update.raw_execute()?;
+                let statement = &mut self.hot.command_update;
+                statement.raw_bind_parameter(1, &command.id.0.as_bytes()[..])?;
+                let at = CommandRow::bind_changing(statement, 2, command)?;
+                CommandKeys::bind(statement, at, (command, last_event))?;
+                statement.raw_execute()?;
                 if !command.is_current() {
                     self.cached(SUPERSEDE)?.execute([command.id.0.as_bytes()])?;
                 }
@@ -281,44 +328,6 @@ impl Tables<'_> {
             }
         }
     }
-}
-
-fn insert(statement: &mut Statement<'_>, command: &Command, last_event: i64) -> Read<()> {
-    let spec = &command.spec;
-    bind_mutable(statement, command, last_event)?;
-    statement.raw_bind_parameter(13, !command.is_current())?;
-    statement.raw_bind_parameter(14, &command.work.0.as_bytes()[..])?;
-    statement.raw_bind_parameter(15, &spec.tenant)?;
-    statement.raw_bind_parameter(16, &spec.tool)?;
-    statement.raw_bind_parameter(17, &spec.target)?;
-    statement.raw_bind_parameter(18, row::name_of(spec.kind))?;
-    statement.raw_bind_parameter(19, row::name_of(spec.executor))?;
-    statement.raw_bind_parameter(20, &spec.key.0[..])?;
-    statement.raw_bind_parameter(21, &spec.input_hash.0[..])?;
-    statement.raw_bind_parameter(22, &spec.step)?;
-    statement.raw_bind_parameter(23, &spec.slot)?;
-    statement.raw_bind_parameter(24, command.created_at)?;
-    statement.raw_execute()?;
-    Ok(())
-}
-
-/// Binds which command it is and what events change, as the insert and the update both number it.
-fn bind_mutable(statement: &mut Statement<'_>, command: &Command, last_event: i64) -> Read<()> {
-    let body = &command.body;
-    let blocked = body.blocked.filter(|_| command.state == CommandState::Blocked);
-    statement.raw_bind_parameter(1, &command.id.0.as_bytes()[..])?;
-    statement.raw_bind_parameter(2, command.state.code())?;
-    statement.raw_bind_parameter(3, command.seq as i64)?;
-    statement.raw_bind_parameter(4, command.updated_at)?;
-    statement.raw_bind_parameter(5, duty(command))?;
-    statement.raw_bind_parameter(6, command.due_at)?;
-    statement.raw_bind_parameter(7, body.tool.ordered.then(|| line(&target_key(command))))?;
-    statement.raw_bind_parameter(8, body.dispatches)?;
-    statement.raw_bind_parameter(9, blocked.map(row::name_of))?;
-    statement.raw_bind_parameter(10, body.needs_person)?;
-    statement.raw_bind_parameter(11, body.text())?;
-    statement.raw_bind_parameter(12, last_event)?;
-    Ok(())
 }
 
 fn duty(command: &Command) -> Option<u8> {
@@ -493,7 +502,7 @@ impl CommandStore for SqliteStore {
         self.read(move |reader| {
             let mut heads = Vec::with_capacity(lines.len());
             for key in &lines {
-                heads.push(reader.all(HEAD, [line(key)], |row| Ok(CommandId(row::uuid(row, 0)?)))?.pop());
+                heads.push(reader.all(HEADS, [line(key)], |row| Ok(CommandId(row::uuid(row, 0)?)))?.pop());
             }
             Ok(heads)
         })
@@ -574,7 +583,7 @@ mod tests {
             (BY_KEY, "command_key (work=? AND key=?)"),
             (OPEN, "command_open (work=? AND executor=?)"),
             (EARLIER, "command_key (work=? AND key=?)"),
-            (HEAD, "command_line (line=?)"),
+            (HEADS, "command_line (line=?)"),
             (DUE, "command_due (duty=?"),
             (LOOKUPS, "COVERING INDEX command_lookup (tenant=? AND (due_at,id)>(?,?)"),
             (NEXT_DUE, "COVERING INDEX command_due (duty=?"),

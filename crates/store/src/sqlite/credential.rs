@@ -7,31 +7,31 @@ use super::{
     SqliteStore,
     read::bound,
     row::{self, Read, name_of, to_json},
+    table::table,
 };
 use crate::{
     Credential, Listed, Principal, Revocation,
+    columns::{MAC, marks, names, statement, text},
     credential::CREDENTIALS_MAX,
     store::{CredentialStore, StoreFuture},
     token::Key,
 };
 
-macro_rules! columns {
-    () => {
-        "id, name, principal, principal_name, kind, hash, scopes, tenants, kinds, worker, created_at, created_by, \
-         expires_at, revoked_at, revoked_by, revoked_reason"
-    };
-}
-pub(super) use columns;
-
-const ADD: &str = "INSERT INTO credential \
-     (id, name, principal, principal_name, kind, hash, scopes, tenants, kinds, worker, created_at, created_by, expires_at, mac) \
-     SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?15 \
-     WHERE (SELECT count(*) FROM credential WHERE revoked_at IS NULL) < ?14 ON CONFLICT (hash) DO NOTHING";
-const BY_HASH: &str = concat!("SELECT ", columns!(), " FROM credential WHERE hash = ?1");
-const LIST: &str = concat!("SELECT ", columns!(), " FROM credential WHERE id < ?1 ORDER BY id DESC LIMIT ?2");
-const OF: &str =
-    concat!("SELECT ", columns!(), " FROM credential WHERE principal = ?1 ORDER BY id DESC LIMIT ?2");
-const BY_ID: &str = concat!("SELECT ", columns!(), " FROM credential WHERE id = ?1");
+const ADD: &str = statement!(
+    "INSERT INTO credential (" { names(CredentialRow::COLUMNS) } ", " { names(MAC) }
+    ") SELECT " { marks(CredentialRow::COLUMNS, 2) } ", " { marks(MAC, 2 + CredentialRow::COLUMNS.len()) }
+    " WHERE (SELECT count(*) FROM credential WHERE revoked_at IS NULL) < ?1 ON CONFLICT (hash) DO NOTHING"
+);
+const BY_HASH: &str =
+    statement!("SELECT " { names(CredentialRow::COLUMNS) } " FROM credential WHERE hash = ?1");
+const LIST: &str = statement!(
+    "SELECT " { names(CredentialRow::COLUMNS) } " FROM credential WHERE id < ?1 ORDER BY id DESC LIMIT ?2"
+);
+const OF: &str = statement!(
+    "SELECT " { names(CredentialRow::COLUMNS) }
+    " FROM credential WHERE principal = ?1 ORDER BY id DESC LIMIT ?2"
+);
+const BY_ID: &str = statement!("SELECT " { names(CredentialRow::COLUMNS) } " FROM credential WHERE id = ?1");
 const COUNT: &str = "SELECT count(*) FROM credential WHERE revoked_at IS NULL \
      AND (?1 IS NULL OR EXISTS (SELECT 1 FROM json_each(tenants) t WHERE t.value = ?1))";
 const REVOKED: &str = "SELECT 1 FROM credential WHERE id = ?1 AND revoked_at IS NOT NULL";
@@ -64,15 +64,15 @@ macro_rules! opens {
 
 /// One statement: nobody else writes while it judges. The new MAC (?7) takes the place of the old one (?6), and of no other:
 /// a credential that somebody changed stays without one of its own.
-const REVOKE: &str = concat!(
+const REVOKE: &str = statement!(
     "UPDATE credential AS c SET revoked_at = coalesce(c.revoked_at, ?2), revoked_by = coalesce(c.revoked_by, ?4), \
      revoked_reason = coalesce(c.revoked_reason, ?5), \
-     mac = CASE WHEN c.revoked_at IS NULL AND c.mac = ?6 THEN ?7 ELSE c.mac END WHERE c.id = ?1 AND (?3 IS NULL OR NOT ",
-    opens!("c"),
-    " OR EXISTS (SELECT 1 FROM credential o WHERE o.id <> ?1 AND ",
-    opens!("o"),
-    ")) RETURNING ",
-    columns!()
+     mac = CASE WHEN c.revoked_at IS NULL AND c.mac = ?6 THEN ?7 ELSE c.mac END WHERE c.id = ?1 AND (?3 IS NULL OR NOT "
+    { text(opens!("c")) }
+    " OR EXISTS (SELECT 1 FROM credential o WHERE o.id <> ?1 AND "
+    { text(opens!("o")) }
+    ")) RETURNING "
+    { names(CredentialRow::COLUMNS) }
 );
 
 fn revoke(
@@ -97,23 +97,11 @@ impl CredentialStore for SqliteStore {
     fn add_credential<'a>(&'a self, credential: &'a Credential) -> StoreFuture<'a, ()> {
         let (credential, mac) = (credential.clone(), self.key.row_mac(credential));
         self.write(move |conn| {
-            conn.prepare_cached(ADD)?.execute(params![
-                credential.id.0.as_bytes(),
-                credential.name,
-                credential.principal.id.0.as_bytes(),
-                credential.principal.name,
-                name_of(credential.principal.kind),
-                credential.hash.0,
-                to_json(&credential.scopes)?,
-                listed(&credential.tenants)?,
-                listed(&credential.kinds)?,
-                credential.worker,
-                credential.created_at,
-                to_json(&credential.created_by)?,
-                credential.expires_at,
-                bound(CREDENTIALS_MAX),
-                mac.0,
-            ])?;
+            let mut statement = conn.prepare_cached(ADD)?;
+            statement.raw_bind_parameter(1, bound(CREDENTIALS_MAX))?;
+            let at = CredentialRow::bind(&mut statement, 2, &credential)?;
+            statement.raw_bind_parameter(at, mac.0)?;
+            statement.raw_execute()?;
             Ok(())
         })
     }
@@ -180,31 +168,56 @@ fn listed(names: &Names) -> Read<Option<String>> {
     }
 }
 
-pub(super) fn credential(row: &Row<'_>) -> Read<Credential> {
-    let names =
-        |column| -> Read<Names> { Ok(row::optional_json(row, column)?.map_or(Names::All, Names::Only)) };
-    let principal = Principal {
-        id: PrincipalId(row::uuid(row, 2)?),
-        name: row.get(3)?,
-        kind: row::named(row::text(row, 4)?)?,
-    };
-    let revoked_by: Option<Actor> = row::optional_json(row, 14)?;
-    let revoked = match revoked_by {
-        Some(by) => Some(Revocation { at: row.get(13)?, by, reason: row.get(15)? }),
-        None => None,
-    };
-    Ok(Credential {
-        id: CredentialId(row::uuid(row, 0)?),
-        name: row.get(1)?,
-        principal,
-        hash: row::digest(row, 5)?,
-        scopes: row::json(row, 6)?,
-        tenants: names(7)?,
-        kinds: names(8)?,
-        worker: row.get(9)?,
-        created_at: row.get(10)?,
-        created_by: row::json(row, 11)?,
-        expires_at: row.get(12)?,
-        revoked,
-    })
+table! {
+    /// A credential; its MAC is beside it.
+    pub(super) CredentialRow(credential: &Credential) {
+        id = &credential.id.0.as_bytes()[..],
+        name = credential.name,
+        principal = &credential.principal.id.0.as_bytes()[..],
+        principal_name = credential.principal.name,
+        kind = name_of(credential.principal.kind),
+        hash = credential.hash.0,
+        scopes = to_json(&credential.scopes)?,
+        tenants = listed(&credential.tenants)?,
+        kinds = listed(&credential.kinds)?,
+        worker = credential.worker,
+        created_at = credential.created_at,
+        created_by = to_json(&credential.created_by)?,
+        expires_at = credential.expires_at,
+        revoked_at = credential.revoked.as_ref().map(|revoked| revoked.at),
+        revoked_by = credential.revoked.as_ref().map(|revoked| to_json(&revoked.by)).transpose()?,
+        revoked_reason = credential.revoked.as_ref().map(|revoked| &revoked.reason),
+    }
+    read(row) -> Credential {
+        let names =
+            |column| -> Read<Names> { Ok(row::optional_json(row, column)?.map_or(Names::All, Names::Only)) };
+        let principal = Principal {
+            id: PrincipalId(row::uuid(row, principal)?),
+            name: row.get(principal_name)?,
+            kind: row::named(row::text(row, kind)?)?,
+        };
+        let revoked_by: Option<Actor> = row::optional_json(row, revoked_by)?;
+        let revoked = match revoked_by {
+            Some(by) => Some(Revocation { at: row.get(revoked_at)?, by, reason: row.get(revoked_reason)? }),
+            None => None,
+        };
+        Ok(Credential {
+            id: CredentialId(row::uuid(row, id)?),
+            name: row.get(name)?,
+            principal,
+            hash: row::digest(row, hash)?,
+            scopes: row::json(row, scopes)?,
+            tenants: names(tenants)?,
+            kinds: names(kinds)?,
+            worker: row.get(worker)?,
+            created_at: row.get(created_at)?,
+            created_by: row::json(row, created_by)?,
+            expires_at: row.get(expires_at)?,
+            revoked,
+        })
+    }
+}
+
+fn credential(row: &Row<'_>) -> Read<Credential> {
+    CredentialRow::read(row, 0)
 }

@@ -9,20 +9,24 @@ use super::{
     SqliteStore, log,
     read::{Reader, bound, take},
     retention::position,
-    row::{self, Read, event_columns},
-    work::TENANT,
+    row::{self, EventRow, Read},
+    work::TENANTS,
 };
 use crate::{
     EventKey, Listed, Position, StoredEvent,
+    columns::{names, statement},
     job::Payloads,
     query::{FEED_SCAN, weight},
     store::{EventStore, StoreFuture},
 };
 
-const FEED: &str =
-    concat!("SELECT ", event_columns!(), " FROM event WHERE position > ?1 ORDER BY position LIMIT ?2");
+const FEED: &str = statement!(
+    "SELECT position, " { names(EventRow::COLUMNS) }
+    " FROM event WHERE position > ?1 ORDER BY position LIMIT ?2"
+);
 const FEED_PLACES: &str = "SELECT position, work FROM event WHERE position > ?1 ORDER BY position LIMIT ?2";
-const FEED_ONE: &str = concat!("SELECT ", event_columns!(), " FROM event WHERE position = ?1");
+const FEED_ONE: &str =
+    statement!("SELECT position, " { names(EventRow::COLUMNS) } " FROM event WHERE position = ?1");
 const TAIL: &str = "SELECT position FROM event ORDER BY position DESC LIMIT 1";
 const LINKS: &str = "SELECT position, hash FROM (SELECT position, hash FROM event WHERE position > ?1 \
      UNION ALL SELECT position, hash FROM link WHERE position > ?1) ORDER BY position LIMIT ?2";
@@ -77,7 +81,7 @@ impl EventStore for SqliteStore {
                     Some(known) => *known,
                     None => {
                         let tenant =
-                            reader.all(TENANT, [work.0.as_bytes()], |row| Ok(row.get::<_, String>(0)?))?;
+                            reader.all(TENANTS, [work.0.as_bytes()], |row| Ok(row.get::<_, String>(0)?))?;
                         let is_own = tenant.first().is_some_and(|tenant| tenants.contains(tenant));
                         own.insert(work, is_own);
                         is_own

@@ -12,21 +12,24 @@ use tenure_core::{
 use super::{
     fault::Fault,
     log::RowRef,
-    row::{self, Read, attempt_columns, kept_columns, step_columns, wait_columns},
+    row::{self, AttemptEndRow, KeptRow, Read, StepRow, WaitRow},
     tables::Tables,
 };
-use crate::states::sql;
+use crate::{
+    columns::{MAC, names, statement},
+    states::sql,
+};
 
 /// Rows lead to rows at most this often; what is still missing then counts as absent.
 const ROUNDS: usize = 6;
 
-const WORK_OF_IDENTITY: &str = "SELECT id FROM work \
+const NEWEST: &str = "SELECT id FROM work \
      WHERE tenant = ?1 AND system = ?2 AND source_id = ?3 AND run_id = ?4 ORDER BY generation DESC LIMIT 1";
 const PRUNED_IDENTITY: &str = "SELECT 1 FROM tombstone \
      WHERE tenant = ?1 AND system = ?2 AND source_id = ?3 AND run_id = ?4 LIMIT 1";
-const WORKS_OF_REFERENCE: &str = "SELECT DISTINCT work FROM wait WHERE tenant = ?1 AND reference = ?2";
-const WORK_OF_WAIT: &str = "SELECT work FROM wait WHERE id = ?1";
-const ATTEMPTS_OF_REQUEST: &str = "SELECT work, fence FROM attempt WHERE request = ?1 ORDER BY work, fence";
+const REFERENCES: &str = "SELECT DISTINCT work FROM wait WHERE tenant = ?1 AND reference = ?2";
+const WAIT_IDS: &str = "SELECT work FROM wait WHERE id = ?1";
+const REQUESTS: &str = "SELECT work, fence FROM attempt WHERE request = ?1 ORDER BY work, fence";
 pub(super) const SESSION_HOLDER: &str = sql!(
     "SELECT work FROM status INDEXED BY status_holder \
      WHERE tenant = ?1 AND session = ?2 AND {state is held}"
@@ -35,15 +38,16 @@ pub(super) const SESSION_HEAD: &str = sql!(
     "SELECT work FROM status INDEXED BY status_line \
      WHERE tenant = ?1 AND session = ?2 AND {state is pending} ORDER BY created_at, work LIMIT 1"
 );
-const END_OF_ATTEMPT: &str =
-    concat!("SELECT ", attempt_columns!(), " FROM attempt WHERE work = ?1 AND fence = ?2");
-const STEPS_OF_WORK: &str =
-    concat!("SELECT ", step_columns!(), " FROM step WHERE work = ?1 ORDER BY ordinal");
-const WAITS_OF_WORK: &str =
-    concat!("SELECT ", wait_columns!(), " FROM wait WHERE work = ?1 ORDER BY opened_at, id");
-pub(super) const KEPT: &str =
-    concat!("SELECT ", kept_columns!(), ", mac FROM kept WHERE tenant = ?1 AND reference = ?2");
-const KEPT_COUNT: &str = "SELECT count(*) FROM kept WHERE tenant = ?1";
+const ENDS: &str =
+    statement!("SELECT " { names(AttemptEndRow::COLUMNS) } " FROM attempt WHERE work = ?1 AND fence = ?2");
+pub(super) const STEPS: &str =
+    statement!("SELECT " { names(StepRow::COLUMNS) } " FROM step WHERE work = ?1 ORDER BY ordinal");
+const WAITS: &str =
+    statement!("SELECT " { names(WaitRow::COLUMNS) } " FROM wait WHERE work = ?1 ORDER BY opened_at, id");
+pub(super) const KEPT: &str = statement!(
+    "SELECT " { names(KeptRow::COLUMNS) } ", " { names(MAC) } " FROM kept WHERE tenant = ?1 AND reference = ?2"
+);
+const KEPT_COUNTS: &str = "SELECT count(*) FROM kept WHERE tenant = ?1";
 
 impl<'c> Tables<'c> {
     /// Loads all that these submissions need and the records do not have yet.
@@ -84,7 +88,7 @@ impl<'c> Tables<'c> {
         }
         for request in &load_set.requests {
             if !records.requests.contains_key(request) {
-                let given = self.all(ATTEMPTS_OF_REQUEST, [request.0], |row| {
+                let given = self.all(REQUESTS, [request.0], |row| {
                     Ok((WorkId(row::uuid(row, 0)?), row.get::<_, i64>(1)? as u64))
                 })?;
                 for (work, _) in &given {
@@ -113,17 +117,17 @@ impl<'c> Tables<'c> {
         for (work, fence) in &load_set.ends {
             if let Entry::Vacant(entry) = records.ends.entry((*work, *fence)) {
                 let key = params![work.0.as_bytes(), *fence as i64];
-                entry.insert(self.one(END_OF_ATTEMPT, key, row::attempt_end)?.flatten().map(Arc::new));
+                entry.insert(self.one(ENDS, key, |row| AttemptEndRow::read(row, 0))?.flatten().map(Arc::new));
             }
         }
         for id in &load_set.steps {
             if let Entry::Vacant(entry) = records.steps.entry(*id) {
-                entry.insert(self.all(STEPS_OF_WORK, [id.0.as_bytes()], row::step)?);
+                entry.insert(self.all(STEPS, [id.0.as_bytes()], |row| StepRow::read(row, 0))?);
             }
         }
         for id in &load_set.waits {
             if let Entry::Vacant(entry) = records.waits.entry(*id) {
-                entry.insert(self.all(WAITS_OF_WORK, [id.0.as_bytes()], row::wait)?);
+                entry.insert(self.all(WAITS, [id.0.as_bytes()], |row| WaitRow::read(row, 0))?);
             }
         }
         for key in &load_set.kept {
@@ -131,7 +135,7 @@ impl<'c> Tables<'c> {
         }
         for tenant in &load_set.kept_counts {
             if let Entry::Vacant(entry) = records.kept_counts.entry(tenant.clone()) {
-                let count = self.one(KEPT_COUNT, [tenant], |row| Ok(row.get::<_, i64>(0)?))?;
+                let count = self.one(KEPT_COUNTS, [tenant], |row| Ok(row.get::<_, i64>(0)?))?;
                 entry.insert(count.unwrap_or(0) as usize);
             }
         }
@@ -161,7 +165,7 @@ impl<'c> Tables<'c> {
         if let Entry::Vacant(entry) = records.identities.entry(identity.clone()) {
             let source = &identity.source;
             let key = [&identity.tenant, &source.system, &source.id, &source.run_id];
-            let newest = self.one(WORK_OF_IDENTITY, key, |row| Ok(WorkId(row::uuid(row, 0)?)))?;
+            let newest = self.one(NEWEST, key, |row| Ok(WorkId(row::uuid(row, 0)?)))?;
             if newest.is_none() && self.one(PRUNED_IDENTITY, key, |_| Ok(()))?.is_some() {
                 records.pruned.insert(identity.clone());
             }
@@ -174,8 +178,7 @@ impl<'c> Tables<'c> {
         if records.references.contains_key(key) {
             return Ok(());
         }
-        let works =
-            self.all(WORKS_OF_REFERENCE, params![key.0, key.1], |row| Ok(WorkId(row::uuid(row, 0)?)))?;
+        let works = self.all(REFERENCES, params![key.0, key.1], |row| Ok(WorkId(row::uuid(row, 0)?)))?;
         for work in &works {
             self.load_work(*work, records)?;
         }
@@ -185,8 +188,7 @@ impl<'c> Tables<'c> {
 
     fn load_wait_id(&mut self, id: WaitId, records: &mut Records) -> Read<()> {
         if !records.wait_ids.contains_key(&id)
-            && let Some(work) =
-                self.one(WORK_OF_WAIT, [id.0.as_bytes()], |row| Ok(WorkId(row::uuid(row, 0)?)))?
+            && let Some(work) = self.one(WAIT_IDS, [id.0.as_bytes()], |row| Ok(WorkId(row::uuid(row, 0)?)))?
         {
             self.load_work(work, records)?;
             records.wait_ids.insert(id, work);
@@ -196,7 +198,8 @@ impl<'c> Tables<'c> {
 
     fn load_kept(&mut self, key: &TenantKey, records: &mut Records) -> Read<()> {
         if let Entry::Vacant(entry) = records.kept.entry(key.clone()) {
-            let with_mac = |found: &Row<'_>| Ok((row::kept(found)?, row::mac(found, 6)?));
+            let with_mac =
+                |found: &Row<'_>| Ok((KeptRow::read(found, 0)?, row::mac(found, KeptRow::COLUMNS.len())?));
             let found = self.one(KEPT, params![key.0, key.1], with_mac)?;
             entry.insert(found.and_then(|(kept, mac)| self.key.genuine(kept, mac)));
         }
@@ -207,7 +210,7 @@ impl<'c> Tables<'c> {
         let mut rows = self.hot.work.query([id.0.as_bytes()])?;
         let Some(found) = rows.next()? else { return Ok(None) };
         let work = row::work(found, &mut self.specs, &mut self.hot.spec)?;
-        let place = RowRef { rowid: found.get(0)?, last_event: found.get(20)?, seq: work.seq };
+        let place = RowRef { rowid: found.get(0)?, last_event: found.get(1)?, seq: work.seq };
         self.places.insert(id, place);
         Ok(Some(work))
     }

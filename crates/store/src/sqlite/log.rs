@@ -7,9 +7,10 @@ use tenure_core::{Payload, WorkId};
 
 use super::{
     fault::Fault,
-    row::{Read, event_columns},
+    row::{EventRow, Read},
     tables::Tables,
 };
+use crate::columns::{names, statement, text};
 
 /// The `place` and the `number` of a work's (?1) events, from its last one that counts (?3) or a few later ones, back to the
 /// one after ?2. A link that leads elsewhere, in a file that somebody edited, ends it.
@@ -39,13 +40,11 @@ macro_rules! first {
 
 /// What a work was ingested as. Its row, which every event rewrites, does not say it again.
 pub(super) const SPEC: &str = first!("data");
-pub(super) const INPUT: &str = first!("payload");
+pub(super) const INPUTS: &str = first!("payload");
 
 /// Those after ?2, up to ?3.
-pub(super) const EVENTS: &str = concat!(
-    log!(),
-    "SELECT ",
-    event_columns!(),
+pub(super) const EVENTS: &str = statement!(
+    { text(log!()) } "SELECT position, " { names(EventRow::COLUMNS) }
     " FROM log CROSS JOIN event ON position = place WHERE number > ?2 AND number <= ?3 ORDER BY number"
 );
 pub(super) const EVIDENCE: &str = concat!(

@@ -8,9 +8,11 @@ use super::{
     read::bound,
     readers,
     row::{self, Read, to_json},
+    table::table,
 };
 use crate::{
     Position, Pruned, Pruning,
+    columns::{MAC, marks, names, statement},
     retention::{Before, Tombstone},
     states::sql,
     store::{RetentionStore, StoreFuture},
@@ -40,13 +42,6 @@ macro_rules! tombstone_columns {
 }
 pub(super) use tombstone_columns;
 
-macro_rules! pruning_columns {
-    () => {
-        "at, actor, reason, ended_before, works"
-    };
-}
-pub(super) use pruning_columns;
-
 const PRUNABLE: &str = sql!(
     "SELECT DISTINCT a.id FROM (SELECT w.* FROM status s CROSS JOIN work w ON w.id = s.work \
      WHERE {s.state is terminal} AND w.updated_at < ?1 AND ",
@@ -55,13 +50,14 @@ const PRUNABLE: &str = sql!(
      AND a.source_id = f.source_id AND a.run_id = f.run_id ORDER BY a.id"
 );
 const BURY: &str = sql!(
-    "INSERT INTO tombstone (work, tenant, system, source_id, run_id, generation, pruned_at) \
-     SELECT w.id, w.tenant, w.system, w.source_id, w.run_id, w.generation, ?4 FROM work w WHERE w.id = ?3 AND ",
+    "INSERT INTO tombstone (",
+    tombstone_columns!(),
+    ") SELECT w.id, w.tenant, w.system, w.source_id, w.run_id, w.generation, ?4 FROM work w WHERE w.id = ?3 AND ",
     free!(),
     " RETURNING ",
     tombstone_columns!()
 );
-const MAC: &str = "UPDATE tombstone SET mac = ?2 WHERE work = ?1";
+const SET_MAC: &str = "UPDATE tombstone SET mac = ?2 WHERE work = ?1";
 const LINK: &str = "INSERT INTO link (position, hash, work, mac) VALUES (?1, ?2, ?3, ?4)";
 const DELETE_REST: [&str; 7] = [
     "DELETE FROM attempt WHERE work = ?1",
@@ -88,7 +84,7 @@ fn prune(conn: &Connection, key: &Key, ids: &[WorkId], before: Before, at: Milli
         let buried =
             transaction.prepare_cached(BURY)?.query_row(chosen, |row| Ok(tombstone(row))).optional()?;
         let Some(tombstone) = buried.transpose()? else { continue };
-        transaction.prepare_cached(MAC)?.execute(params![id, key.row_mac(&tombstone).0])?;
+        transaction.prepare_cached(SET_MAC)?.execute(params![id, key.row_mac(&tombstone).0])?;
         let (after, last) = log::after(0, usize::MAX);
         let all = params![id, after, last];
         for link in links(&transaction, *work, all)? {
@@ -120,19 +116,32 @@ pub(super) fn position(number: i64) -> Position {
     Position { epoch: 0, txn: 0, number }
 }
 
-const ADD: &str =
-    concat!("INSERT INTO pruning (", pruning_columns!(), ", mac) VALUES (?1, ?2, ?3, ?4, ?5, ?6)");
+const ADD: &str = statement!(
+    "INSERT INTO pruning (" { names(PruningRow::COLUMNS) } ", " { names(MAC) }
+    ") VALUES (" { marks(PruningRow::COLUMNS, 1) } ", " { marks(MAC, 1 + PruningRow::COLUMNS.len()) } ")"
+);
 const ANY_PRUNED: &str = "SELECT EXISTS (SELECT 1 FROM tombstone)";
-const PRUNINGS: &str = concat!("SELECT ", pruning_columns!(), " FROM pruning ORDER BY number DESC LIMIT ?1");
+const PRUNINGS: &str =
+    statement!("SELECT " { names(PruningRow::COLUMNS) } " FROM pruning ORDER BY number DESC LIMIT ?1");
 
-pub(super) fn pruning(row: &Row<'_>) -> Read<Pruning> {
-    Ok(Pruning {
-        at: row.get(0)?,
-        actor: row::json(row, 1)?,
-        reason: row.get(2)?,
-        ended_before: row.get(3)?,
-        works: row.get::<_, i64>(4)? as u64,
-    })
+table! {
+    /// A pruning; its MAC is beside it.
+    pub(super) PruningRow(pruning: &Pruning) {
+        at = pruning.at,
+        actor = to_json(&pruning.actor)?,
+        reason = pruning.reason,
+        ended_before = pruning.ended_before,
+        works = pruning.works as i64,
+    }
+    read(row) -> Pruning {
+        Ok(Pruning {
+            at: row.get(at)?,
+            actor: row::json(row, actor)?,
+            reason: row.get(reason)?,
+            ended_before: row.get(ended_before)?,
+            works: row.get::<_, i64>(works)? as u64,
+        })
+    }
 }
 
 pub(super) fn tombstone(row: &Row<'_>) -> Read<Tombstone> {
@@ -156,15 +165,16 @@ impl RetentionStore for SqliteStore {
     fn add_pruning<'a>(&'a self, pruning: &'a Pruning) -> StoreFuture<'a, ()> {
         let (pruning, mac) = (pruning.clone(), self.key.row_mac(pruning));
         self.write(move |conn| {
-            let Pruning { at, actor, reason, ended_before, works } = pruning;
-            let values = params![at, to_json(&actor)?, reason, ended_before, works as i64, mac.0];
-            conn.prepare_cached(ADD)?.execute(values)?;
+            let mut statement = conn.prepare_cached(ADD)?;
+            let at = PruningRow::bind(&mut statement, 1, &pruning)?;
+            statement.raw_bind_parameter(at, mac.0)?;
+            statement.raw_execute()?;
             Ok(())
         })
     }
 
     fn prunings(&self, limit: usize) -> StoreFuture<'_, Vec<Pruning>> {
-        self.read(move |reader| reader.all(PRUNINGS, [bound(limit)], pruning))
+        self.read(move |reader| reader.all(PRUNINGS, [bound(limit)], |row| PruningRow::read(row, 0)))
     }
 
     fn prune<'a>(&'a self, works: &'a [WorkId], before: Before, at: Millis) -> StoreFuture<'a, Pruned> {

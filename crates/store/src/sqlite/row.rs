@@ -1,4 +1,4 @@
-//! Rows into records. Columns are read by ordinal, and what never changes is parsed once.
+//! Rows into records and back. Columns are read by ordinal, and what never changes is parsed once.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use tenure_core::{
 };
 use uuid::Uuid;
 
-use super::fault::Fault;
+use super::{fault::Fault, table::table};
 use crate::{EventKey, Position, StoredEvent, speed::Recent};
 
 pub(super) type Read<T> = Result<T, Fault>;
@@ -27,15 +27,88 @@ pub(super) fn specs() -> Specs {
     Recent::new(2_048)
 }
 
-/// The columns of a work, in the order in which [`work`] reads them. The immutable part is not kept in
-/// the row, which every event rewrites: it is the data of the work's first event.
-macro_rules! work_columns {
-    () => {
-        "rowid, id, state, seq, head, attempt, fence, lease_fence, expires_at, renewed_at, renewed_by, \
-         lapsed_at, open_waits, next_retry_at, due_at, progress, updated_at, children, waiters, body, last_event"
-    };
+table! {
+    /// What events change of a work item, but for where it lies and what it is found by.
+    pub(super) WorkRow(work: &Work) {
+        state = work.state.code(),
+        seq = work.seq as i64,
+        head = &work.head.0[..],
+        attempt = work.attempt,
+        fence = work.fence as i64,
+        lease_fence = work.lease.as_ref().map(|lease| lease.fence as i64),
+        expires_at = work.lease.as_ref().map(|lease| lease.expires_at),
+        renewed_at = work.lease.as_ref().map(|lease| lease.renewed_at),
+        renewed_by = work.lease.as_ref().and_then(|lease| lease.renewed_by.as_deref()),
+        lapsed_at = work.lease.as_ref().and_then(|lease| lease.lapsed_at),
+        open_waits = work.open_waits,
+        next_retry_at = work.next_retry_at,
+        due_at = work.due_at,
+        progress = work.progress.as_ref().map(|progress| progress.text()),
+        updated_at = work.updated_at,
+        children = work.children,
+        waiters = work.waiters,
+        body = work.body.text(),
+    }
+    read(row, id: WorkId, spec: Arc<Spec>) -> Work {
+        let lease = match row.get::<_, Option<i64>>(lease_fence)? {
+            None => None,
+            Some(fence) => Some(Lease {
+                fence: fence as u64,
+                expires_at: row.get(expires_at)?,
+                renewed_at: row.get(renewed_at)?,
+                renewed_by: row.get(renewed_by)?,
+                lapsed_at: row.get(lapsed_at)?,
+            }),
+        };
+        Ok(Work {
+            id,
+            spec,
+            state: self::state(row, state)?,
+            seq: row.get::<_, i64>(seq)? as u64,
+            head: digest(row, head)?,
+            attempt: row.get(attempt)?,
+            fence: row.get::<_, i64>(fence)? as u64,
+            lease,
+            open_waits: row.get(open_waits)?,
+            next_retry_at: row.get(next_retry_at)?,
+            due_at: row.get(due_at)?,
+            progress: row.get::<_, Option<String>>(progress)?.map(Payload::stored),
+            updated_at: row.get(updated_at)?,
+            children: row.get(children)?,
+            waiters: row.get(waiters)?,
+            body: Document::stored(text(row, body)?).map_err(Fault::stored)?,
+        })
+    }
 }
-pub(super) use work_columns;
+
+table! {
+    /// What else events change of a work item: what it is found by, and its last event.
+    pub(super) WorkKeys(saved: (&Work, i64)) {
+        reason = saved.0.body.reason.as_ref().map(|reason| name_of(reason.code)),
+        owner = saved.0.body.holder.as_ref().map(|holder| &holder.id),
+        last_event = saved.1,
+    }
+}
+
+table! {
+    /// What a work item is found by, and what never changes. The whole of that is the data of its first event: the row,
+    /// which every event rewrites, does not repeat it.
+    pub(super) WorkSpec(work: &Work) {
+        tenant = work.spec.tenant,
+        system = work.spec.source.system,
+        source_id = work.spec.source.id,
+        run_id = work.spec.source.run_id,
+        generation = work.spec.generation,
+        kind = work.spec.kind,
+        session = work.spec.session,
+        parent = work.spec.parent.as_ref().map(|parent| &parent.0.as_bytes()[..]),
+        // Empty where it is the work item's own id.
+        correlation_id = Some(&work.spec.correlation_id).filter(|given| **given != work.id.to_string()),
+        workflow_id = work.spec.workflow.as_ref().map(|workflow| &workflow.id),
+        priority = work.spec.priority,
+        created_at = work.spec.created_at,
+    }
+}
 
 /// What a row counts towards the bytes of a page.
 pub(super) fn bytes(row: &Row<'_>) -> Read<usize> {
@@ -49,8 +122,9 @@ pub(super) fn bytes(row: &Row<'_>) -> Read<usize> {
     })
 }
 
+/// Reads the columns of [`super::tables::WORK`].
 pub(super) fn work(row: &Row<'_>, specs: &mut Specs, created: &mut Statement<'_>) -> Read<Work> {
-    let id = WorkId(uuid(row, 1)?);
+    let id = WorkId(uuid(row, 2)?);
     let spec = match specs.get(id) {
         Some(spec) => spec.clone(),
         None => {
@@ -61,184 +135,213 @@ pub(super) fn work(row: &Row<'_>, specs: &mut Specs, created: &mut Statement<'_>
             spec
         }
     };
-    let lease = match row.get::<_, Option<i64>>(7)? {
-        None => None,
-        Some(fence) => Some(Lease {
-            fence: fence as u64,
-            expires_at: row.get(8)?,
-            renewed_at: row.get(9)?,
-            renewed_by: row.get(10)?,
-            lapsed_at: row.get(11)?,
-        }),
-    };
-    Ok(Work {
-        id,
-        spec,
-        state: state(row, 2)?,
-        seq: row.get::<_, i64>(3)? as u64,
-        head: digest(row, 4)?,
-        attempt: row.get(5)?,
-        fence: row.get::<_, i64>(6)? as u64,
-        lease,
-        open_waits: row.get(12)?,
-        next_retry_at: row.get(13)?,
-        due_at: row.get(14)?,
-        progress: row.get::<_, Option<String>>(15)?.map(Payload::stored),
-        updated_at: row.get(16)?,
-        children: row.get(17)?,
-        waiters: row.get(18)?,
-        body: Document::stored(text(row, 19)?).map_err(Fault::stored)?,
-    })
+    WorkRow::read(row, 3, id, spec)
 }
-
-macro_rules! event_columns {
-    () => {
-        "position, work, seq, at, type, from_state, to_state, actor_type, actor_id, attempt, step, fence, \
-         data, message, payload, evidence, digest, salt, prev_hash, hash, actor_name"
-    };
-}
-pub(super) use event_columns;
 
 pub(super) fn event_key(row: &Row<'_>) -> Read<EventKey> {
     let position = Position { epoch: 0, txn: 0, number: row.get(0)? };
     Ok(EventKey { position, work: WorkId(uuid(row, 1)?), seq: row.get::<_, i64>(2)? as u64 })
 }
 
-pub(super) fn event(row: &Row<'_>) -> Read<StoredEvent> {
-    let data: String = row.get(12)?;
-    let fact = Fact::parse(text(row, 4)?, &data).map_err(Fault::stored)?;
-    let content = match row.get_ref(16)? {
-        ValueRef::Null => None,
-        _ => Some(Content { digest: digest(row, 16)?, salt: row.get(17)? }),
-    };
-    let event = Event {
-        work: WorkId(uuid(row, 1)?),
-        seq: row.get::<_, i64>(2)? as u64,
-        at: row.get(3)?,
-        from: match row.get_ref(5)? {
+table! {
+    /// An event, but for its position and for the link to the one before it.
+    pub(super) EventRow(event: &Event) {
+        work = &event.work.0.as_bytes()[..],
+        seq = event.seq as i64,
+        at = event.at,
+        kind as "type" = event.fact.kind(),
+        from_state = event.from.map(State::code),
+        to_state = event.to.code(),
+        actor_type = event.actor.kind.as_str(),
+        actor_id = &*event.actor.id,
+        actor_name = event.actor.name.as_deref(),
+        attempt = event.attempt,
+        step = event.step,
+        fence = event.fence.map(|fence| fence as i64),
+        data = event.data,
+        message = event.message,
+        payload = event.payload.as_ref().map(|payload| payload.text()),
+        evidence = (!event.evidence.is_empty()).then(|| to_json(&event.evidence)).transpose()?,
+        digest = event.content.as_ref().map(|content| &content.digest.0[..]),
+        salt = event.content.as_ref().and_then(|content| content.salt.as_ref()).map(|salt| &salt[..]),
+        prev_hash = &event.prev_hash.0[..],
+        hash = &event.hash.0[..],
+    }
+    read(row) -> Event {
+        let stored: String = row.get(data)?;
+        let fact = Fact::parse(text(row, kind)?, &stored).map_err(Fault::stored)?;
+        let content = match row.get_ref(digest)? {
             ValueRef::Null => None,
-            _ => Some(state(row, 5)?),
-        },
-        to: state(row, 6)?,
-        actor: Actor {
-            kind: actor_kind(text(row, 7)?)?,
-            id: text(row, 8)?.into(),
-            name: row.get::<_, Option<Arc<str>>>(20)?,
-        },
-        attempt: row.get(9)?,
-        step: row.get(10)?,
-        fence: row.get::<_, Option<i64>>(11)?.map(|fence| fence as u64),
-        fact,
-        data,
-        message: row.get(13)?,
-        payload: row.get::<_, Option<String>>(14)?.map(Payload::stored),
-        evidence: optional_json::<Vec<Evidence>>(row, 15)?.unwrap_or_default(),
-        content,
-        prev_hash: digest(row, 18)?,
-        hash: digest(row, 19)?,
-    };
+            _ => Some(Content { digest: self::digest(row, digest)?, salt: row.get(salt)? }),
+        };
+        Ok(Event {
+            work: WorkId(uuid(row, work)?),
+            seq: row.get::<_, i64>(seq)? as u64,
+            at: row.get(at)?,
+            from: match row.get_ref(from_state)? {
+                ValueRef::Null => None,
+                _ => Some(state(row, from_state)?),
+            },
+            to: state(row, to_state)?,
+            actor: Actor {
+                kind: actor_kind(text(row, actor_type)?)?,
+                id: text(row, actor_id)?.into(),
+                name: row.get::<_, Option<Arc<str>>>(actor_name)?,
+            },
+            attempt: row.get(attempt)?,
+            step: row.get(step)?,
+            fence: row.get::<_, Option<i64>>(fence)?.map(|fence| fence as u64),
+            fact,
+            data: stored,
+            message: row.get(message)?,
+            payload: row.get::<_, Option<String>>(payload)?.map(Payload::stored),
+            evidence: optional_json::<Vec<Evidence>>(row, evidence)?.unwrap_or_default(),
+            content,
+            prev_hash: self::digest(row, prev_hash)?,
+            hash: self::digest(row, hash)?,
+        })
+    }
+}
+
+/// Reads a position and the columns after it.
+pub(super) fn event(row: &Row<'_>) -> Read<StoredEvent> {
+    let event = EventRow::read(row, 1)?;
     Ok(StoredEvent { position: Position { epoch: 0, txn: 0, number: row.get(0)? }, event })
 }
 
-macro_rules! attempt_columns {
-    () => {
-        "work, fence, number, worker, incarnation, request, claimed_at, ended_at, outcome, body_hash, ack, \
-         error, usage"
-    };
-}
-pub(super) use attempt_columns;
-
-pub(super) fn attempt(row: &Row<'_>) -> Read<Attempt> {
-    Ok(Attempt {
-        work: WorkId(uuid(row, 0)?),
-        fence: row.get::<_, i64>(1)? as u64,
-        number: row.get(2)?,
-        worker: row.get(3)?,
-        incarnation: row.get(4)?,
-        request: RequestKey(row.get(5)?),
-        claimed_at: row.get(6)?,
-        end: attempt_end(row)?,
-    })
-}
-
-pub(super) fn attempt_end(row: &Row<'_>) -> Read<Option<AttemptEnd>> {
-    let Some(at) = row.get::<_, Option<Millis>>(7)? else { return Ok(None) };
-    Ok(Some(AttemptEnd {
-        at,
-        outcome: named(text(row, 8)?)?,
-        body_hash: match row.get_ref(9)? {
-            ValueRef::Null => None,
-            _ => Some(digest(row, 9)?),
-        },
-        ack: optional_json(row, 10)?,
-        error: optional_json(row, 11)?,
-        usage: optional_json(row, 12)?.unwrap_or_default(),
-    }))
+table! {
+    pub(super) AttemptRow(attempt: &Attempt) {
+        work = &attempt.work.0.as_bytes()[..],
+        fence = attempt.fence as i64,
+        number = attempt.number,
+        worker = attempt.worker,
+        incarnation = attempt.incarnation,
+        request = attempt.request.0,
+        claimed_at = attempt.claimed_at,
+    }
+    read(row) -> Attempt {
+        Ok(Attempt {
+            work: WorkId(uuid(row, work)?),
+            fence: row.get::<_, i64>(fence)? as u64,
+            number: row.get(number)?,
+            worker: row.get(worker)?,
+            incarnation: row.get(incarnation)?,
+            request: RequestKey(row.get(request)?),
+            claimed_at: row.get(claimed_at)?,
+            end: AttemptEndRow::read(row, claimed_at + 1)?,
+        })
+    }
 }
 
-macro_rules! step_columns {
-    () => {
-        "work, ordinal, name, input_hash, begun_at, completed_at, result_work, result_seq, voided"
-    };
-}
-pub(super) use step_columns;
-
-pub(super) fn step(row: &Row<'_>) -> Read<Step> {
-    let result = match row.get::<_, Option<i64>>(7)? {
-        None => None,
-        Some(seq) => Some((WorkId(uuid(row, 6)?), seq as u64)),
-    };
-    Ok(Step {
-        work: WorkId(uuid(row, 0)?),
-        ordinal: row.get(1)?,
-        name: row.get(2)?,
-        input_hash: digest(row, 3)?,
-        begun_at: row.get(4)?,
-        completed_at: row.get(5)?,
-        result,
-        voided: row.get(8)?,
-    })
-}
-
-macro_rules! wait_columns {
-    () => {
-        "id, work, tenant, reference, kind, state, opened_at, deadline_at, ended_at, answer_seq, detail"
-    };
-}
-pub(super) use wait_columns;
-
-pub(super) fn wait(row: &Row<'_>) -> Read<Wait> {
-    Ok(Wait {
-        id: WaitId(uuid(row, 0)?),
-        work: WorkId(uuid(row, 1)?),
-        tenant: row.get(2)?,
-        reference: row.get(3)?,
-        kind: named(text(row, 4)?)?,
-        state: named(text(row, 5)?)?,
-        opened_at: row.get(6)?,
-        deadline_at: row.get(7)?,
-        ended_at: row.get(8)?,
-        answer_seq: row.get::<_, Option<i64>>(9)?.map(|seq| seq as u64),
-        detail: json(row, 10)?,
-    })
+table! {
+    /// How an attempt ended: further columns of its row.
+    pub(super) AttemptEndRow(end: &AttemptEnd) {
+        ended_at = end.at,
+        outcome = name_of(end.outcome),
+        body_hash = end.body_hash.as_ref().map(|hash| &hash.0[..]),
+        ack = end.ack.as_ref().map(to_json).transpose()?,
+        error = end.error.as_ref().map(to_json).transpose()?,
+        usage = (!end.usage.is_empty()).then(|| to_json(&end.usage)).transpose()?,
+    }
+    read(row) -> Option<AttemptEnd> {
+        let Some(at) = row.get::<_, Option<Millis>>(ended_at)? else { return Ok(None) };
+        Ok(Some(AttemptEnd {
+            at,
+            outcome: named(text(row, outcome)?)?,
+            body_hash: match row.get_ref(body_hash)? {
+                ValueRef::Null => None,
+                _ => Some(digest(row, body_hash)?),
+            },
+            ack: optional_json(row, ack)?,
+            error: optional_json(row, error)?,
+            usage: optional_json(row, usage)?.unwrap_or_default(),
+        }))
+    }
 }
 
-macro_rules! kept_columns {
-    () => {
-        "tenant, reference, payload, actor, evidence, kept_at"
-    };
+table! {
+    pub(super) StepRow(step: &Step) {
+        work = &step.work.0.as_bytes()[..],
+        ordinal = step.ordinal,
+        name = step.name,
+        input_hash = &step.input_hash.0[..],
+        begun_at = step.begun_at,
+        completed_at = step.completed_at,
+        result_work = step.result.as_ref().map(|(work, _)| &work.0.as_bytes()[..]),
+        result_seq = step.result.map(|(_, seq)| seq as i64),
+        voided = step.voided,
+    }
+    read(row) -> Step {
+        let result = match row.get::<_, Option<i64>>(result_seq)? {
+            None => None,
+            Some(seq) => Some((WorkId(uuid(row, result_work)?), seq as u64)),
+        };
+        Ok(Step {
+            work: WorkId(uuid(row, work)?),
+            ordinal: row.get(ordinal)?,
+            name: row.get(name)?,
+            input_hash: digest(row, input_hash)?,
+            begun_at: row.get(begun_at)?,
+            completed_at: row.get(completed_at)?,
+            result,
+            voided: row.get(voided)?,
+        })
+    }
 }
-pub(super) use kept_columns;
 
-pub(super) fn kept(row: &Row<'_>) -> Read<Kept> {
-    Ok(Kept {
-        tenant: row.get(0)?,
-        reference: row.get(1)?,
-        payload: Payload::stored(row.get(2)?),
-        actor: json(row, 3)?,
-        evidence: json(row, 4)?,
-        kept_at: row.get(5)?,
-    })
+table! {
+    pub(super) WaitRow(wait: &Wait) {
+        id = &wait.id.0.as_bytes()[..],
+        work = &wait.work.0.as_bytes()[..],
+        tenant = wait.tenant,
+        reference = wait.reference,
+        kind = name_of(wait.kind),
+        opened_at = wait.opened_at,
+    }
+    changing {
+        state = name_of(wait.state),
+        deadline_at = wait.deadline_at,
+        ended_at = wait.ended_at,
+        answer_seq = wait.answer_seq.map(|seq| seq as i64),
+        detail = to_json(&wait.detail)?,
+    }
+    read(row) -> Wait {
+        Ok(Wait {
+            id: WaitId(uuid(row, id)?),
+            work: WorkId(uuid(row, work)?),
+            tenant: row.get(tenant)?,
+            reference: row.get(reference)?,
+            kind: named(text(row, kind)?)?,
+            state: named(text(row, state)?)?,
+            opened_at: row.get(opened_at)?,
+            deadline_at: row.get(deadline_at)?,
+            ended_at: row.get(ended_at)?,
+            answer_seq: row.get::<_, Option<i64>>(answer_seq)?.map(|seq| seq as u64),
+            detail: json(row, detail)?,
+        })
+    }
+}
+
+table! {
+    /// An early answer; its MAC is beside it.
+    pub(super) KeptRow(kept: &Kept) {
+        tenant = kept.tenant,
+        reference = kept.reference,
+        payload = kept.payload.text(),
+        actor = to_json(&kept.actor)?,
+        evidence = to_json(&kept.evidence)?,
+        kept_at = kept.kept_at,
+    }
+    read(row) -> Kept {
+        Ok(Kept {
+            tenant: row.get(tenant)?,
+            reference: row.get(reference)?,
+            payload: Payload::stored(row.get(payload)?),
+            actor: json(row, actor)?,
+            evidence: json(row, evidence)?,
+            kept_at: row.get(kept_at)?,
+        })
+    }
 }
 
 pub(super) fn uuid(row: &Row<'_>, column: usize) -> Read<Uuid> {

@@ -3,7 +3,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use rusqlite::{Statement, params};
+use rusqlite::params;
 use tenure_core::{
     Attempt, Event, Millis, State, Step, Wait, Work, WorkId,
     model::{AttemptEnd, Kept, Spec},
@@ -12,24 +12,31 @@ use tenure_core::{
 
 use super::{
     log::RowRef,
-    row::{self, Read},
+    row::{
+        AttemptEndRow, AttemptRow, EventRow, KeptRow, Read, StepRow, WaitRow, WorkKeys, WorkRow, WorkSpec,
+    },
     tables::Tables,
 };
-use crate::batch::{Batch, Row};
 use crate::states::sql;
+use crate::{
+    batch::{Batch, Row},
+    columns::{MAC, marks, names, sets_from, statement},
+};
 
-const WORK_FLAGS: &str =
+const ARM_WORK: &str =
     "UPDATE OR ROLLBACK work SET due_at = ?2, children = ?3, waiters = ?4 WHERE rowid = ?1";
-const STEP_SAVE: &str = "INSERT OR REPLACE INTO step \
-     (work, ordinal, name, input_hash, begun_at, completed_at, result_work, result_seq, voided) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
-const WAIT_SAVE: &str = "INSERT INTO wait \
-     (id, work, tenant, reference, kind, state, opened_at, deadline_at, ended_at, answer_seq, detail) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) \
-     ON CONFLICT (id) DO UPDATE SET state = ?6, deadline_at = ?8, ended_at = ?9, answer_seq = ?10, detail = ?11";
-const KEPT_SAVE: &str = "INSERT OR REPLACE INTO kept \
-     (tenant, reference, payload, actor, evidence, kept_at, mac) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-const KEPT_DROP: &str = "DELETE FROM kept WHERE tenant = ?1 AND reference = ?2";
+const SAVE_STEP: &str = statement!(
+    "INSERT OR REPLACE INTO step (" { names(StepRow::COLUMNS) } ") VALUES (" { marks(StepRow::COLUMNS, 1) } ")"
+);
+const SAVE_WAIT: &str = statement!(
+    "INSERT INTO wait (" { names(WaitRow::COLUMNS) } ") VALUES (" { marks(WaitRow::COLUMNS, 1) }
+    ") ON CONFLICT (id) DO UPDATE SET " { sets_from("excluded", WaitRow::CHANGING) }
+);
+const SAVE_KEPT: &str = statement!(
+    "INSERT OR REPLACE INTO kept (" { names(KeptRow::COLUMNS) } ", " { names(MAC) }
+    ") VALUES (" { marks(KeptRow::COLUMNS, 1) } ", " { marks(MAC, 1 + KeptRow::COLUMNS.len()) } ")"
+);
+const DELETE_KEPT: &str = "DELETE FROM kept WHERE tenant = ?1 AND reference = ?2";
 
 /// The open works that a closed one wakes: its children, then those that wait for it.
 const WAKE_CHILDREN: [&str; 2] = [
@@ -95,33 +102,10 @@ impl Tables<'_> {
             1 => None,
             _ => Some(self.place(event.work)?),
         };
-        let evidence = match event.evidence.as_slice() {
-            [] => None,
-            some => Some(row::to_json(&some)?),
-        };
-        self.hot.event_insert.execute(params![
-            event.work.0.as_bytes(),
-            event.seq as i64,
-            event.at,
-            event.fact.kind(),
-            event.from.map(State::code),
-            event.to.code(),
-            event.actor.kind.as_str(),
-            &*event.actor.id,
-            event.attempt,
-            event.step,
-            event.fence.map(|fence| fence as i64),
-            event.data,
-            event.message,
-            event.payload.as_ref().map(|payload| payload.text()),
-            evidence,
-            event.content.as_ref().map(|content| &content.digest.0[..]),
-            event.content.as_ref().and_then(|content| content.salt.as_ref()).map(|salt| &salt[..]),
-            &event.prev_hash.0[..],
-            &event.hash.0[..],
-            previous.map(|place| place.last_event),
-            event.actor.name.as_deref(),
-        ])?;
+        let statement = &mut self.hot.event_insert;
+        let at = EventRow::bind(statement, 1, event)?;
+        statement.raw_bind_parameter(at, previous.map(|place| place.last_event))?;
+        statement.raw_execute()?;
         let place = RowRef {
             // A new work's row comes after its events.
             rowid: previous.map_or(0, |place| place.rowid),
@@ -138,9 +122,11 @@ impl Tables<'_> {
             Touch::Insert => self.insert_work(work)?,
             Touch::Event => {
                 let place = self.place(work.id)?;
-                bind_mutable(&mut self.hot.work_update, work, place)?;
-                self.hot.work_update.raw_bind_parameter(1, place.rowid)?;
-                self.hot.work_update.raw_execute()?;
+                let statement = &mut self.hot.work_update;
+                statement.raw_bind_parameter(1, place.rowid)?;
+                let at = WorkRow::bind(statement, 2, work)?;
+                WorkKeys::bind(statement, at, (work, place.last_event))?;
+                statement.raw_execute()?;
             }
             Touch::Renewal => {
                 let lease = work.lease.as_ref();
@@ -159,35 +145,22 @@ impl Tables<'_> {
             // Several touches of one work are saved as the widest: each covers those below it.
             Touch::Due | Touch::Flags => {
                 let values = params![self.place(work.id)?.rowid, work.due_at, work.children, work.waiters];
-                self.cached(WORK_FLAGS)?.execute(values)?;
+                self.cached(ARM_WORK)?.execute(values)?;
             }
         }
         Ok(())
     }
 
     fn insert_work(&mut self, work: &Work) -> Read<()> {
-        let spec = &work.spec;
         let place = self.place(work.id)?;
         let statement = &mut self.hot.work_insert;
-        bind_mutable(statement, work, place)?;
         statement.raw_bind_parameter(1, &work.id.0.as_bytes()[..])?;
-        let own = work.id.to_string();
-        let correlation = Some(spec.correlation_id.as_str()).filter(|given| *given != own);
-        statement.raw_bind_parameter(23, &spec.tenant)?;
-        statement.raw_bind_parameter(24, &spec.source.system)?;
-        statement.raw_bind_parameter(25, &spec.source.id)?;
-        statement.raw_bind_parameter(26, &spec.source.run_id)?;
-        statement.raw_bind_parameter(27, spec.generation)?;
-        statement.raw_bind_parameter(28, &spec.kind)?;
-        statement.raw_bind_parameter(29, &spec.session)?;
-        statement.raw_bind_parameter(30, spec.parent.as_ref().map(|parent| &parent.0.as_bytes()[..]))?;
-        statement.raw_bind_parameter(31, correlation)?;
-        statement.raw_bind_parameter(32, spec.workflow.as_ref().map(|workflow| &workflow.id))?;
-        statement.raw_bind_parameter(33, spec.priority)?;
-        statement.raw_bind_parameter(34, spec.created_at)?;
+        let at = WorkRow::bind(statement, 2, work)?;
+        let at = WorkKeys::bind(statement, at, (work, place.last_event))?;
+        WorkSpec::bind(statement, at, work)?;
         statement.raw_execute()?;
         self.places.insert(work.id, RowRef { rowid: self.conn.last_insert_rowid(), ..place });
-        self.specs.put(work.id, spec.clone());
+        self.specs.put(work.id, work.spec.clone());
         Ok(())
     }
 
@@ -283,77 +256,45 @@ impl Tables<'_> {
     }
 
     fn save_attempt(&mut self, attempt: &Attempt) -> Read<()> {
-        self.hot.attempt_insert.execute(params![
-            attempt.work.0.as_bytes(),
-            attempt.fence as i64,
-            attempt.number,
-            attempt.worker,
-            attempt.incarnation,
-            attempt.request.0,
-            attempt.claimed_at,
-        ])?;
+        let statement = &mut self.hot.attempt_insert;
+        AttemptRow::bind(statement, 1, attempt)?;
+        statement.raw_execute()?;
         Ok(())
     }
 
     fn save_end(&mut self, work: WorkId, fence: u64, end: &AttemptEnd) -> Read<()> {
-        self.hot.attempt_end.execute(params![
-            work.0.as_bytes(),
-            fence as i64,
-            end.at,
-            row::name_of(end.outcome),
-            end.body_hash.as_ref().map(|hash| &hash.0[..]),
-            end.ack.as_ref().map(row::to_json).transpose()?,
-            end.error.as_ref().map(row::to_json).transpose()?,
-            (!end.usage.is_empty()).then(|| row::to_json(&end.usage)).transpose()?,
-        ])?;
+        let statement = &mut self.hot.attempt_end;
+        statement.raw_bind_parameter(1, &work.0.as_bytes()[..])?;
+        statement.raw_bind_parameter(2, fence as i64)?;
+        AttemptEndRow::bind(statement, 3, end)?;
+        statement.raw_execute()?;
         Ok(())
     }
 
     fn save_step(&mut self, step: &Step) -> Read<()> {
-        self.cached(STEP_SAVE)?.execute(params![
-            step.work.0.as_bytes(),
-            step.ordinal,
-            step.name,
-            &step.input_hash.0[..],
-            step.begun_at,
-            step.completed_at,
-            step.result.as_ref().map(|(work, _)| &work.0.as_bytes()[..]),
-            step.result.map(|(_, seq)| seq as i64),
-            step.voided,
-        ])?;
+        let mut statement = self.cached(SAVE_STEP)?;
+        StepRow::bind(&mut statement, 1, step)?;
+        statement.raw_execute()?;
         Ok(())
     }
 
     fn save_wait(&mut self, wait: &Wait) -> Read<()> {
-        self.cached(WAIT_SAVE)?.execute(params![
-            wait.id.0.as_bytes(),
-            wait.work.0.as_bytes(),
-            wait.tenant,
-            wait.reference,
-            row::name_of(wait.kind),
-            row::name_of(wait.state),
-            wait.opened_at,
-            wait.deadline_at,
-            wait.ended_at,
-            wait.answer_seq.map(|seq| seq as i64),
-            row::to_json(&wait.detail)?,
-        ])?;
+        let mut statement = self.cached(SAVE_WAIT)?;
+        WaitRow::bind(&mut statement, 1, wait)?;
+        statement.raw_execute()?;
         Ok(())
     }
 
     fn save_kept(&mut self, key: &TenantKey, kept: Option<&Kept>) -> Read<()> {
         match kept {
-            Some(kept) => self.cached(KEPT_SAVE)?.execute(params![
-                kept.tenant,
-                kept.reference,
-                kept.payload.text(),
-                row::to_json(&kept.actor)?,
-                row::to_json(&kept.evidence)?,
-                kept.kept_at,
-                self.key.row_mac(kept).0,
-            ])?,
-            None => self.cached(KEPT_DROP)?.execute(params![key.0, key.1])?,
-        };
+            Some(kept) => {
+                let mut statement = self.cached(SAVE_KEPT)?;
+                let at = KeptRow::bind(&mut statement, 1, kept)?;
+                statement.raw_bind_parameter(at, self.key.row_mac(kept).0)?;
+                statement.raw_execute()?;
+            }
+            None => _ = self.cached(DELETE_KEPT)?.execute(params![key.0, key.1])?,
+        }
         Ok(())
     }
 
@@ -370,32 +311,4 @@ impl Tables<'_> {
         }
         Ok(())
     }
-}
-
-/// Binds what events change, as the insert and the update of a work both number it. The first parameter
-/// says which work: its id, or where it lies.
-fn bind_mutable(statement: &mut Statement<'_>, work: &Work, place: RowRef) -> Read<()> {
-    let lease = work.lease.as_ref();
-    statement.raw_bind_parameter(2, work.state.code())?;
-    statement.raw_bind_parameter(3, work.seq as i64)?;
-    statement.raw_bind_parameter(4, &work.head.0[..])?;
-    statement.raw_bind_parameter(5, work.attempt)?;
-    statement.raw_bind_parameter(6, work.fence as i64)?;
-    statement.raw_bind_parameter(7, lease.map(|lease| lease.fence as i64))?;
-    statement.raw_bind_parameter(8, lease.map(|lease| lease.expires_at))?;
-    statement.raw_bind_parameter(9, lease.map(|lease| lease.renewed_at))?;
-    statement.raw_bind_parameter(10, lease.and_then(|lease| lease.renewed_by.as_deref()))?;
-    statement.raw_bind_parameter(11, lease.and_then(|lease| lease.lapsed_at))?;
-    statement.raw_bind_parameter(12, work.open_waits)?;
-    statement.raw_bind_parameter(13, work.next_retry_at)?;
-    statement.raw_bind_parameter(14, work.due_at)?;
-    statement.raw_bind_parameter(15, work.body.reason.as_ref().map(|reason| row::name_of(reason.code)))?;
-    statement.raw_bind_parameter(16, work.body.holder.as_ref().map(|holder| &holder.id))?;
-    statement.raw_bind_parameter(17, work.progress.as_ref().map(|progress| progress.text()))?;
-    statement.raw_bind_parameter(18, work.updated_at)?;
-    statement.raw_bind_parameter(19, work.children)?;
-    statement.raw_bind_parameter(20, work.waiters)?;
-    statement.raw_bind_parameter(21, work.body.text())?;
-    statement.raw_bind_parameter(22, place.last_event)?;
-    Ok(())
 }

@@ -11,9 +11,11 @@ use super::{
     SqliteStore,
     read::bound,
     row::{self, Read, name_of, to_json},
+    table::table,
 };
 use crate::{
     Listed, ScheduleChange,
+    columns::{marks, names, statement},
     schedule::{Key, SCHEDULES_MAX, key, readable},
     store::{ScheduleStore, StoreFuture},
 };
@@ -28,10 +30,34 @@ const ADD: &str = "INSERT INTO schedule (tenant, name, revision, due_at, body) S
 const UPDATE: &str = "UPDATE schedule SET revision = ?3, due_at = ?4, body = ?5 \
      WHERE tenant = ?1 AND name = ?2 AND revision = ?3 - 1";
 const DELETE: &str = "DELETE FROM schedule WHERE tenant = ?1 AND name = ?2 AND revision = ?3 - 1";
-const CHANGE: &str = "INSERT INTO schedule_change (tenant, name, at, actor, act, reason, plan) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-const CHANGES: &str = "SELECT at, actor, act, reason, plan FROM schedule_change \
-     WHERE tenant = ?1 AND name = ?2 ORDER BY number DESC LIMIT ?3";
+const CHANGE: &str = statement!(
+    "INSERT INTO schedule_change (tenant, name, " { names(ChangeRow::COLUMNS) }
+    ") VALUES (?1, ?2, " { marks(ChangeRow::COLUMNS, 3) } ")"
+);
+const CHANGES: &str = statement!(
+    "SELECT " { names(ChangeRow::COLUMNS) } " FROM schedule_change \
+     WHERE tenant = ?1 AND name = ?2 ORDER BY number DESC LIMIT ?3"
+);
+
+table! {
+    /// What somebody did to a schedule.
+    ChangeRow(change: &ScheduleChange) {
+        at = change.at,
+        actor = to_json(&change.actor)?,
+        act = name_of(change.act),
+        reason = change.reason,
+        plan = change.plan.as_ref().map(to_json).transpose()?,
+    }
+    read(row) -> ScheduleChange {
+        Ok(ScheduleChange {
+            at: row.get(at)?,
+            actor: row::json(row, actor)?,
+            act: row::named(row::text(row, act)?)?,
+            reason: row.get(reason)?,
+            plan: row::optional_json(row, plan)?,
+        })
+    }
+}
 
 fn save(conn: &Connection, schedules: &[Schedule]) -> Read<Vec<Key>> {
     let transaction = Transaction::new_unchecked(conn, TransactionBehavior::Immediate)?;
@@ -60,10 +86,11 @@ fn record(conn: &Connection, schedule: &Schedule, change: &ScheduleChange) -> Re
         Act::Set | Act::Pause | Act::Resume | Act::Run => update(&transaction, schedule)?,
     };
     if changed {
-        let plan = change.plan.as_ref().map(to_json).transpose()?;
-        let (actor, act) = (to_json(&change.actor)?, name_of(change.act));
-        let values = params![tenant, name, change.at, actor, act, change.reason, plan];
-        transaction.prepare_cached(CHANGE)?.execute(values)?;
+        let mut statement = transaction.prepare_cached(CHANGE)?;
+        statement.raw_bind_parameter(1, tenant)?;
+        statement.raw_bind_parameter(2, name)?;
+        ChangeRow::bind(&mut statement, 3, change)?;
+        statement.raw_execute()?;
     }
     transaction.commit()?;
     Ok(changed)
@@ -134,15 +161,7 @@ impl ScheduleStore for SqliteStore {
     ) -> StoreFuture<'a, Vec<ScheduleChange>> {
         let (tenant, name) = (tenant.to_owned(), name.to_owned());
         self.read(move |reader| {
-            reader.all(CHANGES, params![tenant, name, bound(limit)], |row| {
-                Ok(ScheduleChange {
-                    at: row.get(0)?,
-                    actor: row::json(row, 1)?,
-                    act: row::named(row::text(row, 2)?)?,
-                    reason: row.get(3)?,
-                    plan: row::optional_json(row, 4)?,
-                })
-            })
+            reader.all(CHANGES, params![tenant, name, bound(limit)], |row| ChangeRow::read(row, 0))
         })
     }
 }

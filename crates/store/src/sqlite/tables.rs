@@ -8,61 +8,64 @@ use tenure_core::ByWork;
 
 use super::{
     command,
-    log::{INPUT, RowRef, SPEC},
-    row::{Read, Specs, specs, work_columns},
+    log::{INPUTS, RowRef, SPEC},
+    row::{AttemptEndRow, AttemptRow, EventRow, Read, Specs, WorkKeys, WorkRow, WorkSpec, specs},
 };
 use crate::{
+    columns::{Column, Columns, marks, names, sets, statement},
     ledger_settings::LedgerSettings,
     speed::{RecentWorks, Remembered},
     token::Key,
 };
 
 /// A work by its id.
-pub(super) const WORK: &str = concat!("SELECT ", work_columns!(), " FROM work WHERE id = ?1");
+pub(super) const WORK: &str =
+    statement!("SELECT rowid, last_event, id, " { names(WorkRow::COLUMNS) } " FROM work WHERE id = ?1");
 
 /// Appends one event. Without ROLLBACK, SQLite would journal the statement for its triggers' sake.
-pub const EVENT_INSERT: &str = "INSERT OR ROLLBACK INTO event \
-     (work, seq, at, type, from_state, to_state, actor_type, actor_id, attempt, step, fence, data, message, \
-     payload, evidence, digest, salt, prev_hash, hash, previous, actor_name) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, \
-     ?21)";
+pub const INSERT_EVENT: &str = statement!(
+    "INSERT OR ROLLBACK INTO event (" { names(EventRow::COLUMNS) } ", " { names(PREVIOUS) }
+    ") VALUES (" { marks(EventRow::COLUMNS, 1) } ", " { marks(PREVIOUS, 1 + EventRow::COLUMNS.len()) } ")"
+);
+/// Where the event before it lies.
+const PREVIOUS: Columns = &[Column { name: "previous", kind: "" }];
 
 /// Saves all that events change of a work. The load has seen its rowid: one search less.
-pub const WORK_UPDATE: &str = "UPDATE OR ROLLBACK work SET \
-     state = ?2, seq = ?3, head = ?4, attempt = ?5, fence = ?6, lease_fence = ?7, expires_at = ?8, \
-     renewed_at = ?9, renewed_by = ?10, lapsed_at = ?11, open_waits = ?12, next_retry_at = ?13, \
-     due_at = ?14, reason = ?15, owner = ?16, progress = ?17, updated_at = ?18, children = ?19, \
-     waiters = ?20, body = ?21, last_event = ?22 \
-     WHERE rowid = ?1";
+pub const UPDATE_WORK: &str = statement!(
+    "UPDATE OR ROLLBACK work SET " { sets(WorkRow::COLUMNS, 2) }
+    ", " { sets(WorkKeys::COLUMNS, 2 + WorkRow::COLUMNS.len()) } " WHERE rowid = ?1"
+);
 
-pub(super) const WORK_INSERT: &str = "INSERT OR ROLLBACK INTO work \
-     (id, state, seq, head, attempt, fence, lease_fence, expires_at, renewed_at, renewed_by, lapsed_at, \
-     open_waits, next_retry_at, due_at, reason, owner, progress, updated_at, children, waiters, body, \
-     last_event, tenant, system, source_id, run_id, generation, kind, session, parent, correlation_id, workflow_id, \
-     priority, created_at) \
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, \
-     ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34)";
+const INSERT_WORK: &str = statement!(
+    "INSERT OR ROLLBACK INTO work (id, " { names(WorkRow::COLUMNS) } ", " { names(WorkKeys::COLUMNS) }
+    ", " { names(WorkSpec::COLUMNS) } ") VALUES (?1, " { marks(WorkRow::COLUMNS, 2) }
+    ", " { marks(WorkKeys::COLUMNS, 2 + WorkRow::COLUMNS.len()) }
+    ", " { marks(WorkSpec::COLUMNS, 2 + WorkRow::COLUMNS.len() + WorkKeys::COLUMNS.len()) } ")"
+);
 
-const WORK_RENEW: &str = "UPDATE OR ROLLBACK work SET \
+const RENEW_WORK: &str = "UPDATE OR ROLLBACK work SET \
      expires_at = ?2, renewed_at = ?3, renewed_by = ?4, progress = ?5, due_at = ?6, children = ?7, \
      waiters = ?8 WHERE rowid = ?1";
 
-const STATUS_INSERT: &str = "INSERT OR ROLLBACK INTO status \
+const INSERT_STATUS: &str = "INSERT OR ROLLBACK INTO status \
      (work, state, due_at, tenant, session, created_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 
-const STATUS_UPDATE: &str = "UPDATE OR ROLLBACK status SET state = ?2, due_at = ?3 WHERE work = ?1";
+const UPDATE_STATUS: &str = "UPDATE OR ROLLBACK status SET state = ?2, due_at = ?3 WHERE work = ?1";
 
-const READY_INSERT: &str = "INSERT OR REPLACE INTO ready \
+const INSERT_READY: &str = "INSERT OR REPLACE INTO ready \
      (tenant, kind, system, priority, created_at, work, bound) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 
-const READY_DELETE: &str = "DELETE FROM ready WHERE tenant = ?1 AND kind = ?2 AND system = ?3 AND priority = ?4 AND created_at = ?5 \
+const DELETE_READY: &str = "DELETE FROM ready WHERE tenant = ?1 AND kind = ?2 AND system = ?3 AND priority = ?4 AND created_at = ?5 \
      AND work = ?6";
 
-const ATTEMPT_INSERT: &str = "INSERT OR ROLLBACK INTO attempt \
-     (work, fence, number, worker, incarnation, request, claimed_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+const INSERT_ATTEMPT: &str = statement!(
+    "INSERT OR ROLLBACK INTO attempt (" { names(AttemptRow::COLUMNS) }
+    ") VALUES (" { marks(AttemptRow::COLUMNS, 1) } ")"
+);
 
-const ATTEMPT_END: &str = "UPDATE OR ROLLBACK attempt SET \
-     ended_at = ?3, outcome = ?4, body_hash = ?5, ack = ?6, error = ?7, usage = ?8 WHERE work = ?1 AND fence = ?2";
+const SAVE_END: &str = statement!(
+    "UPDATE OR ROLLBACK attempt SET " { sets(AttemptEndRow::COLUMNS, 3) } " WHERE work = ?1 AND fence = ?2"
+);
 
 /// The statements that every group uses.
 pub(super) struct Hot<'c> {
@@ -114,17 +117,17 @@ impl<'c> Tables<'c> {
             version: prepare("PRAGMA data_version")?,
             work: prepare(WORK)?,
             spec: prepare(SPEC)?,
-            input: prepare(INPUT)?,
-            event_insert: prepare(EVENT_INSERT)?,
-            work_insert: prepare(WORK_INSERT)?,
-            work_update: prepare(WORK_UPDATE)?,
-            work_renew: prepare(WORK_RENEW)?,
-            status_insert: prepare(STATUS_INSERT)?,
-            status_update: prepare(STATUS_UPDATE)?,
-            ready_insert: prepare(READY_INSERT)?,
-            ready_delete: prepare(READY_DELETE)?,
-            attempt_insert: prepare(ATTEMPT_INSERT)?,
-            attempt_end: prepare(ATTEMPT_END)?,
+            input: prepare(INPUTS)?,
+            event_insert: prepare(INSERT_EVENT)?,
+            work_insert: prepare(INSERT_WORK)?,
+            work_update: prepare(UPDATE_WORK)?,
+            work_renew: prepare(RENEW_WORK)?,
+            status_insert: prepare(INSERT_STATUS)?,
+            status_update: prepare(UPDATE_STATUS)?,
+            ready_insert: prepare(INSERT_READY)?,
+            ready_delete: prepare(DELETE_READY)?,
+            attempt_insert: prepare(INSERT_ATTEMPT)?,
+            attempt_end: prepare(SAVE_END)?,
             command_of_key: prepare(command::BY_KEY)?,
             command_insert: prepare(command::INSERT)?,
             command_update: prepare(command::UPDATE)?,

@@ -4,12 +4,13 @@ use rusqlite::{Connection, Row};
 use tenure_core::WorkId;
 
 use super::{
-    credential,
-    retention::{self, position, pruning_columns, tombstone_columns},
-    row::{self, Read, kept_columns, to_json},
+    credential::CredentialRow,
+    retention::{self, PruningRow, position, tombstone_columns},
+    row::{self, KeptRow, Read, to_json},
 };
 use crate::{
     Anchor, Error,
+    columns::{names, statement},
     token::Key,
     unlogged::{Link, Unlogged},
 };
@@ -23,14 +24,18 @@ struct Table {
 const TABLES: [Table; 5] = [
     Table {
         name: "credential",
-        columns: credential::columns!(),
-        read: |row| Ok(Box::new(credential::credential(row)?)),
+        columns: statement!({ names(CredentialRow::COLUMNS) }),
+        read: |row| Ok(Box::new(CredentialRow::read(row, 0)?)),
     },
-    Table { name: "kept", columns: kept_columns!(), read: |row| Ok(Box::new(row::kept(row)?)) },
+    Table {
+        name: "kept",
+        columns: statement!({ names(KeptRow::COLUMNS) }),
+        read: |row| Ok(Box::new(KeptRow::read(row, 0)?)),
+    },
     Table {
         name: "pruning",
-        columns: pruning_columns!(),
-        read: |row| Ok(Box::new(retention::pruning(row)?)),
+        columns: statement!({ names(PruningRow::COLUMNS) }),
+        read: |row| Ok(Box::new(PruningRow::read(row, 0)?)),
     },
     Table {
         name: "tombstone",

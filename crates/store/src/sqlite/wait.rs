@@ -7,10 +7,11 @@ use super::{
     SqliteStore,
     load::KEPT,
     read::Conditions,
-    row::{self, wait_columns},
+    row::{self, KeptRow, WaitRow},
 };
 use crate::{
     Listed, WaitFilter,
+    columns::{names, statement},
     store::{StoreFuture, WaitStore},
 };
 
@@ -24,21 +25,23 @@ impl WaitStore for SqliteStore {
     ) -> StoreFuture<'a, Listed<Wait, (Millis, WaitId)>> {
         let filter = filter.clone();
         self.read(move |reader| {
-            let lead = concat!("SELECT ", wait_columns!(), " FROM wait");
+            let lead = statement!("SELECT " { names(WaitRow::COLUMNS) } " FROM wait");
             let order = if filter.last_ended {
                 "ORDER BY ended_at DESC, opened_at, id"
             } else {
                 "ORDER BY opened_at, id"
             };
             let (sql, values) = Conditions::of_waits(&filter).select(lead, order, limit);
-            let key = |row: &Row<'_>| Ok((row.get(6)?, WaitId(row::uuid(row, 0)?)));
-            reader.listed(&sql, params_from_iter(values), limit, key, row::wait)
+            let key = |row: &Row<'_>| Ok((row.get("opened_at")?, WaitId(row::uuid(row, 0)?)));
+            reader.listed(&sql, params_from_iter(values), limit, key, |row| WaitRow::read(row, 0))
         })
     }
 
     fn kept<'a>(&'a self, tenant: &'a str, reference: &'a str) -> StoreFuture<'a, Option<Kept>> {
         let key = (tenant.to_owned(), reference.to_owned());
-        self.read(move |reader| Ok(reader.all(KEPT, params![key.0, key.1], row::kept)?.pop()))
+        self.read(move |reader| {
+            Ok(reader.all(KEPT, params![key.0, key.1], |row| KeptRow::read(row, 0))?.pop())
+        })
     }
 
     fn forget_kept(&self, at: Millis) -> StoreFuture<'_, u64> {

@@ -7,20 +7,24 @@ use tenure_core::{Attempt, Millis, State, Step, Work, WorkId, action::Tenants, l
 
 use super::{
     SqliteStore,
+    load::STEPS,
     log::SPEC,
     read::{Conditions, Reader, bound, take, undamaged},
-    row::{self, Read, attempt_columns, step_columns},
+    row::{self, AttemptEndRow, AttemptRow, Read, StepRow},
     tables::WORK,
 };
 use crate::{
     Listed, WorkFilter,
+    columns::{names, statement},
     states::sql,
     store::{StoreFuture, WorkStore},
 };
 
-pub(super) const TENANT: &str = "SELECT tenant FROM status WHERE work = ?1";
-const STEPS: &str = concat!("SELECT ", step_columns!(), " FROM step WHERE work = ?1 ORDER BY ordinal");
-const ATTEMPTS: &str = concat!("SELECT ", attempt_columns!(), " FROM attempt WHERE work = ?1 ORDER BY fence");
+pub(super) const TENANTS: &str = "SELECT tenant FROM status WHERE work = ?1";
+const ATTEMPTS: &str = statement!(
+    "SELECT " { names(AttemptRow::COLUMNS) } ", " { names(AttemptEndRow::COLUMNS) }
+    " FROM attempt WHERE work = ?1 ORDER BY fence"
+);
 const DUE: &str = "SELECT due_at, work FROM status INDEXED BY status_due \
      WHERE due_at <= ?1 AND (due_at, work) > (?2, ?3) ORDER BY due_at, work LIMIT ?4";
 const NEXT_DUE: &str = "SELECT due_at FROM status INDEXED BY status_due \
@@ -76,7 +80,7 @@ impl WorkStore for SqliteStore {
         self.read(move |reader| {
             let mut tenants = HashMap::with_capacity(ids.len());
             for id in ids {
-                let found = reader.all(TENANT, [id.0.as_bytes()], |row| Ok(row.get(0)?))?;
+                let found = reader.all(TENANTS, [id.0.as_bytes()], |row| Ok(row.get(0)?))?;
                 tenants.extend(found.into_iter().map(|tenant| (id, tenant)));
             }
             Ok(tenants)
@@ -139,11 +143,11 @@ impl WorkStore for SqliteStore {
     }
 
     fn steps(&self, work: WorkId) -> StoreFuture<'_, Vec<Step>> {
-        self.read(move |reader| reader.all(STEPS, [work.0.as_bytes()], row::step))
+        self.read(move |reader| reader.all(STEPS, [work.0.as_bytes()], |row| StepRow::read(row, 0)))
     }
 
     fn attempts(&self, work: WorkId) -> StoreFuture<'_, Vec<Attempt>> {
-        self.read(move |reader| reader.all(ATTEMPTS, [work.0.as_bytes()], row::attempt))
+        self.read(move |reader| reader.all(ATTEMPTS, [work.0.as_bytes()], |row| AttemptRow::read(row, 0)))
     }
 
     fn due(
