@@ -8,6 +8,7 @@ mod guides;
 mod intake;
 mod life;
 mod output;
+mod recovery;
 mod schedule;
 mod told;
 mod tools;

@@ -1,0 +1,44 @@
+//! What a lost holder puts at risk, on the command line.
+
+use crate::bed::Bed;
+
+#[test]
+fn victims_are_foretold_on_a_file_without_a_daemon() {
+    foretold(&Bed::embedded());
+}
+
+#[test]
+fn victims_are_foretold_on_sqlite() {
+    foretold(&Bed::sqlite());
+}
+
+#[test]
+fn victims_are_foretold_on_postgres() {
+    foretold(&Bed::postgres());
+}
+
+fn foretold(bed: &Bed) {
+    let nobody = bed.run(&["victims"]).ends(0);
+    assert!(nobody.out.is_empty() && nobody.err.contains("Nothing is at risk"), "{}", nobody.err);
+
+    let title = "Refund order 7";
+    let ingest =
+        ["ingest", "manual", "r7", "--kind", "refund", "--disposition", "owner_bound", "--title", title];
+    let id = bed.run(&ingest).ends(0).out.trim().to_owned();
+    bed.run(&["claim", "--worker", "cleo", &id, "-o", "json"]).json();
+
+    assert_eq!(bed.run(&["victims", "-o", "json"]).json(), serde_json::json!([]), "its holder is alive");
+    let victims = bed.run(&["victims", "--all", "--worker", "cleo", "-o", "json"]).json();
+    assert_eq!((&victims[0]["work"], &victims[0]["title"]), (&id.as_str().into(), &title.into()));
+    assert_eq!(victims[0]["if_silent"]["verdict"], "leave");
+    let table = bed.run(&["victims", "--all"]).ends(0).out;
+    assert!(table.contains(title) && table.contains("If cleo stays silent, in"), "{table}");
+
+    let shown = bed.run(&["show", &id]).ends(0).out;
+    assert!(shown.contains("If silent:") && shown.contains(title), "{shown}");
+    let explained = bed.run(&["explain", &id]).ends(0).out;
+    assert!(
+        explained.lines().nth(1).is_some_and(|line| line.starts_with("If cleo stays silent")),
+        "{explained}"
+    );
+}
