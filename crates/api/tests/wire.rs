@@ -14,8 +14,8 @@ fn round<T: Serialize + DeserializeOwned + PartialEq + Debug>(json: Value) -> T 
 
 fn work() -> Value {
     json!({
-        "id": "w_0198", "source": { "system": "manual", "id": "1" }, "kind": "review", "tenant": "default",
-        "correlation_id": "c", "generation": 1, "state": "waiting_approval", "phase": "waiting", "seq": 7,
+        "id": "w_0198", "source": { "system": "manual", "id": "1" }, "kind": "review", "title": "Review pull request 1",
+        "tenant": "default", "correlation_id": "c", "generation": 1, "state": "waiting_approval", "phase": "waiting", "seq": 7,
         "reason": { "code": "waiting_for_answer" }, "attempt": 1, "failures": 0, "priority": 3,
         "disposition": "rerunnable",
         "lease": {
@@ -118,7 +118,7 @@ fn a_renewal_differs_from_its_refusal() {
 #[test]
 fn a_problem_keeps_unknown_fields() {
     let problem: Problem = round(json!({
-        "type": "about:blank", "title": "Busy", "status": 409, "detail": "LeasedWork by a.", "code": "busy",
+        "type": "about:blank", "title": "Busy", "status": 409, "detail": "Held by a.", "code": "busy",
         "retryable": null, "holder": "a"
     }));
     assert_eq!(problem.extensions["holder"], "a");

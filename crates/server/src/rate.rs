@@ -34,7 +34,7 @@ impl Bucket {
     }
 }
 
-/// A bucket for each key, all with one limit. Those that are full again are forgotten.
+/// A bucket for each key, all with one limit. Full buckets are dropped.
 pub(crate) struct KeyedBuckets<K> {
     limit: RateLimit,
     buckets: HashMap<K, Bucket>,

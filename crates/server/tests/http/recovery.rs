@@ -70,7 +70,7 @@ async fn victims_name_what_was_done_and_what_may_have_been(bed: Bed) {
     assert_eq!(foretold["in_doubt"], json!([{ "id": open["id"], "tool": "mail", "target": "bob" }]));
     let other = client.get("/v1/recovery/victims?alive=true&worker=w2").await.expect(200);
     assert_eq!(other["items"], json!([]));
-    client.get("/v1/recovery/victims?alife=true").await.problem(400, "invalid");
+    client.get("/v1/recovery/victims?alife=true").await.problem(400, "unknown_field");
     client.get("/v1/recovery/victims?limit=0").await.problem(400, "invalid");
 }
 

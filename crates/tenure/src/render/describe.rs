@@ -15,12 +15,12 @@ pub fn describe(
     page.lit("State", Light::of(work), work.state.as_str());
     let since = work.state_since.map(|since| page.at(since));
     page.option("Since", since.as_deref());
-    page.line("Title", &work.title);
     page.line("Why", &why.sentence);
     page.option("If silent", why.if_silent.as_ref().map(|forecast| forecast.sentence.as_str()));
     page.line("Next", &why.next);
     page.out.push('\n');
     page.line("Work", work.id.as_str());
+    page.line("Title", &work.title);
     page.line("Source", &source(work));
     page.line("Kind", &work.kind);
     page.line("Tenant", &work.tenant);

@@ -18,13 +18,12 @@ fn victims_are_foretold_on_postgres() {
 }
 
 fn foretold(bed: &Bed) {
-    let nobody = bed.run(&["victims"]).ends(0);
-    assert!(nobody.out.is_empty() && nobody.err.contains("Nothing is at risk"), "{}", nobody.err);
-
     let title = "Refund order 7";
     let ingest =
         ["ingest", "manual", "r7", "--kind", "refund", "--disposition", "owner_bound", "--title", title];
     let id = bed.run(&ingest).ends(0).out.trim().to_owned();
+    let nobody = bed.run(&["victims"]).ends(0);
+    assert!(nobody.out.is_empty() && nobody.err.contains("Nothing is at risk"), "{}", nobody.err);
     bed.run(&["claim", "--worker", "cleo", &id, "-o", "json"]).json();
 
     assert_eq!(bed.run(&["victims", "-o", "json"]).json(), serde_json::json!([]), "its holder is alive");
