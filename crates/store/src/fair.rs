@@ -134,6 +134,14 @@ impl Fair {
         waiting.await.unwrap_or_else(|_| self.given(tenant, 0))
     }
 
+    /// This many units, at most the tenant's share, if it may hold them now. Waiters of the same tenant are not considered:
+    /// this caller cannot wait behind them.
+    pub fn try_turn_of(self: &Arc<Self>, tenant: Arc<str>, units: usize) -> Option<Turn> {
+        let units = units.min(self.share);
+        let taken = self.state().take(&tenant, units, self);
+        taken.then(|| self.given(tenant, units))
+    }
+
     fn given(self: &Arc<Self>, tenant: Arc<str>, units: usize) -> Turn {
         Turn { of: Some(self.clone()), tenant, units }
     }
@@ -280,6 +288,19 @@ mod tests {
         }
         assert_eq!(key(&["i"]), name("i"));
         assert_eq!(key_of(&Tenants::All), name(""));
+    }
+
+    #[tokio::test]
+    async fn a_small_request_that_cannot_wait_passes_a_large_waiter_of_its_tenant() {
+        let fair = Fair::new(4, 4);
+        let held = fair.try_turn_of("a".into(), 3);
+        assert!(held.is_some());
+        let mut large = Box::pin(fair.turn_of("a".into(), 2));
+        let waits =
+            std::future::poll_fn(|cx| std::task::Poll::Ready(large.as_mut().poll(cx).is_pending())).await;
+        assert!(waits, "one unit is free");
+        assert!(fair.try_turn_of("a".into(), 1).is_some());
+        assert!(fair.try_turn_of("a".into(), 2).is_none());
     }
 
     #[test]

@@ -144,16 +144,20 @@ impl AdmissionLimits {
         let more =
             if counts { bytes.div_ceil(1024) as usize } else { 0 }.saturating_sub(call.keeps(&self.answers));
         if more > 0 {
-            // The responses of one batch do not wait: they would wait for each other.
-            let within = if in_batch { Duration::ZERO } else { ROOM_WITHIN };
-            match tokio::time::timeout(within, self.answers.turn_of(tenant, more)).await {
+            let room = if in_batch {
+                // The responses of one batch do not wait: they would wait for each other.
+                self.answers.try_turn_of(tenant, more)
+            } else {
+                tokio::time::timeout(ROOM_WITHIN, self.answers.turn_of(tenant, more)).await.ok()
+            };
+            match room {
                 // The memory of a batch item's response is kept until the batch is answered.
-                Ok(room) if in_batch => fair::keep(room),
-                Ok(room) => call.keep(room),
-                Err(_) if in_batch && fair::kept(&self.answers) + more > ANSWERS_OF_A_TENANT_KIB => {
+                Some(room) if in_batch => fair::keep(room),
+                Some(room) => call.keep(room),
+                None if in_batch && fair::kept(&self.answers) + more > ANSWERS_OF_A_TENANT_KIB => {
                     return batch::too_long().into_response();
                 }
-                Err(_) => return no_room(safe).into_response(),
+                None => return no_room(safe).into_response(),
             }
         }
         call.give_back(&self.reads);
