@@ -36,6 +36,7 @@ impl DamagedSet {
         self.put(id, &error.to_string(), at, matches!(error, Error::Newer(_)));
     }
 
+    #[cfg(feature = "postgres")]
     pub fn add_damage(&self, id: String, why: &str, at: Millis) {
         self.put(id, why, at, false);
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::{Command, Payload, Refusal, Retryable, newer::is_newer};
+use tenure_core::{Command, Payload, Refusal, Retryable};
 
 /// The time limit of a read on behalf of a tenant, its time in the queue included: far more than a read with
 /// an index takes, and short enough that the reads queued behind it do not time out.
@@ -83,7 +83,7 @@ impl Error {
     /// Something stored cannot be read: `why` is what the parser said of it.
     #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub(crate) fn unread(why: String) -> Self {
-        if is_newer(&why) { Error::Newer(why) } else { Error::Corrupt(why) }
+        if tenure_core::newer::is_newer(&why) { Error::Newer(why) } else { Error::Corrupt(why) }
     }
 
     /// One row or page cannot be read. Everything else can.

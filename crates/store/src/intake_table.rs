@@ -14,7 +14,6 @@ use tenure_core::{
 use crate::{Error, NewWork, store::StoreFuture};
 
 /// The longest input or options that are read. The ledger's own limit is below it.
-#[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) const LONGEST: usize = 2 * limits::PAYLOAD_BYTES;
 
 /// The state of the table.
