@@ -3,7 +3,7 @@
 use crate::{
     liveness::Liveness,
     model::{Disposition, Work},
-    state::State,
+    state::{State, waiting},
 };
 
 /// The first broken invariant of a row, in words.
@@ -44,15 +44,7 @@ fn required_fields(work: &Work) -> Option<String> {
     let external = work.spec.disposition == Disposition::ExternallyOwned;
     let missing = match work.state {
         State::RetryScheduled if work.next_retry_at.is_none() => "a retry time",
-        State::RetryScheduled
-        | State::Stalled
-        | State::CancelRequested
-        | State::Quarantined
-        | State::WaitingUser
-        | State::WaitingApproval
-        | State::WaitingAuth
-        | State::WaitingTool
-        | State::WaitingExternal
+        State::RetryScheduled | State::Stalled | State::CancelRequested | State::Quarantined | waiting!()
             if work.body.reason.is_none() =>
         {
             "a reason"
