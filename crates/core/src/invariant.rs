@@ -51,7 +51,7 @@ fn required_fields(work: &Work) -> Option<String> {
         }
         State::CancelRequested if work.body.cancel.is_none() => "its cancel",
         state if state.is_waiting() && work.open_waits == 0 && !external => "an open wait",
-        state if !state.is_waiting() && work.open_waits > 0 => "no open wait in state waiting",
+        state if !state.is_waiting() && work.open_waits > 0 => "a waiting state for its open waits",
         State::Succeeded | State::CompletedWithWarnings
             if work.body.output.is_none() && work.body.warnings.is_empty() =>
         {
