@@ -14,7 +14,7 @@ use crate::{
     records::{referenced_command, referenced_work},
     recovery::POISON,
     span::span,
-    state::State,
+    state::{State, waiting},
 };
 
 mod effects;
@@ -57,11 +57,7 @@ pub fn explain(work: &Work, around: &Around<'_>, now: Millis) -> Explanation {
         State::Queued => view.queued(),
         State::RetryScheduled => view.retrying(),
         State::Running => view.running(),
-        State::WaitingUser
-        | State::WaitingApproval
-        | State::WaitingAuth
-        | State::WaitingTool
-        | State::WaitingExternal => view.waiting(),
+        waiting!() => view.waiting(),
         State::Stalled => view.stalled(),
         State::CancelRequested => view.cancelling(),
         State::Quarantined => view.quarantined(),
@@ -284,7 +280,7 @@ impl View<'_> {
         let mut open: Vec<&Wait> = self.waits.iter().filter(|wait| wait.state == WaitState::Open).collect();
         open.sort_by_key(|wait| (wait.kind, wait.deadline_at.unwrap_or(Millis::MAX), wait.id));
         let Some(wait) = open.first() else { return self.outside() };
-        let whom = wait.detail.assignee.as_deref().unwrap_or(asked(wait.kind));
+        let whom = wait.detail.assignee.as_deref().unwrap_or(wait.kind.asked());
         let ask = match &wait.detail.prompt {
             Some(prompt) => format!("{whom} must answer `{}`: {prompt}", wait.reference),
             None => format!("{whom} must answer `{}`", wait.reference),
@@ -519,16 +515,6 @@ pub(crate) fn typed(word: &str) -> String {
 
 fn step(work: &Work) -> String {
     work.body.step.as_ref().map_or_else(String::new, |step| format!(", step `{step}`"))
-}
-
-fn asked(kind: WaitKind) -> &'static str {
-    match kind {
-        WaitKind::Approval => "an approver",
-        WaitKind::Auth => "somebody who can reconnect",
-        WaitKind::User => "the user",
-        WaitKind::Tool => "a tool",
-        WaitKind::External => "something outside",
-    }
 }
 
 fn class(class: ErrorClass) -> &'static str {

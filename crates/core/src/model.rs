@@ -528,6 +528,9 @@ pub enum WaitKind {
 }
 
 impl WaitKind {
+    pub const ALL: [WaitKind; 5] =
+        [WaitKind::Approval, WaitKind::Auth, WaitKind::User, WaitKind::Tool, WaitKind::External];
+
     pub fn state(self) -> State {
         match self {
             WaitKind::Approval => State::WaitingApproval,
@@ -535,6 +538,17 @@ impl WaitKind {
             WaitKind::User => State::WaitingUser,
             WaitKind::Tool => State::WaitingTool,
             WaitKind::External => State::WaitingExternal,
+        }
+    }
+
+    /// The one that must answer, as an explanation says it: "Waiting 10 s: an approver must answer".
+    pub(crate) fn asked(self) -> &'static str {
+        match self {
+            WaitKind::Approval => "an approver",
+            WaitKind::Auth => "somebody who can reconnect",
+            WaitKind::User => "the user",
+            WaitKind::Tool => "a tool",
+            WaitKind::External => "something outside",
         }
     }
 

@@ -45,6 +45,21 @@ words! {
     }
 }
 
+impl State {
+    /// Whether a work item in this state has ended. It then never changes.
+    pub const fn is_terminal(self) -> bool {
+        matches!(
+            self,
+            State::Succeeded
+                | State::CompletedWithWarnings
+                | State::Failed
+                | State::TimedOut
+                | State::Cancelled
+                | State::Abandoned
+        )
+    }
+}
+
 words! {
     /// The group that a state belongs to.
     Phase {

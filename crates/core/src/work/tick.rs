@@ -19,7 +19,7 @@ use crate::{
     refusal::Refusal,
     reply::{Reply, Ticked},
     retry,
-    state::State,
+    state::{State, waiting},
     work::{
         cancel, claim,
         draft::{Draft, Said},
@@ -62,11 +62,7 @@ fn look(cx: Context<'_>, work: &Work, seen: Look<'_>) -> Result<TickOutcome, Ref
         State::Queued => queued(cx, work),
         State::RetryScheduled => retrying(cx, work),
         State::Stalled => stalled(cx, work, seen.sighting),
-        State::WaitingUser
-        | State::WaitingApproval
-        | State::WaitingAuth
-        | State::WaitingTool
-        | State::WaitingExternal => waiting(cx, work),
+        waiting!() => waiting(cx, work),
         State::Quarantined
         | State::Succeeded
         | State::CompletedWithWarnings

@@ -110,7 +110,7 @@ pub struct NewWait {
     pub prompt: Option<String>,
     /// Who is asked.
     pub assignee: Option<String>,
-    /// None: 24 hours for people, 2 hours for machines, unless `endless`.
+    /// None: [`WaitKind::default_timeout_ms`], unless `endless`.
     pub timeout_ms: Option<u64>,
     /// Whether it has no deadline.
     pub endless: bool,

@@ -19,6 +19,7 @@ use super::{
 use crate::{
     Error, Listed, WorkFilter,
     columns::{names_of, statement},
+    query::{Condition, Wanted},
     states::sql,
     store::{StoreFuture, WorkStore},
 };
@@ -229,32 +230,16 @@ impl<'a> List<'a> {
         self.wanted.push("true".to_owned());
         self.names("w.tenant", filter.tenants.as_ref());
         self.names("w.kind", Some(&filter.kinds));
-        for (column, value) in [
-            ("w.system =", &filter.system),
-            ("w.source_id =", &filter.source_id),
-            ("w.kind =", &filter.kind),
-            ("w.workflow_id =", &filter.workflow),
-            ("w.session =", &filter.session),
-            ("w.owner =", &filter.owner),
-        ] {
-            if let Some(value) = value {
-                self.want(column, value.as_str());
+        for Condition { column, is, wanted } in filter.conditions() {
+            let left = format!("w.{column} {is}");
+            match wanted {
+                Wanted::Text(text) => self.want(&left, text),
+                Wanted::Time(at) => self.want(&left, at),
+                Wanted::Work(id) => self.want(&left, id.0),
             }
-        }
-        if let Some(parent) = filter.parent {
-            self.want("w.parent =", parent.0);
         }
         if let Some(correlation) = &filter.correlation_id {
             self.correlated(correlation, filter.tenants.as_ref());
-        }
-        if let Some(at) = filter.created_after {
-            self.want("w.created_at >", at);
-        }
-        if let Some(at) = filter.created_before {
-            self.want("w.created_at <", at);
-        }
-        if let Some(at) = filter.due_before {
-            self.want("w.due_at <", at);
         }
         if let Some(before) = before {
             self.want("w.id <", before.0);

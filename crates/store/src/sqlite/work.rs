@@ -16,6 +16,7 @@ use super::{
 use crate::{
     Listed, WorkFilter,
     columns::{names, statement},
+    query::{Condition, Wanted},
     states::sql,
     store::{StoreFuture, WorkStore},
 };
@@ -238,29 +239,13 @@ impl Conditions {
         let mut all = Self::default()
             .and_names("w.tenant", filter.tenants.as_ref())
             .and_names("w.kind", Some(&filter.kinds));
-        for (part, value) in [
-            ("w.system = ?", &filter.system),
-            ("w.source_id = ?", &filter.source_id),
-            ("w.kind = ?", &filter.kind),
-            ("w.workflow_id = ?", &filter.workflow),
-            ("w.session = ?", &filter.session),
-            ("w.owner = ?", &filter.owner),
-        ] {
-            if let Some(value) = value {
-                all = all.and(part, value.clone());
-            }
-        }
-        if let Some(parent) = filter.parent {
-            all = all.and("w.parent = ?", parent.0.as_bytes().to_vec());
-        }
-        for (part, at) in [
-            ("w.created_at > ?", filter.created_after),
-            ("w.created_at < ?", filter.created_before),
-            ("w.due_at < ?", filter.due_before),
-        ] {
-            if let Some(at) = at {
-                all = all.and(part, at);
-            }
+        for Condition { column, is, wanted } in filter.conditions() {
+            let wanted: Value = match wanted {
+                Wanted::Text(text) => text.to_owned().into(),
+                Wanted::Time(at) => at.into(),
+                Wanted::Work(id) => id.0.as_bytes().to_vec().into(),
+            };
+            all = all.and(&format!("w.{column} {is} ?"), wanted);
         }
         match &filter.correlation_id {
             Some(given) => all.and_correlation(given),

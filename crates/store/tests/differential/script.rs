@@ -49,8 +49,6 @@ const CLASSES: [ErrorClass; 6] = [
     ErrorClass::Auth,
     ErrorClass::Validation,
 ];
-const KINDS: [WaitKind; 5] =
-    [WaitKind::Approval, WaitKind::Auth, WaitKind::User, WaitKind::Tool, WaitKind::External];
 const ON_TIMEOUT: [OnTimeout; 6] = [
     OnTimeout::TimeOut,
     OnTimeout::Fail,
@@ -390,7 +388,7 @@ impl Script {
         let on_timeout = *ON_TIMEOUT.choose(&mut self.dice).unwrap();
         WaitSpec {
             id: WaitId(self.uuid()),
-            kind: *KINDS.choose(&mut self.dice).unwrap(),
+            kind: *WaitKind::ALL.choose(&mut self.dice).unwrap(),
             reference: self.reference(),
             prompt: Some("may I?".to_owned()),
             assignee: self.dice.random_bool(0.5).then(|| "ana".to_owned()),

@@ -1,6 +1,6 @@
 //! The seven lights: each has a glyph, a word and a colour, so that none of them is needed alone.
 
-use tenure_api::wire::{Lease, LeaseLiveness, State, Word, Work};
+use tenure_api::wire::{Lease, LeaseLiveness, State, WaitKind, Word, Work};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Light {
@@ -42,6 +42,14 @@ impl Light {
             State::Stalled => Light::Risk,
             State::Failed | State::TimedOut | State::Quarantined => Light::Fail,
             State::Succeeded | State::CompletedWithWarnings => Light::Done,
+        }
+    }
+
+    /// The light of an open wait, and of a work item that waits for it: [`Light::You`] if a person must answer.
+    pub fn of_wait(kind: WaitKind) -> Self {
+        match kind {
+            WaitKind::Approval | WaitKind::User | WaitKind::Auth => Light::You,
+            WaitKind::Tool | WaitKind::External => Light::Wait,
         }
     }
 

@@ -108,7 +108,7 @@ fn next(work: &Work) -> String {
                 None => format!("tenure approve {id}"),
             }
         }
-        Some(State::WaitingUser | State::WaitingAuth) => match work.waits.first() {
+        Some(state) if Light::of_state(state) == Light::You => match work.waits.first() {
             Some(wait) => format!("tenure resolve {} --payload …", wait.reference),
             None => format!("tenure explain {id}"),
         },

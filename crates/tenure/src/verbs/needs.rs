@@ -10,11 +10,8 @@ use super::{Context, command, cut, draw, read};
 use crate::{
     args::Needs,
     exit::{Exit, Failure},
-    render::{self, Asked, Need},
+    render::{self, Asked, Light, Need},
 };
-
-const STATES: [State; 4] =
-    [State::WaitingApproval, State::WaitingUser, State::WaitingAuth, State::Quarantined];
 
 /// How many of the newest commands are searched for an approval.
 const BACK: u32 = 200;
@@ -29,7 +26,9 @@ pub async fn needs(cx: &Context, args: &Needs) -> Result<Exit, Failure> {
 }
 
 async fn asked(cx: &Context, args: &Needs) -> Result<Vec<Need>, Failure> {
-    let of_state = WorkQuery { state: STATES.to_vec(), tenant: args.tenant.clone(), ..WorkQuery::default() };
+    let for_people = |state: &State| *state == State::Quarantined || Light::of_state(*state) == Light::You;
+    let states = State::ALL.iter().copied().filter(for_people).collect();
+    let of_state = WorkQuery { state: states, tenant: args.tenant.clone(), ..WorkQuery::default() };
     // One more than requested, to know whether there are more.
     let limit = args.limit.saturating_add(1);
     let works = read::pages(cx, &of_state, limit).await?;
@@ -78,9 +77,10 @@ async fn explain(cx: &Context, needs: &mut [Need]) -> Result<(), Failure> {
 /// The time and the person of the last answer or approval. Of commands, the newest are searched.
 async fn last_answer(cx: &Context, args: &Needs) -> Result<Option<(Timestamp, String)>, Failure> {
     let mut answers = Vec::new();
-    for kind in [WaitKind::Approval, WaitKind::User, WaitKind::Auth] {
+    let people = WaitKind::ALL.iter().filter(|kind| Light::of_wait(**kind) == Light::You);
+    for kind in people {
         let ended = WaitQuery {
-            kind: Some(kind),
+            kind: Some(*kind),
             state: Some(WaitState::Answered),
             tenant: args.tenant.clone(),
             last_ended: true,
@@ -136,7 +136,7 @@ fn of_work(work: &Work) -> Option<Need> {
         return Some(need);
     }
     let people = |wait: &&Wait| {
-        matches!(wait.kind.known(), Some(WaitKind::Approval | WaitKind::Auth | WaitKind::User))
+        wait.kind.known().is_some_and(|kind| Light::of_wait(kind) == Light::You)
             && !wait.reference.starts_with("work:")
             && render::command_of(&wait.reference).is_none()
     };
