@@ -1,5 +1,5 @@
-//! Faults that only the database can see: damage, narrow tables that tell another story, rows that the ledger did not
-//! write, and a schema that is not the migrations'.
+//! Faults that only the database can find: damaged pages, narrow tables that disagree with their work items, rows that
+//! the ledger did not write, and a schema that differs from the migrations'.
 
 use std::collections::BTreeMap;
 
@@ -20,10 +20,10 @@ use crate::{
     store::{CheckStore, StoreFuture},
 };
 
-/// Faults of one kind that are told at most.
+/// The maximum number of reported faults of one kind.
 const TOLD: usize = 100;
 
-/// What is wrong with the works that a query finds.
+/// Queries that find inconsistent work items, each with a description of the fault.
 const CHECKS: &[(&str, &str)] = &[
     (
         "does not stand where its last event left it",
@@ -151,7 +151,7 @@ impl CheckStore for SqliteStore {
     }
 }
 
-/// Holds the schema against that of a new ledger.
+/// Compares the schema with that of a new ledger.
 fn schema_faults(conn: &Connection) -> Read<Vec<String>> {
     let mut statement = conn.prepare("SELECT number FROM migration")?;
     let applied = statement.query_map([], |row| row.get(0))?.collect::<Result<Vec<i64>, _>>()?;

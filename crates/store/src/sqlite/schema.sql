@@ -276,7 +276,8 @@ WHERE session IS NOT NULL AND {state is held};
 CREATE INDEX status_line ON status (tenant, session, created_at, work)
 WHERE session IS NOT NULL AND {state is pending};
 
--- Exactly the claimable items. A lane is one tenant, kind and source system: a claim reads the lanes of its own tenants only.
+-- Exactly the claimable items. A queue is one tenant, kind and source system: a claim reads the queues of its own tenants
+-- only.
 CREATE TABLE ready (
     tenant TEXT NOT NULL,
     kind TEXT NOT NULL,
