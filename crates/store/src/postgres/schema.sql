@@ -307,7 +307,8 @@ CREATE UNIQUE INDEX status_holder ON status (tenant, session)
 CREATE INDEX status_head ON status (tenant, session, created_at, work)
     WHERE session IS NOT NULL AND {state is pending};
 
--- Exactly the claimable items. A lane is one tenant, kind and source system: a claim reads the lanes of its own tenants only.
+-- Exactly the claimable items. A queue is one tenant, kind and source system: a claim reads the queues of its own tenants
+-- only.
 -- Names are compared by their bytes, which costs least.
 CREATE TABLE ready (
     created_at bigint NOT NULL,
