@@ -23,7 +23,7 @@ use crate::{Error, Options, diagnosis::Setting};
 const OLDEST: i32 = 130_000;
 
 /// The time limit for connecting.
-const PATIENCE: Duration = Duration::from_secs(3);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The pauses between two attempts while the server is away: from the first, doubled up to the longest.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -144,9 +144,9 @@ impl Connector {
             if began < away.until {
                 return Err(away.why.clone());
             }
-            away.until = began + PATIENCE;
+            away.until = began + CONNECT_TIMEOUT;
         }
-        let made = match tokio::time::timeout(PATIENCE, connecting).await {
+        let made = match tokio::time::timeout(CONNECT_TIMEOUT, connecting).await {
             Ok(made) => made,
             Err(_) => Err(Error::Unavailable("the server does not answer".to_owned())),
         };

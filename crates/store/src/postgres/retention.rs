@@ -114,7 +114,7 @@ const TOMBSTONE: &str =
 const AT_ONCE: usize = 500;
 
 /// How long a call waits for older transactions to end. The next call deletes the rest.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TRANSACTIONS_TIMEOUT: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(10);
 
 const ADD: &str = statement!(
@@ -162,7 +162,7 @@ impl RetentionStore for Postgres {
             }
             session.query(BARRIER, params![]).await.map_err(|f| f.error())?;
             let mut pruned = Pruned::default();
-            let until = Instant::now() + PATIENCE;
+            let until = Instant::now() + TRANSACTIONS_TIMEOUT;
             loop {
                 let rows = session.query(BURIED, params![AT_ONCE as i64]).await.map_err(|f| f.error())?;
                 let mut works: Vec<Uuid> = Vec::new();

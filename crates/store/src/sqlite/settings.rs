@@ -17,7 +17,7 @@ use crate::{Error, diagnosis::Setting};
 const OLDEST: i32 = 3_051_003;
 
 /// How long a writer waits for another process to release the file.
-const PATIENCE: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The pause between two attempts for a lock that SQLite does not wait for itself.
 const AGAIN: Duration = Duration::from_millis(5);
@@ -65,7 +65,7 @@ pub(super) fn writer(path: &Path, allow_weak: bool) -> Result<Connection, Error>
     if conn.is_readonly(MAIN_DB).map_err(|error| explain(path, &error))? {
         return Err(read_only(path));
     }
-    conn.busy_timeout(PATIENCE).map_err(|error| explain(path, &error))?;
+    conn.busy_timeout(BUSY_TIMEOUT).map_err(|error| explain(path, &error))?;
     recognise(path, &conn)?;
     set(&conn).map_err(|error| explain(path, &error))?;
     let settings = durability(&conn).map_err(|error| explain(path, &error))?;
@@ -121,7 +121,7 @@ pub(super) fn set(conn: &Connection) -> rusqlite::Result<()> {
 /// If several processes create the file at once, each has read it already. SQLite then refuses the lock without
 /// waiting, to avoid a deadlock.
 fn write_ahead(conn: &Connection) -> rusqlite::Result<()> {
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + BUSY_TIMEOUT;
     loop {
         match conn.pragma_update(None, "journal_mode", "WAL") {
             Err(error)
@@ -161,7 +161,7 @@ pub(super) fn checkpointer(path: &Path) -> Result<Connection, Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let open = || {
         let conn = Connection::open_with_flags(path, flags)?;
-        conn.busy_timeout(PATIENCE)?;
+        conn.busy_timeout(BUSY_TIMEOUT)?;
         conn.pragma_update(None, "synchronous", "FULL")?;
         conn.pragma_update(None, "checkpoint_fullfsync", true)?;
         conn.pragma_update(None, "cache_size", -256)?;
@@ -176,7 +176,7 @@ pub(super) fn reader(path: &Path) -> Result<Connection, Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let open = || {
         let conn = Connection::open_with_flags(path, flags)?;
-        conn.busy_timeout(PATIENCE)?;
+        conn.busy_timeout(BUSY_TIMEOUT)?;
         conn.pragma_update(None, "query_only", true)?;
         conn.pragma_update(None, "cache_size", -2_048)?;
         planned_once(&conn)?;

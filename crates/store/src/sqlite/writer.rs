@@ -30,7 +30,7 @@ use crate::{
     job::{Job, Payloads},
     ledger::LedgerReply,
     ledger_settings::LedgerSettings,
-    speed::{AwakeWriter, Responder},
+    speed::{PollingWriter, Responder},
     steady::{Offset, SteadyClock},
     token::Key,
     writing::{Cure, Writing},
@@ -104,7 +104,7 @@ struct Writer<'w> {
     look: bool,
     /// The stored offset of the clock.
     offset: Offset,
-    awake: AwakeWriter,
+    polling: PollingWriter,
     /// A write failed: this connection is not written to any more.
     stopped: bool,
 }
@@ -140,8 +140,8 @@ fn write(conn: &Connection, desk: &mut Desk) -> End {
     let (parked, looked) = (Vec::new(), Instant::now());
     // An offset that cannot be read is stored again.
     let offset = time::stored(conn).map_or_else(|_| Offset::default(), |stored| stored.offset);
-    let (look, awake, stopped) = (false, AwakeWriter::default(), false);
-    let mut writer = Writer { tables, desk, parked, looked, look, offset, awake, stopped };
+    let (look, polling, stopped) = (false, PollingWriter::default(), false);
+    let mut writer = Writer { tables, desk, parked, looked, look, offset, polling, stopped };
     let end = writer.serve();
     if matches!(end, End::Stopped) {
         return end;
@@ -239,7 +239,7 @@ impl Writer<'_> {
 
     /// Waits for a message, but with parked claims only until one of them needs attention.
     fn wait(&mut self, busy: bool) -> Result<Option<Message>, RecvTimeoutError> {
-        if busy && let Some(message) = self.awake.receive(&self.desk.inbox) {
+        if busy && let Some(message) = self.polling.receive(&self.desk.inbox) {
             return Ok(Some(message));
         }
         if self.parked.is_empty() {
