@@ -81,7 +81,7 @@ macro_rules! first {
 /// each are read: `uncertain` is the last one that was read of a queue that may have more, because later ones may have
 /// to come after those as well.
 const SELECT: &str = concat!(
-    "WITH lane AS MATERIALIZED (SELECT l.* FROM ( \
+    "WITH queue AS MATERIALIZED (SELECT l.* FROM ( \
      WITH RECURSIVE walk AS (",
     first!("$3::text[] IS NULL", "r.tenant, r.kind, "),
     " UNION ALL SELECT n.* FROM walk k CROSS JOIN LATERAL ",
@@ -103,10 +103,10 @@ const SELECT: &str = concat!(
     first!("r.tenant = t.tenant AND r.kind = o.name AND r.system > k.system", ""),
     " n) SELECT k.* FROM (SELECT * FROM walk LIMIT $8::bigint) k \
      WHERE $1::text[] IS NULL OR k.system = ANY($1)) l) l), \
-     few AS (SELECT least($5::bigint, greatest(16, 2 * $5::bigint / greatest(1, count(*)))) AS few FROM lane), \
+     few AS (SELECT least($5::bigint, greatest(16, 2 * $5::bigint / greatest(1, count(*)))) AS few FROM queue), \
      head AS (SELECT q.*, row_number() OVER \
      (PARTITION BY q.tenant, q.priority ORDER BY q.created_at, q.work) AS rank \
-     FROM few CROSS JOIN lane l CROSS JOIN LATERAL (SELECT q.priority, q.created_at, q.work, q.bound, q.tenant, \
+     FROM few CROSS JOIN queue l CROSS JOIN LATERAL (SELECT q.priority, q.created_at, q.work, q.bound, q.tenant, \
      q.session, row_number() OVER (ORDER BY q.priority, q.created_at, q.work) = few.few AS uncertain \
      FROM ready q WHERE q.tenant = l.tenant AND q.kind = l.kind AND q.system = l.system \
      AND (q.priority, q.created_at, q.work) >= (l.priority, l.created_at, l.work) AND q.work <> ALL($9::uuid[]) \
@@ -121,7 +121,7 @@ const SELECT: &str = concat!(
 
 /// Runs until the claims are closed.
 pub(super) async fn run(shared: Arc<Shared>) {
-    let mut line = LaneConnection::new(shared.clone());
+    let mut lane = LaneConnection::new(shared.clone());
     let mut looked = Instant::now();
     loop {
         let next = shared.parked.expire();
@@ -150,7 +150,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
             jobs.extend(shared.parked.take(usize::MAX, |_| true));
         }
         jobs.extend(arrived);
-        serve(&mut line, jobs).await;
+        serve(&mut lane, jobs).await;
     }
     shared.parked.close();
     // The other lane must see that the claims are closed.
@@ -158,7 +158,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
 }
 
 /// Serves claims in groups, oldest first.
-async fn serve(line: &mut LaneConnection, mut jobs: VecDeque<Job>) {
+async fn serve(lane: &mut LaneConnection, mut jobs: VecDeque<Job>) {
     while !jobs.is_empty() {
         let mut some = Vec::new();
         while let Some(job) = jobs.pop_front() {
@@ -170,24 +170,24 @@ async fn serve(line: &mut LaneConnection, mut jobs: VecDeque<Job>) {
                 break;
             }
         }
-        group(line, some).await;
+        group(lane, some).await;
     }
 }
 
-async fn group(line: &mut LaneConnection, mut jobs: Vec<Job>) {
+async fn group(lane: &mut LaneConnection, mut jobs: Vec<Job>) {
     let mut fruitless = 0;
     while !jobs.is_empty() {
-        let given = match attempt(line, &jobs).await {
+        let given = match attempt(lane, &jobs).await {
             Ok(given) => given,
             Err(fault) => {
-                line.clean(&fault).await;
+                lane.clean(&fault).await;
                 fruitless += 1;
                 if matches!(fault, Fault::Again(_)) && fruitless < TRIES {
                     continue;
                 }
                 if matches!(fault, Fault::Data(_)) && jobs.len() > 1 {
                     for job in jobs {
-                        Box::pin(group(line, vec![job])).await;
+                        Box::pin(group(lane, vec![job])).await;
                     }
                     return;
                 }
@@ -200,7 +200,7 @@ async fn group(line: &mut LaneConnection, mut jobs: Vec<Job>) {
             match given {
                 Given::LedgerReply(outcome) => job.answer(outcome),
                 Given::Later if fruitless + 1 < TRIES => unlucky.push(job),
-                Given::Later | Given::Nothing => rest(&line.shared, job),
+                Given::Later | Given::Nothing => rest(&lane.shared, job),
             }
         }
         fruitless += usize::from(unlucky.len() == before);
@@ -258,9 +258,9 @@ fn owner(job: &Job) -> String {
     }
 }
 
-async fn attempt(line: &mut LaneConnection, jobs: &[Job]) -> Result<Vec<Given>, Fault> {
-    let shared = line.shared.clone();
-    let session = line.session().await?;
+async fn attempt(lane: &mut LaneConnection, jobs: &[Job]) -> Result<Vec<Given>, Fault> {
+    let shared = lane.shared.clone();
+    let session = lane.session().await?;
     shared.time.settle(session).await?;
     let began = Instant::now();
     let turn = shared.in_hand.turn().await;
@@ -289,7 +289,7 @@ async fn attempt(line: &mut LaneConnection, jobs: &[Job]) -> Result<Vec<Given>, 
         loaded => loaded?,
     };
     batch.records.fence_floor = mark.fence_floor;
-    // A claim is decided on the work items that were locked for it. Those that a repeat had received before are only
+    // A claim is decided on the work items that were locked for it. The ones that a repeat had received before are only
     // read.
     let locked: HashSet<WorkId> = batch.records.works.keys().copied().collect();
     let chosen: Vec<(usize, Submission)> = active

@@ -18,10 +18,10 @@ const TRIES: usize = 12;
 
 /// Runs until the queue is closed and empty.
 pub(super) async fn run(shared: Arc<Shared>) {
-    let mut line = LaneConnection::new(shared.clone());
+    let mut lane = LaneConnection::new(shared.clone());
     while let Some(jobs) = shared.writes.take(GROUP).await {
         let _busy = Busy { shared: &shared, jobs: jobs.len() };
-        line.serve(jobs).await;
+        lane.serve(jobs).await;
         // Lets the callers that just received their replies send the next requests first.
         tokio::task::yield_now().await;
     }

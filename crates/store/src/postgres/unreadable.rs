@@ -41,7 +41,7 @@ impl Unreadable {
         *self.queue.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + PASSED_OVER);
     }
 
-    /// The work items that are skipped now. Those that have not failed for a while are no longer reported, and are
+    /// The work items that are skipped now. The ones that have not failed for a while are no longer reported, and are
     /// tried again.
     pub fn known(&self, mut tried_again: impl FnMut(&str)) -> HashSet<WorkId> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);

@@ -146,13 +146,13 @@ impl Group<'_> {
             return Ok(answers);
         }
         let mut ready = batch.newly_ready();
-        let lanes = batch.lanes(&ready);
+        let queues = batch.queues(&ready);
         for (job, answer) in self.parked.iter().zip(&mut answers) {
             if ready.is_empty() {
                 break;
             }
             let Some((claimant, filter)) = claim_of(job) else { continue };
-            if !lanes.iter().any(|spec| job.asks_for(spec)) {
+            if !queues.iter().any(|spec| job.asks_for(spec)) {
                 continue;
             }
             let fits = |work: &&Work| {

@@ -210,8 +210,8 @@ impl Tables<'_> {
 
     fn drop_ready(&mut self, work: &Work) -> Read<()> {
         let spec = &work.spec;
-        let (lane, id) = ((&spec.tenant, &spec.kind, &spec.source.system), work.id.0.as_bytes());
-        let key = params![lane.0, lane.1, lane.2, spec.priority, spec.created_at, id];
+        let (queue, id) = ((&spec.tenant, &spec.kind, &spec.source.system), work.id.0.as_bytes());
+        let key = params![queue.0, queue.1, queue.2, spec.priority, spec.created_at, id];
         self.hot.ready_delete.execute(key)?;
         Ok(())
     }
