@@ -29,7 +29,7 @@ const CHECKS: &[&str] = &[
      (w.state, w.due_at, w.tenant, w.session, w.created_at) LIMIT 100",
     "SELECT 'w_' || replace(s.work::text, '-', '') || ' has several status rows' \
      FROM status s GROUP BY s.work HAVING count(*) > 1 LIMIT 100",
-    "SELECT 'w_' || replace(w.id::text, '-', '') || ' is not what it was ingested as' \
+    "SELECT 'w_' || replace(w.id::text, '-', '') || ' differs from its specification' \
      FROM (SELECT work.*, work.spec::json AS said FROM work) w \
      WHERE (w.tenant, w.system, w.source_id, w.run_id, w.kind, w.session, w.workflow_id, w.generation::text, \
      w.priority::text, w.created_at::text, 'w_' || replace(w.parent::text, '-', ''), \
@@ -40,7 +40,7 @@ const CHECKS: &[&str] = &[
      w.said ->> 'parent', w.said ->> 'correlation_id') LIMIT 100",
     "SELECT 'w_' || replace(s.work::text, '-', '') || ' has a status row and no work' \
      FROM status s WHERE NOT EXISTS (SELECT 1 FROM work w WHERE w.id = s.work) LIMIT 100",
-    "SELECT 'w_' || replace(w.id::text, '-', '') || ' is not what its last event says' \
+    "SELECT 'w_' || replace(w.id::text, '-', '') || ' does not match its last event' \
      FROM work w LEFT JOIN event e ON e.work = w.id AND e.seq = w.seq \
      WHERE (e.to_state, e.hash) IS DISTINCT FROM (w.state, w.head) \
      OR EXISTS (SELECT 1 FROM event later WHERE later.work = w.id AND later.seq > w.seq) LIMIT 100",
