@@ -48,7 +48,7 @@ async fn a_committed_row_becomes_a_work_item(place: Place) {
     let work = tenure.work(leased.id()).await.unwrap();
     assert_eq!((work.source.id.as_str(), work.kind.as_str()), ("paid", "ship"));
     assert_eq!(leased.input::<serde_json::Value>().unwrap(), json!({ "order": "paid" }));
-    leased.succeed(&()).await.unwrap();
+    leased.succeed(&"shipped").await.unwrap();
     let all = tenure.works(&Default::default()).await.unwrap().items;
     assert_eq!(all.len(), 1, "the row that was rolled back is no work item");
     assert_eq!(tenure.verify().await.unwrap().faults, []);
