@@ -42,7 +42,7 @@ use crate::{
     job::{Job, Payloads, left, weight},
     memory,
     scheduler::Scheduler,
-    speed::AwakeCallers,
+    speed::PollingCallers,
     store::Store,
     sweeper::Sweeper,
     token,
@@ -197,7 +197,7 @@ struct Inner {
     settings: RwLock<Arc<Settings>>,
     closed: watch::Sender<bool>,
     /// Present if a commit is no slower than a thread's wake-up.
-    callers: Option<AwakeCallers>,
+    callers: Option<PollingCallers>,
     rooms: Arc<quota::QuotaUsage>,
     /// The queue of callers that are bound to tenants. The writer takes submissions in order of arrival, so
     /// that without it a tenant with many submissions would go first for a long time.
@@ -223,7 +223,7 @@ impl Ledger {
         let store = tokio::task::spawn_blocking(move || crate::sqlite::open(&path, &wanted))
             .await
             .map_err(|e| Error::Unavailable(format!("opening the ledger was interrupted: {e}")))??;
-        Self::start(store, options, Some(AwakeCallers::default())).await
+        Self::start(store, options, Some(PollingCallers::default())).await
     }
 
     /// Opens or creates a ledger in a PostgreSQL database. Any number of processes may share it.
@@ -236,7 +236,7 @@ impl Ledger {
     async fn start(
         store: Arc<dyn Store>,
         options: Options,
-        callers: Option<AwakeCallers>,
+        callers: Option<PollingCallers>,
     ) -> Result<Self, Error> {
         let (closed, _) = watch::channel(false);
         let swept = Mutex::new(options.sweep.then(Instant::now));

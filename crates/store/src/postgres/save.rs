@@ -1,5 +1,5 @@
-//! Writes the net result of a group: set-based, and no more of a row than was touched. Columns come as arrays. Where they
-//! are many, the select list unnests them: in FROM, each would be stored by itself first and read back from there.
+//! Saves the net result of a group, set-based, and of each row only the changed part. Columns are sent as arrays. If
+//! there are many, they are unnested in the select list: in FROM, each array would first be stored and then read back.
 
 use tenure_core::{
     Event, Fact, State, Step, Wait, Work, WorkId,
@@ -31,24 +31,24 @@ pub(super) const INSERT_WORK: &str = statement!(
      AND t.system = v.system AND t.source_id = v.source_id AND t.run_id = v.run_id \
      AND t.generation >= v.generation) ON CONFLICT ON CONSTRAINT work_identity DO NOTHING RETURNING id"
 );
-/// The new versions of rows that events changed.
+/// The new values of rows that events changed.
 pub const UPDATE_WORK: &str = statement!(
     "UPDATE work w SET " { sets_from("v", WorkRow::COLUMNS) } ", " { sets_from("v", WorkKeys::COLUMNS) }
     " FROM (SELECT unnest($1::uuid[]), " { unnested(WorkRow::COLUMNS, 2) }
     ", " { unnested(WorkKeys::COLUMNS, 2 + WorkRow::COLUMNS.len()) }
     ") AS v(id, " { names(WorkRow::COLUMNS) } ", " { names(WorkKeys::COLUMNS) } ") WHERE w.id = v.id"
 );
-/// New events, in order. `$1` is the transaction's place in the feed. The epoch is read by the statement that writes it:
-/// whoever starts one waits for the statements before, and those after it see it.
+/// New events, in order. `$1` is the transaction's position in the feed. The epoch is read by the inserting statement:
+/// starting an epoch waits for running inserts, and later inserts see it.
 pub const INSERT_EVENT: &str = statement!(
     "INSERT INTO event (txn, " { names(EventRow::COLUMNS) } ", " { names(REQUEST) }
     ", epoch) SELECT $1::bigint, " { unnested(EventRow::COLUMNS, 2) }
     ", " { unnested(REQUEST, 2 + EventRow::COLUMNS.len()) }
     ", (SELECT value::int FROM meta WHERE key = 'epoch')"
 );
-/// The claim request that an event answers.
+/// The claim request of an event.
 const REQUEST: Columns = &[Column { name: "request", kind: "bigint" }];
-/// Flags ride along: a renewed work may have got its first child in the same group.
+/// Includes `children` and `waiters`: a renewed work item may have got its first child in the same group.
 const RENEW_WORK: &str = "UPDATE work w SET expires_at = v.expires_at, renewed_at = v.renewed_at, \
      renewed_by = v.renewed_by, progress = v.progress, due_at = v.due_at, children = v.children, \
      waiters = v.waiters FROM (SELECT unnest($1::uuid[]), unnest($2::bigint[]), unnest($3::bigint[]), \
@@ -73,7 +73,7 @@ const INSERT_READY: &str = "INSERT INTO ready (tenant, kind, system, priority, c
      SELECT unnest($1::text[]), unnest($2::text[]), unnest($3::text[]), unnest($4::smallint[]), \
      unnest($5::bigint[]), unnest($6::uuid[]), unnest($7::text[])";
 
-/// The queued head of each session that nobody holds.
+/// The oldest queued work item of each session without a holder.
 macro_rules! heads {
     () => {
         "unnest($1::text[], $2::text[]) AS k(tenant, session) CROSS JOIN LATERAL ( \
@@ -120,7 +120,7 @@ const SAVE_KEPT: &str = statement!(
 const DELETE_KEPT: &str = "DELETE FROM kept t USING unnest($1::text[], $2::text[]) AS v(tenant, reference) \
      WHERE t.tenant = v.tenant AND t.reference = v.reference";
 
-/// Open works that closed works have to wake: children, and those that wait for them.
+/// The open work items that ended ones wake: children, and those that wait for them.
 macro_rules! woken {
     () => {
         "SELECT w.id FROM work w WHERE w.parent = ANY($1::uuid[]) AND {w.state is open} \
@@ -129,7 +129,7 @@ macro_rules! woken {
     };
 }
 pub(super) const WOKEN: &str = sql!(woken!());
-/// Never waits: a group that holds works must not wait for more of them.
+/// Does not wait for locks: a group that holds work items must not wait for more.
 pub(super) const WOKEN_FREE: &str =
     sql!("SELECT w.id FROM work w WHERE w.id IN (", woken!(), ") FOR NO KEY UPDATE SKIP LOCKED");
 const WAKE_WORK: &str = sql!(
@@ -145,12 +145,12 @@ const WAKE_STATUS: &str = sql!(
 pub(super) const PAYLOADS: &str = "SELECT e.work, e.seq, e.payload FROM unnest($1::uuid[], $2::bigint[]) \
      AS k(work, seq) JOIN event e ON e.work = k.work AND e.seq = k.seq WHERE e.payload IS NOT NULL";
 
-/// A column of a list.
+/// One column of a list.
 fn each<'a, T, U>(rows: &'a [T], column: impl Fn(&'a T) -> U) -> Vec<U> {
     rows.iter().map(column).collect()
 }
 
-/// New works, sorted by identity: two groups that bring the same ones wait for each other in one order.
+/// New work items, sorted by identity, so that two groups that insert the same ones lock in the same order.
 pub(super) fn insert_works<'a>(pipeline: &mut Pipeline<'a>, rows: &[Row<'a>]) -> Option<usize> {
     let mut works: Vec<&Work> =
         rows.iter().filter(|row| row.touch == Touch::Insert).map(|row| row.work).collect();
@@ -165,7 +165,7 @@ pub(super) fn insert_works<'a>(pipeline: &mut Pipeline<'a>, rows: &[Row<'a>]) ->
     Some(pipeline.add(INSERT_WORK, params))
 }
 
-/// Everything but new works and wakes. Events come first: the rows are held against them.
+/// Everything except new work items and wake-ups. Events come first, because rows are compared with them.
 pub(super) fn rest<'a>(
     pipeline: &mut Pipeline<'a>,
     key: &Key,
@@ -200,7 +200,7 @@ fn events<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch, mark: Mark) {
     });
 }
 
-/// The claim request that an event answers: by it, a repeat finds what it was given.
+/// The claim request of an event: a repeated claim finds its work items by it.
 fn request(event: &Event) -> Option<i64> {
     match &event.fact {
         Fact::Claimed(claimed) => Some(claimed.request.0),
@@ -244,7 +244,7 @@ fn arm_works<'a>(pipeline: &mut Pipeline<'a>, works: &[&'a Work]) {
     });
 }
 
-/// Those that let go of a session come before those that take it: a row each, in this order.
+/// Work items that give up a session come before those that take it: one row each, in this order.
 fn statuses<'a>(pipeline: &mut Pipeline<'a>, rows: &[Row<'a>]) {
     let (new, old): (Vec<&Row<'a>>, Vec<&Row<'a>>) =
         rows.iter().filter(|row| row.status_changed()).partition(|row| row.touch == Touch::Insert);
@@ -276,7 +276,7 @@ fn ready<'a>(pipeline: &mut Pipeline<'a>, rows: &[Row<'a>]) {
     let works = |wanted: &dyn Fn(&Row<'a>) -> bool| -> Vec<&'a Work> {
         rows.iter().filter(|row| wanted(row)).map(|row| row.work).collect()
     };
-    // What left and came back in one group may be bound to an owner now.
+    // A work item that left the queue and came back in one group may have another owner now.
     let gone = works(&|row| row.was_ready() && (!row.is_ready() || row.touch == Touch::Event));
     pipeline.add_if(!gone.is_empty(), DELETE_READY, || {
         params![
@@ -302,7 +302,7 @@ fn ready<'a>(pipeline: &mut Pipeline<'a>, rows: &[Row<'a>]) {
     });
 }
 
-/// What an attempt begins with, the event of its claim says.
+/// The beginning of an attempt is in the event of its claim.
 fn attempt_ends<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch) {
     let ended = &batch.writes.ended[..];
     pipeline.add_if(!ended.is_empty(), SAVE_END, || {
@@ -346,7 +346,7 @@ fn kept<'a>(pipeline: &mut Pipeline<'a>, key: &Key, batch: &'a Batch) {
     });
 }
 
-/// Who is next in a session is known only now.
+/// The next work item of a session is known only now.
 fn sessions<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch) {
     let keys: Vec<_> = batch.writes.sessions.iter().collect();
     let columns = || params![each(&keys, |key| key.0.as_str()), each(&keys, |key| key.1.as_str())];
@@ -354,7 +354,7 @@ fn sessions<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch) {
     pipeline.add_if(!keys.is_empty(), READY_SESSIONS, columns);
 }
 
-/// Asks which works are to be woken, and locks those that are free.
+/// Finds the work items to be woken, and locks those that are free.
 pub(super) fn find_woken<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch) -> (usize, usize) {
     let columns = || {
         let wakes = &batch.writes.wakes;
@@ -373,7 +373,7 @@ pub(super) fn find_woken<'a>(pipeline: &mut Pipeline<'a>, batch: &'a Batch) -> (
     (pipeline.add(WOKEN, columns()), pipeline.add(WOKEN_FREE, columns()))
 }
 
-/// After every row is saved. A group has one time, so one date serves all.
+/// Runs after every row is saved. A group has one time, so one due date is enough.
 pub(super) fn wake(pipeline: &mut Pipeline<'_>, ids: &[WorkId], mark: Mark) {
     let at = vec![mark.now; ids.len()];
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();

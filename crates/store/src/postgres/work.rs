@@ -55,7 +55,7 @@ const NEXT_DUE: Look = Look {
         "SELECT due_at FROM part WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 1"
     ),
 };
-/// Only these two states have a lease that nobody found lapsed.
+/// The states with a lease that was not found lapsed.
 const LEASED: Look = Look {
     table: "status",
     purpose: "leases",
@@ -125,7 +125,7 @@ impl WorkStore for Postgres {
             let narrow =
                 filter.parent.is_some() || filter.correlation_id.is_some() || filter.workflow.is_some();
             let sql = match (filter.admitted(), &filter.tenants) {
-                // By tenant and state: however many works others have, they are not read.
+                // By tenant and state: the rows of other tenants are not read.
                 (states, Some(Tenants::Only(tenants))) if !narrow && filter.source_id.is_none() => {
                     let states = states.unwrap_or(State::ALL.to_vec());
                     let codes: Vec<i16> = states.iter().map(|state| i16::from(state.code())).collect();
@@ -140,7 +140,7 @@ impl WorkStore for Postgres {
                          ORDER BY s.work DESC LIMIT {at_most}) w ORDER BY w.id DESC LIMIT {at_most}"
                     )
                 }
-                // By what few works share, and then by tenant.
+                // By a column that few work items share, and then by tenant.
                 (states, Some(Tenants::Only(tenants))) if narrow => {
                     let codes: Option<Vec<i16>> =
                         states.map(|states| states.iter().map(|state| i16::from(state.code())).collect());
@@ -246,10 +246,10 @@ impl<'a> List<'a> {
         }
     }
 
-    /// By default a work is correlated with itself; such a one has no entry in the column.
+    /// By default the correlation id is the work item's own id, which is not stored in the column.
     fn correlated(&mut self, correlation: &'a str, tenants: Option<&'a Names>) {
         match correlation.parse::<WorkId>() {
-            // As one list of ids: an OR would be answered by reading every work.
+            // One list of ids, because an OR would be executed by reading every work item.
             Ok(id) => {
                 let own = self.param(id.0);
                 let mut also = Self { wanted: Vec::new(), params: std::mem::take(&mut self.params) };
