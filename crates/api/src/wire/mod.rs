@@ -10,9 +10,7 @@ mod admin;
 mod alert;
 mod batch;
 mod claim;
-#[allow(missing_docs)]
 mod command;
-#[allow(missing_docs)]
 mod command_verbs;
 mod event;
 mod health;
