@@ -257,3 +257,23 @@ async fn weak_settings_are_refused_unless_allowed() {
     let allowed = Options { allow_weak_settings: true, ..options() };
     Ledger::open_postgres(&url, allowed).await.unwrap().close().await.unwrap();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_encoding_than_utf8_is_refused_by_name() {
+    for (encoding, allow_weak_settings) in [("SQL_ASCII", false), ("LATIN1", true)] {
+        let url = shared().create_database();
+        let sql = format!(
+            "CREATE DATABASE {0}_other TEMPLATE template0 ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C'",
+            name(&url)
+        );
+        shared().psql("postgres", &sql);
+        let other = Options { allow_weak_settings, ..options() };
+        let Err(Error::Unusable(told)) = Ledger::open_postgres(&format!("{url}_other"), other).await else {
+            panic!("a database with the encoding {encoding} was opened");
+        };
+        assert!(told.contains(encoding) && told.contains("createdb -E UTF8 -T template0"), "{told}");
+        let tables =
+            shared().psql(&format!("{}_other", name(&url)), "SELECT count(*) FROM pg_class WHERE relname = 'work'");
+        assert_eq!(tables, "0");
+    }
+}

@@ -22,6 +22,12 @@ use crate::{Error, Options, diagnosis::Setting};
 /// The oldest server version that is supported: `pg_current_xact_id` was added in it.
 const OLDEST: i32 = 130_000;
 
+/// The only encoding of a database that has every character, and checks what it stores.
+const ENCODING: &str = "UTF8";
+
+const FACTS: &str = "SELECT current_setting('server_version_num')::int, pg_is_in_recovery(), \
+     current_setting('server_encoding'), current_database()::text";
+
 /// The time limit for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -193,19 +199,28 @@ fn refused(error: &PgError) -> Error {
     }
 }
 
-/// Refuses settings under which an acknowledged commit could be lost.
+/// Refuses servers and databases on which a ledger cannot work, and settings under which an acknowledged commit could be
+/// lost.
 async fn check_settings(client: &Client, allow_weak: bool) -> Result<(), Error> {
     let row = client
-        .query_one("SELECT current_setting('server_version_num')::int, pg_is_in_recovery()", &[])
+        .query_one(FACTS, &[])
         .await
         .map_err(|e| Error::Unavailable(describe(&e)))?;
     let (version, in_recovery): (i32, bool) = (row.get(0), row.get(1));
+    let (encoding, database): (String, String) = (row.get(2), row.get(3));
     if version < OLDEST {
         return Err(Error::Unusable(format!("the server has version {version}; 13 or newer is needed")));
     }
     // A standby's connections would survive its promotion without notice.
     if in_recovery {
         return Err(Error::Unavailable("the server is a standby; it has to be promoted first".to_owned()));
+    }
+    // Another encoding lacks characters that texts have, or stores bytes that no client can read.
+    if encoding != ENCODING {
+        return Err(Error::Unusable(format!(
+            "the database `{database}` has the encoding {encoding}; {ENCODING} is needed. Create one with \
+             `createdb -E {ENCODING} -T template0`, and put its name into the URL"
+        )));
     }
     let Some(weak) = Setting::weakness(&durability(client).await?) else { return Ok(()) };
     if !allow_weak {
