@@ -24,6 +24,7 @@ use tenure_core::{
 use crate::{
     Anchor, CheckpointFailure, CommandFilter, Credential, Diagnosis, Error, EventKey, Gauges, IntakeChange,
     Listed, Position, Pruned, Pruning, Revocation, ScheduleChange, StoredEvent, WaitFilter, WorkFilter,
+    check::SelfCheck,
     counters::Counters,
     damaged::DamagedSet,
     intake_table::IntakeRows,
@@ -362,8 +363,8 @@ pub(crate) trait RetentionStore {
 /// The queries of `verify`, and the anchor that it compares with.
 pub(crate) trait CheckStore {
     /// Faults that only the database itself can find: its integrity check, narrow tables that disagree with their work
-    /// items, rows without events. Each is a sentence.
-    fn self_check(&self) -> StoreFuture<'_, Vec<String>>;
+    /// items, rows without events.
+    fn self_check(&self) -> StoreFuture<'_, SelfCheck>;
 
     /// The stored anchor. Every ledger has one from its creation: a missing or foreign anchor is corruption.
     fn anchor(&self) -> StoreFuture<'_, Anchor>;

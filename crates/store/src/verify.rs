@@ -43,6 +43,8 @@ pub struct Report {
     pub newer: u64,
     /// What was found.
     pub faults: Vec<Fault>,
+    /// Checks that could not be made, each with the way to make it.
+    pub not_checked: Vec<String>,
 }
 
 /// A running digest of the feed. A copy that is stored elsewhere reveals deleted work items and a truncated
@@ -87,10 +89,11 @@ impl Ledger {
         };
         report.faults.extend(anchored.map(|what| Fault { work: None, what }));
         let own = match self.store().self_check().await {
-            Err(Error::Corrupt(what)) => vec![what],
+            Err(Error::Corrupt(what)) => vec![what].into(),
             own => own?,
         };
-        report.faults.extend(own.into_iter().map(|what| Fault { work: None, what }));
+        report.faults.extend(own.faults.into_iter().map(|what| Fault { work: None, what }));
+        report.not_checked = own.not_checked;
         Ok(report)
     }
 

@@ -61,3 +61,29 @@ async fn rows_that_no_log_tells_of_are_the_ledgers_own() {
 async fn a_dropped_trigger_is_found() {
     all_are_found(verify::schema(), false).await;
 }
+
+/// The set-up of docs/intake-table.md: the ledger's role owns its schema, and may create no other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_check_that_the_role_may_not_make_is_no_fault() {
+    let url = shared().create_database();
+    let database = name(&url);
+    let role = format!("ledger_{database}");
+    shared().psql(database, &format!("CREATE ROLE {role} LOGIN; CREATE SCHEMA tenure AUTHORIZATION {role}"));
+    let clock = Arc::new(ManualClock::new(1_790_000_000_000));
+    let port = shared().port();
+    let own = format!("postgres://{role}@127.0.0.1:{port}/{database}?options=-csearch_path%3Dtenure");
+    let ledger = open(&own, &clock).await;
+    verify::populate(&ledger, &clock, true).await;
+    let report = ledger.verify().await.unwrap();
+    assert_eq!(report.faults, []);
+    assert!(report.not_checked.iter().any(|what| what.contains("GRANT CREATE ON DATABASE")), "{report:?}");
+    shared().psql(database, &format!("GRANT CREATE ON DATABASE {database} TO {role}"));
+    let report = ledger.verify().await.unwrap();
+    assert_eq!((report.faults, report.not_checked), (vec![], Vec::<String>::new()));
+    shared().psql(database, "DROP TRIGGER event_unchanged ON tenure.event");
+    let faults = ledger.verify().await.unwrap().faults;
+    let told = "`event_unchanged on event` is missing";
+    assert!(faults.iter().any(|fault| fault.what.contains(told)), "{faults:?}");
+    ledger.close().await.unwrap();
+    shared().psql(database, &format!("DROP OWNED BY {role}; DROP ROLE {role}"));
+}

@@ -75,6 +75,9 @@ pub struct VerifyReport {
     pub newer: u64,
     /// The inconsistencies; empty for a sound ledger.
     pub faults: Vec<Fault>,
+    /// Checks that could not be made, each with the way to make it. They are no faults.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub not_checked: Vec<String>,
 }
 
 /// Copies the ledger, while it is in use, to a new file in the daemon's backup directory.

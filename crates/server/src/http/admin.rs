@@ -64,6 +64,7 @@ pub(crate) async fn verify(State(app): State<Arc<App>>, who: Who) -> JsonResult<
         events: report.events,
         newer: report.newer,
         faults: report.faults.into_iter().map(fault).collect(),
+        not_checked: report.not_checked,
     }))
 }
 

@@ -5,11 +5,12 @@ use tenure_core::{Wait, model::WaitState};
 use super::Memory;
 use crate::{
     Anchor,
+    check::SelfCheck,
     store::{CheckStore, StoreFuture},
 };
 
 impl CheckStore for Memory {
-    fn self_check(&self) -> StoreFuture<'_, Vec<String>> {
+    fn self_check(&self) -> StoreFuture<'_, SelfCheck> {
         self.ready(|inner| {
             let open = |waits: &[Wait]| waits.iter().filter(|w| w.state == WaitState::Open).count();
             inner
@@ -21,7 +22,8 @@ impl CheckStore for Memory {
                     open(waits) != work.open_waits as usize
                 })
                 .map(|work| format!("{} does not count its open waits right", work.id))
-                .collect()
+                .collect::<Vec<String>>()
+                .into()
         })
     }
 

@@ -12,7 +12,8 @@ use super::{
     unlogged,
 };
 use crate::{
-    Anchor, Error, check,
+    Anchor, Error,
+    check::{self, SelfCheck},
     states::sql,
     store::{CheckStore, Store, StoreFuture},
     token::Key,
@@ -112,6 +113,9 @@ const OBJECTS: &str = "WITH c AS (SELECT * FROM pg_class WHERE relnamespace = cu
      FROM pg_attribute a JOIN c ON c.oid = a.attrelid LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid \
      AND d.adnum = a.attnum WHERE c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped";
 
+const SCHEMA_NOT_CHECKED: &str = "the schema, because the ledger's role may not create one to compare it with. \
+     `GRANT CREATE ON DATABASE` to it, and verify again";
+
 /// For statements that read whole tables: no time limit, and any plan.
 const UNHURRIED: &str = "SET statement_timeout = 0; RESET plan_cache_mode; RESET enable_seqscan; \
      RESET enable_bitmapscan; RESET enable_hashjoin; RESET enable_mergejoin";
@@ -120,12 +124,12 @@ const SET_ANCHOR: &str = "UPDATE meta SET value = $1::text \
      WHERE key = 'anchor' AND (value::json #>> '{anchor,events}')::bigint < $2::bigint";
 
 impl CheckStore for Postgres {
-    fn self_check(&self) -> StoreFuture<'_, Vec<String>> {
+    fn self_check(&self) -> StoreFuture<'_, SelfCheck> {
         Box::pin(async move {
             // It reads everything, so it has its own connection without a time limit.
             let session = self.lists.own_session().await?;
             session.client.batch_execute(UNHURRIED).await.map_err(failed)?;
-            faults(&session.client, self.key()).await
+            checked(&session.client, self.key()).await
         })
     }
 
@@ -145,41 +149,41 @@ impl CheckStore for Postgres {
 }
 
 /// Runs each check.
-async fn faults(client: &Client, key: &Key) -> Result<Vec<String>, Error> {
-    let mut faults = Vec::new();
+async fn checked(client: &Client, key: &Key) -> Result<SelfCheck, Error> {
+    let mut result = SelfCheck::default();
     for check in CHECKS {
         for row in client.query(*check, &[]).await.map_err(failed)? {
-            faults.push(get(&row, 0)?);
+            result.faults.push(get(&row, 0)?);
         }
     }
-    faults.append(&mut unlogged::faults(client, key, TOLD).await?);
-    faults.append(&mut schema_faults(client).await?);
-    Ok(faults)
+    result.faults.append(&mut unlogged::faults(client, key, TOLD).await?);
+    match schema_faults(client).await? {
+        Some(mut faults) => result.faults.append(&mut faults),
+        None => result.not_checked.push(SCHEMA_NOT_CHECKED.to_owned()),
+    }
+    Ok(result)
 }
 
 fn failed(error: PgError) -> Error {
     Fault::from(error).error()
 }
 
-/// Compares the schema with that of a new ledger, which is created beside it and rolled back.
-async fn schema_faults(client: &Client) -> Result<Vec<String>, Error> {
+/// Compares the schema with that of a new ledger, which is created beside it and rolled back. None: the ledger's role may
+/// not create one.
+async fn schema_faults(client: &Client) -> Result<Option<Vec<String>>, Error> {
     let rows = client.query("SELECT number FROM migration", &[]).await.map_err(failed)?;
     let applied = rows.iter().map(|row| get(row, 0)).collect::<Result<Vec<i32>, Error>>()?;
     let known: Vec<i32> = MIGRATIONS.iter().map(|migration| migration.number).collect();
     if let Some(fault) = check::unknown(&applied, &known) {
-        return Ok(vec![fault]);
+        return Ok(Some(vec![fault]));
     }
     let stored = objects(client).await.map_err(failed)?;
     client.batch_execute("BEGIN").await.map_err(failed)?;
     let expected = new_objects(client).await;
     client.batch_execute("ROLLBACK").await.map_err(failed)?;
     match expected {
-        Ok(expected) => Ok(check::differences(&expected, &stored)),
-        Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => Ok(vec![
-            "the schema was not checked: the ledger's role may not create one to compare it with. \
-             `GRANT CREATE ON DATABASE` to it"
-                .to_owned(),
-        ]),
+        Ok(expected) => Ok(Some(check::differences(&expected, &stored))),
+        Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => Ok(None),
         Err(error) => Err(failed(error)),
     }
 }

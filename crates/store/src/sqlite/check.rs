@@ -15,7 +15,8 @@ use super::{
     unlogged,
 };
 use crate::{
-    Anchor, check,
+    Anchor,
+    check::{self, SelfCheck},
     states::sql,
     store::{CheckStore, StoreFuture},
 };
@@ -118,7 +119,7 @@ const SET_ANCHOR: &str = "UPDATE meta SET value = CAST(?1 AS BLOB) \
      WHERE key = 'anchor' AND json_extract(CAST(value AS TEXT), '$.anchor.events') < ?2";
 
 impl CheckStore for SqliteStore {
-    fn self_check(&self) -> StoreFuture<'_, Vec<String>> {
+    fn self_check(&self) -> StoreFuture<'_, SelfCheck> {
         let key = self.key.clone();
         Box::pin(readers::at_leisure(&self.path, move |reader| {
             let integrity = reader.all("PRAGMA integrity_check", [], |row| Ok(row.get::<_, String>(0)?))?;
@@ -130,7 +131,7 @@ impl CheckStore for SqliteStore {
             }
             faults.append(&mut unlogged::faults(&reader.conn, &key, TOLD)?);
             faults.append(&mut schema_faults(&reader.conn)?);
-            Ok(faults)
+            Ok(faults.into())
         }))
     }
 

@@ -177,3 +177,22 @@ fn a_sound_ledger_is_called_sound() {
     ingest(&bed, "a");
     assert!(bed.run(&["verify"]).ends(0).err.contains("No faults"));
 }
+
+#[test]
+fn a_check_that_the_database_forbids_is_no_contradiction() {
+    let url = tenure_testkit::shared().create_database();
+    let database = url.rsplit('/').next().unwrap();
+    let (port, role) = (tenure_testkit::shared().port(), format!("ledger_{database}"));
+    let set_up = format!("CREATE ROLE {role} LOGIN; CREATE SCHEMA tenure AUTHORIZATION {role}");
+    tenure_testkit::shared().psql(database, &set_up);
+    let db = format!("postgres://{role}@127.0.0.1:{port}/{database}?options=-csearch_path%3Dtenure");
+    let bed = Bed::configured(&db, "");
+    ingest(&bed, "a");
+    let said = bed.run(&["verify"]).ends(0);
+    assert!(said.out.contains("not checked: the schema") && said.out.contains("GRANT CREATE"), "{}", said.out);
+    assert!(said.err.contains("No faults in what was checked"), "{}", said.err);
+    assert!(!said.err.contains("every row"), "{}", said.err);
+    drop(bed);
+    let clean = format!("DROP OWNED BY {role} CASCADE; DROP ROLE {role}");
+    tenure_testkit::shared().psql(database, &clean);
+}
