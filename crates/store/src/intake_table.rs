@@ -30,8 +30,15 @@ pub struct IntakeTable {
 }
 
 pub(crate) trait IntakeRows {
-    /// Waiting rows in the order in which they are taken, without those of some tenants.
-    fn intake_rows<'a>(&'a self, except: &'a [String], limit: usize) -> StoreFuture<'a, Vec<IntakeRow>>;
+    /// The first waiting rows of some sources, by source and in the order in which they are taken: of at most `limit`
+    /// sources after this one, without those of some tenants. Each source has the same share of `limit` rows, and at least
+    /// one row.
+    fn intake_rows<'a>(
+        &'a self,
+        except: &'a [String],
+        after: Option<&'a IntakeSource>,
+        limit: usize,
+    ) -> StoreFuture<'a, Vec<IntakeRow>>;
 
     /// Deletes the rows that are work items now, and sets the rejected ones aside, in one transaction.
     fn settle_intake_rows<'a>(
@@ -46,6 +53,9 @@ pub(crate) trait IntakeRows {
     /// Returns when rows may have come: by a hint, or because it is time to look again.
     fn intake_hint(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
+
+/// The tenant and the source system of a row.
+pub(crate) type IntakeSource = (String, String);
 
 /// One row, as text: nothing that an application wrote can make it unreadable.
 #[derive(Clone, Debug, Default)]

@@ -2,7 +2,7 @@
 //!
 //! Any number may run on one ledger. A row is submitted first and deleted afterwards, so a worker that stops in between leaves
 //! a row whose ingest is repeated and returns the same work item. Each worker submits a source's rows one after another, so
-//! no work item is made before those of the rows that come before it.
+//! no work item is made before those of the rows that come before it. The sources take turns.
 
 use std::collections::VecDeque;
 
@@ -11,12 +11,12 @@ use tokio::task::JoinSet;
 
 use crate::{
     Error, Ledger,
-    intake_table::IntakeRow,
+    intake_table::{IntakeRow, IntakeSource},
     ledger::{WeakLedger, seed},
     schema::shortened,
 };
 
-/// Rows a page, and pages a look.
+/// Rows a page, and pages after which a look ends with its round.
 const PAGE: usize = 64;
 const PAGES: usize = 20;
 
@@ -66,42 +66,64 @@ impl IntakeWorker {
             return Ok(look);
         }
         let mut except: Vec<String> = paused.iter().filter_map(|pause| pause.tenant.clone()).collect();
-        for page in 1..=PAGES {
-            let rows = ledger.store().intake_rows(&except, PAGE).await?;
-            let full = rows.len() == PAGE;
-            if rows.is_empty() {
-                break;
+        let mut pages = 0;
+        loop {
+            // A round: each source has its turn once, however many rows the others have.
+            let (mut after, mut settled, mut full) = (None, 0, false);
+            loop {
+                let sources = by_source(ledger.store().intake_rows(&except, after.as_ref(), PAGE).await?);
+                let Some(last) = sources.last().map(|rows| source_of(&rows[0])) else { break };
+                let share = (PAGE / sources.len()).max(1);
+                full |= sources.iter().any(|rows| rows.len() == share);
+                // A name that is not UTF-8 may sort before itself.
+                let more = sources.len() == PAGE && after.as_ref() != Some(&last);
+                settled += page(ledger, sources, &mut except, &mut look).await?;
+                pages += 1;
+                if !more {
+                    break;
+                }
+                after = Some(last);
             }
-            let mut sources = JoinSet::new();
-            for rows in by_source(rows) {
-                sources.spawn(one_source(ledger.clone(), rows));
-            }
-            let (mut done, mut rejected, mut failed) = (Vec::new(), Vec::new(), None);
-            // One that panicked left its rows where they are; the log has its words.
-            while let Some(result) = sources.join_next().await {
-                let Ok(mut result) = result else { continue };
-                done.append(&mut result.done);
-                rejected.append(&mut result.rejected);
-                look.held_back += result.held_back;
-                except.extend(result.blocked);
-                failed = failed.or(result.failed);
-            }
-            if !done.is_empty() || !rejected.is_empty() {
-                let now = ledger.now().await?;
-                ledger.store().settle_intake_rows(&done, &rejected, now).await?;
-            }
-            look.ingested += done.len();
-            look.rejected += rejected.len();
-            if let Some(error) = failed {
-                return Err(error);
-            }
-            look.more = full && page == PAGES;
-            if !full {
-                break;
+            look.more = full && settled > 0;
+            if !look.more || pages >= PAGES {
+                return Ok(look);
             }
         }
-        Ok(look)
     }
+}
+
+/// Takes these rows, the sources at the same time. Returns how many left the set of waiting rows.
+async fn page(
+    ledger: &Ledger,
+    rows: Vec<VecDeque<IntakeRow>>,
+    except: &mut Vec<String>,
+    look: &mut IntakeLook,
+) -> Result<usize, Error> {
+    let mut sources = JoinSet::new();
+    for rows in rows {
+        sources.spawn(one_source(ledger.clone(), rows));
+    }
+    let (mut done, mut rejected, mut failed) = (Vec::new(), Vec::new(), None);
+    // One that panicked left its rows where they are; the log has its words.
+    while let Some(result) = sources.join_next().await {
+        let Ok(mut result) = result else { continue };
+        done.append(&mut result.done);
+        rejected.append(&mut result.rejected);
+        look.held_back += result.held_back;
+        except.extend(result.blocked);
+        failed = failed.or(result.failed);
+    }
+    if !done.is_empty() || !rejected.is_empty() {
+        let now = ledger.now().await?;
+        ledger.store().settle_intake_rows(&done, &rejected, now).await?;
+    }
+    look.ingested += done.len();
+    look.rejected += rejected.len();
+    failed.map_or(Ok(done.len() + rejected.len()), Err)
+}
+
+fn source_of(row: &IntakeRow) -> IntakeSource {
+    (row.tenant.clone(), row.source_system.clone())
 }
 
 /// The rows of each source, in their order.

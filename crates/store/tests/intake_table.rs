@@ -206,6 +206,43 @@ async fn rows_wait_while_the_intake_is_paused(bed: Bed) {
     bed.close().await;
 }
 
+/// A backlog of one tenant or of one source delays the others by no more than a page.
+async fn sources_take_turns(bed: Bed) {
+    let numbers = |count: usize| {
+        format!("WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {count}) ")
+    };
+    let many = |count: usize, tenant: &str, system: &str, id: &str| {
+        format!(
+            "INSERT INTO tenure_intake (tenant, source_system, source_id, kind, disposition) \
+             {}SELECT {tenant}, '{system}', {id}, 'job', 'rerunnable' FROM n",
+            numbers(count)
+        )
+    };
+    bed.app(&many(300, "'noisy'", "app", "'noisy ' || (1000 + n)")).await;
+    bed.app(&many(1, "'quiet'", "app", "'quiet'")).await;
+    bed.app(&many(1, "'noisy'", "manual", "'by hand'")).await;
+    let look = IntakeWorker.run_once(&bed.here).await.unwrap();
+    assert_eq!((look.ingested, look.rejected, look.more), (302, 0, false));
+    let ids = bed.ids().await;
+    for id in ["quiet", "by hand"] {
+        let place = ids.iter().position(|other| other == id).unwrap();
+        assert!(place < 64, "{id} was number {place}");
+    }
+    let noisy: Vec<&String> = ids.iter().filter(|id| id.starts_with("noisy")).collect();
+    assert!(noisy.is_sorted() && noisy.len() == 300, "the order of the commits: {noisy:?}");
+
+    // More sources than fit into a page.
+    bed.app(&many(150, "'t' || (1000 + n)", "app", "'first'")).await;
+    bed.app(&many(150, "'t' || (1000 + n)", "app", "'second'")).await;
+    let look = IntakeWorker.run_once(&bed.here).await.unwrap();
+    assert_eq!((look.ingested, look.rejected, look.more), (300, 0, false));
+    let ids = bed.ids().await;
+    assert!(ids[302..430].iter().all(|id| id == "first"), "a page of tenants has one row each: {ids:?}");
+    assert_eq!(bed.there.intake_table().await.unwrap(), Default::default());
+    bed.sound().await;
+    bed.close().await;
+}
+
 /// The helper for Rust programs, with the drivers that they use.
 async fn the_insert_for_rust_programs_is_taken(bed: Bed) {
     let mut new = NewWork::new("app", "rust", "job", Disposition::OwnerBound, json!({ "n": 1 }));
@@ -254,6 +291,7 @@ on_both!(
     two_workers_make_each_row_one_work_item_in_order,
     a_bad_row_is_set_aside_and_the_later_ones_go_on,
     rows_wait_while_the_intake_is_paused,
+    sources_take_turns,
     the_insert_for_rust_programs_is_taken
 );
 

@@ -272,8 +272,8 @@ async fn another_encoding_than_utf8_is_refused_by_name() {
             panic!("a database with the encoding {encoding} was opened");
         };
         assert!(told.contains(encoding) && told.contains("createdb -E UTF8 -T template0"), "{told}");
-        let tables =
-            shared().psql(&format!("{}_other", name(&url)), "SELECT count(*) FROM pg_class WHERE relname = 'work'");
+        let tables = shared()
+            .psql(&format!("{}_other", name(&url)), "SELECT count(*) FROM pg_class WHERE relname = 'work'");
         assert_eq!(tables, "0");
     }
 }

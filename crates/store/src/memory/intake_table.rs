@@ -9,12 +9,17 @@ use tenure_core::Millis;
 
 use super::Memory;
 use crate::{
-    intake_table::{IntakeRow, IntakeRows, IntakeTable},
+    intake_table::{IntakeRow, IntakeRows, IntakeSource, IntakeTable},
     store::StoreFuture,
 };
 
 impl IntakeRows for Memory {
-    fn intake_rows<'a>(&'a self, _: &'a [String], _: usize) -> StoreFuture<'a, Vec<IntakeRow>> {
+    fn intake_rows<'a>(
+        &'a self,
+        _: &'a [String],
+        _: Option<&'a IntakeSource>,
+        _: usize,
+    ) -> StoreFuture<'a, Vec<IntakeRow>> {
         Box::pin(ready(Ok(Vec::new())))
     }
 

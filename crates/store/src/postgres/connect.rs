@@ -202,10 +202,7 @@ fn refused(error: &PgError) -> Error {
 /// Refuses servers and databases on which a ledger cannot work, and settings under which an acknowledged commit could be
 /// lost.
 async fn check_settings(client: &Client, allow_weak: bool) -> Result<(), Error> {
-    let row = client
-        .query_one(FACTS, &[])
-        .await
-        .map_err(|e| Error::Unavailable(describe(&e)))?;
+    let row = client.query_one(FACTS, &[]).await.map_err(|e| Error::Unavailable(describe(&e)))?;
     let (version, in_recovery): (i32, bool) = (row.get(0), row.get(1));
     let (encoding, database): (String, String) = (row.get(2), row.get(3));
     if version < OLDEST {

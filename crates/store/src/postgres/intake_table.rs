@@ -10,14 +10,25 @@ use tokio_postgres::Row;
 use super::{Postgres, connection::params, row::get};
 use crate::{
     Error,
-    intake_table::{IntakeRow, IntakeRows, IntakeTable, LONGEST},
+    intake_table::{IntakeRow, IntakeRows, IntakeSource, IntakeTable, LONGEST},
     store::StoreFuture,
 };
 
-const WAITING: &str = "SELECT id, tenant, source_system, source_id, source_run_id, kind, disposition, \
-     CASE WHEN octet_length(input) <= $3::bigint THEN input END, priority::bigint, session, correlation_id, \
-     CASE WHEN octet_length(options) > $3::bigint THEN '[' ELSE options END FROM tenure_intake \
-     WHERE rejected_at IS NULL AND tenant <> ALL ($1::text[]) ORDER BY mark, id LIMIT $2::bigint";
+/// The recursion reads one row of each source, however many it has.
+const WAITING: &str = "WITH RECURSIVE source (tenant, system, number) AS ( \
+     (SELECT tenant, source_system, 1::bigint FROM tenure_intake WHERE rejected_at IS NULL \
+     AND (tenant, source_system) >= ($4::text, $5::text) AND ($6::bool OR (tenant, source_system) <> ($4::text, $5::text)) \
+     AND tenant <> ALL ($1::text[]) ORDER BY tenant, source_system LIMIT 1) \
+     UNION ALL SELECT n.tenant, n.source_system, s.number + 1 FROM source s CROSS JOIN LATERAL \
+     (SELECT i.tenant, i.source_system FROM tenure_intake i WHERE i.rejected_at IS NULL \
+     AND (i.tenant, i.source_system) > (s.tenant, s.system) AND i.tenant <> ALL ($1::text[]) \
+     ORDER BY i.tenant, i.source_system LIMIT 1) n WHERE s.number < $2::bigint) \
+     SELECT t.id, t.tenant, t.source_system, t.source_id, t.source_run_id, t.kind, t.disposition, \
+     CASE WHEN octet_length(t.input) <= $3::bigint THEN t.input END, t.priority::bigint, t.session, t.correlation_id, \
+     CASE WHEN octet_length(t.options) > $3::bigint THEN '[' ELSE t.options END \
+     FROM source s CROSS JOIN LATERAL (SELECT * FROM tenure_intake i WHERE i.rejected_at IS NULL \
+     AND i.tenant = s.tenant AND i.source_system = s.system ORDER BY i.mark, i.id \
+     LIMIT greatest(1, $2::bigint / (SELECT count(*) FROM source))) t ORDER BY t.tenant, t.source_system, t.mark, t.id";
 const SETTLE: &str = "WITH done AS (DELETE FROM tenure_intake WHERE id = ANY ($1::bigint[])) \
      UPDATE tenure_intake t SET rejected_at = $4::bigint, reason = v.reason \
      FROM unnest($2::bigint[], $3::text[]) AS v (id, reason) WHERE t.id = v.id";
@@ -32,9 +43,17 @@ const SUMMARY: &str = "SELECT \
 const POLL: Duration = Duration::from_secs(1);
 
 impl IntakeRows for Postgres {
-    fn intake_rows<'a>(&'a self, except: &'a [String], limit: usize) -> StoreFuture<'a, Vec<IntakeRow>> {
+    fn intake_rows<'a>(
+        &'a self,
+        except: &'a [String],
+        after: Option<&'a IntakeSource>,
+        limit: usize,
+    ) -> StoreFuture<'a, Vec<IntakeRow>> {
+        let (tenant, system) = after.cloned().unwrap_or_default();
         Box::pin(async move {
-            let rows = self.lists.query(WAITING, params![except, limit as i64, LONGEST as i64]).await?;
+            let (limit, most) = (limit as i64, LONGEST as i64);
+            let params = params![except, limit, most, tenant, system, after.is_none()];
+            let rows = self.lists.query(WAITING, params).await?;
             rows.iter().map(waiting).collect()
         })
     }

@@ -591,6 +591,7 @@ CREATE TABLE tenure_intake (
 );
 
 CREATE INDEX tenure_intake_waiting ON tenure_intake (mark, id) WHERE rejected_at IS NULL;
+CREATE INDEX tenure_intake_source ON tenure_intake (tenant, source_system, mark, id) WHERE rejected_at IS NULL;
 CREATE INDEX tenure_intake_set_aside ON tenure_intake (rejected_at, id) WHERE rejected_at IS NOT NULL;
 
 -- A hint only. A daemon that misses it looks within a second.

@@ -11,14 +11,27 @@ use super::{
     row::{Read, to_json},
 };
 use crate::{
-    intake_table::{IntakeRow, IntakeRows, IntakeTable, LONGEST},
+    intake_table::{IntakeRow, IntakeRows, IntakeSource, IntakeTable, LONGEST},
     store::StoreFuture,
 };
 
-const WAITING: &str = "SELECT id, tenant, source_system, source_id, source_run_id, kind, disposition, \
-     CASE WHEN length(CAST(input AS BLOB)) <= ?3 THEN input END, priority, session, correlation_id, \
-     CASE WHEN length(CAST(options AS BLOB)) > ?3 THEN '[' ELSE options END FROM tenure_intake \
-     WHERE rejected_at IS NULL AND tenant NOT IN (SELECT value FROM json_each(?1)) ORDER BY id LIMIT ?2";
+/// The recursion reads one row of each source, however many it has.
+const WAITING: &str = "WITH RECURSIVE source (tenant, system, number) AS ( \
+     SELECT * FROM (SELECT tenant, source_system, 1 FROM tenure_intake WHERE rejected_at IS NULL \
+     AND (tenant, source_system) >= (?4, ?5) AND (?6 OR (tenant, source_system) <> (?4, ?5)) \
+     AND tenant NOT IN (SELECT value FROM json_each(?1)) ORDER BY tenant, source_system LIMIT 1) \
+     UNION ALL SELECT n.tenant, n.source_system, s.number + 1 FROM source s JOIN tenure_intake n ON n.id = coalesce( \
+     (SELECT i.id FROM tenure_intake i WHERE i.rejected_at IS NULL AND i.tenant = s.tenant \
+     AND i.source_system > s.system ORDER BY i.source_system LIMIT 1), \
+     (SELECT i.id FROM tenure_intake i WHERE i.rejected_at IS NULL AND i.tenant > s.tenant \
+     AND i.tenant NOT IN (SELECT value FROM json_each(?1)) ORDER BY i.tenant, i.source_system LIMIT 1)) \
+     WHERE s.number < ?2) \
+     SELECT t.id, t.tenant, t.source_system, t.source_id, t.source_run_id, t.kind, t.disposition, \
+     CASE WHEN length(CAST(t.input AS BLOB)) <= ?3 THEN t.input END, t.priority, t.session, t.correlation_id, \
+     CASE WHEN length(CAST(t.options AS BLOB)) > ?3 THEN '[' ELSE t.options END \
+     FROM source s JOIN tenure_intake t ON t.id IN (SELECT i.id FROM tenure_intake i WHERE i.rejected_at IS NULL \
+     AND i.tenant = s.tenant AND i.source_system = s.system ORDER BY i.id \
+     LIMIT max(1, ?2 / (SELECT count(*) FROM source))) ORDER BY t.tenant, t.source_system, t.id";
 const SUMMARY: &str = "SELECT \
      (SELECT count(*) FROM (SELECT 1 FROM tenure_intake WHERE rejected_at IS NULL LIMIT 10000)), \
      (SELECT created_at FROM tenure_intake WHERE rejected_at IS NULL ORDER BY id LIMIT 1), \
@@ -31,10 +44,18 @@ const REJECT: &str = "UPDATE tenure_intake SET rejected_at = ?2, reason = ?3 WHE
 const POLL: Duration = Duration::from_millis(50);
 
 impl IntakeRows for SqliteStore {
-    fn intake_rows<'a>(&'a self, except: &'a [String], limit: usize) -> StoreFuture<'a, Vec<IntakeRow>> {
-        let except = except.to_vec();
+    fn intake_rows<'a>(
+        &'a self,
+        except: &'a [String],
+        after: Option<&'a IntakeSource>,
+        limit: usize,
+    ) -> StoreFuture<'a, Vec<IntakeRow>> {
+        let (except, first) = (except.to_vec(), after.is_none());
+        let (tenant, system) = after.cloned().unwrap_or_default();
         self.read(move |reader| {
-            reader.all(WAITING, params![to_json(&except)?, bound(limit), LONGEST as i64], waiting)
+            let most = LONGEST as i64;
+            let params = params![to_json(&except)?, bound(limit), most, tenant, system, first];
+            reader.all(WAITING, params, waiting)
         })
     }
 

@@ -543,4 +543,5 @@ CREATE TABLE tenure_intake (
 ) STRICT;
 
 CREATE INDEX tenure_intake_waiting ON tenure_intake (id) WHERE rejected_at IS NULL;
+CREATE INDEX tenure_intake_source ON tenure_intake (tenant, source_system, id) WHERE rejected_at IS NULL;
 CREATE INDEX tenure_intake_set_aside ON tenure_intake (rejected_at, id) WHERE rejected_at IS NOT NULL;

@@ -189,7 +189,11 @@ fn a_check_that_the_database_forbids_is_no_contradiction() {
     let bed = Bed::configured(&db, "");
     ingest(&bed, "a");
     let said = bed.run(&["verify"]).ends(0);
-    assert!(said.out.contains("not checked: the schema") && said.out.contains("GRANT CREATE"), "{}", said.out);
+    assert!(
+        said.out.contains("not checked: the schema") && said.out.contains("GRANT CREATE"),
+        "{}",
+        said.out
+    );
     assert!(said.err.contains("No faults in what was checked"), "{}", said.err);
     assert!(!said.err.contains("every row"), "{}", said.err);
     drop(bed);
