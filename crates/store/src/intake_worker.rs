@@ -189,8 +189,11 @@ async fn ingest(ledger: &Ledger, row: IntakeRow) -> Result<Result<(), String>, E
         Ok(ingest) => ingest,
         Err(refusal) => return Ok(Err(told(&refusal))),
     };
+    let urgency = ledger.settings().quota().urgency(ingest.priority);
     let action = Action::Ingest(Box::new(ingest));
-    let submission = Submission::new(Actor::system("intake"), Tenants::Only(vec![tenant]), action, seed()?);
+    let mut submission =
+        Submission::new(Actor::system("intake"), Tenants::Only(vec![tenant]), action, seed()?);
+    submission.no_room = urgency.err();
     let reply = match ledger.begin(submission, None).await {
         Ok(reply) => reply.await,
         Err(error) => Err(error),

@@ -8,6 +8,7 @@ use tenure_store::{
         Actor, Work,
         model::Disposition,
         policy::{Settings, WorkPolicy},
+        quota::Quota,
     },
 };
 use tenure_testkit::shared;
@@ -206,6 +207,27 @@ async fn rows_wait_while_the_intake_is_paused(bed: Bed) {
     bed.close().await;
 }
 
+async fn an_urgent_row_is_set_aside_where_http_refuses_it(bed: Bed) {
+    let quota = Quota { priority: 2, ..Quota::default() };
+    let settings = Settings::default().with_source("app", WorkPolicy::default()).unwrap();
+    bed.here.set_settings(settings.with_quota(quota));
+    bed.there.caller(Actor::person("operator")).ingest(urgent("known")).await.unwrap();
+    for id in ["urgent", "known"] {
+        bed.insert(id, ", priority", ", 0").await;
+    }
+    bed.insert("patient", ", priority", ", 2").await;
+    let look = IntakeWorker.run_once(&bed.here).await.unwrap();
+    assert_eq!((look.ingested, look.rejected), (2, 1), "a repeat of a known one is answered");
+    let reason = bed.here.intake_table().await.unwrap().newest_reason.unwrap();
+    assert!(reason.starts_with("forbidden: Priorities below 2"), "{reason}");
+    assert_eq!(bed.ids().await, ["known", "patient"]);
+    bed.close().await;
+}
+
+fn urgent(id: &str) -> NewWork {
+    NewWork { priority: 0, ..NewWork::new("app", id, "job", Disposition::Rerunnable, json!(null)) }
+}
+
 /// A backlog of one tenant or of one source delays the others by no more than a page.
 async fn sources_take_turns(bed: Bed) {
     let numbers = |count: usize| {
@@ -291,6 +313,7 @@ on_both!(
     two_workers_make_each_row_one_work_item_in_order,
     a_bad_row_is_set_aside_and_the_later_ones_go_on,
     rows_wait_while_the_intake_is_paused,
+    an_urgent_row_is_set_aside_where_http_refuses_it,
     sources_take_turns,
     the_insert_for_rust_programs_is_taken
 );
