@@ -1,9 +1,12 @@
 //! The table `tenure_intake`: an application inserts rows in its own transaction, and the ledger makes each committed row a
 //! work item. A row is a request that waits; it is deleted once its work item is committed, or set aside with the reason.
 
-use std::{future::Future, pin::Pin};
+use std::{collections::HashSet, fmt, future::Future, pin::Pin};
 
-use serde::{Deserialize, Serialize};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{Error as _, MapAccess, SeqAccess, Visitor},
+};
 use serde_json::Value;
 use tenure_core::{
     Code, Evidence, Millis, Refusal, WorkId, limits,
@@ -96,13 +99,13 @@ impl IntakeRow {
             return Err(why);
         }
         let input = self.input.ok_or_else(|| format!("input: it has more than {LONGEST} bytes"))?;
-        let input: Value = serde_json::from_str(&input).map_err(|error| format!("input: {error}"))?;
+        let input: Value = unambiguous(&input).map_err(|why| format!("input: {why}"))?;
         let disposition = named::<Disposition>(&self.disposition).ok_or_else(|| {
             let given = crate::schema::shortened(self.disposition.clone());
             format!("disposition: `{given}` is not rerunnable, owner_bound or externally_owned")
         })?;
         let options = match self.options.as_deref() {
-            None | Some("") => RowOptions::default(),
+            None => RowOptions::default(),
             Some(text) => options(text).map_err(|why| format!("options: {why}"))?,
         };
         Ok(NewWork {
@@ -133,21 +136,90 @@ fn named<T: for<'de> Deserialize<'de>>(name: &str) -> Option<T> {
 
 /// Stored settings may have fields of a newer version; an application's row may not have misspelt ones.
 fn options(text: &str) -> Result<RowOptions, String> {
-    let given: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let given: Value = unambiguous(text)?;
     let options: RowOptions = serde_json::from_value(given.clone()).map_err(|error| error.to_string())?;
     let known = serde_json::to_value(&options).map_err(|error| error.to_string())?;
-    unknown(&given, &known).map_or(Ok(options), |name| Err(format!("unknown field `{name}`")))
+    fault("options", &given, &known).map_or(Ok(options), Err)
 }
 
-fn unknown(given: &Value, known: &Value) -> Option<String> {
+/// A field that is not known, or a list in the place of an object: serde reads it as the object's fields in their order.
+fn fault(name: &str, given: &Value, known: &Value) -> Option<String> {
     match (given, known) {
-        (Value::Object(given), Value::Object(known)) => given.iter().find_map(|(name, value)| {
-            known.get(name).map_or((!value.is_null()).then(|| name.clone()), |known| unknown(value, known))
-        }),
-        (Value::Array(given), Value::Array(known)) => {
-            given.iter().zip(known).find_map(|(given, known)| unknown(given, known))
+        (Value::Object(given), Value::Object(known)) => {
+            given.iter().find_map(|(name, value)| match known.get(name) {
+                Some(known) => fault(name, value, known),
+                None => (!value.is_null()).then(|| format!("unknown field `{name}`")),
+            })
         }
+        (Value::Array(given), Value::Array(known)) => {
+            given.iter().zip(known).find_map(|(given, known)| fault(name, given, known))
+        }
+        (Value::Array(_), Value::Object(_)) => Some(format!("`{name}` is a list; an object is needed")),
         _ => None,
+    }
+}
+
+/// A JSON text in which no object repeats a name.
+fn unambiguous(text: &str) -> Result<Value, String> {
+    let Names = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    serde_json::from_str(text).map_err(|error| error.to_string())
+}
+
+/// Any JSON value, of which only the names are looked at.
+struct Names;
+
+impl<'de> Deserialize<'de> for Names {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        json.deserialize_any(Names)
+    }
+}
+
+impl<'de> Visitor<'de> for Names {
+    type Value = Names;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Names, E> {
+        Ok(Names)
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Names, E> {
+        Ok(Names)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Names, E> {
+        Ok(Names)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Names, E> {
+        Ok(Names)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Names, E> {
+        Ok(Names)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Names, E> {
+        Ok(Names)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Names, A::Error> {
+        while let Some(Names) = list.next_element()? {}
+        Ok(Names)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<Names, A::Error> {
+        let mut names = HashSet::new();
+        while let Some(name) = object.next_key::<String>()? {
+            if names.contains(&name) {
+                return Err(A::Error::custom(format!("duplicate key `{name}`")));
+            }
+            names.insert(name);
+            let Names = object.next_value()?;
+        }
+        Ok(Names)
     }
 }
 
@@ -266,6 +338,20 @@ mod tests {
     }
 
     #[test]
+    fn an_ambiguous_input_is_told() {
+        let of = |input: &str| {
+            IntakeRow { input: Some(input.to_owned()), ..row("{}") }.new_work().map(|new| new.input)
+        };
+        let input = r#"{"a":[{"b":1},{"b":2.5,"c":[true,null,-1,"é"]}],"b":{"a":{}}}"#;
+        assert_eq!(of(input).unwrap(), serde_json::from_str::<Value>(input).unwrap());
+        for input in [r#"{"a":1,"a":1}"#, r#"[{"b":{"a":1,"\u0061":2}}]"#] {
+            let told = of(input).unwrap_err();
+            assert!(told.starts_with("input: duplicate key `a`"), "{told}");
+        }
+        assert!(of("1 2").unwrap_err().starts_with("input: "));
+    }
+
+    #[test]
     fn a_misspelt_setting_is_told() {
         assert!(row(r#"{"policy":{"timeouts":{"start_ms":5}},"parent":null}"#).new_work().is_ok());
         for (options, why) in [
@@ -273,6 +359,12 @@ mod tests {
             (r#"{"policy":{"timeouts":{"strat_ms":5}}}"#, "strat_ms"),
             (r#"{"parent":"w_1"}"#, "options: "),
             ("[", "options: "),
+            ("", "options: "),
+            ("[]", "options: `options` is a list"),
+            (r#"{"policy":[]}"#, "options: `policy` is a list"),
+            (r#"{"workflow":["f","1"]}"#, "options: `workflow` is a list"),
+            (r#"{"title":"a","title":"b"}"#, "options: duplicate key `title`"),
+            (r#"{"policy":{"timeouts":{"start_ms":5,"start_ms":6}}}"#, "duplicate key `start_ms`"),
         ] {
             let told = row(options).new_work().unwrap_err();
             assert!(told.contains(why), "{told}");

@@ -142,6 +142,9 @@ async fn a_bad_row_is_set_aside_and_the_later_ones_go_on(bed: Bed) {
     bed.insert("poison", ", input", ", '1e17'").await;
     let large = if bed.url.is_some() { "repeat('x', 1100000)" } else { "hex(zeroblob(550000))" };
     bed.insert("large", ", input", &format!(", '\"' || {large} || '\"'")).await;
+    bed.insert("twice", ", input", ", '{\"a\":1,\"a\":2}'").await;
+    bed.insert("list", ", options", ", '[]'").await;
+    bed.insert("empty", ", options", ", ''").await;
     bed.insert("spelling", ", options", ", '{\"polcy\":{}}'").await;
     bed.insert("one", ", input", ", '{\"n\":2}'").await;
     bed.insert("one", ", input", ", '{ \"n\": 1 }'").await;
@@ -152,10 +155,10 @@ async fn a_bad_row_is_set_aside_and_the_later_ones_go_on(bed: Bed) {
     .await;
     bed.insert("two", "", "").await;
     let look = IntakeWorker.run_once(&bed.here).await.unwrap();
-    assert_eq!((look.ingested, look.rejected, look.held_back), (3, 7, 0));
+    assert_eq!((look.ingested, look.rejected, look.held_back), (3, 10, 0));
     assert_eq!(bed.ids().await, ["one", "two"]);
     let table = bed.there.intake_table().await.unwrap();
-    assert_eq!((table.waiting, table.rejected), (0, 7));
+    assert_eq!((table.waiting, table.rejected), (0, 10));
     assert!(table.newest_reason.is_some(), "{table:?}");
     assert_eq!(
         IntakeWorker.run_once(&bed.there).await.unwrap(),
@@ -169,6 +172,7 @@ async fn a_bad_row_is_set_aside_and_the_later_ones_go_on(bed: Bed) {
          WHERE source_id = 'bad json' AND reason LIKE 'input: %'; \
          DELETE FROM tenure_intake WHERE reason LIKE 'idempotency_mismatch: %'; \
          DELETE FROM tenure_intake WHERE reason LIKE 'payload_refused: %'; \
+         DELETE FROM tenure_intake WHERE reason LIKE 'input: duplicate key `a`%'; \
          DELETE FROM tenure_intake WHERE reason LIKE 'options: %' OR reason LIKE 'disposition: %'; \
          DELETE FROM tenure_intake WHERE reason LIKE 'unknown_source: %'",
     )
@@ -317,6 +321,18 @@ on_both!(
     sources_take_turns,
     the_insert_for_rust_programs_is_taken
 );
+
+#[tokio::test(flavor = "multi_thread")]
+async fn text_that_is_not_utf_8_is_named_by_its_column() {
+    let bed = Bed::sqlite().await;
+    bed.insert("bytes", ", input", ", CAST(x'22ff22' AS TEXT)").await;
+    bed.insert("fine", "", "").await;
+    let look = IntakeWorker.run_once(&bed.here).await.unwrap();
+    assert_eq!((look.ingested, look.rejected), (1, 1));
+    let reason = bed.here.intake_table().await.unwrap().newest_reason;
+    assert_eq!(reason.as_deref(), Some("input: it is not UTF-8"));
+    bed.close().await;
+}
 
 /// An application's role needs no more than INSERT, and a late commit is taken after what committed before it.
 #[tokio::test(flavor = "multi_thread")]

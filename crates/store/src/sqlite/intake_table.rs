@@ -27,8 +27,8 @@ const WAITING: &str = "WITH RECURSIVE source (tenant, system, number) AS ( \
      AND i.tenant NOT IN (SELECT value FROM json_each(?1)) ORDER BY i.tenant, i.source_system LIMIT 1)) \
      WHERE s.number < ?2) \
      SELECT t.id, t.tenant, t.source_system, t.source_id, t.source_run_id, t.kind, t.disposition, \
-     CASE WHEN length(CAST(t.input AS BLOB)) <= ?3 THEN t.input END, t.priority, t.session, t.correlation_id, \
-     CASE WHEN length(CAST(t.options AS BLOB)) > ?3 THEN '[' ELSE t.options END \
+     CASE WHEN length(CAST(t.input AS BLOB)) <= ?3 THEN t.input END AS input, t.priority, t.session, t.correlation_id, \
+     CASE WHEN length(CAST(t.options AS BLOB)) > ?3 THEN '[' ELSE t.options END AS options \
      FROM source s JOIN tenure_intake t ON t.id IN (SELECT i.id FROM tenure_intake i WHERE i.rejected_at IS NULL \
      AND i.tenant = s.tenant AND i.source_system = s.system ORDER BY i.id \
      LIMIT max(1, ?2 / (SELECT count(*) FROM source))) ORDER BY t.tenant, t.source_system, t.id";
@@ -105,7 +105,8 @@ fn waiting(row: &Row<'_>) -> Read<IntakeRow> {
         let (ValueRef::Text(bytes) | ValueRef::Blob(bytes)) = value else { return Ok(None) };
         let text = String::from_utf8_lossy(bytes).into_owned();
         if text.as_bytes() != bytes {
-            unreadable = Some(format!("column {column}: it is not UTF-8"));
+            let name = row.as_ref().column_name(column)?;
+            unreadable = Some(format!("{name}: it is not UTF-8"));
         }
         Ok(Some(text))
     };
