@@ -16,6 +16,9 @@ use tenure_core::{
 
 use crate::{Error, NewWork, store::StoreFuture};
 
+/// The tenant of a row that names none: the default of the column.
+const DEFAULT_TENANT: &str = "default";
+
 /// The longest input or options that are read. The ledger's own limit is below it.
 pub(crate) const LONGEST: usize = 2 * limits::PAYLOAD_BYTES;
 
@@ -224,30 +227,50 @@ impl<'de> Visitor<'de> for Names {
 }
 
 /// A row for the table as an application inserts it, with its own connection and in its own transaction. `values` are the
-/// parameters of the statement, all of them texts.
+/// parameters of the statement, all of them texts. A row of the tenant `default` does not name the column `tenant`, so that
+/// a role which may not write that column can insert it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IntakeInsert {
-    values: [Option<String>; 11],
+    values: Vec<Option<String>>,
 }
 
+/// The parameters of a row of the tenant `default`. The other rows have their tenant as the last one.
+const VALUES: usize = 10;
+
 macro_rules! insert {
-    ($values:literal) => {
+    ($columns:literal, $values:literal) => {
         concat!(
-            "INSERT INTO tenure_intake (tenant, source_system, source_id, source_run_id, kind, disposition, input, \
-             priority, session, correlation_id, options) VALUES ",
-            $values
+            "INSERT INTO tenure_intake (source_system, source_id, source_run_id, kind, disposition, input, priority, \
+             session, correlation_id, options",
+            $columns,
+            ") VALUES (",
+            $values,
+            ")"
         )
     };
 }
 
 impl IntakeInsert {
     /// The statement for an SQLite connection.
-    pub const SQLITE: &str = insert!("(?1, ?2, ?3, ?4, ?5, ?6, ?7, CAST(?8 AS INTEGER), ?9, ?10, ?11)");
+    pub fn sqlite(&self) -> &'static str {
+        if self.values.len() == VALUES {
+            insert!("", "?1, ?2, ?3, ?4, ?5, ?6, CAST(?7 AS INTEGER), ?8, ?9, ?10")
+        } else {
+            insert!(", tenant", "?1, ?2, ?3, ?4, ?5, ?6, CAST(?7 AS INTEGER), ?8, ?9, ?10, ?11")
+        }
+    }
+
     /// The statement for a PostgreSQL connection.
-    pub const POSTGRES: &str = insert!("($1, $2, $3, $4, $5, $6, $7, $8::text::integer, $9, $10, $11)");
+    pub fn postgres(&self) -> &'static str {
+        if self.values.len() == VALUES {
+            insert!("", "$1, $2, $3, $4, $5, $6, $7::text::integer, $8, $9, $10")
+        } else {
+            insert!(", tenant", "$1, $2, $3, $4, $5, $6, $7::text::integer, $8, $9, $10, $11")
+        }
+    }
 
     /// The parameters of the statement, in its order.
-    pub fn values(&self) -> &[Option<String>; 11] {
+    pub fn values(&self) -> &[Option<String>] {
         &self.values
     }
 }
@@ -272,21 +295,22 @@ impl TryFrom<&NewWork> for IntakeInsert {
         };
         let options = (options != RowOptions::default()).then(|| json(&options));
         let text = |text: &str| Some(text.to_owned());
-        Ok(Self {
-            values: [
-                text(&new.tenant),
-                text(&new.source.system),
-                text(&new.source.id),
-                text(&new.source.run_id),
-                text(&new.kind),
-                Some(json(&new.disposition).replace('"', "")),
-                Some(new.input.to_string()),
-                Some(new.priority.to_string()),
-                new.session.clone(),
-                new.correlation_id.clone(),
-                options,
-            ],
-        })
+        let mut values = vec![
+            text(&new.source.system),
+            text(&new.source.id),
+            text(&new.source.run_id),
+            text(&new.kind),
+            Some(json(&new.disposition).replace('"', "")),
+            Some(new.input.to_string()),
+            Some(new.priority.to_string()),
+            new.session.clone(),
+            new.correlation_id.clone(),
+            options,
+        ];
+        if new.tenant != DEFAULT_TENANT {
+            values.push(text(&new.tenant));
+        }
+        Ok(Self { values })
     }
 }
 
@@ -317,11 +341,11 @@ mod tests {
         new.workflow = Some(Workflow { id: "flow".to_owned(), version: "2".to_owned() });
         new.on_parent_close = OnParentClose::Cancel;
         let insert = IntakeInsert::try_from(&new).unwrap();
-        let [tenant, system, id, run, kind, disposition, input, priority, session, correlation, options] =
-            insert.values().clone();
+        let values: [Option<String>; VALUES] = insert.values.clone().try_into().unwrap();
+        let [system, id, run, kind, disposition, input, priority, session, correlation, options] = values;
         let read = IntakeRow {
             id: 1,
-            tenant: tenant.unwrap(),
+            tenant: DEFAULT_TENANT.to_owned(),
             source_system: system.unwrap(),
             source_id: id.unwrap(),
             source_run_id: run.unwrap(),

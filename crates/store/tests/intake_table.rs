@@ -271,28 +271,34 @@ async fn sources_take_turns(bed: Bed) {
 
 /// The helper for Rust programs, with the drivers that they use.
 async fn the_insert_for_rust_programs_is_taken(bed: Bed) {
-    let mut new = NewWork::new("app", "rust", "job", Disposition::OwnerBound, json!({ "n": 1 }));
-    new.session = Some("s".to_owned());
-    let insert = IntakeInsert::try_from(&new).unwrap();
-    match &bed.url {
-        None => {
-            let mut conn = rusqlite::Connection::open(bed.folder.path().join("ledger.db")).unwrap();
-            let transaction = conn.transaction().unwrap();
-            transaction.execute(IntakeInsert::SQLITE, rusqlite::params_from_iter(insert.values())).unwrap();
-            transaction.commit().unwrap();
+    for tenant in ["default", "other"] {
+        let mut new = NewWork::new("app", "rust", "job", Disposition::OwnerBound, json!({ "n": 1 }));
+        (new.session, new.tenant) = (Some("s".to_owned()), tenant.to_owned());
+        let insert = IntakeInsert::try_from(&new).unwrap();
+        match &bed.url {
+            None => {
+                let mut conn = rusqlite::Connection::open(bed.folder.path().join("ledger.db")).unwrap();
+                let transaction = conn.transaction().unwrap();
+                transaction.execute(insert.sqlite(), rusqlite::params_from_iter(insert.values())).unwrap();
+                transaction.commit().unwrap();
+            }
+            Some(url) => {
+                let (client, connection) =
+                    tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
+                tokio::spawn(connection);
+                client.execute(insert.postgres(), &params(&insert)).await.unwrap();
+            }
         }
-        Some(url) => {
-            let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
-            tokio::spawn(connection);
-            let values =
-                insert.values().each_ref().map(|value| value as &(dyn tokio_postgres::types::ToSql + Sync));
-            client.execute(IntakeInsert::POSTGRES, &values).await.unwrap();
-        }
+        assert_eq!(IntakeWorker.run_once(&bed.here).await.unwrap().ingested, 1);
+        let work = bed.works().await.pop().unwrap();
+        assert_eq!((work.spec.tenant.as_str(), work.spec.session.as_deref()), (tenant, Some("s")));
+        assert_eq!(work.spec.disposition, Disposition::OwnerBound);
     }
-    assert_eq!(IntakeWorker.run_once(&bed.here).await.unwrap().ingested, 1);
-    let work = bed.works().await.pop().unwrap();
-    assert_eq!((work.spec.disposition, work.spec.session.as_deref()), (Disposition::OwnerBound, Some("s")));
     bed.close().await;
+}
+
+fn params(insert: &IntakeInsert) -> Vec<&(dyn tokio_postgres::types::ToSql + Sync)> {
+    insert.values().iter().map(|value| value as &(dyn tokio_postgres::types::ToSql + Sync)).collect()
 }
 
 macro_rules! on_both {
@@ -340,8 +346,8 @@ async fn an_application_needs_only_insert_and_is_taken_within_milliseconds() {
     let bed = Bed::postgres().await;
     let url = bed.url.clone().unwrap();
     bed.app(
-        "CREATE ROLE intake_app; GRANT INSERT (source_system, source_id, kind, disposition, input) \
-         ON tenure_intake TO intake_app",
+        "CREATE ROLE intake_app; GRANT INSERT (source_system, source_id, source_run_id, kind, disposition, input, \
+         priority, session, correlation_id, options) ON tenure_intake TO intake_app",
     )
     .await;
     let connect = async || {
@@ -368,6 +374,13 @@ async fn an_application_needs_only_insert_and_is_taken_within_milliseconds() {
     let tenant =
         insert("x").replace("source_system,", "tenant, source_system,").replace("('app'", "('b', 'app'");
     assert!(early.batch_execute(&tenant).await.is_err(), "the grant names no tenant: {tenant}");
+    let mut new = NewWork::new("app", "by rust", "job", Disposition::Rerunnable, json!(null));
+    let row = IntakeInsert::try_from(&new).unwrap();
+    early.execute(row.postgres(), &params(&row)).await.unwrap();
+    new.tenant = "other".to_owned();
+    let row = IntakeInsert::try_from(&new).unwrap();
+    assert!(early.execute(row.postgres(), &params(&row)).await.is_err(), "for another tenant");
+    assert_eq!(IntakeWorker.run_once(&bed.here).await.unwrap().ingested, 1);
     bed.sound().await;
 
     // A ledger that takes rows by itself: told by the commit, and not by the next poll.
@@ -377,7 +390,7 @@ async fn an_application_needs_only_insert_and_is_taken_within_milliseconds() {
     for n in 0..20 {
         let began = std::time::Instant::now();
         early.batch_execute(&insert(&format!("n{n}"))).await.unwrap();
-        while bed.works().await.len() < 3 + n {
+        while bed.works().await.len() < 4 + n {
             tokio::task::yield_now().await;
         }
         latencies.push(began.elapsed());

@@ -18,15 +18,16 @@ async fn in_one_transaction(place: &Place, id: &str, insert: &IntakeInsert, comm
         conn.busy_timeout(LONG).unwrap();
         let transaction = conn.transaction().unwrap();
         transaction.execute("INSERT INTO app_order VALUES (?1)", [id]).unwrap();
-        transaction.execute(IntakeInsert::SQLITE, rusqlite::params_from_iter(insert.values())).unwrap();
+        transaction.execute(insert.sqlite(), rusqlite::params_from_iter(insert.values())).unwrap();
         return if commit { transaction.commit() } else { transaction.rollback() }.unwrap();
     }
     let (mut client, connection) = tokio_postgres::connect(&place.db, tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(connection);
     let transaction = client.transaction().await.unwrap();
     transaction.execute("INSERT INTO app_order VALUES ($1)", &[&id]).await.unwrap();
-    let values = insert.values().each_ref().map(|value| value as &(dyn tokio_postgres::types::ToSql + Sync));
-    transaction.execute(IntakeInsert::POSTGRES, &values).await.unwrap();
+    let values: Vec<_> =
+        insert.values().iter().map(|value| value as &(dyn tokio_postgres::types::ToSql + Sync)).collect();
+    transaction.execute(insert.postgres(), &values).await.unwrap();
     if commit { transaction.commit().await } else { transaction.rollback().await }.unwrap();
 }
 
