@@ -58,9 +58,12 @@ fn judge(cx: Context<'_>, command: &Command, action: &DispatchAction) -> Result<
     current_policy(cx, &action.evaluation)?;
     let (mut draft, under) = sender(cx, action, command)?;
     match command.state {
-        CommandState::Pending | CommandState::Approved | CommandState::Blocked => {}
+        CommandState::Pending | CommandState::Approved | CommandState::Blocked => over(command, action, under)?,
         CommandState::Dispatched => return Ok(repeat(command, action, under)?),
-        CommandState::Uncertain => return resend(cx, draft, command, action, under),
+        CommandState::Uncertain => {
+            over(command, action, under)?;
+            return resend(cx, draft, command, action, under);
+        }
         CommandState::Succeeded | CommandState::Failed | CommandState::Cancelled => {
             return Err(ended(command).into());
         }
@@ -200,16 +203,44 @@ fn sender(cx: Context<'_>, action: &DispatchAction, command: &Command) -> Result
     }
 }
 
+/// Whether an action repeats the request of the last dispatch.
+fn is_of_the_last(command: &Command, action: &DispatchAction, under: u64) -> bool {
+    command.body.dispatch.as_ref().is_some_and(|dispatch| {
+        let asked = action.request_id.is_some() && dispatch.request_id == action.request_id;
+        asked && (!command.is_worker() || dispatch.fence == under)
+    })
+}
+
+/// Refuses a repeat of a request whose dispatch is over: a late copy of it must not permit a second call.
+fn over(command: &Command, action: &DispatchAction, under: u64) -> Result<(), Refusal> {
+    let last = is_of_the_last(command, action, under);
+    if last && command.state == CommandState::Uncertain {
+        return Err(Refusal::new(
+            Code::InDoubt,
+            "The dispatch of this `request_id` was made, and its call may have happened. Deliver its receipt or \
+             reconcile it; where its tool accepts the same key again, dispatch it with another `request_id`.",
+        ));
+    }
+    let earlier = action.request_id.as_ref().is_some_and(|request| {
+        command.body.earlier_requests.iter().any(|(fence, id)| (fence, id) == (&under, request))
+    });
+    if last || earlier {
+        return Err(Refusal::new(
+            Code::DispatchSuperseded,
+            "The dispatch of this `request_id` is over, and its permission with it. Do not make the call for it; to \
+             dispatch the command again, give another `request_id`.",
+        ));
+    }
+    Ok(())
+}
+
 /// A repeat after a lost reply is permitted only with the same request id: any other caller would make the
 /// call a second time.
 fn repeat(command: &Command, action: &DispatchAction, under: u64) -> Result<Decision, Refusal> {
-    let same = command.body.dispatch.as_ref().is_some_and(|dispatch| {
-        let asked = action.request_id.is_some() && dispatch.request_id == action.request_id;
-        asked && (!command.is_worker() || dispatch.fence == under)
-    });
-    if same {
+    if is_of_the_last(command, action, under) {
         return Ok(again(command));
     }
+    over(command, action, under)?;
     Err(Refusal::new(
         Code::AlreadyDispatched,
         "It is dispatched already. Do not do it again: deliver its receipt, or report it as `uncertain`.",

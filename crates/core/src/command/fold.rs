@@ -37,8 +37,17 @@ pub fn matches(row: &Command, folded: &Command) -> bool {
     if folded.body.earlier.ends_with(&row.body.earlier) {
         expected.body.earlier.clone_from(&row.body.earlier);
     }
+    if folded.body.earlier_requests.ends_with(&row.body.earlier_requests) {
+        expected.body.earlier_requests.clone_from(&row.body.earlier_requests);
+    }
     expected.body.replayed_after_end &= row.body.replayed_after_end;
     *row == expected
+}
+
+/// Keeps what is remembered of earlier dispatches within its limit.
+fn forget<T>(earlier: &mut Vec<T>) {
+    let forgotten = earlier.len().saturating_sub(limits::EARLIER_DISPATCHES);
+    earlier.drain(..forgotten);
 }
 
 /// The command that a reservation creates.
@@ -65,6 +74,7 @@ pub fn born(event: &Event) -> Option<Command> {
         resent: false,
         dispatch: None,
         earlier: Vec::new(),
+        earlier_requests: Vec::new(),
         failures: 0,
         error: None,
         next_at: None,
@@ -146,9 +156,12 @@ pub fn apply(command: &mut Command, event: &Event) {
                 reserved: dispatched.reserved.clone(),
                 given_back: Vec::new(),
             });
-            body.earlier.extend(before.map(|before| before.fence));
-            let forgotten = body.earlier.len().saturating_sub(limits::EARLIER_DISPATCHES);
-            body.earlier.drain(..forgotten);
+            if let Some(before) = before {
+                body.earlier.push(before.fence);
+                body.earlier_requests.extend(before.request_id.map(|request| (before.fence, request)));
+            }
+            forget(&mut body.earlier);
+            forget(&mut body.earlier_requests);
         }
         Fact::CommandSucceeded(succeeded) => {
             body.receipt = Some((*succeeded.receipt).clone());

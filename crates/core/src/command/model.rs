@@ -331,6 +331,10 @@ pub struct CommandBody {
     /// The fences of the earlier dispatches, the latest last: their callers may still deliver evidence.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<u64>,
+    /// The request ids of the earlier dispatches, each with its fence, the latest last: a repeat of one opens no new
+    /// dispatch.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier_requests: Vec<(u64, String)>,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub failures: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,8 +1,8 @@
 //! Several dispatches of one command: which of them a report is about, and how it affects the others.
 
 use tenure_core::{
-    Code, CommandState,
-    command::{Effect, Finding, Sender, ToolFacts},
+    Actor, Code, CommandId, CommandState,
+    command::{CommandAction, DispatchAction, Dispatcher, Effect, Finding, Sender, ToolFacts},
     limits::EARLIER_DISPATCHES,
     model::ErrorClass,
 };
@@ -125,4 +125,47 @@ fn earlier_dispatches_are_remembered_up_to_a_limit() {
     assert_eq!(w.command(id).body.earlier.len(), EARLIER_DISPATCHES);
     assert_eq!(w.receipt_by(id, first).unwrap_err().code, Code::LeaseLost);
     assert_eq!(w.receipt(id).unwrap().state, CommandState::Succeeded);
+}
+
+#[test]
+fn a_repeated_request_opens_no_new_dispatch() {
+    let mut w = World::default();
+    let lease = w.held("m");
+    let id = w.reserve(&lease, evaluation(Effect::Allow, native()));
+    let ask = |w: &mut World, lease: &Lease, id: CommandId, request: &str| {
+        let action = DispatchAction {
+            command: id,
+            by: Dispatcher::Holder(lease.holder()),
+            evaluation: evaluation(Effect::Allow, native()),
+            request_id: Some(request.to_owned()),
+        };
+        w.on_command(Actor::worker(&lease.worker), CommandAction::Dispatch(Box::new(action)))
+    };
+    let refused = |w: &mut World, lease: &Lease, id: CommandId, request: &str| {
+        let events = w.events();
+        let code = ask(w, lease, id, request).unwrap_err().code;
+        assert_eq!(w.events(), events, "nothing is written");
+        code
+    };
+    ask(&mut w, &lease, id, "one").unwrap();
+    ask(&mut w, &lease, id, "one").unwrap();
+    w.uncertain(id).unwrap();
+    assert_eq!(refused(&mut w, &lease, id, "one"), Code::InDoubt);
+    assert_eq!(ask(&mut w, &lease, id, "two").unwrap().body.dispatches, 2, "its key makes it harmless");
+    assert_eq!(refused(&mut w, &lease, id, "one"), Code::DispatchSuperseded, "a later one replaced it");
+    assert_eq!(refused(&mut w, &lease, id, "three"), Code::AlreadyDispatched);
+    w.call_failed(id, ErrorClass::Unavailable, true).unwrap();
+    w.pass(10_000);
+    assert_eq!(refused(&mut w, &lease, id, "one"), Code::DispatchSuperseded);
+    assert_eq!(refused(&mut w, &lease, id, "two"), Code::InDoubt, "nobody knows about the first call");
+    assert_eq!(ask(&mut w, &lease, id, "three").unwrap().body.dispatches, 3);
+
+    // Proven unsent: a late copy of its request permits nothing.
+    let lease = w.held("n");
+    let id = w.reserve(&lease, evaluation(Effect::Allow, native()));
+    ask(&mut w, &lease, id, "one").unwrap();
+    assert_eq!(w.call_failed(id, ErrorClass::Unavailable, true).unwrap().state, CommandState::Pending);
+    w.pass(10_000);
+    assert_eq!(refused(&mut w, &lease, id, "one"), Code::DispatchSuperseded);
+    assert_eq!(ask(&mut w, &lease, id, "two").unwrap().state, CommandState::Dispatched);
 }
