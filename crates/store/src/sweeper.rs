@@ -87,6 +87,14 @@ impl Watch {
         *self = Watch::default();
     }
 
+    /// When the observation began, by the store's time.
+    fn began(&self) -> Millis {
+        match (self.since, self.last) {
+            (Some(since), Some((wall, monotonic))) => wall - (monotonic - since),
+            _ => Millis::MAX,
+        }
+    }
+
     /// For how long a lease of this ttl was observed without a gap.
     fn watched(&self, ttl_ms: u64, monotonic: Millis) -> u64 {
         let Some(since) = self.since else { return 0 };
@@ -157,6 +165,7 @@ impl Sweeper {
         if sweep.is_err() {
             self.watch.lost();
         }
+        ledger.watches(self.watch.began());
         sweep
     }
 

@@ -51,6 +51,9 @@ pub struct Beside<'a> {
     /// Its open commands.
     pub commands: &'a [Command],
     pub parent: Option<&'a Work>,
+    /// Since when the sweeper watches leases: it judges one only after it has watched it for its whole ttl. None: it has
+    /// always watched.
+    pub watched_since: Option<Millis>,
 }
 
 /// None for a work item that nobody holds.
@@ -59,10 +62,12 @@ pub fn forecast(work: &Work, beside: &Beside<'_>, now: Millis) -> Option<Forecas
         return None;
     }
     let work = without_evidence(work);
+    let watched = beside.watched_since.map(|since| since + work.spec.policy.lease.ttl_ms as Millis);
     // The armed date may only ask for a look: then the next date of the row decides.
-    let mut dates = [work.due_at, due::next(&work, now)].map(|due| due.map(|due| due.max(now)));
-    dates.sort();
-    let outcome = dates.into_iter().flatten().find_map(|at| Some((at, tick(&work, beside, at)?)));
+    let dates = [work.due_at, due::next(&work, now), watched, work.spec.overall_at(), work.body.execution_at];
+    let mut dates: Vec<Millis> = dates.into_iter().flatten().map(|due| due.max(now)).collect();
+    dates.sort_unstable();
+    let outcome = dates.into_iter().find_map(|at| Some((at, tick(&work, beside, at)?)));
     let (at, after) = match outcome {
         Some((at, after)) => (Some(at), after),
         None => (None, After::unchanged(&work, beside)),
@@ -95,7 +100,9 @@ pub fn forecast(work: &Work, beside: &Beside<'_>, now: Millis) -> Option<Forecas
         in_doubt: after.commands.iter().filter(|command| command.is_in_doubt()).map(doubted).collect(),
         sentence: String::new(),
     };
-    forecast.sentence = sentence(&work, &forecast, &after, now);
+    let late = at == watched && due::lapse_at(&work) < watched;
+    let when = at.map(|at| when(at, now, late));
+    forecast.sentence = sentence(&work, &forecast, &after, when.as_deref());
     Some(forecast)
 }
 
@@ -128,9 +135,10 @@ impl After {
     }
 }
 
-/// The sweeper's Tick at that time, after it has watched long enough. None where it would change nothing.
+/// The sweeper's Tick at that time. None where it would change nothing.
 fn tick(work: &Work, beside: &Beside<'_>, at: Millis) -> Option<After> {
-    let action = Action::Tick { work: work.id, looked_at: at, watched_ms: u64::MAX, sighting: None };
+    let watched_ms = beside.watched_since.map_or(u64::MAX, |since| (at - since).max(0) as u64);
+    let action = Action::Tick { work: work.id, looked_at: at, watched_ms, sighting: None };
     let submission = Submission::new(Actor::system("sweeper"), Tenants::All, action, [0; 16]);
     let decision = decide(&records(work, beside), &submission, at).ok()?;
     if decision.events.is_empty() {
@@ -168,7 +176,7 @@ fn records(work: &Work, beside: &Beside<'_>) -> Records {
     records
 }
 
-fn sentence(work: &Work, forecast: &Forecast, after: &After, now: Millis) -> String {
+fn sentence(work: &Work, forecast: &Forecast, after: &After, when: Option<&str>) -> String {
     let holder = work.body.holder.as_ref().map_or("its holder", |holder| holder.id.as_str());
     let doubted: Vec<String> =
         forecast.in_doubt.iter().map(|doubted| format!("`{}` to {}", doubted.tool, doubted.target)).collect();
@@ -180,13 +188,8 @@ fn sentence(work: &Work, forecast: &Forecast, after: &After, now: Millis) -> Str
         }
         (Some(Verdict::Reconcile), _) => format!("stalled until a lookup says whether {doubted} happened"),
         (Some(Verdict::Quarantine), _) if !doubted.is_empty() => {
-            return clause(
-                work,
-                forecast,
-                now,
-                holder,
-                &format!("quarantined: a person must find out whether {doubted} happened"),
-            );
+            let then = format!("quarantined: a person must find out whether {doubted} happened");
+            return clause(work, when, holder, &then);
         }
         (Some(Verdict::Quarantine), _) => {
             format!("quarantined: {} holders in a row were lost with it", after.work.body.lapses)
@@ -222,19 +225,24 @@ fn sentence(work: &Work, forecast: &Forecast, after: &After, now: Millis) -> Str
         }
         _ => format!("; {doubted} would be in doubt"),
     };
-    clause(work, forecast, now, holder, &format!("{then}{doubt}"))
+    clause(work, when, holder, &format!("{then}{doubt}"))
 }
 
 /// Who is silent and when it is decided, before what follows.
-fn clause(work: &Work, forecast: &Forecast, now: Millis, holder: &str, then: &str) -> String {
-    match (work.state, forecast.at) {
+fn clause(work: &Work, when: Option<&str>, holder: &str, then: &str) -> String {
+    match (work.state, when) {
         (State::Stalled, None) => format!("{holder} is silent; it stays {then}."),
-        (State::Stalled, Some(at)) => format!("{holder} is silent; {} it is {then}.", when(at, now)),
-        (_, Some(at)) => format!("If {holder} stays silent, {} it is {then}.", when(at, now)),
+        (State::Stalled, Some(when)) => format!("{holder} is silent; {when} it is {then}."),
+        (_, Some(when)) => format!("If {holder} stays silent, {when} it is {then}."),
         (_, None) => format!("If {holder} stays silent, it is {then}."),
     }
 }
 
-fn when(at: Millis, now: Millis) -> String {
-    if at <= now { "at the next sweep".to_owned() } else { format!("in {}", span(at - now)) }
+/// `late`: the lease has lapsed, and the sweeper has not watched it for long enough.
+fn when(at: Millis, now: Millis, late: bool) -> String {
+    match at - now {
+        ..=0 => "at the next sweep".to_owned(),
+        ms if late => format!("in {} (after a restart, a lease is first watched for its whole ttl)", span(ms)),
+        ms => format!("in {}", span(ms)),
+    }
 }

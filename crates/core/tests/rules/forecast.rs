@@ -12,6 +12,10 @@ use tenure_core::{
 use crate::common::*;
 
 fn of(w: &World, id: WorkId) -> Option<Forecast> {
+    watched(w, id, None)
+}
+
+fn watched(w: &World, id: WorkId, watched_since: Option<Millis>) -> Option<Forecast> {
     let work = w.row(id);
     let commands: Vec<_> =
         w.records.commands_of(id).iter().filter(|command| command.state.is_open()).cloned().collect();
@@ -19,6 +23,7 @@ fn of(w: &World, id: WorkId) -> Option<Forecast> {
         steps: w.records.steps.get(&id).map_or(&[], Vec::as_slice),
         commands: &commands,
         parent: work.spec.parent.map(|parent| w.row(parent)),
+        watched_since,
     };
     forecast(work, &beside, w.now)
 }
@@ -219,4 +224,27 @@ fn a_settled_doubt_changes_the_forecast() {
     w.receipt(command).unwrap();
     let foretold = of(&w, lease.work).unwrap();
     assert_eq!((foretold.to, foretold.in_doubt.len()), (State::Queued, 0));
+}
+
+#[test]
+fn a_restarted_sweeper_watches_for_a_whole_ttl_first() {
+    let mut w = World::default();
+    let lease = w.held_with("a", |ingest| ingest.policy.timeouts.overall_ms = Some(HOUR as u64));
+    let ttl = w.row(lease.work).spec.policy.lease.ttl_ms as Millis;
+    let lapse = w.now + LAPSE;
+    let early = watched(&w, lease.work, Some(w.now)).unwrap();
+    assert_eq!(early.at, Some(lapse), "it is watched for long enough by then");
+    w.now = lapse + SECOND;
+    let foretold = watched(&w, lease.work, Some(w.now - 5 * SECOND)).unwrap();
+    assert_eq!(foretold.at, Some(w.now - 5 * SECOND + ttl));
+    assert_eq!((foretold.verdict, foretold.to), (Some(Verdict::Retry), State::Queued));
+    assert_eq!(
+        foretold.sentence,
+        "If w1 stays silent, in 40 s (after a restart, a lease is first watched for its whole ttl) it is queued again \
+         from its beginning."
+    );
+    assert_eq!(watched(&w, lease.work, Some(w.now - ttl)).unwrap().at, Some(w.now));
+    w.now += HOUR - LAPSE - 10 * SECOND;
+    let foretold = watched(&w, lease.work, Some(w.now)).unwrap();
+    assert_eq!((foretold.at, foretold.to), (w.row(lease.work).spec.overall_at(), State::TimedOut), "it needs no watch");
 }

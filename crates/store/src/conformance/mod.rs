@@ -179,6 +179,7 @@ macro_rules! conformance_tests {
                 a_proven_death_is_acted_on_at_once,
                 lapses_and_failures_exhaust_together,
                 two_sweepers_find_a_lapse_once,
+                a_forecast_counts_the_watch_of_a_restarted_sweeper,
             }
             timers {
                 retries_back_off_and_exhaust,

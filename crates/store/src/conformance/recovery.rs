@@ -256,3 +256,27 @@ pub async fn two_sweepers_find_a_lapse_once(bed: &mut Bed) {
         assert_eq!(bed.story(id).await, ["work_created", "claimed", "lease_lapsed", "recovered"]);
     }
 }
+
+/// A new process judges no lease before it has watched it for its whole ttl, and says so.
+pub async fn a_forecast_counts_the_watch_of_a_restarted_sweeper(bed: &mut Bed) {
+    let held = bed.held(job("one"), "w").await;
+    let ttl = held.work.spec.policy.lease.ttl_ms as i64;
+    bed.pass(1_000).await;
+    let lapse = held.expires_at + held.work.spec.policy.lease.grace_ms as i64;
+    let foretold = bed.ledger.at_risk(&held.work).await.unwrap().unwrap().forecast;
+    assert_eq!(foretold.at, Some(lapse));
+
+    bed.clock.advance(LAPSE_MS);
+    let mut restarted = crate::Sweeper::new(bed.clock.clone());
+    assert_eq!(restarted.run_once(&bed.ledger).await.unwrap().not_yet, 1);
+    let began = bed.now();
+    for _ in 0..ttl / 1_000 {
+        let work = bed.work(held.work.id).await;
+        let foretold = bed.ledger.at_risk(&work).await.unwrap().expect("it is held").forecast;
+        assert_eq!(foretold.at, Some(began + ttl), "{foretold:?}");
+        assert!(foretold.sentence.contains("after a restart"), "{foretold:?}");
+        bed.clock.advance(1_000);
+        restarted.run_once(&bed.ledger).await.unwrap();
+    }
+    assert_eq!(verdict(bed, held.work.id).await, Some(Verdict::Retry), "it was decided at that time");
+}

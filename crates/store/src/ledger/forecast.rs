@@ -31,8 +31,10 @@ impl Ledger {
             }
             Some(_) | None => None,
         };
-        let beside = Beside { steps: &steps, commands: &commands, parent: parent.as_ref() };
-        let forecast = forecast(work, &beside, self.now().await?);
+        let now = self.now().await?;
+        let watched_since = self.watched_since(now);
+        let beside = Beside { steps: &steps, commands: &commands, parent: parent.as_ref(), watched_since };
+        let forecast = forecast(work, &beside, now);
         Ok(forecast.map(|forecast| AtRisk { forecast, commands }))
     }
 

@@ -204,6 +204,8 @@ struct Inner {
     writes: Arc<Fair>,
     /// When the sweeper last finished a pass, or was started.
     swept: Mutex<Option<Instant>>,
+    /// Since when this process's sweeper watches leases. None: it has no sweeper. `Millis::MAX`: it is about to begin.
+    watched_since: Mutex<Option<Millis>>,
     /// Bounds the bytes that callers load to complete their replies.
     loads: Arc<Fair>,
 }
@@ -240,10 +242,12 @@ impl Ledger {
     ) -> Result<Self, Error> {
         let (closed, _) = watch::channel(false);
         let swept = Mutex::new(options.sweep.then(Instant::now));
+        let watched_since = Mutex::new(options.sweep.then_some(Millis::MAX));
         let settings = RwLock::new(Arc::new(options.settings));
         let (rooms, writes) = (Arc::default(), Fair::new(WRITES, WRITES_OF_A_TENANT));
         let loads = Fair::new(LOADS_KIB, LOADS_OF_A_TENANT_KIB);
-        let ledger = Self(Arc::new(Inner { store, settings, closed, callers, rooms, writes, swept, loads }));
+        let inner = Inner { store, settings, closed, callers, rooms, writes, swept, watched_since, loads };
+        let ledger = Self(Arc::new(inner));
         ledger.look_at_intake().await?;
         if options.sweep {
             let clock = options.clock.unwrap_or_else(|| Arc::new(SystemClock));
@@ -454,6 +458,15 @@ impl Ledger {
     /// Records that the sweeper has finished a pass.
     pub(crate) fn swept(&self) {
         *self.0.swept.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// Records since when the sweeper watches leases.
+    pub(crate) fn watches(&self, since: Millis) {
+        *self.0.watched_since.lock().unwrap_or_else(PoisonError::into_inner) = Some(since);
+    }
+
+    fn watched_since(&self, now: Millis) -> Option<Millis> {
+        self.0.watched_since.lock().unwrap_or_else(PoisonError::into_inner).map(|since| since.min(now))
     }
 
     fn swept_ago(&self) -> Option<Duration> {
