@@ -12,7 +12,7 @@ use tenure_core::{
 use super::{
     Bed, LAPSE_MS, TENANT,
     commands::{dispatched, evaluation, lookup, mail, native, state},
-    job, refused, said_in,
+    job, not_dispatched, refused, said_in,
 };
 use crate::{LeaseRef, NewWait, NewWork, WaitFilter};
 
@@ -197,4 +197,21 @@ pub async fn a_native_command_in_doubt_stays_within_its_attempts(bed: &mut Bed) 
             bed.expect(work, if lapse < lapses { State::Queued } else { end }).await;
         }
     }
+}
+
+/// A late copy of a dispatch's request, after its command became uncertain, is no permission for a second call.
+pub async fn a_late_copy_of_a_dispatch_permits_nothing(bed: &mut Bed) {
+    let held = bed.held(job("one"), "w").await;
+    let (worker, allowed) = (bed.worker("w"), evaluation(Effect::Allow, native()));
+    let id = worker.reserve(&held.lease, mail("hi", allowed.clone())).await.unwrap().command.id;
+    let ask = async |request: &str| worker.dispatch(&held.lease, id, allowed.clone(), Some(request)).await;
+    ask("one").await.unwrap();
+    let lost = CallError { class: ErrorClass::Timeout, message: "lost".into(), retry_after_ms: None };
+    worker.uncertain(&held.lease, id, lost).await.unwrap();
+    let (code, shown) = not_dispatched(ask("one").await);
+    assert_eq!((code, shown.state, shown.body.dispatches), (Code::InDoubt, CommandState::Uncertain, 1));
+    assert_eq!(ask("two").await.unwrap().body.dispatches, 2, "asked for on purpose, with the same key");
+    let (code, shown) = not_dispatched(ask("one").await);
+    assert_eq!((code, shown.body.dispatches), (Code::DispatchSuperseded, 2));
+    bed.verify().await;
 }

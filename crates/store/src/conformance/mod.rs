@@ -140,6 +140,7 @@ macro_rules! conformance_tests {
                 a_workers_word_does_not_end_a_doubt,
                 a_person_without_replay_ends_no_doubt_by_an_answer,
                 a_native_command_in_doubt_stays_within_its_attempts,
+                a_late_copy_of_a_dispatch_permits_nothing,
             }
             cancelled {
                 its_unsent_commands_end_in_the_same_commit,
