@@ -56,9 +56,26 @@ pub fn name(field: &str, value: &str) -> Result<(), Refusal> {
     bounded(field, value, NAME_CHARS)
 }
 
-/// One line for people.
+/// One line for people, who can see something of it.
 pub fn title(value: &str) -> Result<(), Refusal> {
-    bounded("title", value, TITLE_CHARS)
+    bounded("title", value, TITLE_CHARS)?;
+    if value.chars().all(is_invisible) {
+        let detail = "`title` has only spaces and invisible characters: leave it out, or give people something to read.";
+        return Err(Refusal::new(Code::Invalid, detail));
+    }
+    Ok(())
+}
+
+/// Spaces, and characters that only change how others are shown.
+fn is_invisible(char: char) -> bool {
+    char.is_whitespace()
+        || matches!(
+            char,
+            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
+        )
+        || matches!(char, '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}')
+        || matches!(char, '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}')
+        || matches!(char, '\u{feff}' | '\u{ffa0}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 pub fn reference(field: &str, value: &str) -> Result<(), Refusal> {

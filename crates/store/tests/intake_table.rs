@@ -283,8 +283,7 @@ async fn the_insert_for_rust_programs_is_taken(bed: Bed) {
                 transaction.commit().unwrap();
             }
             Some(url) => {
-                let (client, connection) =
-                    tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
+                let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
                 tokio::spawn(connection);
                 client.execute(insert.postgres(), &params(&insert)).await.unwrap();
             }

@@ -58,7 +58,9 @@ fn judge(cx: Context<'_>, command: &Command, action: &DispatchAction) -> Result<
     current_policy(cx, &action.evaluation)?;
     let (mut draft, under) = sender(cx, action, command)?;
     match command.state {
-        CommandState::Pending | CommandState::Approved | CommandState::Blocked => over(command, action, under)?,
+        CommandState::Pending | CommandState::Approved | CommandState::Blocked => {
+            over(command, action, under)?
+        }
         CommandState::Dispatched => return Ok(repeat(command, action, under)?),
         CommandState::Uncertain => {
             over(command, action, under)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::tick::recovery_facts;
+use super::tick::{exhausted, recovery_facts};
 use crate::{
     Action, Actor, CommandId, Millis, Records, Submission,
     action::Tenants,
@@ -102,7 +102,9 @@ pub fn forecast(work: &Work, beside: &Beside<'_>, now: Millis) -> Option<Forecas
     };
     let late = at == watched && due::lapse_at(&work) < watched;
     let when = at.map(|at| when(at, now, late));
-    forecast.sentence = sentence(&work, &forecast, &after, when.as_deref());
+    let already: Vec<CommandId> =
+        beside.commands.iter().filter(|command| command.is_in_doubt()).map(|command| command.id).collect();
+    forecast.sentence = sentence(&work, &forecast, &after, &already, when.as_deref());
     Some(forecast)
 }
 
@@ -176,11 +178,15 @@ fn records(work: &Work, beside: &Beside<'_>) -> Records {
     records
 }
 
-fn sentence(work: &Work, forecast: &Forecast, after: &After, when: Option<&str>) -> String {
+fn sentence(
+    work: &Work,
+    forecast: &Forecast,
+    after: &After,
+    already: &[CommandId],
+    when: Option<&str>,
+) -> String {
     let holder = work.body.holder.as_ref().map_or("its holder", |holder| holder.id.as_str());
-    let doubted: Vec<String> =
-        forecast.in_doubt.iter().map(|doubted| format!("`{}` to {}", doubted.tool, doubted.target)).collect();
-    let doubted = doubted.join(" and ");
+    let doubted = named(forecast.in_doubt.iter());
     let then = match (forecast.verdict, forecast.to) {
         (Some(Verdict::Retry), _) => "queued again from its beginning".to_owned(),
         (Some(Verdict::Resume), _) => {
@@ -204,28 +210,49 @@ fn sentence(work: &Work, forecast: &Forecast, after: &After, when: Option<&str>)
         (Some(Verdict::Leave), _) => {
             "stalled until it comes back, its death is proven, or a person asks to abandon it".to_owned()
         }
-        (Some(Verdict::Fail), _) => {
-            format!("failed: its {} failures are exhausted", after.work.body.failures)
-        }
+        (Some(Verdict::Fail), _) => format!("failed: {}", exhausted(after.work.body.failures)),
         (Some(Verdict::TimeOut), _) => "timed out, as it declared for a lost holder".to_owned(),
+        (None, State::CancelRequested) if work.state == State::CancelRequested => {
+            "still asked to stop".to_owned()
+        }
+        (None, State::CancelRequested) => "asked to stop".to_owned(),
         (None, State::Cancelled) => "cancelled: stopping it half-way is harmless".to_owned(),
         (None, to) => match after.deadline() {
             Some(Deadline::Overall) => "timed out at its overall deadline".to_owned(),
             Some(Deadline::Execution) if to == State::RetryScheduled => {
                 "tried again: the attempt reaches its execution timeout".to_owned()
             }
-            Some(Deadline::Execution | Deadline::Start) | None => format!("{to}"),
+            Some(Deadline::Execution | Deadline::Start) | None => to.to_string().replace('_', " "),
         },
     };
     let doubt = match forecast.verdict {
-        _ if doubted.is_empty() => String::new(),
         Some(Verdict::Reconcile) => String::new(),
         Some(Verdict::Retry | Verdict::Resume) => {
-            format!("; {doubted} would be in doubt and may be sent again with the same key")
+            in_doubt(forecast, already, " and may be sent again with the same key")
         }
-        _ => format!("; {doubted} would be in doubt"),
+        _ => in_doubt(forecast, already, ""),
     };
     clause(work, when, holder, &format!("{then}{doubt}"))
+}
+
+fn named<'a>(doubted: impl Iterator<Item = &'a Doubted>) -> String {
+    let named: Vec<String> =
+        doubted.map(|doubted| format!("`{}` to {}", doubted.tool, doubted.target)).collect();
+    named.join(" and ")
+}
+
+/// The commands that would be in doubt, apart from those that already are.
+fn in_doubt(forecast: &Forecast, already: &[CommandId], more: &str) -> String {
+    let (old, new): (Vec<&Doubted>, Vec<&Doubted>) =
+        forecast.in_doubt.iter().partition(|doubted| already.contains(&doubted.command));
+    let are = if old.len() == 1 { "is" } else { "are" };
+    let (old_named, new_named) = (named(old.iter().copied()), named(new.iter().copied()));
+    match (old.is_empty(), new.is_empty()) {
+        (true, true) => String::new(),
+        (true, false) => format!("; {new_named} would be in doubt{more}"),
+        (false, true) => format!("; {old_named} {are} in doubt already{more}"),
+        (false, false) => format!("; {new_named} would be in doubt, as {old_named} {are} already,{more}"),
+    }
 }
 
 /// Who is silent and when it is decided, before what follows.
@@ -242,7 +269,9 @@ fn clause(work: &Work, when: Option<&str>, holder: &str, then: &str) -> String {
 fn when(at: Millis, now: Millis, late: bool) -> String {
     match at - now {
         ..=0 => "at the next sweep".to_owned(),
-        ms if late => format!("in {} (after a restart, a lease is first watched for its whole ttl)", span(ms)),
+        ms if late => {
+            format!("in {} (after a restart, a lease is first watched for its whole ttl)", span(ms))
+        }
         ms => format!("in {}", span(ms)),
     }
 }

@@ -104,6 +104,14 @@ fn rearm(cx: Context<'_>, work: &Work) -> Decision {
     decision
 }
 
+/// Why a work item fails at a lapse.
+pub(crate) fn exhausted(failures: u32) -> String {
+    match failures {
+        1 => "its policy allows no second attempt".to_owned(),
+        failures => format!("its {failures} attempts are exhausted"),
+    }
+}
+
 fn passed(date: Option<Millis>, now: Millis) -> bool {
     date.is_some_and(|date| date <= now)
 }
@@ -312,7 +320,7 @@ pub(super) fn recover(cx: Context<'_>, draft: &mut Draft, grade: Grade, evidence
             format!("it has lost {} holders in a row: a person must look", work.body.lapses),
         ),
         Verdict::Abandon => (State::Abandoned, None, abandoned(work)),
-        Verdict::Fail => (State::Failed, None, format!("its {} attempts are exhausted", work.body.failures)),
+        Verdict::Fail => (State::Failed, None, exhausted(work.body.failures)),
         Verdict::TimeOut => {
             (State::TimedOut, None, "its lease lapsed, and it declared that as its end".to_owned())
         }

@@ -246,5 +246,40 @@ fn a_restarted_sweeper_watches_for_a_whole_ttl_first() {
     assert_eq!(watched(&w, lease.work, Some(w.now - ttl)).unwrap().at, Some(w.now));
     w.now += HOUR - LAPSE - 10 * SECOND;
     let foretold = watched(&w, lease.work, Some(w.now)).unwrap();
-    assert_eq!((foretold.at, foretold.to), (w.row(lease.work).spec.overall_at(), State::TimedOut), "it needs no watch");
+    assert_eq!(
+        (foretold.at, foretold.to),
+        (w.row(lease.work).spec.overall_at(), State::TimedOut),
+        "it needs no watch"
+    );
+}
+
+#[test]
+fn the_sentence_tells_what_is_in_doubt_already() {
+    let mut w = World::default();
+    let lease = started(&mut w);
+    let id = w.dispatched(&lease, native());
+    let sentence = |w: &World| of(w, lease.work).unwrap().sentence;
+    assert!(
+        sentence(&w).contains("; `mail` to bob would be in doubt and may be sent again"),
+        "{}",
+        sentence(&w)
+    );
+    w.uncertain(id).unwrap();
+    assert!(
+        sentence(&w).contains("; `mail` to bob is in doubt already and may be sent again"),
+        "{}",
+        sentence(&w)
+    );
+}
+
+#[test]
+fn a_single_attempt_is_told_in_words() {
+    let mut w = World::default();
+    let lease = w.held_with("a", |ingest| ingest.policy.retry.max_attempts = 1);
+    w.accept_work(&lease, AcceptStrength::Weak).unwrap();
+    let foretold = of(&w, lease.work).unwrap();
+    assert_eq!(
+        foretold.sentence,
+        "If w1 stays silent, in 1 m it is failed: its policy allows no second attempt."
+    );
 }

@@ -299,3 +299,15 @@ fn the_records_after_a_close_out() {
         assert_eq!(row.body.error.is_some(), !state.is_success());
     }
 }
+
+#[test]
+fn a_title_shows_something() {
+    let mut w = World::default();
+    for title in ["", " ", "\u{a0}\u{3000}", "\u{200b}", "\u{feff} \u{2060}", "\u{3164}\u{2800}", "a\nb"] {
+        let refusal = w.try_ingest("a", |i| i.title = Some(title.to_owned())).unwrap_err();
+        assert_eq!(refusal.code, Code::Invalid, "{title:?}");
+    }
+    for (n, title) in [" a ", "\u{200b}é", "👩\u{200d}🚀", "退款"].into_iter().enumerate() {
+        w.try_ingest(&n.to_string(), |i| i.title = Some(title.to_owned())).unwrap();
+    }
+}

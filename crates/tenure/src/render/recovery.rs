@@ -9,11 +9,16 @@ use super::{
     text::{age, span},
 };
 
+const NOTHING: &str = "Nothing is at risk: every lease is renewed in time. `tenure victims --all` shows what each holder's loss would do.";
+/// Other work items may be at risk.
+const NO_MATCH: &str =
+    "Nothing that matches --worker, --tenant and --kind is at risk. `tenure victims` shows the others.";
+
 /// The first to be decided comes first; below each row, the sentence and the effects that may have happened.
-pub fn victims(victims: &[Victim], style: &Style) -> Table {
+pub fn victims(victims: &[Victim], is_filtered: bool, style: &Style) -> Table {
     let mut table = Table::new(
         &["STATE", "WORK", "TITLE", "OWNER", "MISSED", "DECIDED", "LAST RECEIPT"],
-        "Nothing is at risk: every lease is renewed in time. `tenure victims --all` shows what each holder's loss would do.",
+        if is_filtered { NO_MATCH } else { NOTHING },
     );
     for victim in victims {
         let lease = victim.lease.as_ref();

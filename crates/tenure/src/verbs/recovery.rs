@@ -18,9 +18,10 @@ pub async fn victims(cx: &Context, args: &Victims) -> Result<Exit, Failure> {
         limit: Some(1_000),
         ..VictimQuery::default()
     };
+    let is_filtered = args.worker.is_some() || args.tenant.is_some() || args.kind.is_some();
     draw(cx, args.redraw.watch, || async {
         let victims = all(cx, &query).await?;
-        cx.out.list(&victims, render::victims)
+        cx.out.list(&victims, |victims, style| render::victims(victims, is_filtered, style))
     })
     .await
 }

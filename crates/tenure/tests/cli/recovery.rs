@@ -27,6 +27,8 @@ fn foretold(bed: &Bed) {
     bed.run(&["claim", "--worker", "cleo", &id, "-o", "json"]).json();
 
     assert_eq!(bed.run(&["victims", "-o", "json"]).json(), serde_json::json!([]), "its holder is alive");
+    let other = bed.run(&["victims", "--all", "--tenant", "nope"]).ends(0).err;
+    assert!(other.contains("Nothing that matches") && !other.contains("every lease"), "{other}");
     let victims = bed.run(&["victims", "--all", "--worker", "cleo", "-o", "json"]).json();
     assert_eq!((&victims[0]["work"], &victims[0]["title"]), (&id.as_str().into(), &title.into()));
     assert_eq!(victims[0]["if_silent"]["verdict"], "leave");
