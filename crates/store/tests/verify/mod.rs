@@ -193,11 +193,7 @@ pub fn records() -> Vec<Edit> {
         both("DELETE FROM event WHERE seq = (SELECT max(seq) FROM event)", &["does not match the anchor"]),
         each("DELETE FROM event WHERE seq = 2", "", &["has an event without a predecessor"]),
         each("", "DELETE FROM event WHERE seq = 2", &["event 2 is missing"]),
-        each(
-            "UPDATE work SET last_event = last_event - 1",
-            "",
-            &["does not match its last event"],
-        ),
+        each("UPDATE work SET last_event = last_event - 1", "", &["does not match its last event"]),
     ]
 }
 
