@@ -8,6 +8,7 @@ mod command_rules;
 mod commands;
 mod contract;
 mod dispatch;
+mod drain;
 mod dry_run;
 mod evidence;
 mod in_process;
