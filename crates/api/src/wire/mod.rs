@@ -65,7 +65,11 @@ pub use intake::{Intake, IntakeChange, IntakePause, SetIntake};
 pub use list::{LimitQuery, Page, PageQuery, Unreadable, Until, WaitQuery, WorkGet, WorkQuery};
 pub use operate::{Abandon, Cancel, Decide, Decision, Quarantine, Rerun, RetryNow};
 pub use problem::{Code, Problem};
-pub use recovery::{DoubtedCommand, Forecast, LastReceipt, PossibleEffect, Verdict, Victim, VictimQuery};
+pub use recovery::{
+    ApplyRecovery, DoubtedCommand, Forecast, LastReceipt, LeftRow, OverrideVerdict, PlanRecovery,
+    PossibleEffect, RecoveredRow, RecoveryOverride, RecoveryPlan, RecoveryReport, RecoveryRow, RefusedRow,
+    Verdict, Victim, VictimQuery,
+};
 pub use schedule::{
     DeleteSchedule, Overlap, PauseSchedule, RunOutcome, RunSchedule, Schedule, ScheduleAct, ScheduleChange,
     ScheduleError, ScheduleGet, ScheduleQuery, ScheduleRun, ScheduleSkip, SetSchedule, SkipReason, Template,

@@ -16,6 +16,7 @@ mod intake;
 mod life;
 mod metrics;
 mod outage;
+mod plan;
 mod recovery;
 mod rights;
 mod schedules;
