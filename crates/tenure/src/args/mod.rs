@@ -31,7 +31,7 @@ pub use intake::{IntakeAct, IntakeVerb, WaitsRevoke, WaitsVerb};
 pub use keep::{Backup, ConfigVerb, Prune, Restore, TokenCreate, TokenRevoke, TokenVerb};
 pub use operate::{Abandon, Act, Cancel, Decide, Drain, Quarantine, Requeue, Rerun, Retry};
 pub use read::{Events, Explain, Filter, Ingest, List, Ps, Show, Watch, Workers};
-pub use recovery::Victims;
+pub use recovery::{RecoverApply, RecoverFilter, RecoverPlan, RecoverVerb, Victims};
 pub use schedule::{Schedule, ScheduleAct, ScheduleRun, ScheduleSet, ScheduleVerb};
 pub use serve::Serve;
 pub use tools::{ToolsCheck, ToolsVerb};
@@ -161,7 +161,11 @@ pub enum Verb {
     Drain(Drain),
     /// List the workers with leases, and whether they are alive
     Workers(Workers),
-    /// List work items that lost or may lose their holder, and what recovery will decide
+    /// Recovery of work items that lost their holder: what is at risk, what would be done, and doing it
+    #[command(subcommand)]
+    Recover(RecoverVerb),
+    /// The same as `tenure recover victims`
+    #[command(hide = true)]
     Victims(Victims),
     /// Commands: recorded side effects
     #[command(subcommand)]
@@ -231,6 +235,7 @@ impl Verb {
             Verb::Quarantine(args) => args.act.dry_run,
             Verb::Abandon(args) => args.act.dry_run,
             Verb::Drain(args) => args.act.dry_run,
+            Verb::Recover(verb) => verb.dry_run(),
             Verb::Schedule(verb) => verb.dry_run(),
             Verb::Intake(verb) => verb.dry_run(),
             Verb::Waits(WaitsVerb::Revoke(args)) => args.act.dry_run,
