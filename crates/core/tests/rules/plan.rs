@@ -255,7 +255,8 @@ fn every_rule_has_its_row() {
 /// 9, 10: time alone carries out nothing, because nobody has watched the lease for a plan.
 #[test]
 fn a_lease_past_its_grace_is_planned_and_not_touched() {
-    let prepared: [(&str, fn(&mut World) -> Lease, Option<Verdict>, State); 3] = [
+    type Case = (&'static str, fn(&mut World) -> Lease, Option<Verdict>, State);
+    let prepared: [Case; 3] = [
         ("rerunnable", started, Some(Verdict::Retry), State::Queued),
         ("owner-bound", |w| w.held_with("a", owner_bound), Some(Verdict::Leave), State::Stalled),
         (
