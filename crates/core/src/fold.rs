@@ -252,7 +252,7 @@ pub fn apply(work: &mut Work, event: &Event) {
             }
         }
         // An unknown event of a newer version only moves the work item.
-        Fact::Cancelled(_) | Fact::EarlyAnswerRefused(_) | Fact::Unknown(_) => {}
+        Fact::Cancelled(_) | Fact::EarlyAnswerRefused(_) | Fact::RecoveryApplied(_) | Fact::Unknown(_) => {}
         Fact::ReleaseRequested(_) => work.body.release_requested = true,
         Fact::AbandonRequested(_) => {
             work.body.abandon_request = Some(AbandonRequest {

@@ -62,6 +62,8 @@ pub enum Code {
     NoLongerRetained,
     /// The work item has changed since the event that the caller has seen.
     StateChanged,
+    /// The recovery plan no longer describes the ledger: compute it again.
+    PlanStale,
     /// The policy changed after it was evaluated: evaluate again.
     PolicyStale,
     /// The policy does not allow it.
@@ -108,7 +110,7 @@ pub enum Retryable {
 }
 
 impl Code {
-    pub const ALL: [Code; 45] = [
+    pub const ALL: [Code; 46] = [
         Code::Invalid,
         Code::PayloadRefused,
         Code::UnknownSource,
@@ -137,6 +139,7 @@ impl Code {
         Code::AnswerMismatch,
         Code::NoLongerRetained,
         Code::StateChanged,
+        Code::PlanStale,
         Code::PolicyStale,
         Code::PolicyDenied,
         Code::ApprovalRequired,
@@ -193,6 +196,7 @@ impl Code {
             | Code::AnswerMismatch
             | Code::NoLongerRetained
             | Code::StateChanged
+            | Code::PlanStale
             | Code::PolicyDenied
             | Code::AlreadySucceeded
             | Code::Superseded
@@ -236,6 +240,7 @@ impl Code {
             Code::AnswerMismatch => "answer_mismatch",
             Code::NoLongerRetained => "no_longer_retained",
             Code::StateChanged => "state_changed",
+            Code::PlanStale => "plan_stale",
             Code::PolicyStale => "policy_stale",
             Code::PolicyDenied => "policy_denied",
             Code::ApprovalRequired => "approval_required",

@@ -73,8 +73,9 @@ pub use intake::IntakeChange;
 pub use intake_table::{IntakeInsert, IntakeTable};
 pub use intake_worker::{IntakeLook, IntakeWorker};
 pub use ledger::{
-    AtRisk, Caller, Claimed, DispatchRef, Due, DueCursor, DuePage, Health, Ingested, LeaseRef, Ledger,
-    LedgerReply, NewWait, NewWork, Options, Reserved, Resolved, Sending, Waiting, WorkerView, Workers,
+    AppliedPlan, ApplyPlan, AtRisk, Caller, Claimed, DispatchRef, Due, DueCursor, DuePage, Health, Ingested,
+    LeaseRef, Ledger, LedgerReply, NewWait, NewWork, Options, PLAN_MAX, PlanFilter, PlanOverride,
+    PlannedRecovery, RecoveryPlan, Reserved, Resolved, RowOutcome, Sending, Waiting, WorkerView, Workers,
     new_worker,
 };
 pub use listed::{EventKey, Listed, Unreadable};

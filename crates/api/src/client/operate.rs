@@ -6,8 +6,8 @@ use super::{
     work::path,
 };
 use crate::wire::{
-    Abandon, Ack, Alert, Cancel, Decide, Drain, DrainReport, Page, Quarantine, Rerun, RetryNow, Victim,
-    VictimQuery, Work, WorkId, WorkerView,
+    Abandon, Ack, Alert, ApplyRecovery, Cancel, Decide, Drain, DrainReport, Page, PlanRecovery, Quarantine,
+    RecoveryPlan, RecoveryReport, Rerun, RetryNow, Victim, VictimQuery, Work, WorkId, WorkerView,
 };
 
 impl Client {
@@ -44,6 +44,16 @@ impl Client {
     /// The work items that lost or may lose their holder, with what recovery will decide.
     pub async fn victims(&self, query: &VictimQuery) -> Result<Page<Victim>, Error> {
         self.call(Call::get("/v1/recovery/victims").query(query)).await
+    }
+
+    /// What recovery would do now. Changes nothing.
+    pub async fn recovery_plan(&self, plan: &PlanRecovery) -> Result<RecoveryPlan, Error> {
+        self.call(Call::post("/v1/recovery/plan", plan)).await
+    }
+
+    /// Carries out a recovery plan: exactly what it says, or nothing.
+    pub async fn apply_recovery(&self, apply: &ApplyRecovery) -> Result<RecoveryReport, Error> {
+        self.call(Call::post("/v1/recovery/apply", apply).once()).await
     }
 
     /// The workers that hold leases.

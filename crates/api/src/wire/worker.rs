@@ -58,9 +58,10 @@ pub struct Drain {
     /// Only this incarnation; omitted: all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<String>,
-    /// From outside, `request_cancel` and `release` ask the holders to stop and release, and request a cancel
-    /// of started owner-bound work; `abandon` gives up started owner-bound work once its lease lapsed. The
-    /// other levers are available only to the worker itself.
+    /// From outside, `request_cancel` and `release` ask the holders to stop and release, and `request_cancel` requests a
+    /// cancel of started owner-bound work; `abandon` gives up started owner-bound work once its lease lapsed;
+    /// `revoke_waits` ends the waits of started owner-bound work that only this worker may continue. The other levers
+    /// are available only to the worker itself.
     pub levers: Vec<Lever>,
 }
 

@@ -22,6 +22,7 @@ mod ingest;
 mod lease;
 mod operator;
 mod payloads;
+mod plan;
 mod random;
 mod recovery;
 mod steps;

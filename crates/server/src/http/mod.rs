@@ -116,6 +116,8 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(schedules::resume))
         .routes(routes!(schedules::run_now))
         .routes(routes!(recovery::victims))
+        .routes(routes!(recovery::plan))
+        .routes(routes!(recovery::apply))
         .routes(routes!(workers::list))
         .routes(routes!(workers::drain))
         .routes(routes!(events::list))

@@ -91,6 +91,12 @@ struct OfModel {
     kind: &'static str,
 }
 
+/// How far recovery has come: to its verdict, or to the next holder.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfRecovery {
+    until: &'static str,
+}
+
 type ByWork = Family<Labels, Counter>;
 type GaugeBy<L> = Family<L, Gauge>;
 
@@ -111,6 +117,7 @@ pub struct Metrics {
     late_writes: ByWork,
     tokens: Family<OfModel, Counter>,
     in_state: Family<OfWorkState, Histogram>,
+    recovery: Family<OfRecovery, Histogram>,
     duplicates: Counter,
     key_reuse: Counter,
     requests: Family<Request, Counter>,
@@ -156,6 +163,7 @@ impl Default for Metrics {
             late_writes: Family::default(),
             tokens: Family::default(),
             in_state: Family::new_with_constructor(|| Histogram::new(TIME_IN_STATE)),
+            recovery: Family::new_with_constructor(|| Histogram::new(TIME_IN_STATE)),
             duplicates: Counter::default(),
             key_reuse: Counter::default(),
             requests: Family::default(),
@@ -229,6 +237,12 @@ impl Metrics {
             "Time that work items spent in a state they left, if this process saw them enter it",
             Unit::Seconds,
             self.in_state.clone(),
+        );
+        r.register_with_unit(
+            "recovery",
+            "Time from a recorded lapse or proof of death to the verdict, or until the work item runs again, if this process saw both",
+            Unit::Seconds,
+            self.recovery.clone(),
         );
         r.register(
             "duplicate_deliveries",
@@ -361,6 +375,8 @@ impl Metrics {
             Fact::Late(_) => _ = self.late_writes.get_or_create(labels).inc(),
             _ => {}
         }
+        self.count_recovery(event, known);
+        let labels = &*known.labels;
         let moved = event.from != Some(event.to);
         if !moved {
             return;
@@ -381,6 +397,31 @@ impl Metrics {
             if event.to.is_success() && known.failed {
                 self.retry_successes.get_or_create(labels).inc();
             }
+        }
+    }
+
+    /// How long a work item that lost its holder takes to a verdict, and to run again. An end or a person's decision is
+    /// no recovery.
+    fn count_recovery(&self, event: &Event, known: &mut Known) {
+        let took = |until: &'static str, lost: Millis| {
+            let seconds = (event.at - lost).max(0) as f64 / 1_000.0;
+            self.recovery.get_or_create(&OfRecovery { until }).observe(seconds);
+        };
+        match (&event.fact, known.lost) {
+            (Fact::LeaseLapsed(_), _) => (known.lost, known.decided) = (Some(event.at), false),
+            (Fact::Recovered(_), Some(lost)) if !known.decided => {
+                known.decided = true;
+                took("verdict", lost);
+            }
+            _ => {}
+        }
+        match (event.to, known.lost) {
+            (State::Running | State::CancelRequested, Some(lost)) => {
+                known.lost = None;
+                took("running", lost);
+            }
+            (State::Quarantined, Some(_)) => known.lost = None,
+            _ => {}
         }
     }
 

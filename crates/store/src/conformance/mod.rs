@@ -22,6 +22,7 @@ pub mod intake;
 pub mod lease;
 pub mod life;
 pub mod operate;
+pub mod plans;
 pub mod quota;
 pub mod reads;
 pub mod recovery;
@@ -167,6 +168,16 @@ macro_rules! conformance_tests {
                 only_a_tick_finds_a_lapse,
                 clock_jumps_expire_no_living_holder,
                 a_stall_expires_no_living_holder_of_a_short_lease,
+            }
+            plans {
+                a_plan_touches_nothing_and_is_named_by_its_rows,
+                exactly_the_plan_is_applied_or_nothing,
+                a_change_since_the_plan_is_never_overwritten,
+                a_plan_of_another_ledger_is_forged,
+                a_person_overrides_single_rows,
+                what_recovery_set_aside_is_reported,
+                a_proven_death_is_carried_out_at_once,
+                two_people_apply_one_plan_at_once,
             }
             recovery {
                 rerunnable_work_goes_on,

@@ -161,7 +161,7 @@ impl Caller {
         &self.actor
     }
 
-    async fn ack(&self, action: Action) -> Result<Ack, Error> {
+    pub(super) async fn ack(&self, action: Action) -> Result<Ack, Error> {
         ack_of(self.submit(action).await?)
     }
 
@@ -580,6 +580,11 @@ impl Caller {
         self.ack(Action::Decide { work, reason: reason.to_owned(), decision }).await
     }
 
+    /// Cancels the open waits of a work item; it continues without answers.
+    pub async fn revoke_waits(&self, work: WorkId, reason: &str) -> Result<Ack, Error> {
+        self.ack(Action::RevokeWaits { work, reason: reason.to_owned() }).await
+    }
+
     /// Cancels every open wait of a tenant's session; the work items continue without answers.
     pub async fn revoke_session_waits(
         &self,
@@ -608,7 +613,7 @@ impl Caller {
                 return Ok(acks);
             }
             for work in new {
-                match self.ack(Action::RevokeWaits { work, reason: reason.to_owned() }).await {
+                match self.revoke_waits(work, reason).await {
                     // Answered or ended in the meantime.
                     Err(Error::Refused(Refusal { code: Code::IllegalState | Code::Terminal, .. })) => {}
                     ack => acks.push(ack?),

@@ -10,6 +10,7 @@ mod intake;
 mod new;
 mod quota;
 mod reads;
+mod recovery;
 mod retention;
 mod schedules;
 mod schema;
@@ -54,6 +55,9 @@ pub use due::{Due, DueCursor, DuePage};
 pub use forecast::AtRisk;
 pub use health::Health;
 pub use new::{NewWait, NewWork, new_worker};
+pub use recovery::{
+    AppliedPlan, ApplyPlan, PLAN_MAX, PlanFilter, PlanOverride, PlannedRecovery, RecoveryPlan, RowOutcome,
+};
 pub use workers::{WorkerView, Workers};
 
 /// The limits on payloads of replies in memory, in KiB, in total and for one tenant; and how long a call

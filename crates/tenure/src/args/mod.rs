@@ -31,8 +31,8 @@ pub use hold::*;
 pub use intake::{IntakeAct, IntakeVerb, WaitsRevoke, WaitsVerb};
 pub use keep::{Backup, ConfigVerb, Prune, Restore, TokenCreate, TokenRevoke, TokenVerb};
 pub use operate::{Abandon, Act, Cancel, Decide, Drain, Quarantine, Requeue, Rerun, Retry};
-pub use read::{Events, Explain, Ingest, List, Ps, Show, Watch, Workers};
-pub use recovery::Victims;
+pub use read::{Events, Explain, Filter, Ingest, List, Ps, Show, Watch, Workers};
+pub use recovery::{RecoverApply, RecoverFilter, RecoverPlan, RecoverVerb, Victims};
 pub use schedule::{Schedule, ScheduleAct, ScheduleRun, ScheduleSet, ScheduleVerb};
 pub use serve::Serve;
 pub use tools::{ToolsCheck, ToolsVerb};
@@ -156,7 +156,11 @@ pub enum Verb {
     Drain(Drain),
     /// List the workers with leases, and whether they are alive
     Workers(Workers),
-    /// List work items that lost or may lose their holder, and what recovery will decide
+    /// Recovery of work items that lost their holder: what is at risk, what would be done, and doing it
+    #[command(subcommand)]
+    Recover(RecoverVerb),
+    /// The same as `tenure recover victims`
+    #[command(hide = true)]
     Victims(Victims),
     /// Commands: recorded side effects
     #[command(subcommand)]
@@ -223,6 +227,7 @@ impl Verb {
             Verb::Quarantine(args) => args.act.dry_run,
             Verb::Abandon(args) => args.act.dry_run,
             Verb::Drain(args) => args.act.dry_run,
+            Verb::Recover(verb) => verb.dry_run(),
             Verb::Schedule(verb) => verb.dry_run(),
             Verb::Intake(verb) => verb.dry_run(),
             Verb::Waits(WaitsVerb::Revoke(args)) => args.act.dry_run,

@@ -24,7 +24,7 @@ pub use describe::{describe, question};
 pub use intake::{intake, resume, whose};
 pub use light::Light;
 pub use needs::{Asked, Need, needs};
-pub use recovery::victims;
+pub use recovery::{recovery_plan, recovery_report, victims};
 pub use rows::{
     alerts, command_of, event, events, feed, in_state, leases, reason, running, tokens, workers, works,
 };

@@ -29,7 +29,7 @@ use tenure_api::{
 };
 
 use crate::{
-    args::{Cli, ToolsVerb, Verb, WaitsVerb},
+    args::{Cli, RecoverVerb, ToolsVerb, Verb, WaitsVerb},
     connect::Connection,
     exit::{Exit, Failure},
     render::{Out, say},
@@ -118,7 +118,9 @@ async fn dispatch(cx: &Context, verb: Verb) -> Result<Exit, Failure> {
         Verb::Watch(args) => read::watch(cx, args).await,
         Verb::Top => crate::top::top(cx).await,
         Verb::Workers(args) => read::workers(cx, &args).await,
-        Verb::Victims(args) => recovery::victims(cx, &args).await,
+        Verb::Recover(RecoverVerb::Victims(args)) | Verb::Victims(args) => recovery::victims(cx, &args).await,
+        Verb::Recover(RecoverVerb::Plan(args)) => recovery::plan(cx, &args).await,
+        Verb::Recover(RecoverVerb::Apply(args)) => recovery::apply(cx, args).await,
         Verb::Needs(args) => needs::needs(cx, &args).await,
         Verb::Commands(verb) => command::commands(cx, verb).await,
         Verb::Alerts => read::alerts(cx).await,
