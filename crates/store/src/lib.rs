@@ -73,9 +73,9 @@ pub use intake::IntakeChange;
 pub use intake_table::{IntakeInsert, IntakeTable};
 pub use intake_worker::{IntakeLook, IntakeWorker};
 pub use ledger::{
-    AtRisk, Caller, Claimed, DispatchRef, Due, DueCursor, DuePage, Health, Ingested, LeaseRef, Ledger,
-    LedgerReply, NewWait, NewWork, Options, Reserved, Resolved, Sending, Waiting, WorkerView, Workers,
-    new_worker,
+    AtRisk, Caller, Claimed, DispatchRef, Due, DueCursor, DuePage, Health, IdleClaim, Ingested, LeaseRef,
+    Ledger, LedgerReply, NewWait, NewWork, Options, Reserved, Resolved, Sending, StuckReport, Waiting,
+    WorkerView, Workers, new_worker,
 };
 pub use listed::{EventKey, Listed, Unreadable};
 pub use process::here as local_process;

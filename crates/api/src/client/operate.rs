@@ -6,8 +6,8 @@ use super::{
     work::path,
 };
 use crate::wire::{
-    Abandon, Ack, Alert, Cancel, Decide, Drain, DrainReport, Page, Quarantine, Rerun, RetryNow, Victim,
-    VictimQuery, Work, WorkId, WorkerView,
+    Abandon, Ack, Alert, Cancel, Decide, Drain, DrainReport, Page, Quarantine, Rerun, RetryNow, Stuck,
+    StuckQuery, Victim, VictimQuery, Work, WorkId, WorkerView,
 };
 
 impl Client {
@@ -46,7 +46,12 @@ impl Client {
         self.call(Call::get("/v1/recovery/victims").query(query)).await
     }
 
-    /// The workers that hold leases.
+    /// The work items that do not progress, by cause.
+    pub async fn stuck(&self, query: &StuckQuery) -> Result<Stuck, Error> {
+        self.call(Call::get("/v1/stuck").query(query)).await
+    }
+
+    /// The workers that hold leases, and those whose claims wait for work at the daemon.
     pub async fn workers(&self) -> Result<Page<WorkerView>, Error> {
         self.call(Call::get("/v1/workers")).await
     }

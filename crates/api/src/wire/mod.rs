@@ -26,6 +26,7 @@ mod problem;
 mod recovery;
 mod schedule;
 mod step;
+mod stuck;
 mod time;
 mod token;
 mod usage;
@@ -72,6 +73,7 @@ pub use schedule::{
     TemplateView,
 };
 pub use step::{PutStep, Step, StepReply, StepVerb};
+pub use stuck::{Stuck, StuckCause, StuckFact, StuckGroup, StuckQuery, StuckWork};
 pub use time::Timestamp;
 pub use token::{NewToken, Principal, Revocation, RevokeToken, Scope, Token, TokenKind, TokenMade};
 pub use usage::{USAGE_MAX, Usage};
@@ -82,6 +84,6 @@ pub use wait::{
 pub use word::{NotAWord, Word, Words};
 pub use work::{
     AbandonRequest, CancelRequest, Disposition, ErrorClass, Explanation, FirstStarted, Lease, LeaseLiveness,
-    Phase, Reason, Source, State, Timestamps, Work, WorkError, Workflow,
+    OnStalled, Phase, Reason, Source, State, Timestamps, Work, WorkError, Workflow,
 };
-pub use worker::{Deferred, Drain, DrainReport, Lever, Pulled, WorkerView};
+pub use worker::{Deferred, Drain, DrainReport, IdleClaim, Lever, Pulled, WorkerView};

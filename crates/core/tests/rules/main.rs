@@ -24,6 +24,8 @@ mod operator;
 mod payloads;
 mod random;
 mod recovery;
+mod spinning;
 mod steps;
+mod stuck;
 mod waits;
 mod weights;

@@ -189,7 +189,7 @@ impl WorkStore for SqliteStore {
 
 impl Reader {
     /// The first of these works: as many as weigh so much together.
-    fn works_up_to(&mut self, ids: &[WorkId], most: usize) -> Read<Listed<Work, WorkId>> {
+    pub(super) fn works_up_to(&mut self, ids: &[WorkId], most: usize) -> Read<Listed<Work, WorkId>> {
         let mut statement = self.conn.prepare_cached(WORK)?;
         let mut created = self.conn.prepare_cached(SPEC)?;
         let (mut works, mut bytes) = (Listed::default(), 0);
@@ -210,7 +210,13 @@ impl Reader {
         Ok(works)
     }
 
-    fn ids(&self, lead: &str, conditions: Conditions, order: &str, limit: usize) -> Read<Vec<WorkId>> {
+    pub(super) fn ids(
+        &self,
+        lead: &str,
+        conditions: Conditions,
+        order: &str,
+        limit: usize,
+    ) -> Read<Vec<WorkId>> {
         let (sql, values) = conditions.select(lead, order, limit);
         self.all(&sql, params_from_iter(values), |row| Ok(WorkId(row::uuid(row, 0)?)))
     }

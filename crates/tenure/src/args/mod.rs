@@ -31,7 +31,7 @@ pub use intake::{IntakeAct, IntakeVerb, WaitsRevoke, WaitsVerb};
 pub use keep::{Backup, ConfigVerb, Prune, Restore, TokenCreate, TokenRevoke, TokenVerb};
 pub use operate::{Abandon, Act, Cancel, Decide, Drain, Quarantine, Requeue, Rerun, Retry};
 pub use read::{Events, Explain, Filter, Ingest, List, Ps, Show, Watch, Workers};
-pub use recovery::Victims;
+pub use recovery::{Stuck, Victims};
 pub use schedule::{Schedule, ScheduleAct, ScheduleRun, ScheduleSet, ScheduleVerb};
 pub use serve::Serve;
 pub use tools::{ToolsCheck, ToolsVerb};
@@ -159,10 +159,12 @@ pub enum Verb {
     Abandon(Abandon),
     /// Ask a worker to stop everything that it holds
     Drain(Drain),
-    /// List the workers with leases, and whether they are alive
+    /// List the workers that hold leases or wait for work, and whether they are alive
     Workers(Workers),
     /// List work items that lost or may lose their holder, and what recovery will decide
     Victims(Victims),
+    /// List open work items that do not progress, by cause, with evidence and the next step
+    Stuck(Stuck),
     /// Commands: recorded side effects
     #[command(subcommand)]
     Commands(CommandsVerb),
@@ -250,6 +252,7 @@ impl Verb {
             | Verb::Claim(_)
             | Verb::Workers(_)
             | Verb::Victims(_)
+            | Verb::Stuck(_)
             | Verb::Alerts
             | Verb::Needs(_)
             | Verb::Verify

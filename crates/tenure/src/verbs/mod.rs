@@ -119,6 +119,7 @@ async fn dispatch(cx: &Context, verb: Verb) -> Result<Exit, Failure> {
         Verb::Top => crate::top::top(cx).await,
         Verb::Workers(args) => read::workers(cx, &args).await,
         Verb::Victims(args) => recovery::victims(cx, &args).await,
+        Verb::Stuck(args) => recovery::stuck(cx, &args).await,
         Verb::Needs(args) => needs::needs(cx, &args).await,
         Verb::Commands(verb) => command::commands(cx, verb).await,
         Verb::Alerts => read::alerts(cx).await,

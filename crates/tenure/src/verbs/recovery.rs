@@ -1,12 +1,12 @@
-//! What a lost holder puts at risk.
+//! What a lost holder puts at risk, and what does not progress.
 
-use tenure_api::wire::{Victim, VictimQuery};
+use tenure_api::wire::{StuckQuery, Victim, VictimQuery};
 
 use super::{Context, draw, say_unreadable};
 use crate::{
-    args::Victims,
+    args::{Stuck, Victims},
     exit::{Exit, Failure},
-    render,
+    render::{self, say},
 };
 
 pub async fn victims(cx: &Context, args: &Victims) -> Result<Exit, Failure> {
@@ -43,4 +43,20 @@ async fn all(cx: &Context, query: &VictimQuery) -> Result<Vec<Victim>, Failure> 
         (decided.is_none(), decided, victim.work.clone())
     });
     Ok(victims)
+}
+
+pub async fn stuck(cx: &Context, args: &Stuck) -> Result<Exit, Failure> {
+    let limit = Some(u32::try_from(args.limit).unwrap_or(u32::MAX));
+    let query = StuckQuery { tenant: args.tenant.clone(), limit };
+    draw(cx, args.redraw.watch, || async {
+        let found = cx.client.stuck(&query).await?;
+        cx.out.one(&found, |found, style| {
+            if found.groups.is_empty() {
+                say(&render::nothing_stuck(found, style));
+                return String::new();
+            }
+            render::stuck(found, style)
+        })
+    })
+    .await
 }
