@@ -32,6 +32,8 @@ pub enum Code {
     Terminal,
     /// The cancel deadline passed: renewals are refused.
     CancelDeadline,
+    /// The holder renews and shows no progress: such renewals are refused.
+    Spinning,
     /// A cancel of the work item was requested: it dispatches nothing new.
     CancelRequested,
     /// A success needs a result, a reference to one, or `no_output`.
@@ -110,7 +112,7 @@ pub enum Retryable {
 }
 
 impl Code {
-    pub const ALL: [Code; 46] = [
+    pub const ALL: [Code; 47] = [
         Code::Invalid,
         Code::PayloadRefused,
         Code::UnknownSource,
@@ -124,6 +126,7 @@ impl Code {
         Code::IllegalState,
         Code::Terminal,
         Code::CancelDeadline,
+        Code::Spinning,
         Code::CancelRequested,
         Code::ResultMissing,
         Code::StepMismatch,
@@ -183,6 +186,7 @@ impl Code {
             | Code::LeaseLost
             | Code::Terminal
             | Code::CancelDeadline
+            | Code::Spinning
             | Code::CancelRequested
             | Code::ResultMissing
             | Code::StepMismatch
@@ -226,6 +230,7 @@ impl Code {
             Code::IllegalState => "illegal_state",
             Code::Terminal => "terminal",
             Code::CancelDeadline => "cancel_deadline",
+            Code::Spinning => "spinning",
             Code::CancelRequested => "cancel_requested",
             Code::ResultMissing => "result_missing",
             Code::StepMismatch => "step_mismatch",

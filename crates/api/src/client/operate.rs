@@ -7,7 +7,8 @@ use super::{
 };
 use crate::wire::{
     Abandon, Ack, Alert, ApplyRecovery, Cancel, Decide, Drain, DrainReport, Page, PlanRecovery, Quarantine,
-    RecoveryPlan, RecoveryReport, Rerun, RetryNow, Victim, VictimQuery, Work, WorkId, WorkerView,
+    RecoveryPlan, RecoveryReport, Rerun, RetryNow, Stuck, StuckQuery, Victim, VictimQuery, Work, WorkId,
+    WorkerView,
 };
 
 impl Client {
@@ -56,7 +57,12 @@ impl Client {
         self.call(Call::post("/v1/recovery/apply", apply).once()).await
     }
 
-    /// The workers that hold leases.
+    /// The work items that do not progress, by cause.
+    pub async fn stuck(&self, query: &StuckQuery) -> Result<Stuck, Error> {
+        self.call(Call::get("/v1/stuck").query(query)).await
+    }
+
+    /// The workers that hold leases, and those whose claims wait for work at the daemon.
     pub async fn workers(&self) -> Result<Page<WorkerView>, Error> {
         self.call(Call::get("/v1/workers")).await
     }

@@ -70,6 +70,8 @@ words! {
         Terminal = "terminal",
         /// The cancel deadline passed: renewals are refused.
         CancelDeadline = "cancel_deadline",
+        /// The holder renews and shows no progress: such renewals are refused.
+        Spinning = "spinning",
         /// A cancel of the work item was requested: it dispatches nothing new.
         CancelRequested = "cancel_requested",
         /// A success needs a result, a reference to one, or `no_output`.

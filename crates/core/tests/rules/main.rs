@@ -25,6 +25,8 @@ mod payloads;
 mod plan;
 mod random;
 mod recovery;
+mod spinning;
 mod steps;
+mod stuck;
 mod waits;
 mod weights;

@@ -66,6 +66,7 @@ pub(crate) const fn status(code: Code) -> StatusCode {
         | Code::IllegalState
         | Code::Terminal
         | Code::CancelDeadline
+        | Code::Spinning
         | Code::CancelRequested
         | Code::StepMismatch
         | Code::OwnerBound
@@ -108,6 +109,7 @@ const fn code_of(code: CoreCode) -> Code {
         CoreCode::IllegalState => Code::IllegalState,
         CoreCode::Terminal => Code::Terminal,
         CoreCode::CancelDeadline => Code::CancelDeadline,
+        CoreCode::Spinning => Code::Spinning,
         CoreCode::CancelRequested => Code::CancelRequested,
         CoreCode::ResultMissing => Code::ResultMissing,
         CoreCode::StepMismatch => Code::StepMismatch,

@@ -1,4 +1,4 @@
-//! Workers, as seen through their leases, and draining one from outside.
+//! Workers, as seen through their leases and their waiting claims, and draining one from outside.
 
 use tenure_api::wire as w;
 use tenure_core::{Code, Phase, Refusal, State, Work};
@@ -9,7 +9,7 @@ use crate::wire::{self, ToWire};
 
 const PAGE: usize = 1_000;
 
-/// Lists the workers that hold leases.
+/// Lists the workers that hold leases, and those whose claims wait for work at this daemon.
 #[utoipa::path(get, path = "/v1/workers", tag = "worker", security(("token" = ["view"])),
     responses((status = 200, description = "The workers.", body = w::Page<w::WorkerView>), Problems))]
 pub(crate) async fn list(who: Who) -> JsonResult<w::Page<w::WorkerView>> {

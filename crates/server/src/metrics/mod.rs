@@ -128,6 +128,7 @@ pub struct Metrics {
     in_flight: Gauge,
     expired_leases: Gauge,
     waits: GaugeBy<OfKind>,
+    idle_workers: GaugeBy<OfKind>,
     renewals_refused: Counter,
     server_changes: Counter,
     clock_jumps: Counter,
@@ -174,6 +175,7 @@ impl Default for Metrics {
             in_flight: Gauge::default(),
             expired_leases: Gauge::default(),
             waits: Family::default(),
+            idle_workers: Family::default(),
             renewals_refused: Counter::default(),
             server_changes: Counter::default(),
             clock_jumps: Counter::default(),
@@ -194,6 +196,9 @@ impl Default for Metrics {
         metrics
     }
 }
+
+/// The kinds of idle workers that have a label of their own.
+const KINDS_MAX: usize = 100;
 
 /// Seconds: from a quick tool call to a person who answers the next day.
 const TIME_IN_STATE: [f64; 12] =
@@ -271,6 +276,11 @@ impl Metrics {
             self.expired_leases.clone(),
         );
         r.register("waits", "Open waits by kind", self.waits.clone());
+        r.register(
+            "idle_workers",
+            "Workers whose claims wait for work at this daemon, by kind; without a kind, they claim any",
+            self.idle_workers.clone(),
+        );
         r.register("renewals_refused", "Renewals that were refused", self.renewals_refused.clone());
         r.register("clock_jumps", "Detected jumps of the system clock", self.clock_jumps.clone());
         r.register_with_unit(
@@ -474,6 +484,10 @@ impl Metrics {
             let kind = crate::wire::ToWire::to_wire(*kind).to_string();
             self.waits.get_or_create(&OfKind { kind }).set(of.open as i64);
         }
+        self.idle_workers.clear();
+        for (kind, workers) in idle_by_kind(ledger) {
+            self.idle_workers.get_or_create(&OfKind { kind }).set(workers as i64);
+        }
         self.intake_paused.clear();
         for pause in ledger.pauses().iter() {
             let tenant = pause.tenant.clone().unwrap_or_default();
@@ -500,6 +514,24 @@ impl Metrics {
         encode(&mut text, &self.registry).expect("a String takes all text");
         Ok(text)
     }
+}
+
+/// A worker may name any kind: the largest groups are named, the others are summed up as those of sources are.
+fn idle_by_kind(ledger: &Ledger) -> Vec<(String, u64)> {
+    let mut kinds: Vec<(String, u64)> = ledger
+        .idle_by_kind()
+        .into_iter()
+        .map(|(kind, workers)| (kind.unwrap_or_default(), workers))
+        .collect();
+    kinds.sort_by_key(|(_, workers)| std::cmp::Reverse(*workers));
+    let rest: u64 = kinds.split_off(kinds.len().min(KINDS_MAX)).iter().map(|(_, workers)| workers).sum();
+    if rest > 0 {
+        match kinds.iter_mut().find(|(kind, _)| kind == "other") {
+            Some((_, workers)) => *workers += rest,
+            None => kinds.push(("other".to_owned(), rest)),
+        }
+    }
+    kinds
 }
 
 fn seconds(ms: Millis) -> i64 {

@@ -31,6 +31,7 @@ pub mod refusal;
 pub mod retention;
 pub mod schedules;
 pub mod session;
+pub mod stuck;
 pub mod tenancy;
 pub mod timers;
 pub mod waits;
@@ -276,8 +277,14 @@ macro_rules! conformance_tests {
             gauges {
                 open_works_and_waits_are_counted,
                 workers_show_by_their_leases,
+                idle_workers_show_by_their_claims,
                 what_this_process_did_is_counted,
                 the_database_tells_of_itself,
+            }
+            stuck {
+                each_cause_is_found_with_its_evidence,
+                stuck_works_of_other_tenants_do_not_exist,
+                a_spinning_holder_is_found,
             }
             retention {
                 what_ended_long_ago_is_pruned,

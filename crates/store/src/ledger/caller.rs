@@ -230,8 +230,15 @@ impl Caller {
                 return Err(Refusal::new(Code::Forbidden, detail).into());
             }
         }
-        let submission = self.submission(Action::Claim(Claim { claimant, by: ClaimBy::Filter(filter) }))?;
-        self.claimed(self.ledger.queue(submission, wait, None).await?)
+        let claim = Claim { claimant: claimant.clone(), by: ClaimBy::Filter(filter.clone()) };
+        let submission = self.submission(Action::Claim(claim))?;
+        // Listed as idle until the answer, or until this call is dropped.
+        let waits = wait.map(|_| self.ledger.idle().wait(&claimant, &filter, &self.tenants));
+        let claimed = self.claimed(self.ledger.queue(submission, wait, None).await?)?;
+        if waits.is_none() && claimed.is_empty() {
+            self.ledger.idle().found_nothing(&claimant, &filter, &self.tenants);
+        }
+        Ok(claimed)
     }
 
     /// Claims all of these work items or none.

@@ -31,8 +31,8 @@ pub use hold::*;
 pub use intake::{IntakeAct, IntakeVerb, WaitsRevoke, WaitsVerb};
 pub use keep::{Backup, ConfigVerb, Prune, Restore, TokenCreate, TokenRevoke, TokenVerb};
 pub use operate::{Abandon, Act, Cancel, Decide, Drain, Quarantine, Requeue, Rerun, Retry};
-pub use read::{Events, Explain, Filter, Ingest, List, Ps, Show, Watch, Workers};
-pub use recovery::{RecoverApply, RecoverFilter, RecoverPlan, RecoverVerb, Victims};
+pub use read::{Events, Explain, Ingest, List, Ps, Show, Watch, Workers};
+pub use recovery::{RecoverApply, RecoverFilter, RecoverPlan, RecoverVerb, Stuck, Victims};
 pub use schedule::{Schedule, ScheduleAct, ScheduleRun, ScheduleSet, ScheduleVerb};
 pub use serve::Serve;
 pub use tools::{ToolsCheck, ToolsVerb};
@@ -154,7 +154,7 @@ pub enum Verb {
     Abandon(Abandon),
     /// Ask a worker to stop everything that it holds
     Drain(Drain),
-    /// List the workers with leases, and whether they are alive
+    /// List the workers that hold leases or wait for work, and whether they are alive
     Workers(Workers),
     /// Recovery of work items that lost their holder: what is at risk, what would be done, and doing it
     #[command(subcommand)]
@@ -162,6 +162,8 @@ pub enum Verb {
     /// The same as `tenure recover victims`
     #[command(hide = true)]
     Victims(Victims),
+    /// List open work items that do not progress, by cause, with evidence and the next step
+    Stuck(Stuck),
     /// Commands: recorded side effects
     #[command(subcommand)]
     Commands(CommandsVerb),
@@ -247,6 +249,7 @@ impl Verb {
             | Verb::Claim(_)
             | Verb::Workers(_)
             | Verb::Victims(_)
+            | Verb::Stuck(_)
             | Verb::Alerts
             | Verb::Needs(_)
             | Verb::Verify

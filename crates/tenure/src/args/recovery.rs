@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 
-use super::{Act, read::Redraw};
+use super::{Act, count, read::Redraw};
 
 #[derive(Subcommand)]
 pub enum RecoverVerb {
@@ -98,6 +98,23 @@ pub struct Victims {
     /// Also those whose holder is alive: what its loss would put at risk
     #[arg(long)]
     pub all: bool,
+    #[command(flatten)]
+    pub redraw: Redraw,
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "Examples:\n  tenure stuck\n  tenure stuck --tenant acme --limit 100\n  tenure stuck -o json | jq -r '.groups[].cause'\n\n\
+Groups open work items that do not progress by cause: in doubt, poison, a circle of waits, a wait that nobody answers, a lost \
+lease, an overdue retry, a spinning holder, no worker. Each has its evidence and a command to type. It changes nothing."
+)]
+pub struct Stuck {
+    /// Only this tenant
+    #[arg(long)]
+    pub tenant: Option<String>,
+    /// The maximum number shown of each cause
+    #[arg(long, value_parser = count, default_value = "20", value_name = "COUNT")]
+    pub limit: usize,
     #[command(flatten)]
     pub redraw: Redraw,
 }

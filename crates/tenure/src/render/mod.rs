@@ -8,6 +8,7 @@ mod needs;
 mod recovery;
 mod rows;
 mod schedule;
+mod stuck;
 mod table;
 mod text;
 
@@ -29,6 +30,7 @@ pub use rows::{
     alerts, command_of, event, events, feed, in_state, leases, reason, running, tokens, workers, works,
 };
 pub use schedule::{describe_schedule, schedules};
+pub use stuck::{nothing_stuck, stuck};
 pub use table::{Cell, Table};
 pub use text::{age, safe, span};
 

@@ -121,6 +121,7 @@ async fn dispatch(cx: &Context, verb: Verb) -> Result<Exit, Failure> {
         Verb::Recover(RecoverVerb::Victims(args)) | Verb::Victims(args) => recovery::victims(cx, &args).await,
         Verb::Recover(RecoverVerb::Plan(args)) => recovery::plan(cx, &args).await,
         Verb::Recover(RecoverVerb::Apply(args)) => recovery::apply(cx, args).await,
+        Verb::Stuck(args) => recovery::stuck(cx, &args).await,
         Verb::Needs(args) => needs::needs(cx, &args).await,
         Verb::Commands(verb) => command::commands(cx, verb).await,
         Verb::Alerts => read::alerts(cx).await,

@@ -2,8 +2,8 @@
 //! ledger's own explanations.
 
 use tenure_api::wire::{
-    BATCH_MAX, Batch, BatchItem, BatchMethod, Command, CommandQuery, State, Timestamp, Wait, WaitKind,
-    WaitQuery, WaitState, Work, WorkQuery,
+    BATCH_MAX, Batch, BatchItem, BatchMethod, Command, CommandQuery, OnStalled, State, Timestamp, Wait,
+    WaitKind, WaitQuery, WaitState, Work, WorkQuery,
 };
 
 use super::{Context, command, cut, draw, read};
@@ -12,6 +12,9 @@ use crate::{
     exit::{Exit, Failure},
     render::{self, Asked, Light, Need},
 };
+
+/// How many of the newest stalled work items are searched for those that prompt.
+const STALLED: usize = 1_000;
 
 /// How many of the newest commands are searched for an approval.
 const BACK: u32 = 200;
@@ -31,7 +34,9 @@ async fn asked(cx: &Context, args: &Needs) -> Result<Vec<Need>, Failure> {
     let of_state = WorkQuery { state: states, tenant: args.tenant.clone(), ..WorkQuery::default() };
     // One more than requested, to know whether there are more.
     let limit = args.limit.saturating_add(1);
-    let works = read::pages(cx, &of_state, limit).await?;
+    let mut works = read::pages(cx, &of_state, limit).await?;
+    let stalled = WorkQuery { state: vec![State::Stalled], ..of_state };
+    works.extend(read::pages(cx, &stalled, STALLED).await?);
     let any = CommandQuery { tenant: args.tenant.clone(), ..CommandQuery::default() };
     let blocked = CommandQuery { needs_approval: true, ..any.clone() };
     let mut commands = command::pages(cx, &blocked, limit).await?;
@@ -134,6 +139,10 @@ fn of_work(work: &Work) -> Option<Need> {
     };
     if work.state == State::Quarantined {
         return Some(need);
+    }
+    if work.state == State::Stalled {
+        let prompts = work.on_stalled.as_ref().is_some_and(|told| *told == OnStalled::Prompt);
+        return prompts.then_some(need);
     }
     let people = |wait: &&Wait| {
         wait.kind.known().is_some_and(|kind| Light::of_wait(kind) == Light::You)

@@ -1,13 +1,13 @@
 //! What a lost holder puts at risk, what recovery would do about it now, and doing exactly that.
 
 use tenure_api::wire::{
-    ApplyRecovery, OverrideVerdict, PlanRecovery, RecoveryOverride, RecoveryPlan, RecoveryReport, Victim,
-    VictimQuery, WorkId,
+    ApplyRecovery, OverrideVerdict, PlanRecovery, RecoveryOverride, RecoveryPlan, RecoveryReport, StuckQuery,
+    Victim, VictimQuery, WorkId,
 };
 
 use super::{Context, draw, find, operate::confirm, say_unreadable};
 use crate::{
-    args::{RecoverApply, RecoverFilter, RecoverPlan, Victims},
+    args::{RecoverApply, RecoverFilter, RecoverPlan, Stuck, Victims},
     exit::{Exit, Failure},
     render::{self, say},
 };
@@ -163,4 +163,20 @@ fn outcome(report: &RecoveryReport, request: &ApplyRecovery) -> Exit {
         (false, false) => Exit::Partial,
         (true, false) => Exit::Refused,
     }
+}
+
+pub async fn stuck(cx: &Context, args: &Stuck) -> Result<Exit, Failure> {
+    let limit = Some(u32::try_from(args.limit).unwrap_or(u32::MAX));
+    let query = StuckQuery { tenant: args.tenant.clone(), limit };
+    draw(cx, args.redraw.watch, || async {
+        let found = cx.client.stuck(&query).await?;
+        cx.out.one(&found, |found, style| {
+            if found.groups.is_empty() {
+                say(&render::nothing_stuck(found, style));
+                return String::new();
+            }
+            render::stuck(found, style)
+        })
+    })
+    .await
 }
