@@ -304,8 +304,12 @@ pub struct CommandExplanation {
     #[cfg_attr(feature = "openapi", schema(value_type = CommandState))]
     pub state: Word<CommandState>,
     pub sentence: String,
-    /// The command line to type, or `nothing: …` if it continues without help.
-    pub next: String,
+    /// What a person should do, in words; `nothing: …` if it continues without help.
+    pub advice: String,
+    /// The command lines for it, the most useful first: each is complete and safe to paste, because it asks
+    /// before it changes anything.
+    #[serde(default)]
+    pub next: Vec<String>,
 }
 
 /// How a rerun would treat one command.
