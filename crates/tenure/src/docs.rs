@@ -46,8 +46,8 @@ fn chapter(command: Command, name: &str, inner: bool, page: &mut String) {
     }
 }
 
-/// Every command line in explanations, refusals and guides exists, with its flags. What the binary prints has
-/// no placeholder either.
+/// Every command line in explanations, refusals and guides exists, with its flags. No line that the binary prints
+/// has a placeholder.
 #[test]
 fn quoted_command_lines_exist() {
     let mut command = args::command();
