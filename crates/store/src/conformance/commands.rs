@@ -11,6 +11,7 @@ use tenure_core::{
     },
     model::{ErrorClass, WaitKind},
     payload::Digest,
+    next::Next,
     records::reference_to_command,
 };
 use tokio::task::JoinSet;

@@ -84,7 +84,7 @@ impl Dialog {
             }
             Kind::Cancel => return Err(format!("{} is {}: there is nothing to cancel", work.id, work.state)),
             Kind::Answer => match open
-                .filter(|wait| !approval(wait) && !of_record(*wait))
+                .filter(|wait| !approval(wait) && !of_record(wait))
                 .min_by_key(|wait| wait.opened_at)
             {
                 Some(wait) => About::Wait(Box::new(wait.clone())),
