@@ -10,8 +10,8 @@ use tenure_core::{
         budget::{Account, BudgetKey, Cost, Limit, Per, Unit},
     },
     model::{ErrorClass, WaitKind},
-    payload::Digest,
     next::Next,
+    payload::Digest,
     records::reference_to_command,
 };
 use tokio::task::JoinSet;

@@ -31,11 +31,7 @@ fn live(bed: &Bed) {
     assert!(tried.out.contains("Paused for every tenant") && tried.err.contains("nothing was written"));
     ingest(bed, "let in").ends(0);
     let paused = bed.run(&[&pause[..], &["--yes"]].concat()).ends(0);
-    assert!(
-        paused.out.contains("the database moves\nNext: tenure intake resume\n"),
-        "{}",
-        paused.out
-    );
+    assert!(paused.out.contains("the database moves\nNext: tenure intake resume\n"), "{}", paused.out);
     let refused = ingest(bed, "new").ends(4);
     assert!(refused.err.contains("Intake of every tenant was paused by"), "{}", refused.err);
     assert_eq!(ingest(bed, "old").ends(0).out, old, "what is here is answered");
