@@ -24,6 +24,7 @@ pub mod liveness;
 pub mod load_set;
 pub mod model;
 pub mod newer;
+pub mod next;
 pub mod payload;
 pub mod policy;
 pub mod quota;

@@ -296,8 +296,10 @@ impl Settings {
             return Err(Refusal::new(
                 Code::UnknownSource,
                 format!(
-                    "`{system}` is not a configured source. Known: {}. Add it to the settings, or use `manual`.",
-                    known.join(", ")
+                    "`{system}` is not a configured source. Known: {}. Declare it by a line of tenure.toml, `[sources.{}]`, \
+                     which a reload applies; or use `manual`.",
+                    known.join(", "),
+                    toml_key(system)
                 ),
             ));
         };
@@ -319,6 +321,12 @@ impl Settings {
         policy.check()?;
         Ok(policy)
     }
+}
+
+/// A key of TOML: quoted, unless it is bare.
+fn toml_key(name: &str) -> String {
+    let bare = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if name.chars().all(bare) { name.to_owned() } else { serde_json::Value::from(name).to_string() }
 }
 
 #[cfg(test)]
@@ -347,9 +355,13 @@ mod tests {
         );
         let own = PolicyOverrides { lease: Some(LeaseTimings::default()), ..PolicyOverrides::default() };
         assert_eq!(settings.policy("telegram", "job", &own).unwrap().lease.ttl_ms, 45_000);
-        assert_eq!(
-            settings.policy("fax", "job", &PolicyOverrides::default()).unwrap_err().code,
-            Code::UnknownSource
+        let refused = |system: &str| settings.policy(system, "job", &PolicyOverrides::default()).unwrap_err();
+        assert_eq!(refused("fax").code, Code::UnknownSource);
+        assert!(refused("fax").detail.contains("`[sources.fax]`"), "{}", refused("fax").detail);
+        assert!(
+            refused("a \"b\"").detail.contains(r#"[sources."a \"b\""]"#),
+            "{}",
+            refused("a \"b\"").detail
         );
     }
 

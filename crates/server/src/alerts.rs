@@ -340,7 +340,7 @@ fn commands_crossed(
             ),
             "approval_age" => {
                 format!(
-                    "{count} commands wait for an approval, the oldest for {s} s. Decide: `tenure approve`, `tenure reject`."
+                    "{count} commands wait for an approval, the oldest for {s} s. Decide: `tenure needs`."
                 )
             }
             _ => format!(
@@ -354,7 +354,7 @@ fn commands_crossed(
         && persons > limit
     {
         let message = format!(
-            "{persons} commands in doubt need a person. Find out what happened, then run `tenure commands record`."
+            "{persons} commands in doubt need a person. Find out what happened, and record it: `tenure needs`."
         );
         cross("needs_person", None, persons, limit, message);
     }

@@ -448,8 +448,12 @@ pub struct Explanation {
     pub state: Word<State>,
     /// Explains who holds it, since when, why it does not go on, and what will happen without help.
     pub sentence: String,
-    /// The command line to type, or `nothing: …` if it continues without help.
-    pub next: String,
+    /// What a person should do, in words; `nothing: …` if it continues without help.
+    pub advice: String,
+    /// The command lines for it, the most useful first: each is complete and safe to paste, because it asks
+    /// before it changes anything.
+    #[serde(default)]
+    pub next: Vec<String>,
     /// What follows if its holder stays silent. Absent if nobody holds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub if_silent: Option<Forecast>,

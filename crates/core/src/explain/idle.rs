@@ -1,6 +1,7 @@
 //! The part of an explanation about the workers that wait for work beside a queued work item.
 
-use super::View;
+use super::{Advice, View, nothing};
+use crate::next::Next;
 
 /// The idle workers that a daemon knows and the reader may see. Other daemons on the same database have their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,29 +39,27 @@ fn claim(workers: u64) -> String {
 }
 
 impl View<'_> {
-    /// Whether somebody waits for it, as a clause, and the next step.
-    pub(super) fn capacity(&self) -> (String, String) {
+    /// Whether somebody waits for it, as a clause, and the advice.
+    pub(super) fn capacity(&self) -> (String, Advice) {
         let spec = &self.work.spec;
         let (kind, system) = (&spec.kind, &spec.source.system);
+        let workers = |advice: String| (advice, vec![Next::Workers]);
         let Some(idle) = self.idle else {
-            let next = format!(
-                "nothing: the next worker that claims `{kind}` from `{system}` gets it; `tenure workers` shows \
-                 whether there is one"
-            );
-            return (String::new(), next);
+            let advice = format!("nothing: the next worker that claims `{kind}` from `{system}` gets it");
+            return (String::new(), workers(advice));
         };
         if idle.takes > 0 {
             let there = format!("; {} `{kind}` at this daemon", claim(idle.takes));
-            return (there, "nothing: an idle worker is given it within a second".to_owned());
+            return (there, nothing("an idle worker is given it within a second"));
         }
         let there = match idle.others() {
             Some(others) => format!("; {others}, none claims `{kind}` at this daemon"),
             None => "; no worker waits for work at this daemon".to_owned(),
         };
-        let next = format!(
-            "nothing, if workers that claim `{kind}` from `{system}` are busy: `tenure workers` shows them; \
-             otherwise start one, or add `{kind}` to the kinds that a worker claims"
+        let advice = format!(
+            "nothing, if workers that claim `{kind}` from `{system}` are busy; otherwise start one, or add `{kind}` \
+             to the kinds that a worker claims"
         );
-        (there, next)
+        (there, workers(advice))
     }
 }

@@ -1,7 +1,7 @@
 //! Workers, as seen through their leases and their waiting claims, and draining one from outside.
 
 use tenure_api::wire as w;
-use tenure_core::{Code, Phase, Refusal, State, Work};
+use tenure_core::{Code, Phase, Refusal, State, Work, limits};
 use tenure_store::{Caller, Error, WorkFilter};
 
 use super::{Body, Json, JsonResult, Problem, Segments, Who, error::Problems};
@@ -31,13 +31,7 @@ pub(crate) async fn drain(
     Segments([id]): Segments<1>,
     Body(body): Body<w::Drain>,
 ) -> JsonResult<w::DrainReport> {
-    if body.reason.trim().is_empty() {
-        return Err(Refusal::new(
-            Code::ReasonMissing,
-            "Give a reason: a drain requires one, and it is recorded.",
-        )
-        .into());
-    }
+    limits::reason(&body.reason)?;
     let caller = who.caller();
     let held = held(&caller, &id, body.incarnation.as_deref()).await?;
     let mut report = w::DrainReport::default();

@@ -6,7 +6,7 @@ use super::{
     Style, Table,
     light::Light,
     safe,
-    table::Cell,
+    table::{Cell, Endings},
     text::{age, span},
 };
 
@@ -16,6 +16,7 @@ pub fn victims(victims: &[Victim], style: &Style) -> Table {
         &["STATE", "WORK", "TITLE", "OWNER", "MISSED", "DECIDED", "LAST RECEIPT"],
         "Nothing is at risk: every lease is renewed in time. `tenure recover victims --all` shows what each holder's loss would do.",
     );
+    let ids = Endings::of(victims.iter().map(|victim| victim.work.as_str()), style);
     for victim in victims {
         let lease = victim.lease.as_ref();
         let decided = match victim.if_silent.decided_at {
@@ -25,7 +26,7 @@ pub fn victims(victims: &[Victim], style: &Style) -> Table {
         };
         table.row(vec![
             Cell::lit(Light::of_held(&victim.state, lease), victim.state.as_str()),
-            victim.work.as_str().into(),
+            Cell::whole(ids.short(victim.work.as_str())),
             (&victim.title).into(),
             lease.map_or("-", |lease| &lease.worker).into(),
             lease.map_or("-".to_owned(), |lease| lease.missed.to_string()).into(),

@@ -5,7 +5,7 @@ use tenure_api::wire::{
     Victim, VictimQuery, WorkId,
 };
 
-use super::{Context, draw, find, operate::confirm, say_unreadable};
+use super::{Context, ask::confirm, draw, names, say_unreadable};
 use crate::{
     args::{RecoverApply, RecoverFilter, RecoverPlan, Stuck, Victims},
     exit::{Exit, Failure},
@@ -95,7 +95,8 @@ pub async fn apply(cx: &Context, args: RecoverApply) -> Result<Exit, Failure> {
         render::show(&render::recovery_plan(&plan, &apply_line(&plan, &args.filter), &style));
         return Ok(Exit::StateChanged);
     }
-    let request = request(cx, args.clone(), &plan).await?;
+    // The reason is asked for with the consequence.
+    let mut request = request(cx, args.clone(), &plan).await?;
     let chosen = |id: &WorkId| request.rows.is_empty() || request.rows.contains(id);
     let other = |id: &WorkId| request.overrides.iter().find(|other| other.work == *id);
     let mut consequences = Vec::new();
@@ -113,7 +114,9 @@ pub async fn apply(cx: &Context, args: RecoverApply) -> Result<Exit, Failure> {
         );
         return Ok(if request.rows.is_empty() { Exit::Ok } else { Exit::Refused });
     }
-    confirm(&args.act, &format!("{}.", consequences.join(", ")))?;
+    let reason = confirm(&args.act, &format!("{}.", consequences.join(", ")))?;
+    request.reason = reason.clone();
+    request.overrides.iter_mut().for_each(|other| other.reason = reason.clone());
     let report = cx.client.apply_recovery(&request).await?;
     cx.out.one(&report, |report, _| told(report))?;
     Ok(outcome(&report, &request))
@@ -122,7 +125,7 @@ pub async fn apply(cx: &Context, args: RecoverApply) -> Result<Exit, Failure> {
 async fn request(cx: &Context, args: RecoverApply, plan: &RecoveryPlan) -> Result<ApplyRecovery, Failure> {
     let mut rows = Vec::new();
     for id in &args.rows {
-        rows.push(find(cx, id).await?.id);
+        rows.push(names::work(cx, id).await?.id);
     }
     let mut overrides = Vec::new();
     let lists = [
@@ -132,13 +135,12 @@ async fn request(cx: &Context, args: RecoverApply, plan: &RecoveryPlan) -> Resul
     ];
     for (ids, verdict) in lists {
         for id in ids {
-            let work = find(cx, &id).await?.id;
-            overrides.push(RecoveryOverride { work, verdict, reason: args.act.reason.clone() });
+            let work = names::work(cx, &id).await?.id;
+            overrides.push(RecoveryOverride { work, verdict, reason: String::new() });
         }
     }
     let RecoverFilter { worker, tenant, kind } = args.filter;
-    let reason = args.act.reason;
-    Ok(ApplyRecovery { plan: plan.id.clone(), tenant, kind, worker, rows, overrides, reason })
+    Ok(ApplyRecovery { plan: plan.id.clone(), tenant, kind, worker, rows, overrides, reason: String::new() })
 }
 
 fn told(report: &RecoveryReport) -> String {

@@ -216,7 +216,7 @@ fn each_cause(bed: &Bed) {
         stopped.set(stopped.get() || strict.run(bed, "renew", &[]).err.contains("Nothing but renewals"));
         bed.run(&["stuck", "-o", "json"])
     };
-    until("it spins", &spin, |out| {
+    until("it spins", spin, |out| {
         let found: serde_json::Value = serde_json::from_str(out).unwrap_or_default();
         stopped.get() && found.is_object() && cause_of(&found, &lazy.id).as_deref() == Some("spinning")
     });
