@@ -7,6 +7,7 @@
 
 #[cfg(feature = "client")]
 pub mod client;
+pub mod story;
 pub mod strict;
 #[cfg(feature = "client")]
 mod tolerant;

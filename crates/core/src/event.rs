@@ -13,7 +13,7 @@ use crate::{
     model::{AcceptStrength, ErrorClass, OnTimeout, Output, ReasonCode, RequestKey, Spec, WaitKind, Worker},
     newer::is_newer,
     payload::{Digest, Payload},
-    recovery::Verdict,
+    recovery::{Instead, Verdict},
     state::State,
     usage::Usage,
 };
@@ -386,6 +386,17 @@ pub struct Requeued {
     pub bound_until: Option<Millis>,
 }
 
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecoveryApplied {
+    /// The plan of which this is a row.
+    pub plan: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+    /// What is done instead of the verdict.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instead: Option<Instead>,
+}
+
 /// An event that a newer version of Tenure recorded: this version does not know its type, or a word in its data. It is
 /// stored, shown and hashed unchanged. Only the fields that every event has are applied to its work item.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -469,6 +480,7 @@ facts! {
     Released(Released) = "lease_released": "The holder released it.",
     LeaseLapsed(LeaseLapsed) = "lease_lapsed": "The lease was found past expiry and grace, or its holder dead.",
     Recovered(Recovered) = "recovered": "Recovery decided by the declared disposition.",
+    RecoveryApplied(RecoveryApplied) = "recovery_applied": "A person had a row of a recovery plan carried out.",
     Late(Late) = "late": "A lapsed holder that was not superseded wrote again.",
     OwnerAbsent(Plain) = "owner_absent": "The owner of started owner-bound work did not come back.",
     TimeoutMarked(TimeoutMarked) = "timeout_marked": "A declared deadline passed.",

@@ -1,16 +1,15 @@
 //! Explains in one sentence why a work item is in its state, and what a person can do about it. Derived from
 //! the records alone; it decides nothing.
 
-use serde::{Deserialize, Serialize};
-
 use crate::{
-    Millis,
+    Millis, activity,
     command::{self, Command},
     due,
     event::{Event, Fact},
     liveness::{self, Grade},
     model::{Disposition, ErrorClass, OnTimeout, ReasonCode, Wait, WaitKind, WaitState, Work},
-    policy::OnExpiry,
+    next::Next,
+    policy::{OnExpiry, OnSpinning},
     records::{referenced_command, referenced_work},
     recovery::POISON,
     span::span,
@@ -19,21 +18,37 @@ use crate::{
 
 mod effects;
 mod ended;
+mod idle;
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub use idle::Idle;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
     /// Explains who holds it, since when, why it does not go on, and what will happen without help.
     pub sentence: String,
-    /// The command line to type, or `nothing: …` if it continues without help.
-    pub next: String,
+    /// What a person should do, in words; `nothing: …` if it continues without help.
+    pub advice: String,
+    /// The commands for it, the most useful first.
+    pub next: Vec<Next>,
+}
+
+/// The advice, and the commands for it.
+type Advice = (String, Vec<Next>);
+
+/// Advice without a command.
+fn nothing(because: impl std::fmt::Display) -> Advice {
+    (format!("nothing: {because}"), Vec::new())
 }
 
 impl Explanation {
     /// The explanation of a work item, extended by that of a command which needs something. If the work item
     /// itself needs nothing, the command's next step is returned.
     pub fn with_command(self, command: Explanation) -> Self {
-        let next = if self.next.starts_with("nothing") { command.next } else { self.next };
-        Self { sentence: format!("{} Its command {}", self.sentence, command.sentence), next }
+        let sentence = format!("{} Its command {}", self.sentence, command.sentence);
+        if self.advice.starts_with("nothing") {
+            return Self { sentence, ..command };
+        }
+        Self { sentence, ..self }
     }
 }
 
@@ -47,13 +62,15 @@ pub struct Around<'a> {
     pub commands: &'a [Command],
     /// For a queued work item: another one that holds its session, or comes first in it.
     pub ahead: Option<&'a Work>,
+    /// For a queued work item: the workers that wait for work, as far as the reader's daemon knows them.
+    pub idle: Option<&'a Idle>,
 }
 
 /// Explains a work item from its row and the records around it.
 pub fn explain(work: &Work, around: &Around<'_>, now: Millis) -> Explanation {
-    let Around { waits, last, commands, ahead } = *around;
-    let view = View { work, waits, last, commands, ahead, now };
-    let (sentence, next) = view.with_effects(match work.state {
+    let Around { waits, last, commands, ahead, idle } = *around;
+    let view = View { work, waits, last, commands, ahead, idle, now };
+    let (sentence, (advice, next)) = view.with_effects(match work.state {
         State::Queued => view.queued(),
         State::RetryScheduled => view.retrying(),
         State::Running => view.running(),
@@ -68,7 +85,7 @@ pub fn explain(work: &Work, around: &Around<'_>, now: Millis) -> Explanation {
         State::Cancelled => view.cancelled(),
         State::Abandoned => view.abandoned(),
     });
-    Explanation { sentence, next }
+    Explanation { sentence, advice, next }
 }
 
 #[derive(Clone, Copy)]
@@ -78,6 +95,7 @@ struct View<'a> {
     last: &'a [Event],
     commands: &'a [Command],
     ahead: Option<&'a Work>,
+    idle: Option<&'a Idle>,
     now: Millis,
 }
 
@@ -105,10 +123,6 @@ impl View<'_> {
         self.work.body.holder.as_ref().map_or("its holder", |holder| holder.id.as_str())
     }
 
-    fn command(&self, verb: &str) -> String {
-        format!("`tenure {verb} {} --reason …`", self.work.id)
-    }
-
     /// The overall deadline, as a closing clause.
     fn overall(&self) -> String {
         match self.work.spec.overall_at() {
@@ -127,7 +141,7 @@ impl View<'_> {
         }
     }
 
-    fn queued(&self) -> (String, String) {
+    fn queued(&self) -> (String, Advice) {
         let work = self.work;
         let why = match self.arrival().map(|event| &event.fact) {
             Some(Fact::Released(_)) => "its holder released it",
@@ -153,7 +167,7 @@ impl View<'_> {
                 owner.incarnation,
                 self.overall()
             );
-            return (sentence, format!("nothing: {} claims it, or it stalls", owner.worker));
+            return (sentence, nothing(format_args!("{} claims it, or it stalls", owner.worker)));
         }
         if let Some(ahead) = self.ahead {
             return self.behind(ahead);
@@ -162,17 +176,13 @@ impl View<'_> {
             Some(at) => format!("; unless it is claimed, it times out {}", self.until(at)),
             None => String::new(),
         };
-        let sentence = format!("Queued {}: {why}{start}{}.", self.age(), self.overall());
-        let next = format!(
-            "nothing: the next worker that claims `{}` from `{}` gets it; `tenure workers` shows whether \
-             there is one",
-            work.spec.kind, work.spec.source.system
-        );
-        (sentence, next)
+        let (there, advice) = self.capacity();
+        let sentence = format!("Queued {}: {why}{there}{start}{}.", self.age(), self.overall());
+        (sentence, advice)
     }
 
     /// One work item of a session is held at a time.
-    fn behind(&self, ahead: &Work) -> (String, String) {
+    fn behind(&self, ahead: &Work) -> (String, Advice) {
         let session = self.work.spec.session.as_deref().unwrap_or_default();
         let (id, state) = (ahead.id, ahead.state);
         let (why, until) = if state.holds_session() {
@@ -186,12 +196,10 @@ impl View<'_> {
             (format!("{id} is older, {state}, and comes first in its session `{session}`"), "is done")
         };
         let sentence = format!("Queued {}: {why}{}.", self.age(), self.overall());
-        let next =
-            format!("nothing: it is claimed once {id} {until}; `tenure explain {id}` explains that one");
-        (sentence, next)
+        (sentence, (format!("nothing: it is claimed once {id} {until}"), vec![Next::Explain(id)]))
     }
 
-    fn retrying(&self) -> (String, String) {
+    fn retrying(&self) -> (String, Advice) {
         let work = self.work;
         let due = work.next_retry_at.unwrap_or(self.now);
         let sentence = format!(
@@ -204,18 +212,23 @@ impl View<'_> {
             self.until(due),
             self.overall()
         );
-        let next = format!(
-            "nothing: it is queued again {}; to retry now, {}",
-            self.until(due),
-            self.command("retry")
-        );
-        (sentence, next)
+        let advice = format!("nothing: it is queued again {}", self.until(due));
+        (sentence, (advice, vec![Next::Retry(work.id)]))
     }
 
-    fn running(&self) -> (String, String) {
+    fn running(&self) -> (String, Advice) {
         let work = self.work;
+        let spinning = activity::spinning(work, self.now);
+        let quiet = match spinning {
+            Some(since) => format!(
+                ", but has shown no progress, step, command or receipt for {}: it is spinning{}",
+                span(self.now - since),
+                self.then_if_spinning()
+            ),
+            None => String::new(),
+        };
         let mut sentence = format!(
-            "Running {}: {} holds it (attempt {}{}){}{}",
+            "Running {}: {} holds it (attempt {}{}){}{quiet}{}",
             self.age(),
             self.holder(),
             work.attempt,
@@ -228,13 +241,27 @@ impl View<'_> {
         }
         sentence.push('.');
         let next = match &work.body.abandon_request {
-            Some(request) => format!(
-                "nothing: {} asked to abandon it, which acts only if its lease lapses",
+            Some(request) => nothing(format_args!(
+                "{} asked to abandon it, which acts only if its lease lapses",
                 request.requested_by.label()
+            )),
+            None if spinning.is_some() => (
+                "look at what it did last; if it makes no sense, take it away from its holder".to_owned(),
+                vec![Next::Events(work.id), Next::Quarantine(work.id)],
             ),
-            None => format!("nothing: it is being worked on; to stop it, {}", self.command("cancel")),
+            None => ("nothing: it is being worked on".to_owned(), vec![Next::Cancel(work.id)]),
         };
         (sentence, next)
+    }
+
+    fn then_if_spinning(&self) -> &'static str {
+        match self.work.spec.policy.spinning.map(|spinning| spinning.then) {
+            Some(OnSpinning::StopRenewing) if self.work.body.commands.unsettled() > 0 => {
+                ", and keeps its lease while a command of it is in progress"
+            }
+            Some(OnSpinning::StopRenewing) => ", and its renewals are refused until it sends new progress",
+            Some(OnSpinning::Mark | OnSpinning::Alert) | None => "",
+        }
     }
 
     /// The lease's freshness, and the consequence of a lapse.
@@ -276,7 +303,7 @@ impl View<'_> {
         }
     }
 
-    fn waiting(&self) -> (String, String) {
+    fn waiting(&self) -> (String, Advice) {
         let mut open: Vec<&Wait> = self.waits.iter().filter(|wait| wait.state == WaitState::Open).collect();
         open.sort_by_key(|wait| (wait.kind, wait.deadline_at.unwrap_or(Millis::MAX), wait.id));
         let Some(wait) = open.first() else { return self.outside() };
@@ -295,24 +322,29 @@ impl View<'_> {
             self.deadline(wait),
             self.overall()
         );
-        let next = match (referenced_work(&wait.reference), referenced_command(&wait.reference)) {
-            (Some(target), _) => format!(
-                "nothing: it continues when {target} ends; `tenure explain {target}` explains that one"
-            ),
-            (None, Some(command)) if wait.kind == WaitKind::Approval => {
-                format!("`tenure approve {command} --reason …`, or `tenure reject {command} --reason …`")
+        let id = self.work.id;
+        let advice = match (referenced_work(&wait.reference), referenced_command(&wait.reference)) {
+            (Some(target), _) => {
+                (format!("nothing: it continues when {target} ends"), vec![Next::Explain(target)])
             }
-            (None, Some(command)) => format!(
-                "nothing: it continues when {command} is settled; `tenure commands show {command}` explains \
-                 that one"
+            (None, Some(command)) if wait.kind == WaitKind::Approval => (
+                "approve exactly this command, or reject it".to_owned(),
+                vec![Next::ApproveCommand(command), Next::RejectCommand(command)],
             ),
-            (None, None) if wait.kind == WaitKind::Approval => {
-                let id = self.work.id;
-                format!("`tenure approve {id}`, or `tenure reject {id}`")
+            (None, Some(command)) => {
+                (format!("nothing: it continues when {command} is settled"), vec![Next::ShowCommand(command)])
             }
-            (None, None) => format!("`tenure resolve {} --payload …`", typed(&wait.reference)),
+            (None, None) => match wait.kind {
+                WaitKind::Approval => {
+                    ("approve it, or reject it".to_owned(), vec![Next::Approve(id), Next::Reject(id)])
+                }
+                WaitKind::Auth => ("connect the account again".to_owned(), vec![Next::Reconnect(id)]),
+                WaitKind::User | WaitKind::Tool | WaitKind::External => {
+                    ("answer it".to_owned(), vec![Next::answer(wait)])
+                }
+            },
         };
-        (sentence, next)
+        (sentence, advice)
     }
 
     fn deadline(&self, wait: &Wait) -> String {
@@ -328,19 +360,18 @@ impl View<'_> {
         format!("unanswered, it {then} {}", self.until(at))
     }
 
-    fn outside(&self) -> (String, String) {
+    fn outside(&self) -> (String, Advice) {
         let sentence = format!(
             "Waiting {}: it is owned externally, and ends when its owner completes it{}.",
             self.age(),
             self.overall()
         );
-        let next = format!("nothing: its owner completes it; to give it up, {}", self.command("abandon"));
-        (sentence, next)
+        (sentence, ("nothing: its owner completes it".to_owned(), vec![Next::Abandon(self.work.id)]))
     }
 
     /// Explains who held it, whether its death is proven, whether it had started, what is in doubt, and what recovery
     /// would do.
-    fn stalled(&self) -> (String, String) {
+    fn stalled(&self) -> (String, Advice) {
         let work = self.work;
         let held = match (&work.body.holder, &work.lease, &work.body.first_started) {
             (Some(holder), Some(lease), _) => {
@@ -366,17 +397,15 @@ impl View<'_> {
             self.overall()
         );
         let next = match &work.body.abandon_request {
-            Some(_) => "nothing: the next sweep abandons it".to_owned(),
+            Some(_) => nothing("the next sweep abandons it"),
             None if work.body.commands.unsettled() > 0 && !work.owner_bound_started() => {
-                format!(
-                    "nothing: lookups settle it; `tenure commands list --work {}` shows the commands",
-                    work.id
-                )
+                ("nothing: lookups settle it".to_owned(), vec![Next::Commands(work.id)])
             }
-            None => format!(
-                "{} once you know that its owner will not return; until then nothing: its owner may still \
-                 continue",
-                self.command("abandon")
+            None => (
+                "abandon it once you know that its owner will not return; until then nothing: its owner may \
+                 still continue"
+                    .to_owned(),
+                vec![Next::Abandon(work.id)],
             ),
         };
         (sentence, next)
@@ -420,7 +449,7 @@ impl View<'_> {
         }
     }
 
-    fn cancelling(&self) -> (String, String) {
+    fn cancelling(&self) -> (String, Advice) {
         let Some(cancel) = &self.work.body.cancel else { return self.running() };
         let notified = match cancel.acknowledged_at {
             Some(at) => format!("was notified {}", self.ago(at)),
@@ -445,10 +474,10 @@ impl View<'_> {
             self.holder(),
             self.until(at)
         );
-        (sentence, "nothing: its holder stops, or its lease expires".to_owned())
+        (sentence, nothing("its holder stops, or its lease expires"))
     }
 
-    fn quarantined(&self) -> (String, String) {
+    fn quarantined(&self) -> (String, Advice) {
         let reason = self.work.body.reason.as_ref();
         let kept = reason.and_then(|reason| reason.message.as_deref()).unwrap_or("no message recorded");
         let doubtful = self.commands.iter().any(Command::is_in_doubt).then(|| command::report(self.commands));
@@ -481,36 +510,24 @@ impl View<'_> {
             format!("Quarantined {}: {why} ({message}); it stays until a person decides.", self.age());
         let id = self.work.id;
         if in_doubt {
-            let next = format!(
-                "`tenure commands list --work {id}` shows what is in doubt; record the outcome with `tenure \
-                 commands record`, and then `tenure decide {id} …`"
-            );
-            return (sentence, next);
+            let doubtful = self.commands.iter().find(|command| command.is_in_doubt());
+            let record = doubtful.map(|c| [Next::Record(c.id, true), Next::Record(c.id, false)]);
+            let next = record.into_iter().flatten().chain([Next::Commands(id)]).collect();
+            let advice = "find out what happened, and record it; then decide on the work item".to_owned();
+            return (sentence, (advice, next));
         }
-        let next = match self.work.spec.disposition {
-            Disposition::ExternallyOwned => {
-                format!(
-                    "`tenure decide {id} failed --reason …`, or another terminal state: its owner runs it, \
-                     not the queue"
-                )
-            }
-            Disposition::Rerunnable | Disposition::OwnerBound => {
-                format!(
-                    "`tenure decide {id} requeue --reason …` to run it again, or `tenure decide {id} failed --reason …`"
-                )
-            }
+        let advice = match self.work.spec.disposition {
+            Disposition::ExternallyOwned => (
+                "decide how it ended: its owner runs it, not the queue".to_owned(),
+                vec![Next::DecideFailed(id)],
+            ),
+            Disposition::Rerunnable | Disposition::OwnerBound => (
+                "decide whether it runs again or has ended".to_owned(),
+                vec![Next::Requeue(id), Next::DecideFailed(id)],
+            ),
         };
-        (sentence, next)
+        (sentence, advice)
     }
-}
-
-/// Quoted for a shell, unless it is one plain word.
-pub(crate) fn typed(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/@+=%,".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 fn step(work: &Work) -> String {

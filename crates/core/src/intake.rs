@@ -4,7 +4,7 @@
 use crate::{
     Millis,
     event::Actor,
-    explain::typed,
+    next::Next,
     refusal::{Code, Refusal},
     schedule::rfc3339,
 };
@@ -39,9 +39,8 @@ impl Pause {
     }
 
     /// The command that ends it.
-    pub fn resume(&self) -> String {
-        let tenant = self.tenant.as_ref().map(|tenant| format!(" --tenant {}", typed(tenant)));
-        format!("tenure intake resume{} --reason …", tenant.unwrap_or_default())
+    pub fn resume(&self) -> Next {
+        Next::ResumeIntake(self.tenant.clone())
     }
 }
 
@@ -74,13 +73,13 @@ mod tests {
         assert_eq!(
             refusal.detail,
             "Intake of tenant a was paused by ana at 2026-11-15T23:59:59.999Z: the database moves. Nothing \
-             was written: repeat the request later. `tenure intake resume --tenant a --reason …` ends the \
+             was written: repeat the request later. `tenure intake resume --tenant=a` ends the \
              pause."
         );
         let refusal = open(&[pause(None)], "a").unwrap_err();
         assert!(
             refusal.detail.contains("Intake of every tenant")
-                && refusal.detail.contains("`tenure intake resume --reason …`")
+                && refusal.detail.contains("`tenure intake resume`")
         );
     }
 }

@@ -6,6 +6,7 @@
 //! part of the submission.
 
 pub mod action;
+pub mod activity;
 pub mod chain;
 pub mod command;
 mod decide;
@@ -23,6 +24,7 @@ pub mod liveness;
 pub mod load_set;
 pub mod model;
 pub mod newer;
+pub mod next;
 pub mod payload;
 pub mod policy;
 pub mod quota;
@@ -37,6 +39,7 @@ pub mod schedule;
 pub mod span;
 pub mod state;
 pub mod state_machine;
+pub mod stuck;
 pub mod usage;
 pub mod work;
 

@@ -114,7 +114,26 @@ fn length(field: &str, value: &str, max: usize) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Whether a text is only the mark that stands for one's own text in examples.
+pub fn is_placeholder(value: &str) -> bool {
+    matches!(value.trim(), "…" | "...")
+}
+
+/// Refuses the mark of an example as a value: it was pasted without being filled in.
+pub fn filled_in(field: &str, value: &str) -> Result<(), Refusal> {
+    if is_placeholder(value) {
+        let detail = format!("`{field}` is only a placeholder (`{}`): write your own text.", value.trim());
+        return Err(Refusal::new(Code::Invalid, detail));
+    }
+    Ok(())
+}
+
 pub fn reason(value: &str) -> Result<(), Refusal> {
+    if is_placeholder(value) {
+        let detail =
+            format!("`{}` is only a placeholder: give your own reason, which is recorded.", value.trim());
+        return Err(Refusal::new(Code::ReasonMissing, detail));
+    }
     if value.trim().is_empty() {
         return Err(Refusal::new(
             Code::ReasonMissing,

@@ -152,6 +152,8 @@ pub struct Lease {
     pub renewed_at: Millis,
     /// The actor that renewed it, if not the holder itself.
     pub renewed_by: Option<String>,
+    /// When a renewal last brought progress that differs from what was stored.
+    pub progressed_at: Option<Millis>,
     /// Set by the tick that found it past expiry + grace. The holder may still write until it is superseded.
     pub lapsed_at: Option<Millis>,
 }
@@ -344,6 +346,9 @@ pub struct Body {
     /// The last progress requests of this attempt, the latest last: a repeat writes nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub progress_requests: Vec<ProgressRequest>,
+    /// The last sign of its holder's work before events that are none, such as a lapse. Only where spinning is judged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quiet_since: Option<Millis>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Reason>,
     /// When it entered its present state. None on rows that have not moved since this was introduced.

@@ -53,6 +53,7 @@ pub(crate) trait Store:
     + RetentionStore
     + CheckStore
     + GaugeStore
+    + StuckStore
     + DiagnosisStore
     + BackupStore
     + Send
@@ -377,6 +378,66 @@ pub(crate) trait CheckStore {
 pub(crate) trait GaugeStore {
     /// Figures of the open work items and commands.
     fn gauges(&self, at: Millis) -> StoreFuture<'_, Gauges>;
+}
+
+/// Work items that may not progress. The core decides which of them do not.
+pub(crate) trait StuckStore {
+    /// Set aside, stalled, held with an expired lease or without an event since `quiet`, or with an overdue retry;
+    /// oldest first, at most so many of each state and, if tenants are named, of each of them.
+    fn suspects<'a>(
+        &'a self,
+        tenants: &'a Tenants,
+        signs: Signs,
+        limit: usize,
+    ) -> StoreFuture<'a, Listed<Work, WorkId>>;
+
+    /// The ones that can be claimed and were recorded before `signs.queued`, among so many of the oldest queued ones;
+    /// oldest first.
+    fn unclaimed<'a>(
+        &'a self,
+        tenants: &'a Tenants,
+        signs: Signs,
+        limit: usize,
+    ) -> StoreFuture<'a, Listed<Work, WorkId>>;
+
+    /// The tenants, source systems and kinds of which somebody holds a work item now.
+    fn busy_lanes<'a>(&'a self, tenants: &'a Tenants) -> StoreFuture<'a, Vec<Lane>>;
+}
+
+/// A tenant, a source system and a kind.
+pub(crate) type Lane = (String, String, String);
+
+/// The states that a work item may be stuck in, but for queued and waiting ones.
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) const SUSPECT_STATES: [State; 5] =
+    [State::Running, State::CancelRequested, State::RetryScheduled, State::Stalled, State::Quarantined];
+
+/// The signs that make a work item a suspect.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Signs {
+    /// Leases that expired before.
+    pub expired: Millis,
+    /// Held work items without an event since then. None: nobody judges spinning.
+    pub quiet: Option<Millis>,
+    /// Retries that were due before.
+    pub retry: Millis,
+    /// Queued work items that were recorded before.
+    pub queued: Millis,
+}
+
+impl Signs {
+    /// The reference definition of [`StuckStore::suspects`].
+    pub fn suspect(&self, work: &Work) -> bool {
+        match work.state {
+            State::Quarantined | State::Stalled => true,
+            State::Running | State::CancelRequested => {
+                work.lease.as_ref().is_some_and(|lease| lease.expires_at < self.expired)
+                    || self.quiet.is_some_and(|quiet| work.updated_at <= quiet)
+            }
+            State::RetryScheduled => work.next_retry_at.is_none_or(|at| at < self.retry),
+            _ => false,
+        }
+    }
 }
 
 /// The database's description of itself.

@@ -13,6 +13,7 @@ use tenure_server::{
 
 use crate::{
     args::Global,
+    contexts::{self, Contexts, Environment},
     exit::{Exit, Failure},
 };
 
@@ -27,6 +28,8 @@ pub struct Connection {
     pub client: Client,
     /// Where the token came from or was looked for, and what to do: shown when the caller is refused.
     pub token_hint: String,
+    /// The daemon's URL; None if the ledger is open here.
+    pub url: Option<String>,
     embedded: Option<Server>,
 }
 
@@ -45,15 +48,21 @@ impl Connection {
     }
 
     fn daemon(global: &Global) -> Result<Self, Failure> {
-        let (token, token_hint) = match &global.token {
-            Some(token) => (Some(token.clone()), GIVEN.to_owned()),
-            None => token_of(&beside_daemon(settings(None)?.token_file)),
+        let target = contexts::target(global, &Environment::read(), &Contexts::load()?)?;
+        let (token, token_hint) = match target.token {
+            Some(token) => (Some(token), target.origin),
+            None if target.token_file => token_of(&beside_daemon(settings(None)?.token_file)),
+            None => {
+                let url = &target.url;
+                let hint = format!(
+                    "No token was sent: a token file of this machine is not sent to {url}. Log in: `tenure login \
+                     {url}`, or give --token."
+                );
+                (None, hint)
+            }
         };
-        let client = match is_allowed("TENURE_ALLOW_PLAIN_HTTP") {
-            true => Client::plain_http(&global.url, token.as_deref())?,
-            false => Client::http(&global.url, token.as_deref())?,
-        };
-        Ok(Self { client, token_hint, embedded: None })
+        let client = client(&target.url, token.as_deref())?;
+        Ok(Self { client, token_hint, url: Some(target.url), embedded: None })
     }
 
     /// Opens the ledger here. Everything due is done first, as a daemon would have done it.
@@ -69,7 +78,7 @@ impl Connection {
             None => token_of(&[file]),
         };
         let client = Client::in_process(server.router(), token.as_deref());
-        Ok(Self { client, token_hint, embedded: Some(server) })
+        Ok(Self { client, token_hint, url: None, embedded: Some(server) })
     }
 
     /// Adds the token hint to a refusal for the token.
@@ -90,6 +99,14 @@ impl Connection {
         }
         Ok(())
     }
+}
+
+/// A client of a daemon.
+pub fn client(url: &str, token: Option<&str>) -> Result<Client, Failure> {
+    Ok(match is_allowed("TENURE_ALLOW_PLAIN_HTTP") {
+        true => Client::plain_http(url, token)?,
+        false => Client::http(url, token)?,
+    })
 }
 
 /// The faults of a ledger file, read directly: a person who restores one may have no token of it.

@@ -5,9 +5,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::{Command, CommandFactory};
+use clap::Command;
 
-use crate::args::Cli;
+use crate::args;
 
 #[test]
 fn the_reference_is_what_the_binary_says() {
@@ -21,12 +21,12 @@ fn the_reference_is_what_the_binary_says() {
 }
 
 fn reference() -> String {
-    let mut command = Cli::command().term_width(100);
+    let mut command = args::command().term_width(100);
     command.build();
     let mut page = String::from(
         "# The command line\n\n\
          Generated from the binary's own help; `--help` prints it for each verb. \
-         Ids may be shortened to any unique prefix.\n",
+         Ids may be shortened to a unique beginning or ending, and the id in its source names a work item too.\n",
     );
     chapter(command, "tenure", false, &mut page);
     page
@@ -41,15 +41,16 @@ fn chapter(command: Command, name: &str, inner: bool, page: &mut String) {
     let help = command.render_help().to_string();
     let help: Vec<&str> = help.lines().map(str::trim_end).collect();
     page.push_str(&format!("\n## {name}\n\n```text\n{}\n```\n", help.join("\n").trim_end()));
-    for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
+    for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help" && !sub.is_hide_set()) {
         chapter(sub.clone(), &format!("{name} {}", sub.get_name()), true, page);
     }
 }
 
-/// Every command line in explanations, refusals and guides exists, with its flags.
+/// Every command line in explanations, refusals and guides exists, with its flags. No line that the binary prints
+/// has a placeholder.
 #[test]
 fn quoted_command_lines_exist() {
-    let mut command = Cli::command();
+    let mut command = args::command();
     command.build();
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut texts = Vec::new();
@@ -62,6 +63,10 @@ fn quoted_command_lines_exist() {
         let text = text.replace("\\\n", " ");
         for typed in text.split("`tenure ").skip(1) {
             let typed = typed.split(['`', '"', '\n']).next().unwrap_or_default();
+            let printed = file.extension().is_some_and(|extension| extension == "rs");
+            if printed && (typed.contains('…') || typed.contains("...")) {
+                wrong.push(format!("{}: `tenure {typed}` has a placeholder", file.display()));
+            }
             if let Err(what) = exists(&command, typed) {
                 wrong.push(format!("{}: `tenure {typed}`: {what}", file.display()));
             }

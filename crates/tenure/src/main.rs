@@ -3,10 +3,12 @@
 
 mod args;
 mod connect;
+mod contexts;
 mod demo;
 #[cfg(test)]
 mod docs;
 mod exit;
+mod home;
 mod logs;
 mod render;
 mod top;
@@ -14,7 +16,7 @@ mod verbs;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 
 /// Group commits allocate many small pieces on several threads: the system's allocator takes a fifth of a
 /// drain's time for them, and keeps more of the freed memory.
@@ -26,7 +28,8 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 const BLOCKING: usize = 8;
 
 fn main() -> ExitCode {
-    let cli = args::Cli::try_parse().unwrap_or_else(|error| args::unasked(error).exit());
+    let typed = args::command().try_get_matches().and_then(|typed| args::Cli::from_arg_matches(&typed));
+    let cli = typed.unwrap_or_else(|error| args::unasked(error).exit());
     let runtime =
         match tokio::runtime::Builder::new_multi_thread().enable_all().max_blocking_threads(BLOCKING).build()
         {

@@ -363,8 +363,12 @@ pub struct CommandExplanation {
     pub state: Word<CommandState>,
     /// All of it in one sentence.
     pub sentence: String,
-    /// The command line to type, or `nothing: …` if it continues without help.
-    pub next: String,
+    /// What a person should do, in words; `nothing: …` if it continues without help.
+    pub advice: String,
+    /// The command lines for it, the most useful first: each is complete and safe to paste, because it asks
+    /// before it changes anything.
+    #[serde(default)]
+    pub next: Vec<String>,
 }
 
 /// How a rerun would treat one command.

@@ -31,6 +31,8 @@ pub struct IntakePause {
     pub actor: Actor,
     /// The reason.
     pub reason: String,
+    /// The command line that ends it.
+    pub next: String,
 }
 
 /// A past pause or resumption of the intake.

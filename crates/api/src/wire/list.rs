@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Phase, State, Timestamp, WaitKind, WaitState, WorkId, word::words};
+use super::{Phase, State, Timestamp, WaitId, WaitKind, WaitState, WorkId, word::words};
 
 /// A page of a list.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -115,6 +115,9 @@ pub struct WorkGet {
 #[cfg_attr(feature = "openapi", into_params(parameter_in = Query))]
 #[serde(deny_unknown_fields)]
 pub struct WaitQuery {
+    /// Only the wait with this id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<WaitId>,
     /// Only waits of this work item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work: Option<WorkId>,

@@ -130,6 +130,18 @@ words! {
     }
 }
 
+words! {
+    /// Who is told of a stalled work item. Its disposition alone decides what recovery does with it.
+    OnStalled {
+        /// Nobody in particular: recovery goes on as soon as that is safe.
+        Recover = "recover",
+        /// An alert of its own, by source and kind.
+        Page = "page",
+        /// It is listed among what waits for people.
+        Prompt = "prompt",
+    }
+}
+
 /// Where a work item came from. It is the item's identity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -361,6 +373,18 @@ pub struct Work {
     /// When its lease was renewed last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_heartbeat_at: Option<Timestamp>,
+    /// The last sign of its holder's work: an event that it causes, or new progress with a renewal. Absent if nobody
+    /// holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_activity_at: Option<Timestamp>,
+    /// Its holder has renewed and shown nothing else since then, for longer than the settings of its source and kind
+    /// allow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spinning_since: Option<Timestamp>,
+    /// Who is told when it stalls, by the settings of its source and kind. Absent: nobody in particular.
+    #[cfg_attr(feature = "openapi", schema(value_type = Option<OnStalled>))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_stalled: Option<Word<OnStalled>>,
     /// The waits that it waits for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waits: Vec<Wait>,
@@ -424,8 +448,12 @@ pub struct Explanation {
     pub state: Word<State>,
     /// Explains who holds it, since when, why it does not go on, and what will happen without help.
     pub sentence: String,
-    /// The command line to type, or `nothing: …` if it continues without help.
-    pub next: String,
+    /// What a person should do, in words; `nothing: …` if it continues without help.
+    pub advice: String,
+    /// The command lines for it, the most useful first: each is complete and safe to paste, because it asks
+    /// before it changes anything.
+    #[serde(default)]
+    pub next: Vec<String>,
     /// What follows if its holder stays silent. Absent if nobody holds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub if_silent: Option<Forecast>,

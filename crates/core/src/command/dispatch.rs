@@ -14,6 +14,7 @@ use crate::{
     event::Fact,
     limits,
     model::Work,
+    next::Next,
     records::{Change, Touch, target_key},
     refusal::{Code, Refusal},
     reply::Reply,
@@ -271,9 +272,10 @@ fn first_of_its_target(cx: Context<'_>, command: &Command) -> Result<(), Refusal
     Err(Refusal::new(
         Code::NotDue,
         format!(
-            "Commands to {} are sent in order, and {first} is before this one and has not ended. `tenure \
-             explain {}` says what that one waits for.",
-            command.spec.target, command.id
+            "Commands to {} are sent in order, and {first} is before this one and has not ended. \
+             `{}` says what that one waits for.",
+            command.spec.target,
+            Next::ShowCommand(command.id)
         ),
     ))
 }

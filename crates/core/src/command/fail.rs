@@ -14,6 +14,7 @@ use crate::{
     ids::CommandId,
     limits,
     model::ErrorClass,
+    next::Next,
     refusal::{Code, Refusal},
     retry,
     work::draft::{Draft, Said},
@@ -56,7 +57,9 @@ pub(super) fn decide(
             Code::InDoubt,
             format!(
                 "It is in doubt, and a worker's report cannot settle that: it could happen twice. Reconcile \
-                 it, or have a person record its outcome: `tenure commands record {id}`."
+                 it, or have a person record its outcome: `{}`, or `{}`.",
+                Next::Record(id, true),
+                Next::Record(id, false)
             ),
         ));
     }

@@ -11,6 +11,7 @@ use crate::{
     event::{ActorKind, Fact},
     ids::CommandId,
     limits,
+    next::Next,
     refusal::{Code, Refusal},
     retry,
     span::span,
@@ -51,7 +52,9 @@ pub(super) fn decide(
             format!(
                 "A worker reports the outcome only of a lookup that it has claimed: `POST \
                  /v1/commands/claim`, for tools with `lookup = {{ by = \"worker\" }}`. Otherwise a person \
-                 records the outcome: `tenure commands record {id}`."
+                 records the outcome: `{}`, or `{}`.",
+                Next::Record(id, true),
+                Next::Record(id, false)
             ),
         ));
     }

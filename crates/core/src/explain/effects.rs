@@ -1,9 +1,10 @@
 //! The part of an explanation about commands that are in doubt, stopped or not yet sent.
 
-use super::{View, ended::OVER};
+use super::{Advice, View, ended::OVER};
 use crate::{
     command::{self, BlockCode, Command, CommandState},
     model::WaitState,
+    next::Next,
     records::referenced_command,
     state::State,
 };
@@ -56,7 +57,7 @@ impl Need {
 
 impl View<'_> {
     /// Adds the clauses about the commands.
-    pub(super) fn with_effects(&self, (sentence, next): (String, String)) -> (String, String) {
+    pub(super) fn with_effects(&self, (sentence, next): (String, Advice)) -> (String, Advice) {
         let ended = self.work.state.is_terminal();
         // The explanations of these two states mention their commands already.
         if matches!(self.work.state, State::Stalled | State::Quarantined) {
@@ -76,23 +77,21 @@ impl View<'_> {
         let said: Vec<String> =
             counts.iter().filter(|(_, count)| *count > 0).map(|(need, count)| need.clause(*count)).collect();
         let sentence = format!("{}; {}.", sentence.trim_end_matches('.'), said.join("; "));
-        (sentence, self.next_with(*worst, first, open.len(), &next))
+        (sentence, self.next_with(*worst, first, open.len(), next))
     }
 
     /// A command that needs a person comes before the next step of the work item itself.
-    fn next_with(&self, worst: Need, first: &Command, count: usize, next: &str) -> String {
-        let all = format!("`tenure commands list --work {}`", self.work.id);
+    fn next_with(&self, worst: Need, first: &Command, count: usize, (own, next): Advice) -> Advice {
+        let all = Next::Commands(self.work.id);
         if worst >= Need::Lookup {
-            return format!("{next}; {all} shows what is still open");
+            return (own, [next, vec![all]].concat());
         }
-        let mut todo = command::explain(first, None, self.now).next;
+        let mut todo = command::explain(first, None, self.now);
         if count > 1 {
-            todo.push_str(&format!("; {all} shows all {count}"));
+            todo.next.push(all);
         }
-        match next {
-            OVER => todo,
-            next => format!("{todo}; otherwise {next}"),
-        }
+        let advice = if own == OVER { todo.advice } else { format!("{}; otherwise {own}", todo.advice) };
+        (advice, [todo.next, next].concat())
     }
 
     /// The explanation of its wait covers it.

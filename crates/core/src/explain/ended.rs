@@ -1,7 +1,7 @@
 //! The explanation of a work item that has ended.
 
-use super::View;
-use crate::model::Output;
+use super::{Advice, View, nothing};
+use crate::{model::Output, next::Next};
 
 pub(super) const OVER: &str = "nothing: it is over";
 
@@ -16,25 +16,25 @@ impl View<'_> {
         format!("{how} {} {attempts}", self.ago(at))
     }
 
-    pub(super) fn succeeded(&self) -> (String, String) {
+    pub(super) fn succeeded(&self) -> (String, Advice) {
         let output = match &self.work.body.output {
             Some(Output::Inline { seq, .. }) => format!("its result is in event {seq}"),
             Some(Output::Reference(reference)) => format!("its result is at {reference}"),
             Some(Output::NoOutput) | None => "it declared that there is no output".to_owned(),
         };
-        (format!("{}: {output}.", self.ended("Succeeded")), OVER.to_owned())
+        (format!("{}: {output}.", self.ended("Succeeded")), nothing("it is over"))
     }
 
-    pub(super) fn warned(&self) -> (String, String) {
+    pub(super) fn warned(&self) -> (String, Advice) {
         let warnings = self.work.body.warnings.join("; ");
-        (format!("{}: {warnings}.", self.ended("Completed with warnings")), OVER.to_owned())
+        (format!("{}: {warnings}.", self.ended("Completed with warnings")), nothing("it is over"))
     }
 
-    pub(super) fn ended_badly(&self, how: &str) -> (String, String) {
+    pub(super) fn ended_badly(&self, how: &str) -> (String, Advice) {
         (format!("{}: {}.", self.ended(how), self.error()), self.rerun())
     }
 
-    pub(super) fn cancelled(&self) -> (String, String) {
+    pub(super) fn cancelled(&self) -> (String, Advice) {
         let (who, why) = match (&self.work.body.cancel, self.arrival()) {
             (Some(cancel), _) => (cancel.requested_by.label(), cancel.reason.as_deref()),
             (None, Some(event)) => (event.actor.label(), event.message.as_deref()),
@@ -44,17 +44,16 @@ impl View<'_> {
         (format!("{}: {who} requested it ({why}).", self.ended("Cancelled")), self.rerun())
     }
 
-    pub(super) fn abandoned(&self) -> (String, String) {
+    pub(super) fn abandoned(&self) -> (String, Advice) {
         let why = self
             .arrival()
             .and_then(|event| event.message.as_deref())
             .unwrap_or("its outcome cannot be known");
-        let next =
-            format!("find out what it did; then {}, if it is safe to run again", self.command("rerun"));
-        (format!("{}: {why}.", self.ended("Abandoned")), next)
+        let advice = "find out what it did, and run it again only if that is safe".to_owned();
+        (format!("{}: {why}.", self.ended("Abandoned")), (advice, vec![Next::Rerun(self.work.id)]))
     }
 
-    fn rerun(&self) -> String {
-        format!("nothing: it is over; to run it again, {}", self.command("rerun"))
+    fn rerun(&self) -> Advice {
+        (OVER.to_owned(), vec![Next::Rerun(self.work.id)])
     }
 }

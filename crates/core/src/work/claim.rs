@@ -9,6 +9,7 @@ use crate::{
     event::{CancelRequested, Claimed, Fact},
     limits,
     model::{Attempt, Disposition, Spec, WaitState, Work, Worker},
+    next::Next,
     payload::Digest,
     records::SessionView,
     refusal::{Code, Refusal},
@@ -256,9 +257,10 @@ fn stalled(work: &Work) -> Refusal {
     let holder = work.body.holder.as_ref().map(|holder| holder.id.as_str());
     let owner = holder.or_else(|| work.starter().map(|starter| &*starter.worker)).unwrap_or("its owner");
     let detail = format!(
-        "{id} is stalled: {owner} has it and is silent, and recovery has not decided. Try again later; \
-         `tenure explain {id}` says what it waits for.",
-        id = work.id
+        "{} is stalled: {owner} has it and is silent, and recovery has not decided. Try again later; \
+         `{}` says what it waits for.",
+        work.id,
+        Next::Explain(work.id)
     );
     Refusal::new(Code::Busy, detail)
 }
@@ -267,14 +269,16 @@ fn not_queued(work: &Work) -> Refusal {
     let (id, state) = (work.id, work.state);
     let how = match (state, work.next_retry_at) {
         (State::Quarantined, _) => format!(
-            "a person decides on it first. `tenure decide {id} requeue --reason …` queues it; `tenure \
-             explain {id}` says why it was set aside."
+            "a person decides on it first. `{}` queues it; `{}` says why it was set aside.",
+            Next::Requeue(id),
+            Next::Explain(id)
         ),
         (State::RetryScheduled, Some(at)) => format!(
-            "it is queued again at {}. Try again then; `tenure retry {id} --reason …` queues it now.",
-            rfc3339(at)
+            "it is queued again at {}. Try again then; `{}` queues it now.",
+            rfc3339(at),
+            Next::Retry(id)
         ),
-        _ => format!("it is queued once it is answered. `tenure explain {id}` says who must answer."),
+        _ => format!("it is queued once it is answered. `{}` says who must answer.", Next::Explain(id)),
     };
     Refusal::new(Code::NotClaimable, format!("{id} is {state}: {how}"))
 }

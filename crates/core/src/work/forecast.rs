@@ -12,7 +12,7 @@ use crate::{
     command::Command,
     decide, due,
     event::{Deadline, Event, Fact},
-    liveness::{Grade, Liveness},
+    liveness::{Grade, Liveness, Sighting},
     model::{Step, Work},
     records::{Change, SessionView, Sought},
     recovery::{self, Verdict},
@@ -67,7 +67,9 @@ pub fn forecast(work: &Work, beside: &Beside<'_>, now: Millis) -> Option<Forecas
     let dates = [work.due_at, due::next(&work, now), watched, work.spec.overall_at(), work.body.execution_at];
     let mut dates: Vec<Millis> = dates.into_iter().flatten().map(|due| due.max(now)).collect();
     dates.sort_unstable();
-    let outcome = dates.into_iter().find_map(|at| Some((at, tick(&work, beside, at)?)));
+    let watched_ms = |at: Millis| beside.watched_since.map_or(u64::MAX, |since| (at - since).max(0) as u64);
+    let silent = |at| tick(&work, beside, at, watched_ms(at), None);
+    let outcome = dates.into_iter().find_map(|at| Some((at, silent(at)?)));
     let (at, after) = match outcome {
         Some((at, after)) => (Some(at), after),
         None => (None, After::unchanged(&work, beside)),
@@ -118,10 +120,10 @@ fn without_evidence(work: &Work) -> Work {
 }
 
 /// The work item and its open commands after the decision.
-struct After {
-    work: Arc<Work>,
-    commands: Vec<Command>,
-    events: Vec<Event>,
+pub(super) struct After {
+    pub work: Arc<Work>,
+    pub commands: Vec<Command>,
+    pub events: Vec<Event>,
 }
 
 impl After {
@@ -137,10 +139,15 @@ impl After {
     }
 }
 
-/// The sweeper's Tick at that time. None where it would change nothing.
-fn tick(work: &Work, beside: &Beside<'_>, at: Millis) -> Option<After> {
-    let watched_ms = beside.watched_since.map_or(u64::MAX, |since| (at - since).max(0) as u64);
-    let action = Action::Tick { work: work.id, looked_at: at, watched_ms, sighting: None };
+/// The Tick at that time of a sweeper that has watched for so long. None where it would change nothing.
+pub(super) fn tick(
+    work: &Work,
+    beside: &Beside<'_>,
+    at: Millis,
+    watched_ms: u64,
+    sighting: Option<&Sighting>,
+) -> Option<After> {
+    let action = Action::Tick { work: work.id, looked_at: at, watched_ms, sighting: sighting.cloned() };
     let submission = Submission::new(Actor::system("sweeper"), Tenants::All, action, [0; 16]);
     let decision = decide(&records(work, beside), &submission, at).ok()?;
     if decision.events.is_empty() {

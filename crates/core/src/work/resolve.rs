@@ -11,6 +11,7 @@ use crate::{
     limits,
     liveness::Grade,
     model::{Kept, ReasonCode, Wait, WaitState, Work},
+    next::Next,
     payload::Digest,
     records::{Change, referenced_command, referenced_work},
     recovery::Verdict,
@@ -30,6 +31,7 @@ pub(crate) fn decide(cx: Context<'_>, resolve: &Resolve) -> Result<Decision, Ref
     if let Some(claimant) = &resolve.claim {
         claimant.check()?;
     }
+    limits::filled_in("payload", resolve.payload.text().trim_matches('"'))?;
     match &resolve.target {
         Target::Reference { tenant, reference } => by_reference(cx, resolve, tenant, reference),
         Target::Wait { id, token, seal } => by_id(cx, resolve, *id, *token, *seal),
@@ -115,6 +117,7 @@ fn by_reference(
 ) -> Result<Decision, Refusal> {
     limits::name("tenant", tenant)?;
     limits::reference("ref", reference)?;
+    limits::filled_in("ref", reference)?;
     if !cx.submission.tenants.allow(tenant) {
         return Err(Refusal::new(
             Code::NotFound,
@@ -283,9 +286,11 @@ fn over(work: &Work, wait: &Wait, how: &str) -> Refusal {
     Refusal::new(
         Code::IllegalState,
         format!(
-            "The wait `{}` is over: {how}, and this answer was not used. Its work item is {}: `tenure \
-             explain {}` explains it.",
-            wait.reference, work.state, work.id
+            "The wait `{}` is over: {how}, and this answer was not used. Its work item is {}: `{}` \
+             explains it.",
+            wait.reference,
+            work.state,
+            Next::Explain(work.id)
         ),
     )
 }

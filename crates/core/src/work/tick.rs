@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// The result of one look at the row.
-enum TickOutcome {
+pub(super) enum TickOutcome {
     Acted(Box<Draft>),
     Nothing,
     NotYet,
@@ -52,7 +52,7 @@ pub(crate) fn decide(cx: Context<'_>, id: WorkId, seen: Look<'_>) -> Result<Deci
     }
 }
 
-fn look(cx: Context<'_>, work: &Work, seen: Look<'_>) -> Result<TickOutcome, Refusal> {
+pub(super) fn look(cx: Context<'_>, work: &Work, seen: Look<'_>) -> Result<TickOutcome, Refusal> {
     if let Some(draft) = orphaned(cx, work)? {
         return acted(draft);
     }

@@ -385,6 +385,7 @@ fn check(action: &WaitAction) -> Result<(), Refusal> {
 
 pub(super) fn check_spec(spec: &WaitSpec) -> Result<(), Refusal> {
     limits::reference("ref", &spec.reference)?;
+    limits::filled_in("ref", &spec.reference)?;
     let reserved = spec.reference.starts_with("work:") || spec.reference.starts_with("command:");
     let named = referenced_work(&spec.reference).is_some() || referenced_command(&spec.reference).is_some();
     if reserved && !named {

@@ -494,10 +494,10 @@ fn every_state_is_explained() {
     let id = w.reserve(&lease, evaluation(Effect::NeedsApproval, lookup()));
     let says = |w: &World, words: &str| {
         let said = explain(w.command(id), None, w.now);
-        let text = format!("{} {}", said.sentence, said.next);
+        let text = format!("{} {} {:?}", said.sentence, said.advice, said.next);
         assert!(text.contains(words), "{words}: {text}");
     };
-    says(&w, "tenure approve");
+    says(&w, "approve exactly this command");
     w.approve(id).unwrap();
     says(&w, "approved by ana");
     w.try_dispatch(&lease, id, evaluation(Effect::NeedsApproval, lookup())).unwrap();

@@ -4,9 +4,10 @@ use tenure_core::{
     Actor, Command, State, WorkId,
     action::{CloseOut, Decide},
     command::{self, Effect, Idempotency, Risk},
-    explain::{Around, Explanation, explain},
+    explain::{Around, Explanation, Idle, explain},
     liveness::Seen,
     model::{ErrorClass, OnTimeout, WaitKind},
+    next::Next,
     policy::OnExpiry,
     records::{reference_to, reference_to_command},
 };
@@ -15,6 +16,11 @@ use crate::common::*;
 
 impl World {
     pub fn explain(&self, id: WorkId) -> Explanation {
+        self.explain_beside(id, None)
+    }
+
+    /// Beside workers that wait for work.
+    pub fn explain_beside(&self, id: WorkId, idle: Option<&Idle>) -> Explanation {
         let work = self.row(id);
         let waits = self.records.waits.get(&id).map_or(&[][..], Vec::as_slice);
         let commands: Vec<Command> =
@@ -22,25 +28,82 @@ impl World {
         let session = work.spec.session_key().and_then(|key| self.records.sessions.get(&key));
         let ahead = session.and_then(|view| view.holder.or(view.head)).filter(|ahead| *ahead != id);
         let ahead = ahead.filter(|_| work.state == State::Queued).map(|ahead| self.row(ahead));
-        let around = Around { waits, last: &self.log[&id], commands: &commands, ahead };
+        let around = Around { waits, last: &self.log[&id], commands: &commands, ahead, idle };
         explain(work, &around, self.now)
     }
 }
 
 /// Prepares, lets five minutes pass, and compares; `W` stands for the work item's id.
-fn says(prepare: fn(&mut World) -> WorkId, sentence: &str, next: &str) {
+fn says(prepare: fn(&mut World) -> WorkId, sentence: &str, next: &[&str]) {
     let mut w = World::default();
     let id = prepare(&mut w);
     w.pass(300 * SECOND);
     let found = w.explain(id);
     assert_eq!(found.sentence.replace(&id.to_string(), "W"), sentence);
-    assert_eq!(found.next.replace(&id.to_string(), "W"), next);
+    assert_eq!(named(&found, id, "W"), next);
 }
 
-const CLAIM: &str = "nothing: the next worker that claims `reply` from `conversation` gets it; \
-                     `tenure workers` shows whether there is one";
-const RERUN: &str = "nothing: it is over; to run it again, `tenure rerun W --reason …`";
-const ABANDON: &str = "`tenure abandon W --reason …` once you know that its owner will not return; until then nothing: its owner may still continue";
+/// The advice and the commands of an explanation.
+fn told(found: &Explanation) -> Vec<String> {
+    let commands = found.next.iter().map(ToString::to_string);
+    std::iter::once(found.advice.clone()).chain(commands).collect()
+}
+
+/// The same, with a short name instead of an id.
+fn named(found: &Explanation, id: impl ToString, name: &str) -> Vec<String> {
+    told(found).iter().map(|text| text.replace(&id.to_string(), name)).collect()
+}
+
+const CLAIM: &[&str] =
+    &["nothing: the next worker that claims `reply` from `conversation` gets it", "tenure workers"];
+const START: &[&str] = &[
+    "nothing, if workers that claim `reply` from `conversation` are busy; otherwise start one, or add `reply` to the \
+     kinds that a worker claims",
+    "tenure workers",
+];
+const APPROVE: &[&str] =
+    &["approve exactly this command, or reject it", "tenure approve C", "tenure reject C"];
+const RERUN: &[&str] = &["nothing: it is over", "tenure rerun W"];
+const ABANDON: &[&str] = &[
+    "abandon it once you know that its owner will not return; until then nothing: its owner may still continue",
+    "tenure abandon W",
+];
+
+#[test]
+fn queued_beside_idle_workers() {
+    let mut w = World::default();
+    let id = w.ingest("a");
+    w.pass(300 * SECOND);
+    let others = |list: &[(&str, u64)]| list.iter().map(|(what, n)| ((*what).to_owned(), *n)).collect();
+    for (idle, sentence, next) in [
+        (
+            Idle::default(),
+            "Queued 5 m: nobody has claimed it yet; no worker waits for work at this daemon.",
+            START,
+        ),
+        (
+            Idle { takes: 0, others: others(&[("`digest`", 2), ("`mail` or `sms` from `manual`", 1)]) },
+            "Queued 5 m: nobody has claimed it yet; 2 idle workers claim `digest`, 1 idle worker claims `mail` or \
+             `sms` from `manual`, none claims `reply` at this daemon.",
+            START,
+        ),
+        (
+            Idle { takes: 1, others: others(&[("`digest`", 2)]) },
+            "Queued 5 m: nobody has claimed it yet; 1 idle worker claims `reply` at this daemon.",
+            &["nothing: an idle worker is given it within a second"][..],
+        ),
+        (
+            Idle { takes: 0, others: others(&[("`a`", 1), ("`b`", 1), ("`c`", 1), ("`d`", 1), ("`e`", 4)]) },
+            "Queued 5 m: nobody has claimed it yet; 1 idle worker claims `a`, 1 idle worker claims `b`, 1 idle \
+             worker claims `c`, 5 idle workers claim other work, none claims `reply` at this daemon.",
+            START,
+        ),
+    ] {
+        let found = w.explain_beside(id, Some(&idle));
+        assert_eq!(found.sentence, sentence);
+        assert_eq!(told(&found), next);
+    }
+}
 
 #[test]
 fn queued() {
@@ -80,7 +143,7 @@ fn queued() {
             l.work
         },
         "Queued 5 m: its last wait is answered; only w1 (incarnation boot-1), which started it, may claim it; after that it stalls in 5 m.",
-        "nothing: w1 claims it, or it stalls",
+        &["nothing: w1 claims it, or it stalls"],
     );
     says(
         |w| {
@@ -105,13 +168,13 @@ fn retry_scheduled() {
         },
         "Retry scheduled: attempt 1 failed 3 m ago (rate limited: slow down), failure 1 of 3; \
          it is queued again in 2 m.",
-        "nothing: it is queued again in 2 m; to retry now, `tenure retry W --reason …`",
+        &["nothing: it is queued again in 2 m", "tenure retry W"],
     );
 }
 
 #[test]
 fn running() {
-    let stop = "nothing: it is being worked on; to stop it, `tenure cancel W --reason …`";
+    let stop = &["nothing: it is being worked on", "tenure cancel W"];
     says(
         |w| {
             let l = w.held_with("a", |i| i.policy = timeouts(Some(3_600_000), None, None));
@@ -212,7 +275,7 @@ fn waiting() {
         },
         "Waiting 5 m: ana must answer `pay`: Pay 40 EUR?, and 1 more must be answered; unanswered, \
          it times out in 24 h.",
-        "`tenure approve W`, or `tenure reject W`",
+        &["approve it, or reject it", "tenure approve W", "tenure reject W"],
     );
     for (on_timeout, then) in [
         (OnTimeout::TimeOut, "times out"),
@@ -235,7 +298,7 @@ fn waiting() {
     says(
         |w| w.ingest_with("a", external),
         "Waiting 5 m: it is owned externally, and ends when its owner completes it.",
-        "nothing: its owner completes it; to give it up, `tenure abandon W --reason …`",
+        &["nothing: its owner completes it", "tenure abandon W"],
     );
 }
 
@@ -246,26 +309,21 @@ fn waiting_for_a_work() {
     w.wait_with(&waiter, &reference_to(target), |spec| spec.endless = true).unwrap();
     let said = w.explain(waiter.work);
     assert!(said.sentence.ends_with("it waits without a deadline."), "{}", said.sentence);
-    let expected =
-        format!("nothing: it continues when {target} ends; `tenure explain {target}` explains that one");
-    assert_eq!(said.next, expected);
+    assert_eq!(named(&said, target, "T"), ["nothing: it continues when T ends", "tenure explain T"]);
 }
 
 #[test]
 fn waiting_for_a_command() {
     let mut w = World::default();
     for (kind, expected) in [
-        (WaitKind::Approval, "`tenure approve C --reason …`, or `tenure reject C --reason …`"),
-        (
-            WaitKind::Tool,
-            "nothing: it continues when C is settled; `tenure commands show C` explains that one",
-        ),
+        (WaitKind::Approval, APPROVE),
+        (WaitKind::Tool, &["nothing: it continues when C is settled", "tenure show C"]),
     ] {
         let lease = w.held(&format!("{kind:?}"));
         let id = w.reserve(&lease, evaluation(Effect::NeedsApproval, lookup()));
         let spec = w.spec(&reference_to_command(id), kind);
         w.wait_for(&lease, vec![spec]).unwrap();
-        assert_eq!(w.explain(lease.work).next.replace(&id.to_string(), "C"), expected);
+        assert_eq!(named(&w.explain(lease.work), id, "C"), expected);
     }
 }
 
@@ -275,14 +333,17 @@ fn a_command_that_needs_a_person_says_what_to_type() {
     let lease = w.held("m");
     let id = w.dispatched(&lease, tool(Idempotency::None, Risk::Low));
     w.uncertain(id).unwrap();
-    let next = |w: &World| command::explain(w.command(id), None, w.now).next.replace(&id.to_string(), "C");
+    let next = |w: &World| named(&command::explain(w.command(id), None, w.now), id, "C");
     assert_eq!(
         next(&w),
-        "find out, then `tenure commands record C --happened --ref … --reason …`, or `tenure commands record C \
-         --did-not-happen --reason …`"
+        [
+            "find out whether it happened, and record it",
+            "tenure commands record C --happened",
+            "tenure commands record C --did-not-happen"
+        ]
     );
     w.record(id, command::Recorded::DidNotHappen).unwrap();
-    assert_eq!(next(&w), "`tenure commands replay C --reason …`, once the cause is fixed");
+    assert_eq!(next(&w), ["replay it once the cause is fixed", "tenure commands replay C"]);
 }
 
 #[test]
@@ -294,25 +355,21 @@ fn an_ordered_command_is_explained_by_the_first_one_to_its_target() {
     let second = w.reserve(&other, evaluation(Effect::Allow, lookup()));
     w.pass(300 * SECOND);
     let told = command::explain_behind(w.command(second), w.command(first), None, w.now);
-    let short = |text: &str| text.replace(&first.to_string(), "C");
     assert_eq!(
-        short(&told.sentence),
+        told.sentence.replace(&first.to_string(), "C"),
         "mail to bob waits behind C, which is blocked: mail to bob waits 5 m for an approval: no \
          reason is given."
     );
-    let approve = "`tenure approve C --reason …`, or `tenure reject C --reason …`";
-    assert_eq!(short(&told.next), approve);
+    assert_eq!(named(&told, first, "C"), APPROVE);
 
     let kept = w.explain(other.work).with_command(told.clone());
     assert!(kept.sentence.ends_with(&format!(" Its command {}", told.sentence)), "{}", kept.sentence);
-    let asked = Explanation { next: "`tenure resolve x`".to_owned(), ..kept };
-    assert_eq!(
-        asked.with_command(told.clone()).next,
-        "`tenure resolve x`",
-        "the work item's own next step comes first"
-    );
+    let own = vec![Next::Answer("x".to_owned())];
+    let asked = Explanation { advice: "answer it".to_owned(), next: own.clone(), ..kept };
+    assert_eq!(asked.with_command(told.clone()).next, own, "the work item's own next step comes first");
     w.close(&other, State::Succeeded).unwrap();
-    assert_eq!(short(&w.explain(other.work).with_command(told).next), approve, "an ended work needs nothing");
+    let ended = w.explain(other.work).with_command(told);
+    assert_eq!(named(&ended, first, "C"), APPROVE, "an ended work needs nothing");
 }
 
 #[test]
@@ -359,12 +416,11 @@ fn stalled_answers_the_five_questions() {
         said.sentence
     );
     assert!(said.sentence.contains("recovery abandons it, as ana requested"), "{}", said.sentence);
-    assert_eq!(said.next, "nothing: the next sweep abandons it");
+    assert_eq!(told(&said), ["nothing: the next sweep abandons it"]);
 }
 
 #[test]
 fn cancel_requested() {
-    let wait = "nothing: its holder stops, or its lease expires";
     let mut w = World::default();
     let lease = w.held("a");
     w.cancel(lease.work).unwrap();
@@ -375,7 +431,7 @@ fn cancel_requested() {
         "Cancel requested 20 s ago by ana (no longer needed): w1 has not been notified yet and has 40 s to stop; \
          if its lease lapses it is cancelled in 55 s."
     );
-    assert_eq!(said.next, wait);
+    assert_eq!(told(&said), ["nothing: its holder stops, or its lease expires"]);
 
     let mut w = World::default();
     let lease = w.held_with("a", owner_bound);
@@ -391,8 +447,7 @@ fn cancel_requested() {
 
 #[test]
 fn quarantined() {
-    let decide =
-        "`tenure decide W requeue --reason …` to run it again, or `tenure decide W failed --reason …`";
+    let decide = &["decide whether it runs again or has ended", "tenure requeue W", "tenure decide W failed"];
     says(
         |w| {
             let id = w.ingest("a");
@@ -422,13 +477,13 @@ fn quarantined() {
             id
         },
         "Quarantined 5 m: an operator set it aside (looks odd); it stays until a person decides.",
-        "`tenure decide W failed --reason …`, or another terminal state: its owner runs it, not the queue",
+        &["decide how it ended: its owner runs it, not the queue", "tenure decide W failed"],
     );
 }
 
 #[test]
 fn over() {
-    let done = "nothing: it is over";
+    let done = &["nothing: it is over"];
     says(
         |w| {
             let l = w.held("a");
@@ -491,7 +546,7 @@ fn over() {
             l.work
         },
         "Abandoned 5 m ago in one attempt: ana asked to abandon it: the host is gone.",
-        "find out what it did; then `tenure rerun W --reason …`, if it is safe to run again",
+        &["find out what it did, and run it again only if that is safe", "tenure rerun W"],
     );
 }
 

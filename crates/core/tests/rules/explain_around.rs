@@ -6,6 +6,7 @@ use tenure_core::{
     action::{Decide, Target, TokenCheck},
     command::{self, Effect, Evaluation, Idempotency, Proof, Recorded, Risk},
     model::{ErrorClass, WaitKind},
+    next::Next,
 };
 
 use crate::common::*;
@@ -18,11 +19,12 @@ fn allow(facts: command::ToolFacts) -> Evaluation {
     evaluation(Effect::Allow, facts)
 }
 
-/// The sentence and the next step, the ids replaced.
+/// The sentence, and the advice with its commands, the ids replaced.
 fn said(w: &World, id: WorkId, names: &[(String, &str)]) -> (String, String) {
     let found = w.explain(id);
     let plain = |text: String| names.iter().fold(text, |text, (id, name)| text.replace(id, name));
-    (plain(found.sentence), plain(found.next))
+    let next = found.next.iter().map(|next| format!(" | {next}"));
+    (plain(found.sentence), plain(format!("{}{}", found.advice, next.collect::<String>())))
 }
 
 #[test]
@@ -40,10 +42,7 @@ fn the_holder_of_the_session_is_named() {
             sentence,
             format!("Queued 5 m: w1 holds its session `{session}` with A, which is running.")
         );
-        assert_eq!(
-            next,
-            "nothing: it is claimed once A releases the session; `tenure explain A` explains that one"
-        );
+        assert_eq!(next, "nothing: it is claimed once A releases the session | tenure explain A");
     }
     w.close(&lease, State::Succeeded).unwrap();
     assert!(said(&w, second, &names).1.starts_with("nothing: the next worker"));
@@ -52,7 +51,7 @@ fn the_holder_of_the_session_is_named() {
         sentence,
         format!("Queued 5 m: B is older, queued, and comes first in its session `{session}`.")
     );
-    assert_eq!(next, "nothing: it is claimed once B is done; `tenure explain B` explains that one");
+    assert_eq!(next, "nothing: it is claimed once B is done | tenure explain B");
 }
 
 #[test]
@@ -70,7 +69,7 @@ fn an_ended_work_names_the_needs_of_its_commands() {
     let over = "Succeeded 0 s ago in one attempt: its result is in event 6";
     let (sentence, next) = said(&w, lease.work, &names);
     assert_eq!(sentence, format!("{over}; 3 of its commands are still to be executed."));
-    assert_eq!(next, "nothing: it is over; `tenure commands list --work W` shows what is still open");
+    assert_eq!(next, "nothing: it is over | tenure commands list --work W");
     for id in &ids[..2] {
         w.relay_dispatch(*id, allow(relay(blind()))).unwrap();
         w.uncertain(*id).unwrap();
@@ -86,8 +85,8 @@ fn an_ended_work_names_the_needs_of_its_commands() {
     );
     assert_eq!(
         next,
-        "find out, then `tenure commands record C1 --happened --ref … --reason …`, or `tenure commands record C1 \
-         --did-not-happen --reason …`; `tenure commands list --work W` shows all 3"
+        "find out whether it happened, and record it | tenure commands record C1 --happened | \
+         tenure commands record C1 --did-not-happen | tenure commands list --work W"
     );
     for id in &ids[..2] {
         w.record(*id, Recorded::Happened(Proof::provider("x"))).unwrap();
@@ -105,10 +104,10 @@ fn failed_and_running_work_names_the_needs_of_its_commands() {
     let names = [(lease.work.to_string(), "W"), (id.to_string(), "C")];
     let (sentence, next) = said(&w, lease.work, &names);
     assert!(sentence.ends_with("renewed 0 s ago; one of its commands waits for an approval."), "{sentence}");
-    assert!(
-        next.starts_with(
-            "`tenure approve C --reason …`, or `tenure reject C --reason …`; otherwise nothing:"
-        )
+    assert_eq!(
+        next,
+        "approve exactly this command, or reject it; otherwise nothing: it is being worked on | \
+         tenure approve C | tenure reject C | tenure cancel W"
     );
 
     let lease = w.held("b");
@@ -120,10 +119,10 @@ fn failed_and_running_work_names_the_needs_of_its_commands() {
         sentence
             .ends_with("it is unknown whether one of its commands happened, and only a person can find out.")
     );
-    assert!(next.starts_with("find out, then `tenure commands record C --happened"), "{next}");
-    assert!(
-        next.ends_with("; otherwise nothing: it is over; to run it again, `tenure rerun W --reason …`"),
-        "{next}"
+    assert_eq!(
+        next,
+        "find out whether it happened, and record it | tenure commands record C --happened | \
+         tenure commands record C --did-not-happen | tenure rerun W"
     );
 }
 
@@ -142,7 +141,12 @@ fn a_settled_doubt_is_not_explained_as_open() {
         ),
         "{sentence}"
     );
-    assert!(next.contains("tenure commands record"), "{next}");
+    assert_eq!(
+        next,
+        "find out what happened, and record it; then decide on the work item | \
+         tenure commands record C --happened | tenure commands record C --did-not-happen | \
+         tenure commands list --work W"
+    );
     w.receipt(id).unwrap();
     assert_eq!(
         said(&w, lease.work, &names),
@@ -150,7 +154,7 @@ fn a_settled_doubt_is_not_explained_as_open() {
             "Quarantined 0 s: a side effect was in doubt (nothing is in doubt any more); it stays until a person \
              decides."
                 .to_owned(),
-            "`tenure decide W requeue --reason …` to run it again, or `tenure decide W failed --reason …`".to_owned()
+            "decide whether it runs again or has ended | tenure requeue W | tenure decide W failed".to_owned()
         )
     );
     w.decide(lease.work, Decide::Requeue).unwrap();
@@ -174,7 +178,8 @@ fn a_command_handed_to_a_wait_is_explained_by_the_wait() {
         "{}",
         said.sentence
     );
-    assert_eq!(said.next, "`tenure resolve 'the bank calls' --payload …`, once its outcome is known");
+    assert_eq!(said.advice, "answer it once its outcome is known");
+    assert_eq!(said.next, [Next::Answer("the bank calls".to_owned())]);
 }
 
 /// No sentence contains a number of milliseconds, JSON, or a name from the code.
@@ -201,20 +206,12 @@ fn refusals_say_what_to_do_next_in_words() {
     let id = w.ingest("q");
     w.quarantine(id).unwrap();
     let aside = w.try_claim(id, &w1()).unwrap_err();
-    says(
-        aside,
-        Code::NotClaimable,
-        &["a person decides on it first", &format!("`tenure decide {id} requeue --reason …`")],
-    );
+    says(aside, Code::NotClaimable, &["a person decides on it first", &format!("`tenure requeue {id}`")]);
 
     let lease = w.held_with("r", |i| i.policy.retry.initial_ms = 300_000);
     w.fail(&lease, ErrorClass::RateLimited, "slow down").unwrap();
     let early = w.try_claim(lease.work, &w1()).unwrap_err();
-    says(
-        early,
-        Code::NotClaimable,
-        &["queued again at ", &format!("`tenure retry {} --reason …`", lease.work)],
-    );
+    says(early, Code::NotClaimable, &["queued again at ", &format!("`tenure retry {}`", lease.work)]);
 
     let lease = w.held("w");
     w.wait(&lease, "ref");

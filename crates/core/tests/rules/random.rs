@@ -20,7 +20,7 @@ use tenure_core::{
     reply::Ticked,
 };
 
-use crate::{common::*, forecast::comes_true};
+use crate::{common::*, forecast, plan};
 
 mod commands;
 
@@ -388,12 +388,17 @@ impl Actors {
         let fence = self.world.row(work).fence.saturating_sub(u64::from(c.is_multiple_of(7)));
         let sighting =
             seen[usize::from(c) % seen.len()].map(|seen| Sighting { fence, seen, detail: "pid 7".into() });
-        self.judged(work, watched, sighting);
+        if b >= 224 {
+            plan::carry_out(&mut self.world, work, sighting.as_ref());
+        } else {
+            self.judged(work, watched, sighting);
+        }
     }
 
     /// 9 and 10: which verdicts a sweeper may reach, and from which evidence.
     fn judged(&mut self, work: WorkId, watched: u64, sighting: Option<Sighting>) -> Ticked {
-        comes_true(&self.world, work);
+        forecast::comes_true(&self.world, work);
+        plan::comes_true(&self.world, work);
         let before = self.world.row(work).clone();
         let events = self.world.events();
         let ticked = self.world.tick_with(work, watched, sighting);

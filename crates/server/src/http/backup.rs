@@ -58,7 +58,7 @@ fn target(folder: Option<&Path>, name: &str) -> Result<PathBuf, String> {
     }
     let folder = folder.ok_or(
         "This daemon has no backup folder. Start it with `--backups FOLDER`, or copy the file beside it with \
-         `tenure backup --db LEDGER PATH`; copy a ledger on PostgreSQL with `pg_dump`.",
+         `tenure backup --db tenure.db copy.db`; copy a ledger on PostgreSQL with `pg_dump`.",
     )?;
     let cannot = |why: &dyn std::fmt::Display| {
         format!("The backup folder {} cannot be used: {why}.", folder.display())

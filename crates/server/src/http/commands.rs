@@ -171,7 +171,7 @@ pub(crate) async fn get(
 /// Explains a command's state and the next step.
 #[utoipa::path(get, path = "/v1/commands/{id}/explain", tag = "command", params(("id" = String, Path)),
     security(("token" = ["view"])),
-    responses((status = 200, description = "One sentence and the next step.", body = w::CommandExplanation), Problems))]
+    responses((status = 200, description = "The reason in one sentence, advice, and the commands for it.", body = w::CommandExplanation), Problems))]
 pub(crate) async fn explain(who: Who, Segments([id]): Segments<1>) -> JsonResult<w::CommandExplanation> {
     let caller = who.caller();
     let command = find(&caller, &id).await?;
@@ -180,7 +180,8 @@ pub(crate) async fn explain(who: Who, Segments([id]): Segments<1>) -> JsonResult
         id: command.id.to_string().into(),
         state: command.state.to_wire().into(),
         sentence: explained.sentence,
-        next: explained.next,
+        advice: explained.advice,
+        next: explained.next.iter().map(ToString::to_string).collect(),
     }))
 }
 

@@ -22,6 +22,7 @@ mod recovery;
 mod schedules;
 mod steps;
 mod stream;
+mod stuck;
 mod tokens;
 mod waits;
 mod work;
@@ -116,6 +117,9 @@ fn routes() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(schedules::resume))
         .routes(routes!(schedules::run_now))
         .routes(routes!(recovery::victims))
+        .routes(routes!(recovery::plan))
+        .routes(routes!(recovery::apply))
+        .routes(routes!(stuck::get))
         .routes(routes!(workers::list))
         .routes(routes!(workers::drain))
         .routes(routes!(events::list))

@@ -5,7 +5,9 @@ use tenure_api::wire::{self as w, Scope};
 use tenure_core::{
     Code, Refusal, State, Wait, WaitId, WorkId,
     action::Tenants,
+    limits,
     model::{WaitKind, WaitState},
+    next::Next,
     payload::Digest,
 };
 use tenure_store::{Caller, Resolved, WaitFilter};
@@ -24,7 +26,7 @@ pub(crate) async fn list(who: Who, Params(query): Params<w::WaitQuery>) -> JsonR
     let limit = page_size(query.limit, PAGE)?;
     let filter = WaitFilter {
         tenants: query.tenant.map(|tenant| Tenants::Only(vec![tenant])),
-        id: None,
+        id: query.id.map(|id| id.as_str().parse()).transpose()?,
         work: query.work.map(|id| id.as_str().parse()).transpose()?,
         works: Vec::new(),
         session: query.session,
@@ -150,6 +152,7 @@ pub(crate) async fn approve(
     Segments([id]): Segments<1>,
     Body(body): Body<w::Approve>,
 ) -> JsonResult<w::Resolved> {
+    body.note.iter().try_for_each(|note| limits::filled_in("note", note))?;
     let (caller, seal) = (who.caller(), wire::digest("seal", &body.seal)?);
     let wait = sealed(&caller, id.parse()?, seal).await?;
     let answer = json!({ "approved": body.approved, "note": body.note });
@@ -165,6 +168,7 @@ pub(crate) async fn reconnect(
     Segments([id]): Segments<1>,
     Body(body): Body<w::Reconnect>,
 ) -> JsonResult<w::Resolved> {
+    body.note.iter().try_for_each(|note| limits::filled_in("note", note))?;
     let caller = who.caller();
     let wait = reconnection(&caller, id.parse()?).await?;
     let answer = json!({ "reconnected": true, "note": body.note });
@@ -210,7 +214,7 @@ fn never_asked(work: WorkId, state: State, what: &str) -> Problem {
     let (code, next) = if state.is_terminal() {
         (Code::Terminal, "There is nothing left to decide; to run it again, rerun it.".to_owned())
     } else {
-        (Code::IllegalState, format!("`tenure explain {work}` says what it waits for."))
+        (Code::IllegalState, format!("`{}` says what it waits for.", Next::Explain(work)))
     };
     Refusal::new(code, format!("{work} is {state} and never asked for {what}. {next}")).into()
 }

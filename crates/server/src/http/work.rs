@@ -201,7 +201,7 @@ pub(crate) async fn events(
 /// Explains a work item's state and the next step.
 #[utoipa::path(get, path = "/v1/work/{id}/explain", tag = "work", params(("id" = String, Path)),
     security(("token" = ["view"])),
-    responses((status = 200, description = "One sentence and the next step.", body = w::Explanation), Problems))]
+    responses((status = 200, description = "The reason in one sentence, advice, and the commands for it.", body = w::Explanation), Problems))]
 pub(crate) async fn explain(
     State(app): State<Arc<App>>,
     who: Who,
@@ -217,7 +217,8 @@ pub(crate) async fn explain(
         id: id.to_string().into(),
         state: state.to_wire().into(),
         sentence: explained.sentence,
-        next: explained.next,
+        advice: explained.advice,
+        next: explained.next.iter().map(ToString::to_string).collect(),
         if_silent: risk.map(|risk| wire::forecast(&risk.forecast)),
     }))
 }

@@ -12,6 +12,7 @@ pub(crate) fn intake_pause(pause: &Pause) -> w::IntakePause {
         at: at(pause.at),
         actor: actor(&pause.by),
         reason: pause.reason.clone(),
+        next: pause.resume().to_string(),
     }
 }
 

@@ -29,7 +29,10 @@ pub fn aside(text: &str) {
 pub fn explanation(when: &str, explanation: &Explanation) {
     println!("  {when}:");
     paragraph("      why   ", &explanation.sentence);
-    paragraph("      next  ", &explanation.next);
+    paragraph("      do    ", &explanation.advice);
+    for next in &explanation.next {
+        println!("      next  {next}");
+    }
 }
 
 /// A work item as it is now, and all its events.
@@ -39,7 +42,10 @@ pub async fn work(ledger: &Ledger, id: WorkId) -> Told {
     println!("\n  work   {id}  ({} {})", work.spec.source.system, work.spec.source.id);
     println!("  state  {}", work.state);
     paragraph("  why    ", &explanation.sentence);
-    paragraph("  next   ", &explanation.next);
+    paragraph("  do     ", &explanation.advice);
+    for next in &explanation.next {
+        println!("  next   {next}");
+    }
     println!(
         "\n  {:>3}  {:>8}  {:<17}  {:<15}  {:<27}  message",
         "seq", "time", "actor", "event", "from → to"

@@ -171,18 +171,18 @@ pub async fn explanations_say_what_to_do(bed: &mut Bed) {
         let work = works.iter().find(|work| work.spec.source.id == id).unwrap();
         bed.ledger.explain(work.id).await.unwrap()
     };
-    for (id, begins, next) in [
+    for (id, begins, advice) in [
         ("flow", "Queued 10 s: nobody has claimed it yet", "nothing"),
-        ("waits", "Waiting 10 s: an approver must answer `q`", "`tenure approve w_"),
-        ("held", "Stalled", "`tenure abandon"),
-        ("odd", "Quarantined 10 s: an operator set it aside (odd)", "`tenure decide"),
+        ("waits", "Waiting 10 s: an approver must answer `q`", "approve it"),
+        ("held", "Stalled", "abandon it"),
+        ("odd", "Quarantined 10 s: an operator set it aside (odd)", "decide"),
         ("done", "Succeeded 10 s ago in one attempt: its result is in event 3", "nothing"),
         ("retries", "Queued 9 s: its retry is due", "nothing"),
         ("talk", "Queued", "nothing"),
     ] {
         let explanation = explained(id).await;
         assert!(explanation.sentence.starts_with(begins), "{id}: {}", explanation.sentence);
-        assert!(explanation.next.starts_with(next), "{id}: {}", explanation.next);
+        assert!(explanation.advice.starts_with(advice), "{id}: {}", explanation.advice);
     }
 }
 

@@ -18,7 +18,12 @@ use tenure_core::{
 };
 use uuid::Uuid;
 
-use super::{Caller, Claimed, LeaseRef, Ledger, LedgerReply, NewWork, caller::unexpected, reads::PAGE_MAX};
+use super::{
+    Caller, Claimed, LeaseRef, Ledger, LedgerReply, NewWork,
+    caller::unexpected,
+    reads::PAGE_MAX,
+    scoped::{CANDIDATES, ambiguous},
+};
 use crate::{CommandFilter, Error, Listed, NotDispatched, WaitFilter, WorkFilter, job::Payloads, token};
 
 /// The command after its reservation.
@@ -550,25 +555,20 @@ impl Caller {
         let (first, last) = CommandId::beginning_with(beginning)?;
         // A page ends below an id: here below the first id after the prefix.
         let above = last.0.as_u128().checked_add(1).map(|id| CommandId(Uuid::from_u128(id)));
-        let mut found = self.commands(&CommandFilter::default(), above, 2).await?.whole()?;
-        found.retain(|command| command.id >= first);
-        match found.len() {
-            0 | 1 => {
-                let found = found.pop().ok_or_else(|| no_command(beginning))?;
-                match self.command(found.id).await {
-                    // The caller may not see this kind, so its id must not be revealed.
-                    Err(Error::Refused(refusal)) if refusal.code == Code::NotFound => {
-                        Err(no_command(beginning))
-                    }
-                    found => found,
-                }
+        let begun = self.commands(&CommandFilter::default(), above, CANDIDATES).await?.whole()?;
+        let mut found = Vec::new();
+        for id in begun.iter().map(|command| command.id).filter(|id| *id >= first) {
+            match self.command(id).await {
+                // The caller may not see this kind, so its id must not be revealed.
+                Err(Error::Refused(refusal)) if refusal.code == Code::NotFound => {}
+                command => found.push(command?),
             }
-            _ => Err(Refusal::new(
-                Code::Ambiguous,
-                format!("Several commands have ids that begin with `{beginning}`. Give a longer prefix."),
-            )
-            .into()),
         }
+        if found.len() > 1 {
+            let ids: Vec<CommandId> = found.iter().map(|command| command.id).collect();
+            return Err(ambiguous("commands", beginning, &ids).into());
+        }
+        found.pop().ok_or_else(|| no_command(beginning))
     }
 
     /// Matching commands, newest first. Pass the key `next` of a page to read the next one.

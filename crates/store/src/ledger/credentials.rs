@@ -80,11 +80,10 @@ impl Ledger {
             return Ok(revoked);
         }
         self.credential_by_id(id).await?;
-        let scopes = keeping.unwrap_or_default();
         let detail = format!(
             "This is the last valid credential of a person with every scope and every tenant: without it nobody could \
-             make another. Make a new one first (`tenure token create NAME --kind person{}`), then revoke this one.",
-            scopes.iter().map(|scope| format!(" --scope {scope}")).collect::<String>()
+             make another. Make a new one first, with the scopes {} (`tenure token create --help`), then revoke this one.",
+            keeping.unwrap_or_default().join(",")
         );
         Err(Refusal::new(Code::IllegalState, detail).into())
     }

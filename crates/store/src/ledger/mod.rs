@@ -6,14 +6,17 @@ mod credentials;
 mod due;
 mod forecast;
 mod health;
+mod idle;
 mod intake;
 mod new;
 mod quota;
 mod reads;
+mod recovery;
 mod retention;
 mod schedules;
 mod schema;
 mod scoped;
+mod stuck;
 mod workers;
 
 use std::{
@@ -53,7 +56,12 @@ pub use commands::{DispatchRef, Reserved, Sending};
 pub use due::{Due, DueCursor, DuePage};
 pub use forecast::AtRisk;
 pub use health::Health;
+pub use idle::IdleClaim;
 pub use new::{NewWait, NewWork, new_worker};
+pub use recovery::{
+    AppliedPlan, ApplyPlan, PLAN_MAX, PlanFilter, PlanOverride, PlannedRecovery, RecoveryPlan, RowOutcome,
+};
+pub use stuck::StuckReport;
 pub use workers::{WorkerView, Workers};
 
 /// The limits on payloads of replies in memory, in KiB, in total and for one tenant; and how long a call
@@ -208,6 +216,7 @@ struct Inner {
     watched_since: Mutex<Option<Millis>>,
     /// Bounds the bytes that callers load to complete their replies.
     loads: Arc<Fair>,
+    idle: idle::IdleWorkers,
 }
 
 impl Ledger {
@@ -246,7 +255,9 @@ impl Ledger {
         let settings = RwLock::new(Arc::new(options.settings));
         let (rooms, writes) = (Arc::default(), Fair::new(WRITES, WRITES_OF_A_TENANT));
         let loads = Fair::new(LOADS_KIB, LOADS_OF_A_TENANT_KIB);
-        let inner = Inner { store, settings, closed, callers, rooms, writes, swept, watched_since, loads };
+        let idle = idle::IdleWorkers::default();
+        let inner =
+            Inner { store, settings, closed, callers, rooms, writes, swept, watched_since, loads, idle };
         let ledger = Self(Arc::new(inner));
         ledger.look_at_intake().await?;
         if options.sweep {
@@ -407,6 +418,16 @@ impl Ledger {
     /// Changes the sources and their defaults for future work items.
     pub fn set_settings(&self, settings: Settings) {
         *self.0.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
+
+    /// The claims that wait for work in this process.
+    pub(crate) fn idle(&self) -> &idle::IdleWorkers {
+        &self.0.idle
+    }
+
+    /// How many workers wait for each kind in this process; those that claim any kind count under None.
+    pub fn idle_by_kind(&self) -> std::collections::BTreeMap<Option<String>, u64> {
+        self.0.idle.by_kind()
     }
 
     pub(crate) fn store(&self) -> &dyn Store {

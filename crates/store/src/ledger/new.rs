@@ -78,7 +78,7 @@ impl NewWork {
     pub(crate) fn settle(self, settings: &Settings) -> Result<Ingest, Refusal> {
         Ok(Ingest {
             id: WorkId(Uuid::now_v7()),
-            policy: settings.policy(&self.source.system, &self.policy)?,
+            policy: settings.policy(&self.source.system, &self.kind, &self.policy)?,
             input: Payload::new(&self.input)?,
             tenant: self.tenant,
             source: self.source,

@@ -25,24 +25,23 @@ impl Caller {
     /// The only work item whose id begins with this prefix, which may be the whole id.
     pub async fn find_work(&self, beginning: &str) -> Result<WorkId, Error> {
         let (first, last) = WorkId::beginning_with(beginning)?;
-        let found = self.ledger.store().between(first, last, &self.tenants, 2).await?;
-        let none = || {
-            let detail = format!("There is no work item whose id begins with `{beginning}`. Check the id.");
-            Refusal::new(Code::NotFound, detail).into()
-        };
-        match found[..] {
-            [only] => match self.work(only).await {
+        let mut found = Vec::new();
+        for id in self.ledger.store().between(first, last, &self.tenants, CANDIDATES).await? {
+            match self.work(id).await {
                 // The caller may not see this kind, so its id must not be revealed.
-                Err(Error::Refused(refusal)) if refusal.code == Code::NotFound => Err(none()),
+                Err(Error::Refused(refusal)) if refusal.code == Code::NotFound => {}
                 // A work item that cannot be read exists all the same.
-                _ => Ok(only),
-            },
-            [] => Err(none()),
-            _ => Err(Refusal::new(
-                Code::Ambiguous,
-                format!("Several work items have ids that begin with `{beginning}`. Give a longer prefix."),
-            )
-            .into()),
+                _ => found.push(id),
+            }
+        }
+        match found[..] {
+            [only] => Ok(only),
+            [] => {
+                let detail =
+                    format!("There is no work item whose id begins with `{beginning}`. Check the id.");
+                Err(Refusal::new(Code::NotFound, detail).into())
+            }
+            _ => Err(ambiguous("work items", beginning, &found).into()),
         }
     }
 
@@ -111,6 +110,20 @@ impl Caller {
     /// Why a work item is in its state, in one sentence, and what to do next.
     pub async fn explain(&self, id: WorkId) -> Result<Explanation, Error> {
         self.work(id).await?;
-        self.ledger.explain(id).await
+        self.ledger.explain_to(id, &self.kinds).await
     }
+}
+
+/// How many records with the same beginning of an id are read and named.
+pub(super) const CANDIDATES: usize = 5;
+
+/// The beginning of an id fits several records.
+pub(super) fn ambiguous(what: &str, beginning: &str, found: &[impl std::fmt::Display]) -> Refusal {
+    let more = if found.len() < CANDIDATES { "" } else { " …" };
+    let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+    let detail = format!(
+        "Several {what} have ids that begin with `{beginning}`: {}{more}. Give a longer prefix.",
+        found.join(", ")
+    );
+    Refusal::new(Code::Ambiguous, detail)
 }

@@ -34,6 +34,7 @@ mod seats;
 mod selection;
 mod server;
 mod session;
+mod stuck;
 mod table;
 mod time;
 mod tls;

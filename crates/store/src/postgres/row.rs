@@ -92,6 +92,7 @@ table! {
         expires_at: "bigint" = work.lease.as_ref().map(|lease| lease.expires_at),
         renewed_at: "bigint" = work.lease.as_ref().map(|lease| lease.renewed_at),
         renewed_by: "text" = work.lease.as_ref().and_then(|lease| lease.renewed_by.as_deref()),
+        progressed_at: "bigint" = work.lease.as_ref().and_then(|lease| lease.progressed_at),
         lapsed_at: "bigint" = work.lease.as_ref().and_then(|lease| lease.lapsed_at),
         open_waits: "int" = work.open_waits as i32,
         next_retry_at: "bigint" = work.next_retry_at,
@@ -110,6 +111,7 @@ table! {
                 expires_at: get(row, expires_at)?,
                 renewed_at: get(row, renewed_at)?,
                 renewed_by: get(row, renewed_by)?,
+                progressed_at: get(row, progressed_at)?,
                 lapsed_at: get(row, lapsed_at)?,
             }),
         };

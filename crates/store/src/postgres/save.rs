@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::{
     command,
-    connection::{Pipeline, params},
+    connection::{Param, Pipeline, params},
     load::{Mark, uuids},
     row::{AttemptEndRow, EventRow, KeptRow, StepRow, WaitRow, WorkKeys, WorkRow, WorkSpec},
 };
@@ -55,6 +55,13 @@ const RENEW_WORK: &str = "UPDATE work w SET expires_at = v.expires_at, renewed_a
      unnest($4::text[]), unnest($5::text[]), unnest($6::bigint[]), unnest($7::boolean[]), \
      unnest($8::boolean[])) AS v(id, expires_at, renewed_at, renewed_by, progress, due_at, children, waiters) \
      WHERE w.id = v.id";
+/// The same as a renewal, which is sent far more often, and when it brought new progress.
+const RENEW_WITH_PROGRESS: &str = "UPDATE work w SET expires_at = v.expires_at, renewed_at = v.renewed_at, \
+     renewed_by = v.renewed_by, progress = v.progress, due_at = v.due_at, children = v.children, \
+     waiters = v.waiters, progressed_at = v.progressed_at FROM (SELECT unnest($1::uuid[]), \
+     unnest($2::bigint[]), unnest($3::bigint[]), unnest($4::text[]), unnest($5::text[]), unnest($6::bigint[]), \
+     unnest($7::boolean[]), unnest($8::boolean[]), unnest($9::bigint[])) AS v(id, expires_at, renewed_at, \
+     renewed_by, progress, due_at, children, waiters, progressed_at) WHERE w.id = v.id";
 const ARM_WORK: &str = "UPDATE work w SET due_at = v.due_at, children = v.children, waiters = v.waiters \
      FROM (SELECT unnest($1::uuid[]), unnest($2::bigint[]), unnest($3::boolean[]), unnest($4::boolean[])) \
      AS v(id, due_at, children, waiters) WHERE w.id = v.id";
@@ -179,6 +186,7 @@ pub(super) fn rest<'a>(
     };
     update_works(pipeline, &touched(&|touch| touch == Touch::Event));
     renew_works(pipeline, &touched(&|touch| touch == Touch::Renewal));
+    renew_with_progress(pipeline, &touched(&|touch| touch == Touch::Progress));
     arm_works(pipeline, &touched(&|touch| touch == Touch::Due || touch == Touch::Flags));
     statuses(pipeline, rows);
     ready(pipeline, rows);
@@ -218,19 +226,29 @@ fn update_works<'a>(pipeline: &mut Pipeline<'a>, works: &[&'a Work]) {
 }
 
 fn renew_works<'a>(pipeline: &mut Pipeline<'a>, works: &[&'a Work]) {
-    let lease = |w: &&'a Work| w.lease.as_ref();
-    pipeline.add_if(!works.is_empty(), RENEW_WORK, || {
-        params![
-            each(works, |w| w.id.0),
-            each(works, |w| lease(w).map(|lease| lease.expires_at)),
-            each(works, |w| lease(w).map(|lease| lease.renewed_at)),
-            each(works, |w| lease(w).and_then(|lease| lease.renewed_by.as_deref())),
-            each(works, |w| w.progress.as_ref().map(|progress| progress.text())),
-            each(works, |w| w.due_at),
-            each(works, |w| w.children),
-            each(works, |w| w.waiters),
-        ]
+    pipeline.add_if(!works.is_empty(), RENEW_WORK, || renewal(works));
+}
+
+fn renew_with_progress<'a>(pipeline: &mut Pipeline<'a>, works: &[&'a Work]) {
+    pipeline.add_if(!works.is_empty(), RENEW_WITH_PROGRESS, || {
+        let mut params = renewal(works);
+        params.extend(params![each(works, |w| w.lease.as_ref().and_then(|lease| lease.progressed_at))]);
+        params
     });
+}
+
+fn renewal<'a>(works: &[&'a Work]) -> Vec<Param<'a>> {
+    let lease = |w: &&'a Work| w.lease.as_ref();
+    params![
+        each(works, |w| w.id.0),
+        each(works, |w| lease(w).map(|lease| lease.expires_at)),
+        each(works, |w| lease(w).map(|lease| lease.renewed_at)),
+        each(works, |w| lease(w).and_then(|lease| lease.renewed_by.as_deref())),
+        each(works, |w| w.progress.as_ref().map(|progress| progress.text())),
+        each(works, |w| w.due_at),
+        each(works, |w| w.children),
+        each(works, |w| w.waiters),
+    ]
 }
 
 fn arm_works<'a>(pipeline: &mut Pipeline<'a>, works: &[&'a Work]) {

@@ -47,6 +47,7 @@ CREATE TABLE work (
     expires_at bigint,
     renewed_at bigint,
     lapsed_at bigint,
+    progressed_at bigint,
     next_retry_at bigint,
     due_at bigint,
     updated_at bigint NOT NULL,

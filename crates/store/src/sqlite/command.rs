@@ -322,7 +322,7 @@ impl Tables<'_> {
                 }
                 Ok(())
             }
-            Touch::Due | Touch::Flags | Touch::Renewal => {
+            Touch::Due | Touch::Flags | Touch::Renewal | Touch::Progress => {
                 let values = params![command.id.0.as_bytes(), duty(command), command.due_at];
                 self.cached(ARM)?.execute(values)?;
                 Ok(())

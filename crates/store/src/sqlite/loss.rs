@@ -66,7 +66,7 @@ pub(super) fn refuse(path: &Path) -> Result<(), Error> {
     let Some(what) = confirmed(|| look(path, &log).unwrap_or(None)) else { return Ok(()) };
     Err(Error::Unusable(format!(
         "{what}, so commits that were acknowledged may be lost. Put back {log} as it was beside {path}; or restore a backup \
-         (`tenure restore`); or open what is left with --accept-loss. Keep a copy of both files first",
+         (`tenure restore --help`); or open what is left with --accept-loss. Keep a copy of both files first",
         log = log.display(),
         path = path.display(),
     )))

@@ -34,6 +34,7 @@ mod schedule;
 mod session;
 mod settings;
 mod snapshot;
+mod stuck;
 mod table;
 mod tables;
 mod time;

@@ -39,6 +39,7 @@ table! {
         expires_at = work.lease.as_ref().map(|lease| lease.expires_at),
         renewed_at = work.lease.as_ref().map(|lease| lease.renewed_at),
         renewed_by = work.lease.as_ref().and_then(|lease| lease.renewed_by.as_deref()),
+        progressed_at = work.lease.as_ref().and_then(|lease| lease.progressed_at),
         lapsed_at = work.lease.as_ref().and_then(|lease| lease.lapsed_at),
         open_waits = work.open_waits,
         next_retry_at = work.next_retry_at,
@@ -57,6 +58,7 @@ table! {
                 expires_at: row.get(expires_at)?,
                 renewed_at: row.get(renewed_at)?,
                 renewed_by: row.get(renewed_by)?,
+                progressed_at: row.get(progressed_at)?,
                 lapsed_at: row.get(lapsed_at)?,
             }),
         };

@@ -24,6 +24,10 @@ use crate::{
 
 const ARM_WORK: &str =
     "UPDATE OR ROLLBACK work SET due_at = ?2, children = ?3, waiters = ?4 WHERE rowid = ?1";
+/// The same as a renewal, which is sent far more often, and when it brought new progress.
+const RENEW_WITH_PROGRESS: &str = "UPDATE OR ROLLBACK work SET \
+     expires_at = ?2, renewed_at = ?3, renewed_by = ?4, progress = ?5, due_at = ?6, children = ?7, \
+     waiters = ?8, progressed_at = ?9 WHERE rowid = ?1";
 const SAVE_STEP: &str = statement!(
     "INSERT OR REPLACE INTO step (" { names(StepRow::COLUMNS) } ") VALUES (" { marks(StepRow::COLUMNS, 1) } ")"
 );
@@ -141,6 +145,21 @@ impl Tables<'_> {
                     work.children,
                     work.waiters,
                 ])?;
+            }
+            Touch::Progress => {
+                let lease = work.lease.as_ref();
+                let values = params![
+                    self.place(work.id)?.rowid,
+                    lease.map(|lease| lease.expires_at),
+                    lease.map(|lease| lease.renewed_at),
+                    lease.and_then(|lease| lease.renewed_by.as_deref()),
+                    work.progress.as_ref().map(|progress| progress.text()),
+                    work.due_at,
+                    work.children,
+                    work.waiters,
+                    lease.and_then(|lease| lease.progressed_at),
+                ];
+                self.cached(RENEW_WITH_PROGRESS)?.execute(values)?;
             }
             // Several touches of one work item are saved as the widest one, which includes the others.
             Touch::Due | Touch::Flags => {

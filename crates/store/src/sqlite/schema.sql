@@ -40,6 +40,7 @@ CREATE TABLE work (
     expires_at INTEGER,
     renewed_at INTEGER,
     renewed_by TEXT,
+    progressed_at INTEGER,
     lapsed_at INTEGER,
     open_waits INTEGER NOT NULL,
     next_retry_at INTEGER,

@@ -190,7 +190,7 @@ impl WorkStore for SqliteStore {
 
 impl Reader {
     /// The first of these work items, up to a total size.
-    fn works_up_to(&mut self, ids: &[WorkId], most: usize) -> Read<Listed<Work, WorkId>> {
+    pub(super) fn works_up_to(&mut self, ids: &[WorkId], most: usize) -> Read<Listed<Work, WorkId>> {
         let mut statement = self.conn.prepare_cached(WORK)?;
         let mut created = self.conn.prepare_cached(SPEC)?;
         let (mut works, mut bytes) = (Listed::default(), 0);
@@ -211,7 +211,13 @@ impl Reader {
         Ok(works)
     }
 
-    fn ids(&self, lead: &str, conditions: Conditions, order: &str, limit: usize) -> Read<Vec<WorkId>> {
+    pub(super) fn ids(
+        &self,
+        lead: &str,
+        conditions: Conditions,
+        order: &str,
+        limit: usize,
+    ) -> Read<Vec<WorkId>> {
         let (sql, values) = conditions.select(lead, order, limit);
         self.all(&sql, params_from_iter(values), |row| Ok(WorkId(row::uuid(row, 0)?)))
     }

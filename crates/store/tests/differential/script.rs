@@ -14,7 +14,7 @@ use tenure_core::{
     model::{
         AcceptStrength, Disposition, ErrorClass, OnParentClose, OnTimeout, Source, WaitKind, Worker, Workflow,
     },
-    policy::{Jitter, LeaseTimings, OnExpiry, RetryPolicy, Timeouts, WorkPolicy},
+    policy::{Jitter, LeaseTimings, OnExpiry, OnSpinning, RetryPolicy, Spinning, Timeouts, WorkPolicy},
     state::State,
 };
 use uuid::Uuid;
@@ -275,6 +275,11 @@ impl Script {
                 execution_ms: some(&mut self.dice, 120_000),
                 overall_ms: some(&mut self.dice, 4 * 3_600_000),
             },
+            spinning: some(&mut self.dice, 60_000).map(|after_ms| Spinning {
+                after_ms,
+                then: if self.mostly() { OnSpinning::StopRenewing } else { OnSpinning::Mark },
+            }),
+            ..WorkPolicy::default()
         }
     }
 

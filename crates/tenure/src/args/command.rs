@@ -1,10 +1,10 @@
 //! Arguments of the verbs on commands (recorded side effects), and of `needs`.
 
-use clap::{ArgGroup, Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use serde_json::Value;
 use tenure_api::wire::{CommandState, LookupOutcome, Timestamp};
 
-use super::{Act, count, json, read::Redraw};
+use super::{Act, count, json, read::Redraw, words};
 
 #[derive(Subcommand)]
 pub enum CommandsVerb {
@@ -45,7 +45,7 @@ impl CommandsVerb {
 )]
 pub struct CommandsList {
     /// Several states are separated by commas
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', value_parser = words(CommandState::ALL))]
     pub state: Vec<CommandState>,
     /// Only this tool
     #[arg(long)]
@@ -74,13 +74,31 @@ pub struct CommandsList {
     /// The maximum number
     #[arg(long, value_parser = count, default_value = "50", value_name = "COUNT")]
     pub limit: usize,
+    /// Sort the rows that are shown, which are the newest that match
+    #[arg(long, value_enum, default_value_t, hide_default_value = true, value_name = "ORDER")]
+    pub sort: CommandSort,
     #[command(flatten)]
     pub redraw: Redraw,
 }
 
+/// The order of a list of commands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum CommandSort {
+    /// Newest first
+    #[default]
+    Newest,
+    Oldest,
+    /// Changed last first
+    Updated,
+    State,
+    Tool,
+    /// Most dispatches first
+    Dispatches,
+}
+
 #[derive(Args)]
 pub struct CommandShow {
-    /// A command's id, or a unique prefix of it
+    /// A command's id, or its beginning or ending
     pub id: String,
     #[command(flatten)]
     pub redraw: Redraw,
@@ -91,7 +109,7 @@ pub struct CommandShow {
     after_help = "Example:\n  tenure commands plan w_0198 --execute c_0198\n\nNothing is written; `tenure rerun` shows the same before it asks."
 )]
 pub struct CommandsPlan {
-    /// A work item's id, or a unique prefix of it
+    /// A work item: its id, the beginning or ending of its id, or the id in its source
     pub work: String,
     /// Commands to execute again in any case: ids or keys, or unique prefixes of them
     #[arg(long, value_name = "KEY", value_delimiter = ',')]
@@ -118,9 +136,10 @@ tenure commands reconcile c_0198 found --external-id msg-7 --reason 'in the mail
 tenure commands reconcile c_0198 absent --reason 'not in the mailbox'\n\n\
 `found` needs evidence; `absent` counts once the tool's consistency delay has passed.")]
 pub struct Reconcile {
-    /// A command's id, or a unique prefix of it
+    /// A command's id, or its beginning or ending
     pub id: String,
-    /// found, absent or unknown
+    /// What the lookup showed
+    #[arg(value_parser = words(LookupOutcome::ALL))]
     pub outcome: LookupOutcome,
     #[command(flatten)]
     pub shown: Shown,
@@ -133,11 +152,11 @@ pub struct Reconcile {
     group(ArgGroup::new("outcome").required(true).args(["happened", "did_not_happen"])),
     after_help = "Examples:\n  \
 tenure commands record c_0198 --happened --external-id tx-7 --reason 'the bank shows it'\n  \
-tenure commands record c_0198 --did-not-happen --reason 'the bank has no record of it'\n\n\
+tenure commands record c_0198 --did-not-happen --requeue --reason 'the bank has no record of it'\n\n\
 Only a person's access token can record. --happened needs evidence."
 )]
 pub struct Record {
-    /// A command's id, or a unique prefix of it
+    /// A command's id, or its beginning or ending
     pub id: String,
     /// It took effect
     #[arg(long)]
@@ -147,6 +166,9 @@ pub struct Record {
     pub did_not_happen: bool,
     #[command(flatten)]
     pub shown: Shown,
+    /// Then queue its work item again, if it was quarantined and nothing else of it is in doubt
+    #[arg(long)]
+    pub requeue: bool,
     #[command(flatten)]
     pub act: Act,
 }
@@ -156,7 +178,7 @@ pub struct Record {
 tenure commands replay c_0198 --reason 'the account is open again'\n\n\
 Only a person's access token can replay. At high risk a fresh approval is required before it is dispatched.")]
 pub struct Replay {
-    /// A command's id, or a unique prefix of it
+    /// A command's id, or its beginning or ending
     pub id: String,
     #[command(flatten)]
     pub act: Act,
@@ -164,7 +186,7 @@ pub struct Replay {
 
 #[derive(Args)]
 pub struct CommandCancel {
-    /// A command's id, or a unique prefix of it
+    /// A command's id, or its beginning or ending
     pub id: String,
     #[command(flatten)]
     pub act: Act,

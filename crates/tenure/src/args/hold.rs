@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::Value;
-use tenure_api::wire::{ErrorClass, OnTimeout, State, Usage, WaitKind};
+use tenure_api::wire::{AcceptStrength, ErrorClass, OnTimeout, State, Usage, WaitKind};
 
-use super::{json, one_of, period};
+use super::{TERMINAL, filled_in, json, period, words};
 
 fn usage(text: &str) -> Result<Usage, String> {
     serde_json::from_value(json(text)?).map_err(|error| error.to_string())
@@ -88,7 +88,7 @@ pub struct Claim {
 #[derive(Args)]
 #[command(after_help = "Example:\n  tenure renew w_0198 --fence 1795000000000000 --lease w_0198….5f0c…")]
 pub struct Renew {
-    /// A work item's id, or a unique prefix of it
+    /// A work item: its id, the beginning or ending of its id, or the id in its source
     pub id: String,
     #[command(flatten)]
     pub lease: LeaseArgs,
@@ -110,7 +110,7 @@ pub enum WaitFor {
 tenure wait w_0198 --fence … --lease … --kind approval --ref deploy-7 --prompt 'Deploy build 7?'\n\n\
 With --for, the exit code is 0 if the work item succeeded, 7 if it ended otherwise, 8 at the timeout.")]
 pub struct Wait {
-    /// A work item's id, or a unique prefix of it
+    /// A work item: its id, the beginning or ending of its id, or the id in its source
     pub id: String,
     /// Wait here until the work item has ended
     #[arg(long = "for", value_enum, conflicts_with_all = ["kind", "reference"])]
@@ -124,14 +124,11 @@ pub struct Wait {
     /// The lease token
     #[arg(long, env = "TENURE_LEASE", hide_env_values = true, value_name = "TOKEN")]
     pub lease: Option<String>,
-    #[arg(
-        long,
-        help = format!("The kind of wait: {}", one_of(WaitKind::ALL)),
-        requires_all = ["reference", "fence", "lease"]
-    )]
+    /// The kind of wait
+    #[arg(long, requires_all = ["reference", "fence", "lease"], value_parser = words(WaitKind::ALL))]
     pub kind: Option<WaitKind>,
     /// The reference under which the wait is answered
-    #[arg(long = "ref", value_name = "REF", requires = "kind")]
+    #[arg(long = "ref", value_name = "REF", requires = "kind", value_parser = filled_in)]
     pub reference: Option<String>,
     /// The question
     #[arg(long)]
@@ -142,7 +139,8 @@ pub struct Wait {
     /// No deadline
     #[arg(long, conflicts_with = "timeout")]
     pub endless: bool,
-    #[arg(long, help = format!("The action at the deadline: {}", one_of(OnTimeout::ALL)))]
+    /// The action at the deadline
+    #[arg(long, value_parser = words(OnTimeout::ALL))]
     pub on_timeout: Option<OnTimeout>,
     /// The answer to use at the deadline, with default: JSON
     #[arg(long, value_parser = json)]
@@ -164,12 +162,12 @@ pub struct Wait {
 tenure close-out w_0198 --fence … --lease … --state failed --class validation --message 'no such file'"
 )]
 pub struct CloseOut {
-    /// A work item's id, or a unique prefix of it
+    /// A work item: its id, the beginning or ending of its id, or the id in its source
     pub id: String,
     #[command(flatten)]
     pub lease: LeaseArgs,
-    /// succeeded, completed_with_warnings, failed, timed_out, cancelled or abandoned
-    #[arg(long, default_value = "succeeded")]
+    /// How it ended
+    #[arg(long, default_value = "succeeded", value_parser = words(TERMINAL))]
     pub state: State,
     /// The result: JSON, @FILE, or - for stdin
     #[arg(long, value_parser = json)]
@@ -184,7 +182,7 @@ pub struct CloseOut {
     #[arg(long = "warning", value_name = "TEXT")]
     pub warnings: Vec<String>,
     /// The class of the error
-    #[arg(long)]
+    #[arg(long, value_parser = words(ErrorClass::ALL))]
     pub class: Option<ErrorClass>,
     /// The error message
     #[arg(long, requires = "class")]
@@ -203,7 +201,7 @@ tenure step w_0198 draft --fence … --lease … --input '{\"of\": 7}' --result 
 Without --result, the step begins: if it was completed before with the same input, its result is printed and it need \
 not run again. With --result, the step is completed.")]
 pub struct Step {
-    /// A work item's id, or a unique prefix of it
+    /// A work item: its id, the beginning or ending of its id, or the id in its source
     pub id: String,
     /// The step's name
     pub step: String,
@@ -229,13 +227,13 @@ pub struct Step {
 tenure fail w_0198 --fence … --lease … --class validation --message 'no such file'"
 )]
 pub struct Fail {
-    /// A work item's id, or a unique prefix of it
+    /// A work item: its id, the beginning or ending of its id, or the id in its source
     pub id: String,
     #[command(flatten)]
     pub lease: LeaseArgs,
     /// transport, timeout, rate_limited and unavailable are retried; validation, auth, quota, policy_denied,
     /// misconfigured and unsupported are not; unknown is retried a few times
-    #[arg(long)]
+    #[arg(long, value_parser = words(ErrorClass::ALL))]
     pub class: ErrorClass,
     /// The error message
     #[arg(long, default_value = "", hide_default_value = true)]
@@ -256,9 +254,80 @@ pub struct Fail {
 }
 
 #[derive(Args)]
+#[command(after_help = "Example:\n  tenure accept w_0198 --fence … --lease … --strength strong\n\n\
+An acceptance says that the agent has the work item; with it, the work item counts as started.")]
+pub struct Accept {
+    /// A work item: its id, the beginning or ending of its id, or the id in its source
+    pub id: String,
+    #[command(flatten)]
+    pub lease: LeaseArgs,
+    /// How firmly: weak is handed over, strong is confirmed by the agent
+    #[arg(long, default_value = "strong", value_parser = words(AcceptStrength::ALL))]
+    pub strength: AcceptStrength,
+    /// Show what would happen, or why not, without writing anything
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[derive(Args)]
+#[command(after_help = "Example:\n  tenure progress w_0198 '{\"done\": 3, \"of\": 7}' --fence … --lease …")]
+pub struct Progress {
+    /// A work item: its id, the beginning or ending of its id, or the id in its source
+    pub id: String,
+    /// The progress: JSON, @FILE, or - for stdin
+    #[arg(value_parser = json)]
+    pub progress: Value,
+    #[command(flatten)]
+    pub lease: LeaseArgs,
+    /// Repeating the same request id records nothing again
+    #[arg(long)]
+    pub request_id: Option<String>,
+    /// Show what would happen, or why not, without writing anything
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "Example:\n  tenure complete w_0198 --completion-token … --result '{\"ok\": true}'\n\n\
+For externally owned work: `tenure ingest` printed its completion token."
+)]
+pub struct Complete {
+    /// A work item: its id, the beginning or ending of its id, or the id in its source
+    pub id: String,
+    /// The completion token
+    #[arg(long, value_name = "TOKEN", env = "TENURE_COMPLETION", hide_env_values = true)]
+    pub completion_token: String,
+    /// How it ended
+    #[arg(long, default_value = "succeeded", value_parser = words(TERMINAL))]
+    pub state: State,
+    /// The result: JSON, @FILE, or - for stdin
+    #[arg(long, value_parser = json)]
+    pub result: Option<Value>,
+    /// A reference to where the result is stored
+    #[arg(long)]
+    pub result_ref: Option<String>,
+    /// Declare that there is no result
+    #[arg(long)]
+    pub no_output: bool,
+    /// A warning. May be repeated
+    #[arg(long = "warning", value_name = "TEXT")]
+    pub warnings: Vec<String>,
+    /// The class of the error
+    #[arg(long, value_parser = words(ErrorClass::ALL))]
+    pub class: Option<ErrorClass>,
+    /// The error message
+    #[arg(long, requires = "class")]
+    pub message: Option<String>,
+    /// Show what would happen, or why not, without writing anything
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[derive(Args)]
 #[command(after_help = "Example:\n  tenure release w_0198 --fence … --lease … --message 'not mine'")]
 pub struct Release {
-    /// A work item's id, or a unique prefix of it
+    /// A work item: its id, the beginning or ending of its id, or the id in its source
     pub id: String,
     #[command(flatten)]
     pub lease: LeaseArgs,

@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, Subcommand};
 use tenure_api::wire::{Scope, TokenKind};
 
-use super::{Act, one_of, period};
+use super::{Act, period, words};
 
 #[derive(Args)]
 #[command(after_help = "Example:\n  tenure prune --older-than 90d --reason 'kept for a quarter' --yes\n\n\
@@ -74,7 +74,8 @@ It can have at most the rights of your own access token: its scopes, tenants, ki
 pub struct TokenCreate {
     /// The name of the access token, and of its new principal
     pub name: String,
-    #[arg(long = "scope", help = one_of(Scope::ALL), value_delimiter = ',', required = true)]
+    /// What it may do
+    #[arg(long = "scope", value_delimiter = ',', required = true, value_parser = words(Scope::ALL))]
     pub scopes: Vec<Scope>,
     /// Only these tenants; by default, all
     #[arg(long = "tenant", value_delimiter = ',')]
@@ -85,9 +86,9 @@ pub struct TokenCreate {
     /// Only claims of this worker; by default, of any
     #[arg(long, value_name = "ID")]
     pub worker: Option<String>,
-    /// The kind of the new principal: person or machine (default). Only a person's access token can approve,
+    /// The kind of the new principal, machine by default. Only a person's access token can approve,
     /// replay and override
-    #[arg(long, conflicts_with = "principal")]
+    #[arg(long, conflicts_with = "principal", value_parser = words(TokenKind::ALL))]
     pub kind: Option<TokenKind>,
     /// An existing principal, as `tenure token list` shows it
     #[arg(long, value_name = "ID")]

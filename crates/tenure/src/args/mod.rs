@@ -2,7 +2,9 @@
 
 mod answer;
 mod command;
+mod context;
 mod demo;
+mod help;
 mod hold;
 mod intake;
 mod keep;
@@ -13,26 +15,30 @@ mod schedule;
 mod serve;
 mod tools;
 
-use std::path::PathBuf;
+use std::{ffi::OsStr, path::PathBuf, str::FromStr};
 
 use clap::{
-    Args, Parser, Subcommand, ValueEnum,
+    Arg, Args, Command, Parser, Subcommand, ValueEnum,
+    builder::{PossibleValue, StringValueParser, TypedValueParser},
     error::{ContextKind, ContextValue},
 };
-use tenure_api::wire::Words;
+use tenure_api::wire::{NotAWord, State, Words};
 pub use tenure_server::config::period;
 
-pub use answer::{Approve, Decision as Answered, Reject, Resolve};
+pub use answer::{Approve, Decision as Answered, Reconnect, Reject, Resolve};
 pub use command::{
-    CommandCancel, CommandsList, CommandsPlan, CommandsVerb, Needs, Reconcile, Record, Replay,
+    CommandCancel, CommandSort, CommandsList, CommandsPlan, CommandsVerb, Needs, Reconcile, Record, Replay,
+    Shown,
 };
+pub use context::{Login, Logout};
 pub use demo::Demo;
+pub use help::command;
 pub use hold::*;
 pub use intake::{IntakeAct, IntakeVerb, WaitsRevoke, WaitsVerb};
 pub use keep::{Backup, ConfigVerb, Prune, Restore, TokenCreate, TokenRevoke, TokenVerb};
 pub use operate::{Abandon, Act, Cancel, Decide, Drain, Quarantine, Requeue, Rerun, Retry};
-pub use read::{Events, Explain, Ingest, List, Ps, Show, Watch, Workers};
-pub use recovery::Victims;
+pub use read::{Events, Explain, Ingest, List, Of, Ps, Several, Show, Sort, Watch, Workers};
+pub use recovery::{RecoverApply, RecoverFilter, RecoverPlan, RecoverVerb, Stuck, Victims};
 pub use schedule::{Schedule, ScheduleAct, ScheduleRun, ScheduleSet, ScheduleVerb};
 pub use serve::Serve;
 pub use tools::{ToolsCheck, ToolsVerb};
@@ -59,16 +65,14 @@ pub struct Cli {
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Everywhere")]
 pub struct Global {
-    /// The daemon's URL
-    #[arg(
-        long,
-        global = true,
-        env = "TENURE_URL",
-        default_value = "http://127.0.0.1:7171",
-        value_name = "URL"
-    )]
-    pub url: String,
-    /// The access token; by default, the file that the first `serve` wrote beside its ledger
+    /// The daemon's URL; by default, that of the current context, or http://127.0.0.1:7171
+    #[arg(long, global = true, env = "TENURE_URL", value_name = "URL")]
+    pub url: Option<String>,
+    /// The context to use: a daemon that you logged in to
+    #[arg(long, global = true, env = "TENURE_CONTEXT", value_name = "NAME")]
+    pub context: Option<String>,
+    /// The access token; by default, that of the context, or the file that the first `serve` wrote beside its ledger.
+    /// TENURE_TOKEN is sent only to TENURE_URL, or to the default URL
     #[arg(long, global = true, env = "TENURE_TOKEN", hide_env_values = true, value_name = "SECRET")]
     pub token: Option<String>,
     /// Open this ledger directly, without a daemon: an SQLite file, or postgres://…
@@ -119,7 +123,7 @@ pub enum Verb {
 
     /// Show running work live in this terminal: lights, leases, and what waits for you
     #[command(
-        after_help = "Example:\n  tenure top\n\nKeys: j k move, Enter shows an item, / filters, ? helps, q quits."
+        after_help = "Example:\n  tenure top\n\nKeys: j k move, Enter shows an item, a approves, x rejects, e answers, c cancels (after a reason and a y), / filters, ? helps, q quits."
     )]
     Top,
 
@@ -127,6 +131,12 @@ pub enum Verb {
     Claim(Claim),
     /// Renew a lease
     Renew(Renew),
+    /// Record that the agent has accepted a work item that you hold
+    Accept(Accept),
+    /// Record the progress of a work item that you hold
+    Progress(Progress),
+    /// Declare how a work item that is owned externally ended
+    Complete(Complete),
     /// Wait for a work item to end, or, as its holder, pause it until a wait is answered
     Wait(Wait),
     /// Answer a wait
@@ -135,6 +145,8 @@ pub enum Verb {
     Approve(Approve),
     /// Reject a command, or the question of a work item in waiting_approval
     Reject(Reject),
+    /// Record that the account that a work item waits for is connected again
+    Reconnect(Reconnect),
     #[command(flatten)]
     Hold(HoldVerb),
 
@@ -154,11 +166,17 @@ pub enum Verb {
     Abandon(Abandon),
     /// Ask a worker to stop everything that it holds
     Drain(Drain),
-    /// List the workers with leases, and whether they are alive
+    /// List the workers that hold leases or wait for work, and whether they are alive
     Workers(Workers),
-    /// List work items that lost or may lose their holder, and what recovery will decide
+    /// Recovery of work items that lost their holder: what is at risk, what would be done, and doing it
+    #[command(subcommand)]
+    Recover(RecoverVerb),
+    /// The same as `tenure recover victims`
+    #[command(hide = true)]
     Victims(Victims),
-    /// Commands: recorded side effects
+    /// List open work items that do not progress, by cause, with evidence and the next step
+    Stuck(Stuck),
+    /// Commands, which are recorded side effects: list, show, record, replay
     #[command(subcommand)]
     Commands(CommandsVerb),
     /// List active alerts; exit code 7 if there are any
@@ -196,6 +214,10 @@ pub enum Verb {
     /// The tools and policies that a configuration declares
     #[command(subcommand)]
     Tools(ToolsVerb),
+    /// Log in to a daemon: store its URL and a token as a context
+    Login(Login),
+    /// Delete a context and its token
+    Logout(Logout),
     /// Print a completion script for a shell
     #[command(after_help = "Example:\n  tenure completions bash > /etc/bash_completion.d/tenure")]
     Completions {
@@ -210,11 +232,15 @@ impl Verb {
         match self {
             Verb::Ingest(args) => args.dry_run,
             Verb::Renew(args) => args.dry_run,
+            Verb::Accept(args) => args.dry_run,
+            Verb::Progress(args) => args.dry_run,
+            Verb::Complete(args) => args.dry_run,
             Verb::Wait(args) => args.dry_run,
             Verb::Hold(verb) => verb.dry_run(),
             Verb::Resolve(args) => args.dry_run,
-            Verb::Approve(args) => args.decision.dry_run,
-            Verb::Reject(args) => args.decision.dry_run,
+            Verb::Approve(args) => args.decision.act.dry_run,
+            Verb::Reject(args) => args.decision.act.dry_run,
+            Verb::Reconnect(args) => args.act.dry_run,
             Verb::Retry(args) => args.act.dry_run,
             Verb::Cancel(args) => args.act.dry_run,
             Verb::Requeue(args) => args.act.dry_run,
@@ -223,6 +249,7 @@ impl Verb {
             Verb::Quarantine(args) => args.act.dry_run,
             Verb::Abandon(args) => args.act.dry_run,
             Verb::Drain(args) => args.act.dry_run,
+            Verb::Recover(verb) => verb.dry_run(),
             Verb::Schedule(verb) => verb.dry_run(),
             Verb::Intake(verb) => verb.dry_run(),
             Verb::Waits(WaitsVerb::Revoke(args)) => args.act.dry_run,
@@ -242,6 +269,7 @@ impl Verb {
             | Verb::Claim(_)
             | Verb::Workers(_)
             | Verb::Victims(_)
+            | Verb::Stuck(_)
             | Verb::Alerts
             | Verb::Needs(_)
             | Verb::Verify
@@ -251,6 +279,8 @@ impl Verb {
             | Verb::Token(_)
             | Verb::Config(_)
             | Verb::Tools(_)
+            | Verb::Login(_)
+            | Verb::Logout(_)
             | Verb::Completions { .. } => false,
         }
     }
@@ -266,6 +296,42 @@ pub fn unasked(mut error: clap::Error) -> clap::Error {
     error
 }
 
+/// Parses the words of a closed list, with their aliases, and offers them to the shell's completion.
+pub fn words<T>(all: &'static [T]) -> impl TypedValueParser<Value = T>
+where
+    T: Words + FromStr<Err = NotAWord> + Send + Sync + 'static,
+{
+    WordParser(all)
+}
+
+/// The states in which a work item can end.
+pub const TERMINAL: &[State] = &[
+    State::Succeeded,
+    State::CompletedWithWarnings,
+    State::Failed,
+    State::TimedOut,
+    State::Cancelled,
+    State::Abandoned,
+];
+
+#[derive(Clone)]
+struct WordParser<T: 'static>(&'static [T]);
+
+impl<T> TypedValueParser for WordParser<T>
+where
+    T: Words + FromStr<Err = NotAWord> + Send + Sync + 'static,
+{
+    type Value = T;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<T, clap::Error> {
+        StringValueParser::new().try_map(|text| text.parse::<T>()).parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.0.iter().map(|word| PossibleValue::new(word.as_str()))))
+    }
+}
+
 /// How many of a list to show.
 pub fn count(text: &str) -> Result<usize, String> {
     match text.parse() {
@@ -275,17 +341,22 @@ pub fn count(text: &str) -> Result<usize, String> {
     }
 }
 
-/// The words of an enumeration for the help of an option, as in `a, b or c`.
-fn one_of<T: Words>(words: &[T]) -> String {
-    let words: Vec<&str> = words.iter().map(|word| word.as_str()).collect();
-    match words.split_last() {
-        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
-        Some(_) | None => words.concat(),
+/// Whether a text is only the mark that stands for one's own text in examples.
+pub fn is_placeholder(text: &str) -> bool {
+    matches!(text.trim(), "…" | "...")
+}
+
+/// Text of the caller's own: the mark of an example is refused.
+pub fn filled_in(text: &str) -> Result<String, String> {
+    if is_placeholder(text) {
+        return Err("this is only a placeholder: write your own text".to_owned());
     }
+    Ok(text.to_owned())
 }
 
 /// JSON given on the command line, `@FILE` to read a file, or `-` to read stdin.
 pub fn json(text: &str) -> Result<serde_json::Value, String> {
+    filled_in(text.trim_matches('"'))?;
     let text = match text.strip_prefix('@') {
         Some(path) => std::fs::read_to_string(PathBuf::from(path)).map_err(|e| format!("{path}: {e}"))?,
         None if text == "-" => std::io::read_to_string(std::io::stdin()).map_err(|e| e.to_string())?,

@@ -6,14 +6,14 @@ use clap::Args;
 use serde_json::Value;
 use tenure_api::wire::{Decision, ErrorClass};
 
-use super::{json, period};
+use super::{filled_in, json, period, read::Several, words};
 
 /// Arguments common to all operators' verbs.
 #[derive(Args, Clone)]
 pub struct Act {
-    /// The reason, which is recorded
-    #[arg(long)]
-    pub reason: String,
+    /// The reason, which is recorded; asked for at a terminal, required without one
+    #[arg(long, value_parser = filled_in)]
+    pub reason: Option<String>,
     /// Do not ask for confirmation; required without a terminal
     #[arg(long, short)]
     pub yes: bool,
@@ -25,9 +25,8 @@ pub struct Act {
 #[derive(Args)]
 #[command(after_help = "Example:\n  tenure retry w_0198 --reason 'the API is back'")]
 pub struct Retry {
-    /// Ids of work items, or unique prefixes of them
-    #[arg(required = true)]
-    pub ids: Vec<String>,
+    #[command(flatten)]
+    pub of: Several,
     #[command(flatten)]
     pub act: Act,
 }
@@ -35,9 +34,8 @@ pub struct Retry {
 #[derive(Args)]
 #[command(after_help = "Example:\n  tenure cancel w_0198 --reason 'asked by the user' --within 30s")]
 pub struct Cancel {
-    /// Ids of work items, or unique prefixes of them
-    #[arg(required = true)]
-    pub ids: Vec<String>,
+    #[command(flatten)]
+    pub of: Several,
     /// The time that its holder has to stop
     #[arg(long, value_parser = period, value_name = "PERIOD")]
     pub within: Option<Duration>,
@@ -48,9 +46,8 @@ pub struct Cancel {
 #[derive(Args)]
 #[command(after_help = "Example:\n  tenure requeue w_0198 --reason 'the input was repaired'")]
 pub struct Requeue {
-    /// Ids of work items, or unique prefixes of them
-    #[arg(required = true)]
-    pub ids: Vec<String>,
+    #[command(flatten)]
+    pub of: Several,
     #[command(flatten)]
     pub act: Act,
 }
@@ -59,9 +56,10 @@ pub struct Requeue {
 #[command(after_help = "Examples:\n  tenure decide w_0198 failed --reason 'the file is gone'\n  \
 tenure decide w_0198 succeeded --no-output --reason 'seen in the mailbox'")]
 pub struct Decide {
-    /// A work item's id, or a unique prefix of it
+    /// A work item: its id, the beginning or ending of its id, or the id in its source
     pub id: String,
-    /// requeue, succeeded, failed, cancelled or abandoned
+    /// What becomes of it
+    #[arg(value_parser = words(Decision::ALL))]
     pub decision: Decision,
     /// For a success, the result: JSON, @FILE, or - for stdin
     #[arg(long, value_parser = json)]
@@ -73,7 +71,7 @@ pub struct Decide {
     #[arg(long)]
     pub no_output: bool,
     /// For a failure, the class of the error
-    #[arg(long)]
+    #[arg(long, value_parser = words(ErrorClass::ALL))]
     pub class: Option<ErrorClass>,
     #[command(flatten)]
     pub act: Act,
@@ -85,9 +83,8 @@ pub struct Decide {
 The plan for its commands is shown first: a command that took effect is not executed again unless --execute names it."
 )]
 pub struct Rerun {
-    /// Ids of work items, or unique prefixes of them
-    #[arg(required = true)]
-    pub ids: Vec<String>,
+    #[command(flatten)]
+    pub of: Several,
     /// Keep the results of the steps before this one
     #[arg(long)]
     pub from_step: Option<String>,
@@ -101,9 +98,8 @@ pub struct Rerun {
 #[derive(Args)]
 #[command(after_help = "Example:\n  tenure quarantine w_0198 --reason 'it spends too much'")]
 pub struct Quarantine {
-    /// Ids of work items, or unique prefixes of them
-    #[arg(required = true)]
-    pub ids: Vec<String>,
+    #[command(flatten)]
+    pub of: Several,
     #[command(flatten)]
     pub act: Act,
 }
@@ -111,9 +107,8 @@ pub struct Quarantine {
 #[derive(Args)]
 #[command(after_help = "Example:\n  tenure abandon w_0198 --reason 'the machine is gone for good'")]
 pub struct Abandon {
-    /// Ids of work items, or unique prefixes of them
-    #[arg(required = true)]
-    pub ids: Vec<String>,
+    #[command(flatten)]
+    pub of: Several,
     #[command(flatten)]
     pub act: Act,
 }
@@ -121,7 +116,8 @@ pub struct Abandon {
 #[derive(Args)]
 #[command(after_help = "Example:\n  tenure drain worker-3 --reason 'the host is replaced' --yes\n\n\
 The worker is asked to stop everything that it holds. Rerunnable work goes back to the queue; started owner-bound work is cancelled. \
-To let the worker finish its work first, send it SIGTERM instead.")]
+The report lists what is confirmed, and what is deferred and why. Only the worker itself can stop its claims: send it SIGTERM too, \
+or SIGTERM instead, to let it finish its work first.")]
 pub struct Drain {
     /// A worker's id, as `tenure workers` shows it
     pub worker: String,
@@ -131,6 +127,9 @@ pub struct Drain {
     /// Also abandon started owner-bound work once its lease has lapsed
     #[arg(long)]
     pub abandon: bool,
+    /// Also end the waits of started owner-bound work, which only this worker may continue
+    #[arg(long)]
+    pub revoke_waits: bool,
     #[command(flatten)]
     pub act: Act,
 }

@@ -1,11 +1,11 @@
 //! Arguments of the reading verbs, and of `ingest`.
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::Value;
 use std::time::Duration;
 use tenure_api::wire::{Disposition, Phase, State, Timestamp, WorkId, WorkQuery};
 
-use super::{count, json, one_of, period};
+use super::{count, json, period, words};
 
 #[derive(Args)]
 #[command(
@@ -26,8 +26,8 @@ pub struct Ingest {
     /// One line for people, shown wherever the work item is; the source's id if left out
     #[arg(long)]
     pub title: Option<String>,
-    /// How it is recovered if its worker is lost: rerunnable, owner_bound or externally_owned
-    #[arg(long)]
+    /// How it is recovered if its worker is lost
+    #[arg(long, value_parser = words(Disposition::ALL))]
     pub disposition: Disposition,
     /// The input: JSON, @FILE, or - for stdin
     #[arg(long, value_parser = json, default_value = "null")]
@@ -56,6 +56,48 @@ pub struct Ingest {
     /// Show what would happen, or why not, without writing anything
     #[arg(long)]
     pub dry_run: bool,
+}
+
+/// The work item or command that a verb is about.
+#[derive(Args)]
+pub struct Of {
+    /// A work item or a command: its id, the beginning or ending of its id, or the id in its source
+    #[arg(required_unless_present = "last", conflicts_with = "last")]
+    pub id: Option<String>,
+    /// The work item that you named or recorded last in this ledger; otherwise the newest
+    #[arg(long)]
+    pub last: bool,
+}
+
+/// The work items that a verb is about.
+#[derive(Args)]
+pub struct Several {
+    /// Work items: their ids, the beginnings or endings of their ids, or the ids in their sources
+    #[arg(required_unless_present = "last", conflicts_with = "last")]
+    pub ids: Vec<String>,
+    /// The work item that you named or recorded last in this ledger; otherwise the newest
+    #[arg(long)]
+    pub last: bool,
+}
+
+/// The order of a list of work items.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Sort {
+    /// Newest first
+    #[default]
+    Newest,
+    Oldest,
+    /// Changed last first
+    Updated,
+    State,
+    Kind,
+    Title,
+    /// Most attempts first
+    Attempts,
+    /// Claimed first, then oldest
+    Priority,
+    /// Due first
+    Due,
 }
 
 /// The flag for redrawing.
@@ -93,9 +135,10 @@ pub struct List {
 #[derive(Args, Clone)]
 pub struct Filter {
     /// Several states are separated by commas
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', value_parser = words(State::ALL))]
     pub state: Vec<State>,
-    #[arg(long, help = one_of(Phase::ALL))]
+    /// Only states of this phase
+    #[arg(long, value_parser = words(Phase::ALL))]
     pub phase: Option<Phase>,
     /// Only this tenant
     #[arg(long)]
@@ -136,6 +179,9 @@ pub struct Filter {
     /// The maximum number
     #[arg(long, value_parser = count, default_value = "50", value_name = "COUNT")]
     pub limit: usize,
+    /// Sort the rows that are shown, which are the newest that match
+    #[arg(long, value_enum, default_value_t, hide_default_value = true, value_name = "ORDER")]
+    pub sort: Sort,
 }
 
 impl Filter {
@@ -163,10 +209,12 @@ impl Filter {
 }
 
 #[derive(Args)]
-#[command(after_help = "Examples:\n  tenure show w_0198\n  tenure show c_0198")]
+#[command(
+    after_help = "Examples:\n  tenure show w_0198\n  tenure show 3f9a12\n  tenure show manual/deposit-1\n  tenure show --last"
+)]
 pub struct Show {
-    /// The id of a work item or a command, or a unique prefix of it
-    pub id: String,
+    #[command(flatten)]
+    pub of: Of,
     #[command(flatten)]
     pub redraw: Redraw,
 }
@@ -176,6 +224,9 @@ pub struct Show {
 pub struct Events {
     /// Only this work item; by default, all events
     pub id: Option<String>,
+    /// Only the work item that you named or recorded last
+    #[arg(long, conflicts_with = "id")]
+    pub last: bool,
     /// Continue with events as they happen
     #[arg(long, short)]
     pub follow: bool,
@@ -193,8 +244,8 @@ pub struct Events {
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tenure explain w_0198\n  tenure explain c_0198")]
 pub struct Explain {
-    /// The id of a work item or a command, or a unique prefix of it
-    pub id: String,
+    #[command(flatten)]
+    pub of: Of,
 }
 
 #[derive(Args)]
@@ -203,6 +254,9 @@ With an id, it ends when the work item does: exit code 0 if it succeeded, 7 if n
 pub struct Watch {
     /// Only this work item; by default, all
     pub id: Option<String>,
+    /// Only the work item that you named or recorded last
+    #[arg(long, conflicts_with = "id")]
+    pub last: bool,
     /// Only this tenant
     #[arg(long)]
     pub tenant: Option<String>,

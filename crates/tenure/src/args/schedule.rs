@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use serde_json::Value;
 use tenure_api::wire::{Disposition, Overlap};
 
-use super::{Act, json, period};
+use super::{Act, json, period, words};
 
 #[derive(Subcommand)]
 pub enum ScheduleVerb {
@@ -101,8 +101,8 @@ pub struct ScheduleSet {
     /// The title of each run, one line for people; the schedule's name if left out
     #[arg(long)]
     pub title: Option<String>,
-    /// How it is recovered if its worker is lost: rerunnable, owner_bound or externally_owned
-    #[arg(long)]
+    /// How it is recovered if its worker is lost
+    #[arg(long, value_parser = words(Disposition::ALL))]
     pub disposition: Disposition,
     /// The input of each run: JSON, @FILE, or - for stdin
     #[arg(long, value_parser = json, default_value = "null")]
@@ -114,7 +114,7 @@ pub struct ScheduleSet {
     #[arg(long)]
     pub session: Option<String>,
     /// Whether a run is skipped or allowed while the last one is open; skip by default
-    #[arg(long)]
+    #[arg(long, value_parser = words(Overlap::ALL))]
     pub overlap: Option<Overlap>,
     /// How late a missed run may still start; an hour by default
     #[arg(long, value_parser = period, value_name = "PERIOD")]

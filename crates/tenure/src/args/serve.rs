@@ -17,6 +17,8 @@ pub struct Serve {
     // For other verbs these give the daemon and the output format. The daemon needs neither.
     #[arg(id = "url", long = "url", hide = true)]
     _url: Option<String>,
+    #[arg(id = "context", long = "context", hide = true)]
+    _context: Option<String>,
     #[arg(id = "output", short = 'o', long = "output", hide = true)]
     _output: Option<super::Format>,
     /// The address to listen on

@@ -88,7 +88,7 @@ fn guide(place: &Place<'_>) -> String {
          \x20 tenure ps                 # what runs\n\
          \x20 tenure needs              # what waits for people, you included\n\
          \x20 tenure commands list      # mail, money, tickets: did it happen?\n\
-         \x20 tenure show w_…           # everything about one work item\n\
+         \x20 tenure show --last        # everything about one work item\n\
          \x20 tenure ingest manual mine --kind research --disposition rerunnable   # bruno does it\n\
          \x20 curl -s -H \"Authorization: Bearer $TENURE_TOKEN\" $TENURE_URL/v1/work?phase=active\n\n",
     );

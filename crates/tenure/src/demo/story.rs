@@ -1,4 +1,4 @@
-//! The story: one plain line for each event. It is told from the ledger's event stream; events that a ledger
+//! The story: one plain line for each event that matters, in the words of `tenure events`. Events that a ledger
 //! cannot know, such as a power cut, are told by the director.
 
 use std::{
@@ -9,6 +9,7 @@ use std::{
 use tenure_api::{
     Client, Error,
     client::Streamed,
+    story::Narrator,
     wire::{Event, EventQuery, State, Work, WorkId},
 };
 
@@ -37,6 +38,7 @@ impl Teller {
     /// Tells the events of the stream after a cursor, until it is stopped.
     pub async fn follow(self, client: Client, after: String) -> Result<(), Error> {
         let mut told: HashMap<WorkId, Told> = HashMap::new();
+        let mut narrator = Narrator::default();
         let mut stream = client.stream(EventQuery { after: Some(after), ..EventQuery::default() });
         loop {
             let Streamed::Event(event) = stream.next().await? else { continue };
@@ -49,7 +51,8 @@ impl Teller {
             let Some(state) = event.to.known() else { continue };
             // The retry was announced with the failure.
             let again = failed && event.kind == "claimed";
-            if let Some(said) = sentence(&event, self.beat, approver.as_deref()).filter(|_| !again) {
+            let said = sentence(&event, &mut narrator, self.beat, approver.as_deref());
+            if let Some(said) = said.filter(|_| !again) {
                 let light = light_of_command(&event).unwrap_or_else(|| Light::of_state(state));
                 self.tell(light, &format!("{title}: {said}"));
             }
@@ -78,86 +81,57 @@ fn known_of(work: &Work) -> (String, Option<String>) {
     }
 }
 
-/// The meaning of an event; None for routine events.
-fn sentence(event: &Event, beat: Duration, approver: Option<&str>) -> Option<String> {
-    let who = event.actor.label();
+/// What is told of an event, with an invitation to act; None for routine events.
+fn sentence(
+    event: &Event,
+    narrator: &mut Narrator,
+    beat: Duration,
+    approver: Option<&str>,
+) -> Option<String> {
+    let told = narrator.tell(event);
     let seconds = |beats: u32| format!("{} s", (beat * beats).as_secs());
-    Some(match event.kind.as_str() {
-        "claimed" if event.attempt == 1 => format!("{who} claims it"),
-        "claimed" => format!("{who} continues it, attempt {}", event.attempt),
-        "waiting_set" => match event.to.known()? {
-            State::WaitingApproval if asked_of(event).is_some() => {
-                let otherwise = match approver {
-                    Some("ana") => format!("ana answers in {} if you do not", seconds(APPROVAL_PATIENCE)),
-                    _ => "nobody else will".to_owned(),
+    match event.kind.as_str() {
+        "waiting_set" => Some(match event.to.known()? {
+            State::WaitingApproval => {
+                let (id, otherwise) = match (asked_of(event), approver) {
+                    (Some(command), Some("ana")) => (command, seconds(APPROVAL_PATIENCE)),
+                    (Some(command), _) => {
+                        return Some(format!(
+                            "{told}. You may answer: tenure approve {command} (or reject; nobody else will)"
+                        ));
+                    }
+                    (None, _) => (event.work.as_str(), seconds(APPROVAL_PATIENCE)),
                 };
                 format!(
-                    "a payment needs a person's approval, for exactly this payment. You may answer: tenure approve \
-                     {} --reason 'it is right' (or reject; {otherwise})",
-                    asked_of(event)?
+                    "{told}. You may answer: tenure approve {id} (or reject; ana answers in {otherwise} if you do not)"
                 )
             }
-            State::WaitingApproval => format!(
-                "waits for an approval, without occupying a worker. You may answer: tenure approve {} (or reject; \
-                 ana answers in {} if you do not)",
-                event.work,
-                seconds(APPROVAL_PATIENCE)
-            ),
             State::WaitingAuth => format!(
-                "{}. You may reconnect it: tenure resolve {} --payload '{{}}' (ana does it in {})",
-                event.message.as_deref().unwrap_or("an account must be connected again"),
-                event.data["waits"][0]["ref"].as_str().unwrap_or_default(),
+                "{told}. You may reconnect it: tenure reconnect {} (ana does it in {})",
+                event.work,
                 seconds(LOGIN_PATIENCE)
             ),
-            _ => "waits".to_owned(),
-        },
+            _ => told,
+        }),
         // The decision on the command was told just before.
         "wait_resolved" if event.data["ref"].as_str().is_some_and(|named| command_of(named).is_some()) => {
-            return None;
+            None
         }
-        "wait_resolved" => format!("{who} answers"),
-        "wait_timed_out" => "nobody answered in time".to_owned(),
-        "attempt_failed" if event.to == State::RetryScheduled => {
-            format!("{}; it is retried automatically", event.message.as_deref().unwrap_or("it failed"))
-        }
-        "attempt_failed" if event.to == State::Stalled => {
-            event.message.as_deref().unwrap_or("a command is in doubt").to_owned()
-        }
-        "attempt_failed" => format!("failed: {}", event.message.as_deref().unwrap_or("no message")),
-        "lease_released" => format!("{who} releases it"),
-        "lease_lapsed" => {
-            "its holder sent no heartbeat for too long: the lease lapsed, and the work item is stalled"
-                .to_owned()
-        }
-        "recovered" if event.to == State::Queued => match event.data["from_step"].as_str() {
-            Some(step) => format!("queued again; the next worker continues after step `{step}`"),
-            None => "queued again".to_owned(),
-        },
-        "late" => "its holder is back and nobody else has claimed it, so its late write counts".to_owned(),
-        "recovered" if event.to == State::Stalled => return None,
-        "command_uncertain" => format!(
-            "{}. Nobody knows whether it happened: it is looked up rather than repeated",
-            event.message.as_deref().unwrap_or("no response came")
-        ),
-        "command_looked_up" => format!(
-            "the {who} does not know yet ({}), and will look it up again",
-            event.message.as_deref().unwrap_or("no answer")
-        ),
-        "command_succeeded" => {
-            let id = event.data["receipt"]["external_id"].as_str().unwrap_or("no id");
-            match event.data["receipt"]["evidence"].as_str() {
-                Some("lookup") => format!("the {who} finds it: {id}. It happened, exactly once"),
-                _ => format!("done, with a receipt: {id}"),
-            }
-        }
-        "command_approved" => format!("{who} approves exactly this, once"),
-        "command_cancelled" => format!("{who} rejects it: it will not be done"),
-        "cancel_requested" => format!("{who} requests its cancellation"),
-        "cancelled" => "cancelled".to_owned(),
-        "quarantined" => "quarantined: a person must decide".to_owned(),
-        "close_out" => format!("{}, says {who}", event.to.as_str().replace('_', " ")),
-        _ => return None,
-    })
+        "recovered" if event.to == State::Stalled => None,
+        "work_created"
+        | "accepted"
+        | "progressed"
+        | "step_begun"
+        | "step_completed"
+        | "retry_due"
+        | "cancel_acknowledged"
+        | "command_reserved"
+        | "command_dispatched"
+        | "command_blocked"
+        | "command_unblocked"
+        | "command_unsent" => None,
+        _ => Some(told),
+    }
 }
 
 /// The command that a work item waits for.
@@ -194,43 +168,33 @@ mod tests {
         serde_json::from_value(event).unwrap()
     }
 
+    /// What the story says of an event.
+    fn said(kind: &str, to: State, more: serde_json::Value, approver: Option<&str>) -> Option<String> {
+        sentence(&event(kind, to, more), &mut Narrator::default(), Duration::from_secs(1), approver)
+    }
+
     #[test]
     fn commands_for_people_are_shown_as_typed() {
-        let beat = Duration::from_secs(1);
-        let asks = sentence(&event("waiting_set", State::WaitingApproval, json!({})), beat, None).unwrap();
+        let asks = said("waiting_set", State::WaitingApproval, json!({}), None).unwrap();
         assert!(asks.contains("tenure approve w_1") && asks.contains("30 s"), "{asks}");
-        let more =
-            json!({ "data": { "waits": [{ "ref": "calendar-login-1" }] }, "message": "the login is gone" });
-        let login = sentence(&event("waiting_set", State::WaitingAuth, more), beat, None).unwrap();
-        assert!(login.starts_with("the login is gone"), "{login}");
-        assert!(login.contains("tenure resolve calendar-login-1 --payload '{}'"), "{login}");
-    }
-
-    #[test]
-    fn a_command_is_described_by_its_outcome() {
-        let beat = Duration::from_secs(1);
-        let waits = || json!({ "data": { "waits": [{ "ref": "command:c_1" }] } });
+        let more = json!({ "data": { "waits": [{ "ref": "calendar-login-1", "kind": "auth" }] },
+            "message": "the login is gone" });
+        let login = said("waiting_set", State::WaitingAuth, more, None).unwrap();
+        assert!(login.contains("`calendar-login-1`: the login is gone"), "{login}");
+        assert!(login.contains("tenure reconnect w_1"), "{login}");
+        let waits = || json!({ "data": { "waits": [{ "ref": "command:c_1", "kind": "approval" }] } });
         for (who, then) in [("ana", "ana answers in 30 s"), ("you", "nobody else will")] {
-            let asks =
-                sentence(&event("waiting_set", State::WaitingApproval, waits()), beat, Some(who)).unwrap();
-            assert!(asks.contains("tenure approve c_1 --reason") && asks.contains(then), "{asks}");
+            let asks = said("waiting_set", State::WaitingApproval, waits(), Some(who)).unwrap();
+            assert!(asks.contains("tenure approve c_1") && asks.contains(then), "{asks}");
         }
-        let lost =
-            event("command_uncertain", State::Running, json!({ "message": "the bank never answered" }));
-        assert!(sentence(&lost, beat, None).unwrap().starts_with("the bank never answered. Nobody knows"));
-        assert_eq!(light_of_command(&lost), Some(Light::Risk));
-        let receipt = json!({ "data": { "receipt": { "external_id": "tx-7", "evidence": "lookup" } } });
-        let found = sentence(&event("command_succeeded", State::Stalled, receipt), beat, None).unwrap();
-        assert!(found.contains("finds it: tx-7"), "{found}");
-        let answered = json!({ "data": { "ref": "command:c_1" } });
-        assert_eq!(sentence(&event("wait_resolved", State::Queued, answered), beat, None), None);
     }
 
     #[test]
-    fn recovery_is_described_by_its_verdict() {
-        let beat = Duration::from_secs(1);
-        let resumed = event("recovered", State::Queued, json!({ "data": { "from_step": "plan" } }));
-        assert!(sentence(&resumed, beat, None).unwrap().contains("after step `plan`"));
-        assert_eq!(sentence(&event("step_begun", State::Running, json!({})), beat, None), None);
+    fn routine_is_left_out_and_doubt_has_its_light() {
+        let lost = json!({ "message": "the bank never answered" });
+        assert_eq!(light_of_command(&event("command_uncertain", State::Running, lost)), Some(Light::Risk));
+        assert_eq!(said("step_begun", State::Running, json!({}), None), None);
+        let answered = json!({ "data": { "ref": "command:c_1" } });
+        assert_eq!(said("wait_resolved", State::Queued, answered, None), None);
     }
 }

@@ -1,10 +1,13 @@
 //! Commands: in a table, one in full, before an approval, and in the plan of a rerun.
 
-use tenure_api::wire::{Command, CommandExplanation, CommandState, Event, Planned, PlannedCommand, Receipt};
+use tenure_api::{
+    story::Narrator,
+    wire::{Command, CommandExplanation, CommandState, Cost, Event, Planned, PlannedCommand, Receipt},
+};
 
 use super::{
-    Cell, Style, Table,
-    describe::Page,
+    Cell, Endings, Style, Table,
+    describe::{Page, told},
     light::Light,
     safe,
     text::{age, span},
@@ -29,12 +32,14 @@ pub fn commands(commands: &[Command], style: &Style) -> Table {
             "NEXT",
         ],
         "No command matches, or there is none yet: a worker records commands by reserving side effects.",
-    );
+    )
+    .least(&["NEXT", "KEY", "POLICY", "EVIDENCE", "DISPATCHES", "APPROVAL", "EXTERNAL ID"]);
+    let ids = Endings::of(commands.iter().map(|command| command.id.as_str()), style);
     for command in commands {
         let receipt = command.receipt.as_ref();
         table.row(vec![
             lit(command),
-            command.id.as_str().into(),
+            Cell::whole(ids.short(command.id.as_str())),
             what(command, style).into(),
             command.dispatches.to_string().into(),
             command.decision.effect.as_str().into(),
@@ -43,7 +48,7 @@ pub fn commands(commands: &[Command], style: &Style) -> Table {
             receipt.and_then(|receipt| receipt.external_id.as_deref()).unwrap_or("-").into(),
             receipt.map_or("-".to_owned(), evidence).into(),
             age(command.updated_at, style.now).into(),
-            next(command).into(),
+            Cell::whole(&next(command, &ids)),
         ]);
     }
     table
@@ -97,12 +102,12 @@ fn evidence(receipt: &Receipt) -> String {
 }
 
 /// The most likely next step; `show` has details.
-fn next(command: &Command) -> String {
-    let id = &command.id;
+fn next(command: &Command, ids: &Endings) -> String {
+    let id = ids.short(command.id.as_str());
     match (command.state.known(), light(command)) {
-        (Some(CommandState::Blocked), Light::You) => format!("tenure approve {id} --reason …"),
+        (Some(CommandState::Blocked), Light::You) => format!("tenure approve {id}"),
         (Some(CommandState::Blocked | CommandState::Uncertain | CommandState::Failed), _) => {
-            format!("tenure commands show {id}")
+            format!("tenure show {id}")
         }
         _ => "-".to_owned(),
     }
@@ -118,15 +123,20 @@ pub fn describe_command(
     let mut page = Page::new(style);
     page.lit("State", light(command), command.state.as_str());
     page.line("Why", &why.sentence);
-    page.line("Next", &why.next);
+    page.next(&why.advice, &why.next);
     page.out.push('\n');
     page.line("Command", command.id.as_str());
     page.out.push_str(&intent(command, style));
     calls(&mut page, command);
     outcome(&mut page, command);
     page.out.push_str("\nEvents\n");
-    for line in moves(events, style).draw(style).lines() {
-        page.out.push_str(&format!("  {line}\n"));
+    let mut narrator = Narrator::default();
+    narrator.knows(command);
+    for event in events {
+        page.out.push_str(&told(event, &mut narrator));
+    }
+    if events.is_empty() {
+        page.out.push_str("  No events are kept.\n");
     }
     page.out
 }
@@ -161,12 +171,7 @@ pub fn intent(command: &Command, style: &Style) -> String {
         if command.four_eyes { ", not to be approved by a person who took part in the request" } else { "" };
     page.line("Risk", &format!("{}, idempotency: {}{eyes}", command.risk, command.idempotency));
     if let Some(cost) = &command.estimate {
-        let money = cost
-            .micros
-            .iter()
-            .map(|(currency, micros)| format!("{}.{:06} {currency}", micros / 1_000_000, micros % 1_000_000));
-        let tokens = (cost.tokens > 0).then(|| format!("{} tokens", cost.tokens));
-        page.line("Estimate", &tokens.into_iter().chain(money).collect::<Vec<_>>().join(", "));
+        page.line("Estimate", &amounts(cost));
     }
     let decision = &command.decision;
     page.line("Policy", &format!("{} by version {}", decision.effect, decision.policy_version));
@@ -174,6 +179,16 @@ pub fn intent(command: &Command, style: &Style) -> String {
         page.line("Because", reason);
     }
     page.out
+}
+
+/// Tokens and money in words.
+pub(super) fn amounts(cost: &Cost) -> String {
+    let money = cost
+        .micros
+        .iter()
+        .map(|(currency, micros)| format!("{}.{:06} {currency}", micros / 1_000_000, micros % 1_000_000));
+    let tokens = (cost.tokens > 0).then(|| format!("{} tokens", cost.tokens));
+    tokens.into_iter().chain(money).collect::<Vec<_>>().join(", ")
 }
 
 fn calls(page: &mut Page, command: &Command) {
@@ -216,28 +231,6 @@ fn outcome(page: &mut Page, command: &Command) {
     page.option("External id", receipt.external_id.as_deref());
     page.json("Response", receipt.response.as_ref());
     page.option("Reused from", receipt.reused_from.as_ref().map(|id| id.as_str()));
-}
-
-/// Events of one command: their moves are the command's, not the work item's.
-fn moves(events: &[Event], style: &Style) -> Table {
-    let mut table = Table::new(&["SEQ", "AT", "ACTOR", "EVENT", "MOVE", "MESSAGE"], "No events are kept.");
-    let arrow = if style.ascii { "->" } else { "→" };
-    for event in events {
-        let state = |name: &str| event.data[name].as_str().unwrap_or_default();
-        let moved = match (state("was"), state("now")) {
-            (was, now) if was == now => "-".to_owned(),
-            (was, now) => format!("{was} {arrow} {now}").trim_start().to_owned(),
-        };
-        table.row(vec![
-            event.seq.to_string().into(),
-            event.at.to_string().into(),
-            format!("{} {}", event.actor.kind, event.actor.label()).into(),
-            (&event.kind).into(),
-            moved.into(),
-            event.message.as_deref().unwrap_or("").into(),
-        ]);
-    }
-    table
 }
 
 /// A command on a line of its work's page.

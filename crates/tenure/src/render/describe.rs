@@ -1,8 +1,11 @@
 //! One work item in full: state, explanation, next step, and then the details.
 
-use tenure_api::wire::{Command, Event, Explanation, Timestamp, Usage, Wait, Work};
+use tenure_api::{
+    story::Narrator,
+    wire::{Command, Event, Explanation, Timestamp, Usage, Wait, Work},
+};
 
-use super::{Style, command, light::Light, rows, safe, text::age};
+use super::{Style, command, light::Light, safe, text::age};
 
 pub fn describe(
     work: &Work,
@@ -17,7 +20,7 @@ pub fn describe(
     page.option("Since", since.as_deref());
     page.line("Why", &why.sentence);
     page.option("If silent", why.if_silent.as_ref().map(|forecast| forecast.sentence.as_str()));
-    page.line("Next", &why.next);
+    page.next(&why.advice, &why.next);
     page.out.push('\n');
     page.line("Work", work.id.as_str());
     page.line("Title", &work.title);
@@ -45,10 +48,28 @@ pub fn describe(
     page.json("Input", work.input.as_ref());
     page.json("Result", work.result.as_ref());
     page.out.push_str("\nLast events\n");
-    for line in rows::events(last, style).draw(style).lines() {
-        page.out.push_str(&format!("  {line}\n"));
+    let mut narrator = Narrator::default();
+    commands.iter().for_each(|command| narrator.knows(command));
+    work.waits.iter().for_each(|wait| narrator.asks(wait));
+    for event in last {
+        page.out.push_str(&told(event, &mut narrator));
     }
     page.out
+}
+
+/// An explanation, and what to do next.
+pub fn explained(sentence: &str, if_silent: Option<&str>, advice: &str, next: &[String]) -> String {
+    let mut text = format!("{}\n", safe(sentence));
+    if_silent.iter().for_each(|sentence| text.push_str(&format!("{}\n", safe(sentence))));
+    text.push_str(&format!("Advice: {}\n", safe(advice)));
+    // Each command is a line of its own, to be pasted as it is.
+    next.iter().for_each(|next| text.push_str(&format!("  {}\n", safe(next))));
+    text
+}
+
+/// An event on a line of a page: its number, its time, and what happened.
+pub(super) fn told(event: &Event, narrator: &mut Narrator) -> String {
+    format!("  {:>4}  {}  {}\n", event.seq, event.at, safe(&narrator.tell(event)))
 }
 
 /// The question of a wait.
@@ -113,6 +134,15 @@ impl Page {
         self.raw(name, &safe(text));
     }
 
+    /// The advice, and each command for it on a line of its own, to be pasted as it is.
+    pub fn next(&mut self, advice: &str, next: &[String]) {
+        self.line("Advice", advice);
+        for (i, next) in next.iter().enumerate() {
+            let name = if i == 0 { "Next:" } else { "" };
+            self.out.push_str(&format!("{name:<13}{}\n", safe(next)));
+        }
+    }
+
     pub fn option(&mut self, name: &str, text: Option<&str>) {
         if let Some(text) = text {
             self.line(name, text);
@@ -154,6 +184,11 @@ impl Page {
                 ),
             );
         }
+        let active = work.last_activity_at.map(|at| match work.spinning_since {
+            Some(_) => format!("{}: spinning", self.at(at)),
+            None => self.at(at),
+        });
+        self.option("Activity", active.as_deref());
         if let Some(cancel) = &work.cancel {
             let why = cancel.reason.as_deref().unwrap_or("no reason recorded");
             self.line(

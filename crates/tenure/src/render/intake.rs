@@ -10,13 +10,13 @@ pub fn intake(intake: &Intake, style: &Style) -> String {
     }
     let line = |pause: &IntakePause| {
         format!(
-            "Paused for {} since {} ({} ago) by {}: {}\nNext: `{}`\n",
+            "Paused for {} since {} ({} ago) by {}: {}\nNext: {}\n",
             safe(&whose(pause)),
             pause.at,
             age(pause.at, style.now),
             safe(pause.actor.label()),
             safe(&pause.reason),
-            safe(&resume(pause))
+            safe(&pause.next)
         )
     };
     intake.pauses.iter().map(line).collect()
@@ -24,10 +24,4 @@ pub fn intake(intake: &Intake, style: &Style) -> String {
 
 pub fn whose(pause: &IntakePause) -> String {
     pause.tenant.as_ref().map_or_else(|| "every tenant".to_owned(), |tenant| format!("tenant {tenant}"))
-}
-
-/// The command line that resumes it.
-pub fn resume(pause: &IntakePause) -> String {
-    let tenant = pause.tenant.as_ref().map(|tenant| format!(" --tenant {tenant}")).unwrap_or_default();
-    format!("tenure intake resume{tenant} --reason …")
 }

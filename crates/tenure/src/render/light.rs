@@ -17,7 +17,10 @@ pub enum Light {
 
 impl Light {
     pub fn of(work: &Work) -> Self {
-        Self::of_held(&work.state, work.lease.as_ref())
+        match Self::of_held(&work.state, work.lease.as_ref()) {
+            Light::Alive if work.spinning_since.is_some() => Light::Risk,
+            light => light,
+        }
     }
 
     /// A running work item whose holder is late is at risk.

@@ -8,6 +8,7 @@ mod needs;
 mod recovery;
 mod rows;
 mod schedule;
+mod stuck;
 mod table;
 mod text;
 
@@ -20,16 +21,18 @@ use serde::Serialize;
 use tenure_api::{client::ServerClock, wire::Timestamp};
 
 pub use command::{became, commands, describe_command, intent, plan};
-pub use describe::{describe, question};
-pub use intake::{intake, resume, whose};
+pub use describe::{describe, explained, question};
+pub use intake::{intake, whose};
 pub use light::Light;
 pub use needs::{Asked, Need, needs};
-pub use recovery::victims;
+pub use recovery::{recovery_plan, recovery_report, victims};
 pub use rows::{
-    alerts, command_of, event, events, feed, in_state, leases, reason, running, tokens, workers, works,
+    alerts, command_of, event, events, feed, in_state, leases, reason, running, source, tokens, workers,
+    works,
 };
 pub use schedule::{describe_schedule, schedules};
-pub use table::{Cell, Table};
+pub use stuck::{nothing_stuck, stuck};
+pub use table::{Cell, Endings, Table};
 pub use text::{age, safe, span};
 
 use crate::{args::Format, exit::Failure};
@@ -40,6 +43,8 @@ pub struct Style {
     pub colour: bool,
     pub ascii: bool,
     pub now: Timestamp,
+    /// The width of the terminal; None in a pipe, where nothing is cut.
+    pub width: Option<usize>,
 }
 
 impl Style {
@@ -52,8 +57,15 @@ impl Style {
             colour: terminal && set("NO_COLOR").is_none() && !dumb,
             ascii: !(locale.contains("utf-8") || locale.contains("utf8")),
             now,
+            width: terminal.then(columns).flatten(),
         }
     }
+}
+
+/// The terminal's width, if it says so.
+fn columns() -> Option<usize> {
+    let (columns, _) = ratatui::crossterm::terminal::size().ok()?;
+    (columns > 0).then_some(usize::from(columns))
 }
 
 /// Prints data in the requested format. Ages use the server's clock.
@@ -75,6 +87,11 @@ impl Out {
 
     pub fn style(&self) -> Style {
         Style::detect(self.terminal, self.clock.now())
+    }
+
+    /// Whether a person reads it, rather than a program that reads JSON.
+    pub fn is_for_people(&self) -> bool {
+        self.format == Format::Table
     }
 
     fn put(&self, text: &str) -> Result<(), Failure> {

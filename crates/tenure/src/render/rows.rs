@@ -1,30 +1,44 @@
 //! One row for each item: light, state, reason, freshness, next step.
 
-use tenure_api::wire::{Alert, Event, Grant, LeaseLiveness, State, Timestamp, Token, Work, WorkerView};
+use tenure_api::{
+    story::Narrator,
+    wire::{Alert, Event, Grant, IdleClaim, LeaseLiveness, State, Timestamp, Token, Work, WorkerView},
+};
 
 use super::{
     Style, Table,
     light::Light,
-    table::Cell,
+    table::{Cell, Endings},
     text::{age, safe, span},
 };
+
+/// The least width for a sentence: narrower terminals leave other columns out.
+const SENTENCE: usize = 44;
+/// The least widths of a state and of a title.
+const STATE: usize = 18;
+const TITLE: usize = 24;
 
 /// Work items of any state, newest first.
 pub fn works(works: &[Work], style: &Style) -> Table {
     let mut table = Table::new(
-        &["STATE", "WORK", "SOURCE", "KIND", "TRY", "REASON", "FRESH", "NEXT"],
+        &["STATE", "WORK", "TITLE", "SOURCE", "KIND", "TRY", "REASON", "FRESH", "NEXT"],
         "No work item matches. `tenure list` without filters shows the newest.",
-    );
+    )
+    .least(&["NEXT", "KIND", "SOURCE", "TRY", "REASON"])
+    .keep("STATE", STATE)
+    .keep("TITLE", TITLE);
+    let ids = Endings::of(works.iter().map(|work| work.id.as_str()), style);
     for work in works {
         table.row(vec![
             Cell::lit(Light::of(work), work.state.as_str()),
-            work.id.as_str().into(),
+            Cell::whole(ids.short(work.id.as_str())),
+            title(work).into(),
             source(work).into(),
             (&work.kind).into(),
             work.attempt.to_string().into(),
             reason(work).into(),
             fresh(work, style).into(),
-            next(work).into(),
+            Cell::whole(&next(work, &ids)),
         ]);
     }
     table
@@ -33,14 +47,23 @@ pub fn works(works: &[Work], style: &Style) -> Table {
 /// Held work items, by remaining lease time.
 pub fn running(works: &[Work], style: &Style) -> Table {
     let mut table = Table::new(
-        &["STATE", "WORK", "KIND", "STEP", "TRY", "OWNER", "BEAT", "LEFT", "IN STATE", "NEXT"],
+        &["STATE", "WORK", "TITLE", "KIND", "STEP", "TRY", "OWNER", "BEAT", "LEFT", "IN STATE", "NEXT"],
         "Nothing is running: no lease is held. `tenure list --phase pending` shows what waits for a worker.",
-    );
+    )
+    .least(&["NEXT", "KIND", "TRY", "STEP", "IN STATE", "TITLE"])
+    .keep("STATE", STATE)
+    .keep("TITLE", TITLE);
+    let ids = Endings::of(works.iter().map(|work| work.id.as_str()), style);
     for work in works {
         let lease = work.lease.as_ref();
+        let state = match work.spinning_since {
+            Some(since) => format!("{}, spinning {}", work.state, age(since, style.now)),
+            None => work.state.to_string(),
+        };
         table.row(vec![
-            Cell::lit(Light::of(work), work.state.as_str()),
-            work.id.as_str().into(),
+            Cell::lit(Light::of(work), &state),
+            Cell::whole(ids.short(work.id.as_str())),
+            title(work).into(),
             (&work.kind).into(),
             work.step.as_deref().unwrap_or("-").into(),
             work.attempt.to_string().into(),
@@ -48,7 +71,7 @@ pub fn running(works: &[Work], style: &Style) -> Table {
             lease.map_or("-".to_owned(), |lease| beat(lease.renewed_at, lease.missed, style)).into(),
             lease.map_or("-".to_owned(), |lease| left(lease.expires_at, style)).into(),
             in_state(work, style).into(),
-            next(work).into(),
+            Cell::whole(&next(work, &ids)),
         ]);
     }
     table
@@ -59,7 +82,13 @@ pub fn in_state(work: &Work, style: &Style) -> String {
     work.state_since.map_or("-".to_owned(), |since| age(since, style.now))
 }
 
-fn source(work: &Work) -> String {
+/// Its title, unless that is only the id in its source.
+fn title(work: &Work) -> &str {
+    if work.title == work.source.id { "-" } else { &work.title }
+}
+
+/// Its source as it can be typed: `system/id`, or `system/id/run`.
+pub fn source(work: &Work) -> String {
     let source = &work.source;
     if source.run_id.is_empty() {
         format!("{}/{}", source.system, source.id)
@@ -98,18 +127,19 @@ fn left(expires_at: Timestamp, style: &Style) -> String {
     if expires_at < style.now { "expired".to_owned() } else { span(expires_at.0 - style.now.0) }
 }
 
-/// The most likely next step; `explain` has details.
-fn next(work: &Work) -> String {
-    let id = &work.id;
+/// The most likely next step, as a complete command line; `explain` has details.
+fn next(work: &Work, ids: &Endings) -> String {
+    let id = ids.short(work.id.as_str());
     match work.state.known() {
         Some(State::WaitingApproval) => {
             match work.waits.iter().find_map(|wait| command_of(&wait.reference)) {
-                Some(command) => format!("tenure approve {command} --reason …"),
+                Some(command) => format!("tenure approve {command}"),
                 None => format!("tenure approve {id}"),
             }
         }
+        Some(State::WaitingAuth) => format!("tenure reconnect {id}"),
         Some(state) if Light::of_state(state) == Light::You => match work.waits.first() {
-            Some(wait) => format!("tenure resolve {} --payload …", wait.reference),
+            Some(wait) => format!("tenure resolve {}", wait.id),
             None => format!("tenure explain {id}"),
         },
         Some(State::Stalled | State::Quarantined | State::Failed | State::TimedOut | State::Abandoned) => {
@@ -125,33 +155,35 @@ pub fn command_of(reference: &str) -> Option<&str> {
 }
 
 /// The events of one work item, in order.
-pub fn events(events: &[Event], style: &Style) -> Table {
-    logged(events, false, style)
+pub fn events(events: &[Event], narrator: Narrator, style: &Style) -> Table {
+    logged(events, narrator, false, style)
 }
 
 /// The events of all work items.
-pub fn feed(events: &[Event], style: &Style) -> Table {
-    logged(events, true, style)
+pub fn feed(events: &[Event], narrator: Narrator, style: &Style) -> Table {
+    logged(events, narrator, true, style)
 }
 
-fn logged(events: &[Event], several: bool, style: &Style) -> Table {
-    let mut head = vec!["SEQ", "AT", "ACTOR", "EVENT", "MOVE", "TRY", "MESSAGE"];
+fn logged(events: &[Event], mut narrator: Narrator, several: bool, style: &Style) -> Table {
+    let mut head = vec!["SEQ", "AT", "EVENT", "MOVE", "TRY", "WHAT HAPPENED"];
     if several {
         head.insert(2, "WORK");
     }
-    let mut table = Table::new(&head, "No event yet.");
+    let mut table = Table::new(&head, "No event yet.")
+        .least(&["TRY", "EVENT", "MOVE", "AT"])
+        .keep("WHAT HAPPENED", SENTENCE);
+    let ids = Endings::of(events.iter().map(|event| event.work.as_str()), style);
     for event in events {
         let mut cells: Vec<Cell> = vec![
             event.seq.to_string().into(),
-            event.at.to_string().into(),
-            format!("{} {}", event.actor.kind, event.actor.label()).into(),
-            (&event.kind).into(),
-            moved(event, style).into(),
+            Cell::whole(&event.at.to_string()),
+            Cell::whole(&event.kind),
+            Cell::whole(&moved(event, style)),
             event.attempt.to_string().into(),
-            event.message.as_deref().unwrap_or("").into(),
+            narrator.tell(event).into(),
         ];
         if several {
-            cells.insert(2, event.work.as_str().into());
+            cells.insert(2, Cell::whole(ids.short(event.work.as_str())));
         }
         table.row(cells);
     }
@@ -169,19 +201,17 @@ fn moved(event: &Event, style: &Style) -> String {
 }
 
 /// An event on a line, for streams, which cannot know the widths of later columns.
-pub fn event(event: &Event, style: &Style) -> String {
-    let message = event.message.as_deref().map(|message| format!(": {message}")).unwrap_or_default();
-    let text = format!(
-        "{} {} #{} {} ({}) by {} {}{message}",
+pub fn event(event: &Event, narrator: &mut Narrator, style: &Style) -> String {
+    let said = narrator.tell(event);
+    let line = format!(
+        "{} {} #{} {} ({}): {said}",
         event.at,
         event.work,
         event.seq,
         event.kind,
-        moved(event, style),
-        event.actor.kind,
-        event.actor.label()
+        moved(event, style)
     );
-    format!("{}\n", safe(&text))
+    format!("{}\n", safe(&line))
 }
 
 pub fn leases(grants: &[Grant], style: &Style) -> Table {
@@ -205,28 +235,50 @@ pub fn leases(grants: &[Grant], style: &Style) -> Table {
 
 pub fn workers(workers: &[WorkerView], style: &Style) -> Table {
     let mut table = Table::new(
-        &["LIVENESS", "WORKER", "INCARNATION", "LEASES", "BEAT", "NEXT EXPIRY", "PROOF"],
-        "No worker holds a lease.",
+        &["LIVENESS", "WORKER", "INCARNATION", "LEASES", "BEAT", "NEXT EXPIRY", "WAITS FOR", "PROOF"],
+        "No worker holds a lease, and none waits for work at this daemon.",
     );
     for worker in workers {
         let light = match worker.liveness.known() {
+            Some(LeaseLiveness::Alive) if worker.leases == 0 => Light::Idle,
             Some(LeaseLiveness::Alive) if worker.missed == 0 => Light::Alive,
             Some(LeaseLiveness::Dead) => Light::Fail,
             Some(LeaseLiveness::Alive | LeaseLiveness::Suspended | LeaseLiveness::Silent) | None => {
                 Light::Risk
             }
         };
+        let word = if light == Light::Idle { "idle" } else { worker.liveness.as_str() };
         table.row(vec![
-            Cell::lit(light, worker.liveness.as_str()),
+            Cell::lit(light, word),
             (&worker.id).into(),
             (&worker.incarnation).into(),
             worker.leases.to_string().into(),
             worker.oldest_renewal_at.map_or("-".to_owned(), |at| beat(at, worker.missed, style)).into(),
             worker.next_expiry_at.map_or("-".to_owned(), |at| left(at, style)).into(),
+            waits_for(worker, style).into(),
             worker.proof.as_deref().unwrap_or("-").into(),
         ]);
     }
     table
+}
+
+/// The kinds that its open claims ask for, and since when the first of them has waited: `reply from manual (4 m)`.
+fn waits_for(worker: &WorkerView, style: &Style) -> String {
+    let Some(first) = worker.idle.iter().map(|claim| claim.since).min() else { return "-".to_owned() };
+    let mut asked: Vec<String> = worker.idle.iter().map(asked).collect();
+    asked.sort();
+    asked.dedup();
+    format!("{} ({})", asked.join("; "), age(first, style.now))
+}
+
+fn asked(claim: &IdleClaim) -> String {
+    let kinds = if claim.kinds.is_empty() { "any kind".to_owned() } else { claim.kinds.join(", ") };
+    let from = if claim.sources.is_empty() { "" } else { " from " };
+    let tenants = match &claim.tenants {
+        Some(tenants) => format!(" for {}", tenants.join(", ")),
+        None => String::new(),
+    };
+    format!("{kinds}{from}{}{tenants}", claim.sources.join(", "))
 }
 
 pub fn alerts(alerts: &[Alert], style: &Style) -> Table {

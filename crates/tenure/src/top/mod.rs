@@ -1,6 +1,7 @@
 //! `top`: the live view of running work. It polls the ledger every second, and at once when the event stream
 //! reports a change; while the ledger does not respond, it shows the last snapshot and its age.
 
+mod act;
 mod screen;
 mod snapshot;
 mod view;
@@ -19,6 +20,7 @@ use crate::{
     render::Style,
     verbs::Context,
 };
+use act::Dialog;
 use screen::{Screen, Then};
 use snapshot::Snapshot;
 
@@ -52,6 +54,8 @@ struct View {
     /// The poll in progress.
     looking: JoinSet<Result<Snapshot, Error>>,
     looked: Instant,
+    /// A decision that is being read or sent.
+    acting: JoinSet<Acted>,
     _stream: JoinSet<()>,
 }
 
@@ -75,6 +79,7 @@ impl View {
             bell,
             looking: JoinSet::new(),
             looked: Instant::now(),
+            acting: JoinSet::new(),
             client,
             _stream: stream,
         })
@@ -91,11 +96,36 @@ impl View {
                     Some(Input::Key(key)) if key.kind == KeyEventKind::Press => match screen.press(key) {
                         Then::Quit => return Ok(Exit::Ok),
                         Then::Look => self.look(screen, Duration::ZERO),
+                        Then::Propose(kind, work) if self.acting.is_empty() => {
+                            let client = self.client.clone();
+                            self.acting.spawn(async move {
+                                Acted::Proposed(Box::new(Dialog::propose(&client, kind, &work).await))
+                            });
+                        }
+                        Then::Act => if let Some(dialog) = screen.dialog.take() {
+                            let client = self.client.clone();
+                            self.acting.spawn(async move {
+                                let done = dialog.carry_out(&client).await;
+                                Acted::Done(done.unwrap_or_else(|error| format!("it failed: {error}")))
+                            });
+                        },
+                        Then::Propose(..) => {}
                         Then::Stay => {}
                     },
                     Some(_) => {}
                     None => return Err(Failure::new(Exit::Error, "the keyboard was disconnected")),
                 },
+                Some(acted) = self.acting.join_next() => {
+                    match acted {
+                        Ok(Acted::Proposed(proposed)) => match *proposed {
+                            Ok(dialog) => screen.dialog = Some(dialog),
+                            Err(why) => screen.said = Some(why),
+                        },
+                        Ok(Acted::Done(said)) => screen.said = Some(said),
+                        Err(panicked) => screen.said = Some(panicked.to_string()),
+                    }
+                    self.look(screen, Duration::ZERO);
+                }
                 Some(looked) = self.looking.join_next() => take(screen, looked),
                 Some(()) = self.bell.recv() => self.look(screen, CALM),
                 _ = tick.tick() => self.look(screen, Duration::ZERO),
@@ -113,6 +143,12 @@ impl View {
         let (client, open) = (self.client.clone(), screen.open.clone());
         self.looking.spawn(async move { Snapshot::fetch(&client, open.as_ref()).await });
     }
+}
+
+/// The outcome of reading or sending a decision.
+enum Acted {
+    Proposed(Box<Result<Dialog, String>>),
+    Done(String),
 }
 
 fn take(screen: &mut Screen, looked: Result<Result<Snapshot, Error>, tokio::task::JoinError>) {

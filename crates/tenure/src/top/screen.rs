@@ -1,9 +1,12 @@
-//! The state of the view, and how each key changes it. Keys change nothing in the ledger.
+//! The state of the view, and how each key changes it. No single key changes anything in the ledger.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use tenure_api::wire::{Work, WorkId};
 
-use super::snapshot::Snapshot;
+use super::{
+    act::{Dialog, Kind, Pressed},
+    snapshot::Snapshot,
+};
 
 pub struct Screen {
     /// The name of the ledger.
@@ -19,6 +22,10 @@ pub struct Screen {
     /// The work item shown in full.
     pub open: Option<WorkId>,
     pub scroll: u16,
+    /// A decision that is being taken.
+    pub dialog: Option<Dialog>,
+    /// What became of the last decision, until the next key.
+    pub said: Option<String>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -26,6 +33,10 @@ pub enum Then {
     Stay,
     /// The view needs data that is not loaded.
     Look,
+    /// What a decision on this work item would do must be read.
+    Propose(Kind, WorkId),
+    /// The person has confirmed the dialog.
+    Act,
     Quit,
 }
 
@@ -41,6 +52,8 @@ impl Screen {
             help: false,
             open: None,
             scroll: 0,
+            dialog: None,
+            said: None,
         }
     }
 
@@ -62,9 +75,26 @@ impl Screen {
         at.or((!rows.is_empty()).then_some(0))
     }
 
+    /// The work item that a decision is about: the open one, or the selected one.
+    fn chosen(&self) -> Option<WorkId> {
+        self.open.clone().or_else(|| Some(self.rows()[self.at()?].id.clone()))
+    }
+
     pub fn press(&mut self, key: KeyEvent) -> Then {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return if key.code == KeyCode::Char('c') { Then::Quit } else { Then::Stay };
+        }
+        self.said = None;
+        if let Some(dialog) = &mut self.dialog {
+            match dialog.press(key.code) {
+                Pressed::Stay => {}
+                Pressed::Do => return Then::Act,
+                Pressed::Close => {
+                    self.dialog = None;
+                    self.said = Some("nothing was done".to_owned());
+                }
+            }
+            return Then::Stay;
         }
         if self.typing {
             return self.type_filter(key.code);
@@ -75,6 +105,9 @@ impl Screen {
         if self.help {
             self.help = false;
             return Then::Stay;
+        }
+        if let (Some(kind), Some(work)) = (Kind::of(key.code), self.chosen()) {
+            return Then::Propose(kind, work);
         }
         if self.open.is_some() {
             return self.press_in_full(key.code);

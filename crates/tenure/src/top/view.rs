@@ -29,7 +29,9 @@ What runs, and is it alive? Rows are sorted by remaining lease time; below them 
   BEAT   time since the last renewal; ·2: two renewals were missed
   LEFT   remaining lease time; AGE is the time in the current state
 
-Keys change nothing in the ledger. Enter shows the next step of an item.";
+  a  approve      x  reject      e  answer      c  cancel
+
+Each of these shows what it would do, asks for a reason or an answer, and then for y. No single key changes anything.";
 
 pub fn draw(frame: &mut Frame<'_>, screen: &Screen, style: &Style) {
     let area = frame.area();
@@ -44,7 +46,11 @@ pub fn draw(frame: &mut Frame<'_>, screen: &Screen, style: &Style) {
     frame.render_widget(Paragraph::new(headline(screen, style)), head);
     let dim = if stale { Look::new().add_modifier(Modifier::DIM) } else { Look::new() };
     frame.render_widget(Paragraph::new(figures(&screen.snapshot, style)).style(dim), tiles);
-    if screen.help {
+    if let Some(dialog) = &screen.dialog {
+        let plain = Style { colour: false, ..*style };
+        let page = Paragraph::new(dialog.page(&plain)).wrap(Wrap { trim: false });
+        frame.render_widget(page, body);
+    } else if screen.help {
         frame.render_widget(Paragraph::new(HELP).wrap(Wrap { trim: false }), body);
     } else if screen.open.is_some() {
         frame.render_widget(full(screen, style).style(dim), body);
@@ -97,12 +103,13 @@ fn figures(snapshot: &Snapshot, style: &Style) -> Vec<Line<'static>> {
 
 fn footline(screen: &Screen) -> Line<'static> {
     let keys = if screen.open.is_some() {
-        "Esc back  j k scroll  ? help  q quit"
+        "Esc back  j k scroll  a x e c decide  ? help  q quit"
     } else {
-        "q quit  j k move  Enter show  / filter  ? help"
+        "q quit  j k move  Enter show  a x e c decide  / filter  ? help"
     };
     let text = match &screen.trouble {
         _ if screen.typing => format!("/{}_   (Enter keeps it, Esc clears it)", safe(&screen.filter)),
+        _ if screen.said.is_some() => safe(screen.said.as_deref().unwrap_or_default()),
         Some(trouble) => safe(trouble),
         None if !screen.filter.is_empty() => format!("filter: {}   {keys}", safe(&screen.filter)),
         None if screen.snapshot.more => format!("{keys}   (there are more rows: tenure list)"),

@@ -3,15 +3,16 @@
 use std::time::{Duration, Instant};
 
 use tenure_api::wire::{
-    Claim as ClaimRequest, CloseOut as CloseOutRequest, End, Fail as FailRequest, Failure as WorkFailure,
-    Liveness, NewWait, PutStep, Release as ReleaseRequest, Renew as RenewRequest, RenewLease, Renewal,
-    SetWait, StepVerb, Worker,
+    Accept as AcceptRequest, Claim as ClaimRequest, CloseOut as CloseOutRequest, Complete as CompleteRequest,
+    End, Fail as FailRequest, Failure as WorkFailure, Liveness, NewWait, Progress as ProgressRequest,
+    PutStep, Release as ReleaseRequest, Renew as RenewRequest, RenewLease, Renewal, SetWait, StepVerb,
+    Worker,
 };
 use uuid::Uuid;
 
-use super::{Context, find, read::end as end_of};
+use super::{Context, names, read::end as end_of};
 use crate::{
-    args::{Claim, CloseOut, Fail, HoldVerb, Release, Renew, Step, Wait},
+    args::{Accept, Claim, CloseOut, Complete, Fail, HoldVerb, Progress, Release, Renew, Step, Wait},
     exit::{Exit, Failure},
     render::{self, say},
 };
@@ -19,7 +20,7 @@ use crate::{
 /// The longest long poll; a longer wait takes several.
 const POLL: Duration = Duration::from_secs(60);
 
-fn new_id() -> String {
+pub(super) fn new_id() -> String {
     Uuid::now_v7().simple().to_string()
 }
 
@@ -45,7 +46,7 @@ pub async fn claim(cx: &Context, args: Claim) -> Result<Exit, Failure> {
     };
     let mut ids = Vec::new();
     for id in &args.ids {
-        ids.push(find(cx, id).await?.id);
+        ids.push(names::work(cx, id).await?.id);
     }
     let claim = ClaimRequest {
         sources: args.source,
@@ -64,7 +65,7 @@ pub async fn claim(cx: &Context, args: Claim) -> Result<Exit, Failure> {
 }
 
 pub async fn renew(cx: &Context, args: Renew) -> Result<Exit, Failure> {
-    let id = find(cx, &args.id).await?.id;
+    let id = names::work(cx, &args.id).await?.id;
     let lease = RenewLease { id, fence: args.lease.fence, token: args.lease.lease, progress: args.progress };
     let renewals = cx.client.renew(&RenewRequest { leases: vec![lease] }).await?.leases;
     for renewal in renewals {
@@ -95,7 +96,7 @@ pub async fn wait(cx: &Context, args: Wait) -> Result<Exit, Failure> {
             "Give --for=terminal to wait for its end; or, as its holder, --kind, --ref, --fence and --lease.",
         ));
     };
-    let id = find(cx, &args.id).await?.id;
+    let id = names::work(cx, &args.id).await?.id;
     let wait = NewWait {
         prompt: args.prompt,
         assignee: args.assignee,
@@ -123,7 +124,7 @@ pub async fn wait(cx: &Context, args: Wait) -> Result<Exit, Failure> {
 }
 
 async fn until_ended(cx: &Context, args: &Wait) -> Result<Exit, Failure> {
-    let id = find(cx, &args.id).await?.id;
+    let id = names::work(cx, &args.id).await?.id;
     let end = args.timeout.map(|timeout| Instant::now() + timeout);
     loop {
         let left = end.map_or(POLL, |end| end.saturating_duration_since(Instant::now()).min(POLL));
@@ -140,7 +141,7 @@ async fn until_ended(cx: &Context, args: &Wait) -> Result<Exit, Failure> {
 }
 
 async fn close_out(cx: &Context, args: CloseOut) -> Result<Exit, Failure> {
-    let id = find(cx, &args.id).await?.id;
+    let id = names::work(cx, &args.id).await?.id;
     let end = End {
         result: args.result,
         result_ref: args.result_ref,
@@ -156,8 +157,43 @@ async fn close_out(cx: &Context, args: CloseOut) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
+pub async fn accept(cx: &Context, args: Accept) -> Result<Exit, Failure> {
+    let id = names::work(cx, &args.id).await?.id;
+    let (fence, token) = (args.lease.fence, args.lease.lease);
+    let ack = cx.client.accept(&id, &AcceptRequest { fence, token, strength: args.strength }).await?;
+    cx.out.one(&ack, |ack, _| format!("{} {}\n", ack.id, ack.state))?;
+    Ok(Exit::Ok)
+}
+
+pub async fn progress(cx: &Context, args: Progress) -> Result<Exit, Failure> {
+    let id = names::work(cx, &args.id).await?.id;
+    let (fence, token) = (args.lease.fence, args.lease.lease);
+    let progress = ProgressRequest { fence, token, progress: args.progress, request_id: args.request_id };
+    let ack = cx.client.progress(&id, &progress).await?;
+    cx.out.one(&ack, |ack, _| format!("{} {}\n", ack.id, ack.state))?;
+    Ok(Exit::Ok)
+}
+
+pub async fn complete(cx: &Context, args: Complete) -> Result<Exit, Failure> {
+    let id = names::work(cx, &args.id).await?.id;
+    let complete = CompleteRequest {
+        token: args.completion_token,
+        state: args.state,
+        result: args.result,
+        result_ref: args.result_ref,
+        no_output: args.no_output,
+        warnings: args.warnings,
+        error: args.class.map(|class| WorkFailure::new(class, args.message.unwrap_or_default())),
+        evidence: Vec::new(),
+        usage: Vec::new(),
+    };
+    let ack = cx.client.complete(&id, &complete).await?;
+    cx.out.one(&ack, |ack, _| format!("{} {}\n", ack.id, ack.state))?;
+    Ok(Exit::Ok)
+}
+
 async fn fail(cx: &Context, args: Fail) -> Result<Exit, Failure> {
-    let id = find(cx, &args.id).await?.id;
+    let id = names::work(cx, &args.id).await?.id;
     let error = WorkFailure {
         retry_after_ms: args.retry_after.map(ms),
         fingerprint: args.fingerprint,
@@ -171,7 +207,7 @@ async fn fail(cx: &Context, args: Fail) -> Result<Exit, Failure> {
 }
 
 async fn release(cx: &Context, args: Release) -> Result<Exit, Failure> {
-    let id = find(cx, &args.id).await?.id;
+    let id = names::work(cx, &args.id).await?.id;
     let (fence, token) = (args.lease.fence, args.lease.lease);
     let release = ReleaseRequest { fence, token, message: args.message, usage: args.usage };
     let ack = cx.client.release(&id, &release).await?;
@@ -180,7 +216,7 @@ async fn release(cx: &Context, args: Release) -> Result<Exit, Failure> {
 }
 
 async fn step(cx: &Context, args: Step) -> Result<Exit, Failure> {
-    let id = find(cx, &args.id).await?.id;
+    let id = names::work(cx, &args.id).await?.id;
     let put = PutStep {
         fence: args.lease.fence,
         token: args.lease.lease,

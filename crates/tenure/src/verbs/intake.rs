@@ -2,7 +2,7 @@
 
 use tenure_api::wire::{Intake, SetIntake};
 
-use super::{Context, operate::confirm};
+use super::{Context, ask::confirm};
 use crate::{
     args::{IntakeAct, IntakeVerb},
     exit::{Exit, Failure},
@@ -27,7 +27,7 @@ async fn set(cx: &Context, args: IntakeAct, paused: bool) -> Result<Intake, Fail
         true => format!("New work items of {whose} will be refused until resumed; recorded work goes on."),
         false => format!("New work items of {whose} will be accepted again."),
     };
-    confirm(&act, &then)?;
-    let request = SetIntake { paused, tenant, reason: act.reason };
+    let reason = confirm(&act, &then)?;
+    let request = SetIntake { paused, tenant, reason };
     Ok(cx.client.set_intake(&request).await?)
 }

@@ -7,7 +7,7 @@ use tenure_api::wire::{
     RevokeToken, Timestamp, Token, TokenKind,
 };
 
-use super::{Context, operate::confirm, say_unreadable};
+use super::{Context, ask::confirm, say_unreadable};
 use crate::{
     args::{Backup, Prune, TokenCreate, TokenRevoke, TokenVerb},
     exit::{Exit, Failure},
@@ -19,11 +19,11 @@ const PROGRESS_EVERY: Duration = Duration::from_secs(2);
 pub async fn prune(cx: &Context, args: &Prune) -> Result<Exit, Failure> {
     let before =
         Timestamp(cx.now().await?.0 - i64::try_from(args.older_than.as_millis()).unwrap_or(i64::MAX));
-    confirm(&args.act, &format!("Work items that ended before {before} will be permanently deleted."))?;
+    let then = format!("Work items that ended before {before} will be permanently deleted.");
+    let reason = confirm(&args.act, &then)?;
     let mut total = PruneReport { works: 0, events: 0, more: true };
     while total.more {
-        let reason = args.act.reason.clone();
-        let request = PruneRequest { before, limit: None, dry_run: false, reason };
+        let request = PruneRequest { before, limit: None, dry_run: false, reason: reason.clone() };
         let report = cx.client.prune(&request).await?;
         total.works += report.works;
         total.events += report.events;
@@ -121,12 +121,13 @@ async fn revoke(cx: &Context, args: TokenRevoke) -> Result<Exit, Failure> {
         let why = format!("there is no access token {}. `tenure token list` shows them", args.id);
         return Err(Failure::new(Exit::NotFound, why));
     };
-    confirm(&args.act, &format!("Calls with {} ({}) will be refused from now on.", token.name, token.id))?;
+    let then = format!("Calls with {} ({}) will be refused from now on.", token.name, token.id);
+    let reason = confirm(&args.act, &then)?;
     if args.act.dry_run {
         cx.out.one(&token, |token, _| format!("{} would be revoked\n", token.id))?;
         return Ok(Exit::Ok);
     }
-    let token = cx.client.revoke_token(&token.id, &RevokeToken { reason: args.act.reason }).await?;
+    let token = cx.client.revoke_token(&token.id, &RevokeToken { reason }).await?;
     cx.out.one(&token, |token, _| format!("{} revoked\n", token.id))?;
     Ok(Exit::Ok)
 }

@@ -1,11 +1,14 @@
 //! The verbs, one file for each group. Each reads its arguments, calls the client and prints.
 
 mod answer;
+mod ask;
 mod command;
 mod doctor;
 mod hold;
 mod intake;
 mod keep;
+mod login;
+mod names;
 mod needs;
 mod operate;
 mod read;
@@ -21,15 +24,14 @@ pub use serve::bind;
 
 use std::{future::Future, io::Write, time::Duration};
 
-use clap::CommandFactory;
 use tenure_api::{
-    Client, Error,
+    Client,
     client::ServerClock,
-    wire::{Code, CommandId, Timestamp, Unreadable, Work, WorkId},
+    wire::{Timestamp, Unreadable},
 };
 
 use crate::{
-    args::{Cli, ToolsVerb, Verb, WaitsVerb},
+    args::{Cli, RecoverVerb, ToolsVerb, Verb, WaitsVerb, command},
     connect::Connection,
     exit::{Exit, Failure},
     render::{Out, say},
@@ -48,6 +50,8 @@ pub struct Context {
     pub token_hint: String,
     /// The ledger's file, if this process opened it.
     pub db: Option<String>,
+    /// Nothing is written.
+    pub dry_run: bool,
 }
 
 impl Context {
@@ -71,10 +75,12 @@ pub async fn run(cli: Cli) -> Result<Exit, Failure> {
         Verb::Tools(ToolsVerb::Check(args)) => {
             return tools::check(&Out::stdout(global.output, ServerClock::default()), &args);
         }
+        Verb::Login(args) => return login::login(&global, args).await,
+        Verb::Logout(args) => return login::logout(&args),
         Verb::Completions { shell } => {
             // Written at once, so that a reader that closes early is not an error.
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "tenure", &mut script);
+            clap_complete::generate(shell, &mut command(), "tenure", &mut script);
             std::io::stdout().write_all(&script)?;
             return Ok(Exit::Ok);
         }
@@ -91,13 +97,13 @@ pub async fn run(cli: Cli) -> Result<Exit, Failure> {
         // A database URL may contain a password.
         Some(db) if db.contains("://") => "a ledger on PostgreSQL".to_owned(),
         Some(file) => file.clone(),
-        None => global.url,
+        None => connection.url.clone().unwrap_or_default(),
     };
     let token_hint = connection.token_hint.clone();
     let out = Out::stdout(global.output, connection.client.clock().clone());
     let client = connection.client.clone();
     let client = if dry_run { client.dry_run() } else { client };
-    let cx = Context { client, out, place, token_hint, db: global.db };
+    let cx = Context { client, out, place, token_hint, db: global.db, dry_run };
     let done = interruptible(dispatch(&cx, verb)).await.map_err(|failure| connection.explain(failure));
     if dry_run && done.is_ok() {
         say("Dry run: nothing was written.");
@@ -118,17 +124,24 @@ async fn dispatch(cx: &Context, verb: Verb) -> Result<Exit, Failure> {
         Verb::Watch(args) => read::watch(cx, args).await,
         Verb::Top => crate::top::top(cx).await,
         Verb::Workers(args) => read::workers(cx, &args).await,
-        Verb::Victims(args) => recovery::victims(cx, &args).await,
+        Verb::Recover(RecoverVerb::Victims(args)) | Verb::Victims(args) => recovery::victims(cx, &args).await,
+        Verb::Recover(RecoverVerb::Plan(args)) => recovery::plan(cx, &args).await,
+        Verb::Recover(RecoverVerb::Apply(args)) => recovery::apply(cx, args).await,
+        Verb::Stuck(args) => recovery::stuck(cx, &args).await,
         Verb::Needs(args) => needs::needs(cx, &args).await,
         Verb::Commands(verb) => command::commands(cx, verb).await,
         Verb::Alerts => read::alerts(cx).await,
         Verb::Claim(args) => hold::claim(cx, args).await,
         Verb::Renew(args) => hold::renew(cx, args).await,
+        Verb::Accept(args) => hold::accept(cx, args).await,
+        Verb::Progress(args) => hold::progress(cx, args).await,
+        Verb::Complete(args) => hold::complete(cx, args).await,
         Verb::Wait(args) => hold::wait(cx, args).await,
         Verb::Hold(verb) => hold::hold(cx, verb).await,
         Verb::Resolve(args) => answer::resolve(cx, args).await,
-        Verb::Approve(args) => answer::decide(cx, &args.id, true, args.decision).await,
-        Verb::Reject(args) => answer::decide(cx, &args.id, false, args.decision).await,
+        Verb::Approve(args) => answer::decide(cx, &args.of, true, args.decision).await,
+        Verb::Reject(args) => answer::decide(cx, &args.of, false, args.decision).await,
+        Verb::Reconnect(args) => answer::reconnect(cx, &args).await,
         Verb::Retry(args) => operate::retry(cx, &args).await,
         Verb::Cancel(args) => operate::cancel(cx, &args).await,
         Verb::Requeue(args) => operate::requeue(cx, &args).await,
@@ -150,6 +163,8 @@ async fn dispatch(cx: &Context, verb: Verb) -> Result<Exit, Failure> {
         | Verb::Config(_)
         | Verb::Restore(_)
         | Verb::Tools(_)
+        | Verb::Login(_)
+        | Verb::Logout(_)
         | Verb::Completions { .. } => {
             unreachable!("these need no connection, and were done before one was opened")
         }
@@ -161,31 +176,6 @@ async fn interruptible(verb: impl Future<Output = Result<Exit, Failure>>) -> Res
     tokio::select! {
         done = verb => done,
         () = tenure_api::worker::termination() => Err(Failure::new(Exit::Error, "")),
-    }
-}
-
-/// Finds a work item by its id, or by a unique prefix.
-async fn find(cx: &Context, id: &str) -> Result<Work, Failure> {
-    cx.client.work(&WorkId::from(id)).await.map_err(|error| not_found(id, error))
-}
-
-/// A malformed id is not found either; the error then shows what ids look like.
-fn not_found(id: &str, error: Error) -> Failure {
-    match error.code() {
-        Some(Code::Invalid) if id.starts_with(CommandId::PREFIX) => {
-            let why = format!(
-                "`{id}` is a command's id, but a work item's is needed: `tenure commands show {id}` shows it."
-            );
-            Failure::new(Exit::NotFound, why)
-        }
-        Some(Code::Invalid) => {
-            let why = format!(
-                "`{id}` is not an id. Ids are w_ and 32 hex digits for work items (`tenure list`), c_ and 32 for commands (`tenure \
-                 commands list`), or a unique prefix."
-            );
-            Failure::new(Exit::NotFound, why)
-        }
-        _ => error.into(),
     }
 }
 

@@ -1,10 +1,7 @@
 //! The operators' verbs: each reads the work items, asks for confirmation, then sends one request for each
 //! with the version that was read.
 
-use std::{
-    future::Future,
-    io::{self, BufRead, IsTerminal, Write},
-};
+use std::future::Future;
 
 use serde_json::{Value, json};
 use tenure_api::{
@@ -16,18 +13,18 @@ use tenure_api::{
     },
 };
 
-use super::{Context, command::Plan, find};
+use super::{Context, ask::confirm, command::Plan, names};
 use crate::{
-    args::{Abandon, Act, Cancel, Decide, Drain, Quarantine, Requeue, Rerun, Retry},
+    args::{Abandon, Act, Cancel, Decide, Drain, Quarantine, Requeue, Rerun, Retry, Several},
     exit::{Exit, Failure},
     render::{self, say},
 };
 
 pub async fn retry(cx: &Context, args: &Retry) -> Result<Exit, Failure> {
-    let request = |work: &Work| RetryNow { reason: args.act.reason.clone(), if_seq: Some(work.seq) };
+    let request = |work: &Work, reason: String| RetryNow { reason, if_seq: Some(work.seq) };
     each(
         cx,
-        found(cx, &args.ids).await?,
+        found(cx, &args.of).await?,
         &args.act,
         "its backoff will end now",
         request,
@@ -38,11 +35,10 @@ pub async fn retry(cx: &Context, args: &Retry) -> Result<Exit, Failure> {
 
 pub async fn cancel(cx: &Context, args: &Cancel) -> Result<Exit, Failure> {
     let deadline_ms = args.within.map(|within| u64::try_from(within.as_millis()).unwrap_or(u64::MAX));
-    let request =
-        |work: &Work| CancelRequest { reason: args.act.reason.clone(), if_seq: Some(work.seq), deadline_ms };
+    let request = |work: &Work, reason: String| CancelRequest { reason, if_seq: Some(work.seq), deadline_ms };
     each(
         cx,
-        found(cx, &args.ids).await?,
+        found(cx, &args.of).await?,
         &args.act,
         "its cancellation will be requested",
         request,
@@ -52,26 +48,26 @@ pub async fn cancel(cx: &Context, args: &Cancel) -> Result<Exit, Failure> {
 }
 
 pub async fn abandon(cx: &Context, args: &Abandon) -> Result<Exit, Failure> {
-    let request = |work: &Work| AbandonRequest { reason: args.act.reason.clone(), if_seq: Some(work.seq) };
+    let request = |work: &Work, reason: String| AbandonRequest { reason, if_seq: Some(work.seq) };
     let then = "it will be abandoned once its lease lapses, its outcome unknown";
-    each(cx, found(cx, &args.ids).await?, &args.act, then, request, async |work, body| {
+    each(cx, found(cx, &args.of).await?, &args.act, then, request, async |work, body| {
         cx.client.abandon(&work.id, &body).await.map(|ack| said(&ack))
     })
     .await
 }
 
 pub async fn quarantine(cx: &Context, args: &Quarantine) -> Result<Exit, Failure> {
-    let request = |work: &Work| QuarantineRequest { reason: args.act.reason.clone(), if_seq: Some(work.seq) };
+    let request = |work: &Work, reason: String| QuarantineRequest { reason, if_seq: Some(work.seq) };
     let then = "it will be quarantined, and its holder loses the lease";
-    each(cx, found(cx, &args.ids).await?, &args.act, then, request, async |work, body| {
+    each(cx, found(cx, &args.of).await?, &args.act, then, request, async |work, body| {
         cx.client.quarantine(&work.id, &body).await.map(|ack| said(&ack))
     })
     .await
 }
 
 pub async fn requeue(cx: &Context, args: &Requeue) -> Result<Exit, Failure> {
-    let works = found(cx, &args.ids).await?;
-    let request = |work: &Work| decision(&args.act, work, Decision::Requeue);
+    let works = found(cx, &args.of).await?;
+    let request = |work: &Work, reason: String| decision(reason, work, Decision::Requeue);
     each(cx, works.clone(), &args.act, &requeued(&works), request, async |work, body| {
         decided(cx, &work, &body).await
     })
@@ -79,14 +75,16 @@ pub async fn requeue(cx: &Context, args: &Requeue) -> Result<Exit, Failure> {
 }
 
 pub async fn decide(cx: &Context, args: &Decide) -> Result<Exit, Failure> {
-    let request = |work: &Work| DecideRequest {
+    let request = |work: &Work, reason: String| DecideRequest {
         result: args.result.clone(),
         result_ref: args.result_ref.clone(),
         no_output: args.no_output,
-        error: args.class.map(|class| WorkFailure::new(class, args.act.reason.clone())),
-        ..decision(&args.act, work, args.decision)
+        error: args.class.map(|class| WorkFailure::new(class, reason.clone())),
+        ..decision(reason, work, args.decision)
     };
-    let works = found(cx, std::slice::from_ref(&args.id)).await?;
+    let work = names::work(cx, &args.id).await?;
+    names::remember(cx, &work.id);
+    let works = vec![work];
     let then = match args.decision {
         Decision::Requeue => requeued(&works),
         end => format!("it will finally end as {end}"),
@@ -119,9 +117,9 @@ fn bound_to(work: &Work) -> Option<String> {
     ))
 }
 
-fn decision(act: &Act, work: &Work, decision: Decision) -> DecideRequest {
+pub(super) fn decision(reason: String, work: &Work, decision: Decision) -> DecideRequest {
     DecideRequest {
-        reason: act.reason.clone(),
+        reason,
         if_seq: Some(work.seq),
         decision,
         result: None,
@@ -132,25 +130,26 @@ fn decision(act: &Act, work: &Work, decision: Decision) -> DecideRequest {
 }
 
 pub async fn rerun(cx: &Context, args: &Rerun) -> Result<Exit, Failure> {
-    if args.ids.len() > 1 && !args.execute.is_empty() {
+    let works = found(cx, &args.of).await?;
+    if works.len() > 1 && !args.execute.is_empty() {
         return Err(Failure::usage("--execute names commands of one work item: rerun them one by one."));
     }
     let mut execute = Vec::new();
-    for id in &args.ids {
-        let plan = Plan::of(cx, &find(cx, id).await?, &args.execute).await?;
+    for work in &works {
+        let plan = Plan::of(cx, work, &args.execute).await?;
         if !plan.items.is_empty() {
             let style = cx.out.style();
             render::show(&render::plan(&plan.items, &style).draw(&style));
         }
         execute = plan.execute;
     }
-    let request = |_: &Work| RerunRequest {
-        reason: args.act.reason.clone(),
+    let request = |_: &Work, reason: String| RerunRequest {
+        reason,
         from_step: args.from_step.clone(),
         execute: execute.clone(),
     };
     let then = "it will run again as a new work item";
-    each(cx, found(cx, &args.ids).await?, &args.act, then, request, async |work, body| {
+    each(cx, works, &args.act, then, request, async |work, body| {
         let new = cx.client.rerun(&work.id, &body).await?;
         Ok(json!({ "id": new.id, "state": new.state, "seq": new.seq, "rerun_of": work.id }))
     })
@@ -161,10 +160,14 @@ fn said(ack: &Ack) -> Value {
     serde_json::to_value(ack).expect("wire types have string keys")
 }
 
-async fn found(cx: &Context, ids: &[String]) -> Result<Vec<Work>, Failure> {
+async fn found(cx: &Context, of: &Several) -> Result<Vec<Work>, Failure> {
+    let last = if of.last { vec![names::last(cx).await?] } else { Vec::new() };
     let mut works = Vec::new();
-    for id in ids {
-        works.push(find(cx, id).await?);
+    for name in of.ids.iter().chain(&last) {
+        works.push(names::work(cx, name).await?);
+    }
+    if let [only] = &works[..] {
+        names::remember(cx, &only.id);
     }
     Ok(works)
 }
@@ -176,16 +179,17 @@ async fn each<B, F: Future<Output = Result<Value, Error>>>(
     works: Vec<Work>,
     act: &Act,
     then: &str,
-    request: impl Fn(&Work) -> B,
+    request: impl Fn(&Work, String) -> B,
     send: impl Fn(Work, B) -> F,
 ) -> Result<Exit, Failure> {
-    let names: Vec<String> = works.iter().map(|work| format!("{} ({})", work.id, work.state)).collect();
-    confirm(act, &format!("{}: {then}.", names.join(", ")))?;
+    let name = |work: &Work| format!("{} ({}, {})", work.id, work.title, work.state);
+    let names: Vec<String> = works.iter().map(name).collect();
+    let reason = confirm(act, &format!("{}: {then}.", names.join(", ")))?;
     let mut failures = Vec::new();
     let total = works.len();
     for work in works {
         let id = work.id.clone();
-        let body = request(&work);
+        let body = request(&work, reason.clone());
         match send(work, body).await {
             Ok(done) => cx.out.next(&done, |done, _| {
                 format!("{} {}\n", done["id"].as_str().unwrap_or("-"), done["state"].as_str().unwrap_or("-"))
@@ -205,46 +209,13 @@ async fn each<B, F: Future<Output = Result<Value, Error>>>(
     })
 }
 
-/// Asks for confirmation, unless it is a dry run.
-pub fn confirm(act: &Act, consequence: &str) -> Result<(), Failure> {
-    if act.dry_run { Ok(()) } else { agree(act.yes, consequence) }
-}
-
-/// Asks at a terminal; without one, `--yes` is required.
-pub fn agree(yes: bool, consequence: &str) -> Result<(), Failure> {
-    if yes {
-        return Ok(());
-    }
-    let stdin = io::stdin();
-    ask(consequence, stdin.is_terminal(), &mut stdin.lock(), &mut io::stderr())
-}
-
-fn ask(
-    consequence: &str,
-    terminal: bool,
-    from: &mut impl BufRead,
-    to: &mut impl Write,
-) -> Result<(), Failure> {
-    if !terminal {
-        return Err(Failure::usage(format!(
-            "{consequence} There is no terminal to confirm this: give --yes."
-        )));
-    }
-    write!(to, "{} Continue? [y/N] ", render::safe(consequence))?;
-    to.flush()?;
-    let mut answer = String::new();
-    from.read_line(&mut answer)?;
-    if matches!(answer.trim(), "y" | "Y" | "yes") {
-        return Ok(());
-    }
-    Err(Failure::new(Exit::Refused, "nothing was done"))
-}
-
 pub async fn drain(cx: &Context, args: Drain) -> Result<Exit, Failure> {
-    let mut levers = vec![Lever::RequestCancel];
+    let mut levers = vec![Lever::StopClaiming, Lever::RequestCancel];
     levers.extend(args.abandon.then_some(Lever::Abandon));
-    confirm(&args.act, &format!("{} will be asked to stop everything that it holds.", args.worker))?;
-    let request = DrainRequest { reason: args.act.reason, incarnation: args.incarnation, levers };
+    levers.extend(args.revoke_waits.then_some(Lever::RevokeWaits));
+    let then = format!("{} will be asked to stop everything that it holds.", args.worker);
+    let reason = confirm(&args.act, &then)?;
+    let request = DrainRequest { reason, incarnation: args.incarnation, levers };
     let report = cx.client.drain_worker(&args.worker, &request).await?;
     cx.out.one(&report, |report, _| {
         let work =
@@ -259,37 +230,10 @@ pub async fn drain(cx: &Context, args: Drain) -> Result<Exit, Failure> {
         }
         text
     })?;
-    if report.confirmed.is_empty() && report.deferred.is_empty() {
+    let works = report.confirmed.iter().filter_map(|done| done.work.as_ref());
+    if works.chain(report.deferred.iter().filter_map(|not| not.work.as_ref())).next().is_none() {
         say(&format!("No worker {} holds anything. `tenure workers` lists those that do.", args.worker));
         return Ok(Exit::NotFound);
     }
     Ok(Exit::Ok)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn asked(terminal: bool, typed: &str) -> (Result<(), Exit>, String) {
-        let mut shown = Vec::new();
-        let answer = ask("w_1\x1b[2J is forgotten.", terminal, &mut typed.as_bytes(), &mut shown);
-        (answer.map_err(|failure| failure.exit), String::from_utf8(shown).unwrap())
-    }
-
-    #[test]
-    fn only_a_yes_is_a_yes() {
-        for typed in ["y\n", "Y\n", " yes \n"] {
-            let (answer, shown) = asked(true, typed);
-            assert_eq!(answer, Ok(()), "{typed:?}");
-            assert_eq!(shown, "w_1\\u{1b}[2J is forgotten. Continue? [y/N] ");
-        }
-        for typed in ["", "\n", "n\n", "yep\n", "no\ny\n"] {
-            assert_eq!(asked(true, typed).0, Err(Exit::Refused), "{typed:?}");
-        }
-    }
-
-    #[test]
-    fn without_a_terminal_nobody_is_asked() {
-        assert_eq!(asked(false, "y\n"), (Err(Exit::Usage), String::new()));
-    }
 }

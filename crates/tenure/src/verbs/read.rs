@@ -1,18 +1,25 @@
 //! The reading verbs, and `ingest`.
 
+use std::cmp::Reverse;
+
 use serde::Serialize;
 use tenure_api::{
     Client, Error,
     client::{EventStream, Streamed},
+    story::Narrator,
     wire::{
-        Command, CommandId, CommandQuery, Event, EventQuery, Explanation, Ingest as NewWork, Source, State,
-        Timeouts, Work, WorkEventQuery, WorkId, WorkPolicy, WorkQuery,
+        Command, CommandQuery, Event, EventQuery, Explanation, Ingest as NewWork, Source, State, Timeouts,
+        WaitQuery, Work, WorkEventQuery, WorkId, WorkPolicy, WorkQuery,
     },
 };
 
-use super::{Context, command, cut, draw, find, not_found, say_unreadable};
+use super::{
+    Context, command, cut, draw,
+    names::{self, Named},
+    say_unreadable,
+};
 use crate::{
-    args::{Events, Explain, Ingest, List, Ps, Show, Watch, Workers},
+    args::{Events, Explain, Ingest, List, Ps, Show, Sort, Watch, Workers},
     exit::{Exit, Failure},
     render::{self, say},
 };
@@ -31,7 +38,7 @@ pub async fn ingest(cx: &Context, args: Ingest) -> Result<Exit, Failure> {
         ..Timeouts::default()
     };
     let parent = match args.parent {
-        Some(parent) => Some(find(cx, &parent).await?.id),
+        Some(parent) => Some(names::work(cx, &parent).await?.id),
         None => None,
     };
     let new = NewWork {
@@ -46,6 +53,7 @@ pub async fn ingest(cx: &Context, args: Ingest) -> Result<Exit, Failure> {
         ..NewWork::new(source, &args.kind, args.disposition, args.input)
     };
     let ingested = cx.client.ingest(&new).await?;
+    names::remember(cx, &ingested.work.id);
     if !ingested.created {
         say("It existed already.");
     }
@@ -78,10 +86,26 @@ pub async fn list(cx: &Context, args: &List) -> Result<Exit, Failure> {
     let query = args.filter.query();
     draw(cx, args.redraw.watch, || async {
         let limit = args.filter.limit;
-        let works = cut(pages(cx, &query, limit.saturating_add(1)).await?, limit);
+        let mut works = cut(pages(cx, &query, limit.saturating_add(1)).await?, limit);
+        sort(&mut works, args.filter.sort);
         cx.out.list(&works, render::works)
     })
     .await
+}
+
+/// The list is the newest first already.
+fn sort(works: &mut [Work], order: Sort) {
+    match order {
+        Sort::Newest => {}
+        Sort::Oldest => works.reverse(),
+        Sort::Updated => works.sort_by_key(|work| Reverse(work.timestamps.updated)),
+        Sort::State => works.sort_by(|a, b| a.state.as_str().cmp(b.state.as_str())),
+        Sort::Kind => works.sort_by(|a, b| a.kind.cmp(&b.kind)),
+        Sort::Title => works.sort_by(|a, b| a.title.cmp(&b.title)),
+        Sort::Attempts => works.sort_by_key(|work| Reverse(work.attempt)),
+        Sort::Priority => works.sort_by_key(|work| (work.priority, work.timestamps.acknowledged)),
+        Sort::Due => works.sort_by_key(|work| (work.due_at.is_none(), work.due_at)),
+    }
 }
 
 /// The requested number of work items, page by page.
@@ -102,11 +126,15 @@ pub(super) async fn pages(cx: &Context, query: &WorkQuery, limit: usize) -> Resu
 }
 
 pub async fn show(cx: &Context, args: &Show) -> Result<Exit, Failure> {
-    if args.id.starts_with(CommandId::PREFIX) {
-        return command::show(cx, &args.id, args.redraw.watch).await;
-    }
+    let id = match names::either(cx, &names::of(cx, &args.of).await?).await? {
+        Named::Command(command) => {
+            return command::show(cx, command.id.as_str(), args.redraw.watch).await;
+        }
+        Named::Work(work) => work.id,
+    };
+    names::remember(cx, &id);
     draw(cx, args.redraw.watch, || async {
-        let full = Full::of(&cx.client, find(cx, &args.id).await?).await?;
+        let full = Full::of(&cx.client, cx.client.work(&id).await?).await?;
         cx.out.one(&full, |Full { work, why, commands, last }, style| {
             render::describe(work, why, commands, last, style)
         })
@@ -141,17 +169,15 @@ impl Full {
 }
 
 pub async fn explain(cx: &Context, args: &Explain) -> Result<Exit, Failure> {
-    if args.id.starts_with(CommandId::PREFIX) {
-        return command::explain(cx, &args.id).await;
-    }
-    let id = WorkId::from(args.id.as_str());
-    let explained = cx.client.explain(&id).await.map_err(|error| not_found(&args.id, error))?;
+    let id = match names::either(cx, &names::of(cx, &args.of).await?).await? {
+        Named::Command(command) => return command::explain(cx, &command.id).await,
+        Named::Work(work) => work.id,
+    };
+    names::remember(cx, &id);
+    let explained = cx.client.explain(&id).await?;
+    let foretold = explained.if_silent.as_ref().map(|forecast| forecast.sentence.as_str());
     cx.out.one(&explained, |explained, _| {
-        let foretold = explained
-            .if_silent
-            .as_ref()
-            .map_or(String::new(), |forecast| format!("{}\n", render::safe(&forecast.sentence)));
-        format!("{}\n{foretold}Next: {}\n", render::safe(&explained.sentence), render::safe(&explained.next))
+        render::explained(&explained.sentence, foretold, &explained.advice, &explained.next)
     })?;
     Ok(Exit::Ok)
 }
@@ -171,10 +197,22 @@ pub async fn alerts(cx: &Context) -> Result<Exit, Failure> {
 }
 
 pub async fn events(cx: &Context, args: Events) -> Result<Exit, Failure> {
-    match &args.id {
-        Some(id) => events_of(cx, &find(cx, id).await?, &args).await,
+    match one_of(cx, args.id.as_deref(), args.last).await? {
+        Some(work) => events_of(cx, &work, &args).await,
         None => feed(cx, &args).await,
     }
+}
+
+/// The work item that is named, if one is.
+async fn one_of(cx: &Context, id: Option<&str>, last: bool) -> Result<Option<Work>, Failure> {
+    let id = match id {
+        Some(id) => id.to_owned(),
+        None if last => names::last(cx).await?,
+        None => return Ok(None),
+    };
+    let work = names::work(cx, &id).await?;
+    names::remember(cx, &work.id);
+    Ok(Some(work))
 }
 
 async fn events_of(cx: &Context, work: &Work, args: &Events) -> Result<Exit, Failure> {
@@ -189,13 +227,32 @@ async fn events_of(cx: &Context, work: &Work, args: &Events) -> Result<Exit, Fai
     if !args.follow {
         let events = events_after(cx, &work.id, after, args.limit.saturating_add(1)).await?;
         let events = cut(events, args.limit);
-        cx.out.list(&events, render::events)?;
+        let narrator = narrator(cx, work).await?;
+        cx.out.list(&events, |events, style| render::events(events, narrator, style))?;
         return Ok(Exit::Ok);
     }
+    let mut narrator = narrator(cx, work).await?;
     let mut story = Story::begin(cx, work, after).await?;
     loop {
-        cx.out.next(&story.next().await?, render::event)?;
+        cx.out.next(&story.next().await?, |event, style| render::event(event, &mut narrator, style))?;
     }
+}
+
+/// A narrator that knows the commands and the questions of this work item.
+async fn narrator(cx: &Context, work: &Work) -> Result<Narrator, Failure> {
+    let mut narrator = Narrator::default();
+    if !cx.out.is_for_people() {
+        return Ok(narrator);
+    }
+    let commands = CommandQuery { work: Some(work.id.clone()), ..CommandQuery::default() };
+    for command in command::pages(cx, &commands, PAGE).await? {
+        narrator.knows(&command);
+    }
+    let waits = WaitQuery { work: Some(work.id.clone()), limit: Some(PAGE as u32), ..WaitQuery::default() };
+    for wait in cx.client.waits(&waits).await?.items {
+        narrator.asks(&wait);
+    }
+    Ok(narrator)
 }
 
 /// The events of a work item after a number, page by page.
@@ -273,13 +330,17 @@ async fn feed(cx: &Context, args: &Events) -> Result<Exit, Failure> {
                 break;
             }
         }
-        cx.out.list(&cut(seen, args.limit), render::feed)?;
+        let seen = cut(seen, args.limit);
+        cx.out.list(&seen, |events, style| render::feed(events, Narrator::default(), style))?;
         return Ok(Exit::Ok);
     }
     let mut stream = cx.client.stream(query);
+    let mut narrator = Narrator::default();
     loop {
         match stream.next().await? {
-            Streamed::Event(event) => cx.out.next(&*event, render::event)?,
+            Streamed::Event(event) => {
+                cx.out.next(&*event, |event, style| render::event(event, &mut narrator, style))?;
+            }
             Streamed::Unreadable(event) => say_unreadable(&[event]),
             Streamed::Alert(alert) => say(&format!("alert: {}", alert.message)),
             Streamed::Gap(gap) => say(&format!("fell behind; continuing after {}", gap.after)),
@@ -289,12 +350,13 @@ async fn feed(cx: &Context, args: &Events) -> Result<Exit, Failure> {
 
 pub async fn watch(cx: &Context, args: Watch) -> Result<Exit, Failure> {
     let moves = |event: &Event| event.from.as_ref() != Some(&event.to);
-    if let Some(id) = args.id {
-        let mut story = Story::begin(cx, &find(cx, &id).await?, 0).await?;
+    if let Some(work) = one_of(cx, args.id.as_deref(), args.last).await? {
+        let mut narrator = narrator(cx, &work).await?;
+        let mut story = Story::begin(cx, &work, 0).await?;
         loop {
             let event = story.next().await?;
             if moves(&event) {
-                cx.out.next(&event, render::event)?;
+                cx.out.next(&event, |event, style| render::event(event, &mut narrator, style))?;
                 if let Some(exit) = event.to.known().and_then(end) {
                     return Ok(exit);
                 }
@@ -302,11 +364,12 @@ pub async fn watch(cx: &Context, args: Watch) -> Result<Exit, Failure> {
         }
     }
     let mut stream = cx.client.stream(EventQuery { tenant: args.tenant, ..EventQuery::default() });
+    let mut narrator = Narrator::default();
     loop {
         if let Streamed::Event(event) = stream.next().await?
             && moves(&event)
         {
-            cx.out.next(&*event, render::event)?;
+            cx.out.next(&*event, |event, style| render::event(event, &mut narrator, style))?;
         }
     }
 }

@@ -5,7 +5,7 @@ use tenure_api::wire::{
     Template,
 };
 
-use super::{Context, operate::confirm, say_unreadable};
+use super::{Context, ask::confirm, say_unreadable};
 use crate::{
     args::{Schedule, ScheduleAct, ScheduleRun, ScheduleSet, ScheduleVerb},
     exit::{Exit, Failure},
@@ -49,8 +49,9 @@ async fn show(cx: &Context, of: Schedule) -> Result<Exit, Failure> {
 async fn set(cx: &Context, args: ScheduleSet) -> Result<Exit, Failure> {
     let ms = |period: std::time::Duration| u64::try_from(period.as_millis()).unwrap_or(u64::MAX);
     let name = args.schedule.name;
+    let then = format!("Schedule {name} will be created, or replaced with this definition.");
     let set = SetSchedule {
-        reason: args.act.reason.clone(),
+        reason: confirm(&args.act, &then)?,
         tenant: args.schedule.tenant,
         cron: args.cron,
         zone: args.zone,
@@ -70,20 +71,17 @@ async fn set(cx: &Context, args: ScheduleSet) -> Result<Exit, Failure> {
         catch_up_ms: args.catch_up.map(ms),
         paused: None,
     };
-    let then = format!("Schedule {name} will be created, or replaced with this definition.");
-    confirm(&args.act, &then)?;
     done(cx, &cx.client.set_schedule(&name, &set).await?)?;
     Ok(Exit::Ok)
 }
 
 async fn pause(cx: &Context, args: ScheduleAct, pause: bool) -> Result<Exit, Failure> {
     let ScheduleAct { schedule: Schedule { name, tenant }, act } = args;
-    let body = PauseSchedule { reason: act.reason.clone(), tenant };
     let then = match pause {
         true => format!("Schedule {name} will not run until it is resumed."),
         false => format!("Schedule {name} will run again from its next due time."),
     };
-    confirm(&act, &then)?;
+    let body = PauseSchedule { reason: confirm(&act, &then)?, tenant };
     let schedule = match pause {
         true => cx.client.pause_schedule(&name, &body).await?,
         false => cx.client.resume_schedule(&name, &body).await?,
@@ -95,8 +93,8 @@ async fn pause(cx: &Context, args: ScheduleAct, pause: bool) -> Result<Exit, Fai
 async fn run(cx: &Context, args: ScheduleRun) -> Result<Exit, Failure> {
     let ScheduleRun { schedule: Schedule { name, tenant }, request_id, act } = args;
     let request_id = request_id.unwrap_or_else(|| uuid::Uuid::now_v7().simple().to_string());
-    let body = RunSchedule { reason: act.reason.clone(), request_id, tenant };
-    confirm(&act, &format!("Schedule {name} will run once, now."))?;
+    let reason = confirm(&act, &format!("Schedule {name} will run once, now."))?;
+    let body = RunSchedule { reason, request_id, tenant };
     let schedule = cx.client.run_schedule(&name, &body).await?;
     let work = schedule.last_run.as_ref().and_then(|run| run.work.clone());
     cx.out.one(&schedule, |_, _| work.as_ref().map(|work| format!("{work}\n")).unwrap_or_default())?;
@@ -108,8 +106,8 @@ async fn run(cx: &Context, args: ScheduleRun) -> Result<Exit, Failure> {
 
 async fn delete(cx: &Context, args: ScheduleAct) -> Result<Exit, Failure> {
     let ScheduleAct { schedule: Schedule { name, tenant }, act } = args;
-    let query = DeleteSchedule { reason: act.reason.clone(), tenant };
-    confirm(&act, &format!("Schedule {name} will be deleted; its work items are kept."))?;
+    let reason = confirm(&act, &format!("Schedule {name} will be deleted; its work items are kept."))?;
+    let query = DeleteSchedule { reason, tenant };
     let gone = cx.client.delete_schedule(&name, &query).await?;
     cx.out.one(&gone, |gone, _| format!("{} deleted\n", render::safe(&gone.name)))?;
     Ok(Exit::Ok)

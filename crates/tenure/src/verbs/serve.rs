@@ -2,6 +2,7 @@
 
 use std::{
     net::{SocketAddr, TcpListener},
+    path::Path,
     sync::Arc,
 };
 
@@ -42,6 +43,7 @@ pub async fn serve(global: &Global, args: Serve) -> Result<Exit, Failure> {
     let config = load()?;
     let logs = Logs::start(config.otlp_endpoint.as_deref())?;
     let listen = config.listen;
+    let token_file = config.token_file.clone();
     let scheme = if config.tls.is_some() { "https" } else { "http" };
     // The port is bound before the ledger is opened, so that a second daemon on the same port disturbs
     // nothing.
@@ -56,6 +58,10 @@ pub async fn serve(global: &Global, args: Serve) -> Result<Exit, Failure> {
             FirstStart::Given => say("The value of TENURE_TOKEN is now the admin token."),
             FirstStart::No => {}
         }
+        say("Next, in another terminal:");
+        say(&format!("  export TENURE_URL={scheme}://{address}{}", token(&token_file)));
+        say("  tenure needs");
+        say("  tenure --help");
         say("Ready.");
         reload_on_hangup(server, load);
     };
@@ -63,6 +69,15 @@ pub async fn serve(global: &Global, args: Serve) -> Result<Exit, Failure> {
     logs.flush().await;
     served.map_err(|error| failed(&error))?;
     Ok(Exit::Ok)
+}
+
+/// The setting that names the token's file; none if there is no such file, as after a first start with
+/// `TENURE_TOKEN`.
+fn token(file: &Path) -> String {
+    let Some(file) = std::path::absolute(file).ok().filter(|file| file.exists()) else {
+        return String::new();
+    };
+    format!(" TENURE_TOKEN_FILE='{}'", file.display().to_string().replace('\'', "'\\''"))
 }
 
 /// Binds a port, or returns a message that says what prevents it.

@@ -182,12 +182,12 @@ fn everything_that_waits_for_people_is_in_one_list() {
     let shown = bed.run(&["needs"]).ends(0).out;
     for part in [
         "1h, then cancel",
-        &format!("Next: `tenure approve {asks_soon}`"),
+        &format!("\n    tenure approve {asks_soon}\n    tenure reject {asks_soon}\n"),
         "Which colour?",
-        "Next: `tenure resolve colour --payload …`",
+        "\n    tenure resolve colour\n",
         "x decision",
         "it looks odd",
-        &format!("`tenure decide {set_aside} requeue --reason …`"),
+        &format!("\n    tenure requeue {set_aside}\n    tenure decide {set_aside} failed\n"),
     ] {
         assert!(shown.contains(part), "{part} in {shown}");
     }
@@ -199,6 +199,7 @@ fn live(bed: &Bed) {
     let worker = Hands::of(bed);
     approved_and_settled_by_a_person(bed, &worker);
     rejected_while_its_work_waits(bed, &worker);
+    recorded_and_queued_in_one_decision(bed, &worker);
     let mailed = a_lost_reply_is_looked_up(bed, &worker);
     done_again_or_called_off(bed, &worker);
     shown_before_a_rerun(bed, &worker, &mailed);
@@ -348,11 +349,15 @@ fn approved_and_settled_by_a_person(bed: &Bed, worker: &Hands) {
     for part in ["? blocked approval_required", "pay -> acct-7", "needs_approval", &pay.command_key[..12]] {
         assert!(listed.contains(part), "{part} in {listed}");
     }
-    assert!(listed.contains(&format!("tenure approve {id} --reason")), "{listed}");
+    assert!(listed.contains(&format!("tenure approve {id}\n")), "{listed}");
     let needs = bed.run(&["needs"]).ends(0).out;
-    for part in
-        ["? approval", "high", "pay to acct-7 waits", &format!("Next: `tenure approve {id} --reason …`")]
-    {
+    for part in [
+        "? approval",
+        "high",
+        "pay to acct-7 waits",
+        "Arguments: amount: 500, memo: xxx",
+        &format!("\n    tenure approve {id}\n"),
+    ] {
         assert!(needs.contains(part), "{part} in {needs}");
     }
 
@@ -396,13 +401,12 @@ fn approved_and_settled_by_a_person(bed: &Bed, worker: &Hands) {
     for part in [
         "+ succeeded",
         "Why:         pay to acct-7 happened",
-        "Next:        nothing: it is done",
+        "Advice:      nothing: it is done",
         "Approved:",
         "evidence: person",
         "External id: tx-7",
-        "command_uncertain",
-        "dispatched -> uncertain",
-        "no reply came",
+        "no reply came. Nobody knows whether pay to acct-7 happened: only a person can find out",
+        "admin records that pay to acct-7 happened: tx-7: seen",
     ] {
         assert!(shown.contains(part), "{part} in {shown}");
     }
@@ -411,6 +415,27 @@ fn approved_and_settled_by_a_person(bed: &Bed, worker: &Hands) {
     let work = bed.run(&["show", lease.work.id.as_str(), "-o", "json"]).json();
     assert_eq!((&work["state"], &work["commands"][0]["id"]), (&json!("running"), &json!(id)));
     worker.close(bed, &lease);
+}
+
+fn recorded_and_queued_in_one_decision(bed: &Bed, worker: &Hands) {
+    let lease = worker.hold(bed, "transfer");
+    let work = lease.work.id.as_str();
+    let pay = worker.reserve(&lease, "pay", "acct-9", json!({ "amount": 7 }));
+    let id = pay.id.as_str();
+    bed.run(&["approve", id, "--reason", "it is right", "--yes"]).ends(0);
+    worker.dispatch(&lease, &pay);
+    worker.lose_the_reply(&lease, &pay);
+    bed.run(&["quarantine", work, "--reason", "the bank is silent", "--yes"]).ends(0);
+    let why = bed.run(&["explain", work, "-o", "json"]).json();
+    assert_eq!(why["next"][1], format!("tenure commands record {id} --did-not-happen"), "{why}");
+    let record =
+        ["commands", "record", id, "--did-not-happen", "--requeue", "--reason", "the bank has no record"];
+    let asked = bed.run(&record).ends(2).err;
+    assert!(asked.contains("may be replayed. Then w_") && asked.contains("will be queued again"), "{asked}");
+    let done = bed.run(&[&record[..], &["--yes"]].concat()).ends(0);
+    assert_eq!(done.out, format!("{id} failed\n"));
+    assert!(done.err.contains(&format!("{work} is queued.")), "{}", done.err);
+    worker.close(bed, &worker.take(&lease.work.id));
 }
 
 fn rejected_while_its_work_waits(bed: &Bed, worker: &Hands) {
@@ -425,11 +450,11 @@ fn rejected_while_its_work_waits(bed: &Bed, worker: &Hands) {
     assert_eq!((&need["assignee"], &need["on_timeout"]), (&json!("ana"), &json!("time_out")));
     assert_eq!((&need["step"], &need["risk"], &need["work"]), (&json!("act"), &json!("high"), &json!(work)));
     let why = bed.run(&["explain", work]).ends(0).out;
-    assert!(why.contains(&format!("`tenure approve {id} --reason …`")), "{why}");
+    assert!(why.contains(&format!("\n  tenure approve {id}\n  tenure reject {id}\n")), "{why}");
     let listed = bed.run(&["list", "--state", "waiting_approval"]).ends(0).out;
-    assert!(listed.contains(&format!("tenure approve {id} --reason")), "{listed}");
+    assert!(listed.contains(&format!("tenure approve {id}\n")), "{listed}");
     let blanket = bed.run(&["approve", work]).ends(4);
-    assert!(blanket.err.contains(&format!("tenure approve {id} --reason")), "{}", blanket.err);
+    assert!(blanket.err.contains(&format!("run `tenure approve {id}`")), "{}", blanket.err);
     let rejected = bed.run(&["reject", id, "--reason", "paid already", "--yes"]).ends(0).out;
     assert_eq!(rejected, format!("{id} cancelled rejected\n"));
     let lease = worker.take(&lease.work.id);

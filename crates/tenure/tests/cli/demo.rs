@@ -186,7 +186,7 @@ fn a_newcomer_answers_before_the_play_does() {
         asking.is_some()
     });
     let id = asking.unwrap();
-    demo.run(&["approve", id.as_str(), "--note", "go", "--yes"]).ends(0);
+    demo.run(&["approve", id.as_str(), "--reason", "go", "--yes"]).ends(0);
     demo.run(&["resolve", "calendar-login-1", "--payload", "{}"]).ends(0);
     demo.run(&["wait", id.as_str(), "--for=terminal", "--timeout", "60s"]).ends(0);
     let left = demo.yours();

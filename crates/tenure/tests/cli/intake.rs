@@ -31,11 +31,7 @@ fn live(bed: &Bed) {
     assert!(tried.out.contains("Paused for every tenant") && tried.err.contains("nothing was written"));
     ingest(bed, "let in").ends(0);
     let paused = bed.run(&[&pause[..], &["--yes"]].concat()).ends(0);
-    assert!(
-        paused.out.contains("the database moves\nNext: `tenure intake resume --reason …`"),
-        "{}",
-        paused.out
-    );
+    assert!(paused.out.contains("the database moves\nNext: tenure intake resume\n"), "{}", paused.out);
     let refused = ingest(bed, "new").ends(4);
     assert!(refused.err.contains("Intake of every tenant was paused by"), "{}", refused.err);
     assert_eq!(ingest(bed, "old").ends(0).out, old, "what is here is answered");
@@ -59,7 +55,7 @@ fn live(bed: &Bed) {
     let wait = ["wait", id, "--fence", &fence, "--lease", &token, "--kind", "user", "--ref", "ask me"];
     bed.run(&wait).ends(0);
     let why = bed.run(&["explain", id]).ends(0).out;
-    assert!(why.contains("in 24 h") && why.contains("`tenure resolve 'ask me' --payload …`"), "{why}");
+    assert!(why.contains("in 24 h") && why.contains("\n  tenure resolve 'ask me'\n"), "{why}");
     let needs = bed.run(&["needs"]).ends(0).out;
     assert!(needs.contains("24h"), "{needs}");
     let revoke = ["waits", "revoke", "--session", "chat", "--reason", "the user has left"];

@@ -105,16 +105,17 @@ fn paused_and_answered(bed: &Bed, id: &str) {
         "Since:       20",
         "Why:         Waiting",
         "Deploy it?",
-        "Next:        `tenure approve w_",
+        "Next:        tenure approve w_",
+        "\n             tenure reject w_",
     ] {
         assert!(shown.contains(part), "{part} in {shown}");
     }
     bed.run(&["wait", id, "--for=terminal", "--timeout", "10ms"]).ends(8);
     let seal = shown.lines().find_map(|line| line.strip_prefix("Seal:")).expect("what is approved").trim();
     let unasked = bed.run(&["approve", id]).ends(2);
-    assert!(unasked.err.contains("--yes") && unasked.err.contains(seal), "{}", unasked.err);
+    assert!(unasked.err.contains("--reason and --yes") && unasked.err.contains(seal), "{}", unasked.err);
     bed.run(&["approve", id, "--seal", &"0".repeat(64)]).ends(4);
-    let approved = bed.run(&["approve", id, "--note", "fine", "--yes", "-o", "json"]).json();
+    let approved = bed.run(&["approve", id, "--reason", "fine", "--yes", "-o", "json"]).json();
     assert_eq!(approved["answers"][0]["payload"]["approved"], true);
     let again = bed.run(&["reject", id]).ends(5);
     assert!(again.err.contains("answered before"), "{}", again.err);

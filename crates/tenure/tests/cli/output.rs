@@ -39,7 +39,9 @@ fn a_missing_token_error_names_the_searched_places() {
     let url = bed.daemon.as_ref().unwrap().url.clone();
     let with = |name: &str, value: &str| {
         let mut command = tenure(bed.folder.path());
-        Said::of(command.args(["--url", &url, "list"]).env(name, value).output().unwrap()).ends(4).err
+        Said::of(command.args(["list"]).env("TENURE_URL", &url).env(name, value).output().unwrap())
+            .ends(4)
+            .err
     };
     let nowhere = with("NOTHING", "of ours");
     for word in ["unauthorized", "TENURE_TOKEN ", "there is no /", "/tenure.db.token", "TENURE_TOKEN_FILE="] {

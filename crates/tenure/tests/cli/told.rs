@@ -94,7 +94,7 @@ fn malformed_ids_are_not_found_by_any_verb() {
     }
     bed.run(&["show", "c_0123"]).ends(3);
     let said = bed.run(&["events", "c_0123"]).ends(3);
-    assert!(said.err.contains("tenure commands show c_0123"), "{}", said.err);
+    assert!(said.err.contains("tenure show c_0123"), "{}", said.err);
 }
 
 #[test]

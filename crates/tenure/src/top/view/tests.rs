@@ -12,6 +12,7 @@ use tenure_api::wire::{Event, Explanation, WorkId};
 use super::*;
 use crate::{
     top::{
+        act::{About, Dialog, Kind},
         screen::Then,
         snapshot::{Queue, Tiles},
     },
@@ -79,7 +80,7 @@ fn busy() -> Screen {
 }
 
 fn style() -> Style {
-    Style { colour: true, ascii: false, now: Timestamp(NOW) }
+    Style { colour: true, ascii: false, now: Timestamp(NOW), width: None }
 }
 
 fn drawn(screen: &Screen, style: &Style, width: u16, height: u16) -> TestBackend {
@@ -114,7 +115,7 @@ fn eighty_columns_hold_everything_that_is_asked_at_night() {
             "◆ waiting_approval w_00000000000000 -        2   -         -       -        1m",
         ]
     );
-    assert_eq!(lines[23], "q quit  j k move  Enter show  / filter  ? help");
+    assert_eq!(lines[23], "q quit  j k move  Enter show  a x e c decide  / filter  ? help");
 }
 
 #[test]
@@ -224,7 +225,8 @@ fn enter_shows_the_work_and_escape_goes_back() {
         id: id.clone(),
         state: tenure_api::wire::State::Stalled.into(),
         sentence: "Stalled 1 m: worker-3 held it.".to_owned(),
-        next: "`tenure abandon …`".to_owned(),
+        advice: "abandon it".to_owned(),
+        next: vec!["tenure abandon w_1".to_owned()],
         if_silent: None,
     };
     screen.snapshot.full = Some(Full {
@@ -245,7 +247,7 @@ fn enter_shows_the_work_and_escape_goes_back() {
     assert!(
         lines(&screen, &style(), 80)
             .iter()
-            .any(|line| line == "Keys change nothing in the ledger. Enter shows the next step of an item.")
+            .any(|line| line == "  a  approve      x  reject      e  answer      c  cancel")
     );
     press(&mut screen, KeyCode::Char('x'));
     assert_eq!(press(&mut screen, KeyCode::Char('q')), Then::Quit);
@@ -257,4 +259,38 @@ fn event(id: &WorkId) -> Event {
         "actor": { "type": "machine", "id": "bridge" }, "attempt": 0, "prev_hash": "", "hash": "",
     });
     serde_json::from_value(event).unwrap()
+}
+
+#[test]
+fn no_single_key_decides() {
+    let mut screen = busy();
+    let row = screen.snapshot.rows[0].clone();
+    assert_eq!(press(&mut screen, KeyCode::Char('c')), Then::Propose(Kind::Cancel, row.id.clone()));
+    let dialog = || Dialog {
+        kind: Kind::Cancel,
+        work: row.clone(),
+        about: About::Work,
+        typed: String::new(),
+        confirming: false,
+    };
+    screen.dialog = Some(dialog());
+    let shown = lines(&screen, &style(), 80).join("\n");
+    assert!(shown.contains("Its cancellation will be requested.") && shown.contains("Reason: _"), "{shown}");
+    // Neither an empty reason, nor a placeholder, nor a y without a reason goes on.
+    for typed in ["", "…", "..."] {
+        screen.dialog = Some(Dialog { typed: typed.to_owned(), ..dialog() });
+        assert_eq!(press(&mut screen, KeyCode::Enter), Then::Stay);
+        assert!(!screen.dialog.as_ref().unwrap().confirming, "{typed:?}");
+    }
+    screen.dialog = Some(dialog());
+    for key in "why y".chars() {
+        assert_eq!(press(&mut screen, KeyCode::Char(key)), Then::Stay);
+    }
+    press(&mut screen, KeyCode::Enter);
+    assert!(lines(&screen, &style(), 80).join("\n").contains("Continue? y: yes"));
+    press(&mut screen, KeyCode::Enter);
+    assert!(screen.dialog.is_none());
+    assert_eq!(screen.said.as_deref(), Some("nothing was done"));
+    screen.dialog = Some(Dialog { typed: "why".to_owned(), confirming: true, ..dialog() });
+    assert_eq!(press(&mut screen, KeyCode::Char('y')), Then::Act);
 }

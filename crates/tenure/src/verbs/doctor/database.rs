@@ -34,7 +34,7 @@ pub async fn look(cx: &Context) -> Vec<Finding> {
 
 fn judge(told: &Database, now: Timestamp) -> Vec<Finding> {
     let mut findings = vec![if told.engine == "memory" {
-        let fix = "use a file or PostgreSQL: `tenure serve --db`";
+        let fix = "use a file or PostgreSQL: `tenure serve --help`";
         Finding::bad("database", Verdict::Warn, "memory: all data is lost when the daemon stops", fix)
     } else {
         Finding::ok("database", format!("{} {}", told.engine, told.version))
@@ -84,7 +84,12 @@ fn intake(table: &IntakeTable, now: Timestamp) -> Option<Finding> {
     let age = table.oldest_at.map_or(0, |at| now.0 - at.0);
     (age > INTAKE_LATE_MS).then(|| {
         let detail = format!("{} rows of tenure_intake wait, the first for {} s", table.waiting, age / 1_000);
-        Finding::bad("intake", Verdict::Warn, detail, "look whether the intake is paused: `tenure intake`")
+        Finding::bad(
+            "intake",
+            Verdict::Warn,
+            detail,
+            "look whether the intake is paused: `tenure intake show`",
+        )
     })
 }
 
@@ -120,7 +125,12 @@ fn disk(file: &DatabaseFile) -> Finding {
     if file.free_bytes >= FREE_BYTES {
         return Finding::ok("disk", detail);
     }
-    Finding::bad("disk", Verdict::Warn, detail, "run `tenure prune`, or enlarge the disk")
+    Finding::bad(
+        "disk",
+        Verdict::Warn,
+        detail,
+        "delete what ended long ago (`tenure prune --help`), or enlarge the disk",
+    )
 }
 
 fn commits(commits: Commits) -> Finding {

@@ -82,7 +82,7 @@ pub fn hooks() -> Finding {
     if let Some(file) = files.find(of_ours) {
         return Finding::ok("hooks", format!("installed in {}", file.display()));
     }
-    let fix = "to show terminal agents of this machine in the ledger, let their hooks run `tenure ingest`, \
-               `tenure claim`, `tenure renew` and `tenure close-out`";
+    let fix = "to show terminal agents of this machine in the ledger, let their hooks run its verbs ingest, \
+               claim, renew and close-out: `tenure --help`";
     Finding::bad("hooks", Verdict::Info, "not installed", fix)
 }

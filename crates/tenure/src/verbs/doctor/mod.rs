@@ -130,8 +130,7 @@ async fn intake(cx: &Context) -> Finding {
                 format!("paused for {} by {}: {}", render::whose(pause), pause.actor.label(), pause.reason)
             };
             let detail = intake.pauses.iter().map(told).collect::<Vec<_>>().join("; ");
-            let fix =
-                format!("run `{}` once the reason no longer applies", render::resume(&intake.pauses[0]));
+            let fix = format!("run `{}` once the reason no longer applies", intake.pauses[0].next);
             Finding::bad("intake", Verdict::Warn, detail, fix)
         }
         Err(error) => Finding::bad("intake", Verdict::Fail, error.to_string(), "read the daemon's log"),
@@ -164,7 +163,10 @@ async fn works(cx: &Context) -> Vec<Finding> {
         .map(|worker| worker.id.as_str())
         .collect();
     findings.push(if late.is_empty() {
-        Finding::ok("leases", format!("workers with leases: {}, none expired", workers.len()))
+        Finding::ok("leases", {
+            let held = workers.iter().filter(|worker| worker.leases > 0).count();
+            format!("workers with leases: {held}, none expired")
+        })
     } else {
         let detail = format!("past their expiry: {}", late.join(", "));
         Finding::bad(
@@ -181,7 +183,7 @@ async fn works(cx: &Context) -> Vec<Finding> {
             "stalled",
             Verdict::Warn,
             "some",
-            "`tenure list --state stalled`, then `tenure explain`",
+            "`tenure list --state stalled` shows them, with what to run next",
         )),
         Err(error) => {
             findings.push(Finding::bad("stalled", Verdict::Fail, error.to_string(), "read the daemon's log"))
