@@ -6,6 +6,7 @@
 
 #![warn(missing_docs)]
 
+mod anchor;
 mod aside;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod batch;
@@ -61,6 +62,7 @@ mod verify;
 mod writing;
 mod zone;
 
+pub use anchor::{Anchor, SignedAnchor};
 pub use aside::{aside, aside_with_stack};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use counters::CounterSnapshot;
@@ -73,9 +75,9 @@ pub use intake::IntakeChange;
 pub use intake_table::{IntakeInsert, IntakeTable};
 pub use intake_worker::{IntakeLook, IntakeWorker};
 pub use ledger::{
-    AtRisk, Caller, Claimed, DispatchRef, Due, DueCursor, DuePage, Health, Ingested, LeaseRef, Ledger,
-    LedgerReply, NewWait, NewWork, Options, Reserved, Resolved, Sending, Waiting, WorkerView, Workers,
-    new_worker,
+    AtRisk, Caller, Claimed, DispatchRef, Due, DueCursor, DuePage, Erased, Health, Ingested, LeaseRef,
+    Ledger, LedgerReply, NewWait, NewWork, Options, PastPage, PastWork, Reserved, Resolved, Sending, Waiting,
+    WorkerView, Workers, new_worker,
 };
 pub use listed::{EventKey, Listed, Unreadable};
 pub use process::here as local_process;
@@ -84,7 +86,7 @@ pub use retention::{Pruned, Pruning};
 pub use schedule::{NewSchedule, ScheduleChange};
 pub use scheduler::{Fired, Scheduler};
 pub use sweeper::{Sweep, Sweeper};
-pub use verify::{Anchor, Fault, Report};
+pub use verify::{Fault, Report};
 pub use writing::{Cure, Stop};
 
 pub use tenure_core as core;

@@ -35,8 +35,9 @@ mod work;
 mod worker;
 
 pub use admin::{
-    Backup, BackupProgress, BackupReport, CheckpointFailure, Commits, Damaged, Database, DatabaseFile, Fault,
-    IntakeTable, LedgerClock, Prune, PruneReport, Pruning, Schema, Setting, VerifyReport, Wal,
+    Anchor, Backup, BackupProgress, BackupReport, CheckpointFailure, Commits, Damaged, Database,
+    DatabaseFile, Erase, EraseReport, Fault, IntakeTable, LedgerClock, Prune, PruneReport, Pruning, Schema,
+    Setting, Verify, VerifyReport, Wal,
 };
 pub use alert::Alert;
 pub use batch::{BATCH_MAX, Batch, BatchItem, BatchMethod, BatchReply, BatchResponse};
@@ -62,7 +63,9 @@ pub use ingest::{
     Ingest, Ingested, Jitter, LeaseTimings, OnExpiry, OnParentClose, RetryPolicy, Timeouts, WorkPolicy,
 };
 pub use intake::{Intake, IntakeChange, IntakePause, SetIntake};
-pub use list::{LimitQuery, Page, PageQuery, Unreadable, Until, WaitQuery, WorkGet, WorkQuery};
+pub use list::{
+    AsOf, LimitQuery, Page, PageQuery, Unreadable, Until, WaitQuery, WorkGet, WorkPage, WorkQuery,
+};
 pub use operate::{Abandon, Cancel, Decide, Decision, Quarantine, Rerun, RetryNow};
 pub use problem::{Code, Problem};
 pub use recovery::{DoubtedCommand, Forecast, LastReceipt, PossibleEffect, Verdict, Victim, VictimQuery};

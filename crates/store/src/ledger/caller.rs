@@ -161,7 +161,7 @@ impl Caller {
         &self.actor
     }
 
-    async fn ack(&self, action: Action) -> Result<Ack, Error> {
+    pub(super) async fn ack(&self, action: Action) -> Result<Ack, Error> {
         ack_of(self.submit(action).await?)
     }
 

@@ -4,10 +4,12 @@ mod caller;
 mod commands;
 mod credentials;
 mod due;
+mod erase;
 mod forecast;
 mod health;
 mod intake;
 mod new;
+mod past;
 mod quota;
 mod reads;
 mod retention;
@@ -51,9 +53,11 @@ use crate::{
 pub use caller::{Caller, Resolved, Waiting};
 pub use commands::{DispatchRef, Reserved, Sending};
 pub use due::{Due, DueCursor, DuePage};
+pub use erase::Erased;
 pub use forecast::AtRisk;
 pub use health::Health;
 pub use new::{NewWait, NewWork, new_worker};
+pub use past::{PastPage, PastWork};
 pub use workers::{WorkerView, Workers};
 
 /// The limits on payloads of replies in memory, in KiB, in total and for one tenant; and how long a call

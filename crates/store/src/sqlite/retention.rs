@@ -1,5 +1,7 @@
 //! Pruning: works and their events go, tombstones and links stay.
 
+use std::time::Duration;
+
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, Transaction, TransactionBehavior, params};
 use tenure_core::{Identity, Millis, WorkId, model::Source};
 
@@ -8,6 +10,7 @@ use super::{
     read::bound,
     readers,
     row::{self, Read, to_json},
+    settings::{self, Overwrite},
     table::table,
 };
 use crate::{
@@ -70,12 +73,17 @@ const DELETE_REST: [&str; 7] = [
 ];
 const TOMBSTONE: &str = concat!("SELECT ", tombstone_columns!(), " FROM tombstone WHERE work = ?1");
 
+/// Tries to empty the write-ahead log, and the pause between two.
+const OVERWRITE_TRIES: usize = 10;
+const OVERWRITE_AGAIN: Duration = Duration::from_millis(50);
+
 /// Works of one transaction: other writers get a turn in between.
 const AT_ONCE: usize = 500;
 
 /// Deletes those that are still free, and leaves tombstones.
 fn prune(conn: &Connection, key: &Key, ids: &[WorkId], before: Before, at: Millis) -> Read<Pruned> {
     let mut pruned = Pruned::default();
+    settings::overwrite(conn, Overwrite::Everything)?;
     // No writer of this process is in the middle of something, and others are kept out by the lock.
     let transaction = Transaction::new_unchecked(conn, TransactionBehavior::Immediate)?;
     for work in ids {
@@ -98,6 +106,7 @@ fn prune(conn: &Connection, key: &Key, ids: &[WorkId], before: Before, at: Milli
         pruned.works += 1;
     }
     transaction.commit()?;
+    settings::overwrite(conn, Overwrite::WithinPages)?;
     Ok(pruned)
 }
 
@@ -192,6 +201,19 @@ impl RetentionStore for SqliteStore {
 
     fn tombstone(&self, work: WorkId) -> StoreFuture<'_, Option<Tombstone>> {
         self.read(move |reader| Ok(reader.all(TOMBSTONE, [work.0.as_bytes()], tombstone)?.pop()))
+    }
+
+    fn overwrite_erased(&self) -> StoreFuture<'_, bool> {
+        Box::pin(async move {
+            for _ in 0..OVERWRITE_TRIES {
+                if self.write(|conn| Ok(settings::restart_log(conn)?)).await? {
+                    return Ok(true);
+                }
+                // A checkpoint or a short read is over by then.
+                tokio::time::sleep(OVERWRITE_AGAIN).await;
+            }
+            Ok(false)
+        })
     }
 
     fn any_pruned(&self) -> StoreFuture<'_, bool> {

@@ -66,8 +66,16 @@ pub struct Redraw {
     pub watch: bool,
 }
 
+/// The flag for a past moment.
+#[derive(Args, Clone)]
+pub struct At {
+    /// As of this past moment, from the log, as 2026-01-31T08:15:00Z
+    #[arg(long, value_name = "TIME", conflicts_with = "watch")]
+    pub at: Option<Timestamp>,
+}
+
 #[derive(Args)]
-#[command(after_help = "Example:\n  tenure ps --watch")]
+#[command(after_help = "Examples:\n  tenure ps --watch\n  tenure ps --at 2026-01-31T02:15:00Z")]
 pub struct Ps {
     /// Only this tenant
     #[arg(long)]
@@ -75,6 +83,8 @@ pub struct Ps {
     /// Only this worker
     #[arg(long, value_name = "WORKER")]
     pub owner: Option<String>,
+    #[command(flatten)]
+    pub at: At,
     #[command(flatten)]
     pub redraw: Redraw,
 }
@@ -86,6 +96,8 @@ pub struct Ps {
 pub struct List {
     #[command(flatten)]
     pub filter: Filter,
+    #[command(flatten)]
+    pub at: At,
     #[command(flatten)]
     pub redraw: Redraw,
 }
@@ -140,10 +152,14 @@ pub struct Filter {
 }
 
 #[derive(Args)]
-#[command(after_help = "Examples:\n  tenure show w_0198\n  tenure show c_0198")]
+#[command(
+    after_help = "Examples:\n  tenure show w_0198\n  tenure show w_0198 --at 2026-01-31T02:15:00Z\n  tenure show c_0198"
+)]
 pub struct Show {
     /// The id of a work item or a command, or a unique prefix of it
     pub id: String,
+    #[command(flatten)]
+    pub at: At,
     #[command(flatten)]
     pub redraw: Redraw,
 }

@@ -20,13 +20,13 @@ use serde::Serialize;
 use tenure_api::{client::ServerClock, wire::Timestamp};
 
 pub use command::{became, commands, describe_command, intent, plan};
-pub use describe::{describe, question};
+pub use describe::{describe, describe_past, question};
 pub use intake::{intake, resume, whose};
 pub use light::Light;
 pub use needs::{Asked, Need, needs};
 pub use recovery::victims;
 pub use rows::{
-    alerts, command_of, event, events, feed, in_state, leases, reason, running, tokens, workers, works,
+    alerts, command_of, event, events, feed, in_state, leases, past, reason, running, tokens, workers, works,
 };
 pub use schedule::{describe_schedule, schedules};
 pub use table::{Cell, Table};

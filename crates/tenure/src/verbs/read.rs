@@ -5,8 +5,8 @@ use tenure_api::{
     Client, Error,
     client::{EventStream, Streamed},
     wire::{
-        Command, CommandId, CommandQuery, Event, EventQuery, Explanation, Ingest as NewWork, Source, State,
-        Timeouts, Work, WorkEventQuery, WorkId, WorkPolicy, WorkQuery,
+        AsOf, Command, CommandId, CommandQuery, Event, EventQuery, Explanation, Ingest as NewWork, Source,
+        State, Timeouts, Timestamp, Work, WorkEventQuery, WorkId, WorkPolicy, WorkQuery,
     },
 };
 
@@ -14,7 +14,7 @@ use super::{Context, command, cut, draw, find, not_found, say_unreadable};
 use crate::{
     args::{Events, Explain, Filter, Ingest, List, Ps, Show, Watch, Workers},
     exit::{Exit, Failure},
-    render::{self, say},
+    render::{self, Style, say},
 };
 
 /// The largest page size.
@@ -66,6 +66,9 @@ pub async fn ps(cx: &Context, args: &Ps) -> Result<Exit, Failure> {
         owner: args.owner.clone(),
         ..WorkQuery::default()
     };
+    if let Some(at) = args.at.at {
+        return past_list(cx, query, at, PAGE).await;
+    }
     draw(cx, args.redraw.watch, || async {
         let mut works = pages(cx, &query, PAGE).await?;
         works.sort_by_key(|work| work.lease.as_ref().map(|lease| lease.expires_at));
@@ -76,12 +79,30 @@ pub async fn ps(cx: &Context, args: &Ps) -> Result<Exit, Failure> {
 
 pub async fn list(cx: &Context, args: &List) -> Result<Exit, Failure> {
     let query = query(&args.filter);
+    if let Some(at) = args.at.at {
+        return past_list(cx, query, at, args.filter.limit).await;
+    }
     draw(cx, args.redraw.watch, || async {
         let limit = args.filter.limit;
         let works = cut(pages(cx, &query, limit.saturating_add(1)).await?, limit);
         cx.out.list(&works, render::works)
     })
     .await
+}
+
+/// Work items as of a past moment.
+async fn past_list(cx: &Context, mut query: WorkQuery, at: Timestamp, limit: usize) -> Result<Exit, Failure> {
+    query.at = Some(at);
+    let (works, as_of) = whole_pages(cx, &query, limit.saturating_add(1)).await?;
+    let works = cut(works, limit);
+    cx.out.list(&works, |works, style| render::past(works, &Style { now: at, ..*style }))?;
+    if let Some(as_of) = as_of {
+        say(&format!("As of {at}, from the log, which does not record {}.", as_of.not_recorded.join(", ")));
+        if as_of.pruned_since {
+            say("Work items were pruned since then, so some may be missing.");
+        }
+    }
+    Ok(Exit::Ok)
 }
 
 fn query(filter: &Filter) -> WorkQuery {
@@ -100,6 +121,7 @@ fn query(filter: &Filter) -> WorkQuery {
         created_after: filter.created_after,
         created_before: filter.created_before,
         due_before: filter.due_before,
+        at: None,
         cursor: None,
         limit: None,
     }
@@ -107,24 +129,37 @@ fn query(filter: &Filter) -> WorkQuery {
 
 /// The requested number of work items, page by page.
 pub(super) async fn pages(cx: &Context, query: &WorkQuery, limit: usize) -> Result<Vec<Work>, Failure> {
-    let mut works = Vec::new();
+    Ok(whole_pages(cx, query, limit).await?.0)
+}
+
+/// The same, with the past moment that they show.
+async fn whole_pages(
+    cx: &Context,
+    query: &WorkQuery,
+    limit: usize,
+) -> Result<(Vec<Work>, Option<AsOf>), Failure> {
+    let (mut works, mut as_of) = (Vec::new(), None);
     let mut query = query.clone();
     while works.len() < limit {
         query.limit = Some((limit - works.len()).min(PAGE) as u32);
         let page = cx.client.works(&query).await?;
         say_unreadable(&page.unreadable);
         works.extend(page.items);
+        as_of = page.as_of;
         query.cursor = page.next;
         if query.cursor.is_none() {
             break;
         }
     }
-    Ok(works)
+    Ok((works, as_of))
 }
 
 pub async fn show(cx: &Context, args: &Show) -> Result<Exit, Failure> {
     if args.id.starts_with(CommandId::PREFIX) {
         return command::show(cx, &args.id, args.redraw.watch).await;
+    }
+    if let Some(at) = args.at.at {
+        return show_past(cx, &args.id, at).await;
     }
     draw(cx, args.redraw.watch, || async {
         let full = Full::of(&cx.client, find(cx, &args.id).await?).await?;
@@ -133,6 +168,17 @@ pub async fn show(cx: &Context, args: &Show) -> Result<Exit, Failure> {
         })
     })
     .await
+}
+
+async fn show_past(cx: &Context, id: &str, at: Timestamp) -> Result<Exit, Failure> {
+    let work = cx.client.work_at(&WorkId::from(id), at).await.map_err(|error| not_found(id, error))?;
+    let after = Some(work.seq.saturating_sub(LAST));
+    let query = WorkEventQuery { after, limit: Some(LAST as u32) };
+    let mut last = cx.client.work_events(&work.id, &query).await?.items;
+    last.retain(|event| event.seq <= work.seq);
+    let as_of = work.as_of.clone().unwrap_or(AsOf { at, not_recorded: Vec::new(), pruned_since: false });
+    cx.out.one(&work, |work, style| render::describe_past(work, &as_of, &last, style))?;
+    Ok(Exit::Ok)
 }
 
 /// A work item with its explanation. As a document: the work item and its commands.
