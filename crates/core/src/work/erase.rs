@@ -3,6 +3,7 @@
 
 use crate::{
     WorkId,
+    command::Command,
     decide::{Context, Decision},
     event::{ActorKind, ContentErased, Fact},
     limits,
@@ -27,14 +28,12 @@ pub(crate) fn decide(cx: Context<'_>, id: WorkId, reason: &str) -> Result<Decisi
         return Err(wrong_state(work, "an erasure", "End it first: cancel it, or wait for its end."));
     }
     let mut draft = Draft::new(cx, work);
-    if let Some(command) = cx.records.commands_of(id).iter().find(|command| command.state.is_open()) {
-        return Err(Refusal::new(
-            Code::CommandsOpen,
-            format!(
-                "{} to {} ({}) is {}: its arguments are still needed. Settle or cancel it first.",
-                command.spec.tool, command.spec.target, command.id, command.state
-            ),
-        ));
+    // The relay's commands that were sent are not loaded: a ledger looks at them before.
+    let needs_arguments = |command: &&Command| {
+        if command.is_worker() { command.state.is_open() } else { command.state.is_idle() }
+    };
+    if let Some(command) = cx.records.commands_of(id).iter().find(needs_arguments) {
+        return Err(open(command));
     }
     // Nothing was added since the last erasure.
     if work.body.erased_at == Some(work.updated_at) {
@@ -45,4 +44,15 @@ pub(crate) fn decide(cx: Context<'_>, id: WorkId, reason: &str) -> Result<Decisi
     draft.say(work.state, Fact::ContentErased(ContentErased { before }), said);
     draft.change(Change::Erase { work: id, before });
     draft.done()
+}
+
+/// The refusal because of a command that still needs its arguments.
+pub fn open(command: &Command) -> Refusal {
+    Refusal::new(
+        Code::CommandsOpen,
+        format!(
+            "{} to {} ({}) is {}: its arguments are still needed. Settle or cancel it first.",
+            command.spec.tool, command.spec.target, command.id, command.state
+        ),
+    )
 }

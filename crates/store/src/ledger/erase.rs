@@ -1,9 +1,10 @@
 //! Erasure of content: of one ended work item, or of those of a tenant or of one of its sessions.
 
 use tenure_core::{
-    Ack, Action, Code, WorkId,
+    Ack, Action, ActorKind, Code, WorkId,
     action::{Kinds, Tenants},
     limits,
+    work::erase,
 };
 use tokio::task::JoinSet;
 
@@ -27,6 +28,15 @@ impl Caller {
     /// Erases the content of an ended work item: its input, results, answers, arguments, responses and free texts. Its events
     /// stay, and one that names who did it and why is added. Nothing is added if nothing was left to erase.
     pub async fn erase(&self, work: WorkId, reason: &str) -> Result<Ack, Error> {
+        limits::reason(reason)?;
+        let found = self.work(work).await?;
+        // The relay's commands that were sent: a lookup needs their arguments.
+        if found.state.is_terminal()
+            && self.actor.kind == ActorKind::Person
+            && let Some(command) = self.ledger.open_commands(&found).await?.first()
+        {
+            return Err(erase::open(command).into());
+        }
         self.ack(Action::Erase { work, reason: reason.to_owned() }).await
     }
 
